@@ -1,0 +1,263 @@
+"""Every setting of a run, its default, its unit and its legal range: here and nowhere else.
+
+Settings are frozen pydantic models in the groups `task network learner replay actor evaluation`. Layers of
+YAML differences and command-line flags are merged as plain dictionaries and validated once, by `build`;
+what is wrong comes back as a `ConfigError` of one line that names the field, the value and what would be
+right.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+
+
+class ConfigError(ValueError):
+    """A setting a user can mend; its text is one line for the terminal."""
+
+
+class Group(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+
+class TaskConfig(Group):
+    time_limit: int | None = Field(None, ge=1)
+    """Environment steps after which an episode is truncated; none: the task's own limit."""
+
+
+class NetworkConfig(Group):
+    core: Literal["gtrxl"] = "gtrxl"
+    """What carries memory between encoder and head."""
+    width: int = Field(64, ge=2)
+    """D, features of a token between the layers; even, and a multiple of `num_heads`."""
+    num_layers: int = Field(2, ge=1)
+    """L, attention layers, each with a feed-forward part."""
+    num_heads: int = Field(4, ge=1)
+    """H, attention heads of each layer."""
+    mlp_width: int = Field(128, ge=1)
+    """Hidden features of the feed-forward part of a layer."""
+    memory_length: int = Field(40, ge=0)
+    """M, how many environment steps back an attention layer sees."""
+    gate: Literal["gru", "output", "input", "highway", "sigtanh", "residual"] = "gru"
+    """What joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
+    gate_bias: float | None = None
+    """b_g at initialisation; none: the gate's own (gru 2, others 1). Larger keeps a layer closer to identity."""
+    norm: Literal["pre", "post"] = "pre"
+    """LayerNorm at the input of each sub-module (identity map reordering) or after the sum (Transformer-XL)."""
+    use_prev_action: bool = True
+    """Feed the previous action to the encoder."""
+    use_prev_reward: bool = False
+    """Feed the previous reward to the encoder."""
+    embedding_width: int = Field(8, ge=1)
+    """Features for each component of a discrete observation and for the previous action."""
+    dueling: bool = True
+    """Split the head into a value and advantages (Wang et al. 2016)."""
+    head_width: int = Field(64, ge=0)
+    """Hidden features of the head; 0: a linear head."""
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> NetworkConfig:
+        if self.width % self.num_heads:
+            good = max(1, round(self.width / self.num_heads)) * self.num_heads
+            raise ValueError(
+                f"network.width is {self.width}, not a multiple of network.num_heads {self.num_heads}; "
+                f"try {good}"
+            )
+        if self.width % 2:
+            raise ValueError(
+                f"network.width is {self.width}; the sinusoids of relative attention need an even width; "
+                f"try {self.width + 1}"
+            )
+        return self
+
+
+class LearnerConfig(Group):
+    learning_rate: float = Field(5e-4, gt=0)
+    """Adam's step size."""
+    adam_epsilon: float = Field(1e-8, gt=0)
+    """Adam's denominator constant."""
+    batch_size: int = Field(32, ge=1)
+    """B, sequences in an update."""
+    gamma: float = Field(0.99, ge=0, le=1)
+    """Discount factor of one environment step."""
+    n_step: int = Field(3, ge=1)
+    """n, rewards summed before the bootstrap; shorter at an episode's end only."""
+    double_q: bool = True
+    """Choose the bootstrap's action with the online network (van Hasselt et al. 2016)."""
+    loss: Literal["squared", "huber"] = "squared"
+    """The loss of one TD error: half its square, or Huber's with threshold 1."""
+    value_rescaling: bool = False
+    """Learn h(Q) with R2D2's h instead of Q; for tasks with large returns."""
+    reward_scale: float = Field(0.2, gt=0)
+    """Factor on rewards in the loss only; networks and logs see raw rewards."""
+    target_update: Literal["soft", "hard"] = "soft"
+    """Move the target network a little at every update, or copy it every `target_update_period`."""
+    target_ema_rate: float = Field(0.005, gt=0, le=1)
+    """Share of the online parameters in a soft target update."""
+    target_update_period: int = Field(2500, ge=1)
+    """Learner steps between hard target updates."""
+    max_grad_norm: float = Field(10.0, gt=0)
+    """Gradients are scaled down to this norm."""
+    env_steps_per_update: float = Field(32.0, gt=0)
+    """Environment steps (all copies together, after warm-up) for one learner step."""
+
+
+class ReplayConfig(Group):
+    capacity: int = Field(500_000, ge=1)
+    """Steps kept, over all streams; the oldest go first."""
+    learn_length: int = Field(40, ge=1)
+    """Steps of a sequence that get a TD error."""
+    sequence_period: int | None = Field(None, ge=1)
+    """Steps between the anchors of an episode; none: `learn_length`, so each step is in one sequence."""
+    burn_in_length: int = Field(10, ge=0)
+    """Rows before the anchor that are run without gradient to freshen the stored memory."""
+    priority_exponent: float = Field(0.9, ge=0, le=1)
+    """alpha in P(i) ~ p_i^alpha; 0: uniform."""
+    importance_sampling_exponent: float = Field(0.6, ge=0, le=1)
+    """beta in the weights (N P(i))^-beta; 0: none."""
+    max_priority_weight: float = Field(0.9, ge=0, le=1)
+    """eta: a sequence's priority is eta max|delta| + (1 - eta) mean|delta|."""
+    initial_priority: Literal["actor", "max"] = "actor"
+    """A new sequence's priority: from the actor's Q-values, or the largest seen."""
+    memory: Literal["stored", "zero"] = "stored"
+    """The state a sequence starts from: what the actor left behind, or the initial state."""
+    trace_dtype: Literal["float16", "float32"] = "float16"
+    """How stored memory is kept."""
+
+    @model_validator(mode="after")
+    def _period_fits(self) -> ReplayConfig:
+        if self.sequence_period is not None and self.sequence_period > self.learn_length:
+            raise ValueError(
+                f"replay.sequence_period is {self.sequence_period}, above replay.learn_length "
+                f"{self.learn_length}: steps between would never be learned; try {self.learn_length}"
+            )
+        return self
+
+    @property
+    def period(self) -> int:
+        return self.learn_length if self.sequence_period is None else self.sequence_period
+
+
+class ActorConfig(Group):
+    num_envs: int = Field(32, ge=1)
+    """N, copies of the task that are stepped together."""
+    exploration: Literal["ladder", "annealed"] = "ladder"
+    """Each copy's final epsilon: its rung 0.4^(1 + 7i/(N-1)) of Ape-X's ladder, or `epsilon_final` for all."""
+    ladder_base: float = Field(0.4, gt=0, lt=1)
+    """The ladder's base."""
+    ladder_exponent: float = Field(7.0, ge=0)
+    """The ladder's alpha: the last rung is base^(1 + alpha)."""
+    epsilon_start: float = Field(1.0, ge=0, le=1)
+    """Share of random actions when warm-up ends."""
+    epsilon_final: float = Field(0.05, ge=0, le=1)
+    """Share of random actions after annealing, where exploration is `annealed` or there is one copy."""
+    epsilon_anneal_env_steps: int = Field(100_000, ge=0)
+    """Environment steps after warm-up over which epsilon falls linearly to its final value."""
+    publish_period: int = Field(1, ge=1)
+    """Learner steps between two publishings of parameters to the actor."""
+
+
+class EvaluationConfig(Group):
+    period: int = Field(25_000, ge=1)
+    """Environment steps between evaluations."""
+    episodes: int = Field(200, ge=1)
+    """Greedy episodes in an evaluation."""
+    num_envs: int = Field(200, ge=1)
+    """Copies of the task in an evaluation; every copy plays the same number of episodes, all counted."""
+
+
+class Config(Group):
+    """One run, resolved."""
+
+    env: str = "gridverse-memory-7x7"
+    """The task's id; `python run.py envs` lists them."""
+    agent: str = "gtrxl"
+    """The preset of settings that makes up an agent."""
+    seed: int = Field(1, ge=0)
+    """Root of every random generator of the run."""
+    total_env_steps: int = Field(300_000, ge=1)
+    """Environment steps of the run, warm-up included."""
+    warmup_env_steps: int | None = Field(None, ge=0)
+    """Random steps before learning; none: min(20 000, total/5)."""
+    checkpoint_every: int = Field(50_000, ge=1)
+    """Environment steps between checkpoints; one is always written at the end."""
+    metrics_every: int = Field(2_000, ge=1)
+    """Environment steps between rows of training metrics."""
+    threads: int = Field(1, ge=1)
+    """CPU threads of one run; two runs side by side need one each."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where networks run; auto: cuda where there is one."""
+    wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
+    """W&B; auto: online where the user is logged in, offline otherwise."""
+    stop_at_success: float | None = Field(None, gt=0, le=1)
+    """End when the lower end of an evaluation's 95 % interval of success is at or above this; none: off."""
+    task: TaskConfig = TaskConfig()
+    network: NetworkConfig = NetworkConfig()
+    learner: LearnerConfig = LearnerConfig()
+    replay: ReplayConfig = ReplayConfig()
+    actor: ActorConfig = ActorConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> Config:
+        if self.warmup_env_steps is not None and self.warmup_env_steps > self.total_env_steps:
+            raise ValueError(
+                f"warmup_env_steps is {self.warmup_env_steps}, above total_env_steps {self.total_env_steps}: "
+                f"nothing would be learned; try {self.total_env_steps // 5}"
+            )
+        replay, streams = self.replay, self.actor.num_envs
+        need = self.network.memory_length + replay.burn_in_length + replay.learn_length + self.learner.n_step
+        if replay.capacity // streams <= need:
+            raise ValueError(
+                f"replay.capacity is {replay.capacity}, {replay.capacity // streams} steps for each of "
+                f"{streams} actor.num_envs, but a sequence with its memory spans {need}; "
+                f"try {(need + 1) * streams} or more"
+            )
+        return self
+
+    @property
+    def warmup(self) -> int:
+        """Random environment steps before learning."""
+        if self.warmup_env_steps is not None:
+            return self.warmup_env_steps
+        return min(20_000, self.total_env_steps // 5)
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """` Did you mean ...?` for the closest known name, or the names themselves where they are few."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; known: {', '.join(sorted(known))}" if len(known) <= 12 else ""
+
+
+def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, Any]:
+    """Dotted name -> pydantic field of every leaf setting, in order of declaration."""
+    leaves: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            leaves.update(fields_of(kind, f"{prefix}{name}."))
+        else:
+            leaves[prefix + name] = field
+    return leaves
+
+
+def merge(base: Mapping[str, Any], difference: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the nested `difference` laid over it."""
+    merged = dict(base)
+    for key, value in difference.items():
+        old = merged.get(key)
+        nested = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[key] = merge(old, value) if nested else value  # type: ignore[arg-type]
+    return merged

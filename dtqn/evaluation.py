@@ -1,0 +1,74 @@
+"""Greedy evaluation: many episodes in parallel, a number fixed in advance for every copy, all counted.
+
+Taking the first episodes to finish instead would favour short ones.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from torch import nn
+
+from dtqn.actor import VectorRows
+from dtqn.types import reset_rows
+
+
+class EvaluationResult(NamedTuple):
+    success: float | None
+    """Share of successful episodes, none where the task defines no success."""
+    success_low: float | None
+    """Lower end of Wilson's 95 % interval."""
+    success_high: float | None
+    episode_return: float
+    """Mean undiscounted return, summed in float64."""
+    length: float
+    """Mean environment steps of an episode."""
+    episodes: int
+
+
+def wilson_interval(successes: int, episodes: int) -> tuple[float, float]:
+    """Wilson's 95 % score interval of a share (Wilson 1927)."""
+    from scipy.stats import binomtest
+
+    interval = binomtest(successes, episodes).proportion_ci(confidence_level=0.95, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+@torch.no_grad()
+def evaluate(network: nn.Module, env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool) -> EvaluationResult:
+    """Play `episodes` greedy episodes; copy i of N plays every N-th, so the number of each is known before.
+
+    Args:
+        env: freshly made, with at most `episodes` copies.
+    """
+    copies = env.num_envs
+    quota = np.full(copies, episodes // copies)
+    quota[: episodes % copies] += 1
+    played = np.zeros(copies, np.int64)
+    returns, lengths, successes = [], [], []
+    parameter = next(network.parameters())
+    rows = VectorRows(env)
+    initial = network.cache(network.initial_state(copies))  # type: ignore[operator]
+    state = initial
+    while (played < quota).any():
+        state = reset_rows(state, initial, torch.from_numpy(rows.first).to(parameter.device))
+        output, state, _ = network(rows.inputs(parameter.device, parameter.dtype), state)
+        ended = rows.step(output.q[:, 0].argmax(dim=-1).cpu().numpy())
+        counted = (played < quota)[rows.last]
+        played[rows.last] += 1
+        returns.append(ended.episode_return[counted])
+        lengths.append(ended.length[counted])
+        successes.append(ended.success[counted])
+    success = np.concatenate(successes)
+    low, high = wilson_interval(int(success.sum()), episodes) if has_success else (None, None)
+    return EvaluationResult(
+        success=float(success.mean()) if has_success else None,
+        success_low=low,
+        success_high=high,
+        episode_return=float(np.concatenate(returns).mean()),
+        length=float(np.concatenate(lengths).mean()),
+        episodes=len(success),
+    )

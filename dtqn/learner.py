@@ -1,0 +1,202 @@
+"""One update of the online network from a batch of sequences (R2D2 with a double-Q target).
+
+Each network, online and target, starts a sequence from the stored memory, freshens it by its own burn-in
+without gradient, and is run over the learned steps and their n-step tail.
+
+Legend: B sequences, P burn-in rows, R rows of the learn block, W trace window, A actions.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dtqn import losses
+from dtqn.config import LearnerConfig
+from dtqn.types import Sequences, State, StepInputs
+
+MAX_SKIPPED_IN_A_ROW = 10
+
+
+class NonFiniteError(RuntimeError):
+    """The loss or its gradient was not finite in too many updates one after the other."""
+
+
+class Update(NamedTuple):
+    priorities: Tensor | None
+    """[B], or none where the update was skipped."""
+    metrics: dict[str, float]
+
+
+def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
+    """[B, min(window, W + P), ...]: the last of `memory` [B, W, ...] and then the real rows of `burned` [B, P, ...]."""
+    rows = torch.cat([memory.to(burned.dtype), burned], dim=1)
+    size = min(window, rows.shape[1])
+    index = _latest_index(memory.shape[1], burn_in_rows, size).clamp(min=0)
+    return rows.gather(1, index.view(*index.shape, *[1] * (rows.dim() - 2)).expand(-1, -1, *rows.shape[2:]))
+
+
+def _latest_index(num_memory: int, burn_in_rows: Tensor, size: int) -> Tensor:
+    """[B, size] positions in memory-then-burn-in of the `size` rows before the anchor; negative: before both."""
+    return torch.arange(size, device=burn_in_rows.device) + (num_memory - size + burn_in_rows)[:, None]
+
+
+def starting_state(network: nn.Module, batch: Sequences) -> State:
+    """The network's state at the anchor: stored memory, freshened by its own burn-in, without gradient."""
+    with torch.no_grad():
+        trace, valid, spec = batch.trace, batch.trace_valid, network.trace_spec()  # type: ignore[operator]
+        state = network.state_from_trace(trace, valid, batch.episode_step)  # type: ignore[operator]
+        burn_in = batch.burn_in.first.shape[1]
+        if burn_in == 0:
+            return state
+        _, _, burned = network(batch.burn_in, state, batch.burn_in_rows)
+        memory = valid.shape[1]
+        size = min(max((field.window for field in spec.values()), default=0), memory + burn_in)
+        rows = {
+            name: latest_rows(trace[name], getattr(burned, name), batch.burn_in_rows, field.window)
+            for name, field in spec.items()
+        }
+        index = _latest_index(memory, batch.burn_in_rows, size)
+        padded = torch.cat([valid, valid.new_ones(len(valid), burn_in)], dim=1)
+        is_real = (index >= 0) & padded.gather(1, index.clamp(min=0))
+        return network.state_from_trace(rows, is_real, batch.episode_step + batch.burn_in_rows)  # type: ignore[operator]
+
+
+class Learner:
+    """Holds the online and target networks and the optimiser; `update` is one learner step."""
+
+    def __init__(self, network: nn.Module, config: LearnerConfig, max_priority_weight: float = 0.9) -> None:
+        self.config = config
+        self.max_priority_weight = max_priority_weight
+        self.transform = losses.SIGNED_HYPERBOLIC if config.value_rescaling else losses.IDENTITY
+        self.online = network
+        self.target = copy.deepcopy(network).requires_grad_(False)
+        self.optimizer = torch.optim.Adam(
+            network.parameters(), lr=config.learning_rate, eps=config.adam_epsilon, fused=True
+        )
+        self._online_parameters = list(self.online.parameters())
+        self._target_parameters = list(self.target.parameters())
+        self.learner_steps = 0
+        self.skipped_updates = 0
+        self._skipped_in_a_row = 0
+
+    def td_errors(self, batch: Sequences) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """delta_t = y_t - Q_online(s_t, a_t) with the gradient in Q_online, the mask, Q(s_t, a_t) and y_t: each [B, R-1]."""
+        config = self.config
+        with torch.no_grad():
+            q_target = self._q(self.target, batch)
+        q = self._q(self.online, batch)
+        with torch.no_grad():
+            value = losses.double_q_value(q_target, q if config.double_q else q_target)
+            reward = batch.learn.reward * config.reward_scale
+            target = losses.n_step_targets(
+                reward, batch.discount, value, batch.learn_rows, config.n_step, config.gamma, self.transform
+            )
+        q_taken = losses.select_action(q[:, :-1], batch.learn.prev_action[:, 1:].long())
+        mask = torch.arange(target.shape[1], device=target.device) < batch.learned_steps[:, None]
+        return target - q_taken, mask, q_taken, target
+
+    @staticmethod
+    def _q(network: nn.Module, batch: Sequences) -> Tensor:
+        """[B, R, A] of the learn block, from the network's own starting state."""
+        return network(batch.learn, starting_state(network, batch), batch.learn_rows, want_trace=False)[0].q
+
+    def update(self, batch: Sequences) -> Update:
+        """One step of the optimiser; skipped, counted and told where the loss or gradient is not finite."""
+        config = self.config
+        td_error, mask, q_taken, target = self.td_errors(batch)
+        loss = losses.masked_mean_loss(td_error, mask, batch.importance_weights, config.loss == "huber")
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = float(nn.utils.clip_grad_norm_(self._online_parameters, config.max_grad_norm))
+        if not (math.isfinite(norm) and math.isfinite(float(loss.detach()))):
+            return self._skip(float(loss.detach()), norm)
+        self._skipped_in_a_row = 0
+        self.optimizer.step()
+        self.learner_steps += 1
+        self._update_target()
+        with torch.no_grad():
+            priorities = losses.sequence_priority(td_error, mask, self.max_priority_weight)
+            learned_q, learned_target = q_taken[mask], target[mask]
+            metrics = {
+                "learner/loss": float(loss),
+                "learner/td_error": float(td_error[mask].abs().mean()),
+                "learner/q_mean": float(learned_q.mean()),
+                "learner/q_max": float(learned_q.max()),
+                "learner/q_min": float(learned_q.min()),
+                "learner/target_max": float(learned_target.max()),
+                "learner/target_min": float(learned_target.min()),
+                "learner/grad_norm": norm,
+                "replay/importance_weight_min": float(batch.importance_weights.min()),
+                "replay/learned_steps_per_update": float(mask.sum()),
+            }
+        return Update(priorities, metrics)
+
+    def _skip(self, loss: float, norm: float) -> Update:
+        self.skipped_updates += 1
+        self._skipped_in_a_row += 1
+        if self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+            raise NonFiniteError(
+                f"{self._skipped_in_a_row} updates in a row were not finite (loss {loss}, gradient norm {norm}) "
+                f"at learner step {self.learner_steps}; a smaller learner.learning_rate may help"
+            )
+        return Update(None, {})
+
+    @torch.no_grad()
+    def _update_target(self) -> None:
+        if self.config.target_update == "soft":
+            torch._foreach_lerp_(self._target_parameters, self._online_parameters, self.config.target_ema_rate)
+        elif self.learner_steps % self.config.target_update_period == 0:
+            torch._foreach_copy_(self._target_parameters, self._online_parameters)
+
+    def get_state(self) -> dict[str, Any]:
+        names = [name for name, _ in self.online.named_parameters()]
+        return {
+            "online": self.online.state_dict(),
+            "target": self.target.state_dict(),
+            "optimizer": {
+                name: dict(self.optimizer.state[parameter])
+                for name, parameter in zip(names, self._online_parameters, strict=True)
+                if parameter in self.optimizer.state
+            },
+            "learner_steps": self.learner_steps,
+            "skipped_updates": self.skipped_updates,
+            "skipped_in_a_row": self._skipped_in_a_row,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.online.load_state_dict(state["online"])
+        self.target.load_state_dict(state["target"])
+        for name, parameter in self.online.named_parameters():
+            if name in state["optimizer"]:
+                moments = state["optimizer"][name]
+                self.optimizer.state[parameter] = {key: value.clone() for key, value in moments.items()}
+        self.learner_steps = state["learner_steps"]
+        self.skipped_updates = state["skipped_updates"]
+        self._skipped_in_a_row = state["skipped_in_a_row"]
+
+
+@torch.no_grad()
+def delta_q(network: nn.Module, batch: Sequences, prefix: StepInputs, anchor: Tensor) -> tuple[Tensor, Tensor]:
+    """R2D2's measure of staleness, ||Q_stored - Q_recomputed||_2 / max |Q_recomputed| (section 3.2).
+
+    Q_stored starts from the stored memory and its burn-in, Q_recomputed from the episode's first row.
+
+    Args:
+        prefix: [B, S, ...] rows from the episode's start to the end of the learn block; anchor: [B] the anchor's
+            row in it.
+    Returns: the measure [B] at the first and at the last learned step.
+    """
+    stored = network(batch.learn, starting_state(network, batch))[0].q
+    recomputed = network(prefix, network.initial_state(len(anchor)))[0].q  # type: ignore[operator]
+    rows = torch.arange(len(anchor), device=anchor.device)
+
+    def measure(step: Tensor) -> Tensor:
+        again = recomputed[rows, anchor + step]
+        return (stored[rows, step] - again).norm(dim=-1) / again.abs().amax(dim=-1)
+
+    return measure(torch.zeros_like(anchor)), measure(batch.learned_steps - 1)

@@ -1,0 +1,52 @@
+"""The Q-network of every agent that carries a state: encoder, recurrent core, head.
+
+The acting function and the learning function are one: the actor calls it with T = 1, the learner with a
+whole sequence, and any split of a sequence into calls gives the same Q-values.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from dtqn.networks.packing import packing_of
+from dtqn.types import QOutput, State, StepInputs, Trace, TraceSpec
+
+
+class RecurrentQNetwork(nn.Module):
+    def __init__(self, encoder: nn.Module, core: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.core, self.head = encoder, core, head
+
+    def forward(
+        self, inputs: StepInputs, state: State, rows: Tensor | None = None, want_trace: bool = True
+    ) -> tuple[QOutput, State, Trace]:
+        """Q-values of T steps from the state before them.
+
+        Args:
+            inputs: [B, T, ...]
+            state: [B, ...]
+            rows: [B] how many of the T steps are real, from the left; none: all. Work is done on those alone, the
+                output is zero on the others, and the returned state is meaningless where there are others.
+            want_trace: hand back the state and the trace; a learner that needs only Q-values saves their making.
+        Returns: output [B, T, A], the state after the T steps [B, ...], the trace rows that they leave [B, T, ...].
+        """
+        packing = packing_of(rows, *inputs.first.shape)
+        features = self.encoder(StepInputs(*map(packing.pack, inputs)))
+        features, state, trace = self.core(features, state, packing, want_trace)
+        return type(output := self.head(features))(*map(packing.unpack, output)), state, trace
+
+    def initial_state(self, batch_size: int) -> State:
+        """The state at an episode's start, [B, ...]."""
+        return self.core.initial_state(batch_size)
+
+    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
+        """The state after the trace rows [B, W, ...] (newest last, real where `valid` [B, W])."""
+        return self.core.state_from_trace(rows, valid, episode_step)
+
+    def trace_spec(self) -> dict[str, TraceSpec]:
+        """What one trace row holds, field by field."""
+        return self.core.trace_spec()
+
+    def cache(self, state: State) -> State:
+        """`state` with what can be kept of it while the parameters stay the same."""
+        return self.core.cache(state)

@@ -1,0 +1,15 @@
+"""Exploration rates as functions of environment steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def epsilon_ladder(num_envs: int, base: float = 0.4, exponent: float = 7.0) -> np.ndarray:
+    """[N] base^(1 + exponent i / (N - 1)) (Ape-X, Horgan et al. 2018, arXiv 1803.00933). N at least 2."""
+    return base ** (1 + exponent * np.arange(num_envs) / (num_envs - 1))
+
+
+def linear(start: float, final: np.ndarray, fraction: float) -> np.ndarray:
+    """On the straight line from `start` at fraction 0 to `final` at 1 and after."""
+    return start + (final - start) * min(1.0, max(0.0, fraction))

@@ -1,0 +1,335 @@
+"""The run itself, tick by tick: the only place where actor, replay, learner and evaluation meet.
+
+It knows nothing of files, logs or the terminal: `Trainer.advance` hands back a row of metrics when one is
+due, and `get_state` / `set_state` carry everything that decides what comes next.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from torch import nn
+
+import envs
+from dtqn import losses, networks
+from dtqn.actor import Actor, Episodes
+from dtqn.config import Config, ConfigError
+from dtqn.evaluation import EvaluationResult, evaluate
+from dtqn.learner import Learner, NonFiniteError, delta_q
+from dtqn.types import Sequences, StepInputs
+from replay import Field, SequenceBatch, SequenceLayout, SequenceReplay, replay_bytes
+
+SUCCESS_WINDOW = 100
+"""Training episodes over which `train/success`, `train/return` and `train/length` are means."""
+STALENESS_SEQUENCES = 8
+"""Sequences for which the staleness of their stored memory is measured, each time metrics are due."""
+_ENV, _ACTOR, _REPLAY, _NETWORK, _EVALUATION = range(5)
+
+
+def _seed(config: Config, *key: int) -> np.random.SeedSequence:
+    """The seed of one of the run's generators."""
+    return np.random.SeedSequence(config.seed, spawn_key=key)
+
+
+def device_of(config: Config) -> torch.device:
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device is cuda, but torch finds none; try cpu")
+    use_cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
+    return torch.device("cuda" if use_cuda else "cpu")
+
+
+def make_env(config: Config, num_envs: int, seed: np.random.SeedSequence) -> gymnasium.vector.VectorEnv:
+    return envs.make_vector(config.env, num_envs, seed, time_limit=config.task.time_limit)
+
+
+def make_network(config: Config) -> nn.Module:
+    """The run's network with its initial parameters."""
+    task = envs.spec(config.env)
+    torch.manual_seed(int(_seed(config, _NETWORK).generate_state(1)[0]))
+    return networks.build(config.network, task.observation_space, int(task.action_space.n))  # type: ignore[attr-defined]
+
+
+def replay_fields(config: Config, network: nn.Module) -> dict[str, Field]:
+    """What replay stores at every step."""
+    task = envs.spec(config.env)
+    space = task.observation_space
+    actions = np.min_scalar_type(int(task.action_space.n) - 1)  # type: ignore[attr-defined]
+    trace = {
+        f"trace/{name}": Field(field.shape, np.dtype(config.replay.trace_dtype), "trace", field.window)
+        for name, field in network.trace_spec().items()  # type: ignore[operator]
+    }
+    return {
+        "observation": Field(space.shape or (), np.dtype(space.dtype or np.float32), "rows"),
+        "prev_action": Field((), actions, "rows"),
+        "reward": Field((), np.dtype(np.float32), "rows"),
+        "discount": Field((), np.dtype(np.bool_), "rows"),
+        "first": Field((), np.dtype(np.bool_), "rows"),
+        "last": Field((), np.dtype(np.bool_), "rows"),
+        "q_max": Field((), np.dtype(np.float32), "stored"),
+        "q_taken": Field((), np.dtype(np.float32), "stored"),
+        "version": Field((), np.dtype(np.int32), "stored"),
+        **trace,
+    }
+
+
+def plan_bytes(config: Config) -> dict[str, int]:
+    """What the run will take in memory, part by part, before any of it is taken."""
+    network = make_network(config)
+    parameters = sum(p.numel() * p.element_size() for p in network.parameters())
+    return {
+        "replay": replay_bytes(replay_fields(config, network), config.replay.capacity, config.actor.num_envs),
+        # online, target, actor's copy, gradients and Adam's two moments
+        "networks": 6 * parameters,
+    }
+
+
+class Trainer:
+    """One run of one agent on one task."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.device = device_of(config)
+        self.has_success = envs.spec(config.env).has_success
+        network = make_network(config)
+        fields = replay_fields(config, network)
+        network.to(self.device)
+        self.learner = Learner(network, config.learner, config.replay.max_priority_weight)
+        more_than_a_tick = (
+            config.actor.publish_period * config.learner.env_steps_per_update > config.actor.num_envs
+        )
+        self.actor = Actor(
+            make_env(config, config.actor.num_envs, _seed(config, _ENV)),
+            copy.deepcopy(network),
+            config.actor,
+            np.random.default_rng(_seed(config, _ACTOR)),
+            config.warmup,
+            keep_cache=more_than_a_tick,
+        )
+        self.replay = SequenceReplay(
+            fields,
+            SequenceLayout(
+                config.replay.learn_length,
+                config.replay.period,
+                config.replay.burn_in_length,
+                config.learner.n_step,
+            ),
+            config.replay.capacity,
+            config.actor.num_envs,
+            config.replay.priority_exponent,
+            config.replay.importance_sampling_exponent,
+        )
+        self.generator = np.random.default_rng(_seed(config, _REPLAY))
+        self._trace_names = [name for name, field in fields.items() if field.block == "trace"]
+        self._update_credit = 0.0
+        self._evaluations = 0
+        self._evaluated_at = -1
+        self._recent: deque[tuple[float, int, bool]] = deque(maxlen=SUCCESS_WINDOW)
+        self._sums: dict[str, float] = {}
+        self._updates_summed = 0
+        self._sampled: tuple[np.ndarray, Sequences] | None = None
+
+    @property
+    def network(self) -> nn.Module:
+        return self.learner.online
+
+    @property
+    def env_steps(self) -> int:
+        return self.actor.env_steps
+
+    @property
+    def learner_steps(self) -> int:
+        return self.learner.learner_steps
+
+    @property
+    def finished(self) -> bool:
+        return self.env_steps >= self.config.total_env_steps
+
+    def advance(self) -> dict[str, float | int | None] | None:
+        """One tick: act, store, learn what is due; a row of metrics when one is due."""
+        before = self.env_steps
+        self._act()
+        if self.env_steps > self.config.warmup:
+            self._update_credit += (self.env_steps - max(before, self.config.warmup)) / (
+                self.config.learner.env_steps_per_update
+            )
+        while self._update_credit >= 1:
+            self._update_credit -= 1
+            if self.replay.num_sequences:
+                self._learn()
+        row: dict[str, float | int | None] = {}
+        if self._due(before, self.config.metrics_every):
+            row |= self._training_metrics()
+        if self._due(before, self.config.evaluation.period):
+            row |= self._evaluation_metrics()
+        return self._clocks() | row if row else None
+
+    def finish(self) -> list[dict[str, float | int | None]]:
+        """What a run owes at its end, however short: one update, one evaluation, one row of metrics."""
+        while self.learner_steps == 0 and self.learner.skipped_updates == 0:
+            if not self.replay.num_sequences:
+                self._act()
+                self.replay.end_episodes()
+            if self.replay.num_sequences:
+                self._learn()
+        row = self._training_metrics() if self._updates_summed else {}
+        if self._evaluated_at != self.learner_steps:
+            row |= self._evaluation_metrics()
+        return [self._clocks() | row] if row else []
+
+    def _act(self) -> None:
+        rows, episodes = self.actor.tick()
+        ids = self.replay.append(rows)
+        if len(ids) and self.config.replay.initial_priority == "actor":
+            self.replay.update_priorities(ids, self._first_priorities(ids))
+        self._remember(episodes)
+
+    def _first_priorities(self, ids: np.ndarray) -> np.ndarray:
+        """Priorities from the Q-values that the actor saw, by the learner's own formulas."""
+        learner = self.config.learner
+        names = ["reward", "discount", "q_max", "q_taken"]
+        rows, counts, learned = self.replay.learn_rows(ids, names)
+        reward, discount, q_max, q_taken = (torch.from_numpy(rows[name]) for name in names)
+        target = losses.n_step_targets(
+            reward * learner.reward_scale,
+            discount,
+            q_max,
+            torch.from_numpy(counts),
+            learner.n_step,
+            learner.gamma,
+            self.learner.transform,
+        )
+        mask = torch.arange(target.shape[1]) < torch.from_numpy(learned)[:, None]
+        return losses.sequence_priority(
+            target - q_taken[:, :-1], mask, self.config.replay.max_priority_weight
+        ).numpy()
+
+    def _remember(self, episodes: Episodes) -> None:
+        self._recent.extend(
+            zip(episodes.episode_return.tolist(), episodes.length.tolist(), episodes.success.tolist(), strict=True)
+        )
+
+    def _learn(self) -> None:
+        sampled, info = self.replay.sample(self.config.learner.batch_size, self.generator)
+        batch = self._to_sequences(sampled, info.importance_weights)
+        try:
+            update = self.learner.update(batch)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{error}; the last batch held the sequences {info.ids.tolist()}") from None
+        if update.priorities is not None:
+            self.replay.update_priorities(info.ids, update.priorities.cpu().numpy())
+        for name, value in update.metrics.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+        self._updates_summed += 1
+        self._sampled = info.ids, batch
+        if self.learner_steps % self.config.actor.publish_period == 0:
+            self.actor.publish(self.learner.online, self.learner_steps)
+
+    def _step_inputs(self, rows: dict[str, np.ndarray]) -> StepInputs:
+        return StepInputs(
+            *(torch.from_numpy(rows[name]).to(self.device) for name in ("observation", "prev_action", "reward", "first"))
+        )
+
+    def _to_sequences(self, batch: SequenceBatch, weights: np.ndarray) -> Sequences:
+        def tensor(array: np.ndarray) -> torch.Tensor:
+            return torch.from_numpy(array).to(self.device)
+
+        kept = batch.memory_valid.shape[1] if self.config.replay.memory == "stored" else 0
+        return Sequences(
+            trace={
+                name.removeprefix("trace/"): tensor(batch.memory[name][:, batch.memory[name].shape[1] - kept :])
+                for name in self._trace_names
+            },
+            trace_valid=tensor(batch.memory_valid[:, batch.memory_valid.shape[1] - kept :]),
+            episode_step=tensor(batch.episode_step),
+            burn_in=self._step_inputs(batch.burn_in),
+            burn_in_rows=tensor(batch.burn_in_rows),
+            learn=self._step_inputs(batch.learn),
+            discount=tensor(batch.learn["discount"]).float(),
+            learn_rows=tensor(batch.learn_rows),
+            learned_steps=tensor(batch.learned_steps),
+            importance_weights=tensor(weights),
+        )
+
+    def _due(self, before: int, period: int) -> bool:
+        return self.env_steps // period > before // period
+
+    def _clocks(self) -> dict[str, float | int | None]:
+        return {"env_steps": self.env_steps, "learner_steps": self.learner_steps}
+
+    def _training_metrics(self) -> dict[str, float | int | None]:
+        """Means since the last row, and the state of exploration and replay."""
+        row: dict[str, float | int | None] = {}
+        if self._recent:
+            returns, lengths, successes = zip(*self._recent, strict=True)
+            row["train/return"] = float(np.mean(returns))
+            row["train/length"] = float(np.mean(lengths))
+            row["train/success"] = float(np.mean(successes)) if self.has_success else None
+        row |= {name: total / self._updates_summed for name, total in self._sums.items()}
+        row["learner/skipped_updates"] = self.learner.skipped_updates
+        row["actor/epsilon"] = float(self.actor.epsilon().mean())
+        row["replay/steps"] = self.replay.num_steps
+        row["replay/sequences"] = self.replay.num_sequences
+        if self._sampled is not None:
+            row |= self._staleness(*self._sampled)
+        self._sums, self._updates_summed, self._sampled = {}, 0, None
+        return row
+
+    def _staleness(self, ids: np.ndarray, batch: Sequences) -> dict[str, float]:
+        """Ages, in learner steps, of the parameters behind the last batch's rows, and R2D2's delta-Q."""
+        rows, counts, _ = self.replay.learn_rows(ids, ["version"])
+        real = np.arange(rows["version"].shape[1]) < counts[:, None]
+        row = {"replay/parameter_age": float((self.learner_steps - rows["version"][real]).mean())}
+        # To be extended with delta_q.
+        return row
+
+    def _evaluation_metrics(self) -> dict[str, float | int | None]:
+        result = self.evaluate()
+        self._evaluations += 1
+        self._evaluated_at = self.learner_steps
+        return {
+            "eval/success": result.success,
+            "eval/success_low": result.success_low,
+            "eval/success_high": result.success_high,
+            "eval/return": result.episode_return,
+            "eval/length": result.length,
+            "eval/episodes": result.episodes,
+        }
+
+    def evaluate(self) -> EvaluationResult:
+        """Greedy episodes of the online network, on seeds that no other evaluation or training shares."""
+        config = self.config.evaluation
+        env = make_env(
+            self.config,
+            min(config.num_envs, config.episodes),
+            _seed(self.config, _EVALUATION, self._evaluations),
+        )
+        return evaluate(self.network, env, config.episodes, self.has_success)
+
+    def get_state(self) -> dict[str, Any]:
+        return {
+            "actor": self.actor.get_state(),
+            "learner": self.learner.get_state(),
+            "replay": self.replay.get_state(),
+            "generator": self.generator.bit_generator.state,
+            "update_credit": self._update_credit,
+            "evaluations": self._evaluations,
+            "evaluated_at": self._evaluated_at,
+            "recent": [list(episode) for episode in self._recent],
+            "sums": dict(self._sums),
+            "updates_summed": self._updates_summed,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.actor.set_state(state["actor"])
+        self.learner.set_state(state["learner"])
+        self.replay.set_state(state["replay"])
+        self.generator.bit_generator.state = state["generator"]
+        self._update_credit = state["update_credit"]
+        self._evaluations, self._evaluated_at = state["evaluations"], state["evaluated_at"]
+        self._recent = deque((tuple(episode) for episode in state["recent"]), maxlen=SUCCESS_WINDOW)
+        self._sums, self._updates_summed = dict(state["sums"]), state["updates_summed"]
