@@ -1,0 +1,100 @@
+"""Env steps per second of every native task, against one copy of the same task in the same run.
+
+    python benchmarks/envs.py [--seconds 1.0] [--json FILE]
+
+One process on one core; uniformly random actions, drawn beforehand. A step is one row of one copy:
+observation, reward, both flags, success, autoreset and time limit included. Per second of CPU time and of
+wall-clock time, each the median over chunks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# So that the script runs from a clone that has not been installed.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import envs
+
+SIZES = (1, 64, 1024, 4096)  # copies N
+CHUNKS = 9
+
+
+def measure_task(id: str, num_envs: int, seconds: float) -> dict[str, float]:
+    """Env steps per CPU second and per wall-clock second of `num_envs` copies, in about `seconds`."""
+    env = envs.make_vector(id, num_envs, seed=1)
+    env.reset()
+    actions = np.random.default_rng(0).integers(
+        env.single_action_space.n,  # type: ignore[attr-defined]
+        size=(512, num_envs),
+    )
+    for action in actions:  # to a typical mix of episodes, and to learn how long a step takes
+        env.step(action)
+    begin = time.perf_counter()
+    for action in actions[:64]:
+        env.step(action)
+    per_step = (time.perf_counter() - begin) / 64
+    steps = max(64, int(seconds / CHUNKS / per_step))
+    cpu, wall = [], []
+    for _ in range(CHUNKS):
+        cpu_begin, wall_begin = time.process_time(), time.perf_counter()
+        for t in range(steps):
+            env.step(actions[t % len(actions)])
+        cpu.append(steps * num_envs / (time.process_time() - cpu_begin))
+        wall.append(steps * num_envs / (time.perf_counter() - wall_begin))
+    return {
+        "env_steps_per_cpu_second": statistics.median(cpu),
+        "env_steps_per_second": statistics.median(wall),
+        "microseconds_per_vector_step": 1e6 * num_envs / statistics.median(cpu),
+    }
+
+
+def measure(seconds: float = 1.0) -> dict[str, Any]:
+    """All tasks: `{id: {"1": {...}, "64": {...}, ...}}`, each measured for about `seconds`.
+
+    `ratio_to_single` is the rate per CPU second over that of one copy.
+    """
+    result: dict[str, Any] = {}
+    for id in envs.ids():
+        rates = {num_envs: measure_task(id, num_envs, seconds) for num_envs in SIZES}
+        single = rates[1]["env_steps_per_cpu_second"]
+        result[id] = {
+            str(n): {**rate, "ratio_to_single": rate["env_steps_per_cpu_second"] / single}
+            for n, rate in rates.items()
+        }
+    return result
+
+
+def table(result: dict[str, Any]) -> str:
+    """The figures of `measure` as text."""
+    lines = [f"{'task':<24}{'N':>6}{'steps/CPU s':>14}{'steps/s':>14}{'us/vector step':>16}{'x single':>10}"]
+    for id, rates in result.items():
+        for n, rate in rates.items():
+            lines.append(
+                f"{id:<24}{n:>6}{rate['env_steps_per_cpu_second']:>14,.0f}{rate['env_steps_per_second']:>14,.0f}"
+                f"{rate['microseconds_per_vector_step']:>16.1f}{rate['ratio_to_single']:>10.1f}"
+            )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seconds", type=float, default=1.0, help="per task and number of copies")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    args = parser.parse_args()
+    result = measure(args.seconds)
+    print(table(result))
+    if args.json is not None:
+        args.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

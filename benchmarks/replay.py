@@ -1,0 +1,257 @@
+"""Replay: sample + update cycles and append ticks per second, memory included, beside a plain rival.
+
+    python benchmarks/replay.py [--seconds 2.0] [--json FILE]
+
+One process, one core, no torch. Half a million steps of 32 streams, episodes of geometric length (mean 60), a
+float16 trace of 2 layers of width 64 with a window of 40 rows; batches of 32 sequences: burn_in 10, learn 40,
+n_step 3. The rings have gone round before anything is measured. A cycle is `sample(32)` and
+`update_priorities` of that batch; a tick is one row of each stream.
+
+The rival is how replay is often written: a sequence is one item of fixed length with its whole memory inside,
+and priorities are in a binary sum tree (vectorised over the batch, so that it is a fair one). It gathers
+whole items without cropping them, and keeps no ids. Both see the same rows, and take turns, chunk by chunk; figures
+are medians over chunks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# So that the script runs from a clone that has not been installed (and does not import itself as `replay`).
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from replay import Field, SequenceLayout, SequenceReplay, replay_bytes
+
+CAPACITY, NUM_STREAMS, BATCH_SIZE, CHUNKS = 500_000, 32, 32, 9
+MEAN_EPISODE = 60
+WINDOW = 40
+LAYOUT = SequenceLayout(learn_length=40, sequence_period=40, burn_in_length=10, n_step=3)
+FIELDS = {
+    "observation": Field((6,), np.uint8, "rows"),
+    "prev_action": Field((), np.uint8, "rows"),
+    "reward": Field((), np.float32, "rows"),
+    "discount": Field((), np.uint8, "rows"),
+    "first": Field((), np.bool_, "rows"),
+    "last": Field((), np.bool_, "rows"),
+    "version": Field((), np.int32, "stored"),
+    "q_max": Field((), np.float32, "stored"),
+    "q_taken": Field((), np.float32, "stored"),
+    "trace": Field((2, 64), np.float16, "trace", WINDOW),
+}
+Array = npt.NDArray[Any]
+
+
+class BinarySumTree:
+    """The textbook tree in one array; operations go level by level over the batch."""
+
+    def __init__(self, num_leaves: int) -> None:
+        self.depth = max(1, (num_leaves - 1).bit_length())
+        self.sums = np.zeros(2 ** (self.depth + 1))
+
+    def set(self, leaves: Array, values: Array) -> None:
+        nodes = leaves + 2**self.depth
+        self.sums[nodes] = values
+        for _ in range(self.depth):
+            nodes = nodes // 2
+            self.sums[nodes] = self.sums[2 * nodes] + self.sums[2 * nodes + 1]
+
+    def find(self, mass: Array) -> Array:
+        nodes = np.ones(len(mass), np.int64)
+        for _ in range(self.depth):
+            nodes = 2 * nodes
+            left = self.sums[nodes]
+            right = mass >= left
+            mass = mass - np.where(right, left, 0.0)
+            nodes = nodes + right
+        return nodes - 2**self.depth
+
+
+class WholeSequenceReplay:
+    """The rival: every sequence a copy of its rows and of its memory, padded to full length."""
+
+    def __init__(self, num_items: int) -> None:
+        self.num_items, self.added, self.max_priority = num_items, 0, 1.0
+        lengths = {
+            "rows": LAYOUT.burn_in_length + LAYOUT.max_learn_rows,
+            "trace": WINDOW,
+            "stored": LAYOUT.max_learn_rows,
+        }
+        self.items = {
+            name: np.zeros((num_items, lengths[field.block], *field.shape), field.dtype)
+            for name, field in FIELDS.items()
+        }
+        self.counts = np.zeros((num_items, 3), np.int32)  # real rows of memory, burn_in, learn
+        self.tree = BinarySumTree(num_items)
+        self.episodes: list[list[dict[str, Any]]] = [[] for _ in range(NUM_STREAMS)]
+
+    def append(self, rows: Mapping[str, Array]) -> None:
+        last = rows["last"].tolist()
+        for stream, episode in enumerate(self.episodes):
+            episode.append({name: values[stream] for name, values in rows.items()})
+            anchor = len(episode) - LAYOUT.max_learn_rows
+            if anchor >= 0 and anchor % LAYOUT.sequence_period == 0:
+                self.add(episode, anchor)
+            if last[stream]:
+                first_pending = max(0, anchor // LAYOUT.sequence_period + 1) * LAYOUT.sequence_period
+                for pending in range(first_pending, len(episode) - 1, LAYOUT.sequence_period):
+                    self.add(episode, pending)
+                self.episodes[stream] = []
+
+    def add(self, episode: list[dict[str, Any]], anchor: int) -> None:
+        item = self.added % self.num_items
+        start = max(0, anchor - LAYOUT.burn_in_length)
+        memory = episode[max(0, start - WINDOW) : start]
+        learn = episode[anchor : anchor + LAYOUT.max_learn_rows]
+        blocks = {"rows": episode[start:anchor] + learn, "trace": memory, "stored": learn}
+        for name, field in FIELDS.items():
+            for i, row in enumerate(blocks[field.block]):
+                self.items[name][item, i] = row[name]
+        self.counts[item] = len(memory), anchor - start, len(learn)
+        self.tree.set(np.array([item]), np.array([self.max_priority**0.9]))
+        self.added += 1
+
+    def sample(self, generator: np.random.Generator) -> tuple[dict[str, Array], Array, Array]:
+        total = self.tree.sums[1]
+        mass = (np.arange(BATCH_SIZE) + generator.random(BATCH_SIZE)) * (total / BATCH_SIZE)
+        items = self.tree.find(mass)
+        probabilities = self.tree.sums[items + 2**self.tree.depth] / total
+        weights = (min(self.added, self.num_items) * probabilities) ** -0.6
+        batch = {name: self.items[name][items] for name, field in FIELDS.items() if field.block != "stored"}
+        batch["counts"] = self.counts[items]
+        return batch, items, (weights / weights.max()).astype(np.float32)
+
+    def update_priorities(self, items: Array, priorities: Array) -> None:
+        self.max_priority = max(self.max_priority, float(priorities.max()))
+        self.tree.set(items, np.maximum(priorities, 1e-6) ** 0.9)
+
+    def num_bytes(self) -> int:
+        return sum(item.nbytes for item in self.items.values()) + self.counts.nbytes + self.tree.sums.nbytes
+
+
+class Rows:
+    """The same ticks for both; call it for the next one. Only the episodes' ends are drawn anew."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.first = np.ones(NUM_STREAMS, np.bool_)
+        self.content = [
+            {
+                "observation": self.random.integers(0, 12, (NUM_STREAMS, 6)).astype(np.uint8),
+                "prev_action": self.random.integers(0, 6, NUM_STREAMS).astype(np.uint8),
+                "reward": self.random.standard_normal(NUM_STREAMS, np.float32),
+                "discount": np.ones(NUM_STREAMS, np.uint8),
+                "version": np.zeros(NUM_STREAMS, np.int32),
+                "q_max": self.random.standard_normal(NUM_STREAMS, np.float32),
+                "q_taken": self.random.standard_normal(NUM_STREAMS, np.float32),
+                "trace": self.random.standard_normal((NUM_STREAMS, 2, 64), np.float32),
+            }
+            for _ in range(64)
+        ]
+
+    def __call__(self) -> dict[str, Array]:
+        last = (self.random.random(NUM_STREAMS) < 1 / (MEAN_EPISODE - 1)) & ~self.first
+        rows = self.content[self.random.integers(64)] | {"first": self.first, "last": last}
+        self.first = last  # the row after a last one is a first one
+        return rows
+
+
+def rates(actions: Mapping[str, Callable[[], None]], seconds: float) -> dict[str, dict[str, float]]:
+    """Calls per CPU second and per wall-clock second of each action; they take turns chunk by chunk."""
+    cpu: dict[str, list[float]] = {name: [] for name in actions}
+    wall: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in range(CHUNKS):
+        for name, action in actions.items():
+            calls, cpu_begin, wall_begin = 0, time.process_time(), time.perf_counter()
+            while time.perf_counter() - wall_begin < seconds / CHUNKS:
+                for _ in range(20):
+                    action()
+                calls += 20
+            cpu[name].append(calls / (time.process_time() - cpu_begin))
+            wall[name].append(calls / (time.perf_counter() - wall_begin))
+    return {
+        name: {"per_cpu_second": statistics.median(cpu[name]), "per_second": statistics.median(wall[name])}
+        for name in actions
+    }
+
+
+def measure(seconds: float = 2.0) -> dict[str, Any]:
+    """`{"replay": {...}, "rival": {...}, "ratio": {...}}`; about `seconds` for each of the four rates."""
+    replay = SequenceReplay(
+        FIELDS, LAYOUT, CAPACITY, NUM_STREAMS, priority_exponent=0.9, importance_sampling_exponent=0.6
+    )
+    next_rows = Rows(seed=1)
+    for _ in range(CAPACITY // NUM_STREAMS * 21 // 20):
+        replay.append(next_rows())
+    rival, next_rows = WholeSequenceReplay(replay.num_sequences), Rows(seed=1)
+    while rival.added < rival.num_items * 21 // 20:
+        rival.append(next_rows())
+    generator = np.random.default_rng(2)
+
+    def cycle() -> None:
+        _, info = replay.sample(BATCH_SIZE, generator)
+        replay.update_priorities(info.ids, generator.exponential(1.0, BATCH_SIZE))
+
+    def rival_cycle() -> None:
+        _, items, _ = rival.sample(generator)
+        rival.update_priorities(items, generator.exponential(1.0, BATCH_SIZE))
+
+    rows, rival_rows = Rows(seed=3), Rows(seed=3)
+    replay.end_episodes()
+    rival.episodes = [[] for _ in range(NUM_STREAMS)]
+
+    def tick() -> None:
+        replay.append(rows())
+
+    def rival_tick() -> None:
+        rival.append(rival_rows())
+
+    cycles = rates({"replay": cycle, "rival": rival_cycle}, seconds)
+    ticks = rates({"replay": tick, "rival": rival_tick}, seconds)
+    num_bytes = {"replay": replay_bytes(FIELDS, CAPACITY, NUM_STREAMS), "rival": rival.num_bytes()}
+    result: dict[str, Any] = {
+        name: {
+            "cycles_per_cpu_second": cycles[name]["per_cpu_second"],
+            "cycles_per_second": cycles[name]["per_second"],
+            "append_ticks_per_cpu_second": ticks[name]["per_cpu_second"],
+            "append_ticks_per_second": ticks[name]["per_second"],
+            "microseconds_per_append_tick": 1e6 / ticks[name]["per_cpu_second"],
+            "bytes": num_bytes[name],
+            "sequences": rival.num_items,
+        }
+        for name in ("replay", "rival")
+    }
+    result["ratio"] = {key: result["replay"][key] / result["rival"][key] for key in result["replay"]}
+    return result
+
+
+def table(result: dict[str, Any]) -> str:
+    """The figures of `measure` as text."""
+    lines = [f"{'':<34}{'replay':>14}{'rival':>14}{'ratio':>8}"]
+    for key, value in result["replay"].items():
+        lines.append(f"{key:<34}{value:>14,.0f}{result['rival'][key]:>14,.0f}{result['ratio'][key]:>8.2f}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each rate")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    args = parser.parse_args()
+    result = measure(args.seconds)
+    print(table(result))
+    if args.json is not None:
+        args.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

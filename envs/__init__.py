@@ -1,0 +1,16 @@
+"""Partially observable tasks, vectorised in NumPy.
+
+    import envs
+
+    env = envs.make_vector("gridverse-memory-7x7", num_envs=32, seed=1)
+    observation, _ = env.reset()                                        # uint8 [32, 6]
+    observation, reward, terminated, truncated, infos = env.step(actions)
+
+After the import, `gymnasium.make("gridverse-memory-7x7")` is the same task.
+"""
+
+from envs.registry import TaskRow, TaskSpec, ids, make_vector, register_with_gymnasium, rows, spec
+
+__all__ = ["TaskRow", "TaskSpec", "ids", "make_vector", "rows", "spec"]
+
+register_with_gymnasium()

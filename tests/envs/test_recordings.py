@@ -1,0 +1,192 @@
+"""The memory worlds are the original ones: recordings replay exactly, through the engine and the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import envs
+from envs.gridverse.dynamics import Dynamics, EngineDynamics, TableDynamics, initial_tables
+from envs.gridverse.functions import State
+from envs.gridverse.vector import GridverseVectorEnv
+from envs.gridverse.world import Engine, WorldSpec, memory_world, vector_representation
+from tests.envs import recordings
+
+DYNAMICS: list[Callable[[WorldSpec], Dynamics]] = [EngineDynamics, TableDynamics]
+sizes = pytest.mark.parametrize("size", recordings.SIZES)
+both_dynamics = pytest.mark.parametrize("dynamics", DYNAMICS)
+
+
+def nothing_held(num: int) -> NDArray[np.uint8]:
+    return np.zeros((num, 3), np.uint8)
+
+
+@sizes
+@both_dynamics
+def test_recorded_episodes_replay(size: int, dynamics: Callable[[WorldSpec], Dynamics]) -> None:
+    """All 200 episodes side by side in the vector environment: every array equal, rewards to the last bit."""
+    data = recordings.episodes(size)
+    lengths = data["ep_len"]
+    num, starts = len(lengths), np.cumsum(lengths) - lengths
+    env = GridverseVectorEnv(
+        memory_world(size), num, 0, time_limit=250, dynamics=dynamics(memory_world(size))
+    )
+    state = {"grid": data["init_grid"], "agent": data["init_agent"], "item": data["init_item"]}
+    observation, _ = env.reset(options={"state": state})
+    np.testing.assert_array_equal(observation, data["init_vec"])
+    checked = 0
+    for t in range(lengths.max()):
+        alive = np.flatnonzero(t < lengths)
+        step = starts[alive] + t
+        action = np.zeros(num, np.int64)
+        action[alive] = data["action"][step]
+        observation, reward, terminated, truncated, _ = env.step(action)
+        now = env.get_state()["state"]
+        np.testing.assert_array_equal(observation[alive], data["vec"][step])
+        np.testing.assert_array_equal(now["agent"][alive], data["next_agent"][step])
+        np.testing.assert_array_equal(now["item"][alive], data["next_item"][step])
+        np.testing.assert_array_equal(now["grid"][alive], data["init_grid"][alive])
+        np.testing.assert_array_equal(reward[alive], data["reward"][step])
+        np.testing.assert_array_equal(terminated[alive], data["terminated"][step])
+        np.testing.assert_array_equal(truncated[alive], data["truncated"][step])
+        checked += len(alive)
+    assert checked == lengths.sum() == len(data["action"])
+
+
+@sizes
+def test_recorded_windows_are_seen(size: int) -> None:
+    """The visible 2 x 3 cells themselves, of which DTQN's six integers are a digest."""
+    data = recordings.episodes(size)
+    episode = np.repeat(np.arange(len(data["ep_len"])), data["ep_len"])
+    engine = Engine(memory_world(size))
+    after = State(data["init_grid"][episode], data["next_agent"], data["next_item"])
+    np.testing.assert_array_equal(engine.observe(after), data["obs_book"][data["obs_code"]])
+    before = State(data["init_grid"], data["init_agent"], data["init_item"])
+    np.testing.assert_array_equal(engine.observe(before), data["obs_book"][data["init_obs_code"]])
+
+
+@sizes
+@both_dynamics
+def test_every_transition(size: int, dynamics: Callable[[WorldSpec], Dynamics]) -> None:
+    """Each layout x pose x action, poses on the exits included."""
+    data = recordings.exhaustive(size)
+    world = memory_world(size)
+    num_layouts, num_poses, num_actions = data["terminated"].shape
+    run, rng = dynamics(world), np.random.default_rng(0)
+    grid = data["grids"].repeat(num_poses, axis=0)
+    agent = np.tile(data["poses"], (num_layouts, 1))
+    for action in range(num_actions):
+        run.put(State(grid, agent, nothing_held(len(agent))))
+        np.testing.assert_array_equal(run.observe(rng), data["vec"].reshape(-1, 6))
+        reward, terminated = run.step(np.full(len(agent), action), rng)
+        np.testing.assert_array_equal(run.get().agent, data["next_pose"][:, :, action].reshape(-1, 3))
+        np.testing.assert_array_equal(run.get().grid, grid)
+        np.testing.assert_array_equal(reward, data["reward"][:, :, action].ravel())
+        np.testing.assert_array_equal(terminated, data["terminated"][:, :, action].ravel())
+
+
+@pytest.mark.parametrize("size", [5, 7, 9, 11, 13, 21])
+def test_tables_equal_engine_on_every_transition(size: int) -> None:
+    """Of the sizes without exhaustive recordings too: layout by layout, every number in the tables."""
+    world = memory_world(size)
+    engine, rng = Engine(world), np.random.default_rng(0)
+    tables, initial = initial_tables(world)
+    assert len(initial) == 24
+    assert len(tables.layout) == 24 * 4 * (3 * size - 8)  # 3 * size - 8 cells to stand on
+    for layout in range(24):
+        rows = np.flatnonzero(tables.layout == layout)
+        state = State(
+            tables.grid[np.full(len(rows), layout)],
+            tables.pose[rows],
+            tables.item[np.full(len(rows), layout)],
+        )
+        np.testing.assert_array_equal(vector_representation(engine.observe(state)), tables.observation[rows])
+        for action in range(6):
+            after, reward, terminated = engine.step(state, np.full(len(rows), action), rng)
+            transition = rows * 6 + action
+            following = tables.next_state[transition]
+            np.testing.assert_array_equal(tables.pose[following], after.agent)
+            np.testing.assert_array_equal(tables.layout[following], layout)
+            np.testing.assert_array_equal(tables.reward[transition], reward)
+            np.testing.assert_array_equal(tables.terminated[transition], terminated)
+
+
+@pytest.mark.parametrize("size", [5, 7, 9, 11, 13, 21])
+def test_parameters_are_the_originals(size: int) -> None:
+    original = recordings.world_params()[f"gv_memory.{size}x{size}.yaml"]
+    world = memory_world(size)
+
+    def functions(data: Any) -> list[dict[str, Any]]:
+        """Functions in their long form, whichever form they were written in."""
+        items = data if isinstance(data, list) else [data]
+        return [item if isinstance(item, dict) else {"name": item} for item in items]
+
+    assert list(world.objects) == original["objects"] == original["obs_objects"]
+    assert list(world.colors) == original["colors"] == original["obs_colors"]
+    assert list(world.actions) == original["actions"]
+    assert functions(original["reset"]) == [world.reset.to_data()]
+    assert functions(original["transitions"]) == [t.to_data() for t in world.transitions]
+    assert functions(original["rewards"]) == [r.to_data() for r in world.rewards]
+    assert functions(original["observation"]) == [world.observation.to_data()]
+    assert functions(original["terminating"]) == [world.terminating.to_data()]
+
+
+# Upper 0.1 % points of the chi-square distribution, by degrees of freedom. The resets tested are seeded.
+CHI_SQUARE_LIMIT = {23: 49.73}
+
+
+def layout_names(size: int) -> list[str]:
+    """`good colour, bad colour, column of the good exit`, in the form of the recorded table."""
+    colours = range(1, 5)
+    return [f"{g},{b},{x}" for g in colours for b in colours if g != b for x in (1, size - 2)]
+
+
+def reset_counts(size: int, num: int) -> NDArray[np.int64]:
+    """How often each layout came up in `num` resets of the vector environment, autoresets among them."""
+    env = GridverseVectorEnv(memory_world(size), num // 4, 11, time_limit=1)
+    env.reset()
+    found: dict[str, int] = dict.fromkeys(layout_names(size), 0)
+    for _ in range(4):
+        grid = env.get_state()["state"]["grid"]
+        good = grid[:, size - 2, 1, 2]
+        left, right = grid[:, 1, 1, 2], grid[:, 1, size - 2, 2]
+        is_left = left == good
+        assert (is_left != (right == good)).all()
+        bad = np.where(is_left, right, left)
+        for g, b, x in zip(good, bad, np.where(is_left, 1, size - 2), strict=True):
+            found[f"{g},{b},{x}"] += 1
+        env.step(np.zeros(num // 4, np.int64))  # the LAST row, for the time limit is 1
+        env.step(np.zeros(num // 4, np.int64))  # the FIRST of the next episode
+    return np.array(list(found.values()))
+
+
+@pytest.mark.parametrize("size", [5, 7, 9, 11, 13, 21])
+def test_reset_distribution(size: int) -> None:
+    """Chi-square of our resets against 24 equally likely layouts, and against the recorded frequencies."""
+    recorded_all = recordings.reset_statistics()[f"gv_memory.{size}x{size}"]["tables"]
+    table = recorded_all["joint good_color,bad_color,good_exit_x"]
+    recorded = np.array([table[name] for name in layout_names(size)])
+    assert recorded.sum() == sum(table.values())
+    ours = reset_counts(size, 12_000)
+    assert ours.sum() == 12_000
+    expected = ours.sum() / 24
+    assert ((ours - expected) ** 2 / expected).sum() < CHI_SQUARE_LIMIT[23]
+    # Two samples of different size from one distribution (Press et al., Numerical Recipes, eq. 14.3.3).
+    ratio = np.sqrt(recorded.sum() / ours.sum())
+    statistic = ((ours * ratio - recorded / ratio) ** 2 / (ours + recorded)).sum()
+    assert statistic < CHI_SQUARE_LIMIT[23]
+
+
+@pytest.mark.parametrize("size", [5, 7, 9, 11, 13, 21])
+def test_initial_pose_and_walkable_cells(size: int) -> None:
+    tables = recordings.reset_statistics()[f"gv_memory.{size}x{size}"]["tables"]
+    env = envs.make_vector(f"gridverse-memory-{size}x{size}", 50, seed=2)
+    env.reset()
+    state = env.get_state()["state"]  # type: ignore[attr-defined]
+    assert {f"{y},{x}" for y, x, _ in state["agent"]} == set(tables["agent_pos_yx"])
+    assert {str(heading) for heading in state["agent"][:, 2]} == set(tables["agent_orientation"])
+    assert {str(n) for n in (state["grid"][..., 0] != 3).sum(axis=(1, 2))} == set(tables["n_nonwall_cells"])

@@ -1,0 +1,244 @@
+"""The contract that every registered task keeps. A new task is tested by being registered."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+
+import envs
+from envs.gridverse import codes, render
+from envs.gridverse.functions import layouts_memory
+
+every_task = pytest.mark.parametrize("id", envs.ids())
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_the_memory_family_is_there() -> None:
+    assert set(envs.ids()) >= {f"gridverse-memory-{n}x{n}" for n in (5, 7, 9, 11, 13, 21)}
+
+
+@every_task
+def test_spec_is_that_of_the_environment(id: str) -> None:
+    spec, env = envs.spec(id), envs.make_vector(id, 3, seed=1)
+    assert spec.id == id
+    assert spec.observation_space == env.single_observation_space
+    assert spec.action_space == env.single_action_space
+    assert spec.time_limit == env.time_limit  # type: ignore[attr-defined]
+    assert spec.has_success == (spec.success is not None)
+    assert "\n" not in spec.description + spec.source
+
+
+@every_task
+def test_10_000_random_steps_keep_the_contract(id: str) -> None:
+    """Spaces hold, FIRST follows LAST, the two endings exclude each other, success is on last rows only."""
+    num, spec = 20, envs.spec(id)
+    env = envs.make_vector(id, num, seed=1)
+    assert env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    observation, _ = env.reset()
+    rng = np.random.default_rng(2)
+    last = np.zeros(num, np.bool_)
+    elapsed, episodes = np.zeros(num, np.int64), 0
+    for _ in range(10_000 // num):
+        action = rng.integers(env.single_action_space.n, size=num)  # type: ignore[attr-defined]
+        observation, reward, terminated, truncated, infos = env.step(action)
+        assert observation in env.observation_space
+        assert all(row in env.single_observation_space for row in observation)
+        assert (reward.dtype, reward.shape) == (np.float64, (num,))
+        assert (terminated.dtype, truncated.dtype) == (np.bool_, np.bool_)
+        assert not (terminated & truncated).any()
+        assert not (last & (terminated | truncated | (reward != 0))).any()
+        elapsed = np.where(last, 0, elapsed + 1)
+        assert (truncated == ((elapsed == spec.time_limit) & ~terminated)).all()
+        last = terminated | truncated
+        if spec.has_success:
+            assert infos["is_success"].dtype == np.bool_
+            assert not (infos["is_success"] & ~last).any()
+        episodes += int(last.sum())
+    assert episodes > 0
+
+
+@every_task
+def test_seed_determines_and_state_restores(id: str) -> None:
+    env, twin = envs.make_vector(id, 5, seed=3), envs.make_vector(id, 5, seed=3)
+    np.testing.assert_array_equal(env.reset()[0], twin.reset()[0])
+    other = envs.make_vector(id, 5, seed=4)
+    rng = np.random.default_rng(1)
+    for t in range(600):
+        if t == 300:
+            other.set_state(env.get_state())  # type: ignore[attr-defined]
+        action = rng.integers(env.single_action_space.n, size=5)  # type: ignore[attr-defined]
+        row = env.step(action)
+        np.testing.assert_equal(twin.step(action), row)
+        if t >= 300:
+            np.testing.assert_equal(other.step(action), row)
+
+
+@every_task
+def test_single_is_the_vector_of_one(id: str) -> None:
+    env: gymnasium.Env[Any, Any] = gymnasium.make(id, time_limit=30)
+    vector = envs.make_vector(id, 1, seed=9, time_limit=30)
+    first, _ = vector.reset()
+    observation, info = env.reset(seed=9)
+    np.testing.assert_array_equal(observation, first[0])
+    assert info == {}
+    rng = np.random.default_rng(1)
+    episodes = 0
+    for _ in range(1_000):
+        action = rng.integers(env.action_space.n)  # type: ignore[attr-defined]
+        row, expected = env.step(action), vector.step(np.array([action]))
+        np.testing.assert_array_equal(row[0], expected[0][0])
+        assert row[1:4] == tuple(array[0] for array in expected[1:4])
+        assert [type(value) for value in row[1:4]] == [float, bool, bool]
+        assert row[4] == {"is_success": expected[4]["is_success"][0]}
+        if row[2] or row[3]:
+            episodes += 1
+            observation, _ = env.reset()
+            np.testing.assert_array_equal(observation, vector.step(np.array([0]))[0][0])
+    assert episodes > 10
+
+
+@every_task
+def test_gymnasium_accepts_it(id: str) -> None:
+    env: gymnasium.Env[Any, Any] = gymnasium.make(id, render_mode="rgb_array")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env.unwrapped)
+    env.reset(seed=0)
+    picture: Any = env.render()
+    assert (picture.dtype, picture.ndim, picture.shape[2]) == (np.uint8, 3, 3)
+
+
+@every_task
+def test_gymnasium_makes_the_native_vector(id: str) -> None:
+    env = gymnasium.make_vec(id, num_envs=8, vectorization_mode="vector_entry_point", time_limit=40)
+    assert type(env) is type(envs.make_vector(id, 8))
+    assert (env.num_envs, env.time_limit) == (8, 40)  # type: ignore[attr-defined]
+    ours = envs.make_vector(id, 8, seed=4)
+    np.testing.assert_array_equal(env.reset(seed=4)[0], ours.reset()[0])
+
+
+def test_gymnasium_can_also_vectorise_the_single_environment() -> None:
+    env = gymnasium.make_vec("gridverse-memory-7x7", num_envs=2, vectorization_mode="sync", time_limit=5)
+    env.reset(seed=1)
+    ended = [env.step(np.array([4, 4]))[3].all() for _ in range(6)]
+    assert ended == [False] * 4 + [True, False]
+
+
+def test_single_needs_a_reset_after_the_end() -> None:
+    env: gymnasium.Env[Any, Any] = gymnasium.make("gridverse-memory-5x5", time_limit=1).unwrapped
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(0)
+    env.reset(seed=0)
+    env.step(0)
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(0)
+
+
+def test_gymnasiums_reset_takes_a_state() -> None:
+    layouts = layouts_memory(shape=(7, 7), colors=codes.COLOURS[1:])
+    env: gymnasium.Env[Any, Any] = gymnasium.make("gridverse-memory-7x7")
+    state = {"grid": layouts.grid[0], "agent": (1, 2, 0), "item": (0, 0, 0)}
+    observation, _ = env.reset(options={"state": state})
+    assert observation.tolist() == [3, 3, 3, 5, 2, 2]
+    assert env.step(2)[1:] == (4.95, True, False, {"is_success": True})
+
+
+@pytest.mark.parametrize(
+    ("id", "near"), [("gridverse-memory-7x8", "gridverse-memory-7x7"), ("memory-9x9", "gridverse-memory-9x9")]
+)
+def test_unknown_ids_name_the_nearest(id: str, near: str) -> None:
+    for function in (envs.spec, lambda id: envs.make_vector(id, 1)):
+        with pytest.raises(ValueError, match=f"{id}.*{near}.*python run.py envs") as error:
+            function(id)
+        assert "\n" not in str(error.value)
+
+
+def test_unknown_ids_with_nothing_near() -> None:
+    with pytest.raises(ValueError, match=r"unknown task 'qq' \(python run.py envs lists all\)"):
+        envs.spec("qq")
+
+
+def test_arguments_are_checked() -> None:
+    with pytest.raises(ValueError, match="num_envs is 0"):
+        envs.make_vector("gridverse-memory-7x7", 0)
+    with pytest.raises(ValueError, match="time_limit is 0"):
+        envs.make_vector("gridverse-memory-7x7", 1, time_limit=0)
+    with pytest.raises(ValueError, match="time_limit is 'x'"):
+        gymnasium.make("gridverse-memory-7x7", time_limit="x")
+
+
+def test_rows_list_every_task() -> None:
+    assert [row.id for row in envs.rows()] == list(envs.ids())
+    row = next(row for row in envs.rows() if row.id == "gridverse-memory-7x7")
+    assert (row.observation, row.actions, row.time_limit) == ("MultiDiscrete([21] * 6)", "Discrete(6)", "250")
+    assert "2206.01078" in row.source
+
+
+def test_pictures_show_state_heading_and_view() -> None:
+    tile, layouts = render.TILE, layouts_memory(shape=(7, 7), colors=codes.COLOURS[1:])
+    env = envs.make_vector("gridverse-memory-7x7", 2, seed=1, render_mode="rgb_array")
+
+    def cells(heading: int) -> Any:
+        """The picture of the agent amid the corridor, [row, column, tile, tile, RGB]."""
+        env.reset(options={"state": {"grid": layouts.grid[0], "agent": (3, 3, heading)}})
+        frames = env.render()
+        assert frames is not None
+        np.testing.assert_array_equal(frames[0], frames[1])
+        return np.asarray(frames[0]).astype(int).reshape(7, tile, 7, tile, 3).swapaxes(1, 2)
+
+    middle = slice(4, -4)  # within the frame of a cell in view
+    up = cells(0)
+    dark = up[3, 3, middle, middle].sum(axis=-1) < 150
+    width = dark.sum(axis=1)
+    assert width[2] < width[12] < width[16]  # the arrowhead's tip is at the top
+    for heading, quarter_turns in ((2, 1), (1, 2), (3, 3)):
+        turned = cells(heading)[3, 3, middle, middle]
+        np.testing.assert_array_equal(turned, np.rot90(up[3, 3, middle, middle], k=quarter_turns))
+
+    # The six cells in view are framed in orange, and no others; on the walls too.
+    frame = up[:, :, 2, tile // 2]
+    framed = np.argwhere((frame[..., 0] > frame[..., 2] + 60) & (frame[..., 0] > frame[..., 1] + 20)).tolist()
+    assert framed == [[2, 2], [2, 3], [2, 4], [3, 2], [3, 3], [3, 4]]
+
+    # The good exit (a ring) and both beacons (discs) are red in this layout, the other exit is green.
+    ring, centre = (tile // 2, 6), (tile // 2, tile // 2)
+    colours = [up[1, 1][ring], up[5, 1][centre], up[5, 5][centre], up[1, 5][ring]]
+    assert [int(np.argmax(colour)) for colour in colours] == [0, 0, 0, 1]
+    assert len({tuple(colour.tolist()) for colour in colours}) == 2
+    assert up[1, 1][centre].min() > 200
+
+
+def test_no_picture_without_a_render_mode() -> None:
+    env = envs.make_vector("gridverse-memory-7x7", 1, seed=1)
+    env.reset()
+    assert env.render() is None
+
+
+def test_importing_envs_brings_in_nothing_heavy() -> None:
+    """Only what the architecture allows, seen from a fresh interpreter."""
+    code = (
+        "import sys, envs;"
+        "print(sorted(m for m in ('torch', 'replay', 'dtqn', 'scipy', 'pandas', 'matplotlib', 'gym')"
+        " if m in sys.modules))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert out.stdout.strip() == "[]"
+
+
+def test_envs_imports_only_what_it_may() -> None:
+    allowed = {"numpy", "gymnasium", "yaml", "PIL", "envs", *sys.stdlib_module_names}
+    for path in (ROOT / "envs").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert {name.split(".")[0] for name in names} <= allowed, path

@@ -1,0 +1,382 @@
+"""What the vector environment promises: rows, limits, success, determinism, restoring, refusals."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from envs.gridverse import codes
+from envs.gridverse.dynamics import EngineDynamics, TableDynamics
+from envs.gridverse.functions import layouts_memory
+from envs.gridverse.vector import GridverseVectorEnv
+from envs.gridverse.world import memory_world
+
+FORWARD, BACKWARD, LEFT, RIGHT, TURN_LEFT, TURN_RIGHT = range(6)
+WORLD = memory_world(7)
+LAYOUT = layouts_memory(shape=(7, 7), colors=codes.COLOURS[1:])
+GRID = LAYOUT.grid[0]  # the good exit is on the left
+
+Rows = tuple[NDArray[Any], ...]
+
+
+def make(num: int = 4, seed: int | None = 3, **kwargs: Any) -> GridverseVectorEnv:
+    return GridverseVectorEnv(WORLD, num, seed, **{"time_limit": 250, **kwargs})
+
+
+def start_at(env: GridverseVectorEnv, *pose: int, grid: NDArray[np.uint8] = GRID) -> NDArray[np.uint8]:
+    observation, _ = env.reset(options={"state": {"grid": grid, "agent": pose, "item": (0, 0, 0)}})
+    return observation
+
+
+def step_all(env: GridverseVectorEnv, action: int) -> tuple[NDArray[Any], ...]:
+    observation, reward, terminated, truncated, infos = env.step(np.full(env.num_envs, action))
+    return observation, reward, terminated, truncated, infos["is_success"]
+
+
+def random_rows(env: GridverseVectorEnv, steps: int, seed: int = 0) -> list[Rows]:
+    """The rows of `steps` random steps."""
+    rng = np.random.default_rng(seed)
+    rows: list[Rows] = []
+    for _ in range(steps):
+        observation, reward, terminated, truncated, infos = env.step(rng.integers(6, size=env.num_envs))
+        rows.append((observation, reward, terminated, truncated, infos["is_success"]))
+    return rows
+
+
+def assert_same(left: list[Rows], right: list[Rows]) -> None:
+    for a, b in zip(left, right, strict=True):
+        for x, y in zip(a, b, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+def test_last_row_then_first_row() -> None:
+    env = make(2)
+    start_at(env, 1, 2, 0)
+    observation, reward, terminated, truncated, success = step_all(env, LEFT)
+    assert observation[0].tolist() == [3, 3, 3, 3, 5, 2]  # the true last observation: on the red exit
+    assert reward.tolist() == [4.95, 4.95]
+    assert terminated.all()
+    assert not truncated.any()
+    assert success.all()
+    # The copies restart; a legal action is ignored as much as an illegal one.
+    observation, reward, terminated, truncated, infos = env.step(np.array([FORWARD, -7]))
+    assert observation.tolist() == [[3, 2, 3, 3, 2, 3]] * 2
+    assert reward.tolist() == [0.0, 0.0]
+    assert not (terminated | truncated | infos["is_success"]).any()
+    assert (env.get_state()["state"]["agent"] == (3, 3, 0)).all()
+    _, reward, *_ = step_all(env, FORWARD)
+    assert reward.tolist() == [-0.05, -0.05]
+    assert (env.get_state()["state"]["agent"] == (2, 3, 0)).all()
+
+
+def test_copies_restart_one_by_one() -> None:
+    env = make(3)
+    poses = np.array([(1, 2, 0), (1, 3, 0), (1, 4, 0)])
+    env.reset(options={"state": {"grid": GRID, "agent": poses}})
+    ended = [step_all(env, LEFT)[2].tolist() for _ in range(4)]
+    assert ended == [[True, False, False], [False, True, False], [False, False, True], [False, False, False]]
+
+
+def test_time_limit_truncates_at_the_step() -> None:
+    env = make(2, time_limit=5)
+    env.reset()
+    for _ in range(2):  # the second episode as the first
+        flags = [step_all(env, TURN_LEFT)[2:4] for _ in range(5)]
+        assert [bool(truncated.all()) for _, truncated in flags] == [False] * 4 + [True]
+        assert not any(terminated.any() for terminated, _ in flags)
+        step_all(env, TURN_LEFT)  # the FIRST row is no step
+
+
+def test_termination_on_the_limits_step_is_no_truncation() -> None:
+    env = make(1, time_limit=3)
+    start_at(env, 1, 3, 0)
+    flags = [tuple(bool(f[0]) for f in step_all(env, action)[2:]) for action in (TURN_LEFT, FORWARD, FORWARD)]
+    assert flags == [(False, False, False), (False, False, False), (True, False, True)]
+
+
+def test_time_limit_of_one() -> None:
+    env = make(2, time_limit=1)
+    env.reset()
+    ended = [bool(step_all(env, TURN_LEFT)[3].all()) for _ in range(6)]
+    assert ended == [True, False] * 3
+
+
+def leave_after(env: GridverseVectorEnv, steps: int) -> tuple[NDArray[Any], ...]:
+    """The row of the good exit, reached at step number `steps` after turning on the spot."""
+    start_at(env, 1, 2, 0)
+    for _ in range(steps - 1):
+        assert not step_all(env, TURN_LEFT)[4].any()
+    heading = env.get_state()["state"]["agent"][0, 2]
+    return step_all(env, int(np.flatnonzero((codes.MOVE[heading] == (0, -1)).all(axis=1))[0]))
+
+
+@pytest.mark.parametrize(("steps", "success"), [(99, True), (100, True), (101, False)])
+def test_success_has_a_deadline_of_100_steps(steps: int, success: bool) -> None:
+    """At step 100 the return, summed in doubles step by step, is +9.8e-15 and counts; not so at 101."""
+    env = make(2)
+    _, reward, terminated, _, is_success = leave_after(env, steps)
+    assert terminated.all()
+    assert (reward == 4.95).all()
+    assert (is_success == success).all()
+    if steps == 100:
+        np.testing.assert_allclose(env.get_state()["episode"]["return"], 9.8e-15, rtol=0.01)
+
+
+def test_failures_are_no_success() -> None:
+    env = make(1)
+    start_at(env, 1, 4, 0)
+    _, reward, terminated, _, success = step_all(env, RIGHT)
+    assert (reward[0], terminated[0], success[0]) == (-5.05, True, False)
+    env = make(1, time_limit=2)
+    env.reset()
+    assert not any(step_all(env, TURN_LEFT)[4].any() for _ in range(2))
+
+
+def test_success_is_on_last_rows_only() -> None:
+    """Also where the return is above zero before the end, which no memory world offers: it is put there."""
+    env = make(1)
+    env.reset()
+    state = env.get_state()
+    state["episode"]["return"][:] = 3.0
+    env.set_state(state)
+    assert not step_all(env, TURN_LEFT)[4].any()
+
+
+@given(seed=st.integers(0, 2**32), num=st.integers(1, 9), time_limit=st.integers(1, 40))
+@settings(max_examples=20, deadline=None)
+def test_engine_and_tables_agree(seed: int, num: int, time_limit: int) -> None:
+    """Two implementations, one generator: every row of random play is the same."""
+    tables = make(num, seed, time_limit=time_limit)
+    engine = make(num, seed, time_limit=time_limit, dynamics=EngineDynamics(WORLD))
+    np.testing.assert_array_equal(tables.reset()[0], engine.reset()[0])
+    assert_same(random_rows(tables, 60, seed), random_rows(engine, 60, seed))
+    for left, right in zip(
+        tables.get_state()["state"].values(), engine.get_state()["state"].values(), strict=True
+    ):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_a_seed_determines_everything() -> None:
+    def play(env: GridverseVectorEnv, **kwargs: Any) -> list[Rows]:
+        env.reset(**kwargs)
+        return random_rows(env, 400)
+
+    rows = play(make(8, 5))
+    assert_same(rows, play(make(8, 5)))
+    env = make(8, 6)
+    assert_same(rows, play(env, seed=5))  # re-seeded
+    again = play(env)  # not seeded: goes on, with other layouts
+    assert any((a[0] != b[0]).any() for a, b in zip(rows, again, strict=True))
+    sequence = np.random.SeedSequence(5).spawn(2)
+    assert_same(
+        play(make(8, None), seed=sequence[1]), play(make(8, None), seed=np.random.SeedSequence(5).spawn(2)[1])
+    )
+
+
+def through_json(state: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a state as a checkpoint would keep it: arrays apart, all else through JSON."""
+    arrays: dict[str, NDArray[Any]] = {}
+
+    def strip(value: Any, path: str) -> Any:
+        if isinstance(value, dict):
+            return {key: strip(item, f"{path}/{key}") for key, item in value.items()}
+        if isinstance(value, np.ndarray):
+            arrays[path] = value.copy()
+            return {"array": path}
+        return value
+
+    def fill(value: Any) -> Any:
+        if isinstance(value, dict) and set(value) == {"array"}:
+            return arrays[value["array"]]
+        return {key: fill(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    restored: dict[str, Any] = fill(json.loads(json.dumps(strip(state, ""))))
+    return restored
+
+
+@given(before=st.integers(0, 80), custom=st.booleans(), time_limit=st.integers(1, 50))
+@settings(max_examples=20, deadline=None)
+def test_restored_state_goes_on_bit_for_bit(before: int, custom: bool, time_limit: int) -> None:
+    env = make(6, 1, time_limit=time_limit)
+    if custom:
+        grid = GRID.copy()
+        grid[2, 2] = (codes.FLOOR, 0, 0)  # not one of the 24 layouts
+        start_at(env, 2, 2, 3, grid=grid)
+    else:
+        env.reset()
+    random_rows(env, before)
+    state = through_json(env.get_state())
+    kept = copy.deepcopy(state)
+    expected = random_rows(env, 120, seed=1)
+    other = make(6, 99, time_limit=time_limit)
+    other.set_state(state)
+    assert_same(random_rows(other, 120, seed=1), expected)
+    env.set_state(state)
+    assert_same(random_rows(env, 120, seed=1), expected)
+    np.testing.assert_equal(state, kept)  # what was given in is not changed
+
+
+def test_nothing_returned_is_changed_later() -> None:
+    env = make(16, time_limit=7)
+    first, _ = env.reset()
+    state = env.get_state()
+    kept_first, kept_state = first.copy(), copy.deepcopy(state)
+    rows = random_rows(env, 1)
+    kept = copy.deepcopy(rows)
+    random_rows(env, 50, seed=1)
+    env.reset()
+    assert_same(rows, kept)
+    np.testing.assert_array_equal(first, kept_first)
+    np.testing.assert_equal(state, kept_state)
+
+
+@pytest.mark.parametrize("dynamics", [TableDynamics, EngineDynamics])
+def test_nothing_given_or_returned_reaches_inside(
+    dynamics: type[TableDynamics] | type[EngineDynamics],
+) -> None:
+    """A caller that writes into its own arrays does not disturb the environment."""
+    env, untouched = make(4, 8, dynamics=dynamics(WORLD)), make(4, 8)
+    grid = GRID.copy()
+    pose = np.array([2, 3, 0], np.uint8)
+    for e in (env, untouched):
+        e.reset(options={"state": {"grid": grid, "agent": pose}})
+    given = env.get_state()
+    env.set_state(given)
+    for array in (grid, pose, *given["state"].values(), *given["episode"].values()):
+        array[:] = 1
+    actions = np.zeros(4, np.int64)
+    for _ in range(30):
+        row = env.step(actions.copy())
+        expected = untouched.step(actions)
+        np.testing.assert_array_equal(row[0], expected[0])
+        for array in (*row[:4], row[4]["is_success"], *env.get_state()["state"].values()):
+            array[:] = 1
+
+
+def test_custom_layout_is_left_at_the_next_episode() -> None:
+    env = make(3, time_limit=2)
+    grid = GRID.copy()
+    grid[2, 2:5] = (codes.FLOOR, 0, 0)
+    observation = start_at(env, 2, 2, 3, grid=grid)
+    assert observation[0].tolist() == [2, 2, 2, 2, 2, 3]
+    for _ in range(3):
+        step_all(env, FORWARD)
+    known = {layout.tobytes() for layout in LAYOUT.grid}
+    assert {g.tobytes() for g in env.get_state()["state"]["grid"]} <= known
+
+
+def test_each_copy_can_have_its_own_state() -> None:
+    env = make(24)
+    env.reset(options={"state": {"grid": LAYOUT.grid, "agent": LAYOUT.agent, "item": LAYOUT.item}})
+    np.testing.assert_array_equal(env.get_state()["state"]["grid"], LAYOUT.grid)
+
+
+def changed(y: int, x: int, *cell: int) -> NDArray[np.int64]:
+    grid: NDArray[np.int64] = GRID.astype(np.int64)
+    grid[y, x] = cell
+    return grid
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (5, r"options\['state'\] is 5; it must be a dict"),
+        ({"grid": GRID}, "has no 'agent'"),
+        ({"grid": GRID, "agent": (3, 3, 0), "agnt": 1}, "unknown key 'agnt'; did you mean 'agent'"),
+        ({"grid": GRID[:5], "agent": (3, 3, 0)}, r"'grid' has shape \(5, 7, 3\); it must be \(7, 7, 3\)"),
+        ({"grid": GRID * 1.0, "agent": (3, 3, 0)}, "'grid' is .* must be integers"),
+        ({"grid": [[1], [1, 2]], "agent": (3, 3, 0)}, "'grid' is .* must be integers"),
+        ({"grid": changed(0, 0, 300, 0, 0), "agent": (3, 3, 0)}, "'grid' holds 300; .* codes from 0 to 255"),
+        ({"grid": changed(0, 0, -1, 0, 0), "agent": (3, 3, 0)}, "'grid' holds -1; .* codes from 0 to 255"),
+        (
+            {"grid": changed(0, 0, 6, 0, 1), "agent": (3, 3, 0)},
+            r"'grid' holds \(6, 0, 1\): .*3 Wall, 2 Floor",
+        ),
+        ({"grid": changed(1, 1, 4, 1, 1), "agent": (3, 3, 0)}, r"holds \(4, 1, 1\): the status of a Exit"),
+        ({"grid": changed(1, 1, 4, 0, 9), "agent": (3, 3, 0)}, r"holds \(4, 0, 9\): the colour of a Exit"),
+        ({"grid": changed(1, 3, 2, 0, 1), "agent": (3, 3, 0)}, "the colour of a Floor must be one of 0 NONE"),
+        (
+            {"grid": np.where(GRID[..., :1] == codes.BEACON, [2, 0, 0], GRID), "agent": (3, 3, 0)},
+            "'grid' holds no Beacon",
+        ),
+        ({"grid": GRID, "agent": (3, 3)}, r"'agent' has shape \(2,\); it must be \(3,\) or \(4, 3\)"),
+        (
+            {"grid": GRID, "agent": (7, 3, 0)},
+            r"'agent' is at \(7, 3\); it must be within \(0, 0\) to \(6, 6\)",
+        ),
+        ({"grid": GRID, "agent": (0, 3, 0)}, r"'agent' is at \(0, 3\), on a Wall"),
+        ({"grid": GRID, "agent": (3, 3, 4)}, "'agent' has heading 4; it must be 0 to 3"),
+        (
+            {"grid": GRID, "agent": (3, 3, 0), "item": (6, 0, 4)},
+            r"'item' holds \(6, 0, 4\): .*0 NoneGridObject",
+        ),
+    ],
+)
+def test_invalid_states_are_refused(state: Any, message: str) -> None:
+    env = make(4)
+    env.reset(seed=1)
+    before = env.get_state()
+    with pytest.raises(ValueError, match=message) as error:
+        env.reset(seed=7, options={"state": state})
+    assert "\n" not in str(error.value)
+    np.testing.assert_equal(env.get_state(), before)  # nothing has changed, the generator included
+
+
+def test_bad_arguments_are_refused() -> None:
+    for bad in (0, -1, 2.0, True, "4"):
+        with pytest.raises(ValueError, match=r"num_envs is .* at least 1"):
+            make(bad)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"time_limit is .* at least 1"):
+            make(4, time_limit=bad)
+    with pytest.raises(ValueError, match="seed is -1"):
+        make(4, -1)
+    with pytest.raises(ValueError, match="seed is 'x'"):
+        make(4).reset(seed="x")
+    with pytest.raises(ValueError, match="render_mode is 'human'"):
+        make(4, render_mode="human")
+    with pytest.raises(ValueError, match="unknown key 'stat'"):
+        make(4).reset(options={"stat": {}})
+
+
+def test_bad_actions_are_refused() -> None:
+    env = make(2)
+    with pytest.raises(ValueError, match="before the first reset"):
+        env.step(np.zeros(2, np.int64))
+    env.reset()
+    before = env.get_state()
+    for bad, message in [
+        (np.zeros(3, np.int64), r"shape \(3,\)"),
+        (np.zeros(2), "float64"),
+        (np.array([0, 6]), "action 6 must be from 0 to 5"),
+        (np.array([-1, 0]), "action -1 must be from 0 to 5"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            env.step(bad)
+    np.testing.assert_equal(env.get_state(), before)
+
+
+def test_foreign_environment_states_are_refused() -> None:
+    env = make(4)
+    env.reset()
+    good = env.get_state()
+    fewer = make(3)
+    fewer.reset()
+    other = GridverseVectorEnv(memory_world(9), 4, 0, time_limit=250)
+    other.reset()
+    for state, message in [
+        (fewer.get_state(), "shape"),
+        (other.get_state(), "'grid' has shape"),
+        ({**good, "rng": {**good["rng"], "bit_generator": "MT19937"}}, "'MT19937'; it must be of 'PCG64'"),
+        ({**good, "episode": {}}, "'episode'"),
+        ({}, "no 'rng'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            env.set_state(state)
+    np.testing.assert_equal(env.get_state(), good)
