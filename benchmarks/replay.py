@@ -8,8 +8,8 @@ n_step 3. The rings have gone round before anything is measured. A cycle is `sam
 `update_priorities` of that batch; a tick is one row of each stream.
 
 The rival is how replay is often written: a sequence is one item of fixed length with its whole memory inside,
-and priorities are in a binary sum tree (vectorised over the batch, so that it is a fair one). It gathers
-whole items without cropping them, and keeps no ids. Both see the same rows, and take turns, chunk by chunk; figures
+and priorities are in a binary sum tree, vectorised over the batch so that it is a fair one. It gathers whole
+items without cropping them, and keeps no ids. Both see the same rows, and take turns, chunk by chunk; figures
 are medians over chunks.
 """
 

@@ -1,0 +1,19 @@
+"""Prioritised sequence replay for memory agents. NumPy only: it knows nothing of torch, tasks or losses.
+
+Five small nouns: `storage` (per-step rings), `accumulator` (a stream of rows -> legal sequence anchors),
+`sum_tree`, `samplers` (who is drawn, and how often), and `buffer`, which joins them. See docs/replay.md.
+"""
+
+from replay.accumulator import SequenceLayout
+from replay.buffer import Prefix, SampleInfo, SequenceBatch, SequenceReplay, replay_bytes
+from replay.storage import Field
+
+__all__ = [
+    "Field",
+    "Prefix",
+    "SampleInfo",
+    "SequenceBatch",
+    "SequenceLayout",
+    "SequenceReplay",
+    "replay_bytes",
+]

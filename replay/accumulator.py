@@ -1,0 +1,161 @@
+"""From a stream of rows to legal sequence anchors: validity is decided here, once, at insertion.
+
+An *anchor* is the first learned step of a sequence. Row t of a stream holds observation_t, the action a_{t-1}
+that led to it, reward_t and discount_t, so an episode of rows 0..e has T = e transitions, and the learned
+steps of anchor a are a, a+1, ..., each with a TD error that looks n rows ahead. An episode of T = 11 with
+learn_length 4, sequence_period 4, n_step 2 (`=` learned, `.` n-step tail, F first row, L last row):
+
+    row        F  1  2  3  4  5  6  7  8  9 10  L
+    anchor 0   =  =  =  =  .  .                        sampleable when row 5 arrives
+    anchor 4               =  =  =  =  .  .            sampleable when row 9 arrives
+    anchor 8                           =  =  =  .      sampleable when row L arrives: shorter, nothing is lost
+
+Row L is bootstrapped from and never learned. With sequence_period == learn_length each transition of each
+episode, however short, is learned in exactly one sequence; with a smaller period in at least one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from replay.storage import Array, Bools, Ints
+
+
+@dataclass(frozen=True)
+class SequenceLayout:
+    """How sequences are cut out of episodes. All four are in rows (steps of one stream)."""
+
+    learn_length: int
+    """Steps of a sequence that get a TD error, where the episode is long enough."""
+    sequence_period: int
+    """Anchors are this many steps apart, from the episode's start on; at most learn_length."""
+    burn_in_length: int
+    """Rows before the anchor that are run without gradient, as far as the episode has them."""
+    n_step: int
+    """Rows past the last learned step that its n-step return needs."""
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("learn_length", 1),
+            ("sequence_period", 1),
+            ("burn_in_length", 0),
+            ("n_step", 1),
+        ):
+            value = getattr(self, name)
+            if value < least:
+                raise ValueError(f"{name} is {value}; it must be at least {least}")
+        if self.sequence_period > self.learn_length:
+            raise ValueError(
+                f"sequence_period is {self.sequence_period}; it must be at most learn_length, "
+                f"{self.learn_length}, or the steps between sequences would never be learned"
+            )
+
+    @property
+    def max_learn_rows(self) -> int:
+        """Rows of a whole learn block: the learned steps and their n-step tail."""
+        return self.learn_length + self.n_step
+
+
+class Anchors(NamedTuple):
+    """Sequences that have become sampleable; all arrays [n] int64."""
+
+    streams: Ints
+    rows: Ints
+    """The anchor's row, counted from the first row its stream ever had."""
+    learn_rows: Ints
+    """Real rows of the learn block; of these, min(learn_length, learn_rows - 1) get a TD error."""
+
+
+class Tick(NamedTuple):
+    """What one row per stream meant; arrays are parallel to the streams given."""
+
+    rows: Ints
+    """The row's number in its stream."""
+    episode_steps: Ints
+    """The row's number in its episode; 0 for a first row."""
+    cut: Bools
+    """True where an open episode had no LAST row: it has been ended, as truncated, at the row before."""
+    anchors: Anchors
+
+
+def _joined(parts: list[Anchors]) -> Anchors:
+    if len(parts) == 1:
+        return parts[0]
+    return Anchors(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+class Accumulator:
+    """Follows the episodes of all streams at once and says which anchors each row completes."""
+
+    def __init__(self, layout: SequenceLayout, num_streams: int) -> None:
+        self._layout = layout
+        self.num_rows = np.zeros(num_streams, np.int64)
+        """Rows that each stream has had so far, overwritten ones included."""
+        self._episode_start = np.zeros(num_streams, np.int64)
+        self._open = np.zeros(num_streams, np.bool_)
+
+    def append(self, streams: Ints, first: Bools, last: Bools) -> Tick:
+        """Take one row for each of `streams` [n], all different; a ValueError leaves all as it was."""
+        rows, was_open = self.num_rows[streams], self._open[streams]
+        if not (was_open | first).all():
+            stream = streams[~(was_open | first)][0]
+            raise ValueError(f"first: False in stream {stream} after an episode's end; it must be True")
+        parts = []
+        cut = was_open & first
+        if cut.any():
+            parts.append(self._tail(streams[cut], rows[cut] - 1))
+        starts = np.where(first, rows, self._episode_start[streams])
+        self._episode_start[streams] = starts
+        self._open[streams] = ~last
+        self.num_rows[streams] = rows + 1
+
+        steps = rows - starts
+        anchor_steps = steps - (self._layout.max_learn_rows - 1)
+        whole = (anchor_steps >= 0) & (anchor_steps % self._layout.sequence_period == 0)
+        anchors = (starts + anchor_steps)[whole]
+        parts.append(Anchors(streams[whole], anchors, np.full_like(anchors, self._layout.max_learn_rows)))
+        if last.any():
+            parts.append(self._tail(streams[last], rows[last]))
+        return Tick(rows, steps, cut, _joined(parts))
+
+    def end_episodes(self, streams: Ints) -> Anchors:
+        """End those of the episodes of `streams` that are open, as truncated at the last row they had."""
+        streams = streams[self._open[streams]]
+        self._open[streams] = False
+        return self._tail(streams, self.num_rows[streams] - 1)
+
+    def is_open(self, streams: Ints) -> Bools:
+        """True where a stream's last row was not an episode's last."""
+        return self._open[streams]
+
+    def _tail(self, streams: Ints, last_rows: Ints) -> Anchors:
+        """Anchors of episodes that end at `last_rows` [n] and that no earlier row has completed."""
+        period, whole = self._layout.sequence_period, self._layout.max_learn_rows
+        starts = self._episode_start[streams]
+        transitions = last_rows - starts
+        # Complete are anchors up to transitions - (whole - 1); the next multiple is the first pending one.
+        first_pending = np.maximum((transitions - whole + 1) // period + 1, 0) * period
+        most = -(-(whole - 1) // period)
+        steps = first_pending[:, None] + np.arange(most) * period
+        real = steps < transitions[:, None]
+        learn_rows = np.minimum(transitions[:, None] - steps + 1, whole)
+        index = np.nonzero(real)[0]
+        return Anchors(streams[index], starts[index] + steps[real], learn_rows[real])
+
+    def get_state(self) -> dict[str, Array]:
+        """Where each stream stands, open episodes included."""
+        return {
+            "num_rows": self.num_rows.copy(),
+            "episode_start": self._episode_start.copy(),
+            "open": self._open.copy(),
+        }
+
+    def set_state(self, state: Mapping[str, Array]) -> None:
+        """Inverse of `get_state`."""
+        self.num_rows[:] = state["num_rows"]
+        self._episode_start[:] = state["episode_start"]
+        self._open[:] = state["open"]

@@ -1,0 +1,415 @@
+"""Prioritised sequence replay: rows in, batches of sequences out.
+
+Steps are stored once, however much sequences overlap and however long the memory is: a sequence is three
+slices of its stream's ring, gathered when it is drawn.
+
+            memory (W rows of trace)      burn_in        learn (learn_length + n_step rows)
+    ... |- - - - - - - - - - - - - - -|- - - - - -|= = = = = = = = = = = = = = = = =|. . .| ...
+                               newest ^           ^ anchor                          n-step tail
+
+None of the three crosses an episode, so near an episode's start memory and burn_in are shorter (at its start
+they are empty: the initial state is exact) and near its end learn is.
+
+Shape legend: n rows or sequences, B batch, N streams, S steps a stream, W memory rows, P burn-in rows, R
+learn rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from replay.accumulator import Accumulator, Anchors, SequenceLayout
+from replay.samplers import ProportionalSampler, checked_priorities, sampler_bytes
+from replay.storage import Array, Bools, Field, Floats, Ints, StepRings, checked_fields, fit, row_bytes
+
+# Two more values a step, kept in the rings beside the caller's: the row's number in its episode, and, where
+# the row is the anchor of a sequence, the real rows of that sequence's learn block.
+_EPISODE_STEP, _LEARN_ROWS = "episode_step", "sequence_learn_rows"
+_OWN_FIELDS = {_EPISODE_STEP: Field((), np.int32, "stored"), _LEARN_ROWS: Field((), np.int32, "stored")}
+
+
+class SequenceBatch(NamedTuple):
+    """B sequences, cropped to the longest real one in each block.
+
+    Row blocks are padded on the right, memory on the left. Padding is a copy of some real row, so that it is
+    in range for any embedding; it must never be read. The arrays of burn_in and learn are strided views of
+    one gathered array.
+    """
+
+    memory: dict[str, Array]
+    """Trace fields, [B, min(W, window), ...]: the rows before the sequence's first, newest last."""
+    memory_valid: Bools
+    """[B, W] True where a memory row is real; for a field of a smaller window its last columns."""
+    burn_in: dict[str, Array]
+    """Row fields, [B, P, ...]: from max(episode start, anchor - burn_in_length) to before the anchor."""
+    burn_in_rows: Ints
+    """[B] real rows of burn_in; 0 at an episode's start."""
+    learn: dict[str, Array]
+    """Row fields, [B, R, ...]: from the anchor on; R <= learn_length + n_step."""
+    learn_rows: Ints
+    """[B] real rows of learn."""
+    learned_steps: Ints
+    """[B] steps with a TD error, from the anchor on: the mask is arange(R) < learned_steps."""
+    episode_step: Ints
+    """[B] number in its episode of the sequence's first row (the anchor, where there is no burn_in)."""
+
+
+class SampleInfo(NamedTuple):
+    """What is known of the sequences of a batch, beside their content."""
+
+    ids: Ints
+    """[B] for `update_priorities`, `learn_rows` and `prefix`."""
+    importance_weights: npt.NDArray[np.float32]
+    """[B] (N P(i))^-beta over its batch maximum, N the sequences that can be sampled."""
+    probabilities: Floats
+    """[B] P(i)."""
+
+
+class Prefix(NamedTuple):
+    """Sequences from their episode's first row on, where that is still stored."""
+
+    rows: dict[str, Array]
+    """[m, T, ...] from the episode's first row to the end of the learn block, right-padded like a batch."""
+    row_counts: Ints
+    """[m] real rows."""
+    anchors: Ints
+    """[m] index of the anchor, the first learned step, in those rows."""
+    learned_steps: Ints
+    """[m] learned steps from the anchor on."""
+    available: Bools
+    """[n] which of the ids these m are, in their order; of the others, rows are overwritten."""
+
+
+def replay_bytes(fields: Mapping[str, Field], capacity: int, num_streams: int) -> int:
+    """Bytes a SequenceReplay of these arguments takes once it is full, every array included."""
+    num_slots = capacity // num_streams * num_streams
+    per_row = row_bytes(fields) + row_bytes(_OWN_FIELDS)
+    per_stream = 8 + 17  # the default `streams`, and the accumulator's two counters and one flag
+    return num_slots * per_row + sampler_bytes(num_slots) + num_streams * per_stream
+
+
+def _padded(counts: Ints) -> Ints:
+    """[n, longest] offsets 0, 1, ..., count - 1, count - 1, ...: the last real row is repeated."""
+    # A count of 0 has no real row to repeat; the row after the block, always a real one, stands in.
+    return np.minimum(np.arange(counts.max(initial=0)), np.maximum(counts - 1, 0)[:, None])
+
+
+class SequenceReplay:
+    """Rings of steps for several streams, and the sequences in them that can be sampled.
+
+    The anchor of a sequence is a row, so a sequence needs no table entry: its leaf in the sum tree is its
+    anchor's slot. An id is `anchor's row number * num_streams + stream`, unique for ever, so that a priority
+    that comes back after its sequence was overwritten is recognised.
+    """
+
+    def __init__(
+        self,
+        fields: Mapping[str, Field],
+        layout: SequenceLayout,
+        capacity: int,
+        num_streams: int,
+        priority_exponent: float,
+        importance_sampling_exponent: float,
+    ) -> None:
+        """`capacity` is in steps, over all streams; a ValueError says which argument cannot be."""
+        self.fields = checked_fields(fields)
+        for name in _OWN_FIELDS:
+            if name in self.fields:
+                raise ValueError(f"fields: {name!r} is kept by the replay itself; use another name")
+        if num_streams < 1:
+            raise ValueError(f"num_streams is {num_streams}; it must be at least 1")
+        self.layout = layout
+        self.num_streams = num_streams
+        self.steps_per_stream = capacity // num_streams
+        self._window = max((field.window for field in self.fields.values()), default=0)
+        self._reach = layout.burn_in_length + self._window
+        needed = self._reach + layout.max_learn_rows
+        if self.steps_per_stream <= needed:
+            raise ValueError(
+                f"capacity is {capacity}, {self.steps_per_stream} steps a stream; it must be at least "
+                f"{(needed + 1) * num_streams}, so that {num_streams} streams each hold more than: "
+                f"memory window {self._window} + burn_in_length {layout.burn_in_length} + "
+                f"learn_length {layout.learn_length} + n_step {layout.n_step} = {needed} steps"
+            )
+        num_slots = self.steps_per_stream * num_streams
+        self._rings = StepRings(self.fields | _OWN_FIELDS, num_slots)
+        self._accumulator = Accumulator(layout, num_streams)
+        self._sampler = ProportionalSampler(num_slots, priority_exponent, importance_sampling_exponent)
+        self._all_streams = np.arange(num_streams)
+        self._row_names = [name for name, field in self.fields.items() if field.block == "rows"]
+        self._trace_names = [name for name, field in self.fields.items() if field.block == "trace"]
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences that can be sampled."""
+        return self._sampler.num_sequences
+
+    @property
+    def num_steps(self) -> int:
+        """Rows stored now, over all streams."""
+        return int(np.minimum(self._accumulator.num_rows, self.steps_per_stream).sum())
+
+    @property
+    def max_priority(self) -> float:
+        """Largest priority ever given (1 at first): what a new sequence starts with."""
+        return self._sampler.max_priority
+
+    def priority_statistics(self) -> dict[str, float]:
+        """`minimum`, `mean` and `maximum` raw priority of the sampleable sequences; reads them all."""
+        return self._sampler.priority_statistics()
+
+    def append(self, rows: Mapping[str, npt.ArrayLike], streams: npt.ArrayLike | None = None) -> Ints:
+        """Store one row for each of `streams` [n] (all of them, in order, by default).
+
+        `rows` holds every field, [n, *shape]. Returns the ids of the sequences that these rows made
+        sampleable. A row that is `first` where the episode before it had no `last` ends that episode as
+        truncated at its last row. Nothing is stored if a ValueError is raised.
+        """
+        which = self._all_streams if streams is None else self._checked_streams(streams)
+        if set(rows) != set(self.fields):
+            odd = ", ".join(sorted(set(rows) ^ set(self.fields)))
+            raise ValueError(f"rows: fields differ in {odd}; give exactly {', '.join(self.fields)}")
+        values = {name: fit(name, rows[name], field, len(which)) for name, field in self.fields.items()}
+        tick = self._accumulator.append(which, values["first"], values["last"])
+        self._forget_overwritten(which, tick.rows)
+        values[_EPISODE_STEP] = tick.episode_steps
+        values[_LEARN_ROWS] = np.zeros_like(tick.rows)  # no anchor yet
+        self._rings.write(self._slots(which, tick.rows), values)
+        if tick.cut.any():
+            self._mark_last(which[tick.cut], tick.rows[tick.cut] - 1)
+        return self._insert(tick.anchors)
+
+    def end_episodes(self, streams: npt.ArrayLike | None = None) -> Ints:
+        """End the open episodes of `streams` (all by default) as truncated at their last row.
+
+        For a worker that died or a run that ends. Returns the ids that this made sampleable. The next row of
+        these streams must be `first`.
+        """
+        which = self._all_streams if streams is None else self._checked_streams(streams)
+        which = which[self._accumulator.is_open(which)]
+        self._mark_last(which, self._accumulator.num_rows[which] - 1)
+        return self._insert(self._accumulator.end_episodes(which))
+
+    def sample(self, batch_size: int, generator: np.random.Generator) -> tuple[SequenceBatch, SampleInfo]:
+        """Draw a batch, with replacement, in proportion to priority ** priority_exponent."""
+        draw = self._sampler.sample(batch_size, generator)
+        streams, positions = self._split(draw.slots)
+        anchor_steps = self._own(_EPISODE_STEP, draw.slots)
+        learn_rows = self._own(_LEARN_ROWS, draw.slots)
+        burn_in_rows = np.minimum(anchor_steps, self.layout.burn_in_length)
+        episode_steps = anchor_steps - burn_in_rows
+        memory_rows = np.minimum(episode_steps, self._window)
+
+        # One run of slots a sequence, from its oldest memory row: memory, burn_in and learn, each padded.
+        window, longest_burn_in = int(memory_rows.max()), int(burn_in_rows.max())
+        ages = np.arange(window, 0, -1)  # the newest row, of age 1, is the last one
+        offsets = np.empty((batch_size, window + longest_burn_in + int(learn_rows.max())), np.int64)
+        memory_part, row_part = offsets[:, :window], offsets[:, window:]
+        np.maximum(memory_rows[:, None] - ages, 0, out=memory_part)
+        row_part[:, :longest_burn_in] = _padded(burn_in_rows) + memory_rows[:, None]
+        row_part[:, longest_burn_in:] = _padded(learn_rows) + (memory_rows + burn_in_rows)[:, None]
+        slots = self._wrapped(streams, positions - burn_in_rows - memory_rows, offsets)
+        memory = {
+            name: self._rings.gather(name, slots[:, max(0, window - self.fields[name].window) : window])
+            for name in self._trace_names
+        }
+        rows = self._rings.gather_records(slots[:, window:])
+        batch = SequenceBatch(
+            memory=memory,
+            memory_valid=ages <= memory_rows[:, None],
+            burn_in={name: rows[name][:, :longest_burn_in] for name in self._row_names},
+            burn_in_rows=burn_in_rows,
+            learn={name: rows[name][:, longest_burn_in:] for name in self._row_names},
+            learn_rows=learn_rows,
+            learned_steps=self._learned(learn_rows),
+            episode_step=episode_steps,
+        )
+        ids = self._ids(streams, positions)
+        return batch, SampleInfo(ids, draw.importance_weights, draw.probabilities)
+
+    def update_priorities(self, ids: npt.ArrayLike, priorities: npt.ArrayLike) -> int:
+        """Give sequences new priorities, at least 1e-6; returns how many of the `ids` [n] were still there.
+
+        Ids of overwritten sequences are dropped. Of equal ids the last one counts.
+        """
+        given = np.asarray(ids, np.int64)
+        checked = checked_priorities(priorities, len(given))
+        slots, alive = self._find(given)
+        self._sampler.update(slots[alive], checked[alive])
+        return int(np.count_nonzero(alive))
+
+    def learn_rows(self, ids: npt.ArrayLike, names: Iterable[str]) -> tuple[dict[str, Array], Ints, Ints]:
+        """Fields `names`, of any block, over the learn rows of sampleable `ids` [n]: for a first priority.
+
+        Returns {name: [n, R, ...]}, right-padded like a batch, the real rows [n], and the learned steps [n].
+        """
+        given = np.asarray(ids, np.int64)
+        slots, alive = self._find(given)
+        if not alive.all():
+            wrong = given[~alive][0]
+            raise ValueError(f"ids: {wrong} is no sampleable sequence; use ids that append has just returned")
+        learn_rows = self._own(_LEARN_ROWS, slots)
+        run = self._run(*self._split(slots), learn_rows)
+        gathered = {name: self._rings.gather(name, run) for name in self._known(names)}
+        return gathered, learn_rows, self._learned(learn_rows)
+
+    def prefix(self, ids: npt.ArrayLike, names: Iterable[str]) -> Prefix:
+        """Whole histories of those sequences among `ids` [n] whose episode start is still stored.
+
+        Run from the episode's first row they give the Q-values that no stored state has made stale.
+        """
+        given = np.asarray(ids, np.int64)
+        slots, available = self._find(given)
+        rows, streams = np.divmod(given, self.num_streams)
+        starts = rows - self._own(_EPISODE_STEP, slots)
+        available &= starts >= self._accumulator.num_rows[streams] - self.steps_per_stream
+        slots, streams, starts, rows = (array[available] for array in (slots, streams, starts, rows))
+        learn_rows = self._own(_LEARN_ROWS, slots)
+        row_counts = rows - starts + learn_rows
+        run = self._run(streams, starts % self.steps_per_stream, row_counts)
+        gathered = {name: self._rings.gather(name, run) for name in self._known(names)}
+        return Prefix(gathered, row_counts, rows - starts, self._learned(learn_rows), available)
+
+    def get_state(self) -> dict[str, Any]:
+        """All that a run needs to go on bit for bit, as nested dicts of arrays and JSON scalars.
+
+        Of the rings only the rows in use.
+        """
+        return {
+            "layout": dataclasses.asdict(self.layout),
+            "num_streams": self.num_streams,
+            "steps_per_stream": self.steps_per_stream,
+            "accumulator": self._accumulator.get_state(),
+            "sampler": self._sampler.get_state(),
+            "rows": self._rings.get_state(self._used_slots()),
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `get_state`, on a replay of the same arguments; a ValueError names one that differs."""
+        for name, value in (
+            ("layout", dataclasses.asdict(self.layout)),
+            ("num_streams", self.num_streams),
+            ("steps_per_stream", self.steps_per_stream),
+        ):
+            if state[name] != value:
+                raise ValueError(f"replay state: {name} is {state[name]}; this replay has {value}")
+        num_rows = np.asarray(state["accumulator"]["num_rows"])
+        self._rings.set_state(state["rows"], self._used_slots(num_rows))
+        self._accumulator.set_state(state["accumulator"])
+        self._sampler.set_state(state["sampler"])
+
+    # Rows that are overwritten, sequences that come and go.
+
+    def _forget_overwritten(self, streams: Ints, new_rows: Ints) -> None:
+        """Drop the sequences that need a row which `new_rows` is about to overwrite.
+
+        The oldest row that an anchor at episode step k needs lies min(k, burn_in_length + window) before it.
+        So the loss of row j drops the anchor that lies that whole reach after it and, if j is its episode's
+        first row, all anchors in between too.
+        """
+        full = new_rows >= self.steps_per_stream
+        if not full.any():
+            return
+        streams, rows = streams[full], new_rows[full]
+        episode_step = self._rings.arrays[_EPISODE_STEP]
+        at_reach = self._slots(streams, rows + self._reach)
+        lost = at_reach[(episode_step[at_reach] >= self._reach) & self._sampler.contains(at_reach)]
+        first = episode_step[self._slots(streams, rows)] == 0
+        if first.any():
+            steps = np.arange(self._reach)
+            nearer = self._slots(streams[first, None], rows[first, None] + steps)
+            # A row that many steps after the first one is of the same episode if its own number says so.
+            nearer = nearer[(episode_step[nearer] == steps) & self._sampler.contains(nearer)]
+            lost = np.concatenate([lost, nearer])
+        self._sampler.remove(lost)
+
+    def _insert(self, anchors: Anchors) -> Ints:
+        slots = self._slots(anchors.streams, anchors.rows)
+        self._rings.arrays[_LEARN_ROWS][slots] = anchors.learn_rows
+        self._sampler.insert(slots)
+        ids: Ints = anchors.rows * self.num_streams + anchors.streams
+        return ids
+
+    def _mark_last(self, streams: Ints, rows: Ints) -> None:
+        """An episode that was cut short ends at a LAST row like any other."""
+        self._rings.arrays["last"][self._slots(streams, rows)] = True
+
+    # Slots, rows and ids.
+
+    def _slots(self, streams: Ints, rows: Ints) -> Ints:
+        return streams * self.steps_per_stream + rows % self.steps_per_stream
+
+    def _split(self, slots: Ints) -> tuple[Ints, Ints]:
+        """Stream and position in its ring."""
+        streams = slots // self.steps_per_stream
+        return streams, slots - streams * self.steps_per_stream
+
+    def _ids(self, streams: Ints, positions: Ints) -> Ints:
+        """Ids of the rows that are at these positions now."""
+        newest = self._accumulator.num_rows[streams] - 1
+        rows = newest - (newest - positions) % self.steps_per_stream
+        ids: Ints = rows * self.num_streams + streams
+        return ids
+
+    def _find(self, ids: Ints) -> tuple[Ints, Bools]:
+        """Slots of `ids` [n], and which of them are the sampleable sequences that these ids name."""
+        rows, streams = np.divmod(ids, self.num_streams)
+        slots = self._slots(streams, rows)
+        age = self._accumulator.num_rows[streams] - rows
+        stored = (rows >= 0) & (age >= 1) & (age <= self.steps_per_stream)
+        return slots, stored & self._sampler.contains(slots)
+
+    def _run(self, streams: Ints, positions: Ints, counts: Ints) -> Ints:
+        """[n, longest] slots of `counts` rows from `positions` on; then the last real one is repeated."""
+        return self._wrapped(streams, positions, _padded(counts))
+
+    def _wrapped(self, streams: Ints, positions: Ints, offsets: Ints) -> Ints:
+        """[n, T] slots `offsets` [n, T] rows after `positions` [n], round the ring's end; offsets < T."""
+        size = self.steps_per_stream
+        starts = positions % size
+        slots = (starts + streams * size)[:, None] + offsets
+        crossing = (
+            starts + offsets.shape[1] > size
+        )  # few do, and a remainder over [n, T] costs more than the gather
+        if crossing.any():
+            slots[crossing] -= size * (starts[crossing, None] + offsets[crossing] >= size)
+        return slots
+
+    def _own(self, name: str, slots: Ints) -> Ints:
+        return self._rings.gather(name, slots).astype(np.int64)
+
+    def _learned(self, learn_rows: Ints) -> Ints:
+        """Learned steps of learn blocks of so many rows; the last row is bootstrapped from, never learned."""
+        return np.minimum(learn_rows - 1, self.layout.learn_length)
+
+    def _used_slots(self, num_rows: Ints | None = None) -> Ints:
+        """Slots that hold rows when streams have had `num_rows` [N] rows; by default, now."""
+        counts = self._accumulator.num_rows if num_rows is None else num_rows
+        positions = np.arange(self.steps_per_stream)
+        used: Ints = np.flatnonzero(positions < counts[:, None])
+        return used
+
+    def _known(self, names: Iterable[str]) -> list[str]:
+        known = list(names)
+        for name in known:
+            if name not in self.fields:
+                raise ValueError(f"names: {name!r} is not a field; use some of {', '.join(self.fields)}")
+        return known
+
+    def _checked_streams(self, streams: npt.ArrayLike) -> Ints:
+        checked = np.asarray(streams)
+        if checked.ndim != 1 or (checked.size and checked.dtype.kind not in "iu"):
+            raise ValueError(f"streams: {streams!r} are no stream numbers; give integers of shape [n]")
+        checked = checked.astype(np.int64)
+        outside = (checked < 0) | (checked >= self.num_streams)
+        if outside.any():
+            raise ValueError(f"streams: {checked[outside][0]} is no stream; use 0 to {self.num_streams - 1}")
+        counts = np.bincount(checked, minlength=1)
+        if counts.max() > 1:
+            raise ValueError(f"streams: {counts.argmax()} is given twice; give one row a stream and call")
+        return checked

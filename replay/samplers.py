@@ -1,0 +1,146 @@
+"""Which sequences are drawn, how often, and what weight that gives them in the loss.
+
+Prioritised experience replay, Schaul et al., arXiv 1511.05952, with the exponents of R2D2 (Kapturowski et
+al., ICLR 2019) as settings. Shape legend: B batch, n sequences, S slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from replay.storage import Array, Bools, Floats, Ints
+from replay.sum_tree import SumTree, sum_tree_bytes
+
+MIN_PRIORITY = 1e-6
+
+
+class Draw(NamedTuple):
+    """One batch, as slots."""
+
+    slots: Ints
+    """[B]"""
+    probabilities: Floats
+    """[B] P(i) at the time of the draw."""
+    importance_weights: npt.NDArray[np.float32]
+    """[B] (N P(i))^-beta over its batch maximum."""
+
+
+def sampler_bytes(num_slots: int) -> int:
+    """Bytes of the tree and of the raw priorities."""
+    return sum_tree_bytes(num_slots) + 4 * num_slots
+
+
+class ProportionalSampler:
+    """P(i) = p_i^alpha / sum_k p_k^alpha over the slots that hold a sampleable sequence.
+
+    alpha is `priority_exponent` (0 draws uniformly), beta is `importance_sampling_exponent` (0 makes every
+    weight 1).
+    """
+
+    def __init__(self, num_slots: int, priority_exponent: float, importance_sampling_exponent: float) -> None:
+        for name, value in (
+            ("priority_exponent", priority_exponent),
+            ("importance_sampling_exponent", importance_sampling_exponent),
+        ):
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name} is {value}; it must be in [0, 1]")
+        self.priority_exponent = float(priority_exponent)
+        self.importance_sampling_exponent = float(importance_sampling_exponent)
+        self.num_sequences = 0
+        self.max_priority = 1.0
+        """Largest priority ever given, 1 at first: what a new sequence starts with."""
+        self._tree = SumTree(num_slots)
+        self._priorities = np.zeros(num_slots, np.float32)
+
+    def contains(self, slots: Ints) -> Bools:
+        """True where a slot holds a sampleable sequence."""
+        return self._tree.leaves[slots] > 0.0
+
+    def insert(self, slots: Ints) -> None:
+        """Make new sequences sampleable, with the running maximum priority; `slots` [n] distinct and free."""
+        if len(slots):
+            self._priorities[slots] = self.max_priority
+            self._tree.set(slots, self.max_priority**self.priority_exponent)
+            self.num_sequences += len(slots)
+
+    def remove(self, slots: Ints) -> None:
+        """Take sequences out of the draw; `slots` [n] distinct and occupied."""
+        if len(slots):
+            self._tree.set(slots, 0.0)
+            self.num_sequences -= len(slots)
+
+    def update(self, slots: Ints, priorities: npt.NDArray[np.float32]) -> None:
+        """Give sequences priorities that `checked_priorities` has passed; `slots` [n] occupied."""
+        if len(slots):
+            self._priorities[slots] = priorities
+            self._tree.set(slots, priorities.astype(np.float64) ** self.priority_exponent)
+            self.max_priority = max(self.max_priority, float(priorities.max()))
+
+    def sample(self, batch_size: int, generator: np.random.Generator) -> Draw:
+        """Draw one from each of `batch_size` equal parts of the total mass (PER, appendix B.2.1)."""
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
+        if not self.num_sequences:
+            raise ValueError("sample: no sequence can be sampled yet; append the rows of an episode first")
+        total = self._tree.total
+        mass = (np.arange(batch_size) + generator.random(batch_size)) * (total / batch_size)
+        slots = self._tree.find(mass)
+        probabilities = self._tree.leaves[slots] / total
+        # N cancels in the quotient; it is written out because this is how the papers state the weight.
+        weights = (self.num_sequences * probabilities) ** -self.importance_sampling_exponent
+        return Draw(slots, probabilities, (weights / weights.max()).astype(np.float32))
+
+    def priority_statistics(self) -> dict[str, float]:
+        """Least, mean and largest raw priority of the sampleable sequences; zeros where there are none."""
+        priorities = self._priorities[self._occupied()].astype(np.float64)
+        if not len(priorities):
+            return {"minimum": 0.0, "mean": 0.0, "maximum": 0.0}
+        return {
+            "minimum": float(priorities.min()),
+            "mean": float(priorities.mean()),
+            "maximum": float(priorities.max()),
+        }
+
+    def _occupied(self) -> Ints:
+        return np.flatnonzero(self._tree.leaves)
+
+    def get_state(self) -> dict[str, Any]:
+        """The sampleable sequences only.
+
+        Leaves are saved as they are: a power need not be the same bit for bit on the machine that resumes.
+        """
+        slots = self._occupied()
+        return {
+            "slots": slots,
+            "leaves": self._tree.leaves[slots],
+            "priorities": self._priorities[slots],
+            "max_priority": self.max_priority,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `get_state`."""
+        slots: Array = np.asarray(state["slots"])
+        self._tree.leaves[:] = 0.0
+        self._tree.leaves[slots] = state["leaves"]
+        self._tree.rebuild()
+        self._priorities[:] = 0.0
+        self._priorities[slots] = state["priorities"]
+        self.num_sequences = len(slots)
+        self.max_priority = float(state["max_priority"])
+
+
+def checked_priorities(priorities: npt.ArrayLike, num_sequences: int) -> npt.NDArray[np.float32]:
+    """Priorities [n] as float32, at least 1e-6; a ValueError where one is not a finite number >= 0."""
+    given = np.asarray(priorities)
+    if given.shape != (num_sequences,):
+        raise ValueError(f"priorities: shape is {given.shape}; it must be {(num_sequences,)}, one an id")
+    with np.errstate(over="ignore"):
+        checked = given.astype(np.float32)
+    wrong = ~((checked >= 0.0) & np.isfinite(checked))
+    if wrong.any():
+        raise ValueError(f"priorities: {given[wrong][0]} is no priority; it must be finite and at least 0")
+    return np.maximum(checked, np.float32(MIN_PRIORITY))

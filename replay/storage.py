@@ -1,0 +1,152 @@
+"""Per-step rings: every step of every stream is stored once, in the smallest dtype that holds it.
+
+A *slot* is an index into a ring, `stream * steps_per_stream + row % steps_per_stream`; this module sees slots
+only. Shape legend: n rows, S slots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+Block = Literal["rows", "trace", "stored"]
+BLOCKS = ("rows", "trace", "stored")
+
+
+class Field(NamedTuple):
+    """What one step stores under one name."""
+
+    shape: tuple[int, ...]
+    """Shape of one row; `()` for a scalar."""
+    dtype: npt.DTypeLike
+    """The smallest dtype that holds it. Floats that arrive wider are saturated, never turned into inf."""
+    block: Block
+    """`rows` is gathered in burn_in and learn, `trace` in memory, `stored` is read by `learn_rows()` only."""
+    window: int = 0
+    """`trace` only: a network's state is a function of its last `window` rows of this field."""
+
+
+def checked_fields(fields: Mapping[str, Field]) -> dict[str, Field]:
+    """The fields with real `np.dtype`s; a ValueError names the field that cannot be stored."""
+    for name in ("first", "last"):
+        if name not in fields:
+            raise ValueError(f"fields: {name!r} is missing; add {name}=Field((), bool, 'rows')")
+    checked = {name: field._replace(dtype=np.dtype(field.dtype)) for name, field in fields.items()}
+    for name, field in checked.items():
+        if name in ("first", "last") and (field.shape, field.dtype, field.block) != ((), np.bool_, "rows"):
+            raise ValueError(f"fields: {name} is {tuple(field)}; it must be Field((), bool, 'rows')")
+        if field.block not in BLOCKS:
+            raise ValueError(f"fields: {name}.block is {field.block!r}; use one of {', '.join(BLOCKS)}")
+        if np.dtype(field.dtype).kind not in "buif":
+            raise ValueError(f"fields: {name}.dtype is {field.dtype}; use a bool, integer or float dtype")
+        if (field.block == "trace") != (field.window >= 1):
+            right = (
+                "at least 1 for a trace field" if field.block == "trace" else f"0 for block {field.block!r}"
+            )
+            raise ValueError(f"fields: {name}.window is {field.window}; it must be {right}")
+    return checked
+
+
+def fit(name: str, values: npt.ArrayLike, field: Field, num_rows: int) -> Array:
+    """`values` as [n, *field.shape], safe to assign into the field's dtype.
+
+    Floats are saturated into narrower floats (a NaN stays a NaN: it is not hidden here). Everything else must
+    be held exactly: action 300 in a uint8 field is a ValueError, not action 44.
+    """
+    values = np.asarray(values)
+    if values.shape != (num_rows, *field.shape):
+        raise ValueError(f"{name}: shape is {values.shape}; it must be {(num_rows, *field.shape)}")
+    dtype = np.dtype(field.dtype)
+    if values.dtype == dtype or np.can_cast(values.dtype, dtype, "safe"):
+        return values
+    if values.dtype.kind == "f" and dtype.kind == "f":
+        limit = float(np.finfo(dtype).max)
+        saturated: Array = np.clip(values, -limit, limit)
+        return saturated
+    with np.errstate(invalid="ignore"):
+        fitted = values.astype(dtype)
+    if not np.array_equal(fitted, values):
+        wrong = values[fitted != values].flat[0]
+        raise ValueError(f"{name}: value {wrong} does not fit the field's dtype {dtype}; use a wider dtype")
+    return fitted
+
+
+def _record(fields: Mapping[str, Field]) -> np.dtype[Any]:
+    """One step's `rows` fields as one record, widest first; aligned, so that each is an ordinary array."""
+    names = [name for name, field in fields.items() if field.block == "rows"]
+    names.sort(key=lambda name: -np.dtype(fields[name].dtype).itemsize)
+    return np.dtype([(name, fields[name].dtype, fields[name].shape) for name in names], align=True)
+
+
+def row_bytes(fields: Mapping[str, Field]) -> int:
+    """Bytes that one step takes in all rings together, the record's padding included."""
+    alone = [field for field in fields.values() if field.block != "rows"]
+    apart = sum(np.dtype(field.dtype).itemsize * math.prod(field.shape) for field in alone)
+    return _record(fields).itemsize + apart
+
+
+class StepRings:
+    """The rings of all fields. Pages that are never written are never paid for (`np.zeros` is lazy).
+
+    The fields of block `rows` are always read together, so they lie together: one ring of records costs one
+    cache miss a step where a ring each would cost one a field. The other fields have rings of their own.
+    """
+
+    def __init__(self, fields: Mapping[str, Field], num_slots: int) -> None:
+        self._records = np.zeros(num_slots, _record(fields))
+        apart = {
+            name: np.zeros((num_slots, *field.shape), field.dtype)
+            for name, field in fields.items()
+            if field.block != "rows"
+        }
+        self._names = self._records.dtype.names or ()
+        self.arrays: dict[str, Array] = {name: self._records[name] for name in self._names} | apart
+        """Every field, [S, *shape]; those of block `rows` are strided views of the records."""
+
+    def write(self, slots: Ints, rows: Mapping[str, Array]) -> None:
+        """Store a whole row, which `fit` has passed, at each of `slots` [n]."""
+        records: Array = np.empty(len(slots), self._records.dtype)
+        for name, values in rows.items():
+            if name in self._names:
+                records[name] = values
+            else:
+                self.arrays[name][slots] = values
+        self._records[slots] = records
+
+    def gather(self, name: str, slots: Ints) -> Array:
+        """One field at `slots` of any shape, [*slots.shape, *field.shape]; always a copy."""
+        if name in self._names:
+            return self.arrays[name][slots]
+        # mode="clip" spares a pass over the indices; they are in range by construction.
+        return np.take(self.arrays[name], slots, axis=0, mode="clip")
+
+    def gather_records(self, slots: Ints) -> Array:
+        """All fields of block `rows` at `slots` of any shape; `gathered[name]` is one field's array."""
+        return np.take(self._records, slots, mode="clip")
+
+    def get_state(self, used: Ints) -> dict[str, Array]:
+        """The rows at the slots in use, in that order, field by field."""
+        return {name: self.gather(name, used) for name in self.arrays}
+
+    def set_state(self, state: Mapping[str, Array], used: Ints) -> None:
+        """Inverse of `get_state`; a ValueError names a field that does not match."""
+        if set(state) != set(self.arrays):
+            odd = ", ".join(sorted(set(state) ^ set(self.arrays)))
+            raise ValueError(f"replay state: fields differ in {odd}; it was saved with other fields")
+        for name, ring in self.arrays.items():
+            saved, expected = np.asarray(state[name]), (len(used), *ring.shape[1:])
+            if saved.shape != expected or saved.dtype != ring.dtype:
+                raise ValueError(
+                    f"replay state: {name} is {saved.dtype}{saved.shape}; it must be {ring.dtype}{expected}"
+                )
+        for name, ring in self.arrays.items():
+            ring[used] = state[name]

@@ -1,0 +1,169 @@
+"""The slow, obvious twin of `replay.SequenceReplay`: lists of episodes and plain loops.
+
+Nothing is decided at insertion and nothing is kept up to date: each question is answered from all episodes
+that there ever were. It shares no code with the package; only the formula of an id is the same, since tests
+compare ids.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class Episode:
+    """Rows of one stream from a first row to a last one, or to the newest while it is open."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start  # number of its first row in the stream
+        self.rows: list[dict[str, np.ndarray]] = []
+        self.ended = False
+
+
+class NaiveReplay:
+    """Same arguments and, where the methods exist, same meaning as `SequenceReplay`."""
+
+    def __init__(
+        self, fields: dict, layout: Any, capacity: int, num_streams: int, alpha: float, beta: float
+    ) -> None:
+        self.fields, self.layout, self.num_streams = fields, layout, num_streams
+        self.size = capacity // num_streams
+        self.alpha, self.beta = alpha, beta
+        self.window = max(field.window for field in fields.values())
+        self.episodes: list[list[Episode]] = [[] for _ in range(num_streams)]
+        self.priorities: dict[int, float] = {}  # of every sequence there ever was, by id
+        self.max_priority = 1.0
+
+    def append(self, rows: dict[str, np.ndarray], streams: list[int]) -> list[int]:
+        for i, stream in enumerate(streams):
+            row = {name: self.cast(rows[name][i], field.dtype) for name, field in self.fields.items()}
+            episodes = self.episodes[stream]
+            if row["first"]:
+                if episodes and not episodes[-1].ended:
+                    self.cut(episodes[-1])
+                episodes.append(Episode(self.rows_so_far(stream)))
+            episodes[-1].rows.append(row)
+            episodes[-1].ended = bool(row["last"])
+        return self.note_new()
+
+    def end_episodes(self, streams: list[int]) -> list[int]:
+        for stream in streams:
+            if self.episodes[stream] and not self.episodes[stream][-1].ended:
+                self.cut(self.episodes[stream][-1])
+        return self.note_new()
+
+    def update_priorities(self, ids: list[int], priorities: list[float]) -> int:
+        alive = self.sampleable()
+        applied = 0
+        for id_, priority in zip(ids, priorities, strict=True):
+            if id_ in alive:
+                self.priorities[id_] = max(float(np.float32(priority)), float(np.float32(1e-6)))
+                self.max_priority = max(self.max_priority, self.priorities[id_])
+                applied += 1
+        return applied
+
+    def cut(self, episode: Episode) -> None:
+        episode.ended = True
+        episode.rows[-1]["last"] = np.True_
+
+    @staticmethod
+    def cast(value: np.ndarray, dtype: Any) -> np.ndarray:
+        value, dtype = np.asarray(value), np.dtype(dtype)
+        if dtype.kind == "f":
+            largest = np.finfo(dtype).max
+            value = np.where(value > largest, largest, np.where(value < -largest, -largest, value))
+        return value.astype(dtype)
+
+    def rows_so_far(self, stream: int) -> int:
+        return sum(len(episode.rows) for episode in self.episodes[stream])
+
+    def num_steps(self) -> int:
+        return sum(min(self.rows_so_far(stream), self.size) for stream in range(self.num_streams))
+
+    def is_stored(self, stream: int, row: int) -> bool:
+        return row >= self.rows_so_far(stream) - self.size
+
+    def sampleable(self) -> dict[int, tuple[int, Episode, int]]:
+        """{id: (stream, episode, anchor's step in it)}, in the order of the rings' slots."""
+        found = []
+        for stream in range(self.num_streams):
+            for episode in self.episodes[stream]:
+                last = len(episode.rows) - 1
+                for anchor in range(0, last + 1, self.layout.sequence_period):
+                    if episode.ended:
+                        complete = anchor < last
+                    else:
+                        complete = anchor + self.layout.learn_length - 1 + self.layout.n_step <= last
+                    oldest = max(0, anchor - self.layout.burn_in_length - self.window)
+                    if complete and self.is_stored(stream, episode.start + oldest):
+                        found.append((stream, (episode.start + anchor) % self.size, episode, anchor))
+        found.sort(key=lambda entry: entry[:2])
+        return {
+            (episode.start + anchor) * self.num_streams + stream: (stream, episode, anchor)
+            for stream, _, episode, anchor in found
+        }
+
+    def note_new(self) -> list[int]:
+        new = [id_ for id_ in self.sampleable() if id_ not in self.priorities]
+        for id_ in new:
+            self.priorities[id_] = self.max_priority
+        return new
+
+    def probabilities(self) -> dict[int, float]:
+        mass = {id_: self.priorities[id_] ** self.alpha for id_ in self.sampleable()}
+        total = sum(mass.values())
+        return {id_: value / total for id_, value in mass.items()}
+
+    def sample_ids(self, batch_size: int, generator: np.random.Generator) -> list[int]:
+        probabilities = self.probabilities()
+        chosen = []
+        for i, jitter in enumerate(generator.random(batch_size)):
+            point, total = (i + jitter) / batch_size, 0.0
+            for candidate, probability in probabilities.items():
+                total += probability
+                if point < total:
+                    chosen.append(candidate)
+                    break
+        return chosen
+
+    def weights(self, ids: list[int]) -> list[float]:
+        probabilities = self.probabilities()
+        raw = [(len(probabilities) * probabilities[id_]) ** -self.beta for id_ in ids]
+        return [weight / max(raw) for weight in raw]
+
+    def sequence(self, id_: int) -> dict[str, Any]:
+        """The blocks of one sequence as lists of rows, without padding."""
+        _, episode, anchor = self.sampleable()[id_]
+        start = anchor
+        while start > 0 and anchor - start < self.layout.burn_in_length:
+            start -= 1
+        learn = []
+        for step in range(anchor, anchor + self.layout.learn_length + self.layout.n_step):
+            if step < len(episode.rows):
+                learn.append(episode.rows[step])
+        learned = [
+            step
+            for step in range(anchor, anchor + self.layout.learn_length)
+            if step + 1 <= len(episode.rows) - 1
+        ]
+        return {
+            "memory": {
+                name: [row[name] for row in episode.rows[max(0, start - field.window) : start]]
+                for name, field in self.fields.items()
+                if field.block == "trace"
+            },
+            "burn_in": episode.rows[start:anchor],
+            "learn": learn,
+            "learned_steps": len(learned),
+            "episode_step": start,
+        }
+
+    def prefix(self, id_: int) -> tuple[list[dict[str, np.ndarray]], int] | None:
+        """Rows from the episode's start to the learn block's end, and the anchor; None if not all stored."""
+        if id_ not in self.sampleable():
+            return None
+        stream, episode, anchor = self.sampleable()[id_]
+        if not self.is_stored(stream, episode.start):
+            return None
+        return episode.rows[:anchor] + self.sequence(id_)["learn"], anchor

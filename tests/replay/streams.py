@@ -1,0 +1,67 @@
+"""Rows whose content says where they belong, and random streams of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from replay import Field, SequenceLayout, SequenceReplay
+
+FIELDS = {
+    "observation": Field((2,), np.uint16, "rows"),  # (stream + 1, row number + 1): 0 was never written
+    "prev_action": Field((), np.uint8, "rows"),
+    "reward": Field((), np.float32, "rows"),
+    "first": Field((), np.bool_, "rows"),
+    "last": Field((), np.bool_, "rows"),
+    "q_max": Field((), np.float32, "stored"),
+    "trace": Field((2, 3), np.float16, "trace", 4),
+    "hidden": Field((), np.float32, "trace", 1),
+}
+
+
+class Streams:
+    """Several streams of episodes: `rows(streams, first, last)` makes the next row of each."""
+
+    def __init__(self, num_streams: int) -> None:
+        self.count = np.zeros(num_streams, np.int64)
+        self.open = np.zeros(num_streams, np.bool_)
+
+    def rows(self, streams: np.ndarray, first: np.ndarray, last: np.ndarray) -> dict[str, np.ndarray]:
+        number = self.count[streams]
+        self.count[streams] += 1
+        self.open[streams] = ~last
+        trace = (streams * 1000.0 + number)[:, None, None] + np.arange(6.0).reshape(2, 3) / 8
+        return {
+            "observation": np.stack([streams + 1, number + 1], axis=1).astype(np.uint16),
+            "prev_action": (number % 5).astype(np.uint8),
+            "reward": (number * 0.25).astype(np.float32),
+            "first": first,
+            "last": last,
+            "q_max": (number + streams * 0.5).astype(np.float32),
+            "trace": trace.astype(np.float32),
+            "hidden": (number + 0.125).astype(np.float32),
+        }
+
+
+def small_replay(
+    layout: SequenceLayout | None = None,
+    capacity: int = 200,
+    num_streams: int = 1,
+    priority_exponent: float = 0.9,
+    importance_sampling_exponent: float = 0.6,
+) -> SequenceReplay:
+    """A replay of FIELDS, small enough to go round its rings soon."""
+    layout = layout or SequenceLayout(learn_length=4, sequence_period=4, burn_in_length=2, n_step=2)
+    return SequenceReplay(
+        FIELDS, layout, capacity, num_streams, priority_exponent, importance_sampling_exponent
+    )
+
+
+def append_episode(
+    replay: SequenceReplay, streams: Streams, stream: int, num_rows: int, ended: bool = True
+) -> list[int]:
+    """Append one whole episode to one stream; returns the ids that became sampleable."""
+    which, ids = np.array([stream]), []
+    for step in range(num_rows):
+        last = ended and step == num_rows - 1
+        ids.extend(replay.append(streams.rows(which, np.array([step == 0]), np.array([last])), which))
+    return [int(id_) for id_ in ids]

@@ -1,0 +1,110 @@
+"""Tables of stream -> anchors.
+
+In a stream F is a first row, - a row in between, L a last one, S an episode of a single row. A table's right
+side lists, under the row that completes them, `anchor row:real learn rows` of each new sequence.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from replay.accumulator import Accumulator, SequenceLayout
+
+TABLES = [
+    # learn 4, period 4, n 2: an anchor needs its 6 rows, or the episode's end.
+    (
+        (4, 4, 2),
+        # 0 1 2 3 4 5   6 7 8 9   10  11
+        "F - - - - -   - - - -   -   L",
+        {5: ["0:6"], 9: ["4:6"], 11: ["8:4"]},
+    ),
+    # The last row is never learned: with 4 transitions there is no anchor at 4.
+    ((4, 4, 2), "F - - - L F", {4: ["0:5"]}),
+    # With 5 transitions there is, and it learns one step.
+    ((4, 4, 2), "F - - - - L F", {5: ["0:6", "4:2"]}),
+    # Episodes shorter than anything: one transition, none at all.
+    ((4, 4, 2), "F L S F L", {1: ["0:2"], 4: ["3:2"]}),
+    # F without L before it ends the open episode one row earlier, as truncated.
+    ((4, 4, 2), "F - - F - L", {3: ["0:3"], 5: ["3:3"]}),
+    # ... where that episode has one row it has no transition.
+    ((4, 4, 2), "F F L", {2: ["1:2"]}),
+    # A first row that cuts and ends at once.
+    ((4, 4, 2), "F - S F", {2: ["0:2"]}),
+    # Overlapping sequences: period 2.
+    ((4, 2, 1), "F - - - - - L", {4: ["0:5"], 6: ["2:5", "4:3"]}),
+    # Period 1, learn 1, n 3: every step its own sequence, shorter tails at the end only.
+    ((1, 1, 3), "F - - - - L", {3: ["0:4"], 4: ["1:4"], 5: ["2:4", "3:3", "4:2"]}),
+    # learn 1, n 1: the one-step case.
+    ((1, 1, 1), "F - L F L", {1: ["0:2"], 2: ["1:2"], 4: ["3:2"]}),
+]
+
+
+@pytest.mark.parametrize(("shape", "timeline", "expected"), TABLES)
+@pytest.mark.parametrize("stream", [0, 2])
+def test_table(
+    shape: tuple[int, int, int], timeline: str, expected: dict[int, list[str]], stream: int
+) -> None:
+    learn_length, period, n_step = shape
+    accumulator = Accumulator(SequenceLayout(learn_length, period, 7, n_step), num_streams=3)
+    found = {}
+    for row, kind in enumerate(timeline.split()):
+        tick = accumulator.append(np.array([stream]), np.array([kind in "FS"]), np.array([kind in "LS"]))
+        assert tick.rows == [row]
+        anchors = tick.anchors
+        assert (anchors.streams == stream).all()
+        if len(anchors.rows):
+            found[row] = sorted(f"{a}:{n}" for a, n in zip(anchors.rows, anchors.learn_rows, strict=True))
+    assert found == expected
+
+
+def test_streams_are_independent() -> None:
+    """Two streams whose episodes end at different ticks; the second one misses a tick."""
+    accumulator = Accumulator(SequenceLayout(2, 2, 0, 1), num_streams=2)
+    both, one = np.array([0, 1]), np.array([0])
+    new = []
+    for streams, first, last in [
+        (both, [True, True], [False, False]),
+        (one, [False], [False]),
+        (both, [False, False], [False, True]),
+        (both, [False, True], [True, False]),
+    ]:
+        new.append(accumulator.append(streams, np.array(first), np.array(last)))
+    found = [
+        sorted(zip(tick.anchors.streams.tolist(), tick.anchors.rows.tolist(), strict=True)) for tick in new
+    ]
+    assert found == [[], [], [(0, 0), (1, 0)], [(0, 2)]]
+    assert [tick.episode_steps.tolist() for tick in new] == [[0, 0], [1], [2, 1], [3, 0]]
+
+
+def test_end_episodes_leaves_ended_ones_alone() -> None:
+    accumulator = Accumulator(SequenceLayout(4, 4, 0, 1), num_streams=2)
+    both = np.array([0, 1])
+    accumulator.append(both, np.array([True, True]), np.array([False, False]))
+    accumulator.append(both, np.array([False, False]), np.array([False, True]))
+    anchors = accumulator.end_episodes(both)
+    assert (anchors.streams.tolist(), anchors.rows.tolist(), anchors.learn_rows.tolist()) == ([0], [0], [2])
+    assert len(accumulator.end_episodes(both).rows) == 0
+
+
+def test_row_after_an_end_must_be_first() -> None:
+    accumulator = Accumulator(SequenceLayout(4, 4, 0, 1), num_streams=2)
+    no, both = np.array([False, False]), np.array([0, 1])
+    with pytest.raises(ValueError, match="first: False in stream 1 after an episode's end"):
+        accumulator.append(both, np.array([True, False]), no)
+    assert accumulator.num_rows.tolist() == [0, 0]  # refused as a whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 1, 0, 1), "learn_length is 0; it must be at least 1"),
+        ((4, 0, 0, 1), "sequence_period is 0; it must be at least 1"),
+        ((4, 5, 0, 1), "sequence_period is 5; it must be at most learn_length, 4"),
+        ((4, 4, -1, 1), "burn_in_length is -1; it must be at least 0"),
+        ((4, 4, 0, 0), "n_step is 0; it must be at least 1"),
+    ],
+)
+def test_layout_is_checked(arguments: tuple[int, int, int, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SequenceLayout(*arguments)

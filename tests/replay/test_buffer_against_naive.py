@@ -1,0 +1,191 @@
+"""The replay and its naive twin, over random operation sequences: equal in every id, probability and row."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replay import Prefix, SampleInfo, SequenceBatch, SequenceLayout, SequenceReplay
+from tests.reference.naive_replay import NaiveReplay
+from tests.replay.streams import FIELDS, Streams
+
+WINDOW = max(field.window for field in FIELDS.values())
+ROW_NAMES = [name for name, field in FIELDS.items() if field.block == "rows"]
+
+
+@st.composite
+def setups(draw: st.DrawFn) -> tuple[SequenceReplay, NaiveReplay]:
+    learn_length = draw(st.integers(1, 6))
+    layout = SequenceLayout(
+        learn_length=learn_length,
+        sequence_period=draw(st.integers(1, learn_length)),
+        burn_in_length=draw(st.integers(0, 5)),
+        n_step=draw(st.integers(1, 4)),
+    )
+    num_streams = draw(st.integers(1, 3))
+    needed = WINDOW + layout.burn_in_length + layout.learn_length + layout.n_step
+    steps_per_stream = needed + draw(st.integers(1, 30))
+    capacity = steps_per_stream * num_streams + draw(st.integers(0, num_streams - 1))
+    exponents = draw(st.sampled_from([(0.9, 0.6), (0.0, 0.0), (1.0, 1.0), (0.5, 0.0)]))
+    arguments = (FIELDS, layout, capacity, num_streams, *exponents)
+    return SequenceReplay(*arguments), NaiveReplay(*arguments)
+
+
+def real(batch_block: np.ndarray, row: int, count: int) -> np.ndarray:
+    return batch_block[row, :count]
+
+
+def check_batch(replay: SequenceReplay, naive: NaiveReplay, batch: SequenceBatch, info: SampleInfo) -> None:
+    probabilities = naive.probabilities()
+    ids = [int(id_) for id_ in info.ids]
+    np.testing.assert_allclose(info.probabilities, [probabilities[id_] for id_ in ids], rtol=1e-9)
+    np.testing.assert_allclose(info.importance_weights, naive.weights(ids), rtol=1e-5)
+    expected = [naive.sequence(id_) for id_ in ids]
+    # Cropped to the longest real member.
+    longest_memory = max(len(sequence["memory"]["trace"]) for sequence in expected)
+    assert batch.memory_valid.shape == (len(ids), longest_memory)
+    assert batch.memory["trace"].shape == (len(ids), longest_memory, 2, 3)
+    assert batch.memory["hidden"].shape == (len(ids), min(1, longest_memory))
+    for name in ROW_NAMES:
+        assert batch.burn_in[name].shape[1] == max(len(sequence["burn_in"]) for sequence in expected)
+        assert batch.learn[name].shape[1] == max(len(sequence["learn"]) for sequence in expected)
+    assert set(batch.burn_in) == set(batch.learn) == set(ROW_NAMES)
+    for i, sequence in enumerate(expected):
+        for name in ("trace", "hidden"):
+            rows, got = sequence["memory"][name], batch.memory[name][i]
+            width = got.shape[0]
+            valid = batch.memory_valid[i, longest_memory - width :]
+            np.testing.assert_array_equal(valid, np.arange(width) >= width - len(rows))
+            assert got.dtype == FIELDS[name].dtype
+            if rows:
+                np.testing.assert_array_equal(got[width - len(rows) :], np.stack(rows))
+        assert batch.burn_in_rows[i] == len(sequence["burn_in"])
+        assert batch.learn_rows[i] == len(sequence["learn"])
+        assert batch.learned_steps[i] == sequence["learned_steps"]
+        assert batch.episode_step[i] == sequence["episode_step"]
+        for name in ROW_NAMES:
+            for block, rows in ((batch.burn_in, sequence["burn_in"]), (batch.learn, sequence["learn"])):
+                assert block[name].dtype == FIELDS[name].dtype
+                if rows:
+                    np.testing.assert_array_equal(
+                        real(block[name], i, len(rows)), np.stack([row[name] for row in rows])
+                    )
+        # Padding is in range: rows that were really written, of the same stream.
+        own_stream = sequence["learn"][0]["observation"][0]
+        for block in (batch.burn_in, batch.learn):
+            assert (block["observation"][i, :, 0] == own_stream).all()
+            assert (block["observation"][i, :, 1] >= 1).all()
+
+
+def check_rows_of(replay: SequenceReplay, naive: NaiveReplay, ids: list[int]) -> None:
+    rows, counts, learned = replay.learn_rows(ids, ["q_max", "trace", "observation"])
+    for i, id_ in enumerate(ids):
+        sequence = naive.sequence(id_)
+        assert (counts[i], learned[i]) == (len(sequence["learn"]), sequence["learned_steps"])
+        for name, values in rows.items():
+            expected = np.stack([row[name] for row in sequence["learn"]])
+            np.testing.assert_array_equal(real(values, i, counts[i]), expected)
+
+
+def check_prefix(naive: NaiveReplay, prefix: Prefix, ids: list[int]) -> None:
+    expected = [naive.prefix(id_) for id_ in ids]
+    np.testing.assert_array_equal(prefix.available, [found is not None for found in expected])
+    kept = [(id_, found) for id_, found in zip(ids, expected, strict=True) if found is not None]
+    assert len(kept) == len(prefix.row_counts)
+    for i, (id_, (rows, anchor)) in enumerate(kept):
+        assert (prefix.row_counts[i], prefix.anchors[i]) == (len(rows), anchor)
+        assert prefix.learned_steps[i] == naive.sequence(id_)["learned_steps"]
+        for name, values in prefix.rows.items():
+            np.testing.assert_array_equal(real(values, i, len(rows)), np.stack([row[name] for row in rows]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    setup=setups(),
+    seed=st.integers(0, 2**32 - 1),
+    last_rate=st.sampled_from([0.0, 0.03, 0.1, 0.3, 0.7]),
+    cut_rate=st.sampled_from([0.0, 0.05]),
+    absence=st.sampled_from([0.0, 0.4]),
+)
+def test_random_operations(
+    setup: tuple[SequenceReplay, NaiveReplay], seed: int, last_rate: float, cut_rate: float, absence: float
+) -> None:
+    replay, naive = setup
+    random = np.random.default_rng(seed)
+    streams = Streams(replay.num_streams)
+    ever: list[int] = []
+    for _ in range(90):
+        which = np.flatnonzero(random.random(replay.num_streams) >= absence)
+        first = ~streams.open[which] | (random.random(len(which)) < cut_rate)
+        rows = streams.rows(which, first, random.random(len(which)) < last_rate)
+        explicit = len(which) < replay.num_streams or random.random() < 0.5
+        new = [int(id_) for id_ in replay.append(rows, which if explicit else None)]
+        assert sorted(new) == sorted(naive.append(rows, list(which)))
+        if random.random() < 0.03:
+            which = np.flatnonzero(random.random(replay.num_streams) < 0.5)
+            ended = [int(id_) for id_ in replay.end_episodes(which)]
+            assert sorted(ended) == sorted(naive.end_episodes(list(which)))
+            streams.open[which] = False
+            new += ended
+        ever += new
+        check_rows_of(replay, naive, new)
+        assert replay.num_sequences == len(naive.sampleable())
+        assert replay.num_steps == naive.num_steps()
+        if ever and random.random() < 0.3:
+            asked = random.choice(ever, 4)  # overwritten ones, repetitions
+            asked[random.random(4) < 0.1] += replay.steps_per_stream * replay.num_streams  # not there yet
+            priorities = random.exponential(2.0, 4) * (random.random(4) < 0.9)
+            applied = naive.update_priorities([int(id_) for id_ in asked], list(priorities))
+            assert replay.update_priorities(asked, priorities) == applied
+            assert replay.max_priority == naive.max_priority
+        if replay.num_sequences and random.random() < 0.2:
+            draw_seed = int(random.integers(2**32))
+            batch, info = replay.sample(5, np.random.default_rng(draw_seed))
+            chosen = [int(id_) for id_ in info.ids]
+            assert chosen == naive.sample_ids(5, np.random.default_rng(draw_seed))
+            check_batch(replay, naive, batch, info)
+            asked = [int(id_) for id_ in random.choice(ever, 3)]
+            check_prefix(naive, replay.prefix(asked, ["observation", "trace"]), asked)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    setup=setups(),
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=12),
+    endings=st.lists(st.sampled_from(["last", "next first", "end_episodes"]), min_size=12, max_size=12),
+)
+def test_every_transition_is_learned(
+    setup: tuple[SequenceReplay, NaiveReplay], lengths: list[int], endings: list[str]
+) -> None:
+    """`lengths` in rows: 1 is an episode without a transition, 2 has one, many are longer than the ring."""
+    replay, _ = setup
+    streams, stream = Streams(replay.num_streams), np.array([replay.num_streams - 1])
+    times_learned: dict[int, int] = {}  # by row number
+    expected: set[int] = set()
+    episode_of: dict[int, int] = {}
+
+    def note(ids: np.ndarray) -> None:
+        rows, counts, learned = replay.learn_rows(ids, ["observation"])
+        for observation, count, steps in zip(rows["observation"], counts, learned, strict=True):
+            numbers = [int(number) - 1 for number in observation[:count, 1]]
+            assert numbers == list(range(numbers[0], numbers[0] + count))
+            assert len({episode_of[number] for number in numbers}) == 1  # never crosses an episode
+            assert steps < count  # a learned step has a row to bootstrap from
+            for number in numbers[:steps]:
+                times_learned[number] = times_learned.get(number, 0) + 1
+
+    for episode, (length, ending) in enumerate(zip(lengths, endings, strict=False)):
+        for step in range(length):
+            number = int(streams.count[stream[0]])
+            episode_of[number] = episode
+            if step < length - 1:
+                expected.add(number)
+            last = step == length - 1 and ending == "last"
+            note(replay.append(streams.rows(stream, np.array([step == 0]), np.array([last])), stream))
+        if ending == "end_episodes":
+            note(replay.end_episodes(stream))
+    note(replay.end_episodes(stream))
+    assert set(times_learned) == expected
+    if replay.layout.sequence_period == replay.layout.learn_length:
+        assert set(times_learned.values()) <= {1}
