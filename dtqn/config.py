@@ -1,23 +1,25 @@
 """Every setting of a run, its default, its unit and its legal range: here and nowhere else.
 
-Settings are frozen pydantic models in the groups `task network learner replay actor evaluation`. Layers of
-YAML differences and command-line flags are merged as plain dictionaries and validated once, by `build`;
-what is wrong comes back as a `ConfigError` of one line that names the field, the value and what would be
-right.
+Settings are frozen pydantic models in the groups `task network learner replay actor evaluation`.
+`dtqn.layers` merges presets, files and flags, and turns what is wrong into a `ConfigError` of one line.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any, Literal, get_args
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
 
 
 class ConfigError(ValueError):
@@ -26,8 +28,19 @@ class ConfigError(ValueError):
 
 class Group(BaseModel):
     model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, protected_namespaces=()
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        protected_namespaces=(),
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
+        """Read values as people and YAML write them: `1e6` is an integer, `none` is null, 1 no boolean."""
+        kind = cls.model_fields[info.field_name or ""].annotation
+        return _read(value, set(get_args(kind)) or {kind})
 
 
 class TaskConfig(Group):
@@ -51,9 +64,9 @@ class NetworkConfig(Group):
     gate: Literal["gru", "output", "input", "highway", "sigtanh", "residual"] = "gru"
     """What joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
     gate_bias: float | None = None
-    """b_g at initialisation; none: the gate's own (gru 2, others 1). Larger keeps a layer closer to identity."""
+    """b_g at initialisation; none: the gate's own (gru 2, others 1). Larger is closer to the identity."""
     norm: Literal["pre", "post"] = "pre"
-    """LayerNorm at the input of each sub-module (identity map reordering) or after the sum (Transformer-XL)."""
+    """LayerNorm at the input of each sub-module (identity map reordering) or after the sum (TrXL)."""
     use_prev_action: bool = True
     """Feed the previous action to the encoder."""
     use_prev_reward: bool = False
@@ -152,7 +165,7 @@ class ActorConfig(Group):
     num_envs: int = Field(32, ge=1)
     """N, copies of the task that are stepped together."""
     exploration: Literal["ladder", "annealed"] = "ladder"
-    """Each copy's final epsilon: its rung 0.4^(1 + 7i/(N-1)) of Ape-X's ladder, or `epsilon_final` for all."""
+    """Each copy's final epsilon: its rung 0.4^(1 + 7i/(N-1)) of Ape-X's ladder, or `epsilon_final`."""
     ladder_base: float = Field(0.4, gt=0, lt=1)
     """The ladder's base."""
     ladder_exponent: float = Field(7.0, ge=0)
@@ -233,17 +246,48 @@ class Config(Group):
         return min(20_000, self.total_env_steps // 5)
 
 
-def nearest(name: str, known: list[str]) -> str:
-    """` Did you mean ...?` for the closest known name, or the names themselves where they are few."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+def _read(value: Any, kinds: set[Any]) -> Any:
+    if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
+        return None
+    if bool in kinds:
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        if not isinstance(value, bool):
+            raise ValueError("no boolean")
+    if kinds & {int, float} and isinstance(value, bool):
+        raise ValueError("no number")
+    if int in kinds and isinstance(value, str):
+        return _integer(value)
+    return value
+
+
+def _integer(text: str) -> int | str:
+    """The integer that `text` is, be it written `1000000`, `1_000_000` or `1e6`; otherwise `text` itself."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if math.isfinite(number) and number.is_integer() else text
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean ...?` for the closest known name, or all known names where they are few."""
+    names = sorted(known)
+    # A bare field name is meant as the dotted name that ends in it.
+    ends = [candidate for candidate in names if candidate.rpartition(".")[2] == name]
+    close = ends or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]}?"
-    return f"; known: {', '.join(sorted(known))}" if len(known) <= 12 else ""
+    return f"; known: {', '.join(names)}" if len(names) <= 12 else ""
 
 
-def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, Any]:
-    """Dotted name -> pydantic field of every leaf setting, in order of declaration."""
-    leaves: dict[str, Any] = {}
+def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> dict[str, FieldInfo]:
+    """Dotted name -> field of every leaf setting, in order of declaration."""
+    leaves: dict[str, FieldInfo] = {}
     for name, field in model.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -253,11 +297,25 @@ def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def merge(base: Mapping[str, Any], difference: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the nested `difference` laid over it."""
-    merged = dict(base)
-    for key, value in difference.items():
-        old = merged.get(key)
-        nested = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = merge(old, value) if nested else value  # type: ignore[arg-type]
-    return merged
+def legal(field: FieldInfo) -> str:
+    """What a field takes, in words: `a number above 0`, `an integer of at least 1, or none`."""
+    kinds = get_args(field.annotation) or (field.annotation,)
+    optional = ", or none" if type(None) in kinds else ""
+    if bool in kinds:
+        return "true or false"
+    if int in kinds or float in kinds:
+        noun = "an integer" if int in kinds else "a number"
+        return f"{noun}{_bounds(field)}{optional}"
+    if str in kinds:
+        return "text"
+    return f"one of {', '.join(map(str, kinds))}"
+
+
+def _bounds(field: FieldInfo) -> str:
+    low, high = [], []
+    for limit in field.metadata:
+        low += [f"of at least {limit.ge}"] if hasattr(limit, "ge") else []
+        low += [f"above {limit.gt}"] if hasattr(limit, "gt") else []
+        high += [f"at most {limit.le}"] if hasattr(limit, "le") else []
+        high += [f"below {limit.lt}"] if hasattr(limit, "lt") else []
+    return "".join(f" {part}" for part in [" and ".join(low + high)] if part)

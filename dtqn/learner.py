@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +19,7 @@ from torch import Tensor, nn
 
 from dtqn import losses
 from dtqn.config import LearnerConfig
+from dtqn.parts import split, take
 from dtqn.types import Sequences, State, StepInputs
 
 MAX_SKIPPED_IN_A_ROW = 10
@@ -30,6 +33,14 @@ class Update(NamedTuple):
     priorities: Tensor | None
     """[B], or none where the update was skipped."""
     metrics: dict[str, float]
+
+
+class _Part(NamedTuple):
+    gradients: list[Tensor]
+    loss: Tensor
+    priorities: Tensor
+    learned: tuple[Tensor, Tensor, Tensor]
+    """TD error, Q(s_t, a_t) and target of the learned steps, [n] each."""
 
 
 def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
@@ -53,7 +64,7 @@ def starting_state(network: nn.Module, batch: Sequences) -> State:
         burn_in = batch.burn_in.first.shape[1]
         if burn_in == 0:
             return state
-        _, _, burned = network(batch.burn_in, state, batch.burn_in_rows)
+        _, _, burned = network(batch.burn_in, state)
         memory = valid.shape[1]
         size = min(max((field.window for field in spec.values()), default=0), memory + burn_in)
         rows = {
@@ -69,8 +80,20 @@ def starting_state(network: nn.Module, batch: Sequences) -> State:
 class Learner:
     """Holds the online and target networks and the optimiser; `update` is one learner step."""
 
-    def __init__(self, network: nn.Module, config: LearnerConfig, max_priority_weight: float = 0.9) -> None:
+    def __init__(
+        self, network: nn.Module, config: LearnerConfig, max_priority_weight: float = 0.9, threads: int = 1
+    ) -> None:
+        """
+        Args:
+            network: the online network; its parameters are trained in place.
+            max_priority_weight: eta of a sequence's priority.
+            threads: run the two parts of a batch side by side where it is above 1.
+        """
         self.config = config
+        self._threads = threads
+        self._map: Callable[..., Iterable[_Part]] = map
+        if threads > 1:
+            self._map = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)).map
         self.max_priority_weight = max_priority_weight
         self.transform = losses.SIGNED_HYPERBOLIC if config.value_rescaling else losses.IDENTITY
         self.online = network
@@ -103,38 +126,53 @@ class Learner:
     @staticmethod
     def _q(network: nn.Module, batch: Sequences) -> Tensor:
         """[B, R, A] of the learn block, from the network's own starting state."""
-        return network(batch.learn, starting_state(network, batch), batch.learn_rows, want_trace=False)[0].q
+        return network(batch.learn, starting_state(network, batch), want_trace=False)[0].q
 
     def update(self, batch: Sequences) -> Update:
         """One step of the optimiser; skipped, counted and told where the loss or gradient is not finite."""
-        config = self.config
-        td_error, mask, q_taken, target = self.td_errors(batch)
-        loss = losses.masked_mean_loss(td_error, mask, batch.importance_weights, config.loss == "huber")
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = float(nn.utils.clip_grad_norm_(self._online_parameters, config.max_grad_norm))
-        if not (math.isfinite(norm) and math.isfinite(float(loss.detach()))):
-            return self._skip(float(loss.detach()), norm)
+        config, members = self.config, split(batch, side_by_side=self._threads > 1)
+        num_learned = batch.learned_steps.sum()
+        parts = list(self._map(lambda part: self._gradient(take(batch, part), num_learned), members))
+        gradients = parts[0].gradients
+        for part in parts[1:]:
+            torch._foreach_add_(gradients, part.gradients)
+        loss = float(sum(part.loss for part in parts))
+        norm = nn.utils.get_total_norm(gradients)
+        if not (math.isfinite(norm) and math.isfinite(loss)):
+            return self._skip(loss, float(norm))
         self._skipped_in_a_row = 0
+        for parameter, gradient in zip(self._online_parameters, gradients, strict=True):
+            parameter.grad = gradient
+        nn.utils.clip_grads_with_norm_(self._online_parameters, config.max_grad_norm, norm)
         self.optimizer.step()
         self.learner_steps += 1
         self._update_target()
+        priorities = torch.cat([part.priorities for part in parts])[torch.cat(members).argsort()]
+        td_error, q, target = (torch.cat(values) for values in zip(*(part.learned for part in parts), strict=True))
+        metrics = {
+            "learner/loss": loss,
+            "learner/td_error": float(td_error.abs().mean()),
+            "learner/q_mean": float(q.mean()),
+            "learner/q_max": float(q.max()),
+            "learner/q_min": float(q.min()),
+            "learner/target_max": float(target.max()),
+            "learner/target_min": float(target.min()),
+            "learner/grad_norm": float(norm),
+            "replay/importance_weight_min": float(batch.importance_weights.min()),
+            "replay/learned_steps_per_update": float(num_learned),
+        }
+        return Update(priorities, metrics)
+
+    def _gradient(self, batch: Sequences, num_learned: Tensor) -> _Part:
+        """One part's share of the loss and of its gradient."""
+        td_error, mask, q_taken, target = self.td_errors(batch)
+        loss = losses.weighted_loss(td_error, mask, batch.importance_weights, self.config.loss == "huber")
+        loss = loss / num_learned
+        gradients = torch.autograd.grad(loss, self._online_parameters, materialize_grads=True)
         with torch.no_grad():
             priorities = losses.sequence_priority(td_error, mask, self.max_priority_weight)
-            learned_q, learned_target = q_taken[mask], target[mask]
-            metrics = {
-                "learner/loss": float(loss),
-                "learner/td_error": float(td_error[mask].abs().mean()),
-                "learner/q_mean": float(learned_q.mean()),
-                "learner/q_max": float(learned_q.max()),
-                "learner/q_min": float(learned_q.min()),
-                "learner/target_max": float(learned_target.max()),
-                "learner/target_min": float(learned_target.min()),
-                "learner/grad_norm": norm,
-                "replay/importance_weight_min": float(batch.importance_weights.min()),
-                "replay/learned_steps_per_update": float(mask.sum()),
-            }
-        return Update(priorities, metrics)
+            learned = (td_error[mask], q_taken[mask], target[mask])
+        return _Part(list(gradients), loss.detach(), priorities, learned)
 
     def _skip(self, loss: float, norm: float) -> Update:
         self.skipped_updates += 1

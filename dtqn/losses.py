@@ -76,7 +76,7 @@ def n_step_targets(
     reward = torch.where(real, reward, 0.0)
     value = torch.where(discount > 0, transform.inverse(bootstrap_value), 0.0).gather(1, rows)
     steps = rows - torch.arange(num_steps, device=rows.device)
-    returns = gamma**steps * value
+    returns = gamma ** steps.to(value.dtype) * value
     for k in range(min(n_step, num_steps), 0, -1):
         returns[:, : num_steps + 1 - k] += gamma ** (k - 1) * reward[:, k:]
     return transform.apply(returns)
@@ -92,8 +92,8 @@ def double_q_value(q_target: Tensor, q_selector: Tensor) -> Tensor:
     return select_action(q_target, q_selector.argmax(dim=-1))
 
 
-def masked_mean_loss(td_error: Tensor, mask: Tensor, weights: Tensor, huber: bool = False) -> Tensor:
-    """sum over learned steps of w_b l(delta), divided by their number.
+def weighted_loss(td_error: Tensor, mask: Tensor, weights: Tensor, huber: bool = False) -> Tensor:
+    """sum over learned steps of w_b l(delta): divided by their number in the batch it is the loss.
 
     A mean of each sequence's mean would give the one step of a short tail forty times the weight.
 
@@ -107,7 +107,7 @@ def masked_mean_loss(td_error: Tensor, mask: Tensor, weights: Tensor, huber: boo
         loss = torch.where(size <= 1, 0.5 * size * size, size - 0.5)
     else:
         loss = 0.5 * error.square()
-    return (weights[:, None] * loss).sum() / mask.sum()
+    return (weights[:, None] * loss).sum()
 
 
 def sequence_priority(td_error: Tensor, mask: Tensor, max_weight: float) -> Tensor:

@@ -21,6 +21,7 @@ from dtqn.actor import Actor, Episodes
 from dtqn.config import Config, ConfigError
 from dtqn.evaluation import EvaluationResult, evaluate
 from dtqn.learner import Learner, NonFiniteError, delta_q
+from dtqn.parts import take
 from dtqn.types import Sequences, StepInputs
 from replay import Field, SequenceBatch, SequenceLayout, SequenceReplay, replay_bytes
 
@@ -28,6 +29,8 @@ SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means."""
 STALENESS_SEQUENCES = 8
 """Sequences for which the staleness of their stored memory is measured, each time metrics are due."""
+INPUTS = StepInputs._fields
+"""The fields of a stored row that networks read."""
 _ENV, _ACTOR, _REPLAY, _NETWORK, _EVALUATION = range(5)
 
 
@@ -98,7 +101,7 @@ class Trainer:
         network = make_network(config)
         fields = replay_fields(config, network)
         network.to(self.device)
-        self.learner = Learner(network, config.learner, config.replay.max_priority_weight)
+        self.learner = Learner(network, config.learner, config.replay.max_priority_weight, config.threads)
         more_than_a_tick = (
             config.actor.publish_period * config.learner.env_steps_per_update > config.actor.num_envs
         )
@@ -131,7 +134,6 @@ class Trainer:
         self._recent: deque[tuple[float, int, bool]] = deque(maxlen=SUCCESS_WINDOW)
         self._sums: dict[str, float] = {}
         self._updates_summed = 0
-        self._sampled: tuple[np.ndarray, Sequences] | None = None
 
     @property
     def network(self) -> nn.Module:
@@ -225,13 +227,12 @@ class Trainer:
         for name, value in update.metrics.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
         self._updates_summed += 1
-        self._sampled = info.ids, batch
         if self.learner_steps % self.config.actor.publish_period == 0:
             self.actor.publish(self.learner.online, self.learner_steps)
 
     def _step_inputs(self, rows: dict[str, np.ndarray]) -> StepInputs:
         return StepInputs(
-            *(torch.from_numpy(rows[name]).to(self.device) for name in ("observation", "prev_action", "reward", "first"))
+            *(torch.from_numpy(rows[name]).to(self.device) for name in INPUTS)
         )
 
     def _to_sequences(self, batch: SequenceBatch, weights: np.ndarray) -> Sequences:
@@ -274,18 +275,33 @@ class Trainer:
         row["actor/epsilon"] = float(self.actor.epsilon().mean())
         row["replay/steps"] = self.replay.num_steps
         row["replay/sequences"] = self.replay.num_sequences
-        if self._sampled is not None:
-            row |= self._staleness(*self._sampled)
-        self._sums, self._updates_summed, self._sampled = {}, 0, None
+        row |= {f"replay/priority_{name}": value for name, value in self.replay.priority_statistics().items()}
+        if self.replay.num_sequences:
+            row |= self._staleness()
+        self._sums, self._updates_summed = {}, 0
         return row
 
-    def _staleness(self, ids: np.ndarray, batch: Sequences) -> dict[str, float]:
-        """Ages, in learner steps, of the parameters behind the last batch's rows, and R2D2's delta-Q."""
-        rows, counts, _ = self.replay.learn_rows(ids, ["version"])
-        real = np.arange(rows["version"].shape[1]) < counts[:, None]
-        row = {"replay/parameter_age": float((self.learner_steps - rows["version"][real]).mean())}
-        # To be extended with delta_q.
-        return row
+    def _staleness(self) -> dict[str, float | int | None]:
+        """Ages, in learner steps, of what a few sequences of replay were made with, and R2D2's delta-Q of them."""
+        sampled, info = self.replay.sample(STALENESS_SEQUENCES, self.generator)
+        prefix = self.replay.prefix(info.ids, ["version", *INPUTS])
+        if not len(prefix.anchors):
+            return {}
+        batch = take(self._to_sequences(sampled, info.importance_weights), torch.from_numpy(prefix.available.nonzero()[0]))
+        first, last = delta_q(
+            self.network, batch, self._step_inputs(prefix.rows), torch.from_numpy(prefix.anchors).to(self.device)
+        )
+        row = np.arange(prefix.rows["version"].shape[1])
+        learned = (row >= prefix.anchors[:, None]) & (row < prefix.row_counts[:, None])
+        start = prefix.anchors - batch.burn_in_rows.cpu().numpy()
+        remembered = (row < start[:, None]) & (row >= (start - batch.trace_valid.sum(dim=1).cpu().numpy())[:, None])
+        age = self.learner_steps - prefix.rows["version"]
+        return {
+            "replay/delta_q_first": float(first.mean()),
+            "replay/delta_q_last": float(last.mean()),
+            "replay/parameter_age": float(age[learned].mean()),
+            "replay/memory_age": float(age[remembered].mean()) if remembered.any() else None,
+        }
 
     def _evaluation_metrics(self) -> dict[str, float | int | None]:
         result = self.evaluate()

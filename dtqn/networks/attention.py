@@ -18,8 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dtqn.networks.packing import Packing, Unpacked
-
 
 def sinusoid(length: int, width: int) -> Tensor:
     """[length, D]: row i is [sin, cos](i * 10000^(-2k/D)), k = 0..D/2-1."""
@@ -79,18 +77,16 @@ class RelativeAttention(nn.Module):
         memory_value: Tensor,
         positions: Tensor,
         mask: Tensor | None,
-        packing: Packing | Unpacked,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """
         Args:
-            inputs: [B, T, D] (packed: [1, N, D]), normalised.
+            inputs: [B, T, D], normalised.
             memory_key, memory_value: [B, H, m, d], m <= M, oldest first.
             positions: [M + 1, D] the sinusoids of distances M..0.
             mask: [B, 1, 1, m + T] added to the scores: 0, or minus infinity for empty memory slots.
-            packing: of `inputs` and of the output.
-        Returns: the output [B, T, D] (packed: [1, N, D]), keys and values [B, H, m + T, d].
+        Returns: the output [B, T, D], keys and values [B, H, m + T, d].
         """
-        q, k, v = (self._heads(part) for part in packing.unpack(self.qkv(inputs)).chunk(3, dim=-1))
+        q, k, v = (self._heads(part) for part in self.qkv(inputs).chunk(3, dim=-1))
         batch, heads, steps, _ = q.shape
         num_memory = memory_key.shape[2]
         if num_memory:
@@ -108,7 +104,7 @@ class RelativeAttention(nn.Module):
         if mask is not None:
             scores = scores + mask
         attended = torch.softmax(scores, dim=-1) @ v
-        return self.output(packing.pack(attended.transpose(1, 2).reshape(batch, steps, self.width))), k, v
+        return self.output(attended.transpose(1, 2).reshape(batch, steps, self.width)), k, v
 
     def _heads(self, x: Tensor) -> Tensor:
         """[B, T, D] -> [B, H, T, d]"""

@@ -12,7 +12,6 @@ import gymnasium
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from dtqn.types import StepInputs
 
@@ -20,19 +19,36 @@ from dtqn.types import StepInputs
 class CategoricalEncoder(nn.Module):
     """Discrete or MultiDiscrete: component i takes nvec[i] values from start[i], each value a vector [E]."""
 
-    offset: Tensor
+    first_row: Tensor
 
     def __init__(self, nvec: Sequence[int], start: Sequence[int], embedding_width: int) -> None:
         super().__init__()
+        first_row = torch.as_tensor(np.cumsum([0, *nvec[:-1]]) - np.asarray(start), dtype=torch.int64)
+        self.register_buffer("first_row", first_row, persistent=False)
         self.embedding = nn.Embedding(int(sum(nvec)), embedding_width)
-        first_row = np.cumsum([0, *nvec[:-1]]) - np.asarray(start)
-        self.register_buffer("offset", torch.as_tensor(first_row, dtype=torch.int64), persistent=False)
         self.output_width = len(nvec) * embedding_width
 
     def forward(self, observation: Tensor) -> Tensor:
         """[B, T, components] (or [B, T] for Discrete) -> [B, T, components * E]"""
         components = observation.view(*observation.shape[:2], -1).to(torch.int64)
-        return self.embedding(components + self.offset).flatten(2)
+        return self.embedding(components + self.first_row).flatten(2)
+
+
+class BagEncoder(nn.Module):
+    """What is seen, wherever it is seen: the sum over components of one embedding, [D] for each value.
+
+    For a MultiDiscrete whose components all take the same values, the cells of a view. Without it a colour that
+    was learned in one cell is unknown in the next, and an agent needs several times the episodes.
+    """
+
+    def __init__(self, num_values: int, start: int, width: int) -> None:
+        super().__init__()
+        self.start = start
+        self.embedding = nn.Embedding(num_values, width)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """[B, T, components] -> [B, T, D]"""
+        return self.embedding(observation.flatten(2).to(torch.int64) - self.start).sum(dim=2)
 
 
 class NumericEncoder(nn.Module):
@@ -44,7 +60,7 @@ class NumericEncoder(nn.Module):
         self.register_buffer("dtype_of", torch.zeros(()), persistent=False)
 
     def forward(self, observation: Tensor) -> Tensor:
-        return observation.flatten(2).to(self.get_buffer("dtype_of").dtype)
+        return observation.reshape(*observation.shape[:2], -1).to(self.get_buffer("dtype_of").dtype)
 
 
 def observation_encoder(space: gymnasium.Space, embedding_width: int) -> CategoricalEncoder | NumericEncoder:
@@ -65,6 +81,14 @@ def observation_encoder(space: gymnasium.Space, embedding_width: int) -> Categor
     )
 
 
+def bag_encoder(space: gymnasium.Space, width: int) -> BagEncoder | None:
+    """A bag where every component of a MultiDiscrete takes the same values; none elsewhere."""
+    if not isinstance(space, gymnasium.spaces.MultiDiscrete) or space.nvec.size < 2:
+        return None
+    values, starts = set(space.nvec.flatten().tolist()), set(np.ravel(space.start).tolist())
+    return BagEncoder(values.pop(), starts.pop(), width) if len(values) == len(starts) == 1 else None
+
+
 class StepEncoder(nn.Module):
     """Features [B, T, D] of the observation and, where switched on, of what came before it."""
 
@@ -83,7 +107,9 @@ class StepEncoder(nn.Module):
         self.use_prev_reward = use_prev_reward
         joined = self.observation.output_width + embedding_width * use_prev_action + int(use_prev_reward)
         self.join = nn.Linear(joined, width)
-        nn.init.xavier_normal_(self.join.weight)
+        self.bag = bag_encoder(observation_space, width)
+        # Where there is a bag, what is seen speaks louder at first than where it is seen and what was done.
+        nn.init.xavier_normal_(self.join.weight, gain=0.15 if self.bag is not None else 1.0)
         nn.init.zeros_(self.join.bias)
 
     def forward(self, inputs: StepInputs) -> Tensor:
@@ -94,4 +120,5 @@ class StepEncoder(nn.Module):
             parts.append(self.prev_action(action).masked_fill(inputs.first[..., None], 0.0))
         if self.use_prev_reward:
             parts.append(inputs.reward[..., None].to(parts[0].dtype))
-        return F.linear(torch.cat(parts, dim=-1), self.join.weight, self.join.bias)
+        features = self.join(torch.cat(parts, dim=-1))
+        return features if self.bag is None else features + self.bag(inputs.observation)

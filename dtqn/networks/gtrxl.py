@@ -22,7 +22,6 @@ from torch.nn import functional as F
 
 from dtqn.networks.attention import RelativeAttention, sinusoid
 from dtqn.networks.gates import make_gate
-from dtqn.networks.packing import Packing, Unpacked
 from dtqn.types import TraceSpec
 
 
@@ -73,14 +72,13 @@ class GTrXLLayer(nn.Module):
         memory_value: Tensor,
         positions: Tensor,
         mask: Tensor | None,
-        packing: Packing | Unpacked,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """x [B, T, D] -> the layer's output [B, T, D] (both packed alike), keys and values [B, H, m + T, d]."""
+        """x [B, T, D] -> the layer's output [B, T, D], keys and values [B, H, m + T, d]."""
         if self.pre_norm:
-            y, k, v = self.attention(self.attention_norm(x), memory_key, memory_value, positions, mask, packing)
+            y, k, v = self.attention(self.attention_norm(x), memory_key, memory_value, positions, mask)
             x = self.attention_gate(x, F.relu(y))
             return self.mlp_gate(x, F.relu(self.mlp(self.mlp_norm(x)))), k, v
-        y, k, v = self.attention(x, memory_key, memory_value, positions, mask, packing)
+        y, k, v = self.attention(x, memory_key, memory_value, positions, mask)
         x = self.attention_norm(self.attention_gate(x, y))
         return self.mlp_norm(self.mlp_gate(x, self.mlp(x))), k, v
 
@@ -147,11 +145,11 @@ class GTrXL(nn.Module):
         return state._replace(keys=torch.stack([k for k, _ in pairs], 1), values=torch.stack([v for _, v in pairs], 1))
 
     def forward(
-        self, x: Tensor, state: GTrXLState, packing: Packing | Unpacked, want_trace: bool
+        self, x: Tensor, state: GTrXLState, want_trace: bool = True
     ) -> tuple[Tensor, GTrXLState | None, GTrXLTrace | None]:
-        """x [B, T, D] -> output [B, T, D] (both packed alike); on request the state after it and its steps' trace."""
+        """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' trace."""
         memory, count = state.memory.detach(), state.count
-        steps, num_memory = packing.steps if isinstance(packing, Packing) else x.shape[1], memory.shape[1]
+        steps, num_memory = x.shape[1], memory.shape[1]
         mask = self._empty_slots(count, num_memory, steps, x.dtype)
         positions = self.positions.to(x.dtype)  # kept in float64, so that the table is exact at any precision
         inputs, keys, values = [], [], []
@@ -161,12 +159,12 @@ class GTrXL(nn.Module):
                 key, value = layer.project_memory(memory[:, :, i])
             else:
                 key, value = state.keys[:, i], state.values[:, i]
-            x, key, value = layer(x, key, value, positions, mask, packing)
+            x, key, value = layer(x, key, value, positions, mask)
             keys.append(key)
             values.append(value)
         if not want_trace:
             return x, None, None
-        trace = packing.unpack(torch.stack(inputs, dim=2))
+        trace = torch.stack(inputs, dim=2)
         start = max(0, num_memory + steps - self.memory_length)
         new_state = GTrXLState(
             memory=torch.cat([memory, trace.detach()], dim=1)[:, start:],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from dtqn.networks.packing import packing_of
 from dtqn.types import QOutput, State, StepInputs, Trace, TraceSpec
 
 
@@ -18,22 +17,18 @@ class RecurrentQNetwork(nn.Module):
         self.encoder, self.core, self.head = encoder, core, head
 
     def forward(
-        self, inputs: StepInputs, state: State, rows: Tensor | None = None, want_trace: bool = True
+        self, inputs: StepInputs, state: State, want_trace: bool = True
     ) -> tuple[QOutput, State, Trace]:
         """Q-values of T steps from the state before them.
 
         Args:
             inputs: [B, T, ...]
             state: [B, ...]
-            rows: [B] how many of the T steps are real, from the left; none: all. Work is done on those alone, the
-                output is zero on the others, and the returned state is meaningless where there are others.
             want_trace: hand back the state and the trace; a learner that needs only Q-values saves their making.
         Returns: output [B, T, A], the state after the T steps [B, ...], the trace rows that they leave [B, T, ...].
         """
-        packing = packing_of(rows, *inputs.first.shape)
-        features = self.encoder(StepInputs(*map(packing.pack, inputs)))
-        features, state, trace = self.core(features, state, packing, want_trace)
-        return type(output := self.head(features))(*map(packing.unpack, output)), state, trace
+        features, state, trace = self.core(self.encoder(inputs), state, want_trace)
+        return self.head(features), state, trace
 
     def initial_state(self, batch_size: int) -> State:
         """The state at an episode's start, [B, ...]."""

@@ -1,0 +1,235 @@
+"""The command line: one option for every setting, generated from `dtqn.config`.
+
+What only reads text (`--help`, `--version`, `envs`, `--print-config`, mistakes) never imports torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import dtqn
+from dtqn import layers
+from dtqn.config import Config, ConfigError, fields_of, legal, nearest
+from dtqn.rundir import RunDir
+
+_DESCRIPTION = """\
+Train a memory agent on a partially observable task, and more.
+
+commands:
+  train                  train an agent (what is done where no command is named)
+  eval RUN_DIR           evaluate the weights of a run
+  envs                   list the tasks
+"""
+_TRAIN_ONLY = ("config", "print_config", "resume", "run_dir")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code: 0, 2 for a mistake of the user's, 128 + n for signal n."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "train"
+        if command not in _COMMANDS:
+            raise ConfigError(f"{command} is no command{nearest(command, _COMMANDS)}")
+        return _COMMANDS[command](arguments)
+    except ConfigError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # whoever read the output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse without guessing: names in full, dash and underscore alike, mistakes as `ConfigError`."""
+
+    def __init__(self, command: str = "", **settings: Any) -> None:
+        super().__init__(
+            prog=f"python run.py {command}".rstrip(),
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **settings,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        return self.parse_args(self._spelled(arguments))
+
+    def _spelled(self, arguments: Sequence[str]) -> list[str]:
+        """The arguments with every option in its declared spelling, and negative numbers tied to theirs."""
+        declared = {_plain(option): option for action in self._actions for option in action.option_strings}
+        result: list[str] = []
+        for argument in arguments:
+            if argument.startswith("--"):
+                name, equals, value = argument.partition("=")
+                if _plain(name) not in declared:
+                    known = [option.lstrip("-") for option in declared.values()]
+                    hint = nearest(_plain(name), known).replace("mean ", "mean --")
+                    raise ConfigError(f"{name} is no option{hint or '; --help lists all'}")
+                argument = declared[_plain(name)] + equals + value
+            elif result and result[-1].startswith("--") and "=" not in result[-1] and _is_number(argument):
+                result[-1] += "=" + argument
+                continue
+            result.append(argument)
+        return result
+
+
+def _plain(option: str) -> str:
+    return option.lstrip("-").replace("-", "_")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _train_parser() -> _Parser:
+    parser = _Parser(usage="python run.py [command] [--option value ...]", description=_DESCRIPTION)
+    run = parser.add_argument_group("run")
+    run.add_argument("--version", action="version", version=dtqn.__version__)
+    run.add_argument(
+        "--config", metavar="FILE", type=Path, help="YAML file of settings, laid over the presets"
+    )
+    run.add_argument("--print-config", action="store_true", help="print every setting as YAML and end")
+    run.add_argument("--run-dir", metavar="DIR", type=Path, help="default runs/<env>/<agent>/seed<k>")
+    run.add_argument("--resume", metavar="RUN_DIR", type=Path, help="go on with the run in this directory")
+    groups = {"": run}
+    for name, field in fields_of().items():
+        group, _, leaf = name.rpartition(".")
+        if group not in groups:
+            groups[group] = parser.add_argument_group(group)
+        default = "none" if field.default is None else str(field.default).lower()
+        text = f"{field.description} [{legal(field)}; default {default}]"
+        option = f"--{name}" if group else f"--{leaf.replace('_', '-')}"
+        groups[group].add_argument(
+            option, dest=name, default=argparse.SUPPRESS, metavar="X", help=text.replace("%", "%%")
+        )
+    return parser
+
+
+def _train(arguments: Sequence[str]) -> int:
+    given = vars(_train_parser().read(arguments))
+    flags = {name: value for name, value in given.items() if name not in _TRAIN_ONLY}
+    file, print_config, resume, run_dir = (given[name] for name in _TRAIN_ONLY)
+    if resume is not None:
+        for name, value in (("--config", file), ("--run-dir", run_dir)):
+            if value is not None:
+                raise ConfigError(
+                    f"{name} is {value}: leave it out with --resume, which reads {resume}/config.yaml"
+                )
+        directory = RunDir(resume)
+        config = directory.resumed_config(flags, os.environ)
+    else:
+        config = layers.resolve(file, flags, os.environ)
+        directory = RunDir(run_dir) if run_dir is not None else RunDir.default(config)
+    _check_task(config)
+    if print_config:
+        print(layers.to_yaml(config), end="")
+        return 0
+    if resume is None:
+        directory.claim()
+    from dtqn import runs
+
+    return runs.resume(config, directory) if resume is not None else runs.start(config, directory)
+
+
+def _check_task(config: Config) -> None:
+    import envs
+
+    try:
+        spec = envs.spec(config.env)
+    except ValueError as error:
+        raise ConfigError(f"env is {config.env}: {error}") from None
+    if config.stop_at_success is not None and not spec.has_success:
+        raise ConfigError(
+            f"stop_at_success is {config.stop_at_success}, but {config.env} defines no success; try none"
+        )
+
+
+def _eval(arguments: Sequence[str]) -> int:
+    parser = _Parser("eval", description="Evaluate the weights of a run with greedy episodes.")
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=Path)
+    parser.add_argument("--episodes", type=_positive, default=500, metavar="N", help="default %(default)s")
+    parser.add_argument(
+        "--seed", type=_natural, default=7, metavar="N", help="of the tasks; default %(default)s"
+    )
+    parser.add_argument(
+        "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    given = parser.read(arguments)
+    directory = RunDir(given.run_dir)
+    config = directory.read_config()
+    _check_task(config)
+    from dtqn import runs
+    from dtqn.live import interval
+
+    result = runs.evaluate_run(directory, given.episodes, given.seed, given.checkpoint)
+    figures = {
+        "success": result.success,
+        "success_low": result.success_low,
+        "success_high": result.success_high,
+        "return": result.episode_return,
+        "length": result.length,
+        "episodes": result.episodes,
+    }
+    if given.json:
+        which = {
+            "env": config.env,
+            "agent": config.agent,
+            "checkpoint": given.checkpoint,
+            "seed": given.seed,
+        }
+        print(json.dumps(which | figures))
+        return 0
+    rate = "" if result.success is None else interval(*result[:3]) + ", "
+    print(
+        f"{config.env}, {config.agent}, {given.checkpoint} weights, {result.episodes} episodes: "
+        f"{rate}return {result.episode_return:.3f}, length {result.length:.1f}"
+    )
+    return 0
+
+
+def _positive(text: str) -> int:
+    return _at_least(text, 1)
+
+
+def _natural(text: str) -> int:
+    return _at_least(text, 0)
+
+
+def _at_least(text: str, low: int) -> int:
+    number = float(text) if _is_number(text) else float("nan")
+    if not number.is_integer() or number < low:
+        raise argparse.ArgumentTypeError(f"{text} must be an integer of at least {low}")
+    return int(number)
+
+
+def _envs(arguments: Sequence[str]) -> int:
+    parser = _Parser("envs", description="List the tasks.")
+    parser.read(arguments)
+    import envs
+
+    rows = envs.rows()
+    header = {name: name.replace("_", " ") for name in rows[0]._fields}
+    lines = [header, *(row._asdict() for row in rows)]
+    widths = {name: max(len(line[name]) for line in lines) for name in header}
+    for line in lines:
+        print("  ".join(line[name].ljust(width) for name, width in widths.items()).rstrip())
+    return 0
+
+
+_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"train": _train, "eval": _eval, "envs": _envs}

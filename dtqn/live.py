@@ -1,0 +1,198 @@
+"""What a run shows while it runs: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Protocol, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+Row = Mapping[str, float | int | None]
+_WINDOW_SECONDS = 30.0
+
+
+class View(Protocol):
+    """Where a run reports to."""
+
+    def tick(self, env_steps: int, learner_steps: int) -> None: ...
+
+    def row(self, row: Row) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Rates:
+    """Speeds over the last half minute."""
+
+    def __init__(self, env_steps: int, learner_steps: int) -> None:
+        self._marks = deque([(time.monotonic(), env_steps, learner_steps)])
+        self.env, self.learner = 0.0, 0.0
+
+    def update(self, env_steps: int, learner_steps: int) -> None:
+        now = time.monotonic()
+        self._marks.append((now, env_steps, learner_steps))
+        while len(self._marks) > 2 and now - self._marks[0][0] > _WINDOW_SECONDS:
+            self._marks.popleft()
+        then, env_then, learner_then = self._marks[0]
+        seconds = max(now - then, 1e-9)
+        self.env, self.learner = (env_steps - env_then) / seconds, (learner_steps - learner_then) / seconds
+
+
+class Status:
+    """The figures that both views show."""
+
+    def __init__(self, total: int, env_steps: int, learner_steps: int) -> None:
+        self.total, self.env_steps = total, env_steps
+        self.rates = Rates(env_steps, learner_steps)
+        self.last: dict[str, float | int | None] = {}
+
+    def tick(self, env_steps: int, learner_steps: int) -> None:
+        self.env_steps = env_steps
+        self.rates.update(env_steps, learner_steps)
+
+    def row(self, row: Row) -> None:
+        self.last |= {key: value for key, value in row.items() if value is not None}
+
+    @property
+    def eta(self) -> str:
+        left = max(self.total - self.env_steps, 0)
+        return clock(left / self.rates.env) if self.rates.env > 0 else "-:--"
+
+    @property
+    def steps(self) -> str:
+        return f"{number(self.env_steps)}/{number(self.total)} env steps"
+
+    @property
+    def figures(self) -> str:
+        last, parts = (
+            self.last,
+            [f"{number(self.rates.env)} env steps/s", f"{self.rates.learner:.1f} learner steps/s"],
+        )
+        if "train/success" in last:
+            parts.append(f"train {last['train/success']:.0%}")
+        elif "train/return" in last:
+            parts.append(f"train return {last['train/return']:.2f}")
+        if "eval/return" in last:
+            parts.append(f"eval {outcome(last)}")
+        if "learner/loss" in last:
+            parts.append(f"loss {last['learner/loss']:.4g}")
+        return "  ".join(parts)
+
+
+class PlainView:
+    """A line for each evaluation, and one about every 30 seconds."""
+
+    def __init__(
+        self, out: TextIO, total: int, env_steps: int, learner_steps: int, every_seconds: float = 30.0
+    ) -> None:
+        self._out, self._every = out, every_seconds
+        self._status = Status(total, env_steps, learner_steps)
+        self._shown = self._updated = time.monotonic()
+
+    def tick(self, env_steps: int, learner_steps: int) -> None:
+        now = time.monotonic()
+        if now - self._updated > 1:
+            self._updated = now
+            self._status.tick(env_steps, learner_steps)
+        if now - self._shown > self._every:
+            self._show()
+
+    def row(self, row: Row) -> None:
+        self._status.row(row)
+        if "eval/return" in row:
+            self._status.tick(int(row["env_steps"] or 0), int(row["learner_steps"] or 0))
+            self._show()
+
+    def _show(self) -> None:
+        self._shown = time.monotonic()
+        status = self._status
+        self.say(
+            f"{status.steps} ({status.env_steps / status.total:.0%})  eta {status.eta}  {status.figures}"
+        )
+
+    def say(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
+    def close(self) -> None:
+        pass
+
+
+class TerminalView:
+    """A bar and the figures, redrawn in place; evaluations stay above them."""
+
+    def __init__(self, console: Console, total: int, env_steps: int, learner_steps: int) -> None:
+        self._status = Status(total, env_steps, learner_steps)
+        self._updated = 0.0
+        self._live = Live(
+            console=console,
+            get_renderable=self._render,
+            transient=True,
+            refresh_per_second=4,
+            redirect_stderr=False,
+        )
+        self._live.start()
+
+    def _render(self) -> RenderableType:
+        status = self._status
+        line = Table.grid(padding=(0, 1))
+        line.add_row(
+            ProgressBar(total=status.total, completed=min(status.env_steps, status.total), width=24),
+            Text(f"{status.env_steps / status.total:.0%}  {status.steps}  eta {status.eta}"),
+        )
+        return Group(line, Text(status.figures))
+
+    def tick(self, env_steps: int, learner_steps: int) -> None:
+        now = time.monotonic()
+        if now - self._updated > 0.25:
+            self._updated = now
+            self._status.tick(env_steps, learner_steps)
+
+    def row(self, row: Row) -> None:
+        self._status.row(row)
+        if "eval/return" in row:
+            self.say(f"{number(row['env_steps'] or 0)} env steps: {outcome(row)}")
+
+    def say(self, text: str) -> None:
+        self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+def open_view(out: TextIO, total: int, env_steps: int, learner_steps: int) -> View:
+    """The live view where `out` is a terminal, plain lines where it is not."""
+    if out.isatty():
+        return TerminalView(Console(file=out), total, env_steps, learner_steps)
+    return PlainView(out, total, env_steps, learner_steps)
+
+
+def number(value: float) -> str:
+    """`250 000`."""
+    return f"{value:,.0f}".replace(",", " ")
+
+
+def clock(seconds: float) -> str:
+    """`1:02:03` or `2:03`."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def outcome(row: Row) -> str:
+    """An evaluation in words: success with its interval, or the return where the task defines no success."""
+    if row.get("eval/success") is None:
+        return f"return {row['eval/return']:.3g}"
+    return interval(row["eval/success"], row["eval/success_low"], row["eval/success_high"])
+
+
+def interval(success: Any, low: Any, high: Any) -> str:
+    """A success rate with its 95 % interval."""
+    return f"success {success:.1%} [{low:.1%}, {high:.1%}]"

@@ -1,0 +1,106 @@
+"""Small networks with parameters drawn at random, and inputs for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from torch import nn
+
+from dtqn import networks
+from dtqn.config import NetworkConfig
+from dtqn.types import StepInputs
+
+NUM_ACTIONS = 3
+SPACES: dict[str, gymnasium.Space] = {
+    "discrete": gymnasium.spaces.Discrete(5, start=2),
+    "multi_discrete": gymnasium.spaces.MultiDiscrete([3, 4, 2]),
+    "multi_binary": gymnasium.spaces.MultiBinary(3),
+    "box": gymnasium.spaces.Box(-1, 1, (3,), np.float32),
+}
+SMALL: dict[str, Any] = {
+    "width": 8, "num_layers": 2, "num_heads": 2, "mlp_width": 12, "memory_length": 5, "head_width": 6,
+    "embedding_width": 3,
+}  # fmt: skip
+CASES: dict[str, dict[str, Any]] = {
+    "gru": {"space": "multi_discrete"},
+    "gru-post-nothing_before": {"norm": "post", "use_prev_action": False, "space": "discrete"},
+    "output-plain": {"gate": "output", "dueling": False, "space": "box"},
+    "output-post-M1": {"gate": "output", "norm": "post", "memory_length": 1, "space": "multi_binary"},
+    "input-reward-M12": {"gate": "input", "use_prev_reward": True, "memory_length": 12, "space": "box"},
+    "input-post": {"gate": "input", "norm": "post", "space": "discrete"},
+    "highway-M0": {"gate": "highway", "memory_length": 0, "use_prev_reward": True, "space": "multi_discrete"},
+    "highway-post-linear_head": {"gate": "highway", "norm": "post", "head_width": 0, "space": "box"},
+    "sigtanh-M1": {"gate": "sigtanh", "memory_length": 1, "space": "discrete"},
+    "sigtanh-post-M12": {"gate": "sigtanh", "norm": "post", "memory_length": 12, "space": "multi_binary"},
+    "residual-one_layer": {"gate": "residual", "num_layers": 1, "space": "multi_discrete"},
+    "residual-post-M0": {"gate": "residual", "norm": "post", "memory_length": 0, "space": "box"},
+}
+"""Every gate with both norms; every value of the other settings."""
+
+
+def randomise(module: nn.Module, seed: int = 0, scale: float = 0.3) -> nn.Module:
+    """Move every parameter off its initial value, so that none hides behind a zero or a one."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += scale * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+    return module
+
+
+def make(space: str | gymnasium.Space = "box", seed: int = 0, **settings: Any) -> nn.Module:
+    """A small float64 Q-network with random parameters."""
+    torch.manual_seed(seed)
+    observed = SPACES[space] if isinstance(space, str) else space
+    network = networks.build(NetworkConfig(**(SMALL | settings)), observed, NUM_ACTIONS)
+    return randomise(network.double(), seed)
+
+
+def observations(space: str, shape: tuple[int, ...], generator: np.random.Generator) -> torch.Tensor:
+    """Random observations [*shape, ...] of one of SPACES."""
+    match space:
+        case "discrete":
+            values = generator.integers(2, 7, size=shape)
+        case "multi_discrete":
+            values = generator.integers([3, 4, 2], size=(*shape, 3))
+        case "multi_binary":
+            values = generator.integers(0, 2, size=(*shape, 3)).astype(np.int8)
+        case _:
+            values = generator.normal(size=(*shape, 3))
+    return torch.from_numpy(values)
+
+
+def another(space: str, observation: torch.Tensor) -> torch.Tensor:
+    """A legal observation that differs from this one in every component."""
+    match space:
+        case "discrete":
+            return (observation - 1) % 5 + 2
+        case "multi_discrete":
+            return (observation + 1) % torch.tensor([3, 4, 2])
+        case "multi_binary":
+            return 1 - observation
+    return observation + 1
+
+
+def inputs(space: str, batch: int, steps: int, seed: int = 0, first: bool = True) -> StepInputs:
+    """Random rows [B, T, ...] of one episode each, from its first row on unless `first` is False."""
+    generator = np.random.default_rng(seed)
+    begins = torch.zeros(batch, steps, dtype=torch.bool)
+    begins[:, :1] = first
+    reward = torch.from_numpy(generator.normal(size=(batch, steps)))
+    action = torch.from_numpy(generator.integers(NUM_ACTIONS, size=(batch, steps)))
+    return StepInputs(
+        observations(space, (batch, steps), generator), action, reward.masked_fill(begins, 0.0), begins
+    )
+
+
+def part(rows: StepInputs, start: int, stop: int) -> StepInputs:
+    """Rows start..stop-1 of every sequence."""
+    return StepInputs(*(x[:, start:stop] for x in rows))
+
+
+def trace_dict(trace: Any) -> dict[str, torch.Tensor]:
+    """The trace as `state_from_trace` takes it."""
+    return dict(trace._asdict())

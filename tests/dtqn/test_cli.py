@@ -1,0 +1,212 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dtqn
+import envs
+from dtqn import cli, rundir
+from dtqn.config import fields_of
+from dtqn.layers import resolve
+
+_ROOT = Path(__file__).parents[2]
+
+
+def _fails(capsys, *argv):
+    """The one line that a mistake is answered with."""
+    assert cli.main(list(map(str, argv))) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert printed.err.startswith("error: ")
+    return printed.err.removeprefix("error: ").strip()
+
+
+_WITHOUT_TORCH = """
+import sys
+from dtqn.cli import main
+for argv in (["--version"], ["--help"], ["eval", "--help"], ["envs"], ["--print-config"], ["--seed", "x"], ["evl"]):
+    try:
+        main(argv)
+    except SystemExit as end:
+        assert end.code == 0, argv
+    loaded = {name.partition(".")[0] for name in sys.modules}
+    heavy = loaded & {"torch", "wandb", "matplotlib", "scipy", "safetensors"}
+    assert not heavy, (argv, heavy)
+print("light")
+"""
+
+
+def test_text_is_answered_without_torch():
+    done = subprocess.run([sys.executable, "-c", _WITHOUT_TORCH], cwd=_ROOT, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["light"], done.stderr
+
+
+def test_run_py_hands_over_arguments_and_exit_code():
+    done = subprocess.run([sys.executable, "run.py", "--seed", "x"], cwd=_ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: seed is x (from --seed): must be an integer of at least 0\n"
+
+
+def test_version_and_help(capsys):
+    for argv in (["--version"], ["--help"]):
+        with pytest.raises(SystemExit) as end:
+            cli.main(argv)
+        assert end.value.code == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(dtqn.__version__ + "\n")
+    for name, field in fields_of().items():
+        assert f"--{name if '.' in name else name.replace('_', '-')} " in printed
+        assert field.description.split()[0] in printed
+    for group in ("task", "network", "learner", "replay", "actor", "evaluation"):
+        assert f"\n{group}:\n" in printed
+
+
+def test_envs_lists_every_task(capsys):
+    assert cli.main(["envs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(envs.ids())
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--learner.learning_rate", "3e-4", "--total-env-steps", "1e6", "--network.gate_bias", "-1e-1"],
+        ["--learner.learning-rate=3e-4", "--total_env_steps=1e6", "--network.gate-bias=-1e-1"],
+        ["train", "--learner.learning_rate", "1", "--learner.learning_rate=3e-4"]
+        + ["--total-env-steps", "1000000", "--network.gate_bias", "-0.1"],
+    ],
+)
+def test_spellings_of_an_option(capsys, tmp_path, argv):
+    assert cli.main([*argv, "--print-config"]) == 0
+    printed = capsys.readouterr().out
+    file = tmp_path / "printed.yaml"
+    file.write_text(printed)
+    config = resolve(file, {}, {})
+    assert (config.learner.learning_rate, config.total_env_steps, config.network.gate_bias) == (3e-4, 10**6, -0.1)
+    assert cli.main(["--config", str(file), "--print-config"]) == 0
+    assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--env", "gridverse-memory-7x8"], "env is gridverse-memory-7x8: unknown task .*did you mean gridverse-memory-7x7 .*"),
+        (["--agent", "gtrx"], "agent is gtrx .from --agent.: .*; did you mean gtrxl?"),
+        (["--learner.learning_rte", "1"], "--learner.learning_rte is no option; did you mean --learner.learning_rate?"),
+        (["--n-step", "1"], "--n-step is no option; did you mean --learner.n_step?"),
+        (["--total-env", "1"], "--total-env is no option; did you mean --total-env-steps?"),
+        (["--xyzzy"], "--xyzzy is no option; --help lists all"),
+        (["--seed"], "argument --seed: expected one argument"),
+        (["--seed", "1", "7"], "unrecognized arguments: 7"),
+        (["trian"], "trian is no command; did you mean train?"),
+        (["--learner.n_step", "many"], "learner.n_step is many .from --learner.n_step.: must be an integer of at least 1"),
+        (["--learner.learning_rate", "-1e-4"], "learner.learning_rate is -1e-4 .*: must be a number above 0"),
+        (["--replay.capacity", "100"], "replay.capacity is 100, .*try .*"),
+        (["--stop-at-success", "2"], "stop_at_success is 2 .*at most 1, or none"),
+        (["--config", "absent.yaml"], "config is absent.yaml: there is no such file"),
+        (["--config", "."], "config is .: cannot be read: Is a directory"),
+        (["--config", sys.executable], f"config is {sys.executable}: is not a YAML file"),
+        (["--run-dir", __file__], f"run_dir {__file__} cannot be written: File exists"),
+        (["--run-dir", f"{__file__}/run"], f"run_dir {__file__}/run cannot be written: Not a directory"),
+        (["--resume", "absent"], "absent: holds no run .there is no config.yaml."),
+        (["--resume", "r", "--config", "c.yaml"], "--config is c.yaml: leave it out with --resume, .*"),
+        (["eval"], "the following arguments are required: RUN_DIR"),
+        (["eval", "absent"], "absent: holds no run .there is no config.yaml."),
+        (["eval", "x", "--episodes", "0"], "argument --episodes: 0 must be an integer of at least 1"),
+        (["eval", "x", "--episodes", "1.5"], "argument --episodes: 1.5 must be an integer of at least 1"),
+        (["eval", "x", "--seed", "-1"], "argument --seed: -1 must be an integer of at least 0"),
+        (["eval", "x", "--checkpoint", "first"], "argument --checkpoint: invalid choice: 'first' .*"),
+        (["envs", "--json"], "--json is no option.*"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_it(capsys, argv, message):
+    import re
+
+    assert re.fullmatch(message.replace("?", r"\?"), _fails(capsys, *argv))
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_without_permission(capsys, tmp_path):
+    tmp_path.chmod(0o500)
+    assert "cannot be written: Permission denied" in _fails(capsys, "--run-dir", tmp_path / "run")
+
+
+def test_a_directory_that_holds_a_run_is_refused(capsys, tmp_path):
+    (tmp_path / "config.yaml").write_text("seed: 1\n")
+    message = _fails(capsys, "--run-dir", tmp_path)
+    assert message == f"run_dir {tmp_path} holds a run; to go on with it: python run.py --resume {tmp_path}"
+
+
+def test_a_success_bound_where_the_task_knows_no_success(capsys, monkeypatch):
+    import dataclasses
+
+    spec = dataclasses.replace(envs.spec("gridverse-memory-7x7"), success=None)
+    monkeypatch.setattr(envs, "spec", lambda id: spec)
+    message = _fails(capsys, "--stop-at-success", "0.9")
+    assert message == "stop_at_success is 0.9, but gridverse-memory-7x7 defines no success; try none"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--seed", "2"], "seed is 2, but the run in {} has 1; leave it out"),
+        (["--learner.n-step", "5"], "learner.n_step is 5, but the run in {} has 3; leave it out"),
+        (["--env", "gridverse-memory-5x5"], "env is gridverse-memory-5x5, but the run in {} has gridverse-memory-7x7"),
+        (["--total-env-steps", "900"], "total_env_steps is 900, but the run in {} has 1000; a resumed run can only"),
+        (["--run-dir", "x"], "--run-dir is x: leave it out with --resume, which reads {}"),
+    ],
+)
+def test_what_contradicts_a_resumed_run_is_named(capsys, tmp_path, argv, message):
+    directory = rundir.RunDir(tmp_path)
+    directory.write_config(resolve(None, {"total_env_steps": "1000"}, {}))
+    assert _fails(capsys, "--resume", tmp_path, *argv).startswith(message.format(tmp_path))
+
+
+def test_what_a_resumed_run_may_be_given(tmp_path):
+    directory = rundir.RunDir(tmp_path)
+    directory.write_config(resolve(None, {"total_env_steps": "1000"}, {}))
+    same = {"seed": "1", "learner.n-step": "3", "env": "gridverse-memory-7x7"}
+    config = directory.resumed_config(same | {"total-env-steps": "1e5", "device": "cpu"}, {"WANDB_MODE": "offline"})
+    assert (config.total_env_steps, config.device, config.wandb) == (100_000, "cpu", "offline")
+    assert config.warmup == 200, "the random steps are those the run was started with"
+
+
+def test_names_of_run_directories():
+    config = resolve(None, {"env": "a:b/../c d.yaml", "seed": "4"}, {})
+    assert rundir.RunDir.default(config).path == Path("runs/a-b-..-c-d.yaml/gtrxl/seed4")
+    directory = rundir.RunDir(Path("my runs/a"))
+    assert directory.resume_command == "python run.py --resume 'my runs/a'"
+
+
+def test_ctrl_c_before_the_start_is_no_traceback(capsys, monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_check_task", interrupted)
+    assert cli.main([]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_eval_prints_one_object(capsys, tmp_path, monkeypatch):
+    from dtqn import runs
+    from dtqn.evaluation import EvaluationResult
+
+    rundir.RunDir(tmp_path).write_config(resolve(None, {}, {}))
+    asked = []
+
+    def evaluate_run(directory, episodes, seed, weights):
+        asked.append((directory.path, episodes, seed, weights))
+        return EvaluationResult(None, None, None, 1.5, 20.0, episodes)
+
+    monkeypatch.setattr(runs, "evaluate_run", evaluate_run)
+    assert cli.main(["eval", str(tmp_path), "--episodes", "9", "--seed", "3", "--checkpoint", "best", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    figures = {"success": None, "success_low": None, "success_high": None, "return": 1.5, "length": 20.0, "episodes": 9}
+    assert printed.items() >= figures.items()
+    assert cli.main(["eval", str(tmp_path)]) == 0
+    assert asked == [(tmp_path, 9, 3, "best"), (tmp_path, 500, 7, "last")]
+    assert "return 1.500, length 20.0" in capsys.readouterr().out

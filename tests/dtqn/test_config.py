@@ -1,0 +1,252 @@
+import typing
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from dtqn import layers
+from dtqn.config import Config, ConfigError, fields_of, legal, nearest
+from dtqn.layers import Layer, nested, read_yaml, resolve
+
+
+def _value(config, name):
+    for part in name.split("."):
+        config = getattr(config, part)
+    return config
+
+
+def _error(flags, file=None, environment=None):
+    with pytest.raises(ConfigError) as error:
+        resolve(file, flags, environment or {})
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("learner.learning_rate", "3e-4", 3e-4),
+        ("learner.learning-rate", "1e-5", 1e-5),
+        ("learner.reward_scale", "1", 1.0),
+        ("total_env_steps", "1e6", 1_000_000),
+        ("total-env-steps", "2_000_000", 2_000_000),
+        ("replay.capacity", "2.5e5", 250_000),
+        ("seed", str(2**70), 2**70),
+        ("task.time_limit", "none", None),
+        ("task.time_limit", "Null", None),
+        ("task.time_limit", "500", 500),
+        ("network.gate_bias", "-1e-1", -0.1),
+        ("network.dueling", "False", False),
+        ("network.dueling", "true", True),
+    ],
+)
+def test_text_is_read_as_people_write_it(name, text, value):
+    config = resolve(None, {name: text}, {})
+    found = _value(config, name.replace("-", "_"))
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "should"),
+    [
+        ("learner.learning_rate", "-1", "a number above 0"),
+        ("learner.learning_rate", "fast", "a number above 0"),
+        ("learner.learning_rate", "nan", "a number above 0"),
+        ("learner.learning_rate", True, "a number above 0"),
+        ("learner.learning_rate", [1], "a number above 0"),
+        ("learner.gamma", "1.01", "a number of at least 0 and at most 1"),
+        ("learner.n_step", "0", "an integer of at least 1"),
+        ("learner.n_step", "2.5", "an integer of at least 1"),
+        ("learner.n_step", "1e400", "an integer of at least 1"),
+        ("learner.n_step", None, "an integer of at least 1"),
+        ("task.time_limit", "-5", "an integer of at least 1, or none"),
+        ("network.dueling", "yes", "true or false"),
+        ("network.dueling", 1, "true or false"),
+        ("network.gate", "gruu", "one of gru, output, input, highway, sigtanh, residual; did you mean gru?"),
+        ("env", 5, "text"),
+        ("seed", "-1", "an integer of at least 0"),
+        ("stop_at_success", "1.5", "a number above 0 and at most 1, or none"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_source_and_what_is_right(name, value, should):
+    message = _error({name: value})
+    flag = name if "." in name else name.replace("_", "-")
+    assert message.startswith(f"{name} is {value}")
+    assert f"(from --{flag})" in message
+    assert message.endswith(f"must be {should}")
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("learner.learning_rat", "learner.learning_rate"),
+        ("learning_rate", "learner.learning_rate"),
+        ("leaner.n_step", "learner.n_step"),
+        ("network.memory_len", "network.memory_length"),
+        ("total_steps", "total_env_steps"),
+        ("lerner", "learner"),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_nearest(tmp_path, key, near):
+    file = tmp_path / "my.yaml"
+    file.write_text(yaml.safe_dump(nested({key: 1})))
+    first = key if key.split(".")[0] in ("learner", "network") else key.split(".")[0]
+    assert f"{first} is no setting (from {file}); did you mean {near if '.' in first else ''}" in _error({}, file) or (
+        f"(from {file}); did you mean" in _error({}, file)
+    )
+
+
+def test_sizes_that_contradict_each_other():
+    message = _error({"replay.capacity": "1000"})
+    assert "replay.capacity is 1000" in message
+    assert "replay.capacity from --replay.capacity" in message
+    assert "try" in message
+    assert "network.width is 66" in _error({"network.width": "66", "network.num_heads": "4"})
+    assert "replay.sequence_period is 41" in _error({"replay.sequence_period": "41", "replay.learn_length": "40"})
+    assert "warmup_env_steps is 500" in _error({"warmup_env_steps": "500", "total_env_steps": "400"})
+
+
+def test_layers_in_their_order(tmp_path):
+    configs = tmp_path / "configs"
+    for folder, name, content in [
+        ("agents", "gtrxl", "learner: {n_step: 2, batch_size: 2}\nreplay: {learn_length: 2, capacity: 20000}"),
+        ("envs", "gridverse", "learner: {n_step: 9}"),
+        ("envs", "gridverse-memory", "learner: {n_step: 3}\nreplay: {learn_length: 3}"),
+        ("envs", "gridverse-memory-7", "learner: {n_step: 9}"),
+    ]:
+        (configs / folder).mkdir(parents=True, exist_ok=True)
+        (configs / folder / f"{name}.yaml").write_text(content)
+    file = tmp_path / "mine.yaml"
+    file.write_text("replay: {learn_length: 4, burn_in_length: 4}\nlearner.gamma: 0.4\nwandb: online")
+    config = resolve(file, {"replay.burn-in-length": "5"}, {"WANDB_MODE": "offline"}, configs)
+    assert config.learner.batch_size == 2, "agent preset"
+    assert config.learner.n_step == 3, "env preset over agent preset, the longest name that ends at a dash"
+    assert (config.replay.learn_length, config.learner.gamma) == (4, 0.4), "file over presets"
+    assert config.wandb == "offline", "WANDB_MODE over the file"
+    assert config.replay.burn_in_length == 5, "flags over all"
+    assert config.network == Config().network
+
+
+@pytest.mark.parametrize(
+    ("mode", "flags", "wandb"),
+    [
+        ("", {}, "auto"),
+        ("dryrun", {}, "offline"),
+        ("run", {}, "online"),
+        ("DISABLED", {}, "disabled"),
+        ("disabled", {"wandb": "offline"}, "offline"),
+        ("disabled", {"wandb": "auto"}, "auto"),
+    ],
+)
+def test_wandb_mode_counts_unless_the_flag_is_given(mode, flags, wandb):
+    assert resolve(None, flags, {"WANDB_MODE": mode}).wandb == wandb
+
+
+def test_a_wandb_mode_that_is_none():
+    assert _error({}, environment={"WANDB_MODE": "onlin"}).startswith("wandb is onlin (from WANDB_MODE)")
+
+
+def test_the_file_chooses_the_presets_unless_a_flag_does(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("agent: gtrx")
+    assert f"agent is gtrx (from {file}): there is no such agent; did you mean gtrxl?" in _error({}, file)
+    assert resolve(file, {"agent": "gtrxl"}, {}).agent == "gtrxl"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"- 1\n- 2\n", "holds a list"),
+        (b"just words", "holds a str"),
+        (b"\x80\x81\x00\xff", "is not a YAML file"),
+        (b"a: [1", "is not a YAML file (line"),
+        (b"a: !!python/object/apply:os.system [ls]", "is not a YAML file"),
+        (None, "there is no such file"),
+    ],
+)
+def test_a_foreign_file_is_one_line(tmp_path, content, reason):
+    file = tmp_path / "mine.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    message = _error({}, file)
+    assert message.startswith(f"config is {file}: {reason}")
+
+
+def test_empty_files_and_groups_change_nothing(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("learner:\n  # n_step: 3\n")
+    assert resolve(file, {}, {}) == resolve(None, {}, {})
+    file.write_text("# nothing")
+    assert read_yaml(file) == {}
+
+
+def test_a_group_must_be_a_group():
+    assert _error({"learner": "5"}) == "learner is 5 (from --learner): must be a group of settings"
+
+
+def test_dots_dashes_and_nesting_are_alike():
+    assert nested({"learner.n-step": 1, "learner": {"gamma": 2, "target-update": 3}, "total-env-steps": 4}) == {
+        "learner": {"n_step": 1, "gamma": 2, "target_update": 3},
+        "total_env_steps": 4,
+    }
+
+
+def test_what_is_printed_is_read_again(tmp_path):
+    config = resolve(None, {"learner.adam-epsilon": "1e-8", "seed": "3", "task.time_limit": "7"}, {})
+    file = tmp_path / "printed.yaml"
+    file.write_text(layers.to_yaml(config))
+    assert resolve(file, {}, {}) == config
+
+
+def _values(field):
+    low = next((getattr(m, "ge", getattr(m, "gt", None)) for m in field.metadata), None)
+    kinds = set(typing.get_args(field.annotation)) or {field.annotation}
+    if float in kinds:
+        return st.floats(max(low or 0.0, 1e-6), 0.999)
+    if int in kinds:
+        return st.integers(max(low or 0, 1), 10**6)
+    return st.booleans() if bool in kinds else st.sampled_from(sorted(kinds - {type(None)}, key=str))
+
+
+_FREE = [n for n in fields_of() if n.startswith(("learner.", "actor.ladder", "actor.epsilon", "evaluation."))]
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_any_legal_settings_survive_yaml_and_flags(data):
+    chosen = {name: data.draw(_values(fields_of()[name]), name) for name in data.draw(st.sets(st.sampled_from(_FREE)))}
+    if chosen.get("learner.n_step", 0) > 100:
+        del chosen["learner.n_step"]
+    typed = layers.build([Layer("a", nested(chosen))])
+    assert layers.build([Layer(None, nested({name: str(value) for name, value in chosen.items()}))]) == typed
+    assert layers.build([Layer("b", yaml.safe_load(layers.to_yaml(typed)))]) == typed
+
+
+def test_every_setting_says_what_it_does_and_takes():
+    for name, field in fields_of().items():
+        assert field.description, name
+        assert field.description.endswith("."), name
+        assert legal(field), name
+
+
+def test_every_shipped_preset_is_a_true_difference_that_loads():
+    for path in sorted(layers.CONFIGS.glob("*/*.yaml")):
+        values = layers.file_layer(path).values
+        if path.parent.name in ("agents", "envs"):
+            layers.build([Layer(str(path), values)])
+            assert len(values) < len(Config.model_fields), path
+
+
+def test_settings_cannot_be_changed_after():
+    with pytest.raises(Exception, match="frozen"):
+        Config().seed = 3
+    assert all(isinstance(field.default, BaseModel | int | float | str | None) for field in Config.model_fields.values())
+
+
+def test_nearest_names():
+    assert nearest("n_step", ["learner.n_step", "learner.gamma"]) == "; did you mean learner.n_step?"
+    assert nearest("zzz", ["a", "b"]) == "; known: a, b"
+    assert nearest("zzz", map(str, range(100))) == ""

@@ -1,0 +1,336 @@
+"""The learner against its slow twin, junk in padding, the guard against non-finite updates, and its state."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dtqn import learner as learner_module
+from dtqn.config import LearnerConfig
+from dtqn.learner import Learner, NonFiniteError, delta_q
+from dtqn.types import Sequences, StepInputs
+from tests.cases import inputs, make, part, randomise, trace_dict
+from tests.dtqn.batches import N_STEP, SHAPES, Shape, make_batch
+from tests.reference import learner_twin as twin
+
+ETA = 0.9
+TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    # settings of the learner, of the network, observations
+    ({}, {}, "multi_discrete"),
+    ({"loss": "huber", "value_rescaling": True}, {"gate": "output", "use_prev_reward": True}, "box"),
+    ({"double_q": False}, {"gate": "residual", "norm": "post", "memory_length": 2}, "box"),
+    (
+        {"target_update": "hard", "target_update_period": 2},
+        {"memory_length": 0, "dueling": False},
+        "discrete",
+    ),
+    ({"max_grad_norm": 0.05, "n_step": 1}, {"memory_length": 12, "gate": "highway"}, "multi_binary"),
+]
+
+
+def make_learner(settings: dict[str, Any] | None = None, space: str = "box", **network: Any) -> Learner:
+    """A learner whose target network differs from its online network."""
+    config = LearnerConfig(**({"n_step": N_STEP, "gamma": 0.9, "target_ema_rate": 0.1} | (settings or {})))
+    learner = Learner(make(space, **network), config, ETA)
+    randomise(learner.target, seed=9, scale=0.1)
+    return learner
+
+
+def snapshot(module: nn.Module) -> list[Tensor]:
+    return [p.detach().clone() for p in module.parameters()]
+
+
+def gradients(learner: Learner) -> list[Tensor]:
+    return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in learner.online.parameters()]
+
+
+def assert_all_close(actual: list[Tensor], expected: list[Tensor], bar: float = 1e-9) -> None:
+    for one, other in zip(actual, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=bar, atol=bar)
+
+
+@pytest.mark.parametrize("settings, network, space", TABLE)
+def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> None:
+    """Two updates: TD errors, loss, priorities, clipped gradient, Adam's step, target network."""
+    learner = make_learner(settings, space, **network)
+    config, online, target = learner.config, learner.online, learner.target
+    adam = twin.Adam(snapshot(online), config.learning_rate, config.adam_epsilon)
+    for number in (1, 2):
+        batch = make_batch(online, space, seed=number)
+        expected = twin.update(online, target, batch, config, ETA)
+        scale = min(1.0, config.max_grad_norm / (twin.norm(expected.gradients) + 1e-6))
+        clipped = [scale * g for g in expected.gradients]
+        stepped = adam.step(snapshot(online), clipped)
+        before = snapshot(target)
+
+        td_error, mask, q_taken, y = learner.td_errors(batch)
+        for b, deltas in enumerate(expected.deltas):
+            assert td_error[b][mask[b]].tolist() == pytest.approx(deltas, abs=1e-9)
+            assert y[b][mask[b]].tolist() == pytest.approx(expected.targets[b], abs=1e-9)
+        torch.testing.assert_close(td_error[mask], (y - q_taken)[mask])
+
+        update = learner.update(batch)
+        assert update.metrics["learner/loss"] == pytest.approx(expected.loss, rel=1e-6)
+        assert update.metrics["learner/grad_norm"] == pytest.approx(twin.norm(expected.gradients), rel=1e-6)
+        assert update.priorities is not None
+        assert update.priorities.tolist() == pytest.approx(expected.priorities, rel=1e-6)
+        assert_all_close(gradients(learner), clipped)
+        assert_all_close(snapshot(online), stepped)
+        if config.target_update == "soft":
+            assert_all_close(
+                snapshot(target), [t + 0.1 * (o - t) for t, o in zip(before, stepped, strict=True)]
+            )
+        else:
+            assert_all_close(snapshot(target), stepped if number == 2 else before)
+        assert learner.learner_steps == number
+    assert (scale < 1) == ("max_grad_norm" in settings)
+
+
+def test_metrics_are_of_the_learned_steps() -> None:
+    learner = make_learner()
+    batch = make_batch(learner.online, "box", junk=1e30)
+    expected = twin.update(learner.online, learner.target, batch, learner.config, ETA)
+    metrics = learner.update(batch).metrics
+    deltas, targets = (list(itertools.chain(*rows)) for rows in (expected.deltas, expected.targets))
+    q = [y - delta for y, delta in zip(targets, deltas, strict=True)]
+    assert metrics["learner/td_error"] == pytest.approx(sum(map(abs, deltas)) / len(deltas), rel=1e-6)
+    assert metrics["learner/q_mean"] == pytest.approx(sum(q) / len(q), rel=1e-6)
+    for name, value in (
+        ("q_max", max(q)),
+        ("q_min", min(q)),
+        ("target_max", max(targets)),
+        ("target_min", min(targets)),
+    ):
+        assert metrics[f"learner/{name}"] == pytest.approx(value, rel=1e-6)
+    assert metrics["replay/importance_weight_min"] == pytest.approx(
+        float(batch.importance_weights.min()), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("space", ["box", "multi_discrete"])
+@pytest.mark.parametrize("settings", [{}, {"loss": "huber", "value_rescaling": True}])
+def test_junk_in_the_padding_of_every_block_changes_nothing(space: str, settings: dict[str, Any]) -> None:
+    results = []
+    for junk in (None, 0.0, 1e30, -1e30):
+        learner = make_learner(settings, space)
+        batch = make_batch(learner.online, space, junk=junk)
+        update = learner.update(batch)
+        assert update.priorities is not None
+        results.append([torch.tensor(update.metrics["learner/loss"]), update.priorities, *gradients(learner)])
+    for result in results[1:]:
+        assert_all_close(result, results[0])
+
+
+def test_nan_in_padded_rewards_and_discounts_changes_nothing() -> None:
+    losses = []
+    for junk in (None, float("nan")):
+        learner = make_learner(space="discrete")
+        losses.append(
+            learner.update(make_batch(learner.online, "discrete", junk=junk)).metrics["learner/loss"]
+        )
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("cost", [0.0, 20.0, 1e9])
+def test_a_batch_cut_into_parts_is_the_same_batch(cost: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learner_module, "PART_COST", cost, raising=False)
+    shapes = (*SHAPES, Shape(5, 3, 24), Shape(0, 0, 2), Shape(1, 0, 24, terminated=True))
+    learner = make_learner()
+    batch = make_batch(learner.online, "box", shapes, learn_length=21)
+    expected = twin.update(learner.online, learner.target, batch, learner.config, ETA)
+    update = learner.update(batch)
+    assert update.priorities is not None
+    assert update.priorities.tolist() == pytest.approx(expected.priorities, rel=1e-6)
+    scale = min(1.0, learner.config.max_grad_norm / (twin.norm(expected.gradients) + 1e-6))
+    assert_all_close(gradients(learner), [scale * g for g in expected.gradients])
+
+
+def test_a_sequence_counts_the_same_in_any_company() -> None:
+    """Cropping, order and neighbours do not enter a sequence's TD errors."""
+    learner = make_learner()
+    batch = make_batch(learner.online, "box")
+    together, mask, _, _ = learner.td_errors(batch)
+    for b, shape in enumerate(SHAPES):
+        start = batch.trace_valid.shape[1] - min(shape.memory, batch.trace_valid.shape[1])
+        alone = Sequences(
+            trace={name: x[b : b + 1, start:] for name, x in batch.trace.items()},
+            trace_valid=batch.trace_valid[b : b + 1, start:],
+            episode_step=batch.episode_step[b : b + 1],
+            burn_in=part(StepInputs(*(x[b : b + 1] for x in batch.burn_in)), 0, shape.burn_in),
+            burn_in_rows=batch.burn_in_rows[b : b + 1],
+            learn=part(StepInputs(*(x[b : b + 1] for x in batch.learn)), 0, shape.learn),
+            discount=batch.discount[b : b + 1, : shape.learn],
+            learn_rows=batch.learn_rows[b : b + 1],
+            learned_steps=batch.learned_steps[b : b + 1],
+            importance_weights=batch.importance_weights[b : b + 1],
+        )
+        td_error, alone_mask, _, _ = learner.td_errors(alone)
+        assert_all_close([td_error[alone_mask]], [together[b][mask[b]]])
+
+
+def test_no_gradient_enters_burn_in_or_memory() -> None:
+    learner = make_learner()
+    batch = make_batch(learner.online, "box")
+    blocks = [batch.burn_in.observation, *batch.trace.values(), batch.learn.observation]
+    for block in blocks:
+        block.requires_grad_()
+    td_error, mask, _, _ = learner.td_errors(batch)
+    into = torch.autograd.grad(td_error[mask].square().sum(), blocks, allow_unused=True)
+    assert into[0] is None and into[1] is None
+    assert into[2] is not None and into[2].abs().max() > 0
+    assert not any(p.requires_grad for p in learner.target.parameters())
+
+
+def test_burn_in_moves_the_state() -> None:
+    """Else the test above would hold of a learner without burn-in."""
+    learner = make_learner()
+    batch = make_batch(learner.online, "box")
+    td_error, mask, _, _ = learner.td_errors(batch)
+    other = batch._replace(burn_in=batch.burn_in._replace(observation=batch.burn_in.observation + 1))
+    changed, _, _, _ = learner.td_errors(other)
+    moved = torch.where(mask, changed - td_error, 0.0).abs().amax(dim=1) > 1e-6
+    assert moved.tolist() == [shape.burn_in > 0 for shape in SHAPES]
+
+
+def test_rewards_are_scaled_in_the_loss_only() -> None:
+    learner = make_learner({"reward_scale": 0.5, "gamma": 0.0, "n_step": 1}, use_prev_reward=True)
+    batch = make_batch(learner.online, "box")
+    _, mask, _, y = learner.td_errors(batch)
+    assert torch.allclose(y[mask], 0.5 * batch.learn.reward[:, 1:][mask])
+    doubled = batch._replace(learn=batch.learn._replace(reward=2 * batch.learn.reward))
+    assert not torch.allclose(learner.td_errors(doubled)[2][mask], learner.td_errors(batch)[2][mask])
+
+
+def poisoned(batch: Sequences, value: float) -> Sequences:
+    reward = batch.learn.reward.clone()
+    reward[0, 1] = value
+    return batch._replace(learn=batch.learn._replace(reward=reward))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_non_finite_loss_is_skipped_and_counted(value: float) -> None:
+    learner = make_learner()
+    batch = make_batch(learner.online, "box")
+    learner.update(batch)
+    before = copy.deepcopy(learner.get_state())
+    update = learner.update(poisoned(batch, value))
+    after = learner.get_state()
+    assert update.priorities is None and update.metrics == {}
+    assert (after["skipped_updates"], after["learner_steps"]) == (1, 1)
+    for name in ("online", "target"):
+        assert all(torch.equal(x, after[name][key]) for key, x in before[name].items())
+    for name, moments in before["optimizer"].items():
+        assert all(torch.equal(x, after["optimizer"][name][key]) for key, x in moments.items())
+
+
+def test_a_non_finite_gradient_is_skipped_too() -> None:
+    learner = make_learner()
+    before = snapshot(learner.online)
+    handle = next(learner.online.parameters()).register_hook(lambda gradient: gradient * float("inf"))
+    batch = make_batch(learner.online, "box")
+    assert learner.update(batch).priorities is None
+    assert all(torch.equal(*pair) for pair in zip(before, snapshot(learner.online), strict=True))
+    handle.remove()
+    assert learner.update(batch).priorities is not None
+    assert (learner.skipped_updates, learner.learner_steps) == (1, 1)
+
+
+def test_ten_in_a_row_raise() -> None:
+    learner = make_learner()
+    batch = make_batch(learner.online, "box")
+    bad = poisoned(batch, float("nan"))
+    for _ in range(9):
+        learner.update(bad)
+    learner.update(batch)  # a good one in between: counting begins anew
+    for _ in range(9):
+        learner.update(bad)
+    with pytest.raises(NonFiniteError, match="10 updates in a row"):
+        learner.update(bad)
+    assert learner.skipped_updates == 19
+
+
+@pytest.mark.parametrize("settings", [{}, {"target_update": "hard", "target_update_period": 3}])
+def test_state_continues_bit_for_bit(settings: dict[str, Any]) -> None:
+    learner = make_learner(settings)
+    batches = [make_batch(learner.online, "box", seed=seed) for seed in range(5)]
+    for batch in batches[:2]:
+        learner.update(batch)
+    learner.update(poisoned(batches[0], float("nan")))
+    state = copy.deepcopy(learner.get_state())
+    resumed = Learner(make("box", seed=3), learner.config, ETA)
+    resumed.set_state(state)
+    for batch in batches[2:]:
+        one, other = learner.update(batch), resumed.update(batch)
+        assert one.metrics == other.metrics
+        assert one.priorities is not None and other.priorities is not None
+        assert torch.equal(one.priorities, other.priorities)
+    for module in ("online", "target"):
+        one, other = getattr(learner, module).state_dict(), getattr(resumed, module).state_dict()
+        assert all(torch.equal(x, other[name]) for name, x in one.items())
+    counters = ("learner_steps", "skipped_updates", "skipped_in_a_row")
+    assert [learner.get_state()[name] for name in counters] == [
+        resumed.get_state()[name] for name in counters
+    ]
+
+
+def stored_episode(
+    network: nn.Module, anchors: list[int], burn_in: int, rows: int
+) -> tuple[Sequences, StepInputs]:
+    """Sequences cut from one episode, with the trace that `network` left, and the episode itself."""
+    episode = StepInputs(
+        *(x.expand(len(anchors), *x.shape[1:]) for x in inputs("box", 1, max(anchors) + rows))
+    )
+    _, _, trace = network(episode, network.initial_state(len(anchors)))
+    window = network.trace_spec()["memory"].window
+    held = torch.zeros_like(trace_dict(trace)["memory"][:, :window])
+    valid = torch.zeros(len(anchors), window, dtype=torch.bool)
+
+    def cut(start: int, stop: int) -> StepInputs:
+        return StepInputs(*(x[0, start:stop] for x in episode))
+
+    for b, anchor in enumerate(anchors):
+        start = anchor - burn_in
+        real = min(start, window)
+        held[b, window - real :] = trace.memory[b, start - real : start]
+        valid[b, window - real :] = True
+    learn = StepInputs(*map(torch.stack, zip(*(cut(a, a + rows) for a in anchors), strict=True)))
+    count = len(anchors)
+    batch = Sequences(
+        trace={"memory": held.detach()},
+        trace_valid=valid,
+        episode_step=torch.tensor(anchors) - burn_in,
+        burn_in=StepInputs(*map(torch.stack, zip(*(cut(a - burn_in, a) for a in anchors), strict=True))),
+        burn_in_rows=torch.full((count,), burn_in),
+        learn=learn,
+        discount=torch.ones(count, rows),
+        learn_rows=torch.full((count,), rows),
+        learned_steps=torch.full((count,), rows - 1),
+        importance_weights=torch.ones(count),
+    )
+    return batch, episode
+
+
+@pytest.mark.parametrize("burn_in", [0, 2])
+def test_delta_q(burn_in: int) -> None:
+    """Zero from the trace of the same parameters; by its formula otherwise."""
+    network = make("box")
+    anchors = [3, 6, 14]
+    batch, episode = stored_episode(network, anchors, burn_in, rows=6)
+    for measure in delta_q(network, batch, episode, torch.tensor(anchors)):
+        assert measure.tolist() == pytest.approx([0.0] * 3, abs=1e-12)
+
+    randomise(network, seed=4, scale=0.05)
+    q = network(episode, network.initial_state(3))[0].q
+    at_first, at_last = delta_q(network, batch, episode, torch.tensor(anchors))
+    for b, anchor in enumerate(anchors):
+        stored = twin.q_values(network, batch, b)
+        for measure, step in ((at_first, 0), (at_last, 4)):
+            again = q[b, anchor + step]
+            expected = (torch.tensor(stored[step]) - again).square().sum().sqrt() / again.abs().max()
+            assert measure[b].item() == pytest.approx(expected.item(), abs=1e-6)
+    assert (at_first > 1e-4).all()

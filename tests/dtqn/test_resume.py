@@ -1,0 +1,89 @@
+"""A run that is killed with SIGKILL and resumed ends bit for bit like one that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = (
+    "--total-env-steps 2600 --warmup-env-steps 300 --checkpoint-every 700 --metrics-every 200 --wandb disabled "
+    "--actor.num_envs 8 --actor.epsilon_anneal_env_steps 900 --learner.env_steps_per_update 16 "
+    "--learner.batch_size 8 --network.width 16 --network.num_heads 2 --network.mlp_width 16 "
+    "--network.memory_length 7 --replay.capacity 2400 --replay.learn_length 9 --replay.sequence_period 6 "
+    "--replay.burn_in_length 4 --evaluation.period 800 --evaluation.episodes 12 --evaluation.num_envs 6 "
+    "--task.time_limit 60"
+).split()
+CLOCK = ("seconds", "speed/")
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, str(ROOT / "run.py"), *arguments]
+
+
+def finish(*arguments: str) -> str:
+    done = subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def kill_after_checkpoint(run_dir: Path, *arguments: str) -> None:
+    """Start a run and kill it once it has written rows past its first checkpoint."""
+    process = subprocess.Popen(
+        command(*arguments), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 200
+    try:
+        while time.monotonic() < deadline and process.poll() is None:
+            pointer = run_dir / "checkpoint" / "latest"
+            if pointer.exists() and rows(run_dir) and rows(run_dir)[-1]["env_steps"] > 1000:
+                break
+            time.sleep(0.002)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def rows(run_dir: Path) -> list[dict[str, float]]:
+    """Metrics without the clock; a line that is only half written does not count."""
+    path = run_dir / "metrics.jsonl"
+    if not path.exists():
+        return []
+    lines = path.read_text().split("\n")[:-1]
+    return [
+        {key: value for key, value in json.loads(line).items() if not key.startswith(CLOCK)} for line in lines
+    ]
+
+
+def checkpoint(run_dir: Path) -> dict[str, np.ndarray]:
+    """Every array of the last checkpoint: parameters, target, optimiser, replay, priorities, environments."""
+    folder = run_dir / "checkpoint" / (run_dir / "checkpoint" / "latest").read_text().strip()
+    return {f"{path.name}:{key}": value for path in folder.glob("*.safetensors") for key, value in load_file(path).items()}
+
+
+@pytest.mark.parametrize("publish_period", [1, 3])
+def test_killed_and_resumed_run_ends_like_one_that_was_not(tmp_path: Path, publish_period: int) -> None:
+    flags = [*SMALL, "--actor.publish_period", str(publish_period)]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    finish(*flags, "--run-dir", str(whole))
+    kill_after_checkpoint(killed, *flags, "--run-dir", str(killed))
+    reached = rows(killed)[-1]["env_steps"]
+    assert 1000 < reached < 2600, "the run was killed neither before its checkpoint nor after its end"
+    finish("--resume", str(killed))
+
+    assert rows(killed) == rows(whole)
+    assert rows(whole)[-1]["learner_steps"] > 100
+    expected, got = checkpoint(whole), checkpoint(killed)
+    assert expected.keys() == got.keys()
+    assert any("priorit" in key for key in expected)
+    for key, value in expected.items():
+        np.testing.assert_array_equal(got[key], value, err_msg=key)

@@ -1,0 +1,73 @@
+"""Reads the records of a `.wandb` file: LevelDB's log format with protocol buffers inside."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from wandb.proto import wandb_internal_pb2
+
+_BLOCK = 32768
+_HEADER = 7
+_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+
+
+def records(path: Path) -> Iterator[wandb_internal_pb2.Record]:
+    """All whole records; the file begins with a header of 7 bytes, `:W&B` and a version."""
+    data = path.read_bytes()
+    assert data.startswith(b":W&B")
+    position, parts = _HEADER, b""
+    while position + _HEADER <= len(data):
+        left = _BLOCK - position % _BLOCK
+        if left < _HEADER:  # no header fits: zeros up to the next block
+            position += left
+            continue
+        length, kind = struct.unpack("<HB", data[position + 4 : position + 7])
+        start = position + _HEADER
+        position = start + length
+        if position > len(data) or kind == 0:
+            return
+        parts = data[start:position] if kind in (_FULL, _FIRST) else parts + data[start:position]
+        if kind in (_FULL, _LAST):
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(parts)
+            yield record
+
+
+def _items(items: Any) -> dict[str, Any]:
+    return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+
+
+def history(path: Path) -> list[dict[str, Any]]:
+    """The rows that were logged."""
+    return [_items(record.history.item) for record in records(path) if record.HasField("history")]
+
+
+def summary(path: Path) -> dict[str, Any]:
+    """The summary as it was set, the last value of each key."""
+    result: dict[str, Any] = {}
+    for record in records(path):
+        if record.HasField("summary"):
+            result |= _items(record.summary.update)
+    return result
+
+
+def config(path: Path) -> dict[str, Any]:
+    """The configuration of the run."""
+    result: dict[str, Any] = {}
+    for record in records(path):
+        if record.HasField("run"):
+            result |= _items(record.run.config.update)
+    return result
+
+
+def step_metrics(path: Path) -> dict[str, str]:
+    """Metric (or pattern) -> the metric it is drawn against."""
+    return {
+        record.metric.name or record.metric.glob_name: record.metric.step_metric
+        for record in records(path)
+        if record.HasField("metric")
+    }

@@ -1,0 +1,46 @@
+"""The package's packed parameters under the papers' names: views, so that gradients reach them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+
+def gate_parameters(name: str, gate: nn.Module) -> dict[str, Tensor]:
+    p = dict(gate.named_parameters())
+    match name:
+        case "residual":
+            return {}
+        case "input":
+            return {"W": p["w"]}
+        case "output" | "highway":
+            return {"W": p["w"], "b": p["bias"]}
+        case "sigtanh":
+            w, u = p["wu"].chunk(2)
+            return {"W": w, "U": u, "b": p["bias"]}
+    w_r, w_z, w_g = p["w_rzg"].chunk(3)
+    u_r, u_z = p["u_rz"].chunk(2)
+    return {"W_r": w_r, "W_z": w_z, "W_g": w_g, "U_r": u_r, "U_z": u_z, "U_g": p["u_g"], "b": p["bias"]}
+
+
+def layer_parameters(name: str, layer: nn.Module) -> dict[str, Any]:
+    attention = layer.attention
+    w_q, w_k, w_v = attention.qkv.weight.chunk(3)
+    return {
+        "W_q": w_q,
+        "W_k": w_k,
+        "W_v": w_v,
+        "W_R": attention.relative.weight,
+        "W_O": attention.output.weight,
+        "u": attention.u.squeeze(1),
+        "v": attention.v.squeeze(1),
+        "W_1": layer.mlp[0].weight,
+        "b_1": layer.mlp[0].bias,
+        "W_2": layer.mlp[2].weight,
+        "b_2": layer.mlp[2].bias,
+        "norm_1": dict(layer.attention_norm.named_parameters()),
+        "norm_2": dict(layer.mlp_norm.named_parameters()),
+        "gate_1": gate_parameters(name, layer.attention_gate),
+        "gate_2": gate_parameters(name, layer.mlp_gate),
+    }

@@ -1,0 +1,237 @@
+"""The memory contract, for every kind of network: what makes the actor and the learner mean the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from dtqn.types import State, StepInputs, map_state, reset_rows
+from tests.cases import CASES, another, inputs, make, part, trace_dict
+
+STEPS = 11
+CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-9}
+
+
+@pytest.fixture(params=CASES, scope="module")
+def case(request: pytest.FixtureRequest) -> tuple[nn.Module, str]:
+    settings = dict(CASES[request.param])
+    space = settings.pop("space")
+    return make(space, **settings).requires_grad_(False), space
+
+
+def partly_filled(network: nn.Module, batch: int, seed: int = 5) -> State:
+    """A state whose rows have 0, 1, 2, ... steps behind them; the rest of their trace is junk."""
+    window = max((field.window for field in network.trace_spec().values()), default=0)
+    generator = torch.Generator().manual_seed(seed)
+    steps = torch.arange(batch)
+    valid = torch.arange(window) >= window - steps[:, None]
+    trace = {
+        name: torch.randn(batch, window, *field.shape, generator=generator, dtype=torch.float64)
+        for name, field in network.trace_spec().items()
+    }
+    return network.state_from_trace(trace, valid, steps)
+
+
+def values(network: nn.Module, rows: StepInputs, state: State) -> Tensor:
+    return network(rows, state)[0].q
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    cuts=st.sets(st.integers(1, STEPS - 1)), cached=st.lists(st.booleans(), min_size=STEPS, max_size=STEPS)
+)
+def test_any_split_into_calls_is_the_same_function(
+    case: tuple[nn.Module, str], cuts: set[int], cached: list[bool]
+) -> None:
+    network, space = case
+    rows = inputs(space, 4, STEPS, first=False)
+    whole, _, whole_trace = network(rows, partly_filled(network, 4))
+    state, q, trace = partly_filled(network, 4), [], []
+    for start, stop in zip([0, *sorted(cuts)], [*sorted(cuts), STEPS], strict=True):
+        state = network.cache(state) if cached[start] else state
+        output, state, left = network(part(rows, start, stop), state)
+        q.append(output.q)
+        trace.append(left)
+    torch.testing.assert_close(torch.cat(q, 1), whole.q, **CLOSE)
+    for name in network.trace_spec():
+        joined = torch.cat([trace_dict(left)[name] for left in trace], 1)
+        torch.testing.assert_close(joined, trace_dict(whole_trace)[name], **CLOSE)
+
+
+def test_without_trace_the_values_are_the_same(case: tuple[nn.Module, str]) -> None:
+    network, space = case
+    rows, state = inputs(space, 4, STEPS, first=False), partly_filled(network, 4)
+    output, _, _ = network(rows, state, want_trace=False)
+    torch.testing.assert_close(output.q, values(network, rows, state), **CLOSE)
+
+
+@pytest.mark.parametrize("at", [0, 4, STEPS - 1])
+def test_causality(case: tuple[nn.Module, str], at: int) -> None:
+    network, space = case
+    one, other = inputs(space, 4, STEPS, 1, first=False), inputs(space, 4, STEPS, 2, first=False)
+    mixed = StepInputs(
+        *(torch.cat([a[:, : at + 1], b[:, at + 1 :]], 1) for a, b in zip(one, other, strict=True))
+    )
+    state = partly_filled(network, 4)
+    q, changed = values(network, one, state), values(network, mixed, state)
+    torch.testing.assert_close(changed[:, : at + 1], q[:, : at + 1], rtol=0, atol=1e-12)
+    assert at == STEPS - 1 or (changed[:, at + 1 :] - q[:, at + 1 :]).abs().max() > 1e-3
+
+
+def test_batch_rows_are_independent(case: tuple[nn.Module, str]) -> None:
+    network, space = case
+    rows, others = inputs(space, 4, STEPS, 1), inputs(space, 4, STEPS, 2)
+    is_mine = torch.tensor([True, False, True, False])
+    mixed = StepInputs(
+        *(
+            torch.where(is_mine.view(-1, *[1] * (a.dim() - 1)), a, b)
+            for a, b in zip(rows, others, strict=True)
+        )
+    )
+    state, other_state = partly_filled(network, 4, 1), partly_filled(network, 4, 2)
+    q = values(network, rows, state)
+    mixed_q = values(network, mixed, reset_rows(other_state, state, is_mine))
+    torch.testing.assert_close(mixed_q[is_mine], q[is_mine], **CLOSE)
+    for row in range(4):
+        alone = StepInputs(*(x[row : row + 1] for x in rows))
+        alone_state = map_state(lambda x, row=row: x[row : row + 1], state)
+        torch.testing.assert_close(values(network, alone, alone_state)[0], q[row], **CLOSE)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_reset_equals_a_fresh_start(case: tuple[nn.Module, str], cached: bool) -> None:
+    network, space = case
+    kept = network.cache if cached else lambda state: state
+    before, after = inputs(space, 4, 7, 1), inputs(space, 4, 7, 2)
+    first = torch.tensor([True, False, False, True])
+    _, state, _ = network(before, kept(network.initial_state(4)))
+    q = values(network, after, reset_rows(state, kept(network.initial_state(4)), first))
+    torch.testing.assert_close(q[first], values(network, after, network.initial_state(4))[first], **CLOSE)
+    torch.testing.assert_close(q[~first], values(network, after, state)[~first], **CLOSE)
+
+
+def test_a_cache_made_under_other_parameters_is_renewed(case: tuple[nn.Module, str]) -> None:
+    network, space = case
+    state = partly_filled(network, 4)
+    stale = network.cache(state)
+    stale = stale._replace(keys=torch.full_like(stale.keys, 9.0), values=torch.full_like(stale.values, 9.0))
+    rows = inputs(space, 4, 3, first=False)
+    torch.testing.assert_close(
+        values(network, rows, network.cache(stale)), values(network, rows, state), **CLOSE
+    )
+
+
+def test_an_output_depends_on_exactly_its_receptive_field(case: tuple[nn.Module, str]) -> None:
+    """Each layer looks M steps back, so L layers look L*M back and not one step more."""
+    network, space = case
+    reach = network.core.num_layers * network.core.memory_length
+    steps = reach + 4
+    at = 1
+    rows, changed = inputs(space, 2, steps, first=False), inputs(space, 2, steps, first=False)
+    changed.observation[:, at] = another(space, rows.observation[:, at])
+    changed.prev_action[:, at] = (rows.prev_action[:, at] + 1) % 3
+    changed.reward[:, at] += 1
+    q = (
+        values(network, rows, network.initial_state(2)) - values(network, changed, network.initial_state(2))
+    ).abs()
+    assert q[:, :at].max() == 0
+    torch.testing.assert_close(
+        q[:, at + reach + 1 :], torch.zeros_like(q[:, at + reach + 1 :]), rtol=0, atol=1e-13
+    )
+    assert (q[:, at : at + reach + 1].amax(-1) > 1e-12).all()
+
+
+@pytest.mark.parametrize("junk", [1e30, float("nan")])
+def test_invalid_trace_rows_change_nothing(case: tuple[nn.Module, str], junk: float) -> None:
+    network, space = case
+    spec = network.trace_spec()
+    window = max((field.window for field in spec.values()), default=0)
+    steps = torch.tensor([0, 1, 3, 12]).clamp(max=window)
+    valid = torch.arange(window) >= window - steps[:, None]
+    clean = {name: torch.randn(4, window, *f.shape, dtype=torch.float64) for name, f in spec.items()}
+    dirty = {
+        name: torch.where(valid.view(4, window, *[1] * (x.dim() - 2)), x, junk) for name, x in clean.items()
+    }
+    rows = inputs(space, 4, STEPS, first=False)
+    q, dirty_q = (values(network, rows, network.state_from_trace(t, valid, steps)) for t in (clean, dirty))
+    assert torch.equal(q, dirty_q)
+
+
+@pytest.mark.parametrize("extra", [0, 3])
+def test_state_from_trace_equals_the_running_state(case: tuple[nn.Module, str], extra: int) -> None:
+    """After any number of steps, from the last W trace rows, however many more or fewer are handed in."""
+    network, space = case
+    window = max((field.window for field in network.trace_spec().values()), default=0)
+    rows, probe = inputs(space, 3, window + 3, 1), inputs(space, 3, 4, 2, first=False)
+    for steps in {1, max(1, window - 1), window + 1, window + 3}:
+        _, running, trace = network(part(rows, 0, steps), network.initial_state(3))
+        held = trace_dict(trace) if window else {}
+        newest = {name: x[:, -window:] for name, x in held.items()}
+        empty = {
+            name: torch.full_like(x[:, :1], 7.0).expand(-1, extra, *x.shape[2:]) for name, x in newest.items()
+        }
+        joined = {name: torch.cat([empty[name], x], 1) for name, x in newest.items()}
+        real = min(window, steps)
+        valid = (
+            (torch.arange(real + extra) >= extra).expand(3, -1)
+            if window
+            else torch.zeros(3, 0, dtype=torch.bool)
+        )
+        state = network.state_from_trace(joined, valid, torch.full((3,), steps))
+        torch.testing.assert_close(values(network, probe, state), values(network, probe, running), **CLOSE)
+
+
+def test_right_padding_changes_nothing(case: tuple[nn.Module, str]) -> None:
+    """Neither values nor gradients of the real steps, where the loss leaves the others out."""
+    network, space = case
+    real = torch.tensor([STEPS, 1, 4, 8])
+    is_real = torch.arange(STEPS) < real[:, None]
+    rows, junk = inputs(space, 4, STEPS, 1, first=False), inputs(space, 4, STEPS, 2, first=False)
+    far = junk.observation * 1e30 if space == "box" else junk.observation
+    padded = StepInputs(
+        torch.where(is_real.view(4, STEPS, *[1] * (rows.observation.dim() - 2)), rows.observation, far),
+        torch.where(is_real, rows.prev_action, junk.prev_action),
+        torch.where(is_real, rows.reward, 1e30),
+        rows.first,
+    )
+    state = partly_filled(network, 4)
+    network.requires_grad_(True)
+    try:
+        results = []
+        for given in (rows, padded):
+            q = values(network, given, state)[is_real]
+            gradient = torch.autograd.grad(
+                q.sin().sum(), list(network.parameters()), allow_unused=True, materialize_grads=True
+            )
+            results.append([q, *gradient])
+    finally:
+        network.requires_grad_(False)
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_trace_rows_have_the_shape_of_their_spec(case: tuple[nn.Module, str]) -> None:
+    network, space = case
+    output, _, trace = network(inputs(space, 2, 4), network.initial_state(2))
+    assert output.q.shape == (2, 4, 3)
+    for name, field in network.trace_spec().items():
+        assert field.window >= 1
+        assert getattr(trace, name).shape == (2, 4, *field.shape)
+
+
+def test_reset_rows_selects_by_row_and_leaves_none_alone(case: tuple[nn.Module, str]) -> None:
+    network, _ = case
+    old, new = partly_filled(network, 3, 1), partly_filled(network, 3, 2)
+    assert reset_rows(old, new, torch.zeros(3, dtype=torch.bool)) is old
+    chosen = reset_rows(old, new, torch.tensor([False, True, False]))
+    assert type(chosen) is type(old)
+    for a, b, c in zip(old, new, chosen, strict=True):
+        if a is None:
+            assert c is None
+        else:
+            assert torch.equal(c[[0, 2]], a[[0, 2]]) and torch.equal(c[1], b[1])

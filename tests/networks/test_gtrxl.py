@@ -1,0 +1,140 @@
+"""GTrXL against its twin: outputs, trace, and the gradients of inputs and of every parameter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dtqn.networks.gtrxl import GTrXL
+from dtqn.networks.recurrent import RecurrentQNetwork
+from dtqn.types import QOutput, StepInputs
+from tests.cases import randomise, trace_dict
+from tests.networks.parameters import layer_parameters
+from tests.reference.gtrxl_twin import gtrxl
+
+GATES = ["gru", "output", "input", "highway", "sigtanh", "residual"]
+WIDTH, LAYERS, HEADS, BATCH = 8, 2, 2, 3
+
+
+class Observe(nn.Module):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        return inputs.observation
+
+
+class Show(nn.Module):
+    def forward(self, features: Tensor) -> QOutput:
+        return QOutput(features)
+
+
+def bare(memory_length: int, gate: str, norm: str) -> RecurrentQNetwork:
+    """A network that is its core alone: features in, features out."""
+    torch.manual_seed(0)
+    core = GTrXL(WIDTH, LAYERS, HEADS, 12, memory_length, gate, None, norm).double()
+    return RecurrentQNetwork(Observe(), randomise(core), Show())
+
+
+def rows(features: Tensor) -> StepInputs:
+    nothing = torch.zeros(features.shape[:2])
+    return StepInputs(features, nothing.long(), nothing, nothing.bool())
+
+
+TABLE = [(4, 6, fill, gate, norm) for gate in GATES for norm in ("pre", "post") for fill in [(4, 1, 0)]] + [
+    (memory, steps, fill, "gru", norm)
+    for memory, steps, fill in [
+        (0, 4, (0, 0, 0)),
+        (3, 8, (3, 3, 3)),
+        (3, 8, (0, 2, 3)),
+        (12, 4, (12, 5, 7)),
+        (12, 4, (0, 0, 0)),
+        (5, 1, (5, 4, 0)),
+        (1, 4, (1, 0, 1)),
+    ]
+    for norm in ("pre", "post")
+]
+
+
+@pytest.mark.parametrize("memory_length, steps, fill, gate, norm", TABLE)
+def test_twin(memory_length: int, steps: int, fill: tuple[int, ...], gate: str, norm: str) -> None:
+    network = bare(memory_length, gate, norm)
+    parameters = list(network.parameters())
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(BATCH, steps, WIDTH, generator=generator, dtype=torch.float64).requires_grad_()
+    memory = torch.randn(BATCH, memory_length, LAYERS, WIDTH, generator=generator, dtype=torch.float64)
+    weights = torch.randn(BATCH, steps, WIDTH, generator=generator, dtype=torch.float64)
+    valid = torch.arange(memory_length) >= memory_length - torch.tensor(fill)[:, None]
+
+    state = network.state_from_trace({"memory": memory}, valid, torch.tensor(fill))
+    output, _, trace = network(rows(features), state)
+    expected, expected_trace = gtrxl(
+        features,
+        [[memory[b, memory_length - n + i] for i in range(n)] for b, n in enumerate(fill)],
+        [layer_parameters(gate, layer) for layer in network.core.layers],
+        HEADS,
+        memory_length,
+        norm == "pre",
+        gate,
+    )
+    torch.testing.assert_close(output.q, expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(trace_dict(trace)["memory"], expected_trace, rtol=0, atol=1e-9)
+
+    gradients, twins = (
+        torch.autograd.grad(
+            (q * weights).sum(), [features, *parameters], allow_unused=True, materialize_grads=True
+        )
+        for q in (output.q, expected)
+    )
+    names = ["features", *(name for name, _ in network.named_parameters())]
+    for name, gradient, twin in zip(names, gradients, twins, strict=True):
+        torch.testing.assert_close(
+            gradient, twin, rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+def test_every_parameter_has_a_gradient() -> None:
+    """Else the comparison above would say nothing of it."""
+    network = bare(4, "gru", "pre")
+    output, _, _ = network(rows(torch.randn(2, 6, WIDTH, dtype=torch.float64)), network.initial_state(2))
+    output.q.square().sum().backward()
+    assert [
+        name for name, p in network.named_parameters() if p.grad is None or not p.grad.abs().max() > 0
+    ] == []
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_gradient_does_not_enter_the_state_but_its_projections_learn(norm: str) -> None:
+    """d/dw of the output with the raw memory held fixed, against central differences."""
+    network = bare(4, "gru", norm)
+    generator = torch.Generator().manual_seed(2)
+    memory = torch.randn(2, 4, LAYERS, WIDTH, generator=generator, dtype=torch.float64).requires_grad_()
+    features = torch.randn(2, 3, WIDTH, generator=generator, dtype=torch.float64)
+
+    def loss() -> Tensor:
+        state = network.state_from_trace(
+            {"memory": memory}, torch.ones(2, 4, dtype=torch.bool), torch.full((2,), 4)
+        )
+        return network(rows(features), state)[0].q.sin().sum()
+
+    attention = network.core.layers[0].attention
+    wanted = [attention.qkv.weight, network.core.layers[0].attention_norm.weight]
+    into_memory, *gradients = torch.autograd.grad(loss(), [memory, *wanted], allow_unused=True)
+    assert into_memory is None
+    for parameter, gradient in zip(wanted, gradients, strict=True):
+        direction = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        with torch.no_grad():
+            parameter += 1e-5 * direction
+            above = loss()
+            parameter -= 2e-5 * direction
+            below = loss()
+            parameter += 1e-5 * direction
+        torch.testing.assert_close((gradient * direction).sum(), (above - below) / 2e-5, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_memory_of_a_step_is_the_input_of_each_layer(norm: str) -> None:
+    network = bare(4, "residual", norm)
+    features = torch.randn(2, 6, WIDTH, dtype=torch.float64)
+    _, state, trace = network(rows(features), network.initial_state(2))
+    assert torch.equal(trace.memory[:, :, 0], features)
+    assert torch.equal(state.memory, trace.memory[:, -4:])
+    assert state.count.tolist() == [4, 4]

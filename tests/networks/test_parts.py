@@ -1,0 +1,165 @@
+"""Encoders, heads, and the initial values of the network that is built."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from dtqn import networks
+from dtqn.config import NetworkConfig
+from dtqn.networks.encoders import StepEncoder, observation_encoder
+from dtqn.networks.heads import DuelingHead, QHead
+from dtqn.types import StepInputs
+from tests.cases import SMALL, SPACES, inputs, make, observations, randomise
+
+ONE_HOT = {  # what each value of a categorical observation is, as its own column
+    "discrete": lambda x: F.one_hot(x - 2, 5),
+    "multi_discrete": lambda x: torch.cat([F.one_hot(x[..., i], n) for i, n in enumerate([3, 4, 2])], -1),
+}
+
+
+@pytest.mark.parametrize("space", ONE_HOT)
+def test_each_value_of_each_component_has_its_own_vector(space: str) -> None:
+    encoder = randomise(observation_encoder(SPACES[space], 4).double())
+    seen = observations(space, (6, 7), np.random.default_rng(0))
+    one_hot = ONE_HOT[space](seen).flatten(0, 1).double()
+    encoded = encoder(seen).flatten(0, 1)
+    assert encoded.shape[-1] == encoder.output_width == (4 if space == "discrete" else 12)
+    # A linear map of the one-hot columns, and one in which no two columns are alike.
+    table = torch.linalg.lstsq(one_hot, encoded, driver="gelsd").solution
+    torch.testing.assert_close(one_hot @ table, encoded, rtol=0, atol=1e-9)
+    blocks = table.unfold(1, 4, 4).flatten(0, 1)
+    assert len({tuple(np.round(b.detach().numpy(), 6)) for b in blocks}) > len(table) // 2
+    assert encoder.embedding.num_embeddings == one_hot.shape[-1]
+
+
+@pytest.mark.parametrize("start", [0, -3])
+def test_components_do_not_share_rows(start: int) -> None:
+    space = gymnasium.spaces.MultiDiscrete([2, 3], start=[start, start + 1])
+    encoder = observation_encoder(space, 2)
+    rows = []
+    for a in (start, start + 1):
+        for b in (start + 1, start + 2, start + 3):
+            rows.append(encoder(torch.tensor([[[a, b]]])).view(2, 2).detach().numpy().round(6).tolist())
+    assert len({tuple(first) for first, _ in rows}) == 2
+    assert len({tuple(second) for _, second in rows}) == 3
+    assert not {tuple(first) for first, _ in rows} & {tuple(second) for _, second in rows}
+
+
+@pytest.mark.parametrize(
+    "space, shape",
+    [
+        (gymnasium.spaces.Box(-1, 1, (4,)), (4,)),
+        (gymnasium.spaces.Box(-1, 1, ()), ()),
+        (gymnasium.spaces.Box(0, 9, (4,), np.int64), (4,)),
+        (gymnasium.spaces.MultiBinary(4), (4,)),
+        (gymnasium.spaces.MultiBinary([2, 3]), (2, 3)),
+    ],
+    ids=str,
+)
+def test_numbers_are_taken_as_they_are(space: gymnasium.Space, shape: tuple[int, ...]) -> None:
+    encoder = observation_encoder(space, 4).double()
+    space.seed(0)
+    seen = torch.from_numpy(np.stack([[space.sample() for _ in range(3)] for _ in range(2)]))
+    assert torch.equal(encoder(seen), seen.reshape(2, 3, -1).double())
+    assert encoder.output_width == max(1, int(np.prod(shape)))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8),
+        gymnasium.spaces.Dict({"x": gymnasium.spaces.Discrete(2)}),
+    ],
+    ids=["image", "dict"],
+)
+def test_a_space_without_encoder_is_named(space: gymnasium.Space) -> None:
+    with pytest.raises(ValueError, match=type(space).__name__):
+        observation_encoder(space, 4)
+
+
+@pytest.mark.parametrize("use_prev_action", [False, True])
+@pytest.mark.parametrize("use_prev_reward", [False, True])
+def test_what_is_switched_on_counts_and_nothing_else(use_prev_action: bool, use_prev_reward: bool) -> None:
+    encoder = StepEncoder(SPACES["box"], 3, 8, 4, use_prev_action, use_prev_reward).double()
+    rows = inputs("box", 2, 5, first=False)
+    features = encoder(rows)
+    other_action = encoder(rows._replace(prev_action=(rows.prev_action + 1) % 3))
+    other_reward = encoder(rows._replace(reward=rows.reward + 1))
+    assert (not torch.equal(features, other_action)) == use_prev_action
+    assert (not torch.equal(features, other_reward)) == use_prev_reward
+    assert encoder.join.in_features == 3 + 4 * use_prev_action + use_prev_reward
+
+
+def test_the_action_before_a_first_row_is_ignored_whatever_it_is() -> None:
+    encoder = StepEncoder(SPACES["box"], 3, 8, 4).double()
+    rows = inputs("box", 2, 5)
+    junk = rows._replace(prev_action=rows.prev_action.masked_fill(rows.first, -1_000_000))
+    assert torch.equal(encoder(rows), encoder(junk))
+    without = (
+        torch.cat([rows.observation, torch.zeros(2, 5, 4, dtype=torch.float64)], -1) @ encoder.join.weight.T
+    )
+    torch.testing.assert_close(encoder(rows)[:, 0], without[:, 0] + encoder.join.bias, rtol=0, atol=1e-9)
+
+
+def test_integers_of_any_width_are_the_same_input() -> None:
+    network = make("multi_discrete")
+    rows = inputs("multi_discrete", 2, 4)
+    narrow = StepInputs(
+        rows.observation.to(torch.uint8), rows.prev_action.to(torch.uint8), rows.reward, rows.first
+    )
+    state = network.initial_state(2)
+    assert torch.equal(network(rows, state)[0].q, network(narrow, state)[0].q)
+
+
+@pytest.mark.parametrize("hidden", [0, 5])
+def test_plain_head(hidden: int) -> None:
+    head = randomise(QHead(4, 3, hidden).double())
+    x = torch.randn(2, 3, 4, dtype=torch.float64)
+    h = torch.clamp(x @ head.hidden.weight.T + head.hidden.bias, min=0) if hidden else x
+    torch.testing.assert_close(head(x).q, h @ head.q.weight.T + head.q.bias, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("hidden", [0, 5])
+def test_dueling_head(hidden: int) -> None:
+    """Q = V + A - mean A: the mean over actions is the value, the differences are the advantages'."""
+    head = randomise(DuelingHead(4, 3, hidden).double())
+    x = torch.randn(2, 3, 4, dtype=torch.float64)
+    h = torch.clamp(x @ head.hidden.weight.T + head.hidden.bias, min=0) if hidden else torch.cat([x, x], -1)
+    value = h[..., : h.shape[-1] // 2] @ head.value.weight.T + head.value.bias
+    advantage = h[..., h.shape[-1] // 2 :] @ head.advantage.weight.T + head.advantage.bias
+    q = head(x).q
+    torch.testing.assert_close(q.mean(-1, keepdim=True), value, rtol=0, atol=1e-9)
+    torch.testing.assert_close(q.diff(dim=-1), advantage.diff(dim=-1), rtol=0, atol=1e-9)
+
+
+def test_initial_values_of_the_built_network() -> None:
+    """Xavier normal with zero biases, u and v; LayerNorm one and zero; each projection by its own size."""
+    torch.manual_seed(0)
+    network = networks.build(NetworkConfig(width=96, mlp_width=160), SPACES["multi_discrete"], 6)
+    for layer in network.core.layers:
+        attention = layer.attention
+        square = (2 / (96 + 96)) ** 0.5
+        for weight in (*attention.qkv.weight.chunk(3), attention.relative.weight, attention.output.weight):
+            assert weight.std().item() == pytest.approx(square, rel=0.05)
+        for weight in (layer.mlp[0].weight, layer.mlp[2].weight):
+            assert weight.std().item() == pytest.approx((2 / (96 + 160)) ** 0.5, rel=0.05)
+        zeros = [attention.u, attention.v, layer.mlp[0].bias, layer.mlp[2].bias]
+        zeros += [layer.attention_norm.bias, layer.mlp_norm.bias]
+        assert all(not z.any() for z in zeros)
+        assert (layer.attention_norm.weight == 1).all() and (layer.mlp_norm.weight == 1).all()
+    joined = network.encoder.join
+    assert joined.weight.std().item() == pytest.approx((2 / sum(joined.weight.shape)) ** 0.5, rel=0.1)
+
+
+def test_the_same_seed_builds_the_same_network() -> None:
+    settings = NetworkConfig(**SMALL)
+    weights = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        weights.append(networks.build(settings, SPACES["box"], 3).state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(weights[0].values(), weights[1].values(), strict=True))
+    assert any(not torch.equal(a, b) for a, b in zip(weights[0].values(), weights[2].values(), strict=True))

@@ -1,0 +1,98 @@
+"""GTrXL with a loop over everything: batch rows, layers, queries, heads, keys.
+
+Parameters come as plain dictionaries (see `tests/networks/parameters.py`), memory as lists of real rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.reference.gates_twin import gate
+
+
+def sinusoid(distance: int, width: int) -> Tensor:
+    """[sin, cos](distance * 10000^(-2i/D)), i = 0..D/2-1."""
+    angles = [distance * 10000 ** (-2 * i / width) for i in range(width // 2)]
+    return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles], dtype=torch.float64)
+
+
+def layer_norm(x: Tensor, p: dict[str, Tensor]) -> Tensor:
+    centred = x - x.sum() / len(x)
+    variance = (centred * centred).sum() / len(x)
+    return centred / torch.sqrt(variance + 1e-5) * p["weight"] + p["bias"]
+
+
+def mlp(x: Tensor, p: dict[str, Tensor]) -> Tensor:
+    return p["W_2"] @ torch.clamp(p["W_1"] @ x + p["b_1"], min=0) + p["b_2"]
+
+
+def attend(query: Tensor, keys: list[tuple[int, Tensor]], p: dict[str, Tensor], heads: int) -> Tensor:
+    """Attention of one row over (distance, row) pairs; all rows as the projections read them."""
+    width = len(query)
+    d = width // heads
+    mixed = []
+    for h in range(heads):
+        of_head = slice(h * d, (h + 1) * d)
+        q = (p["W_q"] @ query)[of_head]
+        scores, values = [], []
+        for distance, row in keys:
+            k = (p["W_k"] @ row)[of_head]
+            r = (p["W_R"] @ sinusoid(distance, width))[of_head]
+            score = q.dot(k) + q.dot(r) + p["u"][h].dot(k) + p["v"][h].dot(r)
+            scores.append(torch.exp(score / math.sqrt(d)))
+            values.append((p["W_v"] @ row)[of_head])
+        total = sum(scores)
+        mixed.append(sum(s / total * v for s, v in zip(scores, values, strict=True)))
+    return p["W_O"] @ torch.cat(mixed)
+
+
+def layer(
+    steps: list[Tensor],
+    memory: list[Tensor],
+    p: dict[str, Any],
+    heads: int,
+    reach: int,
+    pre_norm: bool,
+    name: str,
+) -> list[Tensor]:
+    """One layer on the steps of one sequence; `memory` are its inputs at the steps before, oldest first."""
+    outputs = []
+    for t, x in enumerate(steps):
+        rows = [row.detach() for row in memory] + steps[: t + 1]
+        now = len(rows) - 1
+        seen = [(now - j, row) for j, row in enumerate(rows) if now - j <= reach]
+        if pre_norm:
+            normed = [(distance, layer_norm(row, p["norm_1"])) for distance, row in seen]
+            y = torch.clamp(attend(layer_norm(x, p["norm_1"]), normed, p, heads), min=0)
+            x = gate(name, p["gate_1"], x, y)
+            f = torch.clamp(mlp(layer_norm(x, p["norm_2"]), p), min=0)
+            outputs.append(gate(name, p["gate_2"], x, f))
+        else:
+            x = layer_norm(gate(name, p["gate_1"], x, attend(x, seen, p, heads)), p["norm_1"])
+            outputs.append(layer_norm(gate(name, p["gate_2"], x, mlp(x, p)), p["norm_2"]))
+    return outputs
+
+
+def gtrxl(
+    features: Tensor,
+    memories: list[list[Tensor]],
+    parameters: list[dict[str, Any]],
+    heads: int,
+    memory_length: int,
+    pre_norm: bool,
+    gate_name: str,
+) -> tuple[Tensor, Tensor]:
+    """features [B, T, D], real memory rows [L, D] each -> output [B, T, D], trace [B, T, L, D]."""
+    outputs, traces = [], []
+    for sequence, memory in zip(features, memories, strict=True):
+        steps, trace = list(sequence), []
+        for i, p in enumerate(parameters):
+            trace.append(torch.stack(steps))
+            steps = layer(steps, [row[i] for row in memory], p, heads, memory_length, pre_norm, gate_name)
+        outputs.append(torch.stack(steps))
+        traces.append(torch.stack(trace, dim=1))
+    return torch.stack(outputs), torch.stack(traces)

@@ -1,0 +1,150 @@
+"""The rules of the design that sources and files must keep."""
+
+import ast
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[1]
+_SOURCES = sorted(path for top in ("dtqn", "replay", "envs") for path in (_ROOT / top).rglob("*.py"))
+_SOURCES.append(_ROOT / "run.py")
+
+# What a module may import, by the longest prefix of its name; the standard library is free. `networks` is dtqn's.
+_BASE = {"torch", "numpy", "dtqn.types"}
+_ACTING = {*_BASE, "gymnasium", "scipy", "envs", "dtqn.config", "dtqn.networks", "dtqn.schedules"}
+_ALLOWED = {
+    "envs": {"numpy", "gymnasium", "yaml", "PIL", "envs"},
+    "replay": {"numpy", "replay"},
+    "dtqn": set(),
+    "dtqn.types": {"torch"},
+    "dtqn.schedules": {"numpy"},
+    "dtqn.machine": {"torch"},
+    "dtqn.config": {"pydantic"},
+    "dtqn.layers": {"pydantic", "yaml", "dtqn.config"},
+    "dtqn.rundir": {"dtqn.config", "dtqn.layers"},
+    "dtqn.losses": {"torch", "dtqn.types"},
+    "dtqn.parts": {"torch", "dtqn.types"},
+    "dtqn.networks": {"torch", "gymnasium", "numpy", "dtqn.types", "dtqn.networks"},
+    "dtqn.networks.builder": {"torch", "gymnasium", "dtqn.types", "dtqn.networks", "dtqn.config"},
+    "dtqn.learner": {"torch", "numpy", "dtqn.config", "dtqn.networks", "dtqn.losses", "dtqn.parts", "dtqn.types"},
+    "dtqn.actor": _ACTING,
+    "dtqn.pool": {*_ACTING, "dtqn.actor"},
+    "dtqn.evaluation": {*_ACTING, "dtqn.actor"},
+    "dtqn.train": {
+        *_ACTING,
+        *("replay", "dtqn.actor", "dtqn.pool", "dtqn.evaluation", "dtqn.learner", "dtqn.losses", "dtqn.parts"),
+    },
+    "dtqn.metrics": {"wandb", "dtqn.config", "dtqn.types"},
+    "dtqn.checkpoint": {"safetensors", *_BASE, "dtqn.config"},
+    "dtqn.plots": {"matplotlib", "dtqn.config", "dtqn.types"},
+    "dtqn.live": {"rich"},
+    "dtqn.runs": {"torch", "numpy", "dtqn", "envs"},
+    "dtqn.cli": {"dtqn", "envs"},
+    "run": {"dtqn"},
+}
+_ONE_FILE_ONLY = {"wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich"}
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(_ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imports(path: Path) -> set[str]:
+    """Dotted names of all modules that a file imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            module = node.module or ""
+            parent = module in ("dtqn", "dtqn.networks", "envs", "replay")
+            # `from dtqn import losses` imports dtqn.losses; `from replay import SequenceReplay` a name.
+            found |= {f"{module}.{a.name}" if parent and _is_module(module, a.name) else module for a in node.names}
+    return {name for name in found if name.partition(".")[0] not in sys.stdlib_module_names}
+
+
+def _is_module(package: str, name: str) -> bool:
+    folder = _ROOT.joinpath(*package.split("."))
+    return (folder / f"{name}.py").exists() or (folder / name).is_dir()
+
+
+def _covers(allowed: str, name: str) -> bool:
+    return name == allowed or name.startswith(f"{allowed}.")
+
+
+@pytest.mark.parametrize("path", _SOURCES, ids=_name)
+def test_a_module_imports_only_what_the_design_lets_it(path):
+    name = _name(path)
+    rule = max((rule for rule in _ALLOWED if _covers(rule, name)), key=len)
+    assert rule != "dtqn" or name == "dtqn", f"{name} has no row in the table of imports"
+    allowed = _ALLOWED[rule]
+    if _ONLY_GRIDVERSE_PACKAGE.get(name):
+        allowed = allowed | {"gym_gridverse"}
+    wrong = {used for used in _imports(path) if not any(_covers(good, used) for good in allowed)}
+    assert not wrong, f"{name} may not import {sorted(wrong)}"
+
+
+_ONLY_GRIDVERSE_PACKAGE = {"envs.gridverse.reference": True}
+
+
+@pytest.mark.parametrize("library", sorted(_ONE_FILE_ONLY))
+def test_a_library_is_imported_in_one_file(library):
+    users = [path for path in _SOURCES if any(_covers(library, used) for used in _imports(path))]
+    assert len(users) <= 1, users
+
+
+def test_environments_and_replay_load_without_torch():
+    """What the table says of sources also holds of all that they load."""
+    import subprocess
+
+    script = "import sys, envs, replay, dtqn.rundir; assert 'torch' not in sys.modules and 'wandb' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", script], cwd=_ROOT).returncode == 0
+
+
+def _project() -> dict:
+    return tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def _requirement_name(line: str) -> str:
+    return line.partition("[")[0].partition("=")[0].partition(">")[0].strip().lower().replace("_", "-")
+
+
+def test_every_dependency_has_a_tested_version():
+    lines = [line for line in (_ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"]
+    assert all(line.count("==") == 1 and "+" not in line and "://" not in line for line in lines)
+    pinned = {_requirement_name(line) for line in lines}
+    project = _project()
+    wanted = project["dependencies"] + [r for extra in project["optional-dependencies"].values() for r in extra]
+    assert {_requirement_name(r) for r in wanted} - pinned == {"dtqn"}
+
+
+def test_every_third_party_import_is_a_dependency():
+    names = {"yaml": "pyyaml", "PIL": "pillow"}
+    used = {name.partition(".")[0] for path in _SOURCES for name in _imports(path)} - {"dtqn", "envs", "replay"}
+    declared = {_requirement_name(r) for r in _project()["dependencies"]}
+    assert {names.get(name, name).lower() for name in used} - {"ray", "gym_gridverse"} <= declared
+
+
+def test_every_package_is_typed():
+    for package in ("dtqn", "replay", "envs"):
+        assert (_ROOT / package / "py.typed").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python -m pip install -c constraints.txt -e . && python run.py --env gridverse-memory-7x7",
+        'python -m pip install -c constraints.txt -e ".[test]" && python -m pytest',
+    ],
+)
+def test_the_commands_of_the_readme(command):
+    assert command in (_ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_ci_runs_what_the_readme_says():
+    ci = (_ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert '-m pip install --quiet -c constraints.txt -e ".[test]"' in ci
+    assert "\npython -m pytest" in ci
