@@ -95,7 +95,9 @@ def test_all_leaves_in_one_tree(tmp_path):
 @settings(max_examples=40, deadline=None)
 @given(
     array=stnp.arrays(
-        dtype=st.one_of(stnp.integer_dtypes(endianness="="), stnp.floating_dtypes(sizes=(16, 32, 64), endianness="=")),
+        dtype=st.one_of(
+            stnp.integer_dtypes(endianness="="), stnp.floating_dtypes(sizes=(16, 32, 64), endianness="=")
+        ),
         shape=stnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4),
     ),
     data=st.data(),
@@ -143,7 +145,9 @@ def test_arrays_that_come_back_can_be_written(tmp_path):
 
 
 def _save(folder, env_steps, value=0):
-    return checkpoint.save(folder, env_steps, _WEIGHTS, {"value": value, "array": np.full(3, value)}, {"rows": value})
+    return checkpoint.save(
+        folder, env_steps, _WEIGHTS, {"value": value, "array": np.full(3, value)}, {"rows": value}
+    )
 
 
 def test_the_newest_is_current_and_older_ones_go(tmp_path):
@@ -244,5 +248,9 @@ def test_best_weights_and_their_figures_are_one_file(tmp_path):
     checkpoint.save_best(tmp_path, _WEIGHTS, {"env_steps": 5, "eval/success": 0.1, "eval/success_low": None})
     checkpoint.save_best(tmp_path, _WEIGHTS, {"env_steps": 9, "eval/success": 0.3, "eval/success_low": None})
     _same(dict(sorted(checkpoint.load_best(tmp_path).items())), _WEIGHTS)
-    assert checkpoint.best_figures(tmp_path) == {"env_steps": 9, "eval/success": 0.3, "eval/success_low": None}
+    assert checkpoint.best_figures(tmp_path) == {
+        "env_steps": 9,
+        "eval/success": 0.3,
+        "eval/success_low": None,
+    }
     assert [path.name for path in tmp_path.iterdir()] == ["best.safetensors"]

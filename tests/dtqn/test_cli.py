@@ -28,7 +28,8 @@ def _fails(capsys, *argv):
 _WITHOUT_TORCH = """
 import sys
 from dtqn.cli import main
-for argv in (["--version"], ["--help"], ["eval", "--help"], ["envs"], ["--print-config"], ["--seed", "x"], ["evl"]):
+for line in ("--version", "--help", "eval --help", "envs", "--print-config", "--seed x", "--env x", "evl"):
+    argv = line.split()
     try:
         main(argv)
     except SystemExit as end:
@@ -46,7 +47,9 @@ def test_text_is_answered_without_torch():
 
 
 def test_run_py_hands_over_arguments_and_exit_code():
-    done = subprocess.run([sys.executable, "run.py", "--seed", "x"], cwd=_ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "run.py", "--seed", "x"], cwd=_ROOT, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: seed is x (from --seed): must be an integer of at least 0\n"
 
@@ -76,8 +79,7 @@ def test_envs_lists_every_task(capsys):
     [
         ["--learner.learning_rate", "3e-4", "--total-env-steps", "1e6", "--network.gate_bias", "-1e-1"],
         ["--learner.learning-rate=3e-4", "--total_env_steps=1e6", "--network.gate-bias=-1e-1"],
-        ["train", "--learner.learning_rate", "1", "--learner.learning_rate=3e-4"]
-        + ["--total-env-steps", "1000000", "--network.gate_bias", "-0.1"],
+        "train --seed 1 --total-env-steps 1000000 --network.gate_bias -0.1 --learner.learning_rate 3e-4".split(),
     ],
 )
 def test_spellings_of_an_option(capsys, tmp_path, argv):
@@ -86,7 +88,11 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
     file = tmp_path / "printed.yaml"
     file.write_text(printed)
     config = resolve(file, {}, {})
-    assert (config.learner.learning_rate, config.total_env_steps, config.network.gate_bias) == (3e-4, 10**6, -0.1)
+    assert (config.learner.learning_rate, config.total_env_steps, config.network.gate_bias) == (
+        3e-4,
+        10**6,
+        -0.1,
+    )
     assert cli.main(["--config", str(file), "--print-config"]) == 0
     assert capsys.readouterr().out == printed
 
@@ -94,16 +100,25 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--env", "gridverse-memory-7x8"], "env is gridverse-memory-7x8: unknown task .*did you mean gridverse-memory-7x7 .*"),
+        (
+            ["--env", "gridverse-memory-7x8"],
+            "env is gridverse-memory-7x8: unknown task .*did you mean gridverse-memory-7x7 .*",
+        ),
         (["--agent", "gtrx"], "agent is gtrx .from --agent.: .*; did you mean gtrxl?"),
-        (["--learner.learning_rte", "1"], "--learner.learning_rte is no option; did you mean --learner.learning_rate?"),
+        (
+            ["--learner.learning_rte", "1"],
+            "--learner.learning_rte is no option; did you mean --learner.learning_rate?",
+        ),
         (["--n-step", "1"], "--n-step is no option; did you mean --learner.n_step?"),
         (["--total-env", "1"], "--total-env is no option; did you mean --total-env-steps?"),
         (["--xyzzy"], "--xyzzy is no option; --help lists all"),
         (["--seed"], "argument --seed: expected one argument"),
         (["--seed", "1", "7"], "unrecognized arguments: 7"),
         (["trian"], "trian is no command; did you mean train?"),
-        (["--learner.n_step", "many"], "learner.n_step is many .from --learner.n_step.: must be an integer of at least 1"),
+        (
+            ["--learner.n_step", "many"],
+            "learner.n_step is many .from --learner.n_step.: must be an integer of at least 1",
+        ),
         (["--learner.learning_rate", "-1e-4"], "learner.learning_rate is -1e-4 .*: must be a number above 0"),
         (["--replay.capacity", "100"], "replay.capacity is 100, .*try .*"),
         (["--stop-at-success", "2"], "stop_at_success is 2 .*at most 1, or none"),
@@ -155,8 +170,14 @@ def test_a_success_bound_where_the_task_knows_no_success(capsys, monkeypatch):
     [
         (["--seed", "2"], "seed is 2, but the run in {} has 1; leave it out"),
         (["--learner.n-step", "5"], "learner.n_step is 5, but the run in {} has 3; leave it out"),
-        (["--env", "gridverse-memory-5x5"], "env is gridverse-memory-5x5, but the run in {} has gridverse-memory-7x7"),
-        (["--total-env-steps", "900"], "total_env_steps is 900, but the run in {} has 1000; a resumed run can only"),
+        (
+            ["--env", "gridverse-memory-5x5"],
+            "env is gridverse-memory-5x5, but the run in {} has gridverse-memory-7x7",
+        ),
+        (
+            ["--total-env-steps", "900"],
+            "total_env_steps is 900, but the run in {} has 1000; a resumed run can only",
+        ),
         (["--run-dir", "x"], "--run-dir is x: leave it out with --resume, which reads {}"),
     ],
 )
@@ -170,7 +191,9 @@ def test_what_a_resumed_run_may_be_given(tmp_path):
     directory = rundir.RunDir(tmp_path)
     directory.write_config(resolve(None, {"total_env_steps": "1000"}, {}))
     same = {"seed": "1", "learner.n-step": "3", "env": "gridverse-memory-7x7"}
-    config = directory.resumed_config(same | {"total-env-steps": "1e5", "device": "cpu"}, {"WANDB_MODE": "offline"})
+    config = directory.resumed_config(
+        same | {"total-env-steps": "1e5", "device": "cpu"}, {"WANDB_MODE": "offline"}
+    )
     assert (config.total_env_steps, config.device, config.wandb) == (100_000, "cpu", "offline")
     assert config.warmup == 200, "the random steps are those the run was started with"
 
@@ -203,9 +226,19 @@ def test_eval_prints_one_object(capsys, tmp_path, monkeypatch):
         return EvaluationResult(None, None, None, 1.5, 20.0, episodes)
 
     monkeypatch.setattr(runs, "evaluate_run", evaluate_run)
-    assert cli.main(["eval", str(tmp_path), "--episodes", "9", "--seed", "3", "--checkpoint", "best", "--json"]) == 0
+    assert (
+        cli.main(["eval", str(tmp_path), "--episodes", "9", "--seed", "3", "--checkpoint", "best", "--json"])
+        == 0
+    )
     printed = json.loads(capsys.readouterr().out)
-    figures = {"success": None, "success_low": None, "success_high": None, "return": 1.5, "length": 20.0, "episodes": 9}
+    figures = {
+        "success": None,
+        "success_low": None,
+        "success_high": None,
+        "return": 1.5,
+        "length": 20.0,
+        "episodes": 9,
+    }
     assert printed.items() >= figures.items()
     assert cli.main(["eval", str(tmp_path)]) == 0
     assert asked == [(tmp_path, 9, 3, "best"), (tmp_path, 500, 7, "last")]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dtqn import learner as learner_module
+from dtqn import parts
 from dtqn.config import LearnerConfig
 from dtqn.learner import Learner, NonFiniteError, delta_q
 from dtqn.types import Sequences, StepInputs
@@ -33,10 +33,12 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-def make_learner(settings: dict[str, Any] | None = None, space: str = "box", **network: Any) -> Learner:
+def make_learner(
+    settings: dict[str, Any] | None = None, space: str = "box", threads: int = 1, **network: Any
+) -> Learner:
     """A learner whose target network differs from its online network."""
     config = LearnerConfig(**({"n_step": N_STEP, "gamma": 0.9, "target_ema_rate": 0.1} | (settings or {})))
-    learner = Learner(make(space, **network), config, ETA)
+    learner = Learner(make(space, **network), config, ETA, threads)
     randomise(learner.target, seed=9, scale=0.1)
     return learner
 
@@ -136,12 +138,17 @@ def test_nan_in_padded_rewards_and_discounts_changes_nothing() -> None:
     assert losses[1] == pytest.approx(losses[0], rel=1e-6)
 
 
-@pytest.mark.parametrize("cost", [0.0, 20.0, 1e9])
-def test_a_batch_cut_into_parts_is_the_same_batch(cost: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learner_module, "PART_COST", cost, raising=False)
+@pytest.mark.parametrize("threads, cost, num_parts", [(1, 0, 2), (1, 10**9, 1), (2, 0, 2)])
+def test_a_batch_cut_into_parts_is_the_same_batch(
+    threads: int, cost: int, num_parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "PART_COST", cost)
     shapes = (*SHAPES, Shape(5, 3, 24), Shape(0, 0, 2), Shape(1, 0, 24, terminated=True))
-    learner = make_learner()
+    learner = make_learner(threads=threads)
     batch = make_batch(learner.online, "box", shapes, learn_length=21)
+    members = parts.split(batch, side_by_side=threads > 1)
+    assert len(members) == num_parts
+    assert sorted(torch.cat(members).tolist()) == list(range(len(shapes)))
     expected = twin.update(learner.online, learner.target, batch, learner.config, ETA)
     update = learner.update(batch)
     assert update.priorities is not None

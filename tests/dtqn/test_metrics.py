@@ -63,7 +63,7 @@ from dtqn import layers, metrics
 from dtqn.metrics import open_tracker
 metrics._WAIT_SECONDS = float(os.environ.get("WAIT_SECONDS", metrics._WAIT_SECONDS))
 directory, flags, sent, then = Path(sys.argv[1]), {"wandb": sys.argv[2]}, int(sys.argv[3]), sys.argv[4]
-rows = [{"env_steps": 100 * n, "learner_steps": n, "eval/success": None, "learner/loss": n / 4} for n in range(10)]
+rows = [{"env_steps": 100 * n, "eval/success": None, "learner/loss": n / 4} for n in range(10)]
 tracker = open_tracker(layers.resolve(None, flags, {}), directory, "abcd1234", rows[:sent], print)
 for number in range(sent, 10):
     tracker.log(number, rows[number])
@@ -145,6 +145,8 @@ def test_what_breaks_in_wandb_is_one_line(tmp_path, monkeypatch):
 
     monkeypatch.setattr(wandb, "init", broken)
     said = []
-    tracker = open_tracker(layers.resolve(None, {"wandb": "offline"}, {}), tmp_path, "abcd1234", [], said.append)
+    tracker = open_tracker(
+        layers.resolve(None, {"wandb": "offline"}, {}), tmp_path, "abcd1234", [], said.append
+    )
     tracker.log(0, _row(0))
     assert said == ["W&B could not be started, the run goes on without it: OSError no space left"]

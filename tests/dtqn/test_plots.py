@@ -9,11 +9,14 @@ _SUCCESS = [
     for n in range(1, 8)
 ]
 _RETURN = [
-    {"env_steps": 1000 * n, "train/return": n, "eval/success": None, "eval/return": 2.0 * n} for n in range(1, 8)
+    {"env_steps": 1000 * n, "train/return": n, "eval/success": None, "eval/return": 2.0 * n}
+    for n in range(1, 8)
 ]
 
 
-@pytest.mark.parametrize("rows", [_SUCCESS, _RETURN, _SUCCESS[:1], [{"env_steps": 1, "learner/loss": 0.1}], []])
+@pytest.mark.parametrize(
+    "rows", [_SUCCESS, _RETURN, _SUCCESS[:1], [{"env_steps": 1, "learner/loss": 0.1}], []]
+)
 def test_a_picture_is_drawn_whatever_there_is(tmp_path, rows):
     path = tmp_path / "learning_curve.png"
     learning_curve(rows, path, "task, agent, seed 1")
@@ -28,7 +31,9 @@ def test_the_curve_is_there(tmp_path):
 
     def blue_pixels(name):
         with Image.open(tmp_path / name) as image:
-            return sum(count for count, colour in image.convert("RGB").getcolors(1 << 20) if colour == (31, 95, 168))
+            return sum(
+                count for count, colour in image.convert("RGB").getcolors(1 << 20) if colour == (31, 95, 168)
+            )
 
     assert blue_pixels("full.png") > 300
     assert blue_pixels("empty.png") == 0

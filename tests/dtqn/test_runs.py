@@ -1,4 +1,5 @@
 import io
+import itertools
 import json
 import os
 import re
@@ -31,6 +32,7 @@ class _FakeTrainer:
 
     def __init__(self, config):
         self.config, self.env_steps, self.learner_steps, self._owed = config, 0, 0, True
+        torch.manual_seed(config.seed)
         self.network = torch.nn.Linear(2, 2)
         self.generator = np.random.default_rng(config.seed)
 
@@ -53,7 +55,11 @@ class _FakeTrainer:
 
     def _evaluation(self):
         success = float(self.generator.random())
-        row = {"eval/success": success, "eval/success_low": success - 0.05, "eval/success_high": success + 0.05}
+        row = {
+            "eval/success": success,
+            "eval/success_low": success - 0.05,
+            "eval/success_high": success + 0.05,
+        }
         if not self.has_success:
             row = dict.fromkeys(row)
         return row | {"eval/return": 10 * success, "eval/length": 5.0, "eval/episodes": 20}
@@ -87,7 +93,7 @@ def trainer(monkeypatch):
 
     monkeypatch.setattr(runs, "Trainer", Trainer)
     monkeypatch.setattr(runs, "plan_bytes", lambda config: {"replay": 1000, "networks": 500})
-    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setattr(runs, "learning_curve", lambda rows, path, title: path.write_bytes(b"a picture"))
     return Trainer
 
 
@@ -116,20 +122,27 @@ def _rows(path):
 def _tree(path):
     """What must be the same in a run and its killed and resumed twin."""
     state = checkpoint.load_state(path / "checkpoint")
-    return _rows(path), json.dumps(state, default=lambda leaf: leaf.tolist()), checkpoint.best_figures(path / "checkpoint")
+    return (
+        _rows(path),
+        json.dumps(state, default=lambda leaf: leaf.tolist()),
+        checkpoint.best_figures(path / "checkpoint"),
+    )
 
 
 def test_a_run_leaves_what_is_promised(tmp_path, trainer):
-    code, lines = _start(tmp_path / "run")
-    assert code == 0
+    assert _start(tmp_path / "run")[0] == 0
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {"config.yaml", "metrics.jsonl", "learning_curve.png", "checkpoint", "wandb-id.txt"}
-    assert {path.name for path in (tmp_path / "run/checkpoint").iterdir()} == {"latest", "1000", "best.safetensors"}
+    assert {path.name for path in (tmp_path / "run/checkpoint").iterdir()} == {
+        "latest",
+        "1000",
+        "best.safetensors",
+    }
     rows = read_rows(tmp_path / "run/metrics.jsonl")
     assert [row["env_steps"] for row in rows] == list(range(50, 1001, 50))
     for key in ("learner_steps", *CLOCK_KEYS):
         assert all(key in row for row in rows)
-    assert all(a["seconds"] <= b["seconds"] for a, b in zip(rows, rows[1:], strict=False))
+    assert all(a["seconds"] <= b["seconds"] for a, b in itertools.pairwise(rows))
     assert list(rows[1])[:2] == ["env_steps", "learner_steps"]
 
 
@@ -143,13 +156,23 @@ def test_the_configuration_is_stored_in_full(tmp_path, trainer):
 def test_what_is_said(tmp_path, trainer):
     _, lines = _start(tmp_path / "my run")
     text = "\n".join(lines)
-    for words in ("gridverse-memory-7x7", "gtrxl, 6 parameters", "replay 1 kB", "cpu, ", "my run", "1 000 env steps"):
+    for words in (
+        "gridverse-memory-7x7",
+        "gtrxl, 6 parameters",
+        "replay 1 kB",
+        "cpu, ",
+        "my run",
+        "1 000 env steps",
+    ):
         assert words in text
     evaluations = [line for line in lines if "env steps/s" in line]
     assert len(evaluations) == 10
-    assert re.search(r"1 000/1 000 env steps \(100%\)  eta 0:00 .*train \d+%  eval success .*%\]  loss 0", evaluations[-1])
+    assert re.search(
+        r"1 000/1 000 env steps \(100%\)  eta 0:00 .*train \d+%  eval success .*%\]  loss 0", evaluations[-1]
+    )
     assert re.fullmatch(
-        r"done in 0:\d\d: success \S+% \[\S+%, \S+%\] over 20 episodes at 1 000 env steps; best: success .* at \d+ "
+        r"done in 0:\d\d: success \S+% \[\S+%, \S+%\] over 20 episodes at 1 000 env steps; "
+        r"best: success .* at \d+ "
         r"\(eval --checkpoint best\); in \S+/my run; next: python run.py eval '\S+/my run'",
         lines[-1],
     )
@@ -159,7 +182,9 @@ def test_best_weights_are_those_of_the_best_evaluation(tmp_path, trainer):
     seen = {}
     trainer.at_tick = staticmethod(lambda t: seen.update({t.env_steps: t.network.weight.clone()}))
     _start(tmp_path / "run")
-    evaluations = {row["env_steps"]: row["eval/success"] for row in _rows(tmp_path / "run") if "eval/success" in row}
+    evaluations = {
+        row["env_steps"]: row["eval/success"] for row in _rows(tmp_path / "run") if "eval/success" in row
+    }
     best = max(evaluations, key=evaluations.get)
     figures = checkpoint.best_figures(tmp_path / "run/checkpoint")
     assert (figures["env_steps"], figures["eval/success"]) == (best, evaluations[best])
@@ -348,7 +373,15 @@ def test_the_live_view_of_a_terminal():
     out = Terminal()
     view = live.open_view(out, 1000, 0, 0)
     view.tick(500, 10)
-    view.row({"env_steps": 500, "learner_steps": 10, "eval/return": 1.0, "eval/success": None, "learner/loss": 0.25})
+    view.row(
+        {
+            "env_steps": 500,
+            "learner_steps": 10,
+            "eval/return": 1.0,
+            "eval/success": None,
+            "learner/loss": 0.25,
+        }
+    )
     view.say("a note")
     time.sleep(0.6)
     view.close()
@@ -362,13 +395,24 @@ def test_clocks_and_numbers():
 
 
 def test_ctrl_c_on_a_real_run_and_evaluation_of_what_it_saved(tmp_path):
-    """The real trainer in a process of its own, as a user meets it; offline W&B's process gets the Ctrl-C too."""
+    """The real trainer in a process of its own, as a user meets it; W&B's process gets the Ctrl-C too."""
     path, environment = tmp_path / "run", os.environ | {"WANDB_MODE": "offline", "HOME": str(tmp_path)}
-    argv = ["--env", "gridverse-memory-5x5", "--run-dir", path, "--metrics-every", "100", "--actor.num-envs", "4"]
+    argv = [
+        "--env",
+        "gridverse-memory-5x5",
+        "--run-dir",
+        path,
+        "--metrics-every",
+        "100",
+        "--actor.num-envs",
+        "4",
+    ]
     argv += ["--replay.capacity", "5000", "--warmup-env-steps", "200", "--evaluation.episodes", "5"]
     argv += ["--network.width", "8", "--network.num-layers", "1", "--network.head-width", "8"]
     command = [sys.executable, "run.py", *map(str, argv)]
-    run = subprocess.Popen(command, cwd=_ROOT, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    run = subprocess.Popen(
+        command, cwd=_ROOT, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     while len(read_rows(path / "metrics.jsonl")) < 3:
         assert run.poll() is None
         time.sleep(0.1)
@@ -381,5 +425,6 @@ def test_ctrl_c_on_a_real_run_and_evaluation_of_what_it_saved(tmp_path):
     result = runs.evaluate_run(RunDir(path), 6, 7, "last")
     assert result.episodes == 6
     assert result == runs.evaluate_run(RunDir(path), 6, 7, "last")
+    assert (path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     (file,) = path.glob("wandb/offline-run-*/run-*.wandb")
     assert len(wandb_file.history(file)) == len(read_rows(path / "metrics.jsonl"))
