@@ -34,11 +34,12 @@ class CategoricalEncoder(nn.Module):
         return self.embedding(components + self.first_row).flatten(2)
 
 
-class BagEncoder(nn.Module):
-    """What is seen, wherever it is seen: the sum over components of one embedding, [D] for each value.
+class SetEncoder(nn.Module):
+    """The set of values in sight, wherever and however often: the sum of one embedding [D] over them.
 
-    For a MultiDiscrete whose components all take the same values, the cells of a view. Without it a colour that
-    was learned in one cell is unknown in the next, and an agent needs several times the episodes.
+    For a MultiDiscrete whose components all take the same values, the cells of a view. Without it a colour that was
+    learned in one cell is unknown in the next; with counts instead, walls drown what is rare. Either way an agent
+    needs several times the episodes.
     """
 
     def __init__(self, num_values: int, start: int, width: int) -> None:
@@ -48,7 +49,9 @@ class BagEncoder(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         """[B, T, components] -> [B, T, D]"""
-        return self.embedding(observation.flatten(2).to(torch.int64) - self.start).sum(dim=2)
+        values = observation.flatten(2).to(torch.int64) - self.start
+        weight = self.embedding.weight
+        return weight.new_zeros((*values.shape[:2], len(weight))).scatter_(2, values, 1.0) @ weight
 
 
 class NumericEncoder(nn.Module):
@@ -81,12 +84,12 @@ def observation_encoder(space: gymnasium.Space, embedding_width: int) -> Categor
     )
 
 
-def bag_encoder(space: gymnasium.Space, width: int) -> BagEncoder | None:
-    """A bag where every component of a MultiDiscrete takes the same values; none elsewhere."""
+def set_encoder(space: gymnasium.Space, width: int) -> SetEncoder | None:
+    """A set where every component of a MultiDiscrete takes the same values; none elsewhere."""
     if not isinstance(space, gymnasium.spaces.MultiDiscrete) or space.nvec.size < 2:
         return None
     values, starts = set(space.nvec.flatten().tolist()), set(np.ravel(space.start).tolist())
-    return BagEncoder(values.pop(), starts.pop(), width) if len(values) == len(starts) == 1 else None
+    return SetEncoder(values.pop(), starts.pop(), width) if len(values) == len(starts) == 1 else None
 
 
 class StepEncoder(nn.Module):
@@ -107,9 +110,9 @@ class StepEncoder(nn.Module):
         self.use_prev_reward = use_prev_reward
         joined = self.observation.output_width + embedding_width * use_prev_action + int(use_prev_reward)
         self.join = nn.Linear(joined, width)
-        self.bag = bag_encoder(observation_space, width)
-        # Where there is a bag, what is seen speaks louder at first than where it is seen and what was done.
-        nn.init.xavier_normal_(self.join.weight, gain=0.15 if self.bag is not None else 1.0)
+        self.values = set_encoder(observation_space, width)
+        # Where there is a set, what is seen speaks louder at first than where it is seen and what was done.
+        nn.init.xavier_normal_(self.join.weight, gain=0.15 if self.values is not None else 1.0)
         nn.init.zeros_(self.join.bias)
 
     def forward(self, inputs: StepInputs) -> Tensor:
@@ -121,4 +124,4 @@ class StepEncoder(nn.Module):
         if self.use_prev_reward:
             parts.append(inputs.reward[..., None].to(parts[0].dtype))
         features = self.join(torch.cat(parts, dim=-1))
-        return features if self.bag is None else features + self.bag(inputs.observation)
+        return features if self.values is None else features + self.values(inputs.observation)

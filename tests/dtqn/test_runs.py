@@ -15,7 +15,6 @@ import torch
 import yaml
 
 from dtqn import checkpoint, cli, live, runs
-from dtqn.config import ConfigError
 from dtqn.layers import resolve
 from dtqn.metrics import CLOCK_KEYS, read_rows
 from dtqn.rundir import RunDir
@@ -316,12 +315,11 @@ def test_an_error_is_neither_hidden_nor_saved(tmp_path, trainer, capsys):
     assert checkpoint.read_about(tmp_path / "run/checkpoint")["env_steps"] == 400
 
 
-def test_a_run_that_cannot_fit_is_refused_with_the_figure(tmp_path, trainer, monkeypatch):
+def test_a_run_that_cannot_fit_is_refused_with_the_figure(tmp_path, trainer, monkeypatch, capsys):
     monkeypatch.setattr(runs, "plan_bytes", lambda config: {"replay": 5 * 10**12})
     monkeypatch.setattr(runs, "available_bytes", lambda: 10**10)
-    with pytest.raises(ConfigError) as error:
-        _start(tmp_path / "run")
-    assert str(error.value) == (
+    assert cli.main(["--run-dir", str(tmp_path / "run"), "--replay.capacity", "500000"]) == 2
+    assert capsys.readouterr().err.removeprefix("error: ").strip() == (
         "replay.capacity is 500000: the run would take 5 TB and the machine has 10 GB; try 800"
     )
     assert not (tmp_path / "run/config.yaml").exists()
