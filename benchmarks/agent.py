@@ -2,14 +2,15 @@
 
     python benchmarks/agent.py [--seconds 5.0] [--json FILE]
 
-One process. The learner's batch is sampled from a replay that the default agent has filled with its own warm-up
-steps, so that its mix of lengths, memories and burn-ins is the real one. Its share of the machine is its
-arithmetic, counted by torch, over the rate of a large float32 matrix product in the same run.
+One process. The learner's batch is sampled from a replay that the default agent has filled with its own
+warm-up steps, so that its mix of lengths, memories and burn-ins is the real one. Its share of the machine is
+its arithmetic, counted by torch, over the rate of a large float32 matrix product in the same run.
 
-The rival stands for the usual way to give a Q-network context: a windowed transformer of the same width, heads,
-layers and feed-forward size made of `torch.nn.TransformerEncoder`, run over the same rows (the memory rows as
-context), one forward of the target, one forward and backward of the online network, no cropping. It has no gates,
-no relative positions and no stored memory. All take turns, chunk by chunk; figures are medians over chunks.
+The rival stands for the usual way to give a Q-network context: a windowed transformer of the same width,
+heads, layers and feed-forward size made of `torch.nn.TransformerEncoder`, run over the same rows (the memory
+rows as context), one forward of the target, one forward and backward of the online network, no cropping. It
+has no gates, no relative positions and no stored memory. All take turns, chunk by chunk; figures are medians
+over chunks.
 """
 
 from __future__ import annotations
@@ -51,7 +52,12 @@ class WindowedRival(nn.Module):
         self.join = nn.Linear(6 * network.embedding_width, network.width)
         self.position = nn.Parameter(torch.zeros(length, network.width))
         layer = nn.TransformerEncoderLayer(
-            network.width, network.num_heads, network.mlp_width, dropout=0.0, batch_first=True, norm_first=True
+            network.width,
+            network.num_heads,
+            network.mlp_width,
+            dropout=0.0,
+            batch_first=True,
+            norm_first=True,
         )
         self.body = nn.TransformerEncoder(layer, network.num_layers, enable_nested_tensor=False)
         self.head = nn.Linear(network.width, 6)
@@ -100,7 +106,7 @@ def rate(action: Callable[[], Any], seconds: float, per_call: float = 1.0) -> tu
 
 
 def measure(seconds: float = 5.0) -> dict[str, Any]:
-    """Acting, learner updates, the rival's updates and the matrix product, in turns of `seconds / CHUNKS` each."""
+    """Acting, learner updates, the rival's updates and the matrix product, in turns of `seconds / CHUNKS`."""
     machine.prepare()
     torch.manual_seed(0)
     learning = trainer_of(fill_env_steps=20_000)
@@ -138,9 +144,13 @@ def measure(seconds: float = 5.0) -> dict[str, Any]:
         for batch in batches:
             learning.learner.update(batch)
     flop = counter.get_total_flops() / len(batches)
-    ratios = [mine[0] / its[0] for mine, its in zip(samples["learner_updates"], samples["rival_updates"], strict=True)]
+    ratios = [
+        mine[0] / its[0]
+        for mine, its in zip(samples["learner_updates"], samples["rival_updates"], strict=True)
+    ]
     shares = [
-        flop * mine[0] / peak[0] for mine, peak in zip(samples["learner_updates"], samples["matmul_flop"], strict=True)
+        flop * mine[0] / peak[0]
+        for mine, peak in zip(samples["learner_updates"], samples["matmul_flop"], strict=True)
     ]
     return result | {
         "flop_per_update": flop,
@@ -156,7 +166,9 @@ def table(result: dict[str, Any]) -> str:
     for name, figures in result.items():
         if isinstance(figures, dict):
             lines.append(f"{name:<28}{figures['per_cpu_second']:>18,.1f}{figures['per_second']:>18,.1f}")
-    lines.append(f"FLOP of an update: {result['flop_per_update'] / 1e9:.2f} G, parameters {result['parameters']:,}")
+    lines.append(
+        f"FLOP of an update: {result['flop_per_update'] / 1e9:.2f} G, parameters {result['parameters']:,}"
+    )
     lines.append(f"share of the machine's matrix-product rate: {result['share_of_matmul_rate']:.0%}")
     lines.append(f"updates/s over the rival's: {result['ratio_to_rival']:.2f}")
     return "\n".join(lines)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import torch
-from torch import nn
 
 from dtqn.config import ActorConfig
+from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.schedules import epsilon_ladder, linear
 from dtqn.types import State, StepInputs, map_state, reset_rows
 
@@ -85,7 +85,7 @@ class Actor:
     def __init__(
         self,
         env: gymnasium.vector.VectorEnv,
-        network: nn.Module,
+        network: RecurrentQNetwork,
         config: ActorConfig,
         generator: np.random.Generator,
         warmup_env_steps: int,
@@ -108,8 +108,8 @@ class Actor:
         self.num_actions = int(env.single_action_space.n)  # type: ignore[attr-defined]
         parameter = next(network.parameters())
         self.device, self.dtype = parameter.device, parameter.dtype
-        self._parameters = list(network.parameters())
-        self._trace_names = list(network.trace_spec())  # type: ignore[operator]
+        self._parameters: list[torch.Tensor] = list(network.parameters())
+        self._trace_names = list(network.trace_spec())
         count = env.num_envs
         ladder = config.exploration == "ladder" and count > 1
         self.final_epsilon = (
@@ -117,17 +117,17 @@ class Actor:
             if ladder
             else np.full(count, config.epsilon_final)
         )
-        self._initial = self._cached(network.initial_state(count))  # type: ignore[operator]
+        self._initial = self._cached(network.initial_state(count))
         self.state: State = self._initial
 
     def _cached(self, state: State) -> State:
         if not self.keep_cache:
             return state
         with torch.no_grad():
-            return self.network.cache(state)  # type: ignore[operator]
+            return self.network.cache(state)
 
     @torch.no_grad()
-    def publish(self, network: nn.Module, version: int) -> None:
+    def publish(self, network: RecurrentQNetwork, version: int) -> None:
         """Take over the parameters of `network`; `version` is the learner step they are from."""
         torch._foreach_copy_(self._parameters, list(network.parameters()))
         self.version = version
@@ -182,7 +182,10 @@ class Actor:
     def set_state(self, state: dict[str, Any]) -> None:
         self.rows.set_state(state["rows"])
         self.network.load_state_dict(state["network"])
-        self.state = type(self.state)(**{name: value.to(self.device) for name, value in state["memory"].items()})
-        self._initial = self._cached(map_state(torch.clone, self.network.initial_state(len(self.final_epsilon))))  # type: ignore[operator]
+        self.state = type(self.state)(
+            **{name: value.to(self.device) for name, value in state["memory"].items()}
+        )
+        initial = self.network.initial_state(len(self.final_epsilon))
+        self._initial = self._cached(map_state(torch.clone, initial))
         self.generator.bit_generator.state = state["generator"]
         self.version, self.env_steps = state["version"], state["env_steps"]

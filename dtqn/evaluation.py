@@ -10,9 +10,9 @@ from typing import NamedTuple
 import gymnasium
 import numpy as np
 import torch
-from torch import nn
 
 from dtqn.actor import VectorRows
+from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.types import reset_rows
 
 
@@ -38,7 +38,9 @@ def wilson_interval(successes: int, episodes: int) -> tuple[float, float]:
 
 
 @torch.no_grad()
-def evaluate(network: nn.Module, env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool) -> EvaluationResult:
+def evaluate(
+    network: RecurrentQNetwork, env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool
+) -> EvaluationResult:
     """Play `episodes` greedy episodes; copy i of N plays every N-th, so the number of each is known before.
 
     Args:
@@ -51,7 +53,7 @@ def evaluate(network: nn.Module, env: gymnasium.vector.VectorEnv, episodes: int,
     returns, lengths, successes = [], [], []
     parameter = next(network.parameters())
     rows = VectorRows(env)
-    initial = network.cache(network.initial_state(copies))  # type: ignore[operator]
+    initial = network.cache(network.initial_state(copies))
     state = initial
     while (played < quota).any():
         state = reset_rows(state, initial, torch.from_numpy(rows.first).to(parameter.device))

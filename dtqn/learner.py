@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from dtqn import losses
 from dtqn.config import LearnerConfig
+from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.parts import split, take
 from dtqn.types import Sequences, State, StepInputs
 
@@ -44,7 +45,10 @@ class _Part(NamedTuple):
 
 
 def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
-    """[B, min(window, W + P), ...]: the last of `memory` [B, W, ...] and then the real rows of `burned` [B, P, ...]."""
+    """[B, min(window, W + P), ...]: the last of `memory` [B, W, ...] and then the real rows of `burned`.
+
+    `burned` is [B, P, ...].
+    """
     rows = torch.cat([memory.to(burned.dtype), burned], dim=1)
     size = min(window, rows.shape[1])
     index = _latest_index(memory.shape[1], burn_in_rows, size).clamp(min=0)
@@ -52,15 +56,15 @@ def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: in
 
 
 def _latest_index(num_memory: int, burn_in_rows: Tensor, size: int) -> Tensor:
-    """[B, size] positions in memory-then-burn-in of the `size` rows before the anchor; negative: before both."""
+    """[B, size] places in memory-then-burn-in of the `size` rows before the anchor; negative: before both."""
     return torch.arange(size, device=burn_in_rows.device) + (num_memory - size + burn_in_rows)[:, None]
 
 
-def starting_state(network: nn.Module, batch: Sequences) -> State:
+def starting_state(network: RecurrentQNetwork, batch: Sequences) -> State:
     """The network's state at the anchor: stored memory, freshened by its own burn-in, without gradient."""
     with torch.no_grad():
-        trace, valid, spec = batch.trace, batch.trace_valid, network.trace_spec()  # type: ignore[operator]
-        state = network.state_from_trace(trace, valid, batch.episode_step)  # type: ignore[operator]
+        trace, valid, spec = batch.trace, batch.trace_valid, network.trace_spec()
+        state = network.state_from_trace(trace, valid, batch.episode_step)
         burn_in = batch.burn_in.first.shape[1]
         if burn_in == 0:
             return state
@@ -74,14 +78,18 @@ def starting_state(network: nn.Module, batch: Sequences) -> State:
         index = _latest_index(memory, batch.burn_in_rows, size)
         padded = torch.cat([valid, valid.new_ones(len(valid), burn_in)], dim=1)
         is_real = (index >= 0) & padded.gather(1, index.clamp(min=0))
-        return network.state_from_trace(rows, is_real, batch.episode_step + batch.burn_in_rows)  # type: ignore[operator]
+        return network.state_from_trace(rows, is_real, batch.episode_step + batch.burn_in_rows)
 
 
 class Learner:
     """Holds the online and target networks and the optimiser; `update` is one learner step."""
 
     def __init__(
-        self, network: nn.Module, config: LearnerConfig, max_priority_weight: float = 0.9, threads: int = 1
+        self,
+        network: RecurrentQNetwork,
+        config: LearnerConfig,
+        max_priority_weight: float = 0.9,
+        threads: int = 1,
     ) -> None:
         """
         Args:
@@ -101,14 +109,17 @@ class Learner:
         self.optimizer = torch.optim.Adam(
             network.parameters(), lr=config.learning_rate, eps=config.adam_epsilon, fused=True
         )
-        self._online_parameters = list(self.online.parameters())
-        self._target_parameters = list(self.target.parameters())
+        self._online_parameters: list[Tensor] = list(self.online.parameters())
+        self._target_parameters: list[Tensor] = list(self.target.parameters())
         self.learner_steps = 0
         self.skipped_updates = 0
         self._skipped_in_a_row = 0
 
     def td_errors(self, batch: Sequences) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """delta_t = y_t - Q_online(s_t, a_t) with the gradient in Q_online, the mask, Q(s_t, a_t) and y_t: each [B, R-1]."""
+        """delta_t = y_t - Q_online(s_t, a_t), the mask, Q_online(s_t, a_t) and y_t: each [B, R-1].
+
+        The gradient is in Q_online.
+        """
         config = self.config
         with torch.no_grad():
             q_target = self._q(self.target, batch)
@@ -124,7 +135,7 @@ class Learner:
         return target - q_taken, mask, q_taken, target
 
     @staticmethod
-    def _q(network: nn.Module, batch: Sequences) -> Tensor:
+    def _q(network: RecurrentQNetwork, batch: Sequences) -> Tensor:
         """[B, R, A] of the learn block, from the network's own starting state."""
         return network(batch.learn, starting_state(network, batch), want_trace=False)[0].q
 
@@ -148,7 +159,9 @@ class Learner:
         self.learner_steps += 1
         self._update_target()
         priorities = torch.cat([part.priorities for part in parts])[torch.cat(members).argsort()]
-        td_error, q, target = (torch.cat(values) for values in zip(*(part.learned for part in parts), strict=True))
+        td_error, q, target = (
+            torch.cat(values) for values in zip(*(part.learned for part in parts), strict=True)
+        )
         metrics = {
             "learner/loss": loss,
             "learner/td_error": float(td_error.abs().mean()),
@@ -179,15 +192,18 @@ class Learner:
         self._skipped_in_a_row += 1
         if self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
             raise NonFiniteError(
-                f"{self._skipped_in_a_row} updates in a row were not finite (loss {loss}, gradient norm {norm}) "
-                f"at learner step {self.learner_steps}; a smaller learner.learning_rate may help"
+                f"{self._skipped_in_a_row} updates in a row were not finite "
+                f"(loss {loss}, gradient norm {norm}) at learner step {self.learner_steps}; "
+                "a smaller learner.learning_rate may help"
             )
         return Update(None, {})
 
     @torch.no_grad()
     def _update_target(self) -> None:
         if self.config.target_update == "soft":
-            torch._foreach_lerp_(self._target_parameters, self._online_parameters, self.config.target_ema_rate)
+            torch._foreach_lerp_(
+                self._target_parameters, self._online_parameters, self.config.target_ema_rate
+            )
         elif self.learner_steps % self.config.target_update_period == 0:
             torch._foreach_copy_(self._target_parameters, self._online_parameters)
 
@@ -219,18 +235,20 @@ class Learner:
 
 
 @torch.no_grad()
-def delta_q(network: nn.Module, batch: Sequences, prefix: StepInputs, anchor: Tensor) -> tuple[Tensor, Tensor]:
+def delta_q(
+    network: RecurrentQNetwork, batch: Sequences, prefix: StepInputs, anchor: Tensor
+) -> tuple[Tensor, Tensor]:
     """R2D2's measure of staleness, ||Q_stored - Q_recomputed||_2 / max |Q_recomputed| (section 3.2).
 
     Q_stored starts from the stored memory and its burn-in, Q_recomputed from the episode's first row.
 
     Args:
-        prefix: [B, S, ...] rows from the episode's start to the end of the learn block; anchor: [B] the anchor's
-            row in it.
+        prefix: [B, S, ...] rows from the episode's start to the end of the learn block.
+        anchor: [B] the anchor's row in it.
     Returns: the measure [B] at the first and at the last learned step.
     """
     stored = network(batch.learn, starting_state(network, batch))[0].q
-    recomputed = network(prefix, network.initial_state(len(anchor)))[0].q  # type: ignore[operator]
+    recomputed = network(prefix, network.initial_state(len(anchor)))[0].q
     rows = torch.arange(len(anchor), device=anchor.device)
 
     def measure(step: Tensor) -> Tensor:

@@ -45,7 +45,10 @@ SIGNED_HYPERBOLIC = ValueTransform(signed_hyperbolic, signed_parabolic)
 
 
 def bootstrap_rows(learn_rows: Tensor, num_steps: int, n_step: int) -> Tensor:
-    """[B, num_steps] the row t + n_t that step t bootstraps from, n_t = min(n, e - t); at least t on padding."""
+    """[B, num_steps] the row t + n_t that step t bootstraps from, n_t = min(n, e - t).
+
+    On padding it is at least t.
+    """
     step = torch.arange(num_steps, device=learn_rows.device)
     return torch.maximum(torch.minimum(step + n_step, learn_rows[:, None] - 1), step)
 

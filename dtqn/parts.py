@@ -1,7 +1,7 @@
 """A batch in two parts, the shorter sequences and the longer ones: less padding, and a core for each.
 
-The gradient of a batch is the sum of its parts' gradients. Each part is cropped to its own longest sequence and
-memory, which saves the padding of the short ones, and the parts can be run side by side.
+The gradient of a batch is the sum of its parts' gradients. Each part is cropped to its own longest sequence
+and memory, which saves the padding of the short ones, and the parts can be run side by side.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from dtqn.types import Sequences, StepInputs
 
-
 PART_COST = 1000
 """What a second part costs by itself, in quarters of a row of the learn block; measured on a CPU."""
 
@@ -20,8 +19,8 @@ def split(batch: Sequences, side_by_side: bool) -> list[Tensor]:
     """The members [n] of each part of the batch; one part on an accelerator, which would rather have it so.
 
     Args:
-        side_by_side: the parts will run at the same time, so the larger of them counts; otherwise their sum, and
-            there is a second part only where the padding that it saves is worth its own cost.
+        side_by_side: the parts will run at the same time, so the larger of them counts; otherwise their sum,
+            and there is a second part only where the padding that it saves is worth its own cost.
     """
     size, device = len(batch.learn_rows), batch.learn_rows.device
     whole = [torch.arange(size, device=device)]

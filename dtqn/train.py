@@ -13,7 +13,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from torch import nn
 
 import envs
 from dtqn import losses, networks
@@ -21,6 +20,7 @@ from dtqn.actor import Actor, Episodes
 from dtqn.config import Config, ConfigError
 from dtqn.evaluation import EvaluationResult, evaluate
 from dtqn.learner import Learner, NonFiniteError, delta_q
+from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.parts import take
 from dtqn.types import Sequences, StepInputs
 from replay import Field, SequenceBatch, SequenceLayout, SequenceReplay, replay_bytes
@@ -50,21 +50,21 @@ def make_env(config: Config, num_envs: int, seed: np.random.SeedSequence) -> gym
     return envs.make_vector(config.env, num_envs, seed, time_limit=config.task.time_limit)
 
 
-def make_network(config: Config) -> nn.Module:
+def make_network(config: Config) -> RecurrentQNetwork:
     """The run's network with its initial parameters."""
     task = envs.spec(config.env)
     torch.manual_seed(int(_seed(config, _NETWORK).generate_state(1)[0]))
     return networks.build(config.network, task.observation_space, int(task.action_space.n))  # type: ignore[attr-defined]
 
 
-def replay_fields(config: Config, network: nn.Module) -> dict[str, Field]:
+def replay_fields(config: Config, network: RecurrentQNetwork) -> dict[str, Field]:
     """What replay stores at every step."""
     task = envs.spec(config.env)
     space = task.observation_space
     actions = np.min_scalar_type(int(task.action_space.n) - 1)  # type: ignore[attr-defined]
     trace = {
         f"trace/{name}": Field(field.shape, np.dtype(config.replay.trace_dtype), "trace", field.window)
-        for name, field in network.trace_spec().items()  # type: ignore[operator]
+        for name, field in network.trace_spec().items()
     }
     return {
         "observation": Field(space.shape or (), np.dtype(space.dtype or np.float32), "rows"),
@@ -136,7 +136,7 @@ class Trainer:
         self._updates_summed = 0
 
     @property
-    def network(self) -> nn.Module:
+    def network(self) -> RecurrentQNetwork:
         return self.learner.online
 
     @property
@@ -212,7 +212,12 @@ class Trainer:
 
     def _remember(self, episodes: Episodes) -> None:
         self._recent.extend(
-            zip(episodes.episode_return.tolist(), episodes.length.tolist(), episodes.success.tolist(), strict=True)
+            zip(
+                episodes.episode_return.tolist(),
+                episodes.length.tolist(),
+                episodes.success.tolist(),
+                strict=True,
+            )
         )
 
     def _learn(self) -> None:
@@ -231,9 +236,7 @@ class Trainer:
             self.actor.publish(self.learner.online, self.learner_steps)
 
     def _step_inputs(self, rows: dict[str, np.ndarray]) -> StepInputs:
-        return StepInputs(
-            *(torch.from_numpy(rows[name]).to(self.device) for name in INPUTS)
-        )
+        return StepInputs(*(torch.from_numpy(rows[name]).to(self.device) for name in INPUTS))
 
     def _to_sequences(self, batch: SequenceBatch, weights: np.ndarray) -> Sequences:
         def tensor(array: np.ndarray) -> torch.Tensor:
@@ -242,7 +245,9 @@ class Trainer:
         kept = batch.memory_valid.shape[1] if self.config.replay.memory == "stored" else 0
         return Sequences(
             trace={
-                name.removeprefix("trace/"): tensor(batch.memory[name][:, batch.memory[name].shape[1] - kept :])
+                name.removeprefix("trace/"): tensor(
+                    batch.memory[name][:, batch.memory[name].shape[1] - kept :]
+                )
                 for name in self._trace_names
             },
             trace_valid=tensor(batch.memory_valid[:, batch.memory_valid.shape[1] - kept :]),
@@ -282,19 +287,20 @@ class Trainer:
         return row
 
     def _staleness(self) -> dict[str, float | int | None]:
-        """Ages, in learner steps, of what a few sequences of replay were made with, and R2D2's delta-Q of them."""
+        """Ages in learner steps of what a few replay sequences were made with, and R2D2's delta-Q of them."""
         sampled, info = self.replay.sample(STALENESS_SEQUENCES, self.generator)
         prefix = self.replay.prefix(info.ids, ["version", *INPUTS])
         if not len(prefix.anchors):
             return {}
-        batch = take(self._to_sequences(sampled, info.importance_weights), torch.from_numpy(prefix.available.nonzero()[0]))
-        first, last = delta_q(
-            self.network, batch, self._step_inputs(prefix.rows), torch.from_numpy(prefix.anchors).to(self.device)
-        )
+        available = torch.from_numpy(prefix.available.nonzero()[0])
+        batch = take(self._to_sequences(sampled, info.importance_weights), available)
+        anchor = torch.from_numpy(prefix.anchors).to(self.device)
+        first, last = delta_q(self.network, batch, self._step_inputs(prefix.rows), anchor)
         row = np.arange(prefix.rows["version"].shape[1])
         learned = (row >= prefix.anchors[:, None]) & (row < prefix.row_counts[:, None])
         start = prefix.anchors - batch.burn_in_rows.cpu().numpy()
-        remembered = (row < start[:, None]) & (row >= (start - batch.trace_valid.sum(dim=1).cpu().numpy())[:, None])
+        oldest = start - batch.trace_valid.sum(dim=1).cpu().numpy()
+        remembered = (row < start[:, None]) & (row >= oldest[:, None])
         age = self.learner_steps - prefix.rows["version"]
         return {
             "replay/delta_q_first": float(first.mean()),

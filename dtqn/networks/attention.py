@@ -29,8 +29,9 @@ def sinusoid(length: int, width: int) -> Tensor:
 class Band(torch.autograd.Function):
     """Scores indexed by distance, laid out by key; keys outside the band get minus infinity.
 
-    The input [N, T, E] has in column e the score at distance E - 1 - e; the output [N, T, m + T] has at (t, j) the
-    score at distance m + t - j, minus infinity where that is below 0 or above E - 1. m is at most E - 1.
+    The input [N, T, E] has in column e the score at distance E - 1 - e; the output [N, T, m + T] has at
+    (t, j) the score at distance m + t - j, minus infinity where that is below 0 or above E - 1. m is at most
+    E - 1.
     A view does the work: rows padded to E + T and read E + T - 1 apart slide by one each. (Autograd's own
     backward of the same slices fills and copies whole arrays of zeros, a sixth of an update.)
     """
@@ -45,7 +46,7 @@ class Band(torch.autograd.Function):
         return padded.as_strided((count, steps, num_memory + steps), stride, reach - 1 - num_memory)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         count, steps, reach = ctx.shape
         width = reach - 1 + steps
         grad = F.pad(grad, (reach - 1 - ctx.num_memory, 0)).contiguous()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gymnasium
-from torch import nn
 
 from dtqn.config import NetworkConfig
 from dtqn.networks.encoders import StepEncoder
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.heads import DuelingHead, QHead
-from dtqn.networks.recurrent import RecurrentQNetwork
+from dtqn.networks.recurrent import Core, RecurrentQNetwork
 
 
 def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> RecurrentQNetwork:
@@ -29,7 +28,7 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
     return RecurrentQNetwork(encoder, _core(config), head)
 
 
-def _core(config: NetworkConfig) -> nn.Module:
+def _core(config: NetworkConfig) -> Core:
     match config.core:
         case "gtrxl":
             return GTrXL(

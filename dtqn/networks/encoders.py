@@ -37,9 +37,9 @@ class CategoricalEncoder(nn.Module):
 class SetEncoder(nn.Module):
     """The set of values in sight, wherever and however often: the sum of one embedding [D] over them.
 
-    For a MultiDiscrete whose components all take the same values, the cells of a view. Without it a colour that was
-    learned in one cell is unknown in the next; with counts instead, walls drown what is rare. Either way an agent
-    needs several times the episodes.
+    For a MultiDiscrete whose components all take the same values, the cells of a view. Without it a colour
+    that was learned in one cell is unknown in the next; with counts instead, walls drown what is rare. Either
+    way an agent needs several times the episodes.
     """
 
     def __init__(self, num_values: int, start: int, width: int) -> None:
@@ -73,7 +73,9 @@ def observation_encoder(space: gymnasium.Space, embedding_width: int) -> Categor
             return CategoricalEncoder([int(space.n)], [int(space.start)], embedding_width)
         case gymnasium.spaces.MultiDiscrete():
             return CategoricalEncoder(
-                space.nvec.flatten().tolist(), np.broadcast_to(space.start, space.nvec.shape).flatten().tolist(), embedding_width
+                space.nvec.flatten().tolist(),
+                np.broadcast_to(space.start, space.nvec.shape).flatten().tolist(),
+                embedding_width,
             )
         case gymnasium.spaces.MultiBinary():
             return NumericEncoder(int(np.prod(space.shape)))

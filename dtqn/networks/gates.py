@@ -1,4 +1,4 @@
-"""The gates that replace residual connections in GTrXL (Parisotto et al. 2020, arXiv 1910.06764, section 3.2).
+"""The gates that replace GTrXL's residual connections (Parisotto et al. 2020, arXiv 1910.06764, section 3.2).
 
 A gate joins a sub-module's input x and its output y, both [..., D], to g(x, y) [..., D]. Every layer has
 gates of its own. W, U are [D, D] without bias; b is the vector b_g [D].
@@ -109,4 +109,6 @@ def make_gate(name: str, width: int, bias: float | None = None) -> nn.Module:
         case "input":
             return InputGate(width)
     assert chosen is not None
-    return {"output": OutputGate, "highway": HighwayGate, "sigtanh": SigTanhGate, "gru": GRUGate}[name](width, chosen)
+    return {"output": OutputGate, "highway": HighwayGate, "sigtanh": SigTanhGate, "gru": GRUGate}[name](
+        width, chosen
+    )

@@ -14,7 +14,8 @@ of a head, D width.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ from dtqn.types import TraceSpec
 class GTrXLState(NamedTuple):
     memory: Tensor
     """[B, m, L, D] layer inputs of the last m steps, oldest first."""
-    count: Tensor
+    count: Tensor  # type: ignore[assignment]  # hides tuple.count; checkpoints hold the name
     """[B] how many of the newest rows of `memory` are real."""
     keys: Tensor | None = None
     """[B, L, H, m, d] the memory's keys where they are kept (acting between two publishings), or none."""
@@ -87,6 +88,8 @@ class GTrXL(nn.Module):
     """A recurrent core: a function of the step's features and of the memory it is handed."""
 
     positions: Tensor
+    layers: Sequence[GTrXLLayer]
+    """An nn.ModuleList."""
 
     def __init__(
         self,
@@ -102,17 +105,23 @@ class GTrXL(nn.Module):
         super().__init__()
         self.width, self.num_layers, self.num_heads = width, num_layers, num_heads
         self.memory_length = memory_length
-        self.layers = nn.ModuleList(
-            GTrXLLayer(width, num_heads, mlp_width, memory_length, gate, gate_bias, norm) for _ in range(num_layers)
+        layers = nn.ModuleList(
+            GTrXLLayer(width, num_heads, mlp_width, memory_length, gate, gate_bias, norm)
+            for _ in range(num_layers)
         )
+        self.layers = cast("Sequence[GTrXLLayer]", layers)
         self.register_buffer("positions", sinusoid(memory_length + 1, width).flip(0), persistent=False)
         self._initialise()
 
     def _initialise(self) -> None:
-        """Xavier normal, zero biases (appendix C); the gates have initialised themselves and stay as they are."""
+        """Xavier normal, zero biases (appendix C); gates have initialised themselves and stay as they are."""
         for layer in self.layers:
             attention = layer.attention
-            for weight in (*attention.qkv.weight.chunk(3), attention.relative.weight, attention.output.weight):
+            for weight in (
+                *attention.qkv.weight.chunk(3),
+                attention.relative.weight,
+                attention.output.weight,
+            ):
                 nn.init.xavier_normal_(weight)
             for module in layer.mlp:
                 if isinstance(module, nn.Linear):
@@ -130,7 +139,7 @@ class GTrXL(nn.Module):
         return GTrXLState(memory, torch.zeros(batch_size, dtype=torch.int64, device=parameter.device))
 
     def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> GTrXLState:
-        """The state after trace rows [B, W, ...], newest last; `valid` [B, W] marks the real ones, at the end."""
+        """State after trace rows [B, W, ...], newest last; `valid` [B, W] marks the real ones, at the end."""
         del episode_step  # positions are relative
         if self.memory_length == 0:
             return self.initial_state(len(valid))
@@ -142,7 +151,9 @@ class GTrXL(nn.Module):
     def cache(self, state: GTrXLState) -> GTrXLState:
         """`state` with the keys and values of its memory under the present parameters."""
         pairs = [layer.project_memory(state.memory[:, :, i]) for i, layer in enumerate(self.layers)]
-        return state._replace(keys=torch.stack([k for k, _ in pairs], 1), values=torch.stack([v for _, v in pairs], 1))
+        return state._replace(
+            keys=torch.stack([k for k, _ in pairs], 1), values=torch.stack([v for _, v in pairs], 1)
+        )
 
     def forward(
         self, x: Tensor, state: GTrXLState, want_trace: bool = True

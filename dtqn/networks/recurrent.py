@@ -6,13 +6,31 @@ whole sequence, and any split of a sequence into calls gives the same Q-values.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from torch import Tensor, nn
 
 from dtqn.types import QOutput, State, StepInputs, Trace, TraceSpec
 
 
+class Core(Protocol):
+    """A module that maps features [B, T, D] and the state before them to features, state and trace."""
+
+    def __call__(
+        self, x: Tensor, state: State, want_trace: bool = True, /
+    ) -> tuple[Tensor, State, Trace]: ...
+
+    def initial_state(self, batch_size: int, /) -> State: ...
+
+    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor, /) -> State: ...
+
+    def trace_spec(self) -> dict[str, TraceSpec]: ...
+
+    def cache(self, state: State, /) -> State: ...
+
+
 class RecurrentQNetwork(nn.Module):
-    def __init__(self, encoder: nn.Module, core: nn.Module, head: nn.Module) -> None:
+    def __init__(self, encoder: nn.Module, core: Core, head: nn.Module) -> None:
         super().__init__()
         self.encoder, self.core, self.head = encoder, core, head
 
@@ -24,8 +42,10 @@ class RecurrentQNetwork(nn.Module):
         Args:
             inputs: [B, T, ...]
             state: [B, ...]
-            want_trace: hand back the state and the trace; a learner that needs only Q-values saves their making.
-        Returns: output [B, T, A], the state after the T steps [B, ...], the trace rows that they leave [B, T, ...].
+            want_trace: hand back the state and the trace; a learner that needs only Q-values saves their
+                making.
+        Returns: output [B, T, A], the state after the T steps [B, ...], the trace rows that they leave
+            [B, T, ...].
         """
         features, state, trace = self.core(self.encoder(inputs), state, want_trace)
         return self.head(features), state, trace

@@ -24,7 +24,8 @@ class GridverseEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         ValueError: for a time limit below 1 or an unknown render mode.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 8}
+    # Gymnasium declares it as an instance variable, which a ClassVar may not override.
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012
 
     def __init__(self, world: WorldSpec, *, time_limit: int, render_mode: str | None = None) -> None:
         self._vector = GridverseVectorEnv(world, 1, time_limit=time_limit, render_mode=render_mode)

@@ -48,7 +48,8 @@ class GridverseVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[Any], NDArray[Any]
         ValueError: for a number of copies or a time limit below 1, or an unknown render mode.
     """
 
-    metadata: dict[str, Any] = {
+    # Gymnasium declares it as an instance variable, which a ClassVar may not override.
+    metadata: dict[str, Any] = {  # noqa: RUF012
         "autoreset_mode": AutoresetMode.NEXT_STEP,
         "render_modes": ["rgb_array"],
         "render_fps": 8,

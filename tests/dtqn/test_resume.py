@@ -15,14 +15,29 @@ import pytest
 from safetensors.numpy import load_file
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = (
-    "--total-env-steps 2600 --warmup-env-steps 300 --checkpoint-every 700 --metrics-every 200 --wandb disabled "
-    "--actor.num_envs 8 --actor.epsilon_anneal_env_steps 900 --learner.env_steps_per_update 16 "
-    "--learner.batch_size 8 --network.width 16 --network.num_heads 2 --network.mlp_width 16 "
-    "--network.memory_length 7 --replay.capacity 2400 --replay.learn_length 9 --replay.sequence_period 6 "
-    "--replay.burn_in_length 4 --evaluation.period 800 --evaluation.episodes 12 --evaluation.num_envs 6 "
-    "--task.time_limit 60"
-).split()
+SMALL = [
+    *("--total-env-steps", "2600"),
+    *("--warmup-env-steps", "300"),
+    *("--checkpoint-every", "700"),
+    *("--metrics-every", "200"),
+    *("--wandb", "disabled"),
+    *("--actor.num_envs", "8"),
+    *("--actor.epsilon_anneal_env_steps", "900"),
+    *("--learner.env_steps_per_update", "16"),
+    *("--learner.batch_size", "8"),
+    *("--network.width", "16"),
+    *("--network.num_heads", "2"),
+    *("--network.mlp_width", "16"),
+    *("--network.memory_length", "7"),
+    *("--replay.capacity", "2400"),
+    *("--replay.learn_length", "9"),
+    *("--replay.sequence_period", "6"),
+    *("--replay.burn_in_length", "4"),
+    *("--evaluation.period", "800"),
+    *("--evaluation.episodes", "12"),
+    *("--evaluation.num_envs", "6"),
+    *("--task.time_limit", "60"),
+]
 CLOCK = ("seconds", "speed/")
 
 
@@ -39,7 +54,11 @@ def finish(*arguments: str) -> str:
 def kill_after_checkpoint(run_dir: Path, *arguments: str) -> None:
     """Start a run and kill it once it has written rows past its first checkpoint."""
     process = subprocess.Popen(
-        command(*arguments), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command(*arguments),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     deadline = time.monotonic() + 200
     try:
@@ -67,7 +86,11 @@ def rows(run_dir: Path) -> list[dict[str, float]]:
 def checkpoint(run_dir: Path) -> dict[str, np.ndarray]:
     """Every array of the last checkpoint: parameters, target, optimiser, replay, priorities, environments."""
     folder = run_dir / "checkpoint" / (run_dir / "checkpoint" / "latest").read_text().strip()
-    return {f"{path.name}:{key}": value for path in folder.glob("*.safetensors") for key, value in load_file(path).items()}
+    return {
+        f"{path.name}:{key}": value
+        for path in folder.glob("*.safetensors")
+        for key, value in load_file(path).items()
+    }
 
 
 @pytest.mark.parametrize("publish_period", [1, 3])
