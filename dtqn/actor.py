@@ -16,7 +16,7 @@ import torch
 from dtqn.config import ActorConfig
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.schedules import epsilon_ladder, linear
-from dtqn.types import State, StepInputs, map_state, reset_rows
+from dtqn.types import State, StepInputs, reset_rows
 
 
 class Episodes(NamedTuple):
@@ -117,8 +117,12 @@ class Actor:
             if ladder
             else np.full(count, config.epsilon_final)
         )
-        self._initial = self._cached(network.initial_state(count))
+        self._initial = self._fresh_state()
         self.state: State = self._initial
+
+    def _fresh_state(self) -> State:
+        """The state at an episode's start under the actor's present parameters, [N, ...]."""
+        return self._cached(self.network.initial_state(len(self.final_epsilon)))
 
     def _cached(self, state: State) -> State:
         if not self.keep_cache:
@@ -132,6 +136,7 @@ class Actor:
         torch._foreach_copy_(self._parameters, list(network.parameters()))
         self.version = version
         self.state = self._cached(self.state)
+        self._initial = self._fresh_state()
 
     def epsilon(self) -> np.ndarray:
         """[N] the share of random actions of each copy, now."""
@@ -185,7 +190,6 @@ class Actor:
         self.state = type(self.state)(
             **{name: value.to(self.device) for name, value in state["memory"].items()}
         )
-        initial = self.network.initial_state(len(self.final_epsilon))
-        self._initial = self._cached(map_state(torch.clone, initial))
+        self._initial = self._fresh_state()
         self.generator.bit_generator.state = state["generator"]
         self.version, self.env_steps = state["version"], state["env_steps"]

@@ -55,7 +55,7 @@ class NetworkConfig(Group):
     """D, features of a token between the layers; even, and a multiple of `num_heads`."""
     num_layers: int = Field(2, ge=1)
     """L, attention layers, each with a feed-forward part."""
-    num_heads: int = Field(4, ge=1)
+    num_heads: int = Field(2, ge=1)
     """H, attention heads of each layer."""
     mlp_width: int = Field(128, ge=1)
     """Hidden features of the feed-forward part of a layer."""
@@ -95,7 +95,7 @@ class NetworkConfig(Group):
 
 
 class LearnerConfig(Group):
-    learning_rate: float = Field(5e-4, gt=0)
+    learning_rate: float = Field(1e-3, gt=0)
     """Adam's step size."""
     adam_epsilon: float = Field(1e-8, gt=0)
     """Adam's denominator constant."""
@@ -115,13 +115,13 @@ class LearnerConfig(Group):
     """Factor on rewards in the loss only; networks and logs see raw rewards."""
     target_update: Literal["soft", "hard"] = "soft"
     """Move the target network a little at every update, or copy it every `target_update_period`."""
-    target_ema_rate: float = Field(0.005, gt=0, le=1)
+    target_ema_rate: float = Field(0.02, gt=0, le=1)
     """Share of the online parameters in a soft target update."""
     target_update_period: int = Field(2500, ge=1)
     """Learner steps between hard target updates."""
     max_grad_norm: float = Field(10.0, gt=0)
     """Gradients are scaled down to this norm."""
-    env_steps_per_update: float = Field(32.0, gt=0)
+    env_steps_per_update: float = Field(48.0, gt=0)
     """Environment steps (all copies together, after warm-up) for one learner step."""
 
 
@@ -132,7 +132,7 @@ class ReplayConfig(Group):
     """Steps of a sequence that get a TD error."""
     sequence_period: int | None = Field(None, ge=1)
     """Steps between the anchors of an episode; none: `learn_length`, so each step is in one sequence."""
-    burn_in_length: int = Field(10, ge=0)
+    burn_in_length: int = Field(4, ge=0)
     """Rows before the anchor that are run without gradient to freshen the stored memory."""
     priority_exponent: float = Field(0.9, ge=0, le=1)
     """alpha in P(i) ~ p_i^alpha; 0: uniform."""
@@ -174,7 +174,7 @@ class ActorConfig(Group):
     """Share of random actions when warm-up ends."""
     epsilon_final: float = Field(0.05, ge=0, le=1)
     """Share of random actions after annealing, where exploration is `annealed` or there is one copy."""
-    epsilon_anneal_env_steps: int = Field(100_000, ge=0)
+    epsilon_anneal_env_steps: int = Field(80_000, ge=0)
     """Environment steps after warm-up over which epsilon falls linearly to its final value."""
     publish_period: int = Field(1, ge=1)
     """Learner steps between two publishings of parameters to the actor."""
@@ -198,7 +198,7 @@ class Config(Group):
     """The preset of settings that makes up an agent."""
     seed: int = Field(1, ge=0)
     """Root of every random generator of the run."""
-    total_env_steps: int = Field(300_000, ge=1)
+    total_env_steps: int = Field(350_000, ge=1)
     """Environment steps of the run, warm-up included."""
     warmup_env_steps: int | None = Field(None, ge=0)
     """Random steps before learning; none: min(20 000, total/5)."""

@@ -229,9 +229,9 @@ class Trainer:
             raise NonFiniteError(f"{error}; the last batch held the sequences {info.ids.tolist()}") from None
         if update.priorities is not None:
             self.replay.update_priorities(info.ids, update.priorities.cpu().numpy())
+            self._updates_summed += 1
         for name, value in update.metrics.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
-        self._updates_summed += 1
         if self.learner_steps % self.config.actor.publish_period == 0:
             self.actor.publish(self.learner.online, self.learner_steps)
 

@@ -46,7 +46,7 @@ class TraceSpec(NamedTuple):
 class Sequences(NamedTuple):
     """A batch of sequences as the learner reads it: three blocks, each cropped to its longest real member.
 
-    Padding rows hold arbitrary values and are never read.
+    Padding rows hold arbitrary values that a network can take (in range, finite); no result depends on them.
     """
 
     trace: dict[str, Tensor]

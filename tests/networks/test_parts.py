@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from dtqn import networks
 from dtqn.config import NetworkConfig
-from dtqn.networks.encoders import StepEncoder, observation_encoder
+from dtqn.networks.encoders import StepEncoder, observation_encoder, set_encoder
 from dtqn.networks.heads import DuelingHead, QHead
 from dtqn.types import StepInputs
 from tests.cases import SMALL, SPACES, inputs, make, observations, randomise
@@ -163,3 +163,20 @@ def test_the_same_seed_builds_the_same_network() -> None:
         weights.append(networks.build(settings, SPACES["box"], 3).state_dict())
     assert all(torch.equal(a, b) for a, b in zip(weights[0].values(), weights[1].values(), strict=True))
     assert any(not torch.equal(a, b) for a, b in zip(weights[0].values(), weights[2].values(), strict=True))
+
+
+def test_the_set_of_values_in_sight_is_summed_wherever_and_however_often() -> None:
+    space = gymnasium.spaces.MultiDiscrete([5, 5, 5])
+    encoder = set_encoder(space, 4)
+    assert encoder is not None
+    e = encoder.embedding.weight
+    seen = torch.tensor([[[3, 1, 3], [1, 3, 3], [2, 2, 2]]])
+    torch.testing.assert_close(encoder(seen), torch.stack([e[1] + e[3], e[1] + e[3], e[2]])[None])
+
+
+@pytest.mark.parametrize(
+    "space",
+    [gymnasium.spaces.MultiDiscrete([5, 4]), gymnasium.spaces.MultiDiscrete([5]), gymnasium.spaces.Discrete(5)],
+)
+def test_components_of_different_kinds_have_no_common_set(space: gymnasium.Space) -> None:
+    assert set_encoder(space, 4) is None
