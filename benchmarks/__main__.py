@@ -1,6 +1,6 @@
 """Every benchmark in one command: tables on the terminal, figures as JSON, one file each.
 
-    python -m benchmarks [--json FOLDER]
+python -m benchmarks [--json FOLDER]
 """
 
 from __future__ import annotations

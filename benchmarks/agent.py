@@ -34,7 +34,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dtqn import machine
 from dtqn.config import Config
-from dtqn.layers import load
+from dtqn.layers import resolve
 from dtqn.train import Trainer
 from dtqn.types import Sequences
 
@@ -88,9 +88,10 @@ def rival_update(config: Config, batch_size: int) -> Callable[[], None]:
     return update
 
 
-def trainer_of(*flags: dict[str, Any], fill_env_steps: int) -> Trainer:
-    """A trainer of the default agent with replay filled by its own random steps."""
-    trainer = Trainer(load({"env": TASK, "warmup_env_steps": 10**6, "total_env_steps": 10**6}, *flags))
+def trainer_of(fill_env_steps: int, **flags: str) -> Trainer:
+    """A trainer of the default agent with replay filled by its own random steps; `flags` as on the command line."""
+    always_random = {"env": TASK, "warmup_env_steps": "1e9", "total_env_steps": "1e9"}
+    trainer = Trainer(resolve(None, always_random | {k.replace("__", "."): v for k, v in flags.items()}, {}))
     while trainer.env_steps < fill_env_steps:
         trainer._act()
     return trainer
@@ -109,7 +110,7 @@ def measure(seconds: float = 5.0) -> dict[str, Any]:
     """Acting, learner updates, the rival's updates and the matrix product, in turns of `seconds / CHUNKS`."""
     machine.prepare()
     torch.manual_seed(0)
-    learning = trainer_of(fill_env_steps=20_000)
+    learning = trainer_of(20_000)
     config = learning.config
     batches: list[Sequences] = []
     for _ in range(8):
@@ -117,8 +118,8 @@ def measure(seconds: float = 5.0) -> dict[str, Any]:
         batches.append(learning._to_sequences(sampled, info.importance_weights))
     turn = iter(range(10**9))
     acting = {
-        "acting": trainer_of({"actor": {"num_envs": 64}}, fill_env_steps=1_000),
-        "acting_cached": trainer_of({"actor": {"num_envs": 64, "publish_period": 100}}, fill_env_steps=1_000),
+        "acting": trainer_of(1_000, actor__num_envs="64"),
+        "acting_cached": trainer_of(1_000, actor__num_envs="64", actor__publish_period="100"),
     }
     a, b, c = torch.randn(1600, 512), torch.randn(512, 512), torch.empty(1600, 512)
     actions: dict[str, tuple[Callable[[], Any], float]] = {

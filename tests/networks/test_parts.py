@@ -176,7 +176,11 @@ def test_the_set_of_values_in_sight_is_summed_wherever_and_however_often() -> No
 
 @pytest.mark.parametrize(
     "space",
-    [gymnasium.spaces.MultiDiscrete([5, 4]), gymnasium.spaces.MultiDiscrete([5]), gymnasium.spaces.Discrete(5)],
+    [
+        gymnasium.spaces.MultiDiscrete([5, 4]),
+        gymnasium.spaces.MultiDiscrete([5]),
+        gymnasium.spaces.Discrete(5),
+    ],
 )
 def test_components_of_different_kinds_have_no_common_set(space: gymnasium.Space) -> None:
     assert set_encoder(space, 4) is None
