@@ -89,7 +89,7 @@ def rival_update(config: Config, batch_size: int) -> Callable[[], None]:
 
 
 def trainer_of(fill_env_steps: int, **flags: str) -> Trainer:
-    """A trainer of the default agent with replay filled by its own random steps; `flags` as on the command line."""
+    """A trainer of the default agent, replay filled by its random steps; `flags` as on the command line."""
     always_random = {"env": TASK, "warmup_env_steps": "1e9", "total_env_steps": "1e9"}
     trainer = Trainer(resolve(None, always_random | {k.replace("__", "."): v for k, v in flags.items()}, {}))
     while trainer.env_steps < fill_env_steps:
