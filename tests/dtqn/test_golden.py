@@ -33,7 +33,7 @@ SHAPES = (
 
 
 def losses(updates: int = 5) -> list[float]:
-    """In float32 on one thread, the default network; step sizes of its own, so that tuning them changes nothing."""
+    """In float32 on one thread, the default network; step sizes of its own, not those that are tuned."""
     torch.manual_seed(0)
     network = networks.build(NetworkConfig(), SPACES["multi_discrete"], NUM_ACTIONS)
     learner = Learner(network, LearnerConfig(learning_rate=5e-4, target_ema_rate=0.005))
