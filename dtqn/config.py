@@ -96,7 +96,9 @@ class NetworkConfig(Group):
 
 class LearnerConfig(Group):
     learning_rate: float = Field(1e-3, gt=0)
-    """Adam's step size."""
+    """Adam's step size at the start."""
+    final_learning_rate_share: float = Field(0.05, ge=0, le=1)
+    """Share of the step size that is left at the run's last env step, on a straight line; 1: constant."""
     adam_epsilon: float = Field(1e-8, gt=0)
     """Adam's denominator constant."""
     batch_size: int = Field(32, ge=1)

@@ -139,8 +139,11 @@ class Learner:
         """[B, R, A] of the learn block, from the network's own starting state."""
         return network(batch.learn, starting_state(network, batch), want_trace=False)[0].q
 
-    def update(self, batch: Sequences) -> Update:
-        """One step of the optimiser; skipped, counted and told where the loss or gradient is not finite."""
+    def update(self, batch: Sequences, learning_rate_share: float = 1.0) -> Update:
+        """One step of the optimiser; skipped, counted and told where the loss or gradient is not finite.
+
+        `learning_rate_share` of the learning rate is the step size.
+        """
         config, members = self.config, split(batch, side_by_side=self._threads > 1)
         num_learned = batch.learned_steps.sum()
         parts = list(self._map(lambda part: self._gradient(take(batch, part), num_learned), members))
@@ -155,6 +158,7 @@ class Learner:
         for parameter, gradient in zip(self._online_parameters, gradients, strict=True):
             parameter.grad = gradient
         nn.utils.clip_grads_with_norm_(self._online_parameters, config.max_grad_norm, norm)
+        self.optimizer.param_groups[0]["lr"] = config.learning_rate * learning_rate_share
         self.optimizer.step()
         self.learner_steps += 1
         self._update_target()

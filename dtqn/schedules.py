@@ -1,8 +1,12 @@
-"""Exploration rates as functions of environment steps."""
+"""Exploration rates and step sizes as functions of environment steps."""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
+
+Numbers = TypeVar("Numbers", float, np.ndarray)
 
 
 def epsilon_ladder(num_envs: int, base: float = 0.4, exponent: float = 7.0) -> np.ndarray:
@@ -10,6 +14,6 @@ def epsilon_ladder(num_envs: int, base: float = 0.4, exponent: float = 7.0) -> n
     return base ** (1 + exponent * np.arange(num_envs) / (num_envs - 1))
 
 
-def linear(start: float, final: np.ndarray, fraction: float) -> np.ndarray:
+def linear(start: float, final: Numbers, fraction: float) -> Numbers:
     """On the straight line from `start` at fraction 0 to `final` at 1 and after."""
     return start + (final - start) * min(1.0, max(0.0, fraction))

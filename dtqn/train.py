@@ -22,6 +22,7 @@ from dtqn.evaluation import EvaluationResult, evaluate
 from dtqn.learner import Learner, NonFiniteError, delta_q
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.parts import take
+from dtqn.schedules import linear
 from dtqn.types import Sequences, StepInputs
 from replay import Field, SequenceBatch, SequenceLayout, SequenceReplay, replay_bytes
 
@@ -223,8 +224,10 @@ class Trainer:
     def _learn(self) -> None:
         sampled, info = self.replay.sample(self.config.learner.batch_size, self.generator)
         batch = self._to_sequences(sampled, info.importance_weights)
+        progress = self.env_steps / self.config.total_env_steps
+        share = linear(1.0, self.config.learner.final_learning_rate_share, progress)
         try:
-            update = self.learner.update(batch)
+            update = self.learner.update(batch, share)
         except NonFiniteError as error:
             raise NonFiniteError(f"{error}; the last batch held the sequences {info.ids.tolist()}") from None
         if update.priorities is not None:
