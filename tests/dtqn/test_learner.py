@@ -213,6 +213,19 @@ def test_rewards_are_scaled_in_the_loss_only() -> None:
     assert not torch.allclose(learner.td_errors(doubled)[2][mask], learner.td_errors(batch)[2][mask])
 
 
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_the_step_is_a_share_of_the_learning_rate(share: float) -> None:
+    """Adam's first step is proportional to the step size."""
+
+    def moved(learning_rate_share: float) -> list[Tensor]:
+        learner = make_learner()
+        before = snapshot(learner.online)
+        learner.update(make_batch(learner.online, "box"), learning_rate_share)
+        return [new - old for new, old in zip(snapshot(learner.online), before, strict=True)]
+
+    assert_all_close(moved(share), [share * step for step in moved(1.0)])
+
+
 def poisoned(batch: Sequences, value: float) -> Sequences:
     reward = batch.learn.reward.clone()
     reward[0, 1] = value
