@@ -1,6 +1,8 @@
-"""Every benchmark in one command: tables on the terminal, figures as JSON, one file each.
+"""The benchmarks: tables on the terminal, figures as JSON, one file each.
 
-python -m benchmarks [--json FOLDER]
+    python -m benchmarks [envs] [replay] [agent] [--json FOLDER]        # all of them where none is named
+
+From the root of the repository; on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -16,11 +18,14 @@ BENCHMARKS = {"envs": envs, "replay": replay, "agent": agent}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument(
+        "names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME", help=", ".join(BENCHMARKS)
+    )
     parser.add_argument("--json", type=Path, metavar="FOLDER", help="write the figures there")
     args = parser.parse_args()
-    for name, benchmark in BENCHMARKS.items():
-        result = benchmark.measure()
-        print(f"\n{name}\n{benchmark.table(result)}", flush=True)
+    for name in args.names or BENCHMARKS:
+        result = BENCHMARKS[name].measure()
+        print(f"\n{name}\n{BENCHMARKS[name].table(result)}", flush=True)
         if args.json is not None:
             args.json.mkdir(parents=True, exist_ok=True)
             (args.json / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")

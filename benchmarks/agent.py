@@ -1,6 +1,6 @@
 """Acting and learning of the default agent: acting steps/s with 64 environments, learner updates/s.
 
-    python benchmarks/agent.py [--seconds 5.0] [--json FILE]
+    python -m benchmarks agent
 
 One process. The learner's batch is sampled from a replay that the default agent has filled with its own
 warm-up steps, so that its mix of lengths, memories and burn-ins is the real one. Its share of the machine is
@@ -15,18 +15,11 @@ over chunks.
 
 from __future__ import annotations
 
-import argparse
 import copy
-import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-# So that the script runs from a clone that has not been installed.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 from torch import nn
@@ -173,18 +166,3 @@ def table(result: dict[str, Any]) -> str:
     lines.append(f"share of the machine's matrix-product rate: {result['share_of_matmul_rate']:.0%}")
     lines.append(f"updates/s over the rival's: {result['ratio_to_rival']:.2f}")
     return "\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each figure")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
-    args = parser.parse_args()
-    result = measure(args.seconds)
-    print(table(result))
-    if args.json is not None:
-        args.json.write_text(json.dumps(result, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()

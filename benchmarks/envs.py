@@ -1,6 +1,6 @@
 """Env steps per second of every native task, against one copy of the same task in the same run.
 
-    python benchmarks/envs.py [--seconds 1.0] [--json FILE]
+    python -m benchmarks envs
 
 One process on one core; uniformly random actions, drawn beforehand. A step is one row of one copy:
 observation, reward, both flags, success, autoreset and time limit included. Per second of CPU time and of
@@ -9,18 +9,11 @@ wall-clock time, each the median over chunks.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-# So that the script runs from a clone that has not been installed.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import envs
 
@@ -83,18 +76,3 @@ def table(result: dict[str, Any]) -> str:
                 f"{rate['microseconds_per_vector_step']:>16.1f}{rate['ratio_to_single']:>10.1f}"
             )
     return "\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--seconds", type=float, default=1.0, help="per task and number of copies")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
-    args = parser.parse_args()
-    result = measure(args.seconds)
-    print(table(result))
-    if args.json is not None:
-        args.json.write_text(json.dumps(result, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()

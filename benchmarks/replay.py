@@ -1,6 +1,6 @@
 """Replay: sample + update cycles and append ticks per second, memory included, beside a plain rival.
 
-    python benchmarks/replay.py [--seconds 2.0] [--json FILE]
+    python -m benchmarks replay
 
 One process, one core, no torch. Half a million steps of 32 streams, episodes of geometric length (mean 60), a
 float16 trace of 2 layers of width 64 with a window of 40 rows; batches of 32 sequences: burn_in 10, learn 40,
@@ -15,20 +15,13 @@ are medians over chunks.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-# So that the script runs from a clone that has not been installed (and does not import itself as `replay`).
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from replay import Field, SequenceLayout, SequenceReplay, replay_bytes
 
@@ -240,18 +233,3 @@ def table(result: dict[str, Any]) -> str:
     for key, value in result["replay"].items():
         lines.append(f"{key:<34}{value:>14,.0f}{result['rival'][key]:>14,.0f}{result['ratio'][key]:>8.2f}")
     return "\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each rate")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
-    args = parser.parse_args()
-    result = measure(args.seconds)
-    print(table(result))
-    if args.json is not None:
-        args.json.write_text(json.dumps(result, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()
