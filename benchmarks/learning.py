@@ -1,0 +1,86 @@
+"""The main job for several seeds, and each run's greedy success over 500 episodes on seeds of their own.
+
+    python -m benchmarks.learning [--seeds 1 2 3 4 5] [--jobs 1] [--folder runs/learning] [--json FILE]
+
+Every run is `python run.py --env gridverse-memory-7x7 --seed K` with default settings; one that FOLDER holds already
+is not run again. `solved_at_env_steps` is the first evaluation of the run (200 episodes) with 95 % success or more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+TASK, SOLVED = "gridverse-memory-7x7", 0.95
+
+
+def measure_seed(folder: Path, seed: int) -> dict[str, Any]:
+    """Train where there is no run yet, then evaluate what the run ended with."""
+    run_dir = folder / f"seed{seed}"
+    if not (run_dir / "checkpoint" / "latest").exists():
+        command = [
+            "run.py",
+            "--env",
+            TASK,
+            "--seed",
+            str(seed),
+            "--run-dir",
+            str(run_dir),
+            "--wandb",
+            "disabled",
+        ]
+        subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
+    command = [
+        "run.py",
+        "eval",
+        str(run_dir),
+        "--episodes",
+        "500",
+        "--seed",
+        "7",
+        "--checkpoint",
+        "last",
+        "--json",
+    ]
+    printed = subprocess.run([sys.executable, *command], check=True, capture_output=True, text=True).stdout
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    solved = [row["env_steps"] for row in rows if row.get("eval/success", 0) >= SOLVED]
+    return {
+        "seed": seed,
+        "env_steps": rows[-1]["env_steps"],
+        "learner_steps": rows[-1]["learner_steps"],
+        "minutes": round(rows[-1]["seconds"] / 60, 2),
+        "solved_at_env_steps": solved[0] if solved else None,
+        **json.loads(printed),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each")
+    parser.add_argument("--folder", type=Path, default=Path("runs/learning"))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    args = parser.parse_args()
+    with ThreadPoolExecutor(args.jobs) as pool:
+        results = list(pool.map(lambda seed: measure_seed(args.folder, seed), args.seeds))
+    for result in results:
+        print(
+            f"seed {result['seed']}: success {result['success']:.1%} "
+            f"[{result['success_low']:.1%}, {result['success_high']:.1%}] after {result['env_steps']:,} env steps "
+            f"and {result['minutes']:.1f} minutes"
+        )
+    print(f"median minutes: {statistics.median(result['minutes'] for result in results):.1f}")
+    if args.json is not None:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps({"jobs": args.jobs, "runs": results}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
