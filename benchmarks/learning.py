@@ -2,8 +2,9 @@
 
     python -m benchmarks.learning [--seeds 1 2 3 4 5] [--jobs 1] [--folder runs/learning] [--json FILE]
 
-Every run is `python run.py --env gridverse-memory-7x7 --seed K` with default settings; one that FOLDER holds already
-is not run again. `solved_at_env_steps` is the first evaluation of the run (200 episodes) with 95 % success or more.
+Every run is `python run.py --env gridverse-memory-7x7 --seed K` with default settings; one that the folder holds
+already is not run again. `solved_at_env_steps` is the first evaluation of the run (200 episodes) with 95 % success
+or more.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from pathlib import Path
 from typing import Any
 
 TASK, SOLVED = "gridverse-memory-7x7", 0.95
+
+
+def _run(arguments: str, last: str) -> str:
+    """What `python run.py` prints with these arguments."""
+    command = [sys.executable, "run.py", *arguments.split(), last]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def measure_seed(folder: Path, seed: int) -> dict[str, Any]:
@@ -73,8 +80,8 @@ def main() -> None:
     for result in results:
         print(
             f"seed {result['seed']}: success {result['success']:.1%} "
-            f"[{result['success_low']:.1%}, {result['success_high']:.1%}] after {result['env_steps']:,} env steps "
-            f"and {result['minutes']:.1f} minutes"
+            f"[{result['success_low']:.1%}, {result['success_high']:.1%}] after "
+            f"{result['env_steps']:,} env steps and {result['minutes']:.1f} minutes"
         )
     print(f"median minutes: {statistics.median(result['minutes'] for result in results):.1f}")
     if args.json is not None:
