@@ -2,9 +2,9 @@
 
     python -m benchmarks.learning [--seeds 1 2 3 4 5] [--jobs 1] [--folder runs/learning] [--json FILE]
 
-Every run is `python run.py --env gridverse-memory-7x7 --seed K` with default settings; one that the folder holds
-already is not run again. `solved_at_env_steps` is the first evaluation of the run (200 episodes) with 95 % success
-or more.
+Every run is `python run.py --env gridverse-memory-7x7 --seed K` with default settings; one that the
+folder holds already is not run again. `solved_at_env_steps` is the first evaluation of the run
+(200 episodes) with 95 % success or more.
 """
 
 from __future__ import annotations
