@@ -59,12 +59,12 @@ def measure_seed(folder: Path, seed: int) -> dict[str, Any]:
     rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     solved = [row["env_steps"] for row in rows if row.get("eval/success", 0) >= SOLVED]
     return {
+        **json.loads(printed),
         "seed": seed,
         "env_steps": rows[-1]["env_steps"],
         "learner_steps": rows[-1]["learner_steps"],
         "minutes": round(rows[-1]["seconds"] / 60, 2),
         "solved_at_env_steps": solved[0] if solved else None,
-        **json.loads(printed),
     }
 
 
