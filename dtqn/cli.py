@@ -150,7 +150,7 @@ def _check_task(config: Config) -> None:
     import envs
 
     try:
-        spec = envs.spec(config.env)
+        spec = envs.spec(config.env, **config.task.model_dump())
     except ValueError as error:
         raise ConfigError(f"env is {config.env}: {error}") from None
     if config.stop_at_success is not None and not spec.has_success:

@@ -185,9 +185,9 @@ class ActorConfig(Group):
 class EvaluationConfig(Group):
     period: int = Field(25_000, ge=1)
     """Environment steps between evaluations."""
-    episodes: int = Field(200, ge=1)
+    episodes: int = Field(500, ge=1)
     """Greedy episodes in an evaluation."""
-    num_envs: int = Field(200, ge=1)
+    num_envs: int = Field(500, ge=1)
     """Copies of the task in an evaluation; every copy plays the same number of episodes, all counted."""
 
 
@@ -200,7 +200,7 @@ class Config(Group):
     """The preset of settings that makes up an agent."""
     seed: int = Field(1, ge=0)
     """Root of every random generator of the run."""
-    total_env_steps: int = Field(350_000, ge=1)
+    total_env_steps: int = Field(450_000, ge=1)
     """Environment steps of the run, warm-up included."""
     warmup_env_steps: int | None = Field(None, ge=0)
     """Random steps before learning; none: min(20 000, total/5)."""

@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 import dtqn
-import envs
 from dtqn import checkpoint, machine
 from dtqn.checkpoint import CheckpointError
 from dtqn.config import Config, ConfigError
@@ -26,7 +25,7 @@ from dtqn.live import View, clock, number, open_view, outcome
 from dtqn.metrics import MetricsFile, Row, open_tracker, read_rows
 from dtqn.plots import learning_curve
 from dtqn.rundir import RunDir, resolved
-from dtqn.train import Trainer, device_of, make_env, make_network, plan_bytes
+from dtqn.train import Trainer, device_of, make_env, make_network, plan_bytes, task_spec
 
 
 def start(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
@@ -68,7 +67,7 @@ def evaluate_run(directory: RunDir, episodes: int, seed: int, weights: str) -> E
             f"{directory.checkpoints}: its weights do not fit config.yaml ({_short(error)})"
         ) from None
     env = make_env(config, min(episodes, config.evaluation.num_envs), np.random.SeedSequence(seed))
-    return evaluate(network, env, episodes, envs.spec(config.env).has_success)
+    return evaluate(network, env, episodes, task_spec(config).has_success)
 
 
 def available_bytes() -> int | None:

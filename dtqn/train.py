@@ -47,20 +47,24 @@ def device_of(config: Config) -> torch.device:
     return torch.device("cuda" if use_cuda else "cpu")
 
 
+def task_spec(config: Config) -> envs.TaskSpec:
+    return envs.spec(config.env, **config.task.model_dump())
+
+
 def make_env(config: Config, num_envs: int, seed: np.random.SeedSequence) -> gymnasium.vector.VectorEnv:
-    return envs.make_vector(config.env, num_envs, seed, time_limit=config.task.time_limit)
+    return envs.make_vector(config.env, num_envs, seed, **config.task.model_dump())
 
 
 def make_network(config: Config) -> RecurrentQNetwork:
     """The run's network with its initial parameters."""
-    task = envs.spec(config.env)
+    task = task_spec(config)
     torch.manual_seed(int(_seed(config, _NETWORK).generate_state(1)[0]))
     return networks.build(config.network, task.observation_space, int(task.action_space.n))  # type: ignore[attr-defined]
 
 
 def replay_fields(config: Config, network: RecurrentQNetwork) -> dict[str, Field]:
     """What replay stores at every step."""
-    task = envs.spec(config.env)
+    task = task_spec(config)
     space = task.observation_space
     actions = np.min_scalar_type(int(task.action_space.n) - 1)  # type: ignore[attr-defined]
     trace = {
@@ -98,7 +102,7 @@ class Trainer:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.device = device_of(config)
-        self.has_success = envs.spec(config.env).has_success
+        self.has_success = task_spec(config).has_success
         network = make_network(config)
         fields = replay_fields(config, network)
         network.to(self.device)

@@ -3,45 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from envs.gridverse.single import GridverseEnv
-from envs.gridverse.vector import GridverseVectorEnv, Seed, action_space, observation_space
-from envs.gridverse.world import memory_world
+from envs.gridverse import family as gridverse
+from envs.task import Task, TaskOptions, TaskSpec
+from envs.vector import Seed
 
-
-@dataclass(frozen=True)
-class TaskSpec:
-    """What is to be known of a task without making it."""
-
-    id: str
-    """Name, in this registry and in Gymnasium's."""
-    description: str
-    """One line."""
-    observation_space: gymnasium.Space[Any]
-    """Of one copy."""
-    action_space: gymnasium.Space[Any]
-    """Of one copy."""
-    time_limit: int
-    """Steps after which an episode is truncated, unless another limit is asked for."""
-    success: str | None
-    """What counts as success; None where the task defines none."""
-    best_return: float | None
-    """The best achievable expected undiscounted return, where it is known."""
-    source: str
-    """Where the task comes from."""
-
-    @property
-    def has_success(self) -> bool:
-        """Whether `infos["is_success"]` is there."""
-        return self.success is not None
+FAMILIES: tuple[ModuleType, ...] = (gridverse,)
+"""Modules with `ids` and `find` (`envs.task`), in the order of the list of tasks."""
 
 
 class TaskRow(NamedTuple):
@@ -55,66 +29,32 @@ class TaskRow(NamedTuple):
     source: str
 
 
-class _Task(NamedTuple):
-    spec: TaskSpec
-    make_vector: Callable[..., VectorEnv[Any, Any, Any]]
-    make_single: Callable[..., gymnasium.Env[Any, Any]]
-
-
-# Best expected return by size, by exact search over information states (docs/tasks.md).
-_MEMORY_BEST_RETURN = {5: 4.85, 7: 4.45, 9: 4.10, 11: 3.75, 13: 3.40, 21: 2.00}
-
-
-def _memory_task(size: int) -> _Task:
-    """DTQN's memory world of `size` x `size` cells."""
-    world = memory_world(size)
-    spec = TaskSpec(
-        id=f"gridverse-memory-{size}x{size}",
-        description="Find the exit that has the colour of the beacons, seeing 2 x 3 cells at a time.",
-        observation_space=observation_space(world),
-        action_space=action_space(world),
-        time_limit=250,
-        success="undiscounted return > 0: the good exit within 100 steps",
-        best_return=_MEMORY_BEST_RETURN[size],
-        source="DTQN (arXiv 2206.01078), gym-gridverse",
-    )
-    return _Task(spec, functools.partial(GridverseVectorEnv, world), functools.partial(GridverseEnv, world))
-
-
-_TASKS: dict[str, _Task] = {
-    task.spec.id: task for task in (_memory_task(size) for size in _MEMORY_BEST_RETURN)
-}
-
-
 def ids() -> tuple[str, ...]:
-    """Names of all tasks."""
-    return tuple(_TASKS)
+    """Names of all listed tasks."""
+    return tuple(id for family in FAMILIES for id in family.ids())
 
 
-def _find(id: str) -> _Task:
-    if id not in _TASKS:
-        near = difflib.get_close_matches(str(id), _TASKS, n=3, cutoff=0.4)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise ValueError(f"unknown task {id!r}{hint} (python run.py envs lists all)")
-    return _TASKS[id]
+def _find(id: str, options: TaskOptions) -> Task:
+    for family in FAMILIES:
+        task: Task | None = family.find(id, options)
+        if task is not None:
+            return task
+    near = difflib.get_close_matches(str(id), ids(), n=3, cutoff=0.4)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise ValueError(f"unknown task {id!r}{hint} (python run.py envs lists all)")
 
 
-def spec(id: str) -> TaskSpec:
-    """What the task `id` is.
+def spec(id: str, **options: Any) -> TaskSpec:
+    """What the task `id` is, with `options` (`TaskOptions`) applied.
 
     Raises:
-        ValueError: for an unknown id, naming the nearest known ones.
+        ValueError: for an unknown id, naming the nearest known ones, and for options that the task lacks.
     """
-    return _find(id).spec
+    return _find(id, TaskOptions(**options)).spec
 
 
 def make_vector(
-    id: str,
-    num_envs: int,
-    seed: Seed = None,
-    time_limit: int | None = None,
-    *,
-    render_mode: str | None = None,
+    id: str, num_envs: int, seed: Seed = None, *, render_mode: str | None = None, **options: Any
 ) -> VectorEnv[Any, Any, Any]:
     """`num_envs` copies of the task `id` as one vector environment with NEXT_STEP autoreset.
 
@@ -122,27 +62,21 @@ def make_vector(
     success, each step's `infos["is_success"]` is a bool array [num_envs], True on the last row of a success.
 
     Args:
-        id: a name from `ids()`.
+        id: a name from `ids()`, or another that a family of tasks knows.
         num_envs: number of copies, at least 1.
         seed: of the one generator of all copies; None takes entropy from the system.
-        time_limit: steps after which an episode is truncated; None takes the task's own.
         render_mode: "rgb_array" or None.
+        options: as `TaskOptions`; `time_limit=50`, say.
 
     Raises:
         ValueError: for an unknown id, naming the nearest known ones, and for arguments out of range.
     """
-    task = _find(id)
-    limit = task.spec.time_limit if time_limit is None else time_limit
-    return task.make_vector(num_envs, seed, time_limit=limit, render_mode=render_mode)
+    return _find(id, TaskOptions(**options)).make_vector(num_envs, seed, render_mode=render_mode)
 
 
-def gymnasium_env(
-    task: str, time_limit: int | None = None, render_mode: str | None = None
-) -> gymnasium.Env[Any, Any]:
+def gymnasium_env(task: str, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
     """What `gymnasium.make` calls: one copy of a task, arguments as for `make_vector`."""
-    found = _find(task)
-    limit = found.spec.time_limit if time_limit is None else time_limit
-    return found.make_single(time_limit=limit, render_mode=render_mode)
+    return _find(task, TaskOptions(**options)).make_single(render_mode=render_mode)
 
 
 def gymnasium_vector_env(task: str, num_envs: int, **kwargs: Any) -> VectorEnv[Any, Any, Any]:
@@ -157,11 +91,11 @@ def rows() -> list[TaskRow]:
             id=s.id,
             observation=_space_text(s.observation_space),
             actions=_space_text(s.action_space),
-            time_limit=str(s.time_limit),
+            time_limit=str(s.time_limit or "-"),
             success=s.success or "-",
             source=s.source,
         )
-        for s in (task.spec for task in _TASKS.values())
+        for s in map(spec, ids())
     ]
 
 
@@ -174,7 +108,7 @@ def _space_text(space: gymnasium.Space[Any]) -> str:
 
 def register_with_gymnasium() -> None:
     """Makes every task known to `gymnasium.make` and `gymnasium.make_vec`."""
-    for id in _TASKS:
+    for id in ids():
         # No max_episode_steps: the environments keep their own time limit, so that it can be an argument.
         gymnasium.register(
             id=id,

@@ -1,6 +1,6 @@
 """Two ways to run N copies of a world: the engine itself, and tables that the engine has filled in.
 
-Both have the methods of `Dynamics` and agree to the last bit, random draws included. In a world whose grid
+Both are an `envs.vector.Dynamics` and agree to the last bit, random draws included. In a world whose grid
 never changes a state is a layout and a pose, few enough to number; then a step is a few look-ups.
 
 Legend: N copies, L layouts, S states (every pose that can be stood on, of every layout), A actions.
@@ -9,47 +9,49 @@ Legend: N copies, L layouts, S states (every pose that can be stood on, of every
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from envs.gridverse import codes
 from envs.gridverse.functions import State, put, take
-from envs.gridverse.world import Engine, WorldSpec, vector_representation
+from envs.gridverse.render import render_state
+from envs.gridverse.states import read_state
+from envs.gridverse.world import Engine, WorldSpec, vector_representation, vector_representation_nvec
+from envs.vector import Arrays, Dynamics
 
 
-class Dynamics(Protocol):
-    """The states of N copies, how they change, what is seen of them. Arrays returned are the caller's own."""
-
-    def start(self, num: int, rng: np.random.Generator) -> None:
-        """Puts `num` copies into independent initial states."""
-
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        """Puts the copies at `rows` into new independent initial states."""
-
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Steps all copies: reward float64 [N] and terminated bool [N]."""
-
-    def observe(self, rng: np.random.Generator) -> NDArray[np.uint8]:
-        """Observations of all copies."""
-
-    def get(self) -> State:
-        """The complete states of all copies."""
-
-    def put(self, state: State) -> None:
-        """Puts every copy into the given, valid state, whose arrays the caller leaves as they are."""
-
-
-class EngineDynamics:
-    """Any world, run by the general engine."""
+class GridverseDynamics(Dynamics):
+    """What both ways share. The fields of a state are `grid` [H, W, 3], `agent` [3] and `item` [3], uint8."""
 
     def __init__(self, spec: WorldSpec) -> None:
         self._engine = Engine(spec)
-        self._state: State
+        self.observation_space = observation_space(spec)
+        self.action_space = gymnasium.spaces.Discrete(len(spec.actions))
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        """Without an item nothing is held."""
+        return read_state(state, self._engine.spec, num)._asdict()
+
+    def success(
+        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """DTQN's measure: an undiscounted return above zero."""
+        success: NDArray[np.bool_] = episode_return > 0.0
+        return success
+
+    def picture(self, copy: int) -> NDArray[np.uint8]:
+        return render_state(self._engine, take(State(**self.get()), np.array([copy])))
+
+
+class EngineDynamics(GridverseDynamics):
+    """Any world, run by the general engine."""
+
+    _state: State
 
     def start(self, num: int, rng: np.random.Generator) -> None:
         self._state = self._engine.reset(num, rng)
@@ -66,11 +68,16 @@ class EngineDynamics:
     def observe(self, rng: np.random.Generator) -> NDArray[np.uint8]:
         return vector_representation(self._engine.observe(self._state, rng))
 
-    def get(self) -> State:
-        return take(self._state, np.arange(len(self._state.agent)))
+    def get(self) -> Arrays:
+        return take(self._state, np.arange(len(self._state.agent)))._asdict()
 
-    def put(self, state: State) -> None:
-        self._state = state
+    def put(self, state: Arrays) -> None:
+        self._state = State(**state)
+
+
+def observation_space(spec: WorldSpec) -> gymnasium.spaces.MultiDiscrete[np.uint8]:
+    """The space of one copy's observation."""
+    return gymnasium.spaces.MultiDiscrete(vector_representation_nvec(spec), dtype=np.uint8)
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,7 @@ def initial_tables(spec: WorldSpec) -> tuple[Tables, NDArray[np.intp]]:
     return tables, tables.number[np.arange(len(y)), y, x, heading]
 
 
-class TableDynamics:
+class TableDynamics(GridverseDynamics):
     """A world whose grid never changes and whose initial states can be listed, run by look-up.
 
     Raises:
@@ -172,7 +179,7 @@ class TableDynamics:
     """
 
     def __init__(self, spec: WorldSpec) -> None:
-        self._engine = Engine(spec)
+        super().__init__(spec)
         self._initial, self._initial_states = initial_tables(spec)
         self._num_actions = len(spec.actions)
         self._tables = self._initial
@@ -197,30 +204,33 @@ class TableDynamics:
     def observe(self, rng: np.random.Generator) -> NDArray[np.uint8]:
         return self._tables.observation.take(self._now, axis=0)
 
-    def get(self) -> State:
+    def get(self) -> Arrays:
         layout = self._tables.layout[self._now]
-        return State(self._tables.grid[layout], self._tables.pose[self._now], self._tables.item[layout])
+        return State(
+            self._tables.grid[layout], self._tables.pose[self._now], self._tables.item[layout]
+        )._asdict()
 
-    def put(self, state: State) -> None:
+    def put(self, state: Arrays) -> None:
+        grids, agents, items = State(**state)
         tables = self._initial
         known = {_key(g, i): n for n, (g, i) in enumerate(zip(tables.grid, tables.item, strict=True))}
-        layout = np.empty(len(state.agent), np.intp)
+        layout = np.empty(len(agents), np.intp)
         added: list[int] = []
-        for row, (grid, item) in enumerate(zip(state.grid, state.item, strict=True)):
+        for row, (grid, item) in enumerate(zip(grids, items, strict=True)):
             layout[row] = known.setdefault(_key(grid, item), len(known))
             if layout[row] == len(tables.grid) + len(added):
                 added.append(row)
         if added:
-            tables = tables.followed_by(compile_layouts(self._engine, state.grid[added], state.item[added]))
+            tables = tables.followed_by(compile_layouts(self._engine, grids[added], items[added]))
         self._tables = tables
-        self._now = tables.number[layout, state.agent[:, 0], state.agent[:, 1], state.agent[:, 2]]
+        self._now = tables.number[layout, agents[:, 0], agents[:, 1], agents[:, 2]]
 
 
 def _key(grid: NDArray[np.uint8], item: NDArray[np.uint8]) -> bytes:
     return grid.tobytes() + item.tobytes()
 
 
-def make_dynamics(spec: WorldSpec) -> Dynamics:
+def make_dynamics(spec: WorldSpec) -> GridverseDynamics:
     """The faster dynamics that can run the world."""
     if spec.moves_agent_only and Engine(spec).layouts() is not None:
         return TableDynamics(spec)

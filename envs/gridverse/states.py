@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,63 +11,27 @@ from numpy.typing import NDArray
 from envs.gridverse import codes, functions
 from envs.gridverse.functions import State
 from envs.gridverse.world import WorldSpec
+from envs.vector import check_fields, read_field
 
-_FIELDS = ("grid", "agent", "item")
 
-
-def state_from_options(options: Mapping[str, Any] | None, spec: WorldSpec, num: int) -> State | None:
-    """The state of `num` copies that `options` asks for, or None where it asks for none.
+def read_state(given: Mapping[str, Any], spec: WorldSpec, num: int) -> State:
+    """The state of `num` copies that `given` asks for: `grid`, `agent` and, where something is held, `item`.
 
     Raises:
         ValueError: one line that names the field, the value and what would be right.
     """
-    if not options:
-        return None
-    for key in options:
-        if key != "state":
-            raise ValueError(f"options: unknown key {key!r}; the only one is 'state'")
-    given = options["state"]
-    if not isinstance(given, Mapping):
-        raise ValueError(f"options['state'] is {_brief(given)}; it must be a dict with the keys {_FIELDS}")
-    for key in given:
-        if key not in _FIELDS:
-            near = difflib.get_close_matches(str(key), _FIELDS, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"options['state']: unknown key {key!r}{hint} (known: {_FIELDS})")
-    for key in ("grid", "agent"):
-        if key not in given:
-            raise ValueError(
-                f"options['state'] has no {key!r}; it needs 'grid' and 'agent' ('item' is optional)"
-            )
+    check_fields(given, ("grid", "agent"), ("item",))
     state = State(
-        _field("grid", given["grid"], (*spec.shape, 3), num),
-        _field("agent", given["agent"], (3,), num),
-        _field("item", given.get("item", (codes.NOTHING, 0, codes.NO_COLOUR)), (3,), num),
+        _codes("grid", given["grid"], (*spec.shape, 3), num),
+        _codes("agent", given["agent"], (3,), num),
+        _codes("item", given.get("item", (codes.NOTHING, 0, codes.NO_COLOUR)), (3,), num),
     )
     check_state(state, spec)
     return state
 
 
-def _brief(value: Any) -> str:
-    """The beginning of a value's text, on one line."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _field(name: str, value: Any, shape: tuple[int, ...], num: int) -> NDArray[np.uint8]:
-    """`value` as uint8 [num, *shape], repeated for all copies where it is given once."""
-    try:
-        array = np.asarray(value)
-    except ValueError:  # ragged
-        array = np.empty(0, object)
-    if array.dtype.kind not in "iu":
-        raise ValueError(f"state {name!r} is {_brief(value)}; it must be integers of shape {shape}")
-    if array.shape not in (shape, (num, *shape)):
-        raise ValueError(f"state {name!r} has shape {array.shape}; it must be {shape} or {(num, *shape)}")
-    if array.size and (array.min() < 0 or array.max() > 255):
-        bad = array[(array < 0) | (array > 255)][0]
-        raise ValueError(f"state {name!r} holds {bad}; it must hold codes from 0 to 255")
-    return np.broadcast_to(array, (num, *shape)).astype(np.uint8)
+def _codes(name: str, value: Any, shape: tuple[int, ...], num: int) -> NDArray[np.uint8]:
+    return read_field(name, value, shape, num, np.uint8, 0, 255)
 
 
 def check_state(state: State, spec: WorldSpec) -> None:

@@ -171,7 +171,7 @@ def test_a_success_bound_where_the_task_knows_no_success(capsys, monkeypatch):
     import dataclasses
 
     spec = dataclasses.replace(envs.spec("gridverse-memory-7x7"), success=None)
-    monkeypatch.setattr(envs, "spec", lambda id: spec)
+    monkeypatch.setattr(envs, "spec", lambda id, **_: spec)
     message = _fails(capsys, "--stop-at-success", "0.9")
     assert message == "stop_at_success is 0.9, but gridverse-memory-7x7 defines no success; try none"
 

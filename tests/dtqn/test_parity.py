@@ -57,7 +57,7 @@ def play(
             has_success=True,
             time_limit=30,
         )
-        monkeypatch.setattr(envs, "spec", lambda _: spec)
+        monkeypatch.setattr(envs, "spec", lambda _, **__: spec)
         monkeypatch.setattr(envs, "make_vector", lambda _, num_envs, seed, **__: toy.ToyVectorEnv(num_envs))
     config = Config.model_validate(
         {

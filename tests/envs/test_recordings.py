@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 import envs
-from envs.gridverse.dynamics import Dynamics, EngineDynamics, TableDynamics, initial_tables
+from envs.gridverse.dynamics import EngineDynamics, TableDynamics, initial_tables, make_dynamics
 from envs.gridverse.functions import State
-from envs.gridverse.vector import GridverseVectorEnv
 from envs.gridverse.world import Engine, WorldSpec, memory_world, vector_representation
+from envs.vector import Dynamics, NativeVectorEnv
 from tests.envs import recordings
 
 DYNAMICS: list[Callable[[WorldSpec], Dynamics]] = [EngineDynamics, TableDynamics]
@@ -32,9 +32,7 @@ def test_recorded_episodes_replay(size: int, dynamics: Callable[[WorldSpec], Dyn
     data = recordings.episodes(size)
     lengths = data["ep_len"]
     num, starts = len(lengths), np.cumsum(lengths) - lengths
-    env = GridverseVectorEnv(
-        memory_world(size), num, 0, time_limit=250, dynamics=dynamics(memory_world(size))
-    )
+    env = NativeVectorEnv(dynamics(memory_world(size)), num, 0, time_limit=250)
     state = {"grid": data["init_grid"], "agent": data["init_agent"], "item": data["init_item"]}
     observation, _ = env.reset(options={"state": state})
     np.testing.assert_array_equal(observation, data["init_vec"])
@@ -80,11 +78,11 @@ def test_every_transition(size: int, dynamics: Callable[[WorldSpec], Dynamics]) 
     grid = data["grids"].repeat(num_poses, axis=0)
     agent = np.tile(data["poses"], (num_layouts, 1))
     for action in range(num_actions):
-        run.put(State(grid, agent, nothing_held(len(agent))))
+        run.put({"grid": grid, "agent": agent, "item": nothing_held(len(agent))})
         np.testing.assert_array_equal(run.observe(rng), data["vec"].reshape(-1, 6))
         reward, terminated = run.step(np.full(len(agent), action), rng)
-        np.testing.assert_array_equal(run.get().agent, data["next_pose"][:, :, action].reshape(-1, 3))
-        np.testing.assert_array_equal(run.get().grid, grid)
+        np.testing.assert_array_equal(run.get()["agent"], data["next_pose"][:, :, action].reshape(-1, 3))
+        np.testing.assert_array_equal(run.get()["grid"], grid)
         np.testing.assert_array_equal(reward, data["reward"][:, :, action].ravel())
         np.testing.assert_array_equal(terminated, data["terminated"][:, :, action].ravel())
 
@@ -147,7 +145,7 @@ def layout_names(size: int) -> list[str]:
 
 def reset_counts(size: int, num: int) -> NDArray[np.int64]:
     """How often each layout came up in `num` resets of the vector environment, autoresets among them."""
-    env = GridverseVectorEnv(memory_world(size), num // 4, 11, time_limit=1)
+    env = NativeVectorEnv(make_dynamics(memory_world(size)), num // 4, 11, time_limit=1)
     env.reset()
     found: dict[str, int] = dict.fromkeys(layout_names(size), 0)
     for _ in range(4):

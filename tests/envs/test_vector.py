@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from envs.gridverse import codes
 from envs.gridverse.dynamics import EngineDynamics, TableDynamics
 from envs.gridverse.functions import layouts_memory
-from envs.gridverse.vector import GridverseVectorEnv
 from envs.gridverse.world import memory_world
+from envs.vector import Dynamics, NativeVectorEnv
 
 FORWARD, BACKWARD, LEFT, RIGHT, TURN_LEFT, TURN_RIGHT = range(6)
 WORLD = memory_world(7)
@@ -26,21 +26,23 @@ GRID = LAYOUT.grid[0]  # the good exit is on the left
 Rows = tuple[NDArray[Any], ...]
 
 
-def make(num: int = 4, seed: int | None = 3, **kwargs: Any) -> GridverseVectorEnv:
-    return GridverseVectorEnv(WORLD, num, seed, **{"time_limit": 250, **kwargs})
+def make(
+    num: int = 4, seed: int | None = 3, dynamics: Dynamics | None = None, **kwargs: Any
+) -> NativeVectorEnv:
+    return NativeVectorEnv(dynamics or TableDynamics(WORLD), num, seed, **{"time_limit": 250, **kwargs})
 
 
-def start_at(env: GridverseVectorEnv, *pose: int, grid: NDArray[np.uint8] = GRID) -> NDArray[np.uint8]:
+def start_at(env: NativeVectorEnv, *pose: int, grid: NDArray[np.uint8] = GRID) -> NDArray[np.uint8]:
     observation, _ = env.reset(options={"state": {"grid": grid, "agent": pose, "item": (0, 0, 0)}})
     return observation
 
 
-def step_all(env: GridverseVectorEnv, action: int) -> tuple[NDArray[Any], ...]:
+def step_all(env: NativeVectorEnv, action: int) -> tuple[NDArray[Any], ...]:
     observation, reward, terminated, truncated, infos = env.step(np.full(env.num_envs, action))
     return observation, reward, terminated, truncated, infos["is_success"]
 
 
-def random_rows(env: GridverseVectorEnv, steps: int, seed: int = 0) -> list[Rows]:
+def random_rows(env: NativeVectorEnv, steps: int, seed: int = 0) -> list[Rows]:
     """The rows of `steps` random steps."""
     rng = np.random.default_rng(seed)
     rows: list[Rows] = []
@@ -108,7 +110,7 @@ def test_time_limit_of_one() -> None:
     assert ended == [True, False] * 3
 
 
-def leave_after(env: GridverseVectorEnv, steps: int) -> tuple[NDArray[Any], ...]:
+def leave_after(env: NativeVectorEnv, steps: int) -> tuple[NDArray[Any], ...]:
     """The row of the good exit, reached at step number `steps` after turning on the spot."""
     start_at(env, 1, 2, 0)
     for _ in range(steps - 1):
@@ -164,7 +166,7 @@ def test_engine_and_tables_agree(seed: int, num: int, time_limit: int) -> None:
 
 
 def test_a_seed_determines_everything() -> None:
-    def play(env: GridverseVectorEnv, **kwargs: Any) -> list[Rows]:
+    def play(env: NativeVectorEnv, **kwargs: Any) -> list[Rows]:
         env.reset(**kwargs)
         return random_rows(env, 400)
 
@@ -293,8 +295,11 @@ def changed(y: int, x: int, *cell: int) -> NDArray[np.int64]:
         ({"grid": GRID[:5], "agent": (3, 3, 0)}, r"'grid' has shape \(5, 7, 3\); it must be \(7, 7, 3\)"),
         ({"grid": GRID * 1.0, "agent": (3, 3, 0)}, "'grid' is .* must be integers"),
         ({"grid": [[1], [1, 2]], "agent": (3, 3, 0)}, "'grid' is .* must be integers"),
-        ({"grid": changed(0, 0, 300, 0, 0), "agent": (3, 3, 0)}, "'grid' holds 300; .* codes from 0 to 255"),
-        ({"grid": changed(0, 0, -1, 0, 0), "agent": (3, 3, 0)}, "'grid' holds -1; .* codes from 0 to 255"),
+        (
+            {"grid": changed(0, 0, 300, 0, 0), "agent": (3, 3, 0)},
+            "'grid' holds 300; .* integers from 0 to 255",
+        ),
+        ({"grid": changed(0, 0, -1, 0, 0), "agent": (3, 3, 0)}, "'grid' holds -1; .* integers from 0 to 255"),
         (
             {"grid": changed(0, 0, 6, 0, 1), "agent": (3, 3, 0)},
             r"'grid' holds \(6, 0, 1\): .*3 Wall, 2 Floor",
@@ -368,7 +373,7 @@ def test_foreign_environment_states_are_refused() -> None:
     good = env.get_state()
     fewer = make(3)
     fewer.reset()
-    other = GridverseVectorEnv(memory_world(9), 4, 0, time_limit=250)
+    other = NativeVectorEnv(TableDynamics(memory_world(9)), 4, 0, time_limit=250)
     other.reset()
     for state, message in [
         (fewer.get_state(), "shape"),

@@ -1,4 +1,4 @@
-"""One copy of a gridverse world as a Gymnasium environment: the vector environment with N = 1."""
+"""One copy of a native task as a Gymnasium environment: the vector environment with N = 1."""
 
 from __future__ import annotations
 
@@ -8,30 +8,24 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.gridverse.vector import GridverseVectorEnv
-from envs.gridverse.world import WorldSpec
+from envs.vector import NativeVectorEnv
 
 
-class GridverseEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
-    """One copy of a world with a time limit. `info["is_success"]` is True on the last step of a success.
+class NativeEnv(gymnasium.Env[NDArray[Any], Any]):
+    """One copy of a task. `info["is_success"]` is True on the last step of a success, where there is such.
 
     Args:
-        world: the world that is run.
-        time_limit: an episode that has not terminated is truncated after this many steps.
-        render_mode: "rgb_array" or None.
-
-    Raises:
-        ValueError: for a time limit below 1 or an unknown render mode.
+        vector: the task with one copy; this environment is its only user.
     """
 
     # Gymnasium declares it as an instance variable, which a ClassVar may not override.
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012
 
-    def __init__(self, world: WorldSpec, *, time_limit: int, render_mode: str | None = None) -> None:
-        self._vector = GridverseVectorEnv(world, 1, time_limit=time_limit, render_mode=render_mode)
-        self.render_mode = render_mode
-        self.observation_space = self._vector.single_observation_space
-        self.action_space = self._vector.single_action_space
+    def __init__(self, vector: NativeVectorEnv) -> None:
+        self._vector = vector
+        self.render_mode = vector.render_mode
+        self.observation_space = vector.single_observation_space
+        self.action_space = vector.single_action_space
         self._needs_reset = True
         self._share_generator()
 
@@ -41,14 +35,14 @@ class GridverseEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Starts an episode; `options={"state": ...}` in a given state (see `GridverseVectorEnv.reset`)."""
+    ) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode; `options={"state": ...}` in a given state (see `NativeVectorEnv.reset`)."""
         observation, _ = self._vector.reset(seed=seed, options=options)
         self._share_generator()
         self._needs_reset = False
         return observation[0], {}
 
-    def step(self, action: Any) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step.
 
         Raises:
@@ -64,7 +58,7 @@ class GridverseEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
             float(reward[0]),
             bool(terminated[0]),
             bool(truncated[0]),
-            {"is_success": bool(infos["is_success"][0])},
+            {key: bool(value[0]) for key, value in infos.items()},
         )
 
     def render(self) -> Any:

@@ -1,0 +1,104 @@
+"""What a task is: the facts of `TaskSpec`, the ways to make it, and the options that a user may ask for.
+
+A family of tasks is a module with two functions, listed in `envs.registry`:
+
+    ids()             -> names of those tasks that `python run.py envs` lists
+    find(id, options) -> the task of that name, or None where the name is none of the family's
+
+Names may be more than are listed (`t-maze-passive-1234`). `find` raises a ValueError of one line for a name
+or an option that is nearly right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium
+from gymnasium.vector import VectorEnv
+
+from envs.single import NativeEnv
+from envs.vector import Dynamics, NativeVectorEnv, Seed
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """What is to be known of a task without making it."""
+
+    id: str
+    """Name, in this registry and in Gymnasium's."""
+    description: str
+    """One line."""
+    observation_space: gymnasium.Space[Any]
+    """Of one copy."""
+    action_space: gymnasium.Space[Any]
+    """Of one copy."""
+    time_limit: int | None
+    """Steps after which an episode is truncated, unless another limit is asked for; None: never."""
+    success: str | None
+    """What counts as success; None where the task defines none."""
+    best_return: float | None
+    """The best achievable expected undiscounted return, where it is known."""
+    source: str
+    """Where the task comes from."""
+    success_ceiling: float = 1.0
+    """The highest success rate that any agent can reach, where that is known to be below 1."""
+
+    @property
+    def has_success(self) -> bool:
+        """Whether `infos["is_success"]` is there."""
+        return self.success is not None
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """What a user may ask for beside the name; None is the task's own choice.
+
+    The fields are those of the settings `--task.*`.
+    """
+
+    time_limit: int | None = None
+    """Steps after which an episode is truncated."""
+
+
+class MakeVector(Protocol):
+    def __call__(
+        self, num_envs: int, seed: Seed = None, *, render_mode: str | None = None
+    ) -> VectorEnv[Any, Any, Any]: ...
+
+
+class MakeSingle(Protocol):
+    def __call__(self, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]: ...
+
+
+class Task(NamedTuple):
+    """A task and how to make it; its spec and its environments have the options applied."""
+
+    spec: TaskSpec
+    make_vector: MakeVector
+    make_single: MakeSingle
+
+
+def native_task(spec: TaskSpec, make_dynamics: Callable[[], Dynamics], options: TaskOptions) -> Task:
+    """The task of a native `Dynamics`; of the options it takes the time limit, which every task has."""
+    if options.time_limit is not None:
+        spec = replace(spec, time_limit=options.time_limit)
+
+    def make_vector(num_envs: int, seed: Seed = None, *, render_mode: str | None = None) -> NativeVectorEnv:
+        return NativeVectorEnv(
+            make_dynamics(), num_envs, seed, time_limit=spec.time_limit, render_mode=render_mode
+        )
+
+    def make_single(*, render_mode: str | None = None) -> NativeEnv:
+        return NativeEnv(make_vector(1, render_mode=render_mode))
+
+    return Task(spec, make_vector, make_single)
+
+
+def refuse_options(id: str, options: TaskOptions, *names: str) -> None:
+    """ValueError where one of the options `names`, which the task `id` does not have, was asked for."""
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name in names and value != field.default:
+            raise ValueError(f"task.{field.name} is {value!r}, but {id} has no such option; leave it out")
