@@ -24,7 +24,7 @@ Train a memory agent on a partially observable task, and more.
 commands:
   train                  train an agent (what is done where no command is named)
   eval RUN_DIR           evaluate the weights of a run
-  envs                   list the tasks
+  envs                   list the tasks, or show one (envs --env X --render FILE.gif)
 """
 _TRAIN_ONLY = ("config", "print_config", "resume", "run_dir")
 
@@ -106,18 +106,27 @@ def _train_parser() -> _Parser:
     run.add_argument("--print-config", action="store_true", help="print every setting as YAML and end")
     run.add_argument("--run-dir", metavar="DIR", type=Path, help="default runs/<env>/<agent>/seed<k>")
     run.add_argument("--resume", metavar="RUN_DIR", type=Path, help="go on with the run in this directory")
-    groups = {"": run}
+    _add_settings(parser, lambda _: True, run)
+    return parser
+
+
+def _add_settings(
+    parser: _Parser, wanted: Callable[[str], bool], top: argparse._ArgumentGroup | None = None
+) -> None:
+    """An option for every setting whose dotted name is wanted; those of no group go to `top`."""
+    groups = {"": top}
     for name, field in fields_of().items():
+        if not wanted(name):
+            continue
         group, _, leaf = name.rpartition(".")
         if group not in groups:
             groups[group] = parser.add_argument_group(group)
         default = "none" if field.default is None else str(field.default).lower()
         text = f"{field.description} [{legal(field)}; default {default}]"
         option = f"--{name}" if group else f"--{leaf.replace('_', '-')}"
-        groups[group].add_argument(
+        (groups[group] or parser).add_argument(
             option, dest=name, default=argparse.SUPPRESS, metavar="X", help=text.replace("%", "%%")
         )
-    return parser
 
 
 def _train(arguments: Sequence[str]) -> int:
@@ -219,8 +228,42 @@ def _at_least(text: str, low: int) -> int:
 
 
 def _envs(arguments: Sequence[str]) -> int:
-    parser = _Parser("envs", description="List the tasks.")
-    parser.read(arguments)
+    parser = _Parser("envs", description="List the tasks, or show one.")
+    parser.add_argument("--env", metavar="X", help="show what this task is")
+    parser.add_argument(
+        "--render",
+        metavar="FILE",
+        type=Path,
+        help=".png: its first state; .gif: a random episode",
+    )
+    parser.add_argument("--seed", type=_natural, default=1, metavar="N", help="default %(default)s")
+    _add_settings(parser, lambda name: name.startswith("task."))
+    given = vars(parser.read(arguments))
+    id, file, seed = (given.pop(name) for name in ("env", "render", "seed"))
+    if id is None:
+        for name in ["render", *given] if file is not None else given:
+            raise ConfigError(f"--{name} needs --env")
+        return _list_envs()
+    config = layers.resolve(None, {"env": id, **given}, os.environ)
+    _check_task(config)
+    import envs
+
+    options = config.task.model_dump()
+    lines = envs.facts(id, **options)
+    if file is not None:
+        from envs import pictures
+
+        try:
+            env = envs.make_vector(id, 1, seed, render_mode="rgb_array", **options)
+            lines["picture"] = f"{file} ({pictures.save(env, file, seed)} frames)"
+        except (ValueError, OSError) as error:
+            raise ConfigError(f"--render is {file}: {error}") from None
+    for name, text in lines.items():
+        print(f"{name:<12} {text}")
+    return 0
+
+
+def _list_envs() -> int:
     import envs
 
     rows = envs.rows()

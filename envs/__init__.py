@@ -9,9 +9,9 @@
 After the import, `gymnasium.make("gridverse-memory-7x7")` is the same task.
 """
 
-from envs.registry import TaskRow, ids, make_vector, register_with_gymnasium, rows, spec
+from envs.registry import TaskRow, facts, ids, make_vector, register_with_gymnasium, rows, spec
 from envs.task import TaskOptions, TaskSpec
 
-__all__ = ["TaskOptions", "TaskRow", "TaskSpec", "ids", "make_vector", "rows", "spec"]
+__all__ = ["TaskOptions", "TaskRow", "TaskSpec", "facts", "ids", "make_vector", "rows", "spec"]
 
 register_with_gymnasium()

@@ -73,6 +73,17 @@ def test_envs_lists_every_task(capsys):
     assert [line.split()[0] for line in lines[1:]] == list(envs.ids())
 
 
+def test_envs_shows_one_task(capsys, tmp_path):
+    file = tmp_path / "a.png"
+    argv = ["envs", "--env", "gridverse-memory-7x7", "--task.time-limit", "30", "--render", str(file)]
+    assert cli.main(argv) == 0
+    printed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert printed["id"] == "gridverse-memory-7x7"
+    assert printed["time"] == "limit   30 steps"
+    assert printed["picture"] == f"{file} (1 frames)"
+    assert file.exists()
+
+
 @pytest.mark.parametrize(
     "argv",
     [
@@ -142,6 +153,15 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
         (["eval", "x", "--seed", "-1"], "argument --seed: -1 must be an integer of at least 0"),
         (["eval", "x", "--checkpoint", "first"], "argument --checkpoint: invalid choice: 'first' .*"),
         (["envs", "--json"], "--json is no option.*"),
+        (["envs", "--render", "a.gif"], "--render needs --env"),
+        (["envs", "--task.time_limit", "9"], "--task.time_limit needs --env"),
+        (["envs", "--env", "x"], "env is x: unknown task .*"),
+        (["envs", "--env", "gridverse-memory-5x5", "--seed", "x"], "argument --seed: x must be an integer.*"),
+        (
+            ["envs", "--env", "gridverse-memory-5x5", "--render", "a.txt"],
+            "--render is a.txt: its name must .*",
+        ),
+        (["envs", "--env", "gridverse-memory-5x5", "--render", f"{__file__}/a.png"], "--render is .*"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(capsys, argv, message):

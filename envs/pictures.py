@@ -1,0 +1,56 @@
+"""Pictures of a task: its first state, or an episode of random actions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+SUFFIXES = (".png", ".gif")
+MAX_FRAMES = 300
+FRAME_MILLISECONDS = 120
+
+
+def random_episode(env: VectorEnv[Any, Any, Any], seed: int) -> list[NDArray[np.uint8]]:
+    """Pictures of an episode of random actions in the one copy of `env`, the first `MAX_FRAMES` of them."""
+    frames = [_frame(env)]
+    env.action_space.seed(seed)
+    over = False
+    while not over and len(frames) < MAX_FRAMES:
+        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        over = bool(terminated[0] or truncated[0])
+        frames.append(_frame(env))
+    return frames
+
+
+def save(env: VectorEnv[Any, Any, Any], file: Path, seed: int) -> int:
+    """Writes a .png of the first state or a .gif of a random episode; the number of pictures in it.
+
+    Args:
+        env: one copy with render mode "rgb_array".
+        seed: of the episode and of the actions.
+
+    Raises:
+        ValueError: for another kind of file.
+    """
+    if file.suffix not in SUFFIXES:
+        raise ValueError("its name must end in .png (the first state) or .gif (an episode of random actions)")
+    from PIL import Image  # not needed by whoever only makes tasks
+
+    env.reset(seed=seed)
+    frames = [_frame(env)] if file.suffix == ".png" else random_episode(env, seed)
+    first, *others = (Image.fromarray(frame) for frame in frames)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.suffix == ".png":
+        first.save(file)
+    else:
+        first.save(file, save_all=True, append_images=others, duration=FRAME_MILLISECONDS, loop=0)
+    return len(frames)
+
+
+def _frame(env: VectorEnv[Any, Any, Any]) -> NDArray[np.uint8]:
+    pictures: Any = env.render()
+    return np.asarray(pictures[0], np.uint8)
