@@ -99,6 +99,22 @@ def rows() -> list[TaskRow]:
     ]
 
 
+def facts(id: str, **options: Any) -> dict[str, str]:
+    """All that is known of one task, as text, for `python run.py envs --env X`."""
+    s = spec(id, **options)
+    ceiling = "" if s.success_ceiling == 1 else f" (no agent can exceed {s.success_ceiling:.1%})"
+    return {
+        "id": s.id,
+        "description": s.description,
+        "observation": str(s.observation_space),
+        "actions": str(s.action_space),
+        "time limit": "none" if s.time_limit is None else f"{s.time_limit} steps",
+        "success": (s.success or "not defined") + ceiling,
+        "best return": "not known" if s.best_return is None else f"{s.best_return:g}",
+        "source": s.source,
+    }
+
+
 def _space_text(space: gymnasium.Space[Any]) -> str:
     """A space in a few characters: `MultiDiscrete([21] * 6)` where all entries are alike."""
     if isinstance(space, gymnasium.spaces.MultiDiscrete) and np.unique(space.nvec).size == 1:
