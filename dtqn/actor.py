@@ -16,7 +16,7 @@ import torch
 from dtqn.config import ActorConfig
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.schedules import epsilon_ladder, linear
-from dtqn.types import State, StepInputs, reset_rows
+from dtqn.types import State, StepInputs, map_tree, named_parts, reset_rows
 
 
 class Episodes(NamedTuple):
@@ -28,12 +28,19 @@ class Episodes(NamedTuple):
 
 
 class VectorRows:
-    """The rows that N copies of a task emit, one per copy and tick, as they arrive (NEXT_STEP autoreset)."""
+    """The rows that N copies of a task emit, one per copy and tick, as they arrive (NEXT_STEP autoreset).
+
+    The observation is an array [N, ...], or one such array a key for a Dict space.
+    """
 
     def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
         self.env = env
-        count = env.num_envs
-        self.observation = np.asarray(env.reset()[0])
+        self._begin()
+
+    def _begin(self, seed: int | None = None) -> None:
+        """New episodes in all copies."""
+        count = self.env.num_envs
+        self.observation = map_tree(np.asarray, self.env.reset(seed=seed)[0])
         self.prev_action = np.zeros(count, np.int64)
         self.reward = np.zeros(count, np.float64)
         self.terminated = np.zeros(count, bool)
@@ -46,7 +53,7 @@ class VectorRows:
         """Step every copy; the action of a copy on its LAST row is ignored and begins the next episode."""
         self.first = self.last
         observation, reward, terminated, truncated, infos = self.env.step(action)
-        self.observation = np.asarray(observation)
+        self.observation = map_tree(np.asarray, observation)
         self.prev_action = action
         self.reward = np.asarray(reward, np.float64)
         self.terminated = np.asarray(terminated)
@@ -60,7 +67,7 @@ class VectorRows:
     def inputs(self, device: torch.device, dtype: torch.dtype) -> StepInputs:
         """The network's inputs, [N, 1, ...]."""
         return StepInputs(
-            torch.from_numpy(self.observation).to(device)[:, None],
+            map_tree(lambda part: torch.from_numpy(part).to(device)[:, None], self.observation),
             torch.from_numpy(self.prev_action).to(device)[:, None],
             torch.from_numpy(self.reward).to(device, dtype)[:, None],
             torch.from_numpy(self.first).to(device)[:, None],
@@ -71,12 +78,18 @@ class VectorRows:
     )
 
     def get_state(self) -> dict[str, Any]:
-        return {"env": self.env.get_state(), **{name: getattr(self, name) for name in self._ARRAYS}}  # type: ignore[attr-defined]
+        """`env` is none where the environments' state cannot be saved."""
+        env = self.env.get_state()  # type: ignore[attr-defined]
+        return {"env": env, **{name: getattr(self, name) for name in self._ARRAYS}}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: dict[str, Any], generator: np.random.Generator) -> None:
+        """Goes on from `state`; with new episodes, seeded by `generator`, where the environments' is none."""
+        if state["env"] is None:
+            self._begin(seed=int(generator.integers(2**31)))
+            return
         self.env.set_state(state["env"])  # type: ignore[attr-defined]
         for name in self._ARRAYS:
-            setattr(self, name, state[name].copy())
+            setattr(self, name, map_tree(np.copy, state[name]))
 
 
 class Actor:
@@ -160,7 +173,7 @@ class Actor:
         explore = self.generator.random(count) < self.epsilon()
         action = np.where(explore, self.generator.integers(self.num_actions, size=count), greedy)
         stored = {
-            "observation": rows.observation,
+            **named_parts(rows.observation),
             "prev_action": rows.prev_action,
             "reward": rows.reward,
             "discount": ~rows.terminated,
@@ -185,11 +198,11 @@ class Actor:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self.rows.set_state(state["rows"])
+        self.generator.bit_generator.state = state["generator"]
+        self.rows.set_state(state["rows"], self.generator)
         self.network.load_state_dict(state["network"])
         self.state = type(self.state)(
             **{name: value.to(self.device) for name, value in state["memory"].items()}
         )
         self._initial = self._fresh_state()
-        self.generator.bit_generator.state = state["generator"]
         self.version, self.env_steps = state["version"], state["env_steps"]

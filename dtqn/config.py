@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -46,33 +46,61 @@ class Group(BaseModel):
 class TaskConfig(Group):
     time_limit: int | None = Field(None, ge=1)
     """Environment steps after which an episode is truncated; none: the task's own limit."""
+    observation: Literal["grid", "vector"] | None = None
+    """Gridverse only: (type, status, colour) of cells in view, or DTQN's vector; none: as the original."""
+    backend: Literal["native", "gym-gridverse"] = "native"
+    """Gridverse only: this project's own engine, or the installed package gym_gridverse."""
+    vectorization: Literal["sync", "async"] = "sync"
+    """Copies of a task that is not native are stepped one by one, or in a process each (evaluation's too)."""
+    grayscale: bool = False
+    """Pictures without colour."""
+    resize: int | None = Field(None, ge=1)
+    """Pictures of so many pixels a side, by area average; none: as they are."""
+    hide: tuple[int, ...] | None = None
+    """Components of a vector observation to leave out, from 0; none: nothing."""
+    noise: float = Field(0.0, ge=0)
+    """Standard deviation of Gaussian noise on observed numbers (Box)."""
+    flicker: float = Field(0.0, ge=0, le=1)
+    """Probability that an observation is replaced by zeros (Hausknecht and Stone 2015)."""
+    frame_stack: int = Field(1, ge=1)
+    """k, observations seen at once: the present one and the k - 1 before it."""
 
 
 class NetworkConfig(Group):
-    core: Literal["gtrxl"] = "gtrxl"
-    """What carries memory between encoder and head."""
+    core: Literal["gtrxl", "lstm", "gru", "mingru", "lru", "none"] = "gtrxl"
+    """What carries memory between encoder and head; `none` carries nothing (DQN)."""
     width: int = Field(64, ge=2)
-    """D, features of a token between the layers; even, and a multiple of `num_heads`."""
+    """D, features of a step between the layers; with gtrxl even, and a multiple of `num_heads`."""
     num_layers: int = Field(2, ge=1)
-    """L, attention layers, each with a feed-forward part."""
+    """L, layers of the core."""
     num_heads: int = Field(2, ge=1)
     """H, attention heads of each layer."""
     mlp_width: int = Field(128, ge=1)
-    """Hidden features of the feed-forward part of a layer."""
+    """Hidden features of the feed-forward part of a layer (gtrxl, mingru)."""
     memory_length: int = Field(40, ge=0)
-    """M, how many environment steps back an attention layer sees."""
+    """M, how many environment steps back an attention layer sees; `chrono_init`'s longest time scale."""
     gate: Literal["gru", "output", "input", "highway", "sigtanh", "residual"] = "gru"
     """What joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
     gate_bias: float | None = None
     """b_g at initialisation; none: the gate's own (gru 2, others 1). Larger is closer to the identity."""
     norm: Literal["pre", "post"] = "pre"
     """LayerNorm at the input of each sub-module (identity map reordering) or after the sum (TrXL)."""
+    skip_connections: bool = False
+    """Add each layer's input to its output (lstm, gru); for deep ones."""
+    chrono_init: bool = False
+    """Gates that at first forget over 1 to `memory_length` steps, not torch's 2 (lstm, gru, mingru)."""
+    soft_attention: bool = False
+    """Attend to the observation's components by the state before the step (lstm; DARQN)."""
+    encoder: Literal["default", "dtqn"] = "default"
+    """From inputs to features; `dtqn`: the map and the initial weights of DTQN's public code."""
     use_prev_action: bool = True
     """Feed the previous action to the encoder."""
     use_prev_reward: bool = False
     """Feed the previous reward to the encoder."""
     embedding_width: int = Field(8, ge=1)
     """Features for each component of a discrete observation and for the previous action."""
+    image_encoder: Literal["nature", "impala"] = "nature"
+    """Reads pictures: Nature's convolutions (Mnih et al. 2015) or IMPALA's ResNet (Espeholt et al. 2018)."""
     dueling: bool = True
     """Split the head into a value and advantages (Wang et al. 2016)."""
     head_width: int = Field(64, ge=0)
@@ -80,6 +108,18 @@ class NetworkConfig(Group):
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> NetworkConfig:
+        if self.soft_attention and (self.core != "lstm" or self.encoder != "default"):
+            raise ValueError(
+                f"network.soft_attention is true with network.core {self.core} and network.encoder "
+                f"{self.encoder}; it needs lstm and default"
+            )
+        if self.encoder == "dtqn" and self.use_prev_reward:
+            raise ValueError(
+                "network.use_prev_reward is true, but network.encoder is dtqn, which reads no reward; "
+                "try default"
+            )
+        if self.core != "gtrxl":
+            return self
         if self.width % self.num_heads:
             good = max(1, round(self.width / self.num_heads)) * self.num_heads
             raise ValueError(
@@ -93,12 +133,43 @@ class NetworkConfig(Group):
             )
         return self
 
+    @property
+    def trace_window(self) -> int:
+        """W, how many stored trace rows make the core's state."""
+        return {"gtrxl": self.memory_length, "none": 0}.get(self.core, 1)
+
+    def unread(self) -> list[str]:
+        """Settings that were changed from their default and that this network does not read.
+
+        `memory_length` is left out: a task's preset sets it for every agent.
+        """
+        unread = [name for name, cores in _READ_BY.items() if self.core not in cores]
+        unread += ["embedding_width"] if self.soft_attention else []
+        unread += ["image_encoder"] if self.encoder == "dtqn" else []
+        defaults = type(self).model_fields
+        return [f"network.{name}" for name in unread if getattr(self, name) != defaults[name].default]
+
+
+_READ_BY = {
+    "num_layers": {"gtrxl", "lstm", "gru", "mingru", "lru"},
+    "num_heads": {"gtrxl"},
+    "mlp_width": {"gtrxl", "mingru"},
+    "gate": {"gtrxl"},
+    "gate_bias": {"gtrxl"},
+    "norm": {"gtrxl"},
+    "skip_connections": {"lstm", "gru"},
+    "chrono_init": {"lstm", "gru", "mingru"},
+}
+"""Which cores read a setting of the network; those not named here are read with every core."""
+
 
 class LearnerConfig(Group):
     learning_rate: float = Field(1e-3, gt=0)
     """Adam's step size at the start."""
     final_learning_rate_share: float = Field(0.05, ge=0, le=1)
-    """Share of the step size that is left at the run's last env step, on a straight line; 1: constant."""
+    """Share of the step size that is left at the run's last env step; 1: it stays constant."""
+    learning_rate_decay_start: float = Field(0.6, ge=0, lt=1)
+    """Share of the run's env steps after which the step size falls, on a straight line."""
     adam_epsilon: float = Field(1e-8, gt=0)
     """Adam's denominator constant."""
     batch_size: int = Field(32, ge=1)
@@ -231,7 +302,7 @@ class Config(Group):
                 f"nothing would be learned; try {self.total_env_steps // 5}"
             )
         replay, streams = self.replay, self.actor.num_envs
-        need = self.network.memory_length + replay.burn_in_length + replay.learn_length + self.learner.n_step
+        need = self.network.trace_window + replay.burn_in_length + replay.learn_length + self.learner.n_step
         if replay.capacity // streams <= need:
             raise ValueError(
                 f"replay.capacity is {replay.capacity}, {replay.capacity // streams} steps for each of "
@@ -251,6 +322,9 @@ class Config(Group):
 def _read(value: Any, kinds: set[Any]) -> Any:
     if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
         return None
+    if _holds_tuple(kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
+        items = value.split(",") if isinstance(value, str) else value
+        return tuple(int(str(item)) for item in (items if isinstance(items, list | tuple) else [items]))
     if bool in kinds:
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
@@ -261,6 +335,10 @@ def _read(value: Any, kinds: set[Any]) -> Any:
     if int in kinds and isinstance(value, str):
         return _integer(value)
     return value
+
+
+def _holds_tuple(kinds: Iterable[Any]) -> bool:
+    return any(get_origin(kind) is tuple for kind in kinds)
 
 
 def _integer(text: str) -> int | str:
@@ -301,16 +379,25 @@ def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> dict[str, Fi
 
 def legal(field: FieldInfo) -> str:
     """What a field takes, in words: `a number above 0`, `an integer of at least 1, or none`."""
-    kinds = get_args(field.annotation) or (field.annotation,)
-    optional = ", or none" if type(None) in kinds else ""
+    kinds = choices(field.annotation) or get_args(field.annotation) or (field.annotation,)
+    optional = ", or none" if type(None) in (*kinds, *get_args(field.annotation)) else ""
     if bool in kinds:
         return "true or false"
+    if _holds_tuple(kinds):
+        return f"integers with commas between{optional}"
     if int in kinds or float in kinds:
         noun = "an integer" if int in kinds else "a number"
         return f"{noun}{_bounds(field)}{optional}"
     if str in kinds:
         return "text"
-    return f"one of {', '.join(map(str, kinds))}"
+    return f"one of {', '.join(map(str, kinds))}{optional}"
+
+
+def choices(annotation: Any) -> tuple[Any, ...]:
+    """What a Literal, or one beside None, lets be chosen; empty for any other type."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return next((get_args(kind) for kind in get_args(annotation) if get_origin(kind) is Literal), ())
 
 
 def _bounds(field: FieldInfo) -> str:

@@ -5,6 +5,7 @@ Taking the first episodes to finish instead would favour short ones.
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 import gymnasium
@@ -44,8 +45,15 @@ def evaluate(
     """Play `episodes` greedy episodes; copy i of N plays every N-th, so the number of each is known before.
 
     Args:
-        env: freshly made, with at most `episodes` copies.
+        env: freshly made, with at most `episodes` copies; it is closed afterwards.
     """
+    with contextlib.closing(env):
+        return _evaluate(network, env, episodes, has_success)
+
+
+def _evaluate(
+    network: RecurrentQNetwork, env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool
+) -> EvaluationResult:
     copies = env.num_envs
     quota = np.full(copies, episodes // copies)
     quota[: episodes % copies] += 1

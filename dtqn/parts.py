@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dtqn.types import Sequences, StepInputs
+from dtqn.types import Sequences, map_tree
 
 PART_COST = 1000
 """What a second part costs by itself, in quarters of a row of the learn block; measured on a CPU."""
@@ -50,9 +50,9 @@ def take(batch: Sequences, members: Tensor) -> Sequences:
         trace={name: x[members, max(0, x.shape[1] - memory) :] for name, x in batch.trace.items()},
         trace_valid=valid[:, valid.shape[1] - memory :],
         episode_step=batch.episode_step[members],
-        burn_in=StepInputs(*(x[members, :burned] for x in batch.burn_in)),
+        burn_in=map_tree(lambda x: x[members, :burned], batch.burn_in),
         burn_in_rows=burn_in_rows,
-        learn=StepInputs(*(x[members, :rows] for x in batch.learn)),
+        learn=map_tree(lambda x: x[members, :rows], batch.learn),
         discount=batch.discount[members, :rows],
         learn_rows=learn_rows,
         learned_steps=batch.learned_steps[members],

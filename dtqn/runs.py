@@ -287,6 +287,8 @@ class _Run:
         }
         if self._resumed:
             lines["resumed"] = f"at {number(self.trainer.env_steps)} env steps"
+            if not self.trainer.resume_is_exact:
+                lines["resumed"] += ", not exact: with new episodes, as the task's state cannot be saved"
         return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
 
     def _result(self) -> str:

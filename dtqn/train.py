@@ -23,15 +23,13 @@ from dtqn.learner import Learner, NonFiniteError, delta_q
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.parts import take
 from dtqn.schedules import linear
-from dtqn.types import Sequences, StepInputs
+from dtqn.types import Sequences, StepInputs, named_parts, observation_of
 from replay import Field, SequenceBatch, SequenceLayout, SequenceReplay, replay_bytes
 
 SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means."""
 STALENESS_SEQUENCES = 8
 """Sequences for which the staleness of their stored memory is measured, each time metrics are due."""
-INPUTS = StepInputs._fields
-"""The fields of a stored row that networks read."""
 _ENV, _ACTOR, _REPLAY, _NETWORK, _EVALUATION = range(5)
 
 
@@ -59,21 +57,51 @@ def make_network(config: Config) -> RecurrentQNetwork:
     """The run's network with its initial parameters."""
     task = task_spec(config)
     torch.manual_seed(int(_seed(config, _NETWORK).generate_state(1)[0]))
-    return networks.build(config.network, task.observation_space, int(task.action_space.n))  # type: ignore[attr-defined]
+    return networks.build(config.network, task.observation_space, num_actions(task))
+
+
+def num_actions(task: envs.TaskSpec) -> int:
+    """How many actions the task has; a ConfigError where they cannot be counted."""
+    if not isinstance(task.action_space, gymnasium.spaces.Discrete):
+        raise ConfigError(
+            f"env is {task.id}: its actions are {task.action_space}; Q-learning needs Discrete ones, "
+            "or a MultiDiscrete of at most 1024 combinations"
+        )
+    return int(task.action_space.n)
+
+
+def observation_parts(space: gymnasium.Space) -> dict[str, gymnasium.Space]:
+    """The spaces of an observation's arrays, by the names that they are stored under."""
+    return named_parts(dict(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else space)
+
+
+def smallest_dtype(space: gymnasium.Space) -> np.dtype:
+    """The smallest dtype that holds all values of an array's space and that torch can index."""
+    match space:
+        case gymnasium.spaces.Discrete():
+            bounds = int(space.start), int(space.start + space.n - 1)
+        case gymnasium.spaces.MultiDiscrete():
+            bounds = int(space.start.min()), int((space.start + space.nvec - 1).max())
+        case _:
+            return np.dtype(space.dtype or np.float32)
+    names = ("uint8", "int8", "int16", "int32", "int64")
+    ranges = {name: np.iinfo(np.dtype(name)) for name in names}
+    return np.dtype(next(n for n, r in ranges.items() if r.min <= bounds[0] and bounds[1] <= r.max))
 
 
 def replay_fields(config: Config, network: RecurrentQNetwork) -> dict[str, Field]:
     """What replay stores at every step."""
     task = task_spec(config)
-    space = task.observation_space
-    actions = np.min_scalar_type(int(task.action_space.n) - 1)  # type: ignore[attr-defined]
     trace = {
         f"trace/{name}": Field(field.shape, np.dtype(config.replay.trace_dtype), "trace", field.window)
         for name, field in network.trace_spec().items()
     }
     return {
-        "observation": Field(space.shape or (), np.dtype(space.dtype or np.float32), "rows"),
-        "prev_action": Field((), actions, "rows"),
+        **{
+            name: Field(space.shape or (), smallest_dtype(space), "rows")
+            for name, space in observation_parts(task.observation_space).items()
+        },
+        "prev_action": Field((), smallest_dtype(task.action_space), "rows"),
         "reward": Field((), np.dtype(np.float32), "rows"),
         "discount": Field((), np.dtype(np.bool_), "rows"),
         "first": Field((), np.dtype(np.bool_), "rows"),
@@ -132,6 +160,11 @@ class Trainer:
             config.replay.importance_sampling_exponent,
         )
         self.generator = np.random.default_rng(_seed(config, _REPLAY))
+        parts = observation_parts(task_spec(config).observation_space)
+        self._input_names = [*parts, "prev_action", "reward", "first"]
+        self.resume_is_exact = True
+        """False once it has gone on from a state without the environments'. The actor then begins new
+        episodes, and replay ends the open ones, as truncated, where the first rows of these come in."""
         self._trace_names = [name for name, field in fields.items() if field.block == "trace"]
         self._update_credit = 0.0
         self._evaluations = 0
@@ -228,8 +261,9 @@ class Trainer:
     def _learn(self) -> None:
         sampled, info = self.replay.sample(self.config.learner.batch_size, self.generator)
         batch = self._to_sequences(sampled, info.importance_weights)
-        progress = self.env_steps / self.config.total_env_steps
-        share = linear(1.0, self.config.learner.final_learning_rate_share, progress)
+        start = self.config.learner.learning_rate_decay_start
+        decayed = (self.env_steps / self.config.total_env_steps - start) / (1 - start)
+        share = linear(1.0, self.config.learner.final_learning_rate_share, decayed)
         try:
             update = self.learner.update(batch, share)
         except NonFiniteError as error:
@@ -243,7 +277,8 @@ class Trainer:
             self.actor.publish(self.learner.online, self.learner_steps)
 
     def _step_inputs(self, rows: dict[str, np.ndarray]) -> StepInputs:
-        return StepInputs(*(torch.from_numpy(rows[name]).to(self.device) for name in INPUTS))
+        read = {name: torch.from_numpy(rows[name]).to(self.device) for name in self._input_names}
+        return StepInputs(observation_of(read), read["prev_action"], read["reward"], read["first"])
 
     def _to_sequences(self, batch: SequenceBatch, weights: np.ndarray) -> Sequences:
         def tensor(array: np.ndarray) -> torch.Tensor:
@@ -296,7 +331,7 @@ class Trainer:
     def _staleness(self) -> dict[str, float | int | None]:
         """Ages in learner steps of what a few replay sequences were made with, and R2D2's delta-Q of them."""
         sampled, info = self.replay.sample(STALENESS_SEQUENCES, self.generator)
-        prefix = self.replay.prefix(info.ids, ["version", *INPUTS])
+        prefix = self.replay.prefix(info.ids, ["version", *self._input_names])
         if not len(prefix.anchors):
             return {}
         available = torch.from_numpy(prefix.available.nonzero()[0])
@@ -357,6 +392,7 @@ class Trainer:
         self.actor.set_state(state["actor"])
         self.learner.set_state(state["learner"])
         self.replay.set_state(state["replay"])
+        self.resume_is_exact = state["actor"]["rows"]["env"] is not None
         self.generator.bit_generator.state = state["generator"]
         self._update_credit = state["update_credit"]
         self._evaluations, self._evaluated_at = state["evaluations"], state["evaluated_at"]

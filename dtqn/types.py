@@ -17,11 +17,18 @@ Trace: TypeAlias = Any
 """What a network leaves behind at each step: a NamedTuple of tensors [B, T, ...]."""
 
 
+Observation: TypeAlias = Tensor | dict[str, Tensor]
+"""[B, T, *observation shape]; for a Dict space one such tensor a key."""
+
+OBSERVATION = "observation"
+"""The name of an observation among the named arrays of a row, and what begins the names of a Dict's parts."""
+
+
 class StepInputs(NamedTuple):
     """What a network reads at each step; row t as it arrives."""
 
-    observation: Tensor
-    """[B, T, *observation shape]"""
+    observation: Observation
+    """[B, T, *observation shape], or key -> such a tensor."""
     prev_action: Tensor
     """[B, T] integer: a_{t-1}; ignored where `first`."""
     reward: Tensor
@@ -71,13 +78,31 @@ class Sequences(NamedTuple):
     """[B] float"""
 
 
-def map_state(function: Any, *states: State) -> State:
-    """`function` on the corresponding tensors of states of one type; None stays None."""
-    if isinstance(states[0], Tensor):
-        return function(*states)
-    if states[0] is None:
+def map_tree(function: Any, *trees: Any) -> Any:
+    """`function` on the corresponding leaves of trees (dicts, NamedTuples) of one shape; None stays None."""
+    tree = trees[0]
+    if tree is None:
         return None
-    return type(states[0])(*(map_state(function, *leaves) for leaves in zip(*states, strict=True)))
+    if isinstance(tree, dict):
+        return {key: map_tree(function, *(other[key] for other in trees)) for key in tree}
+    if isinstance(tree, tuple):
+        return type(tree)(*(map_tree(function, *leaves) for leaves in zip(*trees, strict=True)))
+    return function(*trees)
+
+
+def named_parts(observation: Any) -> dict[str, Any]:
+    """An observation as named arrays: `observation` alone, or `observation/<key>` for each part of a dict."""
+    if isinstance(observation, dict):
+        return {f"{OBSERVATION}/{key}": part for key, part in observation.items()}
+    return {OBSERVATION: observation}
+
+
+def observation_of(named: Any) -> Any:
+    """The observation among named arrays: the inverse of `named_parts`; other names are passed over."""
+    if OBSERVATION in named:
+        return named[OBSERVATION]
+    prefix = f"{OBSERVATION}/"
+    return {name.removeprefix(prefix): named[name] for name in named if name.startswith(prefix)}
 
 
 def reset_rows(state: State, initial: State, first: Tensor) -> State:
@@ -88,4 +113,4 @@ def reset_rows(state: State, initial: State, first: Tensor) -> State:
     def select(old: Tensor, new: Tensor) -> Tensor:
         return torch.where(first.view(-1, *[1] * (old.dim() - 1)), new, old)
 
-    return map_state(select, state, initial)
+    return map_tree(select, state, initial)

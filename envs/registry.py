@@ -10,11 +10,15 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from envs import car_flag, memory_cards, numpad, t_maze
+from envs.adapters import family as adapters
 from envs.gridverse import family as gridverse
+from envs.pomdp import family as pomdp
 from envs.task import Task, TaskOptions, TaskSpec
 from envs.vector import Seed
+from envs.wrappers import wrapped
 
-FAMILIES: tuple[ModuleType, ...] = (gridverse,)
+FAMILIES: tuple[ModuleType, ...] = (gridverse, pomdp, car_flag, memory_cards, t_maze, numpad, adapters)
 """Modules with `ids` and `find` (`envs.task`), in the order of the list of tasks."""
 
 
@@ -38,7 +42,7 @@ def _find(id: str, options: TaskOptions) -> Task:
     for family in FAMILIES:
         task: Task | None = family.find(id, options)
         if task is not None:
-            return task
+            return wrapped(task, options)
     near = difflib.get_close_matches(str(id), ids(), n=3, cutoff=0.4)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise ValueError(f"unknown task {id!r}{hint} (python run.py envs lists all)")
@@ -106,7 +110,7 @@ def facts(id: str, **options: Any) -> dict[str, str]:
     return {
         "id": s.id,
         "description": s.description,
-        "observation": str(s.observation_space),
+        "observation": _space_text(s.observation_space),
         "actions": str(s.action_space),
         "time limit": "none" if s.time_limit is None else f"{s.time_limit} steps",
         "success": (s.success or "not defined") + ceiling,
@@ -116,10 +120,16 @@ def facts(id: str, **options: Any) -> dict[str, str]:
 
 
 def _space_text(space: gymnasium.Space[Any]) -> str:
-    """A space in a few characters: `MultiDiscrete([21] * 6)` where all entries are alike."""
-    if isinstance(space, gymnasium.spaces.MultiDiscrete) and np.unique(space.nvec).size == 1:
-        return f"MultiDiscrete([{space.nvec[0]}] * {len(space.nvec)})"
-    return str(space)
+    """A space on one line: `MultiDiscrete([21] * 6)`, and `MultiDiscrete(7 x 7 x [11, 2, 5])` of cells."""
+    if not isinstance(space, gymnasium.spaces.MultiDiscrete):
+        return " ".join(str(space).split())
+    nvec = space.nvec
+    if nvec.ndim > 1 and (nvec == nvec[(0,) * (nvec.ndim - 1)]).all():
+        cell = nvec[(0,) * (nvec.ndim - 1)].tolist()
+        return f"MultiDiscrete({' x '.join(map(str, nvec.shape[:-1]))} x {cell})"
+    if np.unique(nvec).size == 1:
+        return f"MultiDiscrete([{nvec[0]}] * {len(nvec)})"
+    return " ".join(str(space).split())
 
 
 def register_with_gymnasium() -> None:

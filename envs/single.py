@@ -6,12 +6,10 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
-
-from envs.vector import NativeVectorEnv
+from gymnasium.vector import VectorEnv
 
 
-class NativeEnv(gymnasium.Env[NDArray[Any], Any]):
+class NativeEnv(gymnasium.Env[Any, Any]):
     """One copy of a task. `info["is_success"]` is True on the last step of a success, where there is such.
 
     Args:
@@ -21,7 +19,7 @@ class NativeEnv(gymnasium.Env[NDArray[Any], Any]):
     # Gymnasium declares it as an instance variable, which a ClassVar may not override.
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012
 
-    def __init__(self, vector: NativeVectorEnv) -> None:
+    def __init__(self, vector: VectorEnv[Any, Any, Any]) -> None:
         self._vector = vector
         self.render_mode = vector.render_mode
         self.observation_space = vector.single_observation_space
@@ -40,7 +38,7 @@ class NativeEnv(gymnasium.Env[NDArray[Any], Any]):
         observation, _ = self._vector.reset(seed=seed, options=options)
         self._share_generator()
         self._needs_reset = False
-        return observation[0], {}
+        return _only(observation), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step.
@@ -54,7 +52,7 @@ class NativeEnv(gymnasium.Env[NDArray[Any], Any]):
         observation, reward, terminated, truncated, infos = self._vector.step(np.asarray(action)[None])
         self._needs_reset = bool(terminated[0] or truncated[0])
         return (
-            observation[0],
+            _only(observation),
             float(reward[0]),
             bool(terminated[0]),
             bool(truncated[0]),
@@ -65,3 +63,10 @@ class NativeEnv(gymnasium.Env[NDArray[Any], Any]):
         """An RGB picture, uint8 [height, width, 3] in pixels; None without a render mode."""
         pictures = self._vector.render()
         return None if pictures is None else pictures[0]
+
+
+def _only(observation: Any) -> Any:
+    """The observation of the only copy: an array's first row, or that of each array of a dict."""
+    if isinstance(observation, dict):
+        return {key: part[0] for key, part in observation.items()}
+    return observation[0]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import gymnasium
 from gymnasium.vector import VectorEnv
@@ -60,6 +60,24 @@ class TaskOptions:
 
     time_limit: int | None = None
     """Steps after which an episode is truncated."""
+    observation: Literal["grid", "vector"] | None = None
+    """What a gridverse task shows: (type, status, colour) of each cell in view, or DTQN's flat vector."""
+    backend: Literal["native", "gym-gridverse"] = "native"
+    """What runs a gridverse task: this project's own engine, or the installed gym_gridverse package."""
+    vectorization: str = "sync"
+    """How copies of a task that is not native are stepped: `sync` one by one, `async` in a process each."""
+    grayscale: bool = False
+    """Pictures without colour; this and those below are changes of what is observed (`envs.wrappers`)."""
+    resize: int | None = None
+    """Pictures of so many pixels a side."""
+    hide: tuple[int, ...] | None = None
+    """Components of a vector that are left out."""
+    noise: float = 0.0
+    """Standard deviation of Gaussian noise on numbers."""
+    flicker: float = 0.0
+    """Probability that an observation is replaced by zeros."""
+    frame_stack: int = 1
+    """How many observations are seen at once, the present one and those before it."""
 
 
 class MakeVector(Protocol):
@@ -82,6 +100,7 @@ class Task(NamedTuple):
 
 def native_task(spec: TaskSpec, make_dynamics: Callable[[], Dynamics], options: TaskOptions) -> Task:
     """The task of a native `Dynamics`; of the options it takes the time limit, which every task has."""
+    refuse_options(spec.id, options, "vectorization", "observation", "backend")
     if options.time_limit is not None:
         spec = replace(spec, time_limit=options.time_limit)
 

@@ -1,19 +1,40 @@
 """From a step's raw inputs to features [B, T, D]: the observation, the previous action, the previous reward.
 
-Each component of a Discrete or MultiDiscrete observation has an embedding of its own; MultiBinary and Box
-vectors are taken as numbers. What there is is concatenated and mapped to the width of the core.
+    Discrete, MultiDiscrete          each component has an embedding of its own (`CategoricalEncoder`)
+    MultiBinary, Box                 the numbers as they are; bytes over their bound (`NumericEncoder`)
+    Box of uint8 with 2 or 3 axes,   a picture: a convolutional network (`dtqn.networks.images`); channels,
+      any Box with 3                   where there are any, are the last axis
+    MultiDiscrete with 3 axes,       a picture of codes, such as MiniGrid's: each channel has an embedding
+      alike in all cells               that its cells share, and the convolutional network reads these
+    Dict                             an encoder a key, side by side (`DictEncoder`)
+
+What there is is concatenated and mapped to the width of the core.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, Protocol
 
 import gymnasium
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dtqn.types import StepInputs
+from dtqn.networks.images import ImpalaResNet, NatureCNN
+from dtqn.types import Observation, StepInputs
+
+ImageEncoder = Literal["nature", "impala"]
+MIN_PICTURE_SIDE = 5
+"""Codes on a smaller grid are read one by one, not by a convolutional network."""
+
+
+class ObservationEncoder(Protocol):
+    """A module that maps an observation [B, T, ...] to features [B, T, output_width]."""
+
+    output_width: int
+
+    def __call__(self, observation: Observation, /) -> Tensor: ...
 
 
 class CategoricalEncoder(nn.Module):
@@ -55,22 +76,105 @@ class SetEncoder(nn.Module):
 
 
 class NumericEncoder(nn.Module):
-    """MultiBinary or a Box: the numbers as they are, flattened."""
+    """MultiBinary or a Box: the numbers, flattened, over `divisor`."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, divisor: float = 1.0) -> None:
         super().__init__()
         self.output_width = size
+        self.divisor = divisor
         self.register_buffer("dtype_of", torch.zeros(()), persistent=False)
 
     def forward(self, observation: Tensor) -> Tensor:
-        return observation.reshape(*observation.shape[:2], -1).to(self.get_buffer("dtype_of").dtype)
+        numbers = observation.reshape(*observation.shape[:2], -1).to(self.get_buffer("dtype_of").dtype)
+        return numbers if self.divisor == 1 else numbers / self.divisor
 
 
-def observation_encoder(space: gymnasium.Space, embedding_width: int) -> CategoricalEncoder | NumericEncoder:
+class PictureEncoder(nn.Module):
+    """A picture of numbers [H, W] or [H, W, C], over `divisor`: 255 brings bytes into [0, 1]."""
+
+    def __init__(self, shape: tuple[int, ...], divisor: float, image_encoder: ImageEncoder) -> None:
+        super().__init__()
+        self.has_channels = len(shape) == 3
+        self.divisor = divisor
+        height, width, channels = shape if self.has_channels else (*shape, 1)
+        self.network = image_network(image_encoder, channels, height, width)
+        self.output_width = self.network.output_width
+        self.register_buffer("dtype_of", torch.zeros(()), persistent=False)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """[B, T, H, W] or [B, T, H, W, C] -> [B, T, features]"""
+        picture = observation if self.has_channels else observation[..., None]
+        numbers = picture.to(self.get_buffer("dtype_of").dtype) / self.divisor
+        return self.network(numbers.flatten(0, 1).permute(0, 3, 1, 2)).unflatten(0, picture.shape[:2])
+
+
+class CodePictureEncoder(nn.Module):
+    """A picture [H, W, C] of codes: channel c takes nvec[c] values from start[c], each a vector [E].
+
+    A cell's vector of a channel is the same wherever the cell is; what is next to what, the convolutional
+    network finds out.
+    """
+
+    def __init__(
+        self,
+        size: tuple[int, int],
+        nvec: Sequence[int],
+        start: Sequence[int],
+        embedding_width: int,
+        image_encoder: ImageEncoder,
+    ) -> None:
+        super().__init__()
+        self.codes = CategoricalEncoder(nvec, start, embedding_width)
+        self.network = image_network(image_encoder, self.codes.output_width, *size)
+        self.output_width = self.network.output_width
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """[B, T, H, W, C] -> [B, T, features]"""
+        cells = self.codes(observation.flatten(0, 1).flatten(1, 2))
+        picture = cells.unflatten(1, observation.shape[2:4]).permute(0, 3, 1, 2)
+        return self.network(picture).unflatten(0, observation.shape[:2])
+
+
+class DictEncoder(nn.Module):
+    """Keys of a Dict in the order of its space: an encoder each, their features side by side."""
+
+    def __init__(self, encoders: dict[str, ObservationEncoder]) -> None:
+        super().__init__()
+        self.keys = list(encoders)
+        self.encoders = nn.ModuleList(encoders.values())  # type: ignore[arg-type]
+        self.output_width = sum(encoder.output_width for encoder in encoders.values())
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        parts = zip(self.keys, self.encoders, strict=True)
+        return torch.cat([encoder(observation[key]) for key, encoder in parts], dim=-1)
+
+
+def image_network(name: ImageEncoder, channels: int, height: int, width: int) -> NatureCNN | ImpalaResNet:
+    match name:
+        case "nature":
+            return NatureCNN(channels, height, width)
+        case "impala":
+            return ImpalaResNet(channels, height, width)
+
+
+def observation_encoder(
+    space: gymnasium.Space, embedding_width: int, image_encoder: ImageEncoder = "nature"
+) -> ObservationEncoder:
     """The encoder for an observation space; a ValueError names a space that has none."""
     match space:
+        case gymnasium.spaces.Dict():
+            return DictEncoder(
+                {
+                    key: observation_encoder(part, embedding_width, image_encoder)
+                    for key, part in space.spaces.items()
+                }
+            )
         case gymnasium.spaces.Discrete():
             return CategoricalEncoder([int(space.n)], [int(space.start)], embedding_width)
+        case gymnasium.spaces.MultiDiscrete() if _is_code_picture(space):
+            height, width, _ = space.shape
+            nvec, start = space.nvec[0, 0].tolist(), np.broadcast_to(space.start, space.shape)[0, 0].tolist()
+            return CodePictureEncoder((height, width), nvec, start, embedding_width, image_encoder)
         case gymnasium.spaces.MultiDiscrete():
             return CategoricalEncoder(
                 space.nvec.flatten().tolist(),
@@ -79,11 +183,30 @@ def observation_encoder(space: gymnasium.Space, embedding_width: int) -> Categor
             )
         case gymnasium.spaces.MultiBinary():
             return NumericEncoder(int(np.prod(space.shape)))
-        case gymnasium.spaces.Box() if len(space.shape) <= 1:
-            return NumericEncoder(int(np.prod(space.shape)))
+        case gymnasium.spaces.Box() if _is_picture(space):
+            return PictureEncoder(space.shape, _divisor(space), image_encoder)
+        case gymnasium.spaces.Box():
+            return NumericEncoder(int(np.prod(space.shape)), _divisor(space))
     raise ValueError(
-        f"observation space {space} has no encoder; Discrete, MultiDiscrete, MultiBinary and Box vectors have"
+        f"observation space {space} has no encoder; Discrete, MultiDiscrete, MultiBinary, Box and a Dict of "
+        "these have"
     )
+
+
+def _is_picture(space: gymnasium.spaces.Box) -> bool:
+    return len(space.shape) == 3 or (len(space.shape) == 2 and space.dtype == np.uint8)
+
+
+def _is_code_picture(space: gymnasium.spaces.MultiDiscrete) -> bool:
+    """Whether it has rows, columns and channels, and each channel takes the same values in every cell."""
+    if len(space.shape) != 3 or min(space.shape[:2]) < MIN_PICTURE_SIDE:
+        return False
+    return bool((space.nvec == space.nvec[0, 0]).all() and (space.start == space.start[0, 0]).all())
+
+
+def _divisor(space: gymnasium.spaces.Box) -> float:
+    """What brings bytes into [0, 1]: their upper bound; other numbers are taken as they are."""
+    return float(max(1, int(space.high.max()))) if space.dtype == np.uint8 else 1.0
 
 
 def set_encoder(space: gymnasium.Space, width: int) -> SetEncoder | None:
@@ -105,9 +228,10 @@ class StepEncoder(nn.Module):
         embedding_width: int = 8,
         use_prev_action: bool = True,
         use_prev_reward: bool = False,
+        image_encoder: ImageEncoder = "nature",
     ) -> None:
         super().__init__()
-        self.observation = observation_encoder(observation_space, embedding_width)
+        self.observation = observation_encoder(observation_space, embedding_width, image_encoder)
         self.prev_action = nn.Embedding(num_actions, embedding_width) if use_prev_action else None
         self.use_prev_reward = use_prev_reward
         joined = self.observation.output_width + embedding_width * use_prev_action + int(use_prev_reward)

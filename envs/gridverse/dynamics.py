@@ -1,7 +1,7 @@
 """Two ways to run N copies of a world: the engine itself, and tables that the engine has filled in.
 
 Both are an `envs.vector.Dynamics` and agree to the last bit, random draws included. In a world whose grid
-never changes a state is a layout and a pose, few enough to number; then a step is a few look-ups.
+never changes a state is a layout and a pose; where the layouts are few a step is then a few look-ups.
 
 Legend: N copies, L layouts, S states (every pose that can be stood on, of every layout), A actions.
 """
@@ -9,6 +9,7 @@ Legend: N copies, L layouts, S states (every pose that can be stood on, of every
 from __future__ import annotations
 
 import functools
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,40 +19,65 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.gridverse import codes
-from envs.gridverse.functions import State, put, take
+from envs.gridverse.checks import read_state
 from envs.gridverse.render import render_state
-from envs.gridverse.states import read_state
-from envs.gridverse.world import Engine, WorldSpec, vector_representation, vector_representation_nvec
+from envs.gridverse.representations import Representation
+from envs.gridverse.state import Bytes, Places, State, from_arrays, put, take, to_arrays
+from envs.gridverse.world import Engine, WorldSpec
 from envs.vector import Arrays, Dynamics
 
 
 class GridverseDynamics(Dynamics):
-    """What both ways share. The fields of a state are `grid` [H, W, 3], `agent` [3] and `item` [3], uint8."""
+    """What both ways share. The fields of a state are `grid` [H, W, 3], `agent` [3] and `item` [3], uint8.
 
-    def __init__(self, spec: WorldSpec) -> None:
+    Args:
+        observation: "grid" or "vector" (`envs.gridverse.representations`).
+    """
+
+    def __init__(self, spec: WorldSpec, observation: str) -> None:
         self._engine = Engine(spec)
-        self.observation_space = observation_space(spec)
+        self._representation = Representation(spec, observation)
+        self.observation_space = self._representation.space
         self.action_space = gymnasium.spaces.Discrete(len(spec.actions))
+        self._has_good_exit, self._ends_on_exit = spec.has_good_exit, spec.ends_on_exit
+
+    @abstractmethod
+    def state(self) -> State:
+        """The states of all copies; not to be changed."""
+
+    def get(self) -> Arrays:
+        return dict(zip(("grid", "agent", "item"), to_arrays(self.state()), strict=True))
 
     def read(self, state: Mapping[str, Any], num: int) -> Arrays:
         """Without an item nothing is held."""
-        return read_state(state, self._engine.spec, num)._asdict()
+        return read_state(state, self._engine.spec, num)
 
     def success(
         self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
-        """DTQN's measure: an undiscounted return above zero."""
-        success: NDArray[np.bool_] = episode_return > 0.0
-        return success
+    ) -> NDArray[np.bool_] | None:
+        """DTQN's measure where there is a good exit, a return above zero; elsewhere an end on an exit."""
+        if self._has_good_exit:
+            success: NDArray[np.bool_] = episode_return > 0.0
+            return success
+        if self._ends_on_exit:
+            return terminated & codes.is_type(self.under_agent(), codes.EXIT)
+        return None
+
+    def under_agent(self) -> Bytes:
+        """The byte of the cell that each agent stands on, [N]."""
+        return self.state().under_agent()
 
     def picture(self, copy: int) -> NDArray[np.uint8]:
-        return render_state(self._engine, take(State(**self.get()), np.array([copy])))
+        return render_state(self._engine, take(self.state(), np.array([copy])))
 
 
 class EngineDynamics(GridverseDynamics):
-    """Any world, run by the general engine."""
+    """Any world, run by the engine."""
 
     _state: State
+
+    def state(self) -> State:
+        return self._state
 
     def start(self, num: int, rng: np.random.Generator) -> None:
         self._state = self._engine.reset(num, rng)
@@ -66,37 +92,29 @@ class EngineDynamics(GridverseDynamics):
         return reward, terminated
 
     def observe(self, rng: np.random.Generator) -> NDArray[np.uint8]:
-        return vector_representation(self._engine.observe(self._state, rng))
-
-    def get(self) -> Arrays:
-        return take(self._state, np.arange(len(self._state.agent)))._asdict()
+        return self._representation(self._engine.observe(self._state, rng), self._state.item)
 
     def put(self, state: Arrays) -> None:
-        self._state = State(**state)
-
-
-def observation_space(spec: WorldSpec) -> gymnasium.spaces.MultiDiscrete[np.uint8]:
-    """The space of one copy's observation."""
-    return gymnasium.spaces.MultiDiscrete(vector_representation_nvec(spec), dtype=np.uint8)
+        self._state = from_arrays(**state)
 
 
 @dataclass(frozen=True)
 class Tables:
     """A world of L layouts written out. A transition is numbered `state * A + action`."""
 
-    grid: NDArray[np.uint8]
-    """[L, H, W, 3]."""
-    item: NDArray[np.uint8]
-    """[L, 3]."""
-    layout: NDArray[np.intp]
+    cells: Bytes
+    """[L, H * W + 1]."""
+    item: Bytes
+    """[L]."""
+    layout: Places
     """[S], the layout of a state."""
-    pose: NDArray[np.uint8]
-    """[S, 3]."""
-    number: NDArray[np.intp]
-    """[L, H, W, 4], the state of a layout and pose; -1 where the pose cannot be stood on."""
+    pose: Places
+    """[S]."""
+    number: Places
+    """[L, poses], the state of a layout and pose; -1 where the pose cannot be stood on."""
     observation: NDArray[np.uint8]
     """[S, ...]."""
-    next_state: NDArray[np.intp]
+    next_state: Places
     """[S * A]."""
     reward: NDArray[np.float64]
     """[S * A]."""
@@ -105,7 +123,7 @@ class Tables:
 
     def followed_by(self, other: Tables) -> Tables:
         """These tables with `other`'s layouts and states after their own."""
-        num_layouts, num_states = len(self.grid), len(self.layout)
+        num_layouts, num_states = len(self.cells), len(self.layout)
         shifted = {
             "layout": other.layout + num_layouts,
             "number": np.where(other.number < 0, -1, other.number + num_states),
@@ -117,58 +135,46 @@ class Tables:
         )
 
 
-def compile_layout(engine: Engine, grid: NDArray[np.uint8], item: NDArray[np.uint8]) -> Tables:
-    """Runs `engine` once from every pose of one layout, `grid` [H, W, 3] with `item` [3] held."""
-    spec, num_actions = engine.spec, len(engine.spec.actions)
-    free = ~codes.BLOCKS_MOVEMENT[grid[..., 0], grid[..., 1]]
-    cells = np.argwhere(free)
-    num_headings = len(codes.HEADINGS)
-    pose = np.empty((len(cells) * num_headings, 3), np.uint8)
-    pose[:, :2] = cells.repeat(num_headings, axis=0)
-    pose[:, 2] = np.tile(np.arange(num_headings), len(cells))
-    number = np.full((1, *spec.shape, num_headings), -1, np.intp)
-    number[0, pose[:, 0], pose[:, 1], pose[:, 2]] = np.arange(len(pose))
+def compile_layouts(engine: Engine, represent: Representation, layouts: State) -> Tables:
+    """Runs `engine` once from every pose of every layout; the poses of `layouts` do not matter."""
+    num_layouts, num_actions = len(layouts.cells), len(engine.spec.actions)
+    free = layouts.cells[:, :-1] & codes.STOPS_MOVEMENT == 0
+    layout, place = free.nonzero()
+    layout, place = layout.repeat(4), place.repeat(4)
+    pose = place * 4 + np.tile(np.arange(4), len(place) // 4)
+    number = np.full((num_layouts, free.shape[1] * 4), -1, np.intp)
+    number[layout, pose] = np.arange(len(pose))
 
-    def states(agent: NDArray[np.uint8]) -> State:
-        return State(
-            np.broadcast_to(grid, (len(agent), *grid.shape)), agent, np.broadcast_to(item, (len(agent), 3))
-        )
+    def states(layout: Places, pose: Places) -> State:
+        return State(layouts.geometry, layouts.cells[layout], pose, layouts.item[layout])
 
-    action = np.tile(np.arange(num_actions), len(pose))
     # The generator is never drawn from: that is what makes the world one for tables.
-    after, reward, terminated = engine.step(
-        states(pose.repeat(num_actions, axis=0)), action, np.random.default_rng(0)
-    )
+    unused, here = np.random.default_rng(0), states(layout, pose)
+    action = np.tile(np.arange(num_actions), len(pose))
+    before = states(layout.repeat(num_actions), pose.repeat(num_actions))
+    after, reward, terminated = engine.step(before, action, unused)
     return Tables(
-        grid=grid[None],
-        item=item[None],
-        layout=np.zeros(len(pose), np.intp),
+        cells=layouts.cells,
+        item=layouts.item,
+        layout=layout,
         pose=pose,
         number=number,
-        observation=vector_representation(engine.observe(states(pose))),
-        next_state=number[0, after.agent[:, 0], after.agent[:, 1], after.agent[:, 2]],
+        observation=represent(engine.observe(here, unused), here.item),
+        next_state=number[layout.repeat(num_actions), after.pose],
         reward=reward,
         terminated=terminated,
     )
 
 
-def compile_layouts(engine: Engine, grid: NDArray[np.uint8], item: NDArray[np.uint8]) -> Tables:
-    """Tables of the layouts `grid` [L, H, W, 3] with `item` [L, 3], in this order."""
-    return functools.reduce(
-        Tables.followed_by, (compile_layout(engine, g, i) for g, i in zip(grid, item, strict=True))
-    )
-
-
 @functools.lru_cache(maxsize=32)
-def initial_tables(spec: WorldSpec) -> tuple[Tables, NDArray[np.intp]]:
+def initial_tables(spec: WorldSpec, observation: str) -> tuple[Tables, Places]:
     """Tables of the world's initial layouts, and the initial state of each, [L]."""
     engine = Engine(spec)
     layouts = engine.layouts()
     if layouts is None or not spec.moves_agent_only:
         raise ValueError(f"world with reset {spec.reset.name!r} cannot be tabulated")
-    tables = compile_layouts(engine, layouts.grid, layouts.item)
-    y, x, heading = layouts.agent.T
-    return tables, tables.number[np.arange(len(y)), y, x, heading]
+    tables = compile_layouts(engine, Representation(spec, observation), layouts)
+    return tables, tables.number[np.arange(len(layouts.pose)), layouts.pose]
 
 
 class TableDynamics(GridverseDynamics):
@@ -178,12 +184,18 @@ class TableDynamics(GridverseDynamics):
         ValueError: at construction, for any other world.
     """
 
-    def __init__(self, spec: WorldSpec) -> None:
-        super().__init__(spec)
-        self._initial, self._initial_states = initial_tables(spec)
+    def __init__(self, spec: WorldSpec, observation: str) -> None:
+        super().__init__(spec, observation)
+        self._initial, self._initial_states = initial_tables(spec, observation)
         self._num_actions = len(spec.actions)
         self._tables = self._initial
-        self._now: NDArray[np.intp]
+        self._now: Places
+
+    def state(self) -> State:
+        layout, geometry = self._tables.layout[self._now], self._engine.spec.geometry
+        return State(
+            geometry, self._tables.cells[layout], self._tables.pose[self._now], self._tables.item[layout]
+        )
 
     def start(self, num: int, rng: np.random.Generator) -> None:
         self._tables = self._initial  # layouts that were put in by hand are not needed any longer
@@ -204,34 +216,28 @@ class TableDynamics(GridverseDynamics):
     def observe(self, rng: np.random.Generator) -> NDArray[np.uint8]:
         return self._tables.observation.take(self._now, axis=0)
 
-    def get(self) -> Arrays:
-        layout = self._tables.layout[self._now]
-        return State(
-            self._tables.grid[layout], self._tables.pose[self._now], self._tables.item[layout]
-        )._asdict()
-
     def put(self, state: Arrays) -> None:
-        grids, agents, items = State(**state)
-        tables = self._initial
-        known = {_key(g, i): n for n, (g, i) in enumerate(zip(tables.grid, tables.item, strict=True))}
-        layout = np.empty(len(agents), np.intp)
+        given, tables = from_arrays(**state), self._initial
+        known = {_key(c, i): n for n, (c, i) in enumerate(zip(tables.cells, tables.item, strict=True))}
+        layout = np.empty(len(given.pose), np.intp)
         added: list[int] = []
-        for row, (grid, item) in enumerate(zip(grids, items, strict=True)):
-            layout[row] = known.setdefault(_key(grid, item), len(known))
-            if layout[row] == len(tables.grid) + len(added):
+        for row, (cells, item) in enumerate(zip(given.cells, given.item, strict=True)):
+            layout[row] = known.setdefault(_key(cells, item), len(known))
+            if layout[row] == len(tables.cells) + len(added):
                 added.append(row)
         if added:
-            tables = tables.followed_by(compile_layouts(self._engine, grids[added], items[added]))
+            more = compile_layouts(self._engine, self._representation, take(given, np.array(added)))
+            tables = tables.followed_by(more)
         self._tables = tables
-        self._now = tables.number[layout, agents[:, 0], agents[:, 1], agents[:, 2]]
+        self._now = tables.number[layout, given.pose]
 
 
-def _key(grid: NDArray[np.uint8], item: NDArray[np.uint8]) -> bytes:
-    return grid.tobytes() + item.tobytes()
+def _key(cells: Bytes, item: np.uint8) -> bytes:
+    return cells.tobytes() + item.tobytes()
 
 
-def make_dynamics(spec: WorldSpec) -> GridverseDynamics:
+def make_dynamics(spec: WorldSpec, observation: str) -> GridverseDynamics:
     """The faster dynamics that can run the world."""
     if spec.moves_agent_only and Engine(spec).layouts() is not None:
-        return TableDynamics(spec)
-    return EngineDynamics(spec)
+        return TableDynamics(spec, observation)
+    return EngineDynamics(spec, observation)

@@ -1,10 +1,10 @@
 """A gridverse world is data: the names and parameters of its functions. The engine runs it over N states.
 
-spec = memory_world(7)                       # what gym-gridverse's YAML file says
+spec = WorldSpec.from_data(data)             # what gym-gridverse's YAML files hold
 engine = Engine(spec)
 state = engine.reset(1024, rng)
 state, reward, terminated = engine.step(state, action, rng)
-window = engine.observe(state, rng)          # uint8 [1024, 2, 3, 3]
+view = engine.observe(state, rng)            # uint8 [h * w, 1024], bytes of cells
 """
 
 from __future__ import annotations
@@ -12,63 +12,242 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.gridverse import codes, functions
-from envs.gridverse.functions import Area, State
+from envs.gridverse import codes, views
+from envs.gridverse.endings import ENDINGS
+from envs.gridverse.resets import LAYOUTS, RESETS
+from envs.gridverse.rewards import NEEDS_ONE, REWARDS
+from envs.gridverse.state import Area, Bytes, Geometry, State, geometry
+from envs.gridverse.transitions import MOVES_AGENT_ONLY, REMOVES, TRANSITIONS
+from envs.vector import brief
 
-_Result = TypeVar("_Result")
+_Table = Mapping[str, Callable[..., Any]]
+
+_TABLES: Final[dict[str, _Table]] = {
+    "reset": RESETS,
+    "transition": TRANSITIONS,
+    "reward": REWARDS,
+    "observation": views.OBSERVATIONS,
+    "visibility": views.VISIBILITIES,
+    "terminating": ENDINGS,
+}
+_MAX_SIDE: Final = 255  # rows and columns are uint8 in the states that users see
 
 
-def _frozen(value: Any) -> Any:
-    """`value` with lists turned into tuples, so that specs can be compared and hashed."""
-    return tuple(_frozen(v) for v in value) if isinstance(value, list | tuple) else value
+# -- Values of parameters ------------------------------------------------------------------------------------
 
 
-def _thawed(value: Any) -> Any:
-    """`value` with tuples turned into lists, as JSON and YAML have them."""
-    return [_thawed(v) for v in value] if isinstance(value, tuple) else value
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    if not isinstance(value, list | tuple) or len(value) != 2 or not all(map(_is_int, value)):
+        raise ValueError("a pair of integers")
+    return value[0], value[1]
+
+
+def _sizes(value: Any) -> tuple[int, int]:
+    pair = _pair(value)
+    if not 1 <= min(pair) <= max(pair) <= _MAX_SIDE:
+        raise ValueError(f"a pair of integers from 1 to {_MAX_SIDE}")
+    return pair
+
+
+def _area(value: Any) -> Area:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ValueError("two pairs of integers [[y0, y1], [x0, x1]]")
+    (y0, y1), (x0, x1) = _pair(value[0]), _pair(value[1])
+    if not (y0 <= 0 <= y1 and x0 <= 0 <= x1):
+        raise ValueError("[[y0, y1], [x0, x1]] with the agent's own cell (0, 0) inside")
+    if (x1 - x0) % 2:
+        raise ValueError("[[y0, y1], [x0, x1]] with an odd number of columns")
+    return (y0, y1), (x0, x1)
+
+
+def _integer(value: Any) -> int:
+    if not _is_int(value):
+        raise ValueError("an integer")
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if not _is_int(value) and not isinstance(value, float):
+        raise ValueError("a number")
+    return float(value)
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def _one_of(names: tuple[str, ...]) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ValueError(f"one of {', '.join(names)}")
+        return str(value)
+
+    return read
+
+
+def _some_of(names: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
+    def read(value: Any) -> tuple[str, ...]:
+        is_list = isinstance(value, list | tuple) and len(value) > 0
+        if not is_list or any(v not in names for v in value) or len(set(value)) < len(value):
+            raise ValueError(f"a list of different names out of {', '.join(names)}")
+        return tuple(value)
+
+    return read
+
+
+# Lists of functions, and one function, as parameters of others: what they are.
+_NESTED: Final = {
+    "transition_functions": "transition",
+    "reward_functions": "reward",
+    "terminating_functions": "terminating",
+    "visibility_function": "visibility",
+}
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "shape": _sizes,
+    "layout": _sizes,
+    "area": _area,
+    "colors": _some_of(codes.COLOURS),
+    "object_type": _one_of(codes.OBJECTS),
+    "distance_function": _one_of(("manhattan", "euclidean")),
+    "random_agent": _boolean,
+    "random_exit": _boolean,
+    "absolute_counts": _boolean,
+    "num_obstacles": _integer,
+    "num_rivers": _integer,
+    "num_beacons": _integer,
+    "num_exits": _integer,
+    **{
+        name: functools.partial(lambda key, value: function_specs(value, key, _NESTED[key]), name)
+        for name in _NESTED
+    },
+}  # all others are numbers
+
+_IGNORED: Final = {("reset", "teleport", "random_agent")}
+"""Parameters that the original's own files hold and that it drops in silence."""
+
+
+# -- Specs ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class FunctionSpec:
-    """One function of a world: its name and its parameters as sorted (key, value) pairs."""
+    """One function of a world: its kind, its name and its parameters as sorted (key, value) pairs.
 
+    A value may be a function or several, too.
+    """
+
+    kind: str
     name: str
     params: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
-    def from_data(cls, data: str | Mapping[str, Any]) -> FunctionSpec:
-        """Reads `"name"` or `{"name": ..., key: value, ...}`, the form of gym-gridverse's YAML files."""
-        if isinstance(data, str):
-            return cls(data)
-        return cls(data["name"], tuple(sorted((k, _frozen(v)) for k, v in data.items() if k != "name")))
-
-    def to_data(self) -> dict[str, Any]:
-        """The inverse of `from_data`, always in its long form."""
-        return {"name": self.name, **{key: _thawed(value) for key, value in self.params}}
-
-    def bind(self, table: Mapping[str, Callable[..., _Result]], kind: str) -> Callable[..., _Result]:
-        """The function of `table` with the parameters filled in.
+    def from_data(cls, data: Any, kind: str) -> FunctionSpec:
+        """Reads `{"name": ..., key: value, ...}`, the form of gym-gridverse's YAML files.
 
         Raises:
-            ValueError: for a name that is not in the table or a parameter that the function does not take.
+            ValueError: one line, for an unknown function, an unknown or missing parameter, or a bad value.
         """
-        if self.name not in table:
-            near = difflib.get_close_matches(self.name, table, n=1)
+        if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
+            raise ValueError(f"{kind} function is {brief(data)}; it must be a mapping with a 'name'")
+        name, table = data["name"], _TABLES[kind]
+        if name not in table:
+            near = difflib.get_close_matches(name, table, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"unknown {kind} function {self.name!r}{hint} (supported: {', '.join(table)})")
-        function = table[self.name]
-        keywords = inspect.getfullargspec(function).kwonlyargs
-        for key, _ in self.params:
-            if key not in keywords:
-                raise ValueError(f"{kind} function {self.name!r} takes no {key!r} (it takes: {keywords})")
-        return functools.partial(function, **dict(self.params))
+            raise ValueError(f"unknown {kind} function {name!r}{hint} (supported: {', '.join(table)})")
+        signature = inspect.getfullargspec(table[name])
+        params = {}
+        for key, value in data.items():
+            if key == "name" or (kind, name, key) in _IGNORED:
+                continue
+            if key not in signature.kwonlyargs:
+                takes = ", ".join(signature.kwonlyargs) or "nothing"
+                raise ValueError(f"{kind} function {name!r} takes no {key!r} (it takes: {takes})")
+            try:
+                params[key] = _READERS.get(key, _number)(value)
+            except _NestedError as error:
+                raise ValueError(str(error)) from None
+            except ValueError as error:
+                raise ValueError(
+                    f"{kind} function {name!r}: {key} is {brief(value)}; it must be {error}"
+                ) from None
+        for key in signature.kwonlyargs:
+            if key not in params and key not in (signature.kwonlydefaults or {}):
+                raise ValueError(f"{kind} function {name!r} has no {key!r}, which it needs")
+        return cls(kind, name, tuple(sorted(params.items())))
+
+    def __getitem__(self, key: str) -> Any:
+        """The value of a parameter."""
+        return dict(self.params)[key]
+
+    def to_data(self) -> dict[str, Any]:
+        """The inverse of `from_data`."""
+        return {"name": self.name, **{key: _to_data(value) for key, value in self.params}}
+
+    def all(self) -> Iterator[FunctionSpec]:
+        """This function and those that are its parameters, at any depth."""
+        yield self
+        for _, value in self.params:
+            for inner in value if isinstance(value, tuple) else (value,):
+                if isinstance(inner, FunctionSpec):
+                    yield from inner.all()
+
+    def bind(self, table: _Table | None = None) -> Callable[..., Any]:
+        """The function with its parameters filled in."""
+        function = (table or _TABLES[self.kind])[self.name]
+        return functools.partial(function, **{key: _bound(value) for key, value in self.params})
+
+
+class _NestedError(ValueError):
+    """What is wrong with a function within a function, in full."""
+
+
+def function_specs(data: Any, key: str, kind: str) -> Any:
+    """A function, where `key` is in the singular, or a list of one or more as a tuple."""
+    try:
+        if key.endswith("_function"):
+            return FunctionSpec.from_data(data, kind)
+        if not isinstance(data, list | tuple) or not data:
+            raise ValueError(f"{key} is {brief(data)}; it must be a list of functions")
+        return tuple(FunctionSpec.from_data(item, kind) for item in data)
+    except ValueError as error:
+        raise _NestedError(str(error)) from None
+
+
+def _to_data(value: Any) -> Any:
+    if isinstance(value, FunctionSpec):
+        return value.to_data()
+    return [_to_data(v) for v in value] if isinstance(value, tuple) else value
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, FunctionSpec):
+        return value.bind()
+    return tuple(_bound(v) for v in value) if isinstance(value, tuple) else value
+
+
+_SPACES: Final = ("state_space", "observation_space")
+_REQUIRED: Final = (
+    *_SPACES,
+    "reset_function",
+    "transition_functions",
+    "reward_functions",
+    "observation_function",
+    "terminating_function",
+)
 
 
 @dataclass(frozen=True)
@@ -79,6 +258,10 @@ class WorldSpec:
     """Object types that its states may hold."""
     colors: tuple[str, ...]
     """Colours that its states may hold."""
+    observation_objects: tuple[str, ...]
+    """Object types that its observations may hold, beside Hidden."""
+    observation_colors: tuple[str, ...]
+    """Colours that its observations may hold."""
     actions: tuple[str, ...]
     """Actions by name; an action number is a place in this tuple."""
     reset: FunctionSpec
@@ -87,109 +270,229 @@ class WorldSpec:
     rewards: tuple[FunctionSpec, ...]
     """Summed from the left, starting from 0."""
     observation: FunctionSpec
-    """Visibility function; its `area` says which rows and columns are seen."""
+    """Its `area` says which rows and columns are in view, its name or visibility function what is seen."""
     terminating: FunctionSpec
+
+    @classmethod
+    def from_data(cls, data: Any) -> WorldSpec:
+        """Reads a world in the layout of gym-gridverse's YAML files.
+
+        Raises:
+            ValueError: one line that says what is wrong and what would be right.
+        """
+        if not isinstance(data, Mapping):
+            raise ValueError(f"the world is {brief(data)}; it must be a mapping with {', '.join(_REQUIRED)}")
+        for key in data:
+            if key not in (*_REQUIRED, "action_space"):
+                raise ValueError(f"unknown key {key!r} (known: {', '.join((*_REQUIRED, 'action_space'))})")
+        for key in _REQUIRED:
+            if key not in data:
+                raise ValueError(f"the world has no {key!r}")
+        (objects, colors), (seen_objects, seen_colors) = (_read_space(data[key], key) for key in _SPACES)
+        for noun, all_of, seen in (("objects", objects, seen_objects), ("colors", colors, seen_colors)):
+            unseen = [name for name in all_of if name not in seen]
+            if unseen:
+                raise ValueError(
+                    f"observation_space.{noun} lacks {unseen[0]}, which is in state_space.{noun}"
+                )
+        spec = cls(
+            objects=objects,
+            colors=colors,
+            observation_objects=seen_objects,
+            observation_colors=seen_colors,
+            actions=_read(data.get("action_space", codes.ACTIONS), "action_space", _some_of(codes.ACTIONS)),
+            reset=FunctionSpec.from_data(data["reset_function"], "reset"),
+            transitions=function_specs(data["transition_functions"], "transition_functions", "transition"),
+            rewards=function_specs(data["reward_functions"], "reward_functions", "reward"),
+            observation=FunctionSpec.from_data(data["observation_function"], "observation"),
+            terminating=FunctionSpec.from_data(data["terminating_function"], "terminating"),
+        )
+        spec._check()
+        return spec
+
+    def _check(self) -> None:
+        """ValueError for parts that do not fit together."""
+        if self.visibility == "partially_occluded" and self.area[0][1] != 0:
+            raise ValueError(
+                f"partially_occluded needs the agent on the bottom row of area {_to_data(self.area)}"
+            )
+        removed = {REMOVES[t.name]: t.name for t in self.all_transitions() if t.name in REMOVES}
+        for reward in self.needs_one():
+            kind = codes.OBJECTS.index(reward["object_type"])
+            if kind in removed:
+                raise ValueError(
+                    f"reward function {reward.name!r} needs one {codes.OBJECTS[kind]} in the grid"
+                    f" at all times, but {removed[kind]} can take it out"
+                )
+
+    def to_data(self) -> dict[str, Any]:
+        """The inverse of `from_data`."""
+        return {
+            "state_space": {"objects": list(self.objects), "colors": list(self.colors)},
+            "action_space": list(self.actions),
+            "observation_space": {
+                "objects": list(self.observation_objects),
+                "colors": list(self.observation_colors),
+            },
+            "reset_function": self.reset.to_data(),
+            "transition_functions": _to_data(self.transitions),
+            "reward_functions": _to_data(self.rewards),
+            "observation_function": self.observation.to_data(),
+            "terminating_function": self.terminating.to_data(),
+        }
 
     @property
     def area(self) -> Area:
-        """Observed rows and columns, relative to the agent."""
-        area: Area = dict(self.observation.params)["area"]
+        """Rows and columns in view, relative to the agent."""
+        area: Area = self.observation["area"]
         return area
+
+    @property
+    def visibility(self) -> str:
+        """The name of the visibility function."""
+        of = self.observation
+        name: str = of["visibility_function"].name if of.name == "from_visibility" else of.name
+        return name
 
     @property
     def shape(self) -> tuple[int, int]:
         """Height and width of the grid, in cells."""
-        shape: tuple[int, int] = dict(self.reset.params)["shape"]
+        shape: tuple[int, int] = self.reset["shape"]
         return shape
 
     @property
+    def geometry(self) -> Geometry:
+        """The tables of that shape."""
+        return geometry(*self.shape)
+
+    @property
+    def holdable(self) -> tuple[str, ...]:
+        """Object types of its states that an agent can hold."""
+        return tuple(name for name in self.objects if codes.CAN_BE_HELD[codes.OBJECTS.index(name)])
+
+    @property
     def moves_agent_only(self) -> bool:
-        """Whether grid and item never change and nothing random happens after a reset."""
-        return all(t.name in functions.MOVES_AGENT_ONLY for t in self.transitions)
+        """Whether nothing but the agent's pose ever changes and nothing random happens after a reset."""
+        return (
+            all(t.name in MOVES_AGENT_ONLY for t in self.transitions)
+            and self.visibility != "stochastic_raytracing"
+        )
+
+    @property
+    def has_good_exit(self) -> bool:
+        """Whether it is a memory world, in which one of the exits is good."""
+        return any(f.name == "reach_exit_memory" for reward in self.rewards for f in reward.all())
+
+    @property
+    def ends_on_exit(self) -> bool:
+        """Whether reaching an exit is a way to end an episode."""
+        return any(
+            f.name == "reach_exit" or (f.name == "overlap" and f["object_type"] == "Exit")
+            for f in self.terminating.all()
+        )
+
+    def all_transitions(self) -> list[FunctionSpec]:
+        """The transitions, those within a chain too."""
+        return [f for transition in self.transitions for f in transition.all()]
+
+    def needs_one(self) -> list[FunctionSpec]:
+        """Rewards that need exactly one object of their type in the grid."""
+        return [f for reward in self.rewards for f in reward.all() if f.name in NEEDS_ONE]
 
 
-def memory_world(size: int) -> WorldSpec:
-    """The memory world of `size` x `size` cells as DTQN's file `gv_memory.<size>x<size>.yaml` defines it."""
-    return WorldSpec(
-        objects=("Wall", "Floor", "Exit", "Beacon"),
-        colors=("NONE", "RED", "GREEN", "BLUE", "YELLOW"),
-        actions=codes.ACTIONS[:6],
-        reset=FunctionSpec.from_data(
-            {"name": "memory", "shape": [size, size], "colors": ["RED", "GREEN", "BLUE", "YELLOW"]}
-        ),
-        transitions=(FunctionSpec("move_agent"), FunctionSpec("turn_agent")),
-        rewards=(
-            FunctionSpec.from_data({"name": "reach_exit_memory", "reward_good": 5.0, "reward_bad": -5.0}),
-            FunctionSpec.from_data({"name": "living_reward", "reward": -0.05}),
-        ),
-        observation=FunctionSpec.from_data({"name": "partially_occluded", "area": [[-1, 0], [-1, 1]]}),
-        terminating=FunctionSpec("reach_exit"),
+def _read(value: Any, name: str, reader: Callable[[Any], Any]) -> Any:
+    try:
+        return reader(value)
+    except ValueError as error:
+        raise ValueError(f"{name} is {brief(value)}; it must be {error}") from None
+
+
+def _read_space(data: Any, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Objects and colours."""
+    if not isinstance(data, Mapping) or set(data) != {"objects", "colors"}:
+        raise ValueError(f"{name} is {brief(data)}; it must be a mapping with 'objects' and 'colors'")
+    return (
+        _read(data["objects"], f"{name}.objects", _some_of(codes.OBJECTS)),
+        _read(data["colors"], f"{name}.colors", _some_of(codes.COLOURS)),
     )
 
 
-class Engine:
-    """Runs any world over N states at once. It keeps no state: states go in and come out.
+def load_world(path: str | Path) -> WorldSpec:
+    """The world of a YAML file in gym-gridverse's own format.
 
     Raises:
-        ValueError: at construction, for a world that names unknown functions or an impossible view.
+        ValueError: one line, for a file that cannot be read or a world that is not supported.
     """
+    import yaml  # only files need it
+
+    try:
+        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no YAML file: {' '.join(str(error).split())}") from None
+    try:
+        return WorldSpec.from_data(data)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+# -- The engine ----------------------------------------------------------------------------------------------
+
+
+class Engine:
+    """Runs any world over N states at once. It keeps no state: states go in and come out."""
 
     def __init__(self, spec: WorldSpec) -> None:
         self.spec = spec
-        self._reset = spec.reset.bind(functions.RESETS, "reset")
-        self._transitions = [t.bind(functions.TRANSITIONS, "transition") for t in spec.transitions]
-        self._rewards = [r.bind(functions.REWARDS, "reward") for r in spec.rewards]
-        self._visibility = spec.observation.bind(functions.VISIBILITY, "observation")
-        self._terminating = spec.terminating.bind(functions.TERMINATING, "terminating")
-        if spec.actions != codes.ACTIONS[: len(spec.actions)]:
-            raise ValueError(f"actions {spec.actions} must be the first of {codes.ACTIONS}, in this order")
-        (_, y1), (x0, x1) = spec.area
-        if (x1 - x0) % 2:
-            raise ValueError(f"observation area {spec.area} must have an odd number of columns")
-        if spec.observation.name == "partially_occluded" and y1 != 0:
-            raise ValueError(f"partially_occluded needs the agent on the bottom row of area {spec.area}")
+        self._reset = spec.reset.bind()
+        self._transitions = [t.bind() for t in spec.transitions]
+        self._reward = FunctionSpec("reward", "reduce_sum", (("reward_functions", spec.rewards),)).bind()
+        self._visibility = spec.observation.bind()
+        self._terminating = spec.terminating.bind()
+        numbers = np.array([codes.ACTIONS.index(action) for action in spec.actions])
+        self._action_numbers = None if (numbers == np.arange(len(numbers))).all() else numbers
 
     def layouts(self) -> State | None:
         """All equally likely initial states, or None where they are too many to list."""
-        if self.spec.reset.name not in functions.LAYOUTS:
+        if self.spec.reset.name not in LAYOUTS:
             return None
-        return self.spec.reset.bind(functions.LAYOUTS, "reset")()
+        state: State = self.spec.reset.bind(LAYOUTS)()
+        return state
 
     def reset(self, num: int, rng: np.random.Generator) -> State:
         """`num` independent initial states."""
-        return self._reset(num, rng)
+        state: State = self._reset(num, rng)
+        return state
 
     def step(
         self, state: State, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[State, NDArray[np.float64], NDArray[np.bool_]]:
         """Next states, rewards float64 [N] and whether the episode has ended, bool [N], for `action` [N]."""
+        if self._action_numbers is not None:
+            action = self._action_numbers.take(action)
         next_state = state
         for transition in self._transitions:
             next_state = transition(next_state, action, rng)
-        reward = np.zeros(len(action))
-        # Left to right from zero, as the original sums: the doubles are then the same to the last bit.
-        for term in self._rewards:
-            reward = reward + term(state, action, next_state)
-        return next_state, reward, self._terminating(state, action, next_state)
+        return (
+            next_state,
+            self._reward(state, action, next_state),
+            self._terminating(state, action, next_state),
+        )
 
-    def observe(self, state: State, rng: np.random.Generator | None = None) -> NDArray[np.uint8]:
-        """The visible cells before each agent, uint8 [N, h, w, 3]; what it cannot see is Hidden."""
-        window = functions.window(state, self.spec.area)
-        visible = self.visible(window, rng)
-        return np.where(visible[..., None], window, np.array([codes.HIDDEN, 0, codes.NO_COLOUR], np.uint8))
+    def view(self, state: State) -> Bytes:
+        """The cells in view of each agent, seen or not, uint8 [h * w, N], bytes of `codes`."""
+        cell = state.geometry.window(self.spec.area).take(state.pose, axis=1)
+        cell += state.geometry.starts(len(state.pose))
+        return state.cells.ravel().take(cell)
 
-    def visible(self, window: NDArray[np.uint8], rng: np.random.Generator | None = None) -> NDArray[np.bool_]:
-        """Which cells of `window` are seen, bool [N, h, w]."""
-        return self._visibility(window, rng, area=self.spec.area)
+    def visible(self, view: Bytes, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Which cells of `view` are seen, bool [h * w, N]."""
+        visible: NDArray[np.bool_] = self._visibility(view, rng)
+        return visible
 
-
-def vector_representation(window: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """DTQN's observation: type + colour of each cell, row by row, uint8 [N, h * w] (`GridVerseWrapper`)."""
-    return (window[..., 0] + window[..., 2]).reshape(len(window), -1)
-
-
-def vector_representation_nvec(spec: WorldSpec) -> NDArray[np.int64]:
-    """Bounds of `vector_representation` as DTQN states them: 2 * (highest type index) + 1 for every entry."""
-    (y0, y1), (x0, x1) = spec.area
-    highest = max(codes.OBJECTS.index(name) for name in (*spec.objects, "Hidden"))
-    return np.full((y1 - y0 + 1) * (x1 - x0 + 1), 2 * highest + 1, np.int64)
+    def observe(self, state: State, rng: np.random.Generator) -> Bytes:
+        """What each agent sees, uint8 [h * w, N]: the cells in view, `codes.UNSEEN` where it cannot see."""
+        view = self.view(state)
+        view *= self.visible(view, rng).view(np.uint8)
+        return view

@@ -1,4 +1,4 @@
-"""Reads the recorded data of the gridverse memory family (`tests/data/README.md`)."""
+"""Reads the recorded data of the gridverse worlds (`tests/data/README.md`)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,56 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.gridverse.worlds import DTQN, PACKAGE
+
 DATA = Path(__file__).parent.parent / "data"
-SIZES = (5, 7, 9)  # those with recorded episodes and exhaustive transitions
+SIZES = (5, 7, 9)  # of the memory worlds with recorded episodes and exhaustive transitions
+
+
+def original_name(id: str) -> str:
+    """What the original calls the world of a task: DTQN's are the names of its files."""
+    if id in PACKAGE:
+        return id
+    family, _, size = id.removeprefix("gridverse-").rpartition("-")
+    return f"gv_{family.replace('-', '_')}.{size}"
+
+
+def episodes_file(id: str) -> Path:
+    return DATA / "gridverse" / f"{original_name(id)}{'_dtqn' if id in DTQN else ''}.npz"
+
+
+RECORDED = tuple(id for id in (*DTQN, *PACKAGE) if episodes_file(id).exists())
 
 
 @functools.cache
-def episodes(size: int) -> dict[str, NDArray[Any]]:
-    """The recorded episodes of one size."""
-    return dict(np.load(DATA / "gridverse" / f"gv_memory.{size}x{size}_dtqn.npz"))
+def episodes(id: str) -> dict[str, NDArray[Any]]:
+    """The recorded episodes of a task's world."""
+    return dict(np.load(episodes_file(id)))
 
 
 @functools.cache
-def exhaustive(size: int) -> dict[str, NDArray[Any]]:
-    """Every transition of one size."""
-    return dict(np.load(DATA / "gridverse" / f"exhaustive_memory_{size}x{size}_dtqn.npz"))
+def exhaustive(name: str) -> dict[str, NDArray[Any]]:
+    """Every transition of a world of DTQN's, `memory_7x7` say."""
+    return dict(np.load(DATA / "gridverse" / f"exhaustive_{name}_dtqn.npz"))
+
+
+@functools.cache
+def functions() -> dict[str, NDArray[Any]]:
+    """The results of single functions on random grids."""
+    return dict(np.load(DATA / "gridverse" / "function_level_random_grids.npz"))
 
 
 def world_params() -> dict[str, dict[str, Any]]:
     """The facts that define each world, by the original's name."""
     params: dict[str, dict[str, Any]] = json.loads((DATA / "gridverse" / "env_params.json").read_text())
     return params
+
+
+def representations() -> dict[str, dict[str, Any]]:
+    """Bounds and index maps of the original's representations, by the original's name of the world."""
+    with gzip.open(DATA / "gridverse" / "representations.json.gz", "rt") as file:
+        found: dict[str, dict[str, Any]] = json.load(file)
+    return found
 
 
 def reset_statistics() -> dict[str, dict[str, Any]]:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from envs.gridverse import codes, functions
-from envs.gridverse.functions import Area, State
-from envs.gridverse.world import Engine, FunctionSpec, WorldSpec, memory_world
+from envs.gridverse import codes, transitions, views
+from envs.gridverse.resets import layouts_memory
+from envs.gridverse.state import Area, State, from_arrays, to_arrays
+from envs.gridverse.world import Engine, WorldSpec
+from envs.gridverse.worlds import DTQN, PACKAGE, world
 
 RNG = np.random.default_rng(0)
 LETTERS = {
@@ -29,50 +29,34 @@ def draw(rows: Sequence[str]) -> NDArray[np.uint8]:
 
 
 def at(grid: NDArray[np.uint8], *pose: int) -> State:
-    return State(grid, np.array([pose], np.uint8), np.zeros((1, 3), np.uint8))
+    return from_arrays(grid, np.array([pose], np.uint8), np.zeros((1, 3), np.uint8))
 
 
-def occlusion_twin(window: NDArray[np.uint8], area: Area) -> NDArray[np.bool_]:
-    """Partial occlusion of one window as two floods that walk from cell to cell."""
-    bottom, column = -area[0][0], -area[1][0]
-    visible = np.zeros(window.shape[:2], np.bool_)
-    for side in (-1, 1):
-        seen, queue = {(bottom, column)}, [(bottom, column)]
-        while queue:
-            y, x = queue.pop()
-            if codes.BLOCKS_VISION[window[y, x, 0], window[y, x, 1]]:
-                continue
-            for cell in ((y - 1, x), (y, x + side), (y - 1, x + side)):
-                inside = 0 <= cell[0] < window.shape[0] and 0 <= cell[1] < window.shape[1]
-                if inside and cell not in seen:
-                    seen.add(cell)
-                    queue.append(cell)
-        for cell in seen:
-            visible[cell] = True
-    return visible
+def poses(state: State) -> list[tuple[int, ...]]:
+    return [tuple(pose) for pose in to_arrays(state)[1].tolist()]
 
 
-@given(data=st.data(), height=st.integers(1, 7), half=st.integers(0, 3), shift=st.integers(-1, 1))
-@settings(max_examples=150, deadline=None)
-def test_partial_occlusion_equals_its_twin(data: st.DataObject, height: int, half: int, shift: int) -> None:
-    shift = max(-half, min(half, shift))
-    area = ((1 - height, 0), (shift - half, shift + half))
-    drawing = data.draw(
-        st.lists(
-            st.text("..#+/", min_size=2 * half + 1, max_size=2 * half + 1), min_size=height, max_size=height
-        )
-    )
-    window = draw(drawing)
-    visible = functions.partially_occluded(window, None, area=area)[0]
-    np.testing.assert_array_equal(visible, occlusion_twin(window[0], area))
+def visible(window: NDArray[np.uint8], area: Area) -> NDArray[np.bool_]:
+    """What partial occlusion leaves of one window [1, h, w, 3]."""
+    seen = views.partially_occluded(codes.pack(window).reshape(-1, 1), RNG, area=area)
+    return seen.reshape(window.shape[1:3])
+
+
+def in_view(grid: NDArray[np.uint8], area: list[list[int]], *pose: int) -> NDArray[np.uint8]:
+    """The cells in view [h, w, 3] of an agent at a pose, seen or not."""
+    data = {
+        **DTQN["gridverse-memory-7x7"],
+        "observation_function": {"name": "fully_transparent", "area": area},
+    }
+    spec = WorldSpec.from_data(data)
+    return codes.unpack(Engine(spec).view(at(grid, *pose))[:, 0]).reshape(*views.size(spec.area), 3)
 
 
 def test_partial_occlusion_by_hand() -> None:
     """A wall hides what is behind it, and light bends round its ends as the original's does."""
     area = ((-4, 0), (-2, 2))
     window = draw([".....", ".....", "###..", ".....", "....."])
-    visible = functions.partially_occluded(window, None, area=area)[0]
-    assert ["".join(".?"[not v] for v in row) for row in visible] == [
+    assert ["".join(".?"[not v] for v in row) for row in visible(window, area)] == [
         "???..",
         "???..",
         ".....",
@@ -83,20 +67,22 @@ def test_partial_occlusion_by_hand() -> None:
 
 def test_nothing_is_ever_hidden_in_the_memory_worlds() -> None:
     for size in (5, 7, 21):
-        engine = Engine(memory_world(size))
-        layouts = engine.layouts()
-        assert layouts is not None
-        for y, x in np.argwhere(layouts.grid[0, ..., 0] != codes.WALL):
+        engine = Engine(world(f"gridverse-memory-{size}x{size}"))
+        grid = to_arrays(layouts_memory(shape=(size, size), colors=codes.COLOURS[1:]))[0][:1]
+        for y, x in np.argwhere(grid[0, ..., 0] != codes.WALL):
             for heading in range(4):
-                assert (engine.observe(at(layouts.grid[:1], y, x, heading))[..., 0] != codes.HIDDEN).all()
+                assert (engine.observe(at(grid, y, x, heading), RNG) != codes.UNSEEN).all()
 
 
 def test_windows_turn_with_the_agent() -> None:
+    names = [codes.FLOOR, codes.WALL, codes.EXIT, codes.DOOR, codes.KEY, codes.MOVING_OBSTACLE, codes.BOX]
+    names += [codes.TELEPOD, codes.BEACON]  # nine types, so that places can be told apart
     grid = np.zeros((1, 3, 3, 3), np.uint8)
-    grid[..., 0] = codes.FLOOR
-    grid[0, ..., 2] = np.arange(9).reshape(3, 3)  # numbered, so that places can be told apart
-    area = ((-1, 0), (-1, 1))
-    seen = {h: functions.window(at(grid, 1, 1, h), area)[0, ..., 2].tolist() for h in range(4)}
+    grid[0, ..., 0] = np.reshape(names, (3, 3))
+    area = [[-1, 0], [-1, 1]]
+    seen = {
+        h: [[names.index(k) for k in row] for row in in_view(grid, area, 1, 1, h)[..., 0]] for h in range(4)
+    }
     assert seen == {
         0: [[0, 1, 2], [3, 4, 5]],
         1: [[8, 7, 6], [5, 4, 3]],
@@ -107,11 +93,11 @@ def test_windows_turn_with_the_agent() -> None:
 
 def test_outside_the_grid_is_hidden_and_blocks() -> None:
     grid = draw(["..", ".."])
-    window = functions.window(at(grid, 0, 0, 0), ((-1, 0), (-1, 1)))[0]
+    window = in_view(grid, [[-1, 0], [-1, 1]], 0, 0, 0)
     assert window[..., 0].tolist() == [[codes.HIDDEN] * 3, [codes.HIDDEN, codes.FLOOR, codes.FLOOR]]
     for action in (0, 2):
-        assert functions.move_agent(at(grid, 0, 0, 0), np.array([action]), RNG).agent.tolist() == [[0, 0, 0]]
-    assert functions.move_agent(at(grid, 0, 0, 0), np.array([3]), RNG).agent.tolist() == [[0, 1, 0]]
+        assert poses(transitions.move_agent(at(grid, 0, 0, 0), np.array([action]), RNG)) == [(0, 0, 0)]
+    assert poses(transitions.move_agent(at(grid, 0, 0, 0), np.array([3]), RNG)) == [(0, 1, 0)]
 
 
 @pytest.mark.parametrize("heading", range(4))
@@ -120,12 +106,12 @@ def test_moves_are_relative_to_the_heading(heading: int) -> None:
     ahead = {0: (0, 1), 1: (2, 1), 2: (1, 0), 3: (1, 2)}[heading]
     behind = (2 - ahead[0], 2 - ahead[1])
     state = at(grid, 1, 1, heading)
-    places = [tuple(functions.move_agent(state, np.array([a]), RNG).agent[0].tolist()) for a in range(6)]
+    places = [poses(transitions.move_agent(state, np.array([a]), RNG))[0] for a in range(6)]
     assert places[:2] == [(*ahead, heading), (*behind, heading)]
     assert places[4:] == [(1, 1, heading)] * 2
     # To the left and back is where a quarter turn left and a step ahead leads.
-    turned = functions.turn_agent(state, np.array([4]), RNG)
-    assert places[2][:2] == tuple(functions.move_agent(turned, np.array([0]), RNG).agent[0, :2].tolist())
+    turned = transitions.turn_agent(state, np.array([4]), RNG)
+    assert places[2][:2] == poses(transitions.move_agent(turned, np.array([0]), RNG))[0][:2]
     assert places[3][:2] == (2 - places[2][0], 2 - places[2][1])
 
 
@@ -142,45 +128,24 @@ def test_four_turns_are_none(heading: int) -> None:
     for action in (4, 5):
         headings = []
         for _ in range(4):
-            state = functions.turn_agent(state, np.array([action]), RNG)
-            headings.append(int(state.agent[0, 2]))
+            state = transitions.turn_agent(state, np.array([action]), RNG)
+            headings.append(poses(state)[0][2])
         assert sorted(headings) == [0, 1, 2, 3]
         assert headings[-1] == heading
 
 
-def test_functions_change_nothing_in_place() -> None:
-    engine = Engine(memory_world(5))
-    state = engine.reset(50, RNG)
-    kept = State(*(field.copy() for field in state))
-    for action in range(6):
-        engine.step(state, np.full(50, action), RNG)
-    engine.observe(state)
-    for field, copy in zip(state, kept, strict=True):
-        np.testing.assert_array_equal(field, copy)
-
-
-def replaced(**changes: object) -> WorldSpec:
-    fields = {name: getattr(memory_world(7), name) for name in WorldSpec.__dataclass_fields__}
-    return WorldSpec(**{**fields, **changes})
-
-
-def seeing(area: list[list[int]]) -> FunctionSpec:
-    return FunctionSpec.from_data({"name": "partially_occluded", "area": area})
-
-
-@pytest.mark.parametrize(
-    ("world", "message"),
-    [
-        (replaced(terminating=FunctionSpec("reach_exitt")), r"unknown terminating .* mean 'reach_exit'"),
-        (replaced(rewards=(FunctionSpec("living_reward", (("rewrad", 1.0),)),)), "takes no 'rewrad'"),
-        (replaced(observation=seeing([[-1, 1], [-1, 1]])), "bottom row"),
-        (replaced(observation=seeing([[-1, 0], [-1, 2]])), "odd number of columns"),
-        (replaced(actions=("TURN_LEFT",)), "must be the first of"),
-    ],
-)
-def test_impossible_worlds_are_refused(world: WorldSpec, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Engine(world)
+@pytest.mark.parametrize("id", [*DTQN, *PACKAGE])
+def test_functions_change_nothing_in_place(id: str) -> None:
+    engine, rng = Engine(world(id)), np.random.default_rng(3)
+    state = engine.reset(50, rng)
+    for _ in range(20):
+        kept = State(state.geometry, *(field.copy() for field in state[1:]))
+        action = rng.integers(len(engine.spec.actions), size=50)
+        after, _, _ = engine.step(state, action, rng)
+        engine.observe(state, rng)
+        for field, copy in zip(state[1:], kept[1:], strict=True):
+            np.testing.assert_array_equal(field, copy)
+        state = after
 
 
 @pytest.mark.parametrize(
@@ -192,10 +157,10 @@ def test_impossible_memory_worlds_are_refused(
     shape: tuple[int, int], colors: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        functions.layouts_memory(shape=shape, colors=colors)
+        layouts_memory(shape=shape, colors=colors)
 
 
-def test_specs_survive_their_data_form() -> None:
-    for spec in (memory_world(7).reset, memory_world(7).observation, *memory_world(7).rewards):
-        assert FunctionSpec.from_data(spec.to_data()) == spec
-    assert hash(memory_world(7)) == hash(memory_world(7)) != hash(memory_world(9))
+def test_worlds_can_be_compared() -> None:
+    seven = WorldSpec.from_data(DTQN["gridverse-memory-7x7"])
+    assert hash(seven) == hash(world("gridverse-memory-7x7"))
+    assert seven != world("gridverse-memory-9x9")

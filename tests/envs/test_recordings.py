@@ -1,9 +1,8 @@
-"""The memory worlds are the original ones: recordings replay exactly, through the engine and the tables."""
+"""DTQN's worlds in play are the original ones: recordings replay exactly, by the engine and the tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,28 +10,39 @@ from numpy.typing import NDArray
 
 import envs
 from envs.gridverse.dynamics import EngineDynamics, TableDynamics, initial_tables, make_dynamics
-from envs.gridverse.functions import State
-from envs.gridverse.world import Engine, WorldSpec, memory_world, vector_representation
+from envs.gridverse.representations import Representation
+from envs.gridverse.state import State
+from envs.gridverse.world import Engine, WorldSpec
+from envs.gridverse.worlds import world
 from envs.vector import Dynamics, NativeVectorEnv
 from tests.envs import recordings
 
-DYNAMICS: list[Callable[[WorldSpec], Dynamics]] = [EngineDynamics, TableDynamics]
+DYNAMICS: list[Callable[[WorldSpec, str], Dynamics]] = [EngineDynamics, TableDynamics]
 sizes = pytest.mark.parametrize("size", recordings.SIZES)
 both_dynamics = pytest.mark.parametrize("dynamics", DYNAMICS)
+
+
+def memory_world(size: int) -> WorldSpec:
+    return world(f"gridverse-memory-{size}x{size}")
 
 
 def nothing_held(num: int) -> NDArray[np.uint8]:
     return np.zeros((num, 3), np.uint8)
 
 
-@sizes
-@both_dynamics
-def test_recorded_episodes_replay(size: int, dynamics: Callable[[WorldSpec], Dynamics]) -> None:
+@pytest.mark.parametrize(
+    ("id", "dynamics"),
+    [
+        *((f"gridverse-memory-{n}x{n}", dynamics) for n in recordings.SIZES for dynamics in DYNAMICS),
+        ("gridverse-memory-four-rooms-7x7", EngineDynamics),
+    ],
+)
+def test_recorded_episodes_replay(id: str, dynamics: Callable[[WorldSpec, str], Dynamics]) -> None:
     """All 200 episodes side by side in the vector environment: every array equal, rewards to the last bit."""
-    data = recordings.episodes(size)
+    data = recordings.episodes(id)
     lengths = data["ep_len"]
     num, starts = len(lengths), np.cumsum(lengths) - lengths
-    env = NativeVectorEnv(dynamics(memory_world(size)), num, 0, time_limit=250)
+    env = NativeVectorEnv(dynamics(world(id), "vector"), num, 0, time_limit=250)
     state = {"grid": data["init_grid"], "agent": data["init_agent"], "item": data["init_item"]}
     observation, _ = env.reset(options={"state": state})
     np.testing.assert_array_equal(observation, data["init_vec"])
@@ -56,25 +66,12 @@ def test_recorded_episodes_replay(size: int, dynamics: Callable[[WorldSpec], Dyn
 
 
 @sizes
-def test_recorded_windows_are_seen(size: int) -> None:
-    """The visible 2 x 3 cells themselves, of which DTQN's six integers are a digest."""
-    data = recordings.episodes(size)
-    episode = np.repeat(np.arange(len(data["ep_len"])), data["ep_len"])
-    engine = Engine(memory_world(size))
-    after = State(data["init_grid"][episode], data["next_agent"], data["next_item"])
-    np.testing.assert_array_equal(engine.observe(after), data["obs_book"][data["obs_code"]])
-    before = State(data["init_grid"], data["init_agent"], data["init_item"])
-    np.testing.assert_array_equal(engine.observe(before), data["obs_book"][data["init_obs_code"]])
-
-
-@sizes
 @both_dynamics
-def test_every_transition(size: int, dynamics: Callable[[WorldSpec], Dynamics]) -> None:
+def test_every_transition(size: int, dynamics: Callable[[WorldSpec, str], Dynamics]) -> None:
     """Each layout x pose x action, poses on the exits included."""
-    data = recordings.exhaustive(size)
-    world = memory_world(size)
+    data = recordings.exhaustive(f"memory_{size}x{size}")
     num_layouts, num_poses, num_actions = data["terminated"].shape
-    run, rng = dynamics(world), np.random.default_rng(0)
+    run, rng = dynamics(memory_world(size), "vector"), np.random.default_rng(0)
     grid = data["grids"].repeat(num_poses, axis=0)
     agent = np.tile(data["poses"], (num_layouts, 1))
     for action in range(num_actions):
@@ -90,47 +87,26 @@ def test_every_transition(size: int, dynamics: Callable[[WorldSpec], Dynamics]) 
 @pytest.mark.parametrize("size", [5, 7, 9, 11, 13, 21])
 def test_tables_equal_engine_on_every_transition(size: int) -> None:
     """Of the sizes without exhaustive recordings too: layout by layout, every number in the tables."""
-    world = memory_world(size)
-    engine, rng = Engine(world), np.random.default_rng(0)
-    tables, initial = initial_tables(world)
+    spec = memory_world(size)
+    engine, rng = Engine(spec), np.random.default_rng(0)
+    represent = Representation(spec, "vector")
+    tables, initial = initial_tables(spec, "vector")
     assert len(initial) == 24
     assert len(tables.layout) == 24 * 4 * (3 * size - 8)  # 3 * size - 8 cells to stand on
     for layout in range(24):
         rows = np.flatnonzero(tables.layout == layout)
-        state = State(
-            tables.grid[np.full(len(rows), layout)],
-            tables.pose[rows],
-            tables.item[np.full(len(rows), layout)],
-        )
-        np.testing.assert_array_equal(vector_representation(engine.observe(state)), tables.observation[rows])
+        here = np.full(len(rows), layout)
+        state = State(spec.geometry, tables.cells[here], tables.pose[rows], tables.item[here])
+        seen = represent(engine.observe(state, rng), state.item)
+        np.testing.assert_array_equal(seen, tables.observation[rows])
         for action in range(6):
             after, reward, terminated = engine.step(state, np.full(len(rows), action), rng)
             transition = rows * 6 + action
             following = tables.next_state[transition]
-            np.testing.assert_array_equal(tables.pose[following], after.agent)
+            np.testing.assert_array_equal(tables.pose[following], after.pose)
             np.testing.assert_array_equal(tables.layout[following], layout)
             np.testing.assert_array_equal(tables.reward[transition], reward)
             np.testing.assert_array_equal(tables.terminated[transition], terminated)
-
-
-@pytest.mark.parametrize("size", [5, 7, 9, 11, 13, 21])
-def test_parameters_are_the_originals(size: int) -> None:
-    original = recordings.world_params()[f"gv_memory.{size}x{size}.yaml"]
-    world = memory_world(size)
-
-    def functions(data: Any) -> list[dict[str, Any]]:
-        """Functions in their long form, whichever form they were written in."""
-        items = data if isinstance(data, list) else [data]
-        return [item if isinstance(item, dict) else {"name": item} for item in items]
-
-    assert list(world.objects) == original["objects"] == original["obs_objects"]
-    assert list(world.colors) == original["colors"] == original["obs_colors"]
-    assert list(world.actions) == original["actions"]
-    assert functions(original["reset"]) == [world.reset.to_data()]
-    assert functions(original["transitions"]) == [t.to_data() for t in world.transitions]
-    assert functions(original["rewards"]) == [r.to_data() for r in world.rewards]
-    assert functions(original["observation"]) == [world.observation.to_data()]
-    assert functions(original["terminating"]) == [world.terminating.to_data()]
 
 
 # Upper 0.1 % points of the chi-square distribution, by degrees of freedom. The resets tested are seeded.
@@ -145,7 +121,7 @@ def layout_names(size: int) -> list[str]:
 
 def reset_counts(size: int, num: int) -> NDArray[np.int64]:
     """How often each layout came up in `num` resets of the vector environment, autoresets among them."""
-    env = NativeVectorEnv(make_dynamics(memory_world(size)), num // 4, 11, time_limit=1)
+    env = NativeVectorEnv(make_dynamics(memory_world(size), "vector"), num // 4, 11, time_limit=1)
     env.reset()
     found: dict[str, int] = dict.fromkeys(layout_names(size), 0)
     for _ in range(4):

@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 
 from envs.gridverse import codes
 from envs.gridverse.dynamics import EngineDynamics, TableDynamics
-from envs.gridverse.functions import layouts_memory
-from envs.gridverse.world import memory_world
+from envs.gridverse.resets import layouts_memory
+from envs.gridverse.state import to_arrays
+from envs.gridverse.worlds import world
 from envs.vector import Dynamics, NativeVectorEnv
 
 FORWARD, BACKWARD, LEFT, RIGHT, TURN_LEFT, TURN_RIGHT = range(6)
-WORLD = memory_world(7)
-LAYOUT = layouts_memory(shape=(7, 7), colors=codes.COLOURS[1:])
-GRID = LAYOUT.grid[0]  # the good exit is on the left
+WORLD = world("gridverse-memory-7x7")
+GRIDS, AGENTS, ITEMS = to_arrays(layouts_memory(shape=(7, 7), colors=codes.COLOURS[1:]))
+GRID = GRIDS[0]  # the good exit is on the left
 
 Rows = tuple[NDArray[Any], ...]
 
@@ -29,7 +30,9 @@ Rows = tuple[NDArray[Any], ...]
 def make(
     num: int = 4, seed: int | None = 3, dynamics: Dynamics | None = None, **kwargs: Any
 ) -> NativeVectorEnv:
-    return NativeVectorEnv(dynamics or TableDynamics(WORLD), num, seed, **{"time_limit": 250, **kwargs})
+    return NativeVectorEnv(
+        dynamics or TableDynamics(WORLD, "vector"), num, seed, **{"time_limit": 250, **kwargs}
+    )
 
 
 def start_at(env: NativeVectorEnv, *pose: int, grid: NDArray[np.uint8] = GRID) -> NDArray[np.uint8]:
@@ -156,7 +159,7 @@ def test_success_is_on_last_rows_only() -> None:
 def test_engine_and_tables_agree(seed: int, num: int, time_limit: int) -> None:
     """Two implementations, one generator: every row of random play is the same."""
     tables = make(num, seed, time_limit=time_limit)
-    engine = make(num, seed, time_limit=time_limit, dynamics=EngineDynamics(WORLD))
+    engine = make(num, seed, time_limit=time_limit, dynamics=EngineDynamics(WORLD, "vector"))
     np.testing.assert_array_equal(tables.reset()[0], engine.reset()[0])
     assert_same(random_rows(tables, 60, seed), random_rows(engine, 60, seed))
     for left, right in zip(
@@ -244,7 +247,7 @@ def test_nothing_given_or_returned_reaches_inside(
     dynamics: type[TableDynamics] | type[EngineDynamics],
 ) -> None:
     """A caller that writes into its own arrays does not disturb the environment."""
-    env, untouched = make(4, 8, dynamics=dynamics(WORLD)), make(4, 8)
+    env, untouched = make(4, 8, dynamics=dynamics(WORLD, "vector")), make(4, 8)
     grid = GRID.copy()
     pose = np.array([2, 3, 0], np.uint8)
     for e in (env, untouched):
@@ -270,14 +273,14 @@ def test_custom_layout_is_left_at_the_next_episode() -> None:
     assert observation[0].tolist() == [2, 2, 2, 2, 2, 3]
     for _ in range(3):
         step_all(env, FORWARD)
-    known = {layout.tobytes() for layout in LAYOUT.grid}
+    known = {grid.tobytes() for grid in GRIDS}
     assert {g.tobytes() for g in env.get_state()["state"]["grid"]} <= known
 
 
 def test_each_copy_can_have_its_own_state() -> None:
     env = make(24)
-    env.reset(options={"state": {"grid": LAYOUT.grid, "agent": LAYOUT.agent, "item": LAYOUT.item}})
-    np.testing.assert_array_equal(env.get_state()["state"]["grid"], LAYOUT.grid)
+    env.reset(options={"state": {"grid": GRIDS, "agent": AGENTS, "item": ITEMS}})
+    np.testing.assert_array_equal(env.get_state()["state"]["grid"], GRIDS)
 
 
 def changed(y: int, x: int, *cell: int) -> NDArray[np.int64]:
@@ -373,7 +376,7 @@ def test_foreign_environment_states_are_refused() -> None:
     good = env.get_state()
     fewer = make(3)
     fewer.reset()
-    other = NativeVectorEnv(TableDynamics(memory_world(9)), 4, 0, time_limit=250)
+    other = NativeVectorEnv(TableDynamics(world("gridverse-memory-9x9"), "vector"), 4, 0, time_limit=250)
     other.reset()
     for state, message in [
         (fewer.get_state(), "shape"),

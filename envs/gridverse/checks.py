@@ -1,4 +1,4 @@
-"""Reads and checks a state that a user gives to `reset(options={"state": ...})`."""
+"""Reads and checks a state that a user gives to `reset(options={"state": ...})`, and a world's own states."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.gridverse import codes, functions
-from envs.gridverse.functions import State
-from envs.gridverse.world import WorldSpec
-from envs.vector import check_fields, read_field
+from envs.gridverse import codes
+from envs.gridverse.state import from_arrays, to_arrays
+from envs.gridverse.world import Engine, WorldSpec
+from envs.vector import Arrays, check_fields, read_field
 
 
-def read_state(given: Mapping[str, Any], spec: WorldSpec, num: int) -> State:
-    """The state of `num` copies that `given` asks for: `grid`, `agent` and, where something is held, `item`.
+def read_state(given: Mapping[str, Any], spec: WorldSpec, num: int) -> Arrays:
+    """The states of `num` copies that `given` asks for: `grid`, `agent` and, where something is held, `item`.
 
     Raises:
         ValueError: one line that names the field, the value and what would be right.
     """
     check_fields(given, ("grid", "agent"), ("item",))
-    state = State(
-        _codes("grid", given["grid"], (*spec.shape, 3), num),
-        _codes("agent", given["agent"], (3,), num),
-        _codes("item", given.get("item", (codes.NOTHING, 0, codes.NO_COLOUR)), (3,), num),
-    )
+    state = {
+        "grid": _codes("grid", given["grid"], (*spec.shape, 3), num),
+        "agent": _codes("agent", given["agent"], (3,), num),
+        "item": _codes("item", given.get("item", (codes.NOTHING, 0, codes.NO_COLOUR)), (3,), num),
+    }
     check_state(state, spec)
     return state
 
@@ -34,19 +34,23 @@ def _codes(name: str, value: Any, shape: tuple[int, ...], num: int) -> NDArray[n
     return read_field(name, value, shape, num, np.uint8, 0, 255)
 
 
-def check_state(state: State, spec: WorldSpec) -> None:
+def check_state(state: Arrays, spec: WorldSpec) -> None:
     """Raises ValueError, naming the first offence, unless every state is one of the world's."""
+    grid, agent, item = state["grid"], state["agent"], state["item"]
     objects = [codes.OBJECTS.index(name) for name in spec.objects]
-    _check_cells("grid", state.grid, objects, spec)
-    _check_cells("item", state.item, [codes.NOTHING, *(o for o in objects if codes.CAN_BE_HELD[o])], spec)
-    for reward in spec.rewards:
-        needed = functions.NEEDS_OBJECT.get(reward.name)
-        if needed is not None and not (state.grid[..., 0] == needed).any(axis=(1, 2)).all():
+    _check_cells("grid", grid, objects, spec)
+    _check_cells("item", item, [codes.NOTHING, *(o for o in objects if codes.CAN_BE_HELD[o])], spec)
+    for reward in spec.needs_one():
+        kind = codes.OBJECTS.index(reward["object_type"])
+        count = (grid[..., 0] == kind).sum(axis=(1, 2))
+        for found in count[count != 1][:1]:
             raise ValueError(
-                f"state 'grid' holds no {codes.OBJECTS[needed]}; {reward.name} needs at least one"
+                f"state 'grid' holds {found} of {codes.OBJECTS[kind]}; {reward.name} needs exactly one"
             )
+    if spec.has_good_exit and not (grid[..., 0] == codes.BEACON).any(axis=(1, 2)).all():
+        raise ValueError("state 'grid' holds no Beacon; reach_exit_memory needs at least one")
     height, width = spec.shape
-    for y, x, heading in np.unique(state.agent, axis=0):
+    for y, x, heading in np.unique(agent, axis=0):
         if y >= height or x >= width:
             raise ValueError(
                 f"state 'agent' is at {(int(y), int(x))};"
@@ -54,9 +58,9 @@ def check_state(state: State, spec: WorldSpec) -> None:
             )
         if heading >= len(codes.HEADINGS):
             raise ValueError(f"state 'agent' has heading {heading}; it must be 0 to 3 {codes.HEADINGS}")
-    here = functions.under_agent(state)
+    here = codes.unpack(from_arrays(grid, agent, item).under_agent())
     for row in np.flatnonzero(codes.BLOCKS_MOVEMENT[here[:, 0], here[:, 1]])[:1]:
-        y, x, _ = state.agent[row]
+        y, x, _ = agent[row]
         raise ValueError(
             f"state 'agent' is at {(int(y), int(x))}, on a {codes.OBJECTS[here[row, 0]]};"
             " it must be on a cell that does not block movement"
@@ -65,7 +69,7 @@ def check_state(state: State, spec: WorldSpec) -> None:
 
 def _check_cells(name: str, cells: NDArray[np.uint8], types: list[int], spec: WorldSpec) -> None:
     """Raises unless each of `cells` [..., 3] is one of `types` in a status and colour that it can have."""
-    colours = [codes.COLOURS.index(colour) for colour in spec.colors]
+    colours = sorted({codes.NO_COLOUR, *(codes.COLOURS.index(colour) for colour in spec.colors)})
     for kind, status, colour in np.unique(cells.reshape(-1, 3), axis=0):
         value = (int(kind), int(status), int(colour))
         if kind not in types:
@@ -82,3 +86,15 @@ def _check_cells(name: str, cells: NDArray[np.uint8], types: list[int], spec: Wo
             raise ValueError(
                 f"state {name!r} holds {value}: the colour of a {codes.OBJECTS[kind]} must be one of {known}"
             )
+
+
+_SAMPLES = 64
+
+
+def check_world(spec: WorldSpec) -> None:
+    """ValueError of one line where the states that a world's reset makes do not fit the world."""
+    grid, agent, item = to_arrays(Engine(spec).reset(_SAMPLES, np.random.default_rng(0)))
+    try:
+        check_state({"grid": grid, "agent": agent, "item": item}, spec)
+    except ValueError as error:
+        raise ValueError(f"reset function {spec.reset.name!r} does not fit the world: {error}") from None

@@ -1,0 +1,87 @@
+"""Convolutional networks for pictures [n, C, H, W] whose numbers are about 1; they return [n, features].
+
+Both keep torch's own initialisation, uniform within 1/sqrt(fan in), which is that of the Torch 7 that the
+first was made with.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+NATURE_SIDE = 36
+"""The smallest side that Nature's kernels fit into."""
+POOL_ABOVE = 8
+"""The smallest side that IMPALA's network still halves is one more."""
+
+
+class NatureCNN(nn.Module):
+    """Mnih et al. 2015 (Nature 518, Methods): three convolutions and a hidden layer, each with a ReLU.
+
+    32 filters of 8 x 8 with stride 4, 64 of 4 x 4 with stride 2, 64 of 3 x 3 with stride 1, 512 units. Where
+    a side is below 36 pixels these kernels do not fit: there all are 3 x 3 with a padding of 1, the second
+    with stride 2, and the first too where both sides are at least 16.
+    """
+
+    output_width = 512
+
+    def __init__(self, channels: int, height: int, width: int) -> None:
+        super().__init__()
+        kernels, strides, padding = (8, 4, 3), (4, 2, 1), 0
+        if min(height, width) < NATURE_SIDE:
+            kernels, strides, padding = (3, 3, 3), (2 if min(height, width) >= 16 else 1, 2, 1), 1
+        filters = (channels, 32, 64, 64)
+        layers: list[nn.Module] = []
+        for i in range(3):
+            layers += [nn.Conv2d(filters[i], filters[i + 1], kernels[i], strides[i], padding), nn.ReLU()]
+        self.convolutions = nn.Sequential(*layers)
+        self.hidden = nn.Linear(_features(self.convolutions, channels, height, width), self.output_width)
+
+    def forward(self, picture: Tensor) -> Tensor:
+        return self.hidden(self.convolutions(picture).flatten(1)).relu()
+
+
+class ImpalaResNet(nn.Module):
+    """The deeper network of Espeholt et al. 2018 (IMPALA, figure 3): three sections, then 256 units.
+
+    A section of 16, 32 and 32 filters is a 3 x 3 convolution, a 3 x 3 max pool with stride 2 and two residual
+    blocks of ReLU, convolution, ReLU, convolution. ReLUs stand before and after the hidden layer. A section
+    does not pool where a side is 8 or below, so that a small picture keeps its places.
+    """
+
+    output_width = 256
+
+    def __init__(self, channels: int, height: int, width: int) -> None:
+        super().__init__()
+        sections: list[nn.Module] = []
+        size, first = min(height, width), channels
+        for filters in (16, 32, 32):
+            sections.append(nn.Conv2d(channels, filters, 3, padding=1))
+            if size > POOL_ABOVE:
+                sections.append(nn.MaxPool2d(3, stride=2, padding=1))
+                size = -(-size // 2)
+            sections += [ResidualBlock(filters), ResidualBlock(filters)]
+            channels = filters
+        self.sections = nn.Sequential(*sections)
+        self.hidden = nn.Linear(_features(self.sections, first, height, width), self.output_width)
+
+    def forward(self, picture: Tensor) -> Tensor:
+        return self.hidden(self.sections(picture).relu().flatten(1)).relu()
+
+
+class ResidualBlock(nn.Module):
+    """x + conv(relu(conv(relu(x))))."""
+
+    def __init__(self, filters: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(filters, filters, 3, padding=1)
+        self.second = nn.Conv2d(filters, filters, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.second(self.first(x.relu()).relu())
+
+
+def _features(network: nn.Module, channels: int, height: int, width: int) -> int:
+    """How many numbers the network makes of one picture."""
+    with torch.no_grad():
+        return network(torch.zeros(1, channels, height, width)).numel()

@@ -1,0 +1,95 @@
+"""Layers of LSTM (Hochreiter and Schmidhuber 1997) and GRU (Cho et al. 2014, arXiv 1406.1078).
+
+Both are torch's own, with its parameters and initial values: uniform within 1/sqrt(D), two biases. With
+`skip` a layer's input is added to its output (Wu et al. 2016, arXiv 1609.08144, section 3.1), without which
+many of them on each other do not learn.
+
+Torch's initial gates forget half of the state at each step. Chrono initialisation (Tallec and Ollivier 2018,
+arXiv 1804.11188, section 2) draws the bias of the gate that keeps as log(U(1, T_max - 1)) and that of the
+gate that writes as its opposite, so that at the start features forget over 1 to T_max steps, here `longest`.
+
+Legend: B batch, T steps, D width.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dtqn.networks.scan import linear_scan
+
+
+def chrono_bias(width: int, longest: int) -> Tensor:
+    """[D] log(U(1, longest - 1))"""
+    return torch.empty(width).uniform_(1.0, max(1.0, longest - 1.0)).log()
+
+
+@torch.no_grad()
+def chrono_lstm_(bias_ih: Tensor, bias_hh: Tensor, longest: int) -> None:
+    """In place on torch's biases [4 D] of the gates input, forget, cell, output, which it adds."""
+    width = len(bias_ih) // 4
+    keep = chrono_bias(width, longest)
+    bias_ih[: 2 * width] = torch.cat([-keep, keep])
+    bias_hh[: 2 * width] = 0.0
+
+
+@torch.no_grad()
+def chrono_gru_(bias_ih: Tensor, bias_hh: Tensor, longest: int) -> None:
+    """In place on torch's biases [3 D] of the gates reset, update, new; its update gate keeps."""
+    width = len(bias_ih) // 3
+    bias_ih[width : 2 * width] = chrono_bias(width, longest)
+    bias_hh[width : 2 * width] = 0.0
+
+
+class LSTMLayer(nn.Module):
+    def __init__(self, width: int, skip: bool = False, longest: int | None = None) -> None:
+        """
+        Args:
+            skip: add the input to the output.
+            longest: chrono initialisation's T_max in steps; none: torch's initial values.
+        """
+        super().__init__()
+        self.lstm = nn.LSTM(width, width, batch_first=True)
+        self.skip = skip
+        if longest is not None:
+            _, _, bias_ih, bias_hh = self.lstm.all_weights[0]
+            chrono_lstm_(bias_ih, bias_hh, longest)
+
+    def forward(
+        self, x: Tensor, want_trace: bool, hidden: Tensor, cell: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        """x [B, T, D], hidden and cell [B, D] -> output [B, T, D]; hidden and cells [B, T, D]."""
+        y, (_, last_cell) = self.lstm(x, (hidden[None].contiguous(), cell[None].contiguous()))
+        rows = None
+        if want_trace:
+            rows = (y, last_cell[0, :, None] if x.shape[1] == 1 else self._cells(x, y, hidden, cell))
+        return (x + y if self.skip else y), rows
+
+    def _cells(self, x: Tensor, y: Tensor, hidden: Tensor, cell: Tensor) -> Tensor:
+        """The cell after every step, of which torch hands back the last one only.
+
+        With every hidden state known the gates of all steps are one product, and given the gates the cell is
+        a linear recurrence: c_t = f_t c_{t-1} + i_t g_t.
+        """
+        weight_ih, weight_hh, bias_ih, bias_hh = self.lstm.all_weights[0]
+        before = torch.cat([hidden[:, None], y[:, :-1]], dim=1)
+        gates = F.linear(x, weight_ih, bias_ih) + F.linear(before, weight_hh, bias_hh)
+        i, f, g, _ = gates.chunk(4, dim=-1)
+        return linear_scan(torch.sigmoid(f), torch.sigmoid(i) * torch.tanh(g), cell)
+
+
+class GRULayer(nn.Module):
+    def __init__(self, width: int, skip: bool = False, longest: int | None = None) -> None:
+        """As `LSTMLayer`."""
+        super().__init__()
+        self.gru = nn.GRU(width, width, batch_first=True)
+        self.skip = skip
+        if longest is not None:
+            _, _, bias_ih, bias_hh = self.gru.all_weights[0]
+            chrono_gru_(bias_ih, bias_hh, longest)
+
+    def forward(self, x: Tensor, want_trace: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
+        """x [B, T, D], hidden [B, D] -> output [B, T, D]; hidden [B, T, D]."""
+        y, _ = self.gru(x, hidden[None].contiguous())
+        return (x + y if self.skip else y), (y,) if want_trace else None

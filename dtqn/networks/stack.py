@@ -1,0 +1,92 @@
+"""A core made of recurrent layers, whose state is what its layers left behind at the last step: W = 1.
+
+Legend: B batch, T steps, L layers, N what a layer keeps of one field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dtqn.types import State, Trace, TraceSpec
+
+
+class NoState(NamedTuple):
+    """Of a core without memory."""
+
+
+class Hidden(NamedTuple):
+    """State [B, L, N], or trace rows [B, T, L, N]."""
+
+    hidden: Tensor
+
+
+class HiddenAndCell(NamedTuple):
+    """State [B, L, N] each, or trace rows [B, T, L, N]."""
+
+    hidden: Tensor
+    cell: Tensor
+
+
+class RecurrentStack(nn.Module):
+    """Layers one on the other, from first to last.
+
+    A layer is called with features x [B, T, D], whether its rows are wanted, and the fields of its own state
+    before the first step, [B, N] each. It returns its output [B, T, D] and, where they are wanted, the fields
+    of its state after each step, [B, T, N] each. No layer at all is a core without memory.
+    """
+
+    def __init__(
+        self, layers: Iterable[nn.Module], state_type: Callable[..., State], layer_shape: tuple[int, ...] = ()
+    ) -> None:
+        """
+        Args:
+            state_type: the NamedTuple of the fields that every layer keeps.
+            layer_shape: the shape of each of them, in one layer, at one step.
+        """
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.num_layers = len(self.layers)
+        self._state_type = state_type
+        fields: tuple[str, ...] = state_type._fields  # type: ignore[attr-defined]
+        self._fields = fields
+        self._shape = (self.num_layers, *layer_shape)
+
+    def trace_spec(self) -> dict[str, TraceSpec]:
+        return {name: TraceSpec(self._shape, 1) for name in self._fields}
+
+    def initial_state(self, batch_size: int) -> State:
+        return self._state_type(
+            *(next(self.parameters()).new_zeros((batch_size, *self._shape)) for _ in self._fields)
+        )
+
+    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
+        """The newest of the trace rows [B, W, ...] is the state; the initial one where it is not `valid`."""
+        del episode_step
+        if not self._fields or valid.shape[1] == 0:
+            return self.initial_state(len(valid))
+        dtype = next(self.parameters()).dtype
+        empty = ~valid[:, -1]
+        newest = (rows[name][:, -1].to(dtype) for name in self._fields)
+        return self._state_type(
+            *(row.masked_fill(empty.view(-1, *[1] * (row.dim() - 1)), 0.0) for row in newest)
+        )
+
+    def cache(self, state: State) -> State:
+        return state
+
+    def forward(
+        self, x: Tensor, state: State, want_trace: bool = True
+    ) -> tuple[Tensor, State | None, Trace | None]:
+        """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' trace."""
+        left = []
+        for i, layer in enumerate(self.layers):
+            x, rows = layer(x, want_trace, *(field[:, i].detach() for field in state))
+            left.append(rows)
+        if not want_trace:
+            return x, None, None
+        trace = self._state_type(*(torch.stack(rows, dim=2) for rows in zip(*left, strict=True)))
+        return x, self._state_type(*(rows[:, -1].detach() for rows in trace)), trace

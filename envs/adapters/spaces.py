@@ -1,0 +1,149 @@
+"""From any Gymnasium space to one that agents here read, and the values with it.
+
+Observations: Discrete, MultiDiscrete, MultiBinary and Box stay what they are, and Dict and Tuple, however
+nested, become one flat Dict with the path to each part as its key (`camera/left`, `0`). Text is left out. A
+Dict or Tuple of which one part remains is that part. Two changes: float64 becomes float32, and pictures whose
+channels come first get them last.
+
+Actions: Discrete from any number becomes Discrete from 0, and MultiDiscrete and MultiBinary of at most 1024
+combinations one Discrete over all of them, the last component changing fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+
+MAX_COMBINATIONS = 1024
+"""Of the components of an action; more are not made one Discrete."""
+
+Space = gymnasium.Space[Any]
+
+
+class Part(NamedTuple):
+    """One array of an observation."""
+
+    key: str
+    path: tuple[Any, ...]
+    """Keys and places that lead to it in the environment's own observation."""
+    space: Space
+    convert: Callable[[Any], Any]
+
+
+class Observations(NamedTuple):
+    """How to read an environment's observations."""
+
+    space: Space
+    """Of what `read` returns."""
+    read: Callable[[Any], Any]
+    """An observation of the environment -> an array, or a flat dict of arrays."""
+    left_out: tuple[str, ...]
+    """Keys of parts that are text."""
+
+
+def observations(space: Space, replaced: Mapping[str, Space] | None = None) -> Observations:
+    """
+    Args:
+        space: the environment's.
+        replaced: by key, other spaces for parts whose values are also theirs: codes that the environment
+            declares as a Box of bytes, say.
+
+    Raises:
+        ValueError: for a space that has no place here, naming it.
+    """
+    parts: list[Part] = []
+    left_out: list[str] = []
+    for key, path, inner in _leaves(space):
+        if inner.dtype is not None and np.dtype(inner.dtype).kind == "U":
+            left_out.append(key)
+        else:
+            parts.append(_part(key, path, (replaced or {}).get(key, inner)))
+    if not parts:
+        raise ValueError(f"its observations are {space}, which holds no numbers")
+    if len(parts) == 1:
+        _, path, inner, convert = parts[0]
+        return Observations(inner, lambda observation: convert(_at(observation, path)), tuple(left_out))
+    return Observations(
+        Dict({part.key: part.space for part in parts}),
+        lambda observation: {part.key: part.convert(_at(observation, part.path)) for part in parts},
+        tuple(left_out),
+    )
+
+
+def _leaves(space: Space, path: tuple[Any, ...] = ()) -> list[tuple[str, tuple[Any, ...], Space]]:
+    """(key, path, space) of all parts that are neither Dict nor Tuple."""
+    if not isinstance(space, Dict | Tuple):
+        return [("/".join(map(str, path)), path, space)]
+    inner = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+    return [leaf for key, part in inner for leaf in _leaves(part, (*path, key))]
+
+
+def _at(observation: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        observation = observation[key]
+    return observation
+
+
+def _part(key: str, path: tuple[Any, ...], space: Space) -> Part:
+    match space:
+        case Box() if channels_first(space):
+            last = Box(np.moveaxis(space.low, 0, -1), np.moveaxis(space.high, 0, -1), dtype=space.dtype.type)
+            inner = _part(key, path, last)
+            return inner._replace(convert=lambda value: inner.convert(np.moveaxis(value, 0, -1)))
+        case Box() if space.dtype == np.float64:
+            with np.errstate(over="ignore"):
+                low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+            return Part(key, path, Box(low, high), lambda value: np.asarray(value, np.float32))
+        case Box() | Discrete() | MultiDiscrete() | MultiBinary():
+            return Part(key, path, space, lambda value: value)
+    raise ValueError(
+        f"its observations hold {space}; Discrete, MultiDiscrete, MultiBinary, Box, and Dict and Tuple of "
+        "these can be read"
+    )
+
+
+def channels_first(space: Box) -> bool:
+    """Whether a Box of three axes is a picture [C, H, W].
+
+    The picture is square, or the channels are the fewest: [3, 64, 64] and [3, 210, 160] have their channels
+    first; [7, 7, 12], [210, 160, 3] and what is undecided, [8, 8, 8], have them last.
+    """
+    if len(space.shape) != 3:
+        return False
+    first, middle, last = space.shape
+    if (first == middle) != (middle == last):
+        return middle == last
+    return first < last
+
+
+class Actions(NamedTuple):
+    """How to act in an environment."""
+
+    space: Space
+    act: Callable[[Any], Any]
+    """An action of `space` -> one of the environment."""
+
+
+def actions(space: Space) -> Actions:
+    """What has no place here stays as it is; who needs Discrete actions refuses it."""
+    match space:
+        case Discrete():
+            start = int(space.start)
+            return Actions(Discrete(space.n), lambda action: int(action) + start)
+        case MultiDiscrete() | MultiBinary():
+            nvec = space.nvec if isinstance(space, MultiDiscrete) else np.full(space.shape, 2)
+            offset = space.start if isinstance(space, MultiDiscrete) else 0
+            sizes = tuple(nvec.flatten().tolist())
+            count = int(np.prod(sizes, dtype=object))
+            if count <= MAX_COMBINATIONS:
+                return Actions(
+                    Discrete(count),
+                    lambda action: (
+                        np.reshape(np.unravel_index(int(action), sizes), nvec.shape) + offset
+                    ).astype(space.dtype),
+                )
+    return Actions(space, lambda action: action)

@@ -1,0 +1,156 @@
+"""Car Flag: ask the priest which end of the road is heaven, then drive there (DTQN, arXiv 2206.01078).
+
+Legend: N copies.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
+
+from envs.task import Task, TaskOptions, TaskSpec, native_task
+from envs.vector import Arrays, Dynamics, check_fields, read_field
+
+POWER: Final = 0.0015  # what a full force adds to the velocity
+MAX_POSITION: Final = 1.1
+MAX_VELOCITY: Final = 0.07
+FLAG: Final = 1.0  # heaven and hell are at plus and minus this position
+PRIEST: Final = (0.5 - 0.2, 0.5 + 0.2)  # from where to where the priest is heard
+START: Final = (-0.2, 0.2)
+
+_BOUND: Final = np.array([MAX_POSITION, MAX_VELOCITY, 1.0], np.float32)
+OBSERVATION_SPACE: Final = Box(-_BOUND, _BOUND, dtype=np.float32)
+
+PIXELS: Final = 240  # of a picture, per unit of position
+_SKY: Final = (236, 232, 222)
+_ROAD: Final = (84, 88, 96)
+_CAR: Final = (40, 40, 48)
+_PRIEST: Final = (255, 190, 60)
+_HEAVEN: Final = (46, 148, 84)
+_HELL: Final = (206, 52, 52)
+
+
+class CarFlagDynamics(Dynamics):
+    """The road. The fields of a state, doubles: `position`, `velocity`, and `heaven`, the side +1 or -1.
+
+    What is seen is rounded to float32; the state is not.
+    """
+
+    observation_space = OBSERVATION_SPACE
+
+    def __init__(self, *, continuous: bool) -> None:
+        self.action_space = Box(-1.0, 1.0, (1,), np.float32) if continuous else Discrete(3)
+        self._continuous = continuous
+
+    def start(self, num: int, rng: np.random.Generator) -> None:
+        self._position, self._velocity, self._heaven = np.zeros((3, num))
+        self.restart(np.arange(num), rng)
+
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        self._heaven[rows] = 2.0 * rng.integers(2, size=len(rows)) - 1.0
+        self._position[rows] = rng.uniform(*START, size=len(rows))
+        self._velocity[rows] = 0.0
+
+    def step(
+        self, action: NDArray[Any], rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        force = action[:, 0].astype(np.float64) if self._continuous else action - 1.0
+        self._velocity = (self._velocity + POWER * force).clip(-MAX_VELOCITY, MAX_VELOCITY)
+        self._position = (self._position + self._velocity).clip(-MAX_POSITION, MAX_POSITION)
+        terminated = abs(self._position) >= FLAG
+        return np.where(terminated, np.sign(self._position) * self._heaven, 0.0), terminated
+
+    def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
+        heard = (self._position >= PRIEST[0]) & (self._position <= PRIEST[1])
+        observation = np.empty((len(self._position), 3), np.float32)
+        observation[:, 0] = self._position
+        observation[:, 1] = self._velocity
+        observation[:, 2] = self._heaven * heard
+        return observation
+
+    def get(self) -> Arrays:
+        return {
+            "position": self._position.copy(),
+            "velocity": self._velocity.copy(),
+            "heaven": self._heaven.copy(),
+        }
+
+    def put(self, state: Arrays) -> None:
+        self._position = state["position"].copy()
+        self._velocity = state["velocity"].copy()
+        self._heaven = state["heaven"].copy()
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        """Without a velocity the car is at rest."""
+        check_fields(state, ("position", "heaven"), ("velocity",))
+        heaven = read_field("heaven", state["heaven"], (), num, np.float64, -1, 1)
+        if (abs(heaven) != 1).any():
+            raise ValueError(f"state 'heaven' holds {heaven[abs(heaven) != 1][0]}; it must be -1 or 1")
+        return {
+            "position": read_field(
+                "position", state["position"], (), num, np.float64, -MAX_POSITION, MAX_POSITION
+            ),
+            "velocity": read_field(
+                "velocity", state.get("velocity", 0.0), (), num, np.float64, -MAX_VELOCITY, MAX_VELOCITY
+            ),
+            "heaven": heaven,
+        }
+
+    def success(
+        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """The last step arrives in heaven."""
+        success: NDArray[np.bool_] = reward > 0.0
+        return success
+
+    def picture(self, copy: int) -> NDArray[np.uint8]:
+        """The road from -1.1 to 1.1: heaven's flag is green, hell's red, the priest's stretch yellow.
+
+        The stretch is filled while the priest is heard, with an arrow to heaven.
+        """
+        position, heaven = self._position[copy], self._heaven[copy]
+        x = np.arange(-MAX_POSITION + 0.5 / PIXELS, MAX_POSITION, 1 / PIXELS)
+        height, road = 96, 72
+        y = np.arange(height)[:, None]
+        picture = np.empty((height, len(x), 3), np.uint8)
+        picture[:] = _SKY
+        picture[road:] = _ROAD
+        heard = PRIEST[0] <= position <= PRIEST[1]
+        picture[(abs(x - sum(PRIEST) / 2) <= 0.2) & (y >= (road if heard else road + 12))] = _PRIEST
+        if heard:
+            tip = sum(PRIEST) / 2 + 0.06 * heaven
+            picture[(abs(y - 20) < PIXELS * 0.5 * (tip - x) * heaven) & (abs(x - tip) < 0.12)] = _PRIEST
+        for side in (-FLAG, FLAG):
+            colour = _HEAVEN if side == heaven else _HELL
+            picture[(abs(x - side) < 0.008) & (y >= 12) & (y < road)] = _ROAD
+            picture[(x > side - 0.075) & (x < side) & (y >= 12) & (y < 34)] = colour
+        picture[(abs(x - position) < 0.05) & (y >= road - 16) & (y < road - 3)] = _CAR
+        for wheel in (-0.03, 0.03):
+            picture[((x - position - wheel) * PIXELS) ** 2 + (y - road + 4) ** 2 < 16] = _CAR
+        return picture
+
+
+def ids() -> tuple[str, ...]:
+    return ("car-flag", "car-flag-continuous")
+
+
+def find(id: str, options: TaskOptions) -> Task | None:
+    if id not in ids():
+        return None
+    make_dynamics = functools.partial(CarFlagDynamics, continuous=id == "car-flag-continuous")
+    spec = TaskSpec(
+        id=id,
+        description="Drive to the priest to learn which end of the road is heaven, then drive there.",
+        observation_space=OBSERVATION_SPACE,
+        action_space=make_dynamics().action_space,
+        time_limit=200,
+        success="the last step arrives in heaven (reward > 0)",
+        best_return=1.0,
+        source="DTQN (arXiv 2206.01078)",
+    )
+    return native_task(spec, make_dynamics, options)

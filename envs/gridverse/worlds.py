@@ -1,0 +1,165 @@
+"""The worlds that gym-gridverse registers and those that DTQN adds, in the layout of the former's YAML files.
+
+A world here, a file of a user's and what the package itself is given are the same kind of data, read by
+`WorldSpec.from_data`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+from envs.gridverse import codes
+from envs.gridverse.world import WorldSpec
+
+Data = dict[str, Any]
+
+_BRIGHT: Final = list(codes.COLOURS[1:])
+_NEAR: Final = [[-1, 0], [-1, 1]]  # 2 x 3 cells
+_WIDE: Final = [[-6, 0], [-3, 3]]  # 7 x 7 cells
+
+_REACH_EXIT: Final = {"name": "reach_exit", "reward_on": 5.0, "reward_off": 0.0}
+_CLOSER: Final = {
+    "name": "getting_closer",
+    "distance_function": "manhattan",
+    "object_type": "Exit",
+    "reward_closer": 0.2,
+    "reward_further": -0.2,
+}
+_LIVING: Final = {"name": "living_reward", "reward": -0.05}
+_GOAL: Final = [_REACH_EXIT, _CLOSER, _LIVING]
+_GOOD_EXIT: Final = [{"name": "reach_exit_memory", "reward_good": 5.0, "reward_bad": -5.0}, _LIVING]
+
+
+def _world(
+    reset: Data,
+    *,
+    objects: list[str],
+    colors: list[str],
+    rewards: list[Data],
+    area: list[list[int]] = _WIDE,
+    more_transitions: list[str] | None = None,
+    endings: list[str] | None = None,
+    num_actions: int = 6,
+) -> Data:
+    """What all shipped worlds have in common, and what each adds to it."""
+    space = {"objects": ["Wall", "Floor", "Exit", *objects], "colors": ["NONE", *colors]}
+    terminating: Data = {"name": "reach_exit"}
+    if endings:
+        all_endings = [terminating, *({"name": name} for name in endings)]
+        terminating = {"name": "reduce_any", "terminating_functions": all_endings}
+    transitions = ["move_agent", "turn_agent", *(more_transitions or [])]
+    return {
+        "state_space": space,
+        "action_space": list(codes.ACTIONS[:num_actions]),
+        "observation_space": space,
+        "reset_function": reset,
+        "transition_functions": [{"name": name} for name in transitions],
+        "reward_functions": rewards,
+        "observation_function": {"name": "partially_occluded", "area": area},
+        "terminating_function": terminating,
+    }
+
+
+def _memory(size: int, area: list[list[int]]) -> Data:
+    reset = {"name": "memory", "shape": [size, size], "colors": _BRIGHT}
+    return _world(reset, objects=["Beacon"], colors=_BRIGHT, rewards=_GOOD_EXIT, area=area)
+
+
+def _memory_rooms(size: int, rooms: int, area: list[list[int]]) -> Data:
+    reset = {
+        "name": "memory_rooms",
+        "shape": [size, size],
+        "layout": [rooms, rooms],
+        "colors": _BRIGHT,
+        "num_beacons": 1,
+        "num_exits": 2,
+    }
+    return _world(reset, objects=["Beacon"], colors=_BRIGHT, rewards=_GOOD_EXIT, area=area)
+
+
+def _goal(reset: Data) -> Data:
+    return _world(reset, objects=[], colors=[], rewards=_GOAL)
+
+
+def _rooms(size: int, rooms: int) -> Data:
+    return _goal({"name": "rooms", "shape": [size, size], "layout": [rooms, rooms]})
+
+
+def _empty(size: int) -> Data:
+    return _goal({"name": "empty", "shape": [size, size], "random_agent": True})
+
+
+def _crossing(size: int, rivers: int) -> Data:
+    return _goal({"name": "crossing", "shape": [size, size], "num_rivers": rivers, "object_type": "Wall"})
+
+
+def _dynamic_obstacles(size: int, obstacles: int) -> Data:
+    bumps = ["bump_moving_obstacle", "bump_into_wall"]
+    return _world(
+        {
+            "name": "dynamic_obstacles",
+            "shape": [size, size],
+            "num_obstacles": obstacles,
+            "random_agent": False,
+        },
+        objects=["MovingObstacle"],
+        colors=[],
+        rewards=[_REACH_EXIT, *({"name": bump, "reward": -1.0} for bump in bumps), _CLOSER, _LIVING],
+        more_transitions=["move_obstacles"],
+        endings=bumps,
+    )
+
+
+def _keydoor(size: int) -> Data:
+    return _world(
+        {"name": "keydoor", "shape": [size, size]},
+        objects=["Door", "Key"],
+        colors=["YELLOW"],
+        rewards=[
+            _REACH_EXIT,
+            {"name": "pickndrop", "object_type": "Key", "reward_pick": 1.0, "reward_drop": -1.0},
+            {"name": "actuate_door", "reward_open": 1.0, "reward_close": -1.0},
+            _CLOSER,
+            _LIVING,
+        ],
+        more_transitions=["actuate_door", "pickndrop"],
+        num_actions=8,
+    )
+
+
+def _teleport(size: int) -> Data:
+    return _world(
+        {"name": "teleport", "shape": [size, size]},
+        objects=["Telepod"],
+        colors=["RED"],
+        rewards=_GOAL,
+        more_transitions=["teleport"],
+    )
+
+
+DTQN: Final[dict[str, Data]] = {
+    **{f"gridverse-memory-{n}x{n}": _memory(n, _NEAR) for n in (5, 7, 9, 11, 13, 21)},
+    **{f"gridverse-memory-four-rooms-{n}x{n}": _memory_rooms(n, 2, _NEAR) for n in (7, 9)},
+}
+"""Worlds of DTQN's files `gv_memory.<size>.yaml` and `gv_memory_four_rooms.<size>.yaml`."""
+
+PACKAGE: Final[dict[str, Data]] = {
+    **{f"GV-Memory-{n}x{n}-v0": _memory(n, _WIDE) for n in (5, 9)},
+    **{f"GV-MemoryFourRooms-{n}x{n}-v0": _memory_rooms(n, 2, _WIDE) for n in (7, 9)},
+    **{f"GV-MemoryNineRooms-{n}x{n}-v0": _memory_rooms(n, 3, _WIDE) for n in (10, 13)},
+    **{f"GV-FourRooms-{n}x{n}-v0": _rooms(n, 2) for n in (7, 9)},
+    **{f"GV-NineRooms-{n}x{n}-v0": _rooms(n, 3) for n in (10, 13)},
+    **{f"GV-Empty-{n}x{n}-v0": _empty(n) for n in (4, 8)},
+    **{f"GV-Crossing-{n}x{n}-v0": _crossing(n, rivers) for n, rivers in ((5, 1), (7, 2))},
+    **{f"GV-DynamicObstacles-{n}x{n}-v0": _dynamic_obstacles(n, m) for n, m in ((5, 1), (7, 2))},
+    **{f"GV-Keydoor-{n}x{n}-v0": _keydoor(n) for n in (5, 7, 9)},
+    **{f"GV-Teleport-{n}x{n}-v0": _teleport(n) for n in (5, 7)},
+}
+"""Worlds that gym-gridverse registers under these names."""
+
+
+@functools.cache
+def world(id: str) -> WorldSpec:
+    """A shipped world by the name of its task."""
+    return WorldSpec.from_data({**DTQN, **PACKAGE}[id])

@@ -1,0 +1,189 @@
+"""Memory Cards: the game of pairs, seeing one card at a time (DTQN, arXiv 2206.01078).
+
+Legend: N copies, P pairs.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from gymnasium.spaces import Discrete, MultiDiscrete
+from numpy.typing import NDArray
+
+from envs.task import Task, TaskOptions, TaskSpec, native_task
+from envs.vector import Arrays, Dynamics, check_fields, read_field
+
+PAIRS: Final = 5  # of DTQN's task
+MAX_PAIRS: Final = 9999
+STEPS_PER_PAIR: Final = 10  # of the time limit
+_BEST_RETURN: Final = {1: 0.0, 2: -5 / 6}  # by search over all that a player can know
+
+_TABLE: Final = (84, 88, 96)
+_BACK: Final = (196, 192, 184)
+_BACK_TEXT: Final = (150, 146, 138)
+_FACE: Final = (255, 252, 240)
+_FACE_TEXT: Final = (40, 40, 48)
+# Digits of 3 x 5 pixels, rows from top to bottom as octal bits.
+_DIGITS: Final = ("75557", "26227", "71747", "71717", "55711", "74717", "74757", "71244", "75757", "75717")
+
+
+def observation_space(pairs: int) -> MultiDiscrete[Any]:
+    """The space of one copy's observation, of the smallest type that holds it."""
+    values = pairs + 2
+    return MultiDiscrete([values] * (2 * pairs), dtype=np.min_scalar_type(values).type)
+
+
+class MemoryCardsDynamics(Dynamics):
+    """`pairs` pairs of cards on 2 P positions. The fields of a state:
+
+    cards: [2 P], the pair 1 to P that lies at each position, whether it is removed or not.
+    removed: [2 P] bool, the same for both cards of a pair; none unless given.
+    shown: the position, not removed, whose card is face up; -1 once all are removed.
+    """
+
+    def __init__(self, pairs: int) -> None:
+        self._pairs = pairs
+        self.observation_space = observation_space(pairs)
+        self.action_space = Discrete(2 * pairs)
+        self._deck = np.arange(1, pairs + 1, dtype=self.observation_space.dtype).repeat(2)
+
+    def start(self, num: int, rng: np.random.Generator) -> None:
+        self._copies = np.arange(num)
+        self._cards = np.tile(self._deck, (num, 1))
+        self._removed = np.zeros(self._cards.shape, np.bool_)
+        self._shown = np.zeros(num, np.int64)
+        self.restart(self._copies, rng)
+
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        self._cards[rows] = rng.permuted(np.tile(self._deck, (len(rows), 1)), axis=1)
+        self._removed[rows] = False
+        self._shown[rows] = rng.integers(2 * self._pairs, size=len(rows))
+
+    def step(
+        self, action: NDArray[Any], rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        copies, shown = self._copies, self._shown
+        # A removed card never matches: the one that is shown still has its mate.
+        same = self._cards[copies, action] == self._cards[copies, shown]
+        match = same & (action != shown)
+        matched = match.nonzero()[0]
+        self._removed[matched, action[matched]] = True
+        self._removed[matched, shown[matched]] = True
+        in_play = ~self._removed
+        count = in_play.sum(axis=1)
+        over = count == 0
+        # The position of the card number `nth` of those in play; there is none after the end.
+        nth = rng.integers(np.maximum(count, 1))
+        self._shown = (in_play.cumsum(axis=1) > nth[:, None]).argmax(axis=1)
+        self._shown[over] = -1
+        return match - 1.0, over
+
+    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+        observation = self._removed * self._deck.dtype.type(self._pairs + 1)
+        up = (self._shown >= 0).nonzero()[0]
+        observation[up, self._shown[up]] = self._cards[up, self._shown[up]]
+        return observation
+
+    def get(self) -> Arrays:
+        return {
+            "cards": self._cards.copy(),
+            "removed": self._removed.copy(),
+            "shown": self._shown.copy(),
+        }
+
+    def put(self, state: Arrays) -> None:
+        self._copies = np.arange(len(state["shown"]))
+        self._cards, self._removed = state["cards"].copy(), state["removed"].copy()
+        self._shown = state["shown"].copy()
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        check_fields(state, ("cards", "shown"), ("removed",))
+        positions = 2 * self._pairs
+        cards = read_field("cards", state["cards"], (positions,), num, self._deck.dtype, 1, self._pairs)
+        if (np.sort(cards, axis=1) != self._deck).any():
+            raise ValueError(f"state 'cards' must hold each pair from 1 to {self._pairs} twice")
+        nothing = np.zeros(positions, np.bool_)
+        removed = read_field("removed", state.get("removed", nothing), (positions,), num, np.bool_, 0, 1)
+        by_pair = np.take_along_axis(removed, cards.argsort(axis=1), axis=1)
+        if (by_pair[:, 0::2] != by_pair[:, 1::2]).any():
+            raise ValueError("state 'removed' holds one card of a pair; it must hold both or none")
+        shown = read_field("shown", state["shown"], (), num, np.int64, -1, positions - 1)
+        # Where all cards are removed, position -1, the last one, is as removed as it has to be.
+        wrong = np.where(removed.all(axis=1), shown != -1, removed[np.arange(num), shown] | (shown == -1))
+        if wrong.any():
+            raise ValueError(
+                f"state 'shown' holds {shown[wrong][0]}; it must be a position that is not removed,"
+                " or -1 where all are"
+            )
+        return {"cards": cards, "removed": removed, "shown": shown}
+
+    def success(
+        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """All cards are removed."""
+        return terminated
+
+    def picture(self, copy: int) -> NDArray[np.uint8]:
+        """The cards in rows of up to ten: the one that is face up is light, the removed ones are gone.
+
+        The pale numbers of cards that are face down cannot be seen by the agent.
+        """
+        columns = min(10, len(self._deck))
+        rows = -(-len(self._deck) // columns)
+        picture = np.empty((rows, 40, columns, 36, 3), np.uint8)
+        picture[:] = _TABLE
+        for position, (card, removed) in enumerate(
+            zip(self._cards[copy].tolist(), self._removed[copy].tolist(), strict=True)
+        ):
+            if not removed:
+                up = position == self._shown[copy]
+                picture[position // columns, :, position % columns] = _card(card, up)
+        return picture.reshape(rows * 40, columns * 36, 3)
+
+
+def _card(number: int, up: bool) -> NDArray[np.uint8]:
+    """A card with its number of up to four digits, uint8 [40, 36, 3]."""
+    card = np.empty((40, 36, 3), np.uint8)
+    card[:] = _TABLE
+    card[3:-3, 2:-2] = _FACE if up else _BACK
+    rows = [[int(_DIGITS[int(digit)][row]) for digit in str(number)] for row in range(5)]
+    # Each row of a digit is three bits; the fourth is the gap to the next digit.
+    ink = (np.array(rows)[:, :, None] >> np.array([2, 1, 0, 3]) & 1).reshape(5, -1)[:, :-1] == 1
+    scale = 3 if len(str(number)) < 3 else 2
+    ink = ink.repeat(scale, axis=0).repeat(scale, axis=1)
+    top, left = (40 - ink.shape[0]) // 2, (36 - ink.shape[1]) // 2
+    card[top : top + ink.shape[0], left : left + ink.shape[1]][ink] = _FACE_TEXT if up else _BACK_TEXT
+    return card
+
+
+def ids() -> tuple[str, ...]:
+    return ("memory-cards-2", "memory-cards", "memory-cards-10")
+
+
+def find(id: str, options: TaskOptions) -> Task | None:
+    """DTQN's task, or one of any number of pairs."""
+    name = re.fullmatch(r"memory-cards(?:-(.*))?", id, re.DOTALL)
+    if name is None:
+        return None
+    given = name[1]
+    if given is not None and re.fullmatch(r"[1-9][0-9]{0,3}", given) is None:
+        raise ValueError(
+            f"unknown task {id!r}; it must be memory-cards or memory-cards-<pairs>,"
+            f" with 1 to {MAX_PAIRS} pairs"
+        )
+    pairs = PAIRS if given is None else int(given)
+    spec = TaskSpec(
+        id=id,
+        description=f"Find the mate of the card that is shown, one card at a time, among {pairs} pairs.",
+        observation_space=observation_space(pairs),
+        action_space=Discrete(2 * pairs),
+        time_limit=STEPS_PER_PAIR * pairs,
+        success="all cards are removed",
+        best_return=_BEST_RETURN.get(pairs),
+        source="DTQN (arXiv 2206.01078)",
+    )
+    return native_task(spec, functools.partial(MemoryCardsDynamics, pairs), options)

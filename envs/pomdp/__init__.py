@@ -1,0 +1,1 @@
+"""Classic POMDPs, given as tables: Hallway, HeavenHell, and whatever a .pomdp file holds."""

@@ -1,0 +1,102 @@
+"""N copies of a finite POMDP, stepped by look-up in its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.pomdp.model import Model, Rows
+from envs.vector import Arrays, Dynamics, check_fields, read_field
+
+Draw = Callable[[int, int], NDArray[np.uint8]]
+"""The picture of a state and the observation last shown."""
+
+
+class PomdpDynamics(Dynamics):
+    """Any model. The fields of a state are `state`, and `observation`, the symbol last shown; both scalar.
+
+    A start shows the extra symbol O, so that observations are 0 to O, as in gym-pomdps. A step draws s', then
+    o of s', and pays the reward of (a, s, s', o). It ends the episode where `model.reset[a, s]`.
+
+    Args:
+        model: the tables.
+        draw: makes the pictures.
+    """
+
+    def __init__(self, model: Model, draw: Draw) -> None:
+        num_actions, num_states = model.reset.shape
+        self._num_states, self._first_symbol = num_states, len(model.observations)
+        self.observation_space = gymnasium.spaces.Discrete(self._first_symbol + 1)
+        self.action_space = gymnasium.spaces.Discrete(num_actions)
+        self._start = Rows(model.start[None])
+        self._transition = Rows(model.transition.reshape(num_actions * num_states, num_states))
+        self._observation = Rows(model.observation.reshape(num_actions * num_states, -1))
+        self._reset = model.reset.ravel()
+        self._reward = np.ascontiguousarray(model.reward).ravel()
+        # How far apart neighbours along a, s, s' and o lie in `_reward`; 0 along axes of length 1.
+        lengths = np.array(model.reward.shape)
+        self._strides = np.where(lengths == 1, 0, lengths.prod() // lengths.cumprod())
+        self._draw = draw
+        self._state: NDArray[np.intp]
+        self._shown: NDArray[np.int64]
+
+    def start(self, num: int, rng: np.random.Generator) -> None:
+        self._state = self._initial(num, rng)
+        self._shown = np.full(num, self._first_symbol, np.int64)
+
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        self._state[rows] = self._initial(len(rows), rng)
+        self._shown[rows] = self._first_symbol
+
+    def _initial(self, num: int, rng: np.random.Generator) -> NDArray[np.intp]:
+        return self._start.draw(np.zeros(num, np.intp), rng.random(num))
+
+    def step(
+        self, action: NDArray[Any], rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        action, state = action.astype(np.intp), self._state
+        uniform = rng.random((2, len(state)))
+        first_row = action * self._num_states
+        row = first_row + state
+        self._state = self._transition.draw(row, uniform[0])
+        self._shown = self._observation.draw(first_row + self._state, uniform[1])
+        entry = np.zeros_like(row)
+        for stride, index in zip(self._strides, (action, state, self._state, self._shown), strict=True):
+            if stride:
+                entry += stride * index
+        return self._reward.take(entry), self._reset.take(row)
+
+    def observe(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        return self._shown.copy()
+
+    def get(self) -> Arrays:
+        return {"state": self._state.copy(), "observation": self._shown.copy()}
+
+    def put(self, state: Arrays) -> None:
+        self._state, self._shown = state["state"].copy(), state["observation"].copy()
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        """Without an observation it is the symbol that a start shows."""
+        check_fields(state, ("state",), ("observation",))
+        shown = state.get("observation", self._first_symbol)
+        return {
+            "state": read_field("state", state["state"], (), num, np.intp, 0, self._num_states - 1),
+            "observation": read_field("observation", shown, (), num, np.int64, 0, self._first_symbol),
+        }
+
+    def picture(self, copy: int) -> NDArray[np.uint8]:
+        return self._draw(int(self._state[copy]), int(self._shown[copy]))
+
+
+class GoalDynamics(PomdpDynamics):
+    """A model whose episodes are successes where their undiscounted return is above zero (DTQN's measure)."""
+
+    def success(
+        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        success: NDArray[np.bool_] = episode_return > 0.0
+        return success

@@ -1,0 +1,91 @@
+"""Pictures of states, drawn with NumPy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+TILE: Final = 32  # pixels per side of a cell of a map
+SQUARE: Final = 12  # pixels per side of a square of a strip
+STRIP_LENGTH: Final = 32  # squares per line of a strip
+
+Colour = tuple[int, int, int]
+FLOOR: Final = (236, 232, 222)
+WALL: Final = (84, 88, 96)
+LINE: Final = (208, 203, 190)
+AGENT: Final = (40, 40, 48)
+RED: Final = (206, 52, 52)
+GREEN: Final = (46, 148, 84)
+BLUE: Final = (48, 98, 204)
+YELLOW: Final = (232, 200, 40)
+
+# Pixel centres of a tile from -1 to 1, downward and rightward.
+_Y, _X = np.meshgrid(*[(np.arange(TILE) + 0.5) * 2 / TILE - 1] * 2, indexing="ij")
+_EDGE: Final = np.maximum(np.abs(_Y), np.abs(_X))
+RING: Final = (_EDGE < 0.84) & (_EDGE > 0.5)
+DISC: Final = _Y**2 + _X**2 < 0.5
+SPOT: Final = _Y**2 + _X**2 < 0.16
+_ARROW: Final = (np.abs(_X) < 0.40 * (_Y + 0.60)) & (_Y < 0.55)
+ARROWS: Final = tuple(np.rot90(_ARROW, k=-quarter) for quarter in range(4))
+"""The agent, facing up, right, down and left."""
+
+
+class Mark(NamedTuple):
+    """Something drawn on a cell of a map."""
+
+    cell: int
+    shape: NDArray[np.bool_]
+    """[TILE, TILE], the pixels that have the colour."""
+    colour: Colour
+
+
+def draw_map(cells: Sequence[tuple[int, int]], marks: Iterable[Mark]) -> NDArray[np.uint8]:
+    """Floor at `cells` (y, x), walls around and between, and the marks in their order.
+
+    A picture of [H, W, 3] pixels, a border of one wall cell included.
+    """
+    height, width = (1 + max(axis) for axis in zip(*cells, strict=True))
+    tiles = np.empty((height + 2, width + 2, TILE, TILE, 3), np.uint8)
+    tiles[:] = WALL
+    for y, x in cells:
+        tile = tiles[y + 1, x + 1]
+        tile[:] = FLOOR
+        tile[0] = tile[:, 0] = LINE
+    for mark in marks:
+        y, x = cells[mark.cell]
+        tiles[y + 1, x + 1][mark.shape] = mark.colour
+    return np.ascontiguousarray(tiles.swapaxes(1, 2).reshape(tiles.shape[0] * TILE, tiles.shape[1] * TILE, 3))
+
+
+def draw_strips(num_states: int, num_symbols: int, state: int, observation: int) -> NDArray[np.uint8]:
+    """Two strips of squares in reading order: above, the state in blue; below, the observation in red.
+
+    The last square of the lower is the symbol of a start.
+    """
+    strips = [_strip(num_states, state, BLUE), _strip(num_symbols, observation, RED)]
+    width = max(strip.shape[1] for strip in strips) + 2 * SQUARE
+    height = sum(strip.shape[0] for strip in strips) + 3 * SQUARE
+    picture = np.empty((height, width, 3), np.uint8)
+    picture[:] = WALL
+    top = SQUARE
+    for strip in strips:
+        picture[top : top + strip.shape[0], SQUARE : SQUARE + strip.shape[1]] = strip
+        top += strip.shape[0] + SQUARE
+    return picture
+
+
+def _strip(num: int, marked: int, colour: Colour) -> NDArray[np.uint8]:
+    """`num` squares in lines of `STRIP_LENGTH`, one of them in `colour`."""
+    columns = min(num, STRIP_LENGTH)
+    lines = -(-num // columns)
+    squares = np.empty((lines * columns, SQUARE, SQUARE, 3), np.uint8)
+    squares[:num] = FLOOR
+    squares[num:] = WALL
+    squares[marked] = colour
+    squares[:num, 0] = LINE
+    squares[:num, :, 0] = LINE
+    grid = squares.reshape(lines, columns, SQUARE, SQUARE, 3).swapaxes(1, 2)
+    return np.ascontiguousarray(grid.reshape(lines * SQUARE, columns * SQUARE, 3))

@@ -1,0 +1,194 @@
+"""T-Maze: recall at the end of a corridor what was seen at its beginning (Ni et al. 2023, arXiv 2307.03864).
+
+The corridor is y = 0 from x = 0 to the junction at x = o + L; the goals are the cells above and below the
+junction. In the passive task (o = 0) an episode starts at x = 0, where the goal's side is seen; in the active
+task (o = 1) it starts at x = 1, and the agent has to go back for it.
+
+Legend: N copies, L length of the corridor, o the start, T = L + 2 o + 1 steps of an episode.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
+
+from envs.task import Task, TaskOptions, TaskSpec, native_task
+from envs.vector import Arrays, Dynamics, check_fields, read_field
+
+PUBLISHED: Final = {
+    "passive": (50, 100, 250, 500, 750, 1000, 1250, 1500),
+    "active": (20, 50, 100, 250, 500),
+}
+"""Lengths of the corridor in the paper's figures; any other can be asked for."""
+
+OBSERVATION_SPACE: Final = Box(np.array([0, -1], np.float32), np.array([1, 1], np.float32), dtype=np.float32)
+_MOVE: Final = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])  # (x, y) by action
+
+_FLOOR: Final = (236, 232, 222)
+_WALL: Final = (84, 88, 96)
+_LINE: Final = (208, 203, 190)
+_AGENT: Final = (40, 40, 48)
+_ORACLE: Final = (255, 190, 60)
+_GOAL: Final = (46, 148, 84)
+_OTHER: Final = (206, 52, 52)
+
+
+class TMazeDynamics(Dynamics):
+    """A corridor of `length`. The fields of a state, integers:
+
+    position: [2], the cell (x, y).
+    goal: the goal's side y, +1 or -1.
+    time: steps taken, 0 to T; 0 unless given.
+    visited: whether x = 0 was visited before now (bool); False unless given. The goal's side is seen there
+        on the first visit only.
+    """
+
+    observation_space = OBSERVATION_SPACE
+    action_space = Discrete(4)
+
+    def __init__(self, length: int, *, active: bool) -> None:
+        self._start = 1 if active else 0
+        self._junction = self._start + length
+        self._duration = length + 2 * self._start + 1
+        self._penalty = -1.0 / length
+
+    def start(self, num: int, rng: np.random.Generator) -> None:
+        self._x, self._y, self._time, self._goal = np.zeros((4, num), np.int64)
+        self._visited = np.zeros(num, np.bool_)
+        self.restart(np.arange(num), rng)
+
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        self._x[rows] = self._start
+        self._y[rows] = 0
+        self._time[rows] = 0
+        self._visited[rows] = False
+        self._goal[rows] = 2 * rng.integers(2, size=len(rows)) - 1
+
+    def step(
+        self, action: NDArray[Any], rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        self._visited |= self._x == 0
+        move = _MOVE.take(action, axis=0)
+        x, y = self._x + move[:, 0], self._y + move[:, 1]
+        at_junction = x == self._junction
+        legal = (x >= 0) & (x <= self._junction) & (abs(y) <= at_junction)
+        self._x = np.where(legal, x, self._x)
+        self._y = np.where(legal, y, self._y)
+        self._time += 1
+        over = self._time >= self._duration
+        late = self._x < self._time - self._start
+        reward = np.where(over, self._y == self._goal, self._penalty * late)
+        return reward, over
+
+    def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
+        observation = np.empty((len(self._x), 2), np.float32)
+        at_junction = self._x == self._junction
+        observation[:, 0] = at_junction
+        shown = (self._x == 0) & ~self._visited
+        observation[:, 1] = self._y + self._goal * shown  # y is 0 where it is not shown
+        return observation
+
+    def get(self) -> Arrays:
+        return {
+            "position": np.stack([self._x, self._y], axis=1),
+            "goal": self._goal.copy(),
+            "time": self._time.copy(),
+            "visited": self._visited.copy(),
+        }
+
+    def put(self, state: Arrays) -> None:
+        self._x, self._y = state["position"].T.copy()
+        self._goal, self._time = state["goal"].copy(), state["time"].copy()
+        self._visited = state["visited"].copy()
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        check_fields(state, ("position", "goal"), ("time", "visited"))
+        position = read_field("position", state["position"], (2,), num, np.int64, -1, self._junction)
+        x, y = position.T
+        wrong = (x < 0) | (abs(y) > (x == self._junction))
+        if wrong.any():
+            raise ValueError(
+                f"state 'position' holds {tuple(position[wrong][0].tolist())}; it must be (0, 0) to"
+                f" ({self._junction}, 0) or ({self._junction}, -1 or 1)"
+            )
+        goal = read_field("goal", state["goal"], (), num, np.int64, -1, 1)
+        if (goal == 0).any():
+            raise ValueError("state 'goal' holds 0; it must be -1 or 1")
+        return {
+            "position": position,
+            "goal": goal,
+            "time": read_field("time", state.get("time", 0), (), num, np.int64, 0, self._duration),
+            "visited": read_field("visited", state.get("visited", False), (), num, np.bool_, 0, 1),
+        }
+
+    def success(
+        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """The episode ends in the goal."""
+        success: NDArray[np.bool_] = reward == 1.0
+        return success
+
+    def picture(self, copy: int) -> NDArray[np.uint8]:
+        """The maze with y upward, squeezed where it is long; the goal is green, the other side red.
+
+        The oracle's cell, x = 0, is yellow until it was left, with green on the goal's side.
+        """
+        cells, height = self._junction + 1, 24
+        width = min(cells * height, 960)
+        end = max(6, width // cells)  # the cells at both ends, however narrow the others are
+        goal = int(self._goal[copy])
+        picture = np.empty((3, height, width, 3), np.uint8)
+        picture[:] = _WALL
+        picture[1] = _FLOOR
+        if width // cells > 4:
+            picture[1, :, np.arange(cells) * width // cells] = _LINE
+        picture[1 - goal, :, -end:], picture[1 + goal, :, -end:] = _GOAL, _OTHER
+        if not self._visited[copy]:
+            picture[1, :, :end] = _ORACLE
+            picture[1, (slice(0, height // 2) if goal > 0 else slice(height // 2, None)), :end] = _GOAL
+        middle = (2 * int(self._x[copy]) + 1) * width // (2 * cells)
+        half = max(2, width // cells // 4)
+        middle = min(max(middle, half), width - 1 - half)
+        picture[1 - int(self._y[copy]), 5:-5, middle - half : middle + half + 1] = _AGENT
+        return picture.reshape(3 * height, width, 3)
+
+
+def _task(kind: str, length: int, options: TaskOptions) -> Task:
+    active = kind == "active"
+    spec = TaskSpec(
+        id=f"t-maze-{kind}-{length}",
+        description=(
+            f"Recall at the end of a corridor of {length} the side that was seen "
+            + ("one step behind the start, if one went there." if active else "at the start.")
+        ),
+        observation_space=OBSERVATION_SPACE,
+        action_space=TMazeDynamics.action_space,
+        time_limit=None,
+        success="the last step is at the goal (its reward is 1)",
+        best_return=1.0,
+        source="Ni et al. (arXiv 2307.03864)",
+    )
+    return native_task(spec, functools.partial(TMazeDynamics, length, active=active), options)
+
+
+def ids() -> tuple[str, ...]:
+    return tuple(f"t-maze-{kind}-{length}" for kind, lengths in PUBLISHED.items() for length in lengths)
+
+
+def find(id: str, options: TaskOptions) -> Task | None:
+    """A published task, or one of any other length from 1."""
+    name = re.fullmatch(r"t-maze-(passive|active)(?:-(.*))?", id, re.DOTALL)
+    if name is None:
+        return None
+    kind, length = name.groups()
+    if re.fullmatch(r"[1-9][0-9]{0,8}", length or "") is None:
+        raise ValueError(
+            f"unknown task {id!r}; it must be t-maze-{kind}-<length>, with a length from 1 to 999999999"
+        )
+    return _task(kind, int(length), options)

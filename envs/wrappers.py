@@ -1,0 +1,426 @@
+"""What a user may do to the observations of any task: `--task.hide`, `noise`, `flicker`, `frame_stack`, ...
+
+They apply to the vector environment, in this order:
+
+    grayscale, resize   pictures: luminance; an area average of fewer pixels
+    hide                components of a vector that are left out: CartPole without its velocities
+    noise               Gaussian noise on numbers
+    flicker             the whole observation replaced by zeros (Hausknecht & Stone 2015, section 5)
+    frame_stack         the last observations of the episode side by side, the newest last
+
+An observation is one array [N, ...] or, for a Dict space, one a key; all but `hide` apply to each. What is
+random comes from a generator of its own, so that the task itself goes the same way with and without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from envs.single import NativeEnv
+from envs.task import Task, TaskOptions
+from envs.vector import Seed, generator, positive_int
+
+Array = NDArray[Any]
+Observation = Any
+"""An array [N, ...], or a dict of such arrays."""
+
+
+def wrapped(task: Task, options: TaskOptions) -> Task:
+    """The task with the wrappers that the options ask for; the task itself where they ask for none.
+
+    Raises:
+        ValueError: for a value out of range, and where the task's observations lack what an option is for.
+    """
+    layers = _layers(task.spec.id, options)
+    if not layers:
+        return task
+    space = task.spec.observation_space
+    for layer in layers:
+        space = layer(space).space
+    sees_all = options.hide is None and not options.noise and not options.flicker
+    spec = replace(
+        task.spec, observation_space=space, best_return=task.spec.best_return if sees_all else None
+    )
+
+    def make_vector(
+        num_envs: int, seed: Seed = None, *, render_mode: str | None = None
+    ) -> VectorEnv[Any, Any, Any]:
+        seed = np.random.SeedSequence() if seed is None else seed
+        env = task.make_vector(num_envs, seed, render_mode=render_mode)
+        for layer in layers:
+            env = ObservationWrapper(env, layer(env.single_observation_space), seed)
+        return env
+
+    def make_single(*, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+        return NativeEnv(make_vector(1, render_mode=render_mode))
+
+    return Task(spec, make_vector, make_single)
+
+
+class Change:
+    """One change of observations of the space `before`."""
+
+    space: gymnasium.Space[Any]
+    """After the change, of one copy."""
+
+    def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
+        """The changed observation [N, ...], a new one; `first` [N] are the rows that begin an episode."""
+        raise NotImplementedError
+
+    def get_state(self) -> dict[str, Any]:
+        return {}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        return
+
+
+class ObservationWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
+    """A vector environment (NEXT_STEP autoreset) with one change of its observations.
+
+    Args:
+        env: what is wrapped; this wrapper is its only user.
+        change: made for its observation space; this wrapper is its only user.
+        seed: the one that `env` was made with; the wrapper's generator is made from it too.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], change: Change, seed: Seed) -> None:
+        super().__init__(env)
+        self._change = change
+        self.single_observation_space = change.space
+        self.observation_space = batch_space(change.space, env.num_envs)
+        self._rng = self._generator(seed)
+        self._last = np.zeros(env.num_envs, np.bool_)
+
+    def _generator(self, seed: Any) -> np.random.Generator:
+        """One that shares no stream with the environment's, nor with another wrapper's."""
+        root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+        name = [ord(letter) for letter in type(self._change).__name__]
+        return generator(np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, *name)))
+
+    def reset(
+        self, *, seed: Any = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        observation, infos = self.env.reset(seed=seed, options=options)
+        if seed is not None:
+            self._rng = self._generator(seed)
+        self._last = np.zeros(self.num_envs, np.bool_)
+        return self._change.apply(observation, np.ones(self.num_envs, np.bool_), self._rng), infos
+
+    def step(self, actions: Any) -> tuple[Observation, Any, Any, Any, dict[str, Any]]:
+        observation, reward, terminated, truncated, infos = self.env.step(actions)
+        first, self._last = self._last, terminated | truncated
+        return self._change.apply(observation, first, self._rng), reward, terminated, truncated, infos
+
+    def get_state(self) -> dict[str, Any] | None:
+        """As the environment's, with the wrapper's own; None where the environment's cannot be saved."""
+        state = self.env.get_state()  # type: ignore[attr-defined]
+        if state is None:
+            return None
+        return {
+            "env": state,
+            "rng": self._rng.bit_generator.state,
+            "last": self._last.copy(),
+            "change": self._change.get_state(),
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what `get_state` returned, in an environment of the same task, options and size."""
+        if set(state) != {"env", "rng", "last", "change"}:
+            raise ValueError(
+                f"environment state has the keys {sorted(state)}; it must be that of a "
+                f"{type(self._change).__name__} wrapper"
+            )
+        self.env.set_state(state["env"])  # type: ignore[attr-defined]
+        self._rng.bit_generator.state = state["rng"]
+        self._last = np.array(state["last"], np.bool_)
+        self._change.set_state(state["change"])
+
+
+def each(function: Callable[..., Any], *trees: Any) -> Any:
+    """`function` on the arrays (or spaces) of observations of one shape: each key's, or the only one."""
+    if isinstance(trees[0], dict):
+        return {key: function(*(tree[key] for tree in trees)) for key in trees[0]}
+    return function(*trees)
+
+
+def _parts(space: gymnasium.Space[Any]) -> Any:
+    """The spaces of an observation's arrays: a dict of them, or the only one."""
+    return dict(space.spaces) if isinstance(space, Dict) else space
+
+
+def _joined(parts: Any) -> gymnasium.Space[Any]:
+    return Dict(parts) if isinstance(parts, dict) else parts
+
+
+def _list(parts: Any) -> list[Any]:
+    return list(parts.values()) if isinstance(parts, dict) else [parts]
+
+
+class Stateless(Change):
+    """A change of each array by itself: `convert` maps [N, ...] to [N, ...]."""
+
+    def __init__(self, space: gymnasium.Space[Any]) -> None:
+        self.space = _joined(each(self.changed, _parts(space)))
+
+    def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+        raise NotImplementedError
+
+    def convert(self, array: Array) -> Array:
+        raise NotImplementedError
+
+    def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
+        return each(self.convert, observation)
+
+
+class Hide(Stateless):
+    """A vector without the components `hidden`."""
+
+    def __init__(self, space: gymnasium.Space[Any], id: str, hidden: tuple[int, ...]) -> None:
+        if not isinstance(space, Box | MultiDiscrete | MultiBinary) or len(space.shape) != 1:
+            raise ValueError(f"task.hide is {_commas(hidden)}, but {id} observes no vector but {space}")
+        size = space.shape[0]
+        if not all(0 <= index < size for index in hidden) or len(set(hidden)) in (0, size):
+            raise ValueError(
+                f"task.hide is {_commas(hidden)}, but {id} observes {size} components; use some of 0 to "
+                f"{size - 1}, not all"
+            )
+        self.kept = np.setdiff1d(np.arange(size), hidden)
+        super().__init__(space)
+
+    def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+        match space:
+            case Box():
+                return Box(space.low[self.kept], space.high[self.kept], dtype=space.dtype.type)
+            case MultiDiscrete():
+                return _multi_discrete(space.nvec[self.kept], space.start[self.kept], space)
+        return MultiBinary(len(self.kept))
+
+    def convert(self, array: Array) -> Array:
+        return array[:, self.kept]
+
+
+def is_picture(space: gymnasium.Space[Any]) -> bool:
+    """uint8 [H, W] or [H, W, C]."""
+    return isinstance(space, Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
+
+
+class Pictures(Stateless):
+    """A change of those arrays that are pictures."""
+
+    def __init__(self, space: gymnasium.Space[Any], id: str, option: str, wanted: str) -> None:
+        if not any(map(self.applies, _list(_parts(space)))):
+            raise ValueError(f"task.{option}, but {id} observes no {wanted} but {space}")
+        self._applies = each(self.applies, _parts(space))
+        super().__init__(space)
+
+    def applies(self, space: gymnasium.Space[Any]) -> bool:
+        return is_picture(space)
+
+    def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+        if not self.applies(space):
+            return space
+        assert isinstance(space, Box)
+        low, high = self.convert(space.low[None])[0], self.convert(space.high[None])[0]
+        return Box(low, high, dtype=np.uint8)
+
+    def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
+        return each(
+            lambda array, applies: self.convert(array) if applies else array, observation, self._applies
+        )
+
+
+class Grayscale(Pictures):
+    """[H, W, 3] -> [H, W]: luminance 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), rounded."""
+
+    def __init__(self, space: gymnasium.Space[Any], id: str) -> None:
+        super().__init__(space, id, "grayscale is true", "coloured picture")
+
+    def applies(self, space: gymnasium.Space[Any]) -> bool:
+        return is_picture(space) and len(space.shape or ()) == 3 and (space.shape or ())[2] == 3
+
+    def convert(self, array: Array) -> Array:
+        return np.rint(array @ np.array([0.299, 0.587, 0.114], np.float32)).astype(np.uint8)
+
+
+class Resize(Pictures):
+    """[H, W] or [H, W, C] -> `side` x `side`: the average over the area of each new pixel, rounded."""
+
+    def __init__(self, space: gymnasium.Space[Any], id: str, side: int) -> None:
+        self.side = positive_int("task.resize", side)
+        super().__init__(space, id, f"resize is {side}", "picture")
+
+    def convert(self, array: Array) -> Array:
+        rows, columns = (_area_weights(array.shape[axis], self.side) for axis in (1, 2))
+        channels = array.reshape(*array.shape[:3], -1).transpose(0, 3, 1, 2).astype(np.float32)
+        small = (rows @ channels @ columns.T).transpose(0, 2, 3, 1)
+        return np.rint(small).astype(np.uint8).reshape(len(array), self.side, self.side, *array.shape[3:])
+
+
+def _area_weights(old: int, new: int) -> NDArray[np.float32]:
+    """[new, old] the share of each old pixel in a new one; rows sum to 1."""
+    edges = np.linspace(0, old, new + 1)
+    pixel = np.arange(old)
+    overlap = np.minimum(edges[1:, None], pixel + 1) - np.maximum(edges[:-1, None], pixel)
+    return (np.maximum(overlap, 0) * (new / old)).astype(np.float32)
+
+
+class Noise(Change):
+    """Gaussian noise of standard deviation `sigma`, independent for each number and row.
+
+    Floats are not clipped, so their space becomes unbounded; integers are rounded and clipped to theirs.
+    """
+
+    def __init__(self, space: gymnasium.Space[Any], id: str, sigma: float) -> None:
+        if not (math.isfinite(sigma) and sigma >= 0):
+            raise ValueError(f"task.noise is {sigma}; it must be a number of at least 0")
+        self.sigma = sigma
+        self._before = _parts(space)
+        if not any(isinstance(part, Box) for part in _list(self._before)):
+            raise ValueError(f"task.noise is {sigma}, but {id} observes no numbers (Box) but {space}")
+        self.space = _joined(each(self._noisy, self._before))
+
+    @staticmethod
+    def _noisy(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+        if not isinstance(space, Box) or space.dtype.kind != "f":
+            return space
+        return Box(-np.inf, np.inf, space.shape, space.dtype.type)
+
+    def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
+        def noisy(array: Array, space: gymnasium.Space[Any]) -> Array:
+            if not isinstance(space, Box):
+                return array
+            numbers = array + self.sigma * rng.standard_normal(array.shape)
+            if space.dtype.kind != "f":
+                numbers = np.clip(np.rint(numbers), space.low, space.high)
+            return numbers.astype(array.dtype)
+
+        return each(noisy, observation, self._before)
+
+
+class Flicker(Change):
+    """Each row is replaced by zeros, all keys together, with probability `probability`, independently.
+
+    The space is widened to hold zero where it does not.
+    """
+
+    def __init__(self, space: gymnasium.Space[Any], probability: float) -> None:
+        if not 0 <= probability <= 1:
+            raise ValueError(f"task.flicker is {probability}; it must be a probability from 0 to 1")
+        self.probability = probability
+        self.space = _joined(each(_with_zero, _parts(space)))
+
+    def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
+        seen = rng.random(len(first)) >= self.probability
+
+        def dark(array: Array) -> Array:
+            return np.where(seen.reshape(-1, *[1] * (array.ndim - 1)), array, np.zeros((), array.dtype))
+
+        return each(dark, observation)
+
+
+def _with_zero(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+    """The smallest space of its kind that holds `space` and zero."""
+    match space:
+        case Discrete():
+            low, high = min(int(space.start), 0), max(int(space.start + space.n), 1)
+            return Discrete(high - low, start=low)
+        case MultiDiscrete():
+            start = np.minimum(space.start, 0)
+            return _multi_discrete(np.maximum(space.start + space.nvec, 1) - start, start, space)
+        case Box():
+            return Box(np.minimum(space.low, 0), np.maximum(space.high, 0), dtype=space.dtype.type)
+    return space
+
+
+class FrameStack(Change):
+    """The last `k` observations of the episode, the newest last; at its first row, k times that one.
+
+    Pictures [H, W, C] become [H, W, k C], pictures without channels [H, W] become [H, W, k], vectors [d]
+    become [k d], single values [k].
+    """
+
+    def __init__(self, space: gymnasium.Space[Any], k: int) -> None:
+        self.k = positive_int("task.frame_stack", k)
+        self.space = _joined(each(self._stacked, _parts(space)))
+        self._frames: Any = None
+
+    def _stacked(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+        def repeated(bound: Any) -> Array:
+            return self._side_by_side(np.repeat(np.asarray(bound)[None, None], self.k, axis=1))[0]
+
+        match space:
+            case Discrete():
+                return MultiDiscrete([int(space.n)] * self.k, start=[int(space.start)] * self.k)
+            case MultiDiscrete():
+                return _multi_discrete(repeated(space.nvec), repeated(space.start), space)
+            case MultiBinary():
+                return MultiBinary(list(repeated(np.zeros(space.shape)).shape))
+            case Box():
+                return Box(repeated(space.low), repeated(space.high), dtype=space.dtype.type)
+        raise ValueError(f"task.frame_stack is {self.k}, but observations of {space} cannot be stacked")
+
+    @staticmethod
+    def _side_by_side(frames: Array) -> Array:
+        """[N, k, ...] -> what the class says, [N, ...]."""
+        if frames.ndim == 2:
+            return frames.copy()
+        if frames.ndim == 4:
+            return np.moveaxis(frames, 1, -1).copy()
+        joined = np.moveaxis(frames, 1, -2).copy()
+        return joined.reshape(*joined.shape[:-2], -1)
+
+    def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
+        if self._frames is None:
+            self._frames = each(
+                lambda array: np.repeat(np.zeros_like(array)[:, None], self.k, axis=1), observation
+            )
+
+        def push(frames: Array, array: Array) -> Array:
+            frames[:, :-1] = frames[:, 1:]
+            frames[:, -1] = array
+            frames[first] = array[first, None]
+            return self._side_by_side(frames)
+
+        return each(push, self._frames, observation)
+
+    def get_state(self) -> dict[str, Any]:
+        return {"frames": each(np.copy, self._frames)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        self._frames = each(np.copy, state["frames"])
+
+
+def _multi_discrete(nvec: Array, start: Array, like: MultiDiscrete) -> MultiDiscrete:
+    return MultiDiscrete(nvec, dtype=like.dtype.type, start=start)
+
+
+def _commas(values: tuple[int, ...]) -> str:
+    return ",".join(map(str, values))
+
+
+def _layers(id: str, options: TaskOptions) -> list[Callable[[gymnasium.Space[Any]], Change]]:
+    """What makes each change that is asked for from the space before it, in their order."""
+    layers: list[Callable[[gymnasium.Space[Any]], Change]] = []
+    if options.grayscale:
+        layers.append(lambda space: Grayscale(space, id))
+    if (side := options.resize) is not None:
+        layers.append(lambda space: Resize(space, id, side))
+    if (hidden := options.hide) is not None:
+        layers.append(lambda space: Hide(space, id, hidden))
+    if (sigma := options.noise) != 0:
+        layers.append(lambda space: Noise(space, id, sigma))
+    if (probability := options.flicker) != 0:
+        layers.append(lambda space: Flicker(space, probability))
+    if (k := options.frame_stack) != 1:
+        layers.append(lambda space: FrameStack(space, k))
+    return layers

@@ -1,0 +1,275 @@
+"""Worlds in YAML files: what is read, what is refused and how that is said."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import envs
+from envs.gridverse.world import FunctionSpec, WorldSpec, load_world
+from envs.gridverse.worlds import DTQN, PACKAGE, world
+
+# The layout of gym-gridverse's own files, by hand: a keydoor world with a view of its own and fewer actions.
+TEXT = """
+state_space:
+  objects: [Wall, Floor, Exit, Door, Key]
+  colors: [NONE, YELLOW]
+
+action_space: [TURN_RIGHT, MOVE_FORWARD, PICK_N_DROP, ACTUATE]
+
+observation_space:
+  objects: [Wall, Floor, Exit, Door, Key]
+  colors: [NONE, YELLOW]
+
+reset_function:
+  name: keydoor
+  shape: [5, 6]
+
+transition_functions:
+  - name: chain
+    transition_functions:
+      - name: move_agent
+      - name: turn_agent
+  - name: actuate_door
+  - name: pickndrop
+
+reward_functions:
+  - name: reduce_sum
+    reward_functions:
+      - {name: reach_exit, reward_on: 10}
+      - {name: pickndrop, object_type: Key, reward_drop: -2.5}
+  - name: getting_closer_shortest_path
+    object_type: Exit
+
+observation_function:
+  name: from_visibility
+  area: [[-2, 1], [-1, 1]]
+  visibility_function:
+    name: raytracing
+    absolute_counts: false
+    threshold: 0.5
+
+terminating_function:
+  name: reduce_any
+  terminating_functions:
+    - name: reach_exit
+    - name: reduce_all
+      terminating_functions:
+        - name: overlap
+          object_type: Door
+        - name: bump_into_wall
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "world.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_a_file_is_a_task(file: Path) -> None:
+    id = f"gridverse:{file}"
+    spec = envs.spec(id)
+    assert (spec.id, spec.time_limit, spec.best_return) == (id, 250, None)
+    assert spec.success == "the episode ends on the exit"
+    assert spec.observation_space.shape == (5, 3, 3)  # four rows and the item's
+    assert envs.spec(id, observation="vector", time_limit=9).observation_space.shape == (13,)
+    env: Any = envs.make_vector(id, 8, seed=1)
+    env.reset()
+    turn, forward, pick, actuate = range(4)
+    grid = env.get_state()["state"]["grid"][0].copy()
+    grid[1:4, 1:5] = (2, 0, 0)
+    grid[1, 4], grid[1, 3], grid[1, 2] = (4, 0, 0), (5, 2, 4), (6, 0, 4)  # exit behind a door behind its key
+    env.reset(options={"state": {"grid": grid, "agent": (1, 1, 0)}})
+    rewards = []
+    for action in (turn, pick, forward, actuate, forward, forward):
+        _, reward, terminated, _, infos = env.step(np.full(8, action))
+        rewards.append(float(reward[0]))
+    # The way round the door is 5 steps long, 4 from the key's cell and 2 through the door once it is open.
+    assert rewards == [0.0, 1.0, 1.0, 1.0, 1.0, 11.0]
+    assert terminated.all() and infos["is_success"].all()
+
+
+def test_a_file_survives_its_data_form(file: Path) -> None:
+    spec = load_world(file)
+    assert WorldSpec.from_data(spec.to_data()) == spec
+    assert WorldSpec.from_data(yaml.safe_load(yaml.safe_dump(spec.to_data()))) == spec
+    assert hash(spec) == hash(load_world(file))
+    assert (spec.visibility, spec.shape, spec.holdable) == ("raytracing", (5, 6), ("Key",))
+
+
+@pytest.mark.parametrize("id", [*DTQN, *PACKAGE])
+def test_shipped_worlds_can_be_written_to_files_and_read(id: str, tmp_path: Path) -> None:
+    file = tmp_path / "world.yaml"
+    file.write_text(yaml.safe_dump(world(id).to_data()))
+    assert load_world(file) == world(id)
+    observation: Any = "vector" if id in DTQN else "grid"
+    read = envs.spec(f"gridverse:{file}", observation=observation)
+    assert read.observation_space == envs.spec(id).observation_space
+
+
+def test_actions_default_to_all(file: Path) -> None:
+    data = yaml.safe_load(TEXT)
+    del data["action_space"]
+    assert len(WorldSpec.from_data(data).actions) == 8
+
+
+def test_what_the_original_drops_in_silence_is_accepted_where_its_own_files_hold_it() -> None:
+    data = {"name": "teleport", "shape": [5, 5], "random_agent": True}
+    assert FunctionSpec.from_data(data, "reset") == FunctionSpec.from_data(
+        {**data, "random_agent": 7}, "reset"
+    )
+    assert FunctionSpec.from_data(data, "reset") == world("GV-Teleport-5x5-v0").reset
+    with pytest.raises(ValueError, match="'keydoor' takes no 'random_agent'"):
+        FunctionSpec.from_data({**data, "name": "keydoor"}, "reset")
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """The data of the text with what is at `a.b.0.c` replaced, or left out where the value is None."""
+    data = copy.deepcopy(yaml.safe_load(TEXT))
+    at: Any = data
+    *keys, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+    for key in keys:
+        at = at[key]
+    if value is None:
+        del at[last]
+    else:
+        at[last] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], r"the world is \[\]; it must be a mapping with state_space"),
+        (changed("state_space", None), "has no 'state_space'"),
+        (changed("tate_space", {}), r"unknown key 'tate_space' \(known: state_space, "),
+        (
+            changed("state_space", ["Wall"]),
+            r"state_space is \['Wall'\]; it must be a mapping with 'objects' and",
+        ),
+        (
+            changed("state_space.objects", ["Wal"]),
+            r"state_space.objects is \['Wal'\]; it must be .* out of None.*Wall",
+        ),
+        (changed("state_space.objects", ["Wall", "coin_env:Coin"]), "must be a list of different names"),
+        (changed("state_space.colors", ["RED", "RED"]), "list of different names out of NONE, RED"),
+        (changed("observation_space.objects", ["Wall", "Floor"]), "observation_space.objects lacks Exit"),
+        (changed("observation_space.colors", ["NONE"]), "observation_space.colors lacks YELLOW"),
+        (changed("action_space", ["MOVE_FORWARD", "JUMP"]), "action_space is .* out of MOVE_FORWARD"),
+        (changed("action_space", []), r"action_space is \[\]"),
+        (
+            changed("reset_function.name", "key_door"),
+            "unknown reset function 'key_door'; did you mean 'keydoor'.*supported: empty, rooms",
+        ),
+        (changed("reset_function.name", "coin_env:coin_maze"), "unknown reset function 'coin_env:coin_maze'"),
+        (
+            changed("reset_function", "keydoor"),
+            "reset function is 'keydoor'; it must be a mapping with a 'name'",
+        ),
+        (changed("reset_function.shape", None), "reset function 'keydoor' has no 'shape'"),
+        (changed("reset_function.shape", [5]), r"'keydoor': shape is \[5\]; it must be a pair of integers"),
+        (changed("reset_function.shape", [5, 300]), "pair of integers from 1 to 255"),
+        (changed("reset_function.shape", [5, 2.0]), "pair of integers"),
+        (changed("reset_function.num_keys", 2), r"'keydoor' takes no 'num_keys' \(it takes: shape\)"),
+        (
+            changed("transition_functions", []),
+            r"transition_functions is \[\]; it must be a list of functions",
+        ),
+        (
+            changed("transition_functions.1.name", "actuate"),
+            "unknown transition function 'actuate'; did you mean",
+        ),
+        (changed("transition_functions.1.speed", 2), "'actuate_door' takes no 'speed' .it takes: nothing"),
+        (
+            changed("transition_functions.0.transition_functions.1.name", "turn_agnt"),
+            "unknown transition function 'turn_agnt'; did you mean 'turn_agent'",
+        ),
+        (changed("reward_functions.1.object_type", "Coin"), "object_type is 'Coin'; it must be one of None"),
+        (changed("reward_functions.1.object_type", None), "has no 'object_type', which it needs"),
+        (
+            changed("reward_functions.0.reward_functions.0.reward_on", "much"),
+            "'reach_exit': reward_on is 'much'; it must be a number",
+        ),
+        (changed("reward_functions.1.reward_closer", True), "reward_closer is True; it must be a number"),
+        (
+            changed("reward_functions.1.object_type", "Key"),
+            "needs one Key in the grid at all times, but pickndrop can take it out",
+        ),
+        (
+            changed("reward_functions.1.object_type", "Beacon"),
+            "does not fit.* holds 0 of Beacon; .* exactly one",
+        ),
+        (changed("observation_function.area", [[-2, 1], [-1, 2]]), "odd number of columns"),
+        (changed("observation_function.area", [[-2, -1], [-1, 1]]), "with the agent's own cell"),
+        (changed("observation_function.area", 7), "area is 7; it must be two pairs"),
+        (
+            changed("observation_function", {"name": "partially_occluded", "area": [[-2, 1], [-1, 1]]}),
+            "partially_occluded needs the agent on the bottom row",
+        ),
+        (
+            changed(
+                "observation_function", {"name": "raytracing", "area": [[-2, 1], [-1, 1]], "threshold": 2}
+            ),
+            "observation function 'raytracing' takes no 'threshold'",
+        ),
+        (
+            changed("observation_function.visibility_function.name", "rays"),
+            "unknown visibility function 'rays'",
+        ),
+        (changed("observation_function.visibility_function.absolute_counts", 1), "must be true or false"),
+        (
+            changed("terminating_function.name", "reduce"),
+            "unknown terminating function 'reduce'; did you mean",
+        ),
+        (
+            changed("terminating_function.terminating_functions.0", "reach_exit"),
+            "terminating function is 'reach_exit'; it must be a mapping with a 'name'",
+        ),
+        (changed("reset_function.shape", [5, 4]), "keydoor: shape .* must be at least 5 wide"),
+        (
+            changed("state_space.objects", ["Wall", "Floor", "Exit", "Door"]),
+            "reset function 'keydoor' does not fit",
+        ),
+        (
+            changed("state_space.colors", ["NONE"]),
+            r"does not fit the world: state 'grid' holds \(., ., 4\): the colour",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_refused_in_one_line(tmp_path: Path, data: Any, message: str) -> None:
+    file = tmp_path / "world.yaml"
+    file.write_text(yaml.safe_dump(data))
+    with pytest.raises(ValueError, match=message) as error:
+        envs.spec(f"gridverse:{file}")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file"),
+        ("a: [1", "is no YAML file"),
+        ("a: b: c", "is no YAML file"),
+        (b"\xff\xfe\xfa", "YAML"),
+    ],
+)
+def test_unreadable_files(tmp_path: Path, content: str | bytes | None, message: str) -> None:
+    file = tmp_path / "world.yaml"
+    if content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=message) as error:
+        envs.spec(f"gridverse:{file}")
+    assert "\n" not in str(error.value)
+    assert "world.yaml" in str(error.value)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="directory"):
+        envs.spec(f"gridverse:{tmp_path}")

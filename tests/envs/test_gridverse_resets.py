@@ -1,0 +1,265 @@
+"""Initial states come up as often as the original's do: chi-square tests against recorded frequencies.
+
+All seeds are fixed, so a test that passes once passes always. A reset that drew a wrong distribution would be
+caught: the samples are large and the limit is far out in the tail.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from envs.gridverse import codes, resets
+from envs.gridverse.state import State, to_arrays
+from envs.gridverse.world import Engine
+from envs.gridverse.worlds import world
+from tests.envs import recordings
+
+NUM = 20_000
+LIMIT = 1e-4  # of the p-value; the smallest of some 150 is expected to be about 0.007
+
+Cells = NDArray[np.uint8]
+
+
+def places(grid: Cells, kind: int) -> list[str]:
+    """Where the only object of a type is, `y,x` of each grid."""
+    flat = (grid[..., 0] == kind).reshape(len(grid), -1)
+    assert (flat.sum(axis=1) == 1).all()
+    return [f"{p // grid.shape[2]},{p % grid.shape[2]}" for p in flat.argmax(axis=1)]
+
+
+def place_sets(grid: Cells, kind: int) -> list[str]:
+    """Where all objects of a type are."""
+    return [";".join(f"{y},{x}" for y, x in np.argwhere(g[..., 0] == kind)) for g in grid]
+
+
+def exits(grid: Cells, good: bool) -> list[str]:
+    """Where the exit is that has, or does not have, the colour of the beacon."""
+    beacon = [g[g[..., 0] == codes.BEACON][0, 2] for g in grid]
+    return [
+        "{},{}".format(*np.argwhere((g[..., 0] == codes.EXIT) & ((g[..., 2] == b) == good))[0])
+        for g, b in zip(grid, beacon, strict=True)
+    ]
+
+
+def drawings(grid: Cells) -> list[str]:
+    letters = {codes.WALL: "#", codes.FLOOR: ".", codes.EXIT: "E"}
+    return ["/".join("".join(letters[c[0]] for c in row) for row in g) for g in grid]
+
+
+def joined(*parts: list[str], sep: str = ",") -> list[str]:
+    return [sep.join(row) for row in zip(*parts, strict=True)]
+
+
+def colours(grid: Cells, where: list[str]) -> list[str]:
+    return [str(g[tuple(map(int, yx.split(",")))][2]) for g, yx in zip(grid, where, strict=True)]
+
+
+def opening(grid: Cells, table: str) -> list[str]:
+    """`opening in horizontal wall y=3 segment x=1..2: x`: where in that segment there is no wall."""
+    _, _, direction, _, line, _, segment, _ = table.split()
+    at, (low, high) = int(line[2:]), map(int, segment[2:-1].split(".."))
+    cells = grid[:, at, low : high + 1] if direction == "horizontal" else grid[:, low : high + 1, at]
+    free = cells[..., 0] != codes.WALL
+    assert (free.sum(axis=1) == 1).all()
+    return [str(low + i) for i in free.argmax(axis=1)]
+
+
+def in_passage(grid: Cells, where: list[str], lines: set[int]) -> list[str]:
+    """Whether each place is in the line of a wall."""
+    return [str(int(bool(lines & set(map(int, yx.split(",")))))) for yx in where]
+
+
+def tables(id: str, grid: Cells, agent: Cells) -> dict[str, Callable[[], list[str]]]:
+    """By the name of a recorded table, what to count in our states."""
+    pose = [f"{y},{x},{h}" for y, x, h in agent]
+    own = [f"{y},{x}" for y, x, _ in agent]
+    lines = {int(n) for n in np.linspace(0, grid.shape[1] - 1, 3 if "our" in id else 4, dtype=int)}
+    beacon, good, bad = (
+        lambda: places(grid, codes.BEACON),
+        lambda: exits(grid, True),
+        lambda: exits(grid, False),
+    )
+    return {
+        "agent_pos_yx": lambda: own,
+        "agent_orientation": lambda: [str(h) for h in agent[:, 2]],
+        "agent_pose_y,x,o": lambda: pose,
+        "n_nonwall_cells": lambda: [str(n) for n in (grid[..., 0] != codes.WALL).sum(axis=(1, 2))],
+        "exit_pos_yx": lambda: places(grid, codes.EXIT),
+        "layout (rows of #=wall .=floor E=exit)": lambda: drawings(grid),
+        "obstacle_set": lambda: place_sets(grid, codes.MOVING_OBSTACLE),
+        "telepod_pair": lambda: place_sets(grid, codes.TELEPOD),
+        "door_y,x": lambda: places(grid, codes.DOOR),
+        "door_x | key_y,x": lambda: joined(
+            [d.split(",")[1] for d in places(grid, codes.DOOR)], places(grid, codes.KEY), sep="|"
+        ),
+        "door_x | agent_y,x": lambda: joined(
+            [d.split(",")[1] for d in places(grid, codes.DOOR)], own, sep="|"
+        ),
+        "agent_on_key": lambda: [str(int(a == k)) for a, k in zip(own, places(grid, codes.KEY), strict=True)],
+        "beacon_pos_yx": beacon,
+        "good_exit_pos_yx": good,
+        "bad_exit_pos_yx": bad,
+        "joint good_color,bad_color": lambda: joined(colours(grid, good()), colours(grid, bad())),
+        "in_passage agent,beacon,good,bad": lambda: joined(
+            *(in_passage(grid, where, lines) for where in (own, beacon(), good(), bad()))
+        ),
+    }
+
+
+def p_value(ours: Counter[str], recorded: dict[str, int]) -> float:
+    """That both are samples of one distribution: chi-square of two samples, rare values taken together."""
+    names = sorted({*ours, *recorded}, key=lambda name: recorded.get(name, 0))
+    counts = np.array([[ours[name], recorded.get(name, 0)] for name in names], np.float64)
+    rare = counts.sum(axis=1) < 10
+    counts = np.concatenate([counts[rare].sum(axis=0, keepdims=True), counts[~rare]])
+    counts = counts[counts.sum(axis=1) > 0]
+    if len(counts) == 1:
+        return 1.0
+    return float(stats.chi2_contingency(counts, correction=False).pvalue)
+
+
+STATISTICS = recordings.reset_statistics()
+OTHERS = {f"gv_memory_four_rooms.{n}x{n}": f"gridverse-memory-four-rooms-{n}x{n}" for n in (7, 9)}
+WORLDS = {name: OTHERS.get(name, name) for name in STATISTICS if not name.startswith("gv_memory.")}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_resets_are_distributed_as_the_originals(name: str) -> None:
+    id = WORLDS[name]
+    state = Engine(world(id)).reset(NUM, np.random.default_rng(5))
+    grid, agent, item = to_arrays(state)
+    assert not item.any()
+    known = tables(id, grid, agent)
+    for table, recorded in STATISTICS[name]["tables"].items():
+        count: Any = (lambda t=table: opening(grid, t)) if table.startswith("opening") else known[table]
+        ours = Counter(count())
+        # Nothing comes up that never came up, but for what is rare in both.
+        strange = sum(number for value, number in ours.items() if value not in recorded)
+        assert strange <= NUM / 500, table
+        p = p_value(ours, recorded)
+        assert p > LIMIT, f"{table}: p = {p}"
+
+
+def test_a_wrong_distribution_would_be_seen() -> None:
+    """Passages as likely as rooms, or one heading in four a tenth too frequent."""
+    recorded = STATISTICS["gv_memory_four_rooms.7x7"]["tables"]["beacon_pos_yx"]
+    right = Counter(recorded)
+    assert p_value(right, recorded) > 0.99
+    uniform = Counter(dict.fromkeys(recorded, NUM // len(recorded)))
+    assert p_value(uniform, recorded) < 1e-100
+    headings = {"0": 7600, "1": 7500, "2": 7500, "3": 7400}
+    assert p_value(Counter({"0": 5500, "1": 4900, "2": 4800, "3": 4800}), headings) < LIMIT
+
+
+@pytest.mark.parametrize("id", ["GV-Crossing-7x7-v0", "GV-DynamicObstacles-7x7-v0", "GV-Keydoor-9x9-v0"])
+def test_one_state_and_many_are_drawn_alike(id: str) -> None:
+    """Batches of one have the distribution of a large batch."""
+    engine, rng = Engine(world(id)), np.random.default_rng(8)
+    singles = [engine.reset(1, rng) for _ in range(3_000)]
+    together = engine.reset(30_000, rng)
+
+    def walls(state: State) -> list[str]:
+        solid = codes.is_type(state.cells, codes.WALL) | codes.is_type(state.cells, codes.MOVING_OBSTACLE)
+        return [str(row.sum() * 1000 + row @ np.arange(len(row)) % 997) for row in solid]
+
+    ours = Counter(walls(s)[0] for s in singles)
+    assert p_value(ours, dict(Counter(walls(together)))) > LIMIT
+
+
+def test_distinct_numbers() -> None:
+    """All 60 ordered triples out of five are equally likely."""
+    triples = resets.distinct(np.random.default_rng(0), 60_000, 5, 3)
+    count = Counter(map(tuple, triples.tolist()))
+    assert len(count) == 60
+    assert all(len(set(triple)) == 3 for triple in count)
+    assert stats.chisquare(list(count.values())).pvalue > LIMIT
+    assert resets.distinct(np.random.default_rng(0), 4, 5, 0).shape == (4, 0)
+
+
+# -- What no shipped world asks for --------------------------------------------------------------------------
+
+
+def test_random_exits() -> None:
+    """Of an empty room of 2 x 2 cells: exit and agent on any two of them, equally likely."""
+    rng = np.random.default_rng(1)
+    state = resets.empty(12_000, rng, shape=(4, 4), random_agent=True, random_exit=True)
+    grid, agent, _ = to_arrays(state)
+    own = [f"{y},{x}" for y, x, _ in agent]
+    count = Counter(joined(own, places(grid, codes.EXIT), sep=";"))
+    assert len(count) == 12
+    assert stats.chisquare(list(count.values())).pvalue > LIMIT
+    grid, agent, _ = to_arrays(resets.empty(4_000, rng, shape=(4, 4), random_exit=True))
+    assert (agent == (1, 1, 3)).all()  # maybe on the exit, as in the original
+    count = Counter(places(grid, codes.EXIT))
+    assert len(count) == 4
+    assert stats.chisquare(list(count.values())).pvalue > LIMIT
+
+
+def test_obstacles_about_a_random_agent() -> None:
+    """Of six cells of Floor the agent has one and two obstacles have others: 60 equally likely states."""
+    state = resets.dynamic_obstacles(
+        30_000, np.random.default_rng(2), shape=(4, 5), num_obstacles=2, random_agent=True
+    )
+    grid, agent, _ = to_arrays(state)
+    own = [f"{y},{x}" for y, x, _ in agent]
+    count = Counter(joined(own, place_sets(grid, codes.MOVING_OBSTACLE), sep="|"))
+    assert len(count) == 5 * 6  # five cells but for the exit, then two of the other four
+    assert stats.chisquare(list(count.values())).pvalue > LIMIT
+    assert len({h for _, _, h in agent.tolist()}) == 4
+
+
+def test_crossings_of_other_things() -> None:
+    state = resets.crossing(
+        50, np.random.default_rng(3), shape=(7, 9), num_rivers=99, object_type="MovingObstacle"
+    )
+    grid, _, _ = to_arrays(state)
+    rivers = (grid[..., 0] == codes.MOVING_OBSTACLE).sum(axis=(1, 2))
+    # All lines become rivers: two rows of 7 cells and three columns of 5, less where they cross and open.
+    assert (rivers == 2 * 7 + 3 * 5 - 6 - 5).all()
+
+
+@pytest.mark.parametrize(
+    ("reset", "parameters", "message"),
+    [
+        ("empty", {"shape": (3, 9)}, "at least 4 x 4"),
+        (
+            "dynamic_obstacles",
+            {"shape": (4, 4), "num_obstacles": 3},
+            "num_obstacles is 3; it must be from 0 to 2",
+        ),
+        ("keydoor", {"shape": (4, 4)}, "at least 5 wide"),
+        ("crossing", {"shape": (5, 6), "num_rivers": 1, "object_type": "Wall"}, "both odd"),
+        ("crossing", {"shape": (5, 5), "num_rivers": 0, "object_type": "Wall"}, "num_rivers is 0"),
+        ("crossing", {"shape": (5, 5), "num_rivers": 1, "object_type": "Door"}, "must be one of Wall"),
+        ("teleport", {"shape": (4, 3)}, "at least 4 x 4"),
+        ("rooms", {"shape": (5, 5), "layout": (3, 1)}, "too small for a layout"),
+        ("rooms", {"shape": (3, 3), "layout": (1, 1)}, "no room for 2 different cells"),
+        (
+            "memory_rooms",
+            {"shape": (7, 7), "layout": (2, 2), "colors": ("RED", "BLUE"), "num_beacons": 1, "num_exits": 3},
+            "num_exits is 3; it must be from 2 to 2",
+        ),
+        (
+            "memory_rooms",
+            {"shape": (7, 7), "layout": (2, 2), "colors": ("RED", "BLUE"), "num_beacons": 0, "num_exits": 2},
+            "num_beacons is 0",
+        ),
+        (
+            "memory_rooms",
+            {"shape": (7, 7), "layout": (2, 2), "colors": ("NONE", "BLUE"), "num_beacons": 1, "num_exits": 2},
+            "colors",
+        ),
+    ],
+)
+def test_impossible_parameters_are_refused(reset: str, parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        resets.RESETS[reset](3, np.random.default_rng(0), **parameters)
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(f"{reset}: ")

@@ -1,0 +1,245 @@
+"""The gridverse tasks: what they show, when they succeed, how far any agent can get."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import envs
+from envs.gridverse import codes, render
+from envs.gridverse.resets import _repeat, _walls_of_rooms
+from envs.gridverse.state import State, geometry, initial
+from envs.gridverse.world import Engine
+from envs.gridverse.worlds import DTQN, PACKAGE, world
+from tests.envs import recordings
+from tests.envs.gridverse_search import chance
+
+FORWARD, BACKWARD, LEFT, RIGHT, TURN_LEFT, TURN_RIGHT, ACTUATE, PICK = range(8)
+
+
+def step_all(env: Any, action: int) -> tuple[Any, ...]:
+    observation, reward, terminated, truncated, infos = env.step(np.full(env.num_envs, action))
+    return observation, reward, terminated, truncated, infos["is_success"]
+
+
+def test_all_worlds_are_tasks() -> None:
+    assert set(envs.ids()) >= {*DTQN, *PACKAGE}
+    assert len({*DTQN, *PACKAGE}) == 29
+
+
+@pytest.mark.parametrize("id", [*DTQN, *PACKAGE])
+def test_observations_are_as_the_originals_or_as_asked_for(id: str) -> None:
+    """By default DTQN's tasks show its vector and the package's show its grid; each can show the other."""
+    shape = envs.spec(id).observation_space.shape
+    assert shape is not None and len(shape) == (1 if id in DTQN else 3)
+    grids: Any = envs.make_vector(id, 5, 3, observation="grid")
+    vectors: Any = envs.make_vector(id, 5, 3, observation="vector")
+    grid, vector = grids.reset()[0], vectors.reset()[0]
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        assert grid.dtype == vector.dtype == np.uint8
+        assert grid in grids.observation_space and vector in vectors.observation_space
+        width = grid.shape[2]
+        cells = (grid[..., 0] + grid[..., 2]).reshape(5, -1)
+        if world(id).holdable:  # the row of the item is one entry of the vector
+            cells = np.concatenate([cells[:, :-width], cells[:, [-width + width // 2]]], axis=1)
+        np.testing.assert_array_equal(cells, vector)
+        action = rng.integers(grids.single_action_space.n, size=5)
+        grid, vector = grids.step(action)[0], vectors.step(action)[0]
+
+
+def test_unknown_observations_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"task\.observation is 'cells'; it must be one of grid, vector"):
+        envs.spec("GV-Empty-4x4-v0", observation="cells")
+
+
+def test_the_item_held_is_seen_below_the_feet() -> None:
+    """Its row is the last; beside the item and without one it holds NoneGridObject."""
+    env: Any = envs.make_vector("GV-Keydoor-5x5-v0", 1, seed=1)
+    env.reset()
+    grid = env.get_state()["state"]["grid"][0]
+    grid[1:4, 1] = (codes.FLOOR, 0, 0)
+    grid[2, 1] = (codes.KEY, 0, 4)
+    before, _ = env.reset(options={"state": {"grid": grid, "agent": (3, 1, 0)}})
+    assert before[0, 5, 3].tolist() == [codes.KEY, 0, 4]  # ahead
+    assert not before[0, 7].any()
+    after, reward, *_ = step_all(env, PICK)
+    assert reward[0] == pytest.approx(0.95)
+    assert after[0, 5, 3].tolist() == [codes.FLOOR, 0, 0]
+    assert after[0, 7, 3].tolist() == [codes.KEY, 0, 4]
+    assert not after[0, 7, [0, 1, 2, 4, 5, 6]].any()
+    np.testing.assert_array_equal(np.delete(before[0, :7], 5, axis=0), np.delete(after[0, :7], 5, axis=0))
+
+
+@pytest.mark.parametrize("id", [id for id in recordings.RECORDED if id in PACKAGE])
+def test_recorded_initial_observations(id: str) -> None:
+    """Of the whole task, through `reset(options=...)`; the steps are in test_gridverse_recordings."""
+    data = recordings.episodes(id)
+    env = envs.make_vector(id, len(data["ep_len"]), seed=0)
+    state = {"grid": data["init_grid"], "agent": data["init_agent"], "item": data["init_item"]}
+    observation, _ = env.reset(options={"state": state})
+    height = data["obs_book"].shape[1]
+    np.testing.assert_array_equal(observation[:, :height], data["obs_book"][data["init_obs_code"]])
+
+
+def corridor(id: str, *pose: int) -> Any:
+    """One copy of an empty world with the agent at a pose."""
+    env: Any = envs.make_vector(id, 1, seed=1, time_limit=5)
+    env.reset()
+    grid = env.get_state()["state"]["grid"][0]
+    grid[1:-1, 1:-1] = (codes.FLOOR, 0, 0)
+    grid[-2, -2] = (codes.EXIT, 0, 0)
+    env.reset(options={"state": {"grid": grid, "agent": pose}})
+    return env
+
+
+def test_success_is_the_exit_where_there_is_but_one() -> None:
+    env = corridor("GV-Empty-4x4-v0", 2, 1, 3)
+    *_, terminated, _, success = step_all(env, FORWARD)
+    assert terminated.all() and success.all()
+    *_, success = step_all(env, FORWARD)  # the FIRST row
+    assert not success.any()
+
+
+def test_running_out_of_time_is_no_success() -> None:
+    env = corridor("GV-Empty-4x4-v0", 1, 1, 0)
+    for _ in range(4):
+        assert not step_all(env, TURN_LEFT)[4].any()
+    *_, truncated, success = step_all(env, TURN_LEFT)
+    assert truncated.all() and not success.any()
+
+
+def test_a_bump_ends_an_episode_without_success() -> None:
+    """Into a wall; a success even if late is worth more than nothing, a bump is none at any time."""
+    env = corridor("GV-DynamicObstacles-5x5-v0", 1, 1, 0)
+    _, reward, terminated, _, success = step_all(env, FORWARD)
+    assert terminated.all() and not success.any()
+    assert reward[0] == pytest.approx(-1.05)
+    env = corridor("GV-DynamicObstacles-5x5-v0", 3, 2, 3)
+    _, reward, terminated, _, success = step_all(env, FORWARD)
+    assert terminated.all() and success.all()
+    assert reward[0] == pytest.approx(5.15)
+
+
+def test_an_obstacle_that_is_met_ends_an_episode_without_success() -> None:
+    env: Any = envs.make_vector("GV-DynamicObstacles-5x5-v0", 400, seed=1)
+    env.reset()
+    grid = env.get_state()["state"]["grid"][0]
+    grid[1:-1, 1:-1] = (codes.FLOOR, 0, 0)
+    grid[3, 3], grid[1, 2] = (codes.EXIT, 0, 0), (codes.MOVING_OBSTACLE, 0, 0)
+    env.reset(options={"state": {"grid": grid, "agent": (1, 1, 3)}})
+    _, _, terminated, _, success = step_all(env, TURN_LEFT)  # the agent stays; the obstacle has three ways
+    assert not success.any()
+    assert 90 < terminated.sum() < 180  # it steps onto the agent in a third of the copies
+
+
+def test_memory_worlds_of_the_package_have_dtqns_success() -> None:
+    for id in ("GV-Memory-5x5-v0", "GV-MemoryNineRooms-10x10-v0", "gridverse-memory-four-rooms-9x9"):
+        assert envs.spec(id).success == "undiscounted return > 0: the good exit within 100 steps"
+    env: Any = envs.make_vector("GV-Memory-5x5-v0", 1, seed=1)
+    env.reset()
+    grid = env.get_state()["state"]["grid"][0]
+    good_is_left = grid[1, 1, 2] == grid[3, 1, 2]
+    for action, good in ((LEFT, good_is_left), (RIGHT, not good_is_left)):
+        env.reset(options={"state": {"grid": grid, "agent": (1, 2, 0)}})
+        _, reward, terminated, _, success = step_all(env, action)
+        assert terminated.all() and success.all() == good == (reward[0] > 0)
+
+
+# -- How far any agent can get -------------------------------------------------------------------------------
+
+ROOMS = [id for id in (*DTQN, *PACKAGE) if world(id).reset.name == "memory_rooms"]
+
+
+@pytest.mark.parametrize("id", [*DTQN, *PACKAGE])
+def test_ceilings_belong_to_memory_rooms(id: str) -> None:
+    assert (envs.spec(id).success_ceiling < 1) == (id in ROOMS)
+
+
+@pytest.mark.parametrize("id", ROOMS)
+def test_ceiling_of_sampled_layouts(id: str) -> None:
+    """The stated ceiling is within four standard errors of what a search over sampled layouts finds."""
+    engine, rng = Engine(world(id)), np.random.default_rng(11)
+    found = np.concatenate([chance(engine, engine.reset(1_000, rng)) for _ in range(3)])
+    assert abs(found.mean() - envs.spec(id).success_ceiling) < 4 * found.std() / np.sqrt(len(found)) + 5e-4
+
+
+def four_rooms(openings: tuple[int, ...], chosen: np.ndarray[Any, Any]) -> State:
+    """Layouts 7x7 with given openings; `chosen` [N, 4]: the Floor of agent, beacon, good exit, bad exit."""
+    grid, floor, (first, step), _ = _walls_of_rooms("", (7, 7), (2, 2))
+    doors = first + step * np.array(openings)
+    place = np.concatenate([floor, doors])[chosen]
+    cells, rows = _repeat(grid, len(chosen)), np.arange(len(chosen))
+    cells[:, doors] = codes.cell(codes.FLOOR)
+    for column, (kind, colour) in enumerate([(codes.BEACON, 1), (codes.EXIT, 1), (codes.EXIT, 2)]):
+        cells[rows, place[:, column + 1]] = codes.cell(kind, colour=colour)
+    return initial(geometry(7, 7), cells, place[:, 0], np.zeros(len(rows), int))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", ["gridverse-memory-four-rooms-7x7", "GV-MemoryFourRooms-7x7-v0"])
+def test_exact_ceiling_of_four_rooms(id: str) -> None:
+    """All 16 choices of openings x 20 * 19 * 18 * 17 places of agent, beacon and exits."""
+    engine, total, num = Engine(world(id)), 0.0, 0
+    chosen = np.array(list(permutations(range(20), 4)))
+    for openings in product((0, 1), repeat=4):
+        for part in np.array_split(chosen, 30):
+            found = chance(engine, four_rooms(openings, part))
+            total, num = total + found.sum(), num + len(found)
+    assert num == 1_860_480
+    exact = {"gridverse-memory-four-rooms-7x7": 0.94293, "GV-MemoryFourRooms-7x7-v0": 0.98510}[id]
+    assert total / num == pytest.approx(exact, abs=1e-5)
+    assert envs.spec(id).success_ceiling == pytest.approx(exact, abs=1e-3)
+
+
+def test_chances_by_hand() -> None:
+    """Layouts that can be won, one whose beacon comes into view too late, one whose good exit is shut off."""
+    engine = Engine(world("gridverse-memory-four-rooms-7x7"))
+    # Floor by number: 0 1 | 2 3 / 4 5 | 6 7 // 8 9 | 10 11 / 12 13 | 14 15 in the rooms, then openings, 16
+    # and 17 to the left and right in the level wall, 18 and 19 above and below in the upright one.
+    chosen = np.array(
+        [
+            [0, 1, 3, 15],  # the beacon next to the agent, both exits in the open
+            [0, 15, 16, 18],  # both ways out of the agent's room end on an exit
+            [0, 1, 15, 16],  # the bad exit in one way out, the other way is free
+            [0, 1, 17, 16],
+        ]
+    )
+    layouts = four_rooms((0, 0, 0, 0), chosen)
+    assert chance(engine, layouts).tolist() == [1.0, 0.5, 1.0, 1.0]
+    shut = four_rooms((0, 0, 0, 0), np.array([[0, 1, 15, 18], [0, 1, 16, 18]]))
+    shut.cells[0, shut.geometry.shape[1] * 3 + 1] = codes.cell(codes.WALL)  # the opening below the agent
+    assert chance(engine, shut).tolist() == [0.0, 1.0]
+
+
+# -- Pictures ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id", [*DTQN, *PACKAGE])
+def test_pictures_of_all_worlds(id: str) -> None:
+    env: Any = envs.make_vector(id, 2, seed=3, render_mode="rgb_array")
+    env.reset()
+    height, width = world(id).shape
+    for frame in env.render():
+        assert (frame.shape, frame.dtype) == ((height * render.TILE, width * render.TILE, 3), np.uint8)
+
+
+def test_every_object_looks_different() -> None:
+    cells = [(kind, status, colour) for kind, status, colour in codes.UNPACK[np.unique(codes.PACK)][1:]]
+    shown = [c for c in cells if c[0] not in (codes.NOTHING, codes.HIDDEN)]
+    pictures = {render._tile(np.array(c), False).tobytes() for c in shown}
+    assert len(pictures) == len(shown) == 39
+
+
+def test_a_key_in_the_hand_is_shown() -> None:
+    env: Any = envs.make_vector("GV-Keydoor-5x5-v0", 1, seed=1, render_mode="rgb_array")
+    env.reset()
+    state = env.get_state()["state"]
+    empty = env.render()[0]
+    env.reset(options={"state": {**state, "item": (codes.KEY, 0, 4)}})
+    changed = (env.render()[0] != empty).any(axis=2)
+    assert changed[: render.TILE, : render.TILE].any()
+    assert not changed[render.TILE :].any() and not changed[:, render.TILE :].any()

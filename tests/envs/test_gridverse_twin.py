@@ -1,0 +1,256 @@
+"""The engine against its slow and obvious twin: random play of every world, functions on random grids."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from envs.gridverse import codes, transitions, views
+from envs.gridverse.state import State, from_arrays, to_arrays
+from envs.gridverse.world import Engine, WorldSpec
+from envs.gridverse.worlds import DTQN, PACKAGE
+from tests.envs import gridverse_twin as twin
+
+WORLDS: dict[str, dict[str, Any]] = {**DTQN, **PACKAGE}
+COPIES, STEPS = 12, 60
+
+
+def as_tuples(state: State) -> list[twin.State]:
+    grid, agent, item = (array.tolist() for array in to_arrays(state))
+    return [
+        (tuple(tuple(tuple(cell) for cell in row) for row in g), tuple(a), tuple(i))
+        for g, a, i in zip(grid, agent, item, strict=True)
+    ]
+
+
+class Recorder:
+    """A Generator whose draws of `integers(high)` are kept."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self.draws: list[tuple[NDArray[Any], NDArray[Any]]] = []
+
+    def integers(self, high: NDArray[Any]) -> NDArray[Any]:
+        drawn = self._rng.integers(high)
+        if len(high):
+            self.draws.append((high, drawn))
+        return drawn
+
+    def random(self, shape: Any) -> NDArray[Any]:
+        return self._rng.random(shape)
+
+
+@pytest.mark.parametrize("id", WORLDS)
+def test_random_play(id: str) -> None:
+    """State, reward, ending and view of every step, one copy at a time so that draws are told apart."""
+    data = WORLDS[id]
+    engine = Engine(WorldSpec.from_data(data))
+    rng = np.random.default_rng(4)
+    state = engine.reset(COPIES, rng)
+    held = opened = 0
+    for _ in range(STEPS):
+        action = rng.integers(len(engine.spec.actions), size=COPIES)
+        before = as_tuples(state)
+        singles = []
+        for copy in range(COPIES):
+            recorder: Any = Recorder(int(rng.integers(2**32)))
+            alone = State(state.geometry, *(field[copy : copy + 1] for field in state[1:]))
+            after, reward, terminated = engine.step(alone, action[copy : copy + 1], recorder)
+            script = [(int(h[0]), int(d[0])) for h, d in recorder.draws]
+
+            def choose(options: int, script: list[tuple[int, int]] = script) -> int:
+                high, drawn = script.pop(0)
+                assert high == options
+                return drawn
+
+            expected, expected_reward, expected_end = twin.step(
+                data, before[copy], engine.spec.actions[action[copy]], choose
+            )
+            assert not script
+            assert as_tuples(after)[0] == expected
+            assert reward[0] == expected_reward
+            assert terminated[0] == expected_end
+            seen = codes.unpack(engine.observe(after, recorder)[:, 0])
+            assert [tuple(cell) for cell in seen.tolist()] == list(
+                chain.from_iterable(twin.observe(data, expected))
+            )
+            held += expected[2] != twin.NOTHING
+            opened += twin.find(expected[0], codes.DOOR) != [] and expected[0] != before[copy][0]
+            singles.append(engine.reset(1, rng) if terminated[0] else after)
+        state = State(
+            state.geometry,
+            *(np.concatenate([getattr(s, name) for s in singles]) for name in state._fields[1:]),
+        )
+    if "Keydoor-5x5" in id:
+        assert held > 20 and opened > 1
+
+
+CELLS = [
+    (codes.FLOOR, 0, 0),
+    (codes.FLOOR, 0, 0),
+    (codes.WALL, 0, 0),
+    *((codes.DOOR, status, colour) for status in range(3) for colour in (1, 4)),
+    *((codes.KEY, 0, colour) for colour in (1, 4)),
+    (codes.MOVING_OBSTACLE, 0, 0),
+    (codes.BOX, 0, 0),
+    *((codes.TELEPOD, 0, colour) for colour in (1, 2)),
+    (codes.BEACON, 0, 3),
+]
+
+
+def random_state(rng: np.random.Generator, height: int, width: int) -> State:
+    """A grid of anything, without walls round it, one exit somewhere, and an agent anywhere."""
+    grid = np.array(CELLS, np.uint8)[rng.integers(len(CELLS), size=(1, height, width))]
+    grid[0, rng.integers(height), rng.integers(width)] = (codes.EXIT, 0, 2)
+    agent = np.array([[rng.integers(height), rng.integers(width), rng.integers(4)]], np.uint8)
+    item = np.array(
+        [[(codes.NOTHING, 0, 0), (codes.KEY, 0, 1), (codes.KEY, 0, 4)][rng.integers(3)]], np.uint8
+    )
+    return from_arrays(grid, agent, item)
+
+
+@given(
+    seed=st.integers(0, 2**32), height=st.integers(1, 7), width=st.integers(1, 7), action=st.integers(0, 7)
+)
+@settings(max_examples=200, deadline=None)
+def test_every_transition_on_any_grid(seed: int, height: int, width: int, action: int) -> None:
+    """Agents at the edge of grids without walls, several telepods, keys for other doors."""
+    rng = np.random.default_rng(seed)
+    state = random_state(rng, height, width)
+    for name in transitions.TRANSITIONS:
+        if name == "chain":
+            continue
+        recorder: Any = Recorder(seed)
+        after = transitions.TRANSITIONS[name](state, np.array([action]), recorder)
+        script = [(int(h[0]), int(d[0])) for h, d in recorder.draws]
+
+        def choose(options: int, script: list[tuple[int, int]] = script) -> int:
+            high, drawn = script.pop(0)
+            assert high == options
+            return drawn
+
+        expected = twin.transition(name, as_tuples(state)[0], codes.ACTIONS[action], choose)
+        assert as_tuples(after)[0] == expected, name
+        assert not script
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    y0=st.integers(-7, 0),
+    half=st.integers(0, 5),
+    shift=st.integers(-3, 3),
+)
+@settings(max_examples=150, deadline=None)
+def test_partial_occlusion_on_any_grid(seed: int, y0: int, half: int, shift: int) -> None:
+    shift = max(-half, min(half, shift))
+    data = {
+        **PACKAGE["GV-Empty-8x8-v0"],
+        "observation_function": {
+            "name": "partially_occluded",
+            "area": [[y0, 0], [shift - half, shift + half]],
+        },
+    }
+    state = random_state(np.random.default_rng(seed), 8, 8)
+    seen = Engine(WorldSpec.from_data(data)).observe(state, np.random.default_rng(0))
+    expected = list(chain.from_iterable(twin.observe(data, as_tuples(state)[0])))
+    assert [tuple(cell) for cell in codes.unpack(seen[:, 0]).tolist()] == expected
+
+
+# -- What is random ------------------------------------------------------------------------------------------
+
+
+def test_obstacles_choose_uniformly() -> None:
+    """Beside an obstacle, by hand: only cells of Floor, the agent's too, each as likely."""
+    num = 30_000
+    grid = np.full((num, 5, 5, 3), 0, np.uint8)
+    grid[..., 0] = codes.FLOOR
+    grid[:, 2, 2, 0] = codes.MOVING_OBSTACLE
+    grid[:, 2, 1, 0] = codes.EXIT
+    agent = np.tile(np.array([1, 2, 0], np.uint8), (num, 1))
+    state = from_arrays(grid, agent, np.zeros((num, 3), np.uint8))
+    after = transitions.move_obstacles(state, np.zeros(num, int), np.random.default_rng(6))
+    places = (to_arrays(after)[0][..., 0] == codes.MOVING_OBSTACLE).reshape(num, -1).argmax(axis=1)
+    found, counts = np.unique(places, return_counts=True)
+    assert [(p // 5, p % 5) for p in found.tolist()] == [(1, 2), (2, 3), (3, 2)]
+    assert stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_obstacles_move_in_turn() -> None:
+    """In a dead end the second one can follow the first, and never the other way round."""
+    row = [codes.WALL, codes.FLOOR, codes.MOVING_OBSTACLE, codes.MOVING_OBSTACLE, codes.WALL]
+    grid = np.zeros((2_000, 1, 5, 3), np.uint8)
+    grid[..., 0] = row
+    agent = np.tile(np.array([0, 1, 0], np.uint8), (2_000, 1))
+    state = from_arrays(grid, agent, np.zeros((2_000, 3), np.uint8))
+    after = to_arrays(transitions.move_obstacles(state, np.zeros(2_000, int), np.random.default_rng(6)))[0]
+    assert np.unique(after[:, 0, :, 0], axis=0).tolist() == [
+        [codes.WALL, codes.MOVING_OBSTACLE, codes.MOVING_OBSTACLE, codes.FLOOR, codes.WALL]
+    ]
+
+
+def test_telepods_choose_uniformly() -> None:
+    """Among three others of the colour; a fourth of another colour is left alone."""
+    num = 30_000
+    grid = np.zeros((num, 3, 4, 3), np.uint8)
+    grid[..., 0] = codes.FLOOR
+    for y, x in ((0, 0), (0, 3), (1, 2), (2, 0)):
+        grid[:, y, x] = (codes.TELEPOD, 0, 1)
+    grid[:, 2, 2] = (codes.TELEPOD, 0, 2)
+    agent = np.tile(np.array([0, 3, 2], np.uint8), (num, 1))
+    state = from_arrays(grid, agent, np.zeros((num, 3), np.uint8))
+    after = to_arrays(transitions.teleport(state, np.zeros(num, int), np.random.default_rng(6)))[1]
+    found, counts = np.unique(after, axis=0, return_counts=True)
+    assert found.tolist() == [[0, 0, 2], [1, 2, 2], [2, 0, 2]]
+    assert stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_a_single_telepod_does_nothing() -> None:
+    grid = np.zeros((1, 1, 2, 3), np.uint8)
+    grid[..., 0] = codes.TELEPOD, codes.FLOOR
+    grid[0, 0, 0, 2] = 1
+    state = from_arrays(grid, np.zeros((1, 3), np.uint8), np.zeros((1, 3), np.uint8))
+    after = transitions.teleport(state, np.zeros(1, int), np.random.default_rng(6))
+    assert to_arrays(after)[1].tolist() == [[0, 0, 0]]
+
+
+def test_stochastic_rays_show_a_cell_as_often_as_they_reach_it() -> None:
+    """Behind a wall with a gap; the share of rays is counted ray by ray."""
+    area = ((-2, 0), (-1, 1))
+    window = np.array([list("..."), list("#.."), list("...")])
+    view = np.where(window == "#", codes.cell(codes.WALL), codes.cell(codes.FLOOR)).astype(np.uint8)
+    num = 20_000
+    seen = views.stochastic_raytracing(
+        np.repeat(view.reshape(-1, 1), num, axis=1), np.random.default_rng(7), area=area
+    )
+    reached, passed = np.zeros((3, 3)), np.zeros((3, 3))
+    for i in range(4):
+        for j in range(4):
+            angle = np.arctan2(i - 0.5 - 2, j - 0.5 - 1)
+            light, visited = True, []
+            for k in range(2_000):
+                y, x = round(2 + k * 0.01 * np.sin(angle)), round(1 + k * 0.01 * np.cos(angle))
+                if not (0 <= y < 3 and 0 <= x < 3):
+                    break
+                if (y, x) not in visited:
+                    visited.append((y, x))
+                    passed[y, x] += 1
+                    reached[y, x] += light
+                    light = light and window[y][x] != "#"
+    share = (reached / passed).ravel()
+    assert 0 < share[0] < 1
+    np.testing.assert_array_equal(seen[share == 1].all(axis=1), True)
+    for cell in np.flatnonzero(share < 1):
+        assert stats.binomtest(int(seen[cell].sum()), num, share[cell]).pvalue > 1e-4
+    certain = views.raytracing(view.reshape(-1, 1), np.random.default_rng(7), area=area)[:, 0]
+    np.testing.assert_array_equal(certain, share > 0)
+    half = views.raytracing(
+        view.reshape(-1, 1), np.random.default_rng(7), area=area, absolute_counts=False, threshold=0.9
+    )[:, 0]
+    np.testing.assert_array_equal(half, share >= 0.9)

@@ -1,0 +1,378 @@
+"""The reader of .pomdp files: hand-computed arrays, forms that mean the same, and errors with their lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from envs.pomdp.hallway import hallway
+from envs.pomdp.heavenhell import heavenhell
+from envs.pomdp.model import Model
+from envs.pomdp.parser import MAX_ENTRIES, parse
+
+# Cassandra, Kaelbling, Littman 1994: a tiger behind one of two doors; opening one starts anew.
+TIGER = """
+# Two doors.
+discount: 0.95
+values: reward
+states: tiger-left tiger-right
+actions: listen open-left open-right
+observations: growl-left growl-right
+
+start: uniform
+
+T: listen identity
+T: open-left : * reset
+T: open-right : * reset
+
+O: * uniform
+O: listen
+0.85 0.15
+0.15 0.85
+
+R: * : * : * : * -1      # listening
+R: open-left : tiger-left : * : * -100
+R: open-left : tiger-right : * : * 10
+R: open-right : tiger-left : * : * 10
+R: open-right : tiger-right : * : * -100
+"""
+
+# Lines 1 to 8; a test adds T, O and R.
+HEAD = """discount: 0.5
+values: reward
+states: a b c
+actions: x y
+observations: u v
+
+start: a
+
+"""
+T_LINE, O_LINE, R_LINE = "T: * identity\n", "O: * uniform\n", "R: * : * : * : * 0\n"
+
+
+def read(transition: str = T_LINE, observation: str = O_LINE, reward: str = R_LINE) -> Model:
+    return parse(HEAD + transition + observation + reward)
+
+
+def full_reward(model: Model) -> Any:
+    """R as [A, S, S', O]."""
+    num_states = len(model.states)
+    shape = (len(model.actions), num_states, num_states, len(model.observations))
+    return np.broadcast_to(model.reward, shape)
+
+
+def test_tiger_by_hand() -> None:
+    model = parse(TIGER)
+    assert model.states == ("tiger-left", "tiger-right")
+    assert model.actions == ("listen", "open-left", "open-right")
+    assert model.observations == ("growl-left", "growl-right")
+    assert model.discount == 0.95
+    half = [[0.5, 0.5], [0.5, 0.5]]
+    assert model.start.tolist() == [0.5, 0.5]
+    assert model.transition.tolist() == [[[1, 0], [0, 1]], half, half]
+    assert model.observation.tolist() == [[[0.85, 0.15], [0.15, 0.85]], half, half]
+    assert model.reward[:, :, 0, 0].tolist() == [[-1, -1], [-100, 10], [10, -100]]
+    assert model.reward.shape == (3, 2, 1, 1)  # nothing depends on s' and o
+    assert model.reset.tolist() == [[False, False], [True, True], [True, True]]
+
+
+SAME_TRANSITION = [
+    ("identity", "T: *\n1 0 0\n0 1 0\n0 0 1"),
+    ("identity in numbers of actions", "T: 0 identity\nT: 1 identity"),
+    ("identity by entries", "T: * : a : a 1\nT: * : b : b 1.0\nT: * : 2 : 2 1e0"),
+    ("identity by rows", "T:* : 0 1 0 0 T:*:b 0 1 0\n T : * : c\n0\n0\n+1.0"),
+    ("identity over what was before", "T: * uniform\nT: * : * reset\nT: * identity"),
+    ("identity where a zero replaces", "T: * : * : * 0.0\nT: * identity\nT: y : a : c 0.0"),
+]
+
+
+@pytest.mark.parametrize("text", [t for _, t in SAME_TRANSITION], ids=[n for n, _ in SAME_TRANSITION])
+def test_forms_of_identity(text: str) -> None:
+    model = read(transition=text + "\n")
+    np.testing.assert_array_equal(model.transition, [np.eye(3)] * 2)
+    assert not model.reset.any()
+
+
+def test_forms_of_transition_and_observation_rows() -> None:
+    model = read(
+        "T: x uniform\nT: y : * 0.5 .25 25e-2\nT: y : c uniform\nT: y : b : c 0.5 T: y : 1 : b 0.0\n",
+        "O: x : * 0.25 0.75\nO: x : b : u 0.5 O: x : b : v 0.5\nO: y\n1 0 0 1\n1 0\nO: y : c uniform\n",
+    )
+    third = [1 / 3] * 3
+    assert model.transition[0].tolist() == [third] * 3
+    assert model.transition[1].tolist() == [[0.5, 0.25, 0.25], [0.5, 0.0, 0.5], third]
+    assert model.observation[0].tolist() == [[0.25, 0.75], [0.5, 0.5], [0.25, 0.75]]
+    assert model.observation[1].tolist() == [[1, 0], [0, 1], [0.5, 0.5]]
+
+
+STARTS = [
+    ("start: uniform", [1 / 3, 1 / 3, 1 / 3]),
+    ("", [1 / 3, 1 / 3, 1 / 3]),
+    ("start: b", [0, 1, 0]),
+    ("start: 2", [0, 0, 1]),
+    ("start: 0.5\n0.25\n0.25", [0.5, 0.25, 0.25]),
+    ("start: 0 1 0", [0, 1, 0]),
+    ("start:\n1.0 0.0 0.0", [1, 0, 0]),
+    ("start include: a c", [0.5, 0, 0.5]),
+    ("start include : 1", [0, 1, 0]),
+    ("start exclude: 0", [0, 0.5, 0.5]),
+    ("start exclude: a b", [0, 0, 1]),
+]
+
+
+@pytest.mark.parametrize(("text", "start"), STARTS)
+def test_forms_of_start(text: str, start: list[float]) -> None:
+    model = parse(HEAD.replace("start: a", text) + "T: * identity\nT: x : b reset\n" + O_LINE + R_LINE)
+    np.testing.assert_allclose(model.start, start, rtol=1e-15)
+    np.testing.assert_array_equal(model.transition[0, 1], model.start)
+    assert model.reset.tolist() == [[False, True, False], [False] * 3]
+    late = HEAD.replace("start: a", "") + "T: * identity\nT: x : b reset\n" + O_LINE + R_LINE + text
+    np.testing.assert_array_equal(parse(late).transition, model.transition)
+
+
+def test_forms_of_reward() -> None:
+    def reward(text: str) -> Any:
+        return full_reward(read(reward=text))
+
+    by_hand = np.zeros((2, 3, 3, 2))
+    by_hand[0, 1, 2] = [3, -4]
+    by_hand[1, :, 0, 1] = 5
+    by_hand[1, 2] = [[1, 2], [3, 4], [5, 6]]
+    text = "R: x : b : c 3 -4\nR: y : * : a : v +5\nR: y : c\n1 2\n3 4\n5 6\n"
+    np.testing.assert_array_equal(reward(text), by_hand)
+    entries = "".join(
+        f"R: {a} : {s} : {t} : {o} {by_hand[a, s, t, o]}\n" for a, s, t, o in np.ndindex(by_hand.shape)
+    )
+    np.testing.assert_array_equal(reward(entries), by_hand)
+    # A later line replaces; "*" covers all.
+    np.testing.assert_array_equal(reward("R: * : * : * : * 7\n" + entries), by_hand)
+    assert (reward(entries + "R: * : * : * : * 7\n") == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("R: * : * : * : * 1", (1, 1, 1, 1)),
+        ("R: * : * : b : * 1", (1, 1, 3, 1)),
+        ("R: x : * : * : * 1\nR: * : a : * : * 2", (2, 3, 1, 1)),
+        ("R: * : * : * 1 2", (1, 1, 1, 2)),
+        ("R: * : * 1 2 3 4 5 6", (1, 1, 3, 2)),
+    ],
+)
+def test_reward_has_length_one_where_nothing_depends_on_the_axis(text: str, shape: tuple[int, ...]) -> None:
+    assert read(reward=text).reward.shape == shape
+
+
+def test_costs_are_negative_rewards() -> None:
+    text = (HEAD + T_LINE + O_LINE + "R: x : * : * : * 2\n").replace("values: reward", "values: cost")
+    assert full_reward(parse(text))[:, 0, 0, 0].tolist() == [-2, 0]
+
+
+def test_line_breaks_comments_and_spaces_mean_nothing() -> None:
+    lines = [line.partition("#")[0] for line in TIGER.splitlines()]
+    variants = [
+        " ".join(lines),
+        "\r\n".join(lines),
+        "\n".join("\t" + line.replace(" :", ":").replace(": ", ":") + " # T: 0 1" for line in lines),
+        "\n".join(word for line in lines for word in line.replace(":", " : ").split()),
+    ]
+    expected = parse(TIGER)
+    for text in variants:
+        model = parse(text)
+        for name in ("start", "transition", "observation", "reward", "reset"):
+            np.testing.assert_array_equal(getattr(model, name), getattr(expected, name))
+
+
+def test_counts_name_by_number() -> None:
+    model = parse(
+        "actions: 1 states: 12 observations: 2 values: reward discount: 1\n" + T_LINE + O_LINE + R_LINE
+    )
+    assert model.states == tuple(str(number) for number in range(12))
+    assert model.observations == ("0", "1")
+
+
+def written(model: Model) -> str:
+    """A file of single entries that describes `model`."""
+    lines = [
+        f"discount: {model.discount}\nvalues: reward\nstates: {len(model.states)}",
+        f"actions: {len(model.actions)}\nobservations: {len(model.observations)}",
+        f"start: {' '.join(map(repr, model.start.tolist()))}",
+    ]
+    for letter, table in (("T", model.transition), ("O", model.observation)):
+        for a, s, k in np.argwhere(table):
+            lines.append(f"{letter}: {a} : {s} : {k} {table[a, s, k].item()!r}")
+    lines += [f"T: {a} : {s} reset" for a, s in np.argwhere(model.reset)]
+    for entry in np.argwhere(model.reward):
+        axes = [n if size > 1 else "*" for n, size in zip(entry, model.reward.shape, strict=True)]
+        lines.append(
+            f"R: {axes[0]} : {axes[1]} : {axes[2]} : {axes[3]} {model.reward[tuple(entry)].item()!r}"
+        )
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("model", [hallway(), heavenhell(3)], ids=["hallway", "heavenhell"])
+def test_what_is_written_is_read(model: Model) -> None:
+    again = parse(written(model))
+    for name in ("start", "transition", "observation", "reward", "reset", "discount"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
+
+
+def test_sums_may_be_off_by_the_tolerance() -> None:
+    model = read("T: * : * 0.333333 0.333333 0.333333\n")
+    assert model.transition[1, 2].tolist() == [0.333333] * 3
+
+
+BODY = T_LINE + O_LINE + R_LINE  # lines 9, 10, 11 after HEAD
+ERRORS: dict[str, tuple[str, int, str]] = {
+    "empty": ("", 1, "the file has no discount:"),
+    "no R": (HEAD + T_LINE + O_LINE, 10, "the file has no R:"),
+    "no O": (HEAD + T_LINE + R_LINE, 10, "the file has no O:"),
+    "no T": (HEAD + O_LINE + R_LINE, 10, "the file has no T:"),
+    "no discount": (HEAD.replace("discount: 0.5", "") + BODY, 11, "the file has no discount:"),
+    "states after T": (
+        T_LINE + HEAD + BODY,
+        1,
+        "T: must come after actions:",
+    ),
+    "start before states": ("discount: 1\nstart: 0\n", 2, "start: must come after states:"),
+    "rewards before values": (
+        HEAD.replace("values: reward", "") + BODY + "values: reward",
+        11,
+        "R: must come after values:",
+    ),
+    "unknown section": (HEAD + "OO: x\n" + BODY, 9, "expected one of discount:,"),
+    "twice": (HEAD + "actions: 3\n" + BODY, 9, "actions: is given twice"),
+    "no colon": ("discount 0.5\n", 1, "expected ':' after discount, found '0.5'"),
+    "no colon after start": (HEAD.replace("start:", "start"), 7, "expected ':' after start, found 'a'"),
+    "discount a word": (HEAD.replace("0.5", "half"), 1, "expected a discount, found 'half'"),
+    "discount too large": (HEAD.replace("0.5", "1.5"), 1, "discount 1.5 must be from 0 to 1"),
+    "discount left out": ("discount:\nvalues: reward", 2, "expected a discount, found 'values'"),
+    "values": (HEAD.replace("reward", "gain"), 2, "values: must be reward or cost, found 'gain'"),
+    "no states": (HEAD.replace("a b c", "0"), 3, "the number of states is 0; it must be at least 1"),
+    "a negative number": (
+        HEAD.replace("a b c", "-3"),
+        3,
+        "'-3' is no name of a state; names begin with a letter",
+    ),
+    "no names": (
+        HEAD.replace("u v", ""),
+        7,
+        "expected a number of observations or their names, found 'start'",
+    ),
+    "names of digits": (
+        HEAD.replace("a b c", "a 2b c"),
+        3,
+        "'2b' is no name of a state; names begin with a letter",
+    ),
+    "a name twice": (HEAD.replace("x y", "x y x"), 4, "action 'x' is named twice"),
+    "a reserved name": (HEAD.replace("u v", "u reset"), 5, "expected one of discount:,"),
+    "unknown state": (HEAD + "T: x : d : a 1\n" + BODY, 9, "unknown state 'd'"),
+    "unknown action": (
+        HEAD.replace("x y", "left right") + "T: lift identity",
+        9,
+        "unknown action 'lift'; did you mean 'left'?",
+    ),
+    "unknown observation": (HEAD + T_LINE + "O: x : a : w 1\n", 10, "unknown observation 'w'"),
+    "state out of range": (HEAD + "T: x : 3 : a 1\n", 9, "state 3 must be from 0 to 2"),
+    "start out of range": (HEAD.replace("start: a", "start: 7") + BODY, 7, "state 7 must be from 0 to 2"),
+    "start unknown": (HEAD.replace("start: a", "start: z") + BODY, 7, "unknown state 'z'"),
+    "start too short": (
+        HEAD.replace("start: a", "start: 0.5 0.5") + BODY,
+        9,
+        "expected probability 3 of 3, found 'T'",
+    ),
+    "start too long": (HEAD.replace("start: a", "start: 0 1 0 0") + BODY, 7, "expected one of discount:,"),
+    "start sums": (
+        HEAD.replace("start: a", "start: 0.5 0.4 0") + BODY,
+        7,
+        "start sums to 0.9; it must be 1 within 1e-05",
+    ),
+    "start excludes all": (
+        HEAD.replace("start: a", "start exclude: a b c") + BODY,
+        7,
+        "start exclude: leaves no state",
+    ),
+    "start includes none": (
+        HEAD.replace("start: a", "start include:") + BODY,
+        7,
+        "start include: leaves no state",
+    ),
+    "row too short": (HEAD + "T: x : a 0.5 0.5\n" + BODY, 10, "expected probability 3 of 3, found 'T'"),
+    "row too long": (HEAD + "T: x : a 1 0 0\n0\n" + BODY, 10, "expected one of discount:,"),
+    "matrix cut short": (
+        HEAD + "T: x\n1 0 0\n0 1 0\n0 0",
+        12,
+        "expected probability 9 of 9, found the end of the file",
+    ),
+    "no probability": (HEAD + "T: x : a : b\n" + BODY, 10, "expected a probability, found 'T'"),
+    "no probability at the end": (
+        HEAD + "T: x : a : b",
+        9,
+        "expected a probability, found the end of the file",
+    ),
+    "above one": (HEAD + "T: x : a\n0 1.5 0\n" + BODY, 10, "probability 1.5 must be from 0 to 1"),
+    "below zero": (HEAD + "O: x : a : u -0.1\n" + BODY, 9, "probability -0.1 must be from 0 to 1"),
+    "T sums": (
+        HEAD + BODY + "\nT: y : b : a 0.25\n",
+        13,
+        "the row T: y : b sums to 1.25; it must be 1 within 1e-05",
+    ),
+    "T sums in a matrix": (
+        HEAD + "T: *\n1 0 0\n0 0.9 0\n0 0 1\n" + O_LINE + R_LINE,
+        9,
+        "the row T: x : b sums to 0.9;",
+    ),
+    "O sums": (
+        HEAD + T_LINE + "O: * uniform\nO: x : c : v 0.4\n" + R_LINE,
+        11,
+        "the row O: x : c sums to 0.9;",
+    ),
+    "no row of T": (HEAD + "T: x identity\n" + O_LINE + R_LINE, 11, "no line gives the row T: y : a"),
+    "no row of O": (
+        HEAD + T_LINE + "O: * : a uniform\nO: * : c uniform\n" + R_LINE,
+        12,
+        "no line gives the row O: x : b",
+    ),
+    "identity of a row": (HEAD + "T: x : a identity\n", 9, "'identity' is for T: <action> only"),
+    "identity of O": (HEAD + T_LINE + "O: x identity\n", 10, "'identity' is for T: <action> only"),
+    "reset of all": (HEAD + "T: x reset\n", 9, "'reset' is for T: <action> : <state> only"),
+    "reset of O": (HEAD + T_LINE + "O: x : a\nreset\n", 11, "'reset' is for T: <action> : <state> only"),
+    "uniform entry": (HEAD + "T: x : a : b uniform\n", 9, "'uniform' is for rows of T and O only"),
+    "uniform R": (
+        HEAD + T_LINE + O_LINE + "R: x : a uniform\n",
+        11,
+        "expected number 1 of 6, found 'uniform'",
+    ),
+    "R of an action": (HEAD + T_LINE + O_LINE + "R: x 1 2\n", 11, "R: must name at least action and state"),
+    "R too large": (HEAD + T_LINE + O_LINE + "R: x : a : b : u 1e999\n", 11, "1e999 is too large"),
+    "R a word": (HEAD + T_LINE + O_LINE + "R: x : a : b : u much\n", 11, "expected a number, found 'much'"),
+    "one index too many": (HEAD + "T: x : a : b : c 1\n", 9, "expected a probability, found ':'"),
+    "too many states": (
+        HEAD.replace("a b c", "100000").replace("start: a", "") + BODY,
+        9,
+        f"T would be 2 x 100000 x 100000 numbers; {MAX_ENTRIES} are the most",
+    ),
+    "R too detailed": (
+        HEAD.replace("a b c", "1000").replace("u v", "100").replace("start: a", "")
+        + BODY
+        + "R: x : 0 : 0 : 0 1\n",
+        12,
+        f"R would be 2 x 1000 x 1000 x 100 numbers; {MAX_ENTRIES} are the most",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "problem"), ERRORS.values(), ids=ERRORS.keys())
+def test_errors_name_their_line(text: str, line: int, problem: str) -> None:
+    with pytest.raises(ValueError) as error:
+        parse(text, "some/file.pomdp")
+    message = str(error.value)
+    assert message.startswith(f"some/file.pomdp:{line}: {problem}")
+    assert "\n" not in message
+
+
+def test_a_number_too_many_is_hinted_at() -> None:
+    with pytest.raises(ValueError, match=r"found '0' \(too many numbers before it\?\)$"):
+        parse(HEAD + "T: x : a 1 0 0 0\n" + BODY)

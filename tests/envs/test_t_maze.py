@@ -1,0 +1,182 @@
+"""T-Maze against Memory-RL's own: recorded episodes, the schedule at every published length, the names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import envs
+from tests.envs.small_recordings import recorded
+
+RIGHT, UP, LEFT, DOWN = range(4)
+KINDS = ("passive", "active")
+
+
+def make(kind: str, length: int, num: int = 1, seed: int = 1, **kwargs: Any) -> Any:
+    return envs.make_vector(f"t-maze-{kind}-{length}", num, seed, **kwargs)
+
+
+def at(env: Any, **state: Any) -> NDArray[np.float32]:
+    observation: NDArray[np.float32] = env.reset(options={"state": {"goal": 1, **state}})[0]
+    return observation
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", [1, 2, 10, 50])
+def test_recorded_episodes_replay_exactly(kind: str, length: int) -> None:
+    data = recorded(f"tmaze_{kind}")
+    episodes = np.flatnonzero(data["ep_L"] == length)
+    steps = length + (3 if kind == "active" else 1)
+    assert (data["ep_len"][episodes] == steps).all()
+    assert len(episodes) == 40
+    rows = (np.cumsum(data["ep_len"])[episodes] - steps) + np.arange(steps)[:, None]  # [T, E]
+    env = make(kind, length, len(episodes))
+    observation = at(env, position=data["init_xy"][episodes], goal=data["goal_y"][episodes])
+    np.testing.assert_array_equal(observation, data["init_obs"][episodes])
+    for now in rows:
+        observation, reward, terminated, truncated, infos = env.step(data["action"][now])
+        np.testing.assert_array_equal(observation, data["obs"][now])
+        np.testing.assert_array_equal(env.get_state()["state"]["position"], data["xy"][now])
+        np.testing.assert_array_equal(reward, data["reward"][now])
+        np.testing.assert_array_equal(terminated, data["terminated"][now])
+        np.testing.assert_array_equal(infos["is_success"], data["terminated"][now] & (reward == 1))
+        assert not truncated.any()
+
+
+@pytest.mark.parametrize("id", [id for id in envs.ids() if id.startswith("t-maze")])
+def test_the_best_policy_returns_one(id: str) -> None:
+    """It remembers what it saw; half of those that do not are right."""
+    kind, length = id.split("-")[2], int(id.split("-")[3])
+    num, active = 16, kind == "active"
+    env = make(kind, length, num, seed=3)
+    seen = env.reset()[0][:, 1]
+    total = np.zeros(num)
+    moves = [LEFT] * active + [RIGHT] * (length + active)
+    for step, move in enumerate(moves):
+        observation, reward, terminated, truncated, _ = env.step(np.full(num, move))
+        seen = observation[:, 1] if active and step == 0 else seen
+        if step > 0 and move == RIGHT and step < len(moves) - 1:
+            assert (observation == 0).all()
+        total += reward
+        assert not (terminated | truncated).any()
+    np.testing.assert_array_equal(observation, np.tile([1.0, 0.0], (num, 1)))
+    assert set(seen.tolist()) == {-1.0, 1.0}
+    _, reward, terminated, _, infos = env.step(np.where(seen > 0, UP, DOWN))
+    assert terminated.all()
+    assert infos["is_success"].all()
+    assert (total + reward == 1.0).all()
+    assert envs.spec(id).best_return == 1.0
+    assert envs.spec(id).time_limit is None
+
+
+def test_the_goal_is_shown_on_the_first_visit_only() -> None:
+    env = make("active", 5, 2)
+    np.testing.assert_array_equal(at(env, position=(1, 0), goal=[1, -1]), np.zeros((2, 2)))
+    seen = [env.step(np.full(2, move))[0][:, 1].tolist() for move in (LEFT, LEFT, RIGHT, LEFT)]
+    assert seen == [[1, -1], [0, 0], [0, 0], [0, 0]]  # a move against the wall is a later visit
+    env = make("passive", 5, 2)
+    np.testing.assert_array_equal(at(env, position=(0, 0), goal=[1, -1]), [[0, 1], [0, -1]])
+    assert (env.step(np.full(2, LEFT))[0] == 0).all()
+    assert (at(env, position=(0, 0), visited=True) == 0).all()
+
+
+def test_rewards_by_hand() -> None:
+    """L = 4, active: T = 7. Standing still is late from the second step on, by 1/4 a step."""
+    env = make("active", 4)
+    at(env, position=(1, 0))
+    rewards = [float(env.step(np.array([UP]))[1][0]) for _ in range(7)]
+    assert rewards == [0, 0, -0.25, -0.25, -0.25, -0.25, 0]
+    at(env, position=(5, 0), time=6)
+    assert env.step(np.array([DOWN]))[1:3] == (0.0, True)  # the wrong side
+    at(env, position=(5, 0), time=6)
+    assert env.step(np.array([UP]))[1:3] == (1.0, True)
+    at(env, position=(5, 1), time=6)  # already there, and stays: up, and sideways
+    assert env.step(np.array([UP]))[1:3] == (1.0, True)
+    at(env, position=(5, 1), time=6)
+    assert env.step(np.array([LEFT]))[1:3] == (1.0, True)
+    at(env, position=(5, 1), time=6)
+    assert env.step(np.array([DOWN]))[1:3] == (0.0, True)
+
+
+def test_a_smaller_limit_truncates() -> None:
+    env = make("passive", 10, time_limit=4)
+    env.reset()
+    flags = [env.step(np.array([RIGHT]))[2:4] for _ in range(4)]
+    assert [bool(truncated[0]) for _, truncated in flags] == [False] * 3 + [True]
+    assert not any(terminated[0] for terminated, _ in flags)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_goals_are_even_and_starts_alike(kind: str) -> None:
+    num = 20_000
+    env = make(kind, 3, num, seed=8)
+    env.reset()
+    for _ in range(2):  # the starts, and the restarts after a whole episode
+        state = env.get_state()["state"]
+        assert set(state["goal"]) == {-1, 1}
+        assert abs(state["goal"].sum()) < 4 * np.sqrt(num)
+        assert (state["position"] == (kind == "active", 0)).all()
+        assert not state["time"].any()
+        assert not state["visited"].any()
+        for _ in range(env.get_state()["state"]["time"][0], 6 if kind == "active" else 4):
+            terminated = env.step(np.full(num, RIGHT))[2]
+        assert terminated.all()
+        env.step(np.full(num, LEFT))
+
+
+def test_names() -> None:
+    listed = {id for id in envs.ids() if id.startswith("t-maze")}
+    passive = {f"t-maze-passive-{n}" for n in (50, 100, 250, 500, 750, 1000, 1250, 1500)}
+    assert listed == passive | {f"t-maze-active-{n}" for n in (20, 50, 100, 250, 500)}
+    assert envs.spec("t-maze-passive-1234").id == "t-maze-passive-1234"
+    assert envs.make_vector("t-maze-active-999999999", 2, 0).reset()[0].tolist() == [[0, 0], [0, 0]]
+    for id in ("t-maze-passive-0", "t-maze-active", "t-maze-passive-1e3", "t-maze-active--5"):
+        with pytest.raises(ValueError, match=rf"{id}'; it must be t-maze-.*<length>.* from 1 to") as error:
+            envs.spec(id)
+        assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="unknown task 't-maze-pasive-50'; did you mean t-maze-passive-50"):
+        envs.spec("t-maze-pasive-50")
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (
+            {"position": (3, 1)},
+            r"'position' holds \(3, 1\); it must be \(0, 0\) to \(6, 0\) or \(6, -1 or 1\)",
+        ),
+        ({"position": (-1, 0)}, r"'position' holds \(-1, 0\)"),
+        ({"position": (7, 0)}, "'position' holds 7; it must hold integers from -1 to 6"),
+        ({"position": 3}, r"'position' has shape \(\); it must be \(2,\)"),
+        ({"position": (0, 0), "goal": 0}, "'goal' holds 0; it must be -1 or 1"),
+        ({"position": (0, 0), "time": 9}, "'time' holds 9; it must hold integers from 0 to 8"),
+        ({"position": (0, 0), "visited": 1}, "'visited' is 1; it must be booleans"),
+        ({"position": (0, 0), "tme": 1}, "unknown key 'tme'; did you mean 'time'"),
+    ],
+)
+def test_invalid_states_are_refused(state: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        at(make("active", 5, 3), **state)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("length", [5, 1500, 10**8])
+def test_the_picture_shows_the_agent_and_the_goal(length: int) -> None:
+    env = make("passive", length, render_mode="rgb_array")
+    for x, y in ((0, 0), (length // 2, 0), (length, 0), (length, 1), (length, -1)):
+        at(env, position=(x, y), visited=True)
+        picture = env.render()[0].astype(int)
+        height, width = picture.shape[:2]
+        assert width <= 960
+        row, column = (picture.sum(axis=-1) < 150).nonzero()
+        assert row.mean() / height == pytest.approx((1.5 - y) / 3, abs=0.02)
+        assert column.mean() / width == pytest.approx((x + 0.5) / (length + 1), abs=0.01)
+        assert np.argmax(picture[2, -1]) == 1  # the goal, above, is green
+        assert np.argmax(picture[-2, -1]) == 0
+    at(env, position=(length, 0), goal=-1)
+    picture = env.render()[0].astype(int)
+    assert np.argmax(picture[-2, -1]) == 1
+    assert np.argmax(picture[height // 2 + 6, 0]) == 1  # the oracle's lower half

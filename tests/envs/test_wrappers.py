@@ -1,0 +1,299 @@
+"""Changes of observations: numbers computed by hand, and exact continuation."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+import envs
+from envs.task import Task, TaskOptions, TaskSpec
+from envs.wrappers import wrapped
+
+UNBOUNDED = Box(-np.inf, np.inf, (3,), np.float32)
+
+
+class Scripted(VectorEnv[Any, Any, Any]):
+    """Rows that are given beforehand: observations [T, N, ...] (or a dict of such) and ends [T, N].
+
+    Every other copy's episodes terminate, the others' are truncated.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+
+    def __init__(self, space: gymnasium.Space[Any], rows: Any, last: Any) -> None:
+        self.rows, self.last, self.t = rows, np.asarray(last, np.bool_), 0
+        self.num_envs = self.last.shape[1]
+        self.single_observation_space = space
+        self.observation_space = batch_space(space, self.num_envs)
+
+    def observation(self) -> Any:
+        if isinstance(self.rows, dict):
+            return {key: rows[self.t].copy() for key, rows in self.rows.items()}
+        return self.rows[self.t].copy()
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.t = 0
+        return self.observation(), {}
+
+    def step(self, actions: Any) -> Any:
+        self.t += 1
+        last, even = self.last[self.t], np.arange(self.num_envs) % 2 == 0
+        return self.observation(), np.zeros(self.num_envs), last & even, last & ~even, {}
+
+    def get_state(self) -> dict[str, Any]:
+        return {"t": self.t}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.t = state["t"]
+
+
+def make(space: gymnasium.Space[Any], rows: Any, last: Any = None, seed: Any = 1, **options: Any) -> Any:
+    """A scripted task with options."""
+    first = next(iter(rows.values())) if isinstance(rows, dict) else rows
+    ends = np.zeros(first.shape[:2], np.bool_) if last is None else last
+    spec = TaskSpec("scripted", "", space, Discrete(2), None, None, 1.0, "")
+
+    def make_vector(num_envs: int, seed: Any = None, *, render_mode: str | None = None) -> Any:
+        return Scripted(space, rows, ends)
+
+    task = wrapped(Task(spec, make_vector, make_vector), TaskOptions(**options))
+    env = task.make_vector(1, seed)
+    assert env.single_observation_space == task.spec.observation_space
+    return env
+
+
+def play(env: Any, steps: int) -> list[Any]:
+    """What is observed, row by row; each row lies in its space and stays as it was."""
+    seen = [env.reset()[0]]
+    seen += [env.step(None)[0] for _ in range(steps)]
+    kept = [np.copy(row) if not isinstance(row, dict) else row for row in seen]
+    for row in seen:
+        assert row in env.observation_space
+    assert env.observation_space == batch_space(env.single_observation_space, env.num_envs)
+    return kept
+
+
+def test_no_options_are_no_wrapper() -> None:
+    env = envs.make_vector("gridverse-memory-7x7", 2)
+    assert env.unwrapped is env
+    assert make(UNBOUNDED, np.zeros((1, 1, 3), np.float32)).unwrapped.t == 0
+
+
+def test_hidden_components_are_left_out() -> None:
+    rows = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    env = make(Box(-1, np.array([10, 20, 30], np.float32)), rows, hide=(0, 2))
+    assert env.single_observation_space == Box(-1, np.array([20], np.float32))
+    np.testing.assert_array_equal(play(env, 1), rows[:, :, 1:2])
+    codes = np.array([[[1, 2, 3]]])
+    env = make(MultiDiscrete([4, 5, 6], start=[0, 1, 2]), codes, hide=(1,))
+    assert env.single_observation_space == MultiDiscrete([4, 6], start=[0, 2])
+    np.testing.assert_array_equal(play(env, 0), [[[1, 3]]])
+    assert make(
+        MultiBinary(3), np.ones((1, 1, 3), np.int8), hide=(1,)
+    ).single_observation_space == MultiBinary(2)
+
+
+def test_cartpole_without_velocities() -> None:
+    env, whole = (envs.make_vector("CartPole-v1", 3, 5, **o) for o in ({"hide": (1, 3)}, {}))
+    np.testing.assert_array_equal(env.reset()[0], whole.reset()[0][:, [0, 2]])
+    spec = envs.spec("CartPole-v1", hide=(1, 3))
+    assert spec.observation_space == env.single_observation_space
+    assert spec.observation_space.shape == (2,)
+
+
+def test_frames_are_stacked_within_an_episode_only() -> None:
+    """The two copies end at different times; a FIRST row fills the stack anew."""
+    rows = np.arange(10, dtype=np.int64).reshape(5, 2) % 9
+    last = [[0, 0], [1, 0], [0, 1], [0, 0], [0, 0]]
+    env = make(Discrete(9), rows, last, frame_stack=3)
+    assert env.single_observation_space == MultiDiscrete([9, 9, 9])
+    copies = np.array(play(env, 4)).swapaxes(0, 1).tolist()
+    assert copies[0] == [[0, 0, 0], [0, 0, 2], [4, 4, 4], [4, 4, 6], [4, 6, 8]]
+    assert copies[1] == [[1, 1, 1], [1, 1, 3], [1, 3, 5], [7, 7, 7], [7, 7, 0]]
+    assert env.reset()[0].tolist() == [[0] * 3, [1] * 3]
+
+
+def test_the_layout_of_stacked_frames() -> None:
+    a, b = np.arange(12).reshape(2, 2, 3), 100 + np.arange(12).reshape(2, 2, 3)
+    picture = make(
+        Box(0, 255, (2, 2, 3), np.uint8), np.stack([a, b])[:, None].astype(np.uint8), frame_stack=2
+    )
+    assert picture.single_observation_space == Box(0, 255, (2, 2, 6), np.uint8)
+    seen = play(picture, 1)[1][0]
+    assert seen[0, 1].tolist() == [3, 4, 5, 103, 104, 105]
+    grey = make(
+        Box(0, 255, (2, 3), np.uint8), np.stack([a[0], b[0]])[:, None].astype(np.uint8), frame_stack=2
+    )
+    assert play(grey, 1)[1][0][1].tolist() == [[3, 103], [4, 104], [5, 105]]
+    vector = make(MultiDiscrete([300, 400], start=[0, 5]), np.array([[[1, 6]], [[3, 8]]]), frame_stack=2)
+    assert vector.single_observation_space == MultiDiscrete([300, 400, 300, 400], start=[0, 5, 0, 5])
+    assert play(vector, 1)[1][0].tolist() == [1, 6, 3, 8]
+    both = {"x": np.array([[1], [2]]), "y": np.array([[[0.5]], [[1.5]]], np.float32)}
+    mixed = make(Dict({"x": Discrete(4), "y": Box(0, 2, (1,))}), both, frame_stack=2)
+    seen = play(mixed, 1)[1]
+    assert (seen["x"].tolist(), seen["y"].tolist()) == ([[1, 2]], [[0.5, 1.5]])
+
+
+def test_noise_is_gaussian_and_bytes_stay_bytes() -> None:
+    zeros = np.zeros((1, 50_000, 3), np.float32)
+    env = make(Box(-1, 1, (3,)), zeros, noise=0.5)
+    assert env.single_observation_space == UNBOUNDED
+    seen = play(env, 0)[0]
+    assert seen.dtype == np.float32
+    # 150 000 draws: the mean's standard error is 0.0013, the deviation's 0.0009, the fourth moment's 0.03.
+    assert abs(seen.mean()) < 0.006
+    assert abs(seen.std() - 0.5) < 0.005
+    assert abs((seen**4).mean() / 0.5**4 - 3) < 0.15
+    assert abs(np.corrcoef(seen[:, 0], seen[:, 1])[0, 1]) < 0.02
+    codes = make(Box(0, 255, (3,), np.uint8), np.full((1, 2_000, 3), 254, np.uint8), noise=2.0)
+    assert codes.single_observation_space == Box(0, 255, (3,), np.uint8)
+    seen = play(codes, 0)[0]
+    assert seen.max() == 255
+    assert (seen == 255).mean() == pytest.approx(0.4013, abs=0.03)  # P(2 z >= 0.5) = P(z >= 0.25)
+    mixed = make(
+        Dict({"x": Discrete(4), "y": Box(0, 2, (1,))}),
+        {"x": np.array([[3]]), "y": np.array([[[1.0]]], np.float32)},
+        noise=1.0,
+    )
+    row = play(mixed, 0)[0]
+    assert row["x"].tolist() == [3]
+    assert row["y"].tolist() != [[1.0]]
+
+
+def test_flicker_darkens_whole_rows_at_random() -> None:
+    rows = {"x": np.full((1, 4_000), 2), "y": np.full((1, 4_000, 2), 0.5, np.float32)}
+    env = make(Dict({"x": Discrete(3, start=1), "y": Box(0.25, 1, (2,))}), rows, flicker=0.3)
+    assert env.single_observation_space == Dict({"x": Discrete(4, start=0), "y": Box(0, 1, (2,))})
+    seen = play(env, 0)[0]
+    dark = seen["x"] == 0
+    assert dark.mean() == pytest.approx(0.3, abs=0.03)
+    np.testing.assert_array_equal(seen["x"], np.where(dark, 0, 2))
+    np.testing.assert_array_equal(seen["y"], np.where(dark, 0, 0.5)[:, None].repeat(2, axis=1))
+    below = make(Discrete(2, start=-3), np.array([[-2]]), flicker=1.0)
+    assert below.single_observation_space == Discrete(4, start=-3)
+    assert play(below, 0)[0].tolist() == [0]
+    codes = make(MultiDiscrete([3, 2], start=[1, -5]), np.array([[[3, -4]]]), flicker=1.0)
+    assert codes.single_observation_space == MultiDiscrete([4, 6], start=[0, -5])
+    assert play(codes, 0)[0].tolist() == [[0, 0]]
+
+
+def test_grey_is_luminance_and_smaller_is_an_average() -> None:
+    picture = np.zeros((1, 1, 4, 2, 3), np.uint8)
+    picture[0, 0, 0, 0] = [255, 0, 0]
+    picture[0, 0, 1, 0] = [0, 255, 0]
+    picture[0, 0, 2, 1] = [10, 20, 30]
+    env = make(Box(0, 255, (4, 2, 3), np.uint8), picture, grayscale=True)
+    assert env.single_observation_space == Box(0, 255, (4, 2), np.uint8)
+    assert play(env, 0)[0][0].tolist() == [[76, 0], [150, 0], [0, 18], [0, 0]]
+    env = make(Box(0, 255, (4, 2, 3), np.uint8), picture, resize=2)
+    assert env.single_observation_space == Box(0, 255, (2, 2, 3), np.uint8)
+    assert play(env, 0)[0][0].tolist() == [[[128, 128, 0], [0, 0, 0]], [[0, 0, 0], [5, 10, 15]]]
+    # Three pixels into two: a whole one and half of the middle one each, over 1.5.
+    row = np.array([[[[30, 60, 90]] * 3]], np.uint8)
+    env = make(Box(0, 255, (3, 3), np.uint8), row, resize=2)
+    assert play(env, 0)[0][0].tolist() == [[40, 80], [40, 80]]
+
+
+def test_the_order_of_the_changes() -> None:
+    """Hidden first, then noise, then darkness, which is exactly zero; then the frames."""
+    rows = np.full((60, 1, 3), 7, np.float32)
+    env = make(UNBOUNDED, rows, hide=(0,), noise=0.1, flicker=0.5, frame_stack=2)
+    seen = np.array(play(env, 59))[:, 0]
+    assert seen.shape == (60, 4)
+    newest = seen[:, 2:]
+    np.testing.assert_array_equal(seen[1:, :2], newest[:-1])
+    dark = (newest == 0).all(axis=1)
+    assert 15 < dark.sum() < 45
+    assert (abs(newest[~dark] - 7) < 0.6).all()
+    assert len(np.unique(newest[~dark])) == 2 * (~dark).sum()
+
+
+@pytest.mark.parametrize("seed", [3, np.random.SeedSequence(3)], ids=["int", "sequence"])
+def test_the_task_is_the_same_with_and_without(seed: Any) -> None:
+    plain = envs.make_vector("gridverse-memory-7x7", 4, seed)
+    changed = envs.make_vector("gridverse-memory-7x7", 4, seed, flicker=0.5)
+    other = envs.make_vector("gridverse-memory-7x7", 4, seed, flicker=0.5)
+    assert envs.spec("gridverse-memory-7x7", flicker=0.5).best_return is None
+    rng = np.random.default_rng(1)
+    expected, seen = plain.reset()[0], changed.reset()[0]
+    np.testing.assert_array_equal(seen, other.reset()[0])
+    dark = 0
+    for _ in range(100):
+        dark += int((seen == 0).all(axis=1).sum())
+        np.testing.assert_array_equal(np.where((seen == 0).all(axis=1)[:, None], expected, seen), expected)
+        action = rng.integers(6, size=4)
+        row, same, like = changed.step(action), plain.step(action), other.step(action)
+        np.testing.assert_equal(row[1:], same[1:])
+        np.testing.assert_array_equal(row[0], like[0])
+        seen, expected = row[0], same[0]
+    assert 140 < dark < 260
+
+
+@pytest.mark.parametrize("task", ["gridverse-memory-7x7"])
+def test_state_goes_on_exactly(task: str) -> None:
+    options = {"time_limit": 12, "flicker": 0.4, "frame_stack": 3, "hide": (1,)}
+    env, other = (envs.make_vector(task, 5, seed, **options) for seed in (1, 2))
+    env.reset(), other.reset()
+    rng = np.random.default_rng(1)
+    for t in range(80):
+        if t == 40:
+            other.set_state(env.get_state())  # type: ignore[attr-defined]
+        action = rng.integers(6, size=5)
+        row, again = env.step(action), other.step(action)
+        if t >= 40:
+            np.testing.assert_equal(again, row)
+    env.reset(seed=9), other.reset(seed=9)
+    for _ in range(20):
+        np.testing.assert_equal(other.step(action), env.step(action))
+
+
+def test_a_state_of_another_task_is_refused() -> None:
+    env = envs.make_vector("gridverse-memory-7x7", 2, 1, flicker=0.5)
+    plain = envs.make_vector("gridverse-memory-7x7", 2, 1)
+    env.reset(), plain.reset()
+    with pytest.raises(ValueError, match="environment state"):
+        env.set_state(plain.get_state())  # type: ignore[attr-defined]
+
+
+def test_gymnasium_makes_it_too() -> None:
+    env: gymnasium.Env[Any, Any] = gymnasium.make("gridverse-memory-7x7", frame_stack=2)
+    observation, _ = env.reset(seed=1)
+    assert observation in env.observation_space
+    assert observation.shape == (12,)
+    assert env.step(0)[0][:6].tolist() == observation[6:].tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"hide": (6,)},
+            r"task.hide is 6, but gridverse-memory-7x7 observes 6 components; use some of 0 to 5",
+        ),
+        ({"hide": tuple(range(6))}, r"task.hide is 0,1,2,3,4,5, but .* not all"),
+        ({"hide": (-1,)}, "task.hide is -1"),
+        ({"noise": 0.1}, "task.noise is 0.1, but gridverse-memory-7x7 observes no numbers"),
+        ({"noise": -1.0}, "task.noise is -1.0; it must be a number of at least 0"),
+        ({"flicker": 1.5}, "task.flicker is 1.5; it must be a probability"),
+        ({"frame_stack": 0}, "task.frame_stack is 0; it must be an integer of at least 1"),
+        ({"resize": 8}, "task.resize is 8, but gridverse-memory-7x7 observes no picture"),
+        (
+            {"grayscale": True},
+            "task.grayscale is true, but gridverse-memory-7x7 observes no coloured picture",
+        ),
+        (
+            {"vectorization": "async"},
+            "task.vectorization is 'async', but gridverse-memory-7x7 has no such option",
+        ),
+    ],
+)
+def test_what_cannot_be_is_one_line(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text) as error:
+        envs.spec("gridverse-memory-7x7", **options)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,225 @@
+"""Encoders of pictures, codes and Dicts against loops, and of every space against each of its rows alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+
+from dtqn.networks.encoders import (
+    CodePictureEncoder,
+    NumericEncoder,
+    PictureEncoder,
+    StepEncoder,
+    observation_encoder,
+)
+from dtqn.networks.images import ImpalaResNet, NatureCNN
+from dtqn.types import StepInputs, map_tree
+
+Array = np.ndarray[Any, Any]
+
+
+def array(tensor: torch.Tensor) -> Array:
+    return tensor.detach().numpy()
+
+
+def relu(x: Array) -> Array:
+    return np.maximum(x, 0)
+
+
+def convolve(x: Array, layer: torch.nn.Conv2d, stride: int, padding: int) -> Array:
+    """[C, H, W] -> [filters, H', W'], one number after the other."""
+    weight, bias = array(layer.weight), array(layer.bias)
+    x = np.pad(x, ((0, 0), (padding, padding), (padding, padding)))
+    size = weight.shape[2]
+    height, width = ((side - size) // stride + 1 for side in x.shape[1:])
+    out = np.empty((len(weight), height, width))
+    for f in range(len(weight)):
+        for i in range(height):
+            for j in range(width):
+                seen = x[:, i * stride : i * stride + size, j * stride : j * stride + size]
+                out[f, i, j] = (seen * weight[f]).sum() + bias[f]
+    return out
+
+
+def pool(x: Array) -> Array:
+    """The largest of 3 x 3 at every second place, [C, H, W]."""
+    out = np.empty((len(x), (x.shape[1] + 1) // 2, (x.shape[2] + 1) // 2))
+    for i in range(out.shape[1]):
+        for j in range(out.shape[2]):
+            rows, columns = slice(max(0, 2 * i - 1), 2 * i + 2), slice(max(0, 2 * j - 1), 2 * j + 2)
+            out[:, i, j] = x[:, rows, columns].max(axis=(1, 2))
+    return out
+
+
+def linear(x: Array, layer: torch.nn.Linear) -> Array:
+    return array(layer.weight) @ x.ravel() + array(layer.bias)
+
+
+@pytest.mark.parametrize(
+    ("size", "layers"),
+    [
+        ((36, 37), [(4, 0), (2, 0), (1, 0)]),
+        ((7, 7), [(1, 1), (2, 1), (1, 1)]),
+        ((16, 18), [(2, 1), (2, 1), (1, 1)]),
+    ],
+)
+def test_natures_network_is_the_loops(size: tuple[int, int], layers: list[tuple[int, int]]) -> None:
+    torch.manual_seed(1)
+    network = NatureCNN(2, *size).double()
+    picture = np.random.default_rng(1).random((2, *size))
+    x = picture
+    for layer, (stride, padding) in zip(network.convolutions[::2], layers, strict=True):
+        x = relu(convolve(x, layer, stride, padding))
+    expected = relu(linear(x, network.hidden))
+    got = network(torch.from_numpy(picture)[None])[0]
+    np.testing.assert_allclose(array(got), expected, rtol=1e-10, atol=1e-12)
+    assert (expected > 0).sum() > 100
+
+
+@pytest.mark.parametrize(("size", "pools"), [((9, 12), [True, False, False]), ((7, 7), [False] * 3)])
+def test_impalas_network_is_the_loops(size: tuple[int, int], pools: list[bool]) -> None:
+    torch.manual_seed(2)
+    network = ImpalaResNet(2, *size).double()
+    picture = np.random.default_rng(1).random((2, *size))
+    layers = iter(network.sections)
+    x = picture
+    for has_pool in pools:
+        x = convolve(x, next(layers), 1, 1)  # type: ignore[arg-type]
+        if has_pool:
+            assert isinstance(next(layers), torch.nn.MaxPool2d)
+            x = pool(x)
+        for block in (next(layers), next(layers)):
+            inner = convolve(relu(x), block.first, 1, 1)  # type: ignore[arg-type]
+            x = x + convolve(relu(inner), block.second, 1, 1)  # type: ignore[arg-type]
+    assert next(layers, None) is None
+    expected = relu(linear(relu(x), network.hidden))
+    got = network(torch.from_numpy(picture)[None])[0]
+    np.testing.assert_allclose(array(got), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_parameters_are_those_of_the_papers() -> None:
+    """On 84 x 84 x 4: 8 224 + 32 832 + 36 928 + 1 606 144, and IMPALA's three sections and 3 872 x 256."""
+    assert sum(p.numel() for p in NatureCNN(4, 84, 84).parameters()) == 1_684_128
+    impala = ImpalaResNet(4, 84, 84)
+    assert (
+        sum(p.numel() for p in impala.parameters()) == 592 + 9_280 + 4_640 + 36_992 + 9_248 + 36_992 + 991_488
+    )
+    assert impala.sections(torch.zeros(1, 4, 84, 84)).shape == (1, 32, 11, 11)
+
+
+@pytest.mark.parametrize("side", [1, 2, 5, 7, 8, 9, 10, 15, 16, 17, 35, 36, 64])
+@pytest.mark.parametrize("kind", [NatureCNN, ImpalaResNet])
+def test_every_size_is_read(kind: type[NatureCNN | ImpalaResNet], side: int) -> None:
+    network = kind(3, side, side + 1)
+    out = network(torch.rand(2, 3, side, side + 1))
+    assert out.shape == (2, network.output_width)
+    assert not torch.equal(out[0], out[1])
+    assert network.hidden.in_features <= 64 * 9 * 10
+
+
+@pytest.mark.parametrize("name", ["nature", "impala"])
+@pytest.mark.parametrize("shape", [(9, 7, 3), (9, 7)])
+def test_pictures_are_bytes_over_255_with_channels_last(name: Any, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(3)
+    encoder = observation_encoder(Box(0, 255, shape, np.uint8), 4, name)
+    assert isinstance(encoder, PictureEncoder)
+    seen = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (2, 3, *shape), np.uint8))
+    out = encoder(seen)
+    assert out.shape == (2, 3, encoder.output_width)
+    for b in range(2):
+        for t in range(3):
+            picture = seen[b, t].reshape(9, 7, -1).permute(2, 0, 1).float() / 255
+            torch.testing.assert_close(out[b, t], encoder.network(picture[None])[0])
+
+
+def test_floats_are_taken_as_they_are_and_bytes_over_their_bound() -> None:
+    picture = observation_encoder(Box(0, 1, (6, 6, 2), np.float32), 4)
+    assert isinstance(picture, PictureEncoder)
+    seen = torch.rand(1, 1, 6, 6, 2)
+    torch.testing.assert_close(picture(seen)[0, 0], picture.network(seen[0].permute(0, 3, 1, 2))[0])
+    for space, numbers in ((Box(0, 200, (3,), np.uint8), [50, 100, 200]), (Box(-9, 9, (3,)), [0.25, 0.5, 1])):
+        vector = observation_encoder(space, 4)
+        assert isinstance(vector, NumericEncoder)
+        assert vector(torch.tensor([[numbers]]))[0, 0].tolist() == [0.25, 0.5, 1.0]
+    matrix = observation_encoder(Box(-1, 1, (2, 3)), 4)
+    assert isinstance(matrix, NumericEncoder)
+
+
+@pytest.mark.parametrize("name", ["nature", "impala"])
+def test_codes_share_their_vectors_among_cells(name: Any) -> None:
+    torch.manual_seed(4)
+    nvec = np.broadcast_to([4, 3], (5, 6, 2))
+    encoder = observation_encoder(MultiDiscrete(nvec, start=np.broadcast_to([1, 0], (5, 6, 2))), 3, name)
+    assert isinstance(encoder, CodePictureEncoder)
+    seen = np.random.default_rng(1).integers([1, 0], [5, 3], (2, 3, 5, 6, 2))
+    out = encoder(torch.from_numpy(seen))
+    table = encoder.codes.embedding.weight
+    assert table.shape == (7, 3)
+    for b in range(2):
+        for t in range(3):
+            picture = torch.empty(6, 5, 6)
+            for i in range(5):
+                for j in range(6):
+                    first, second = seen[b, t, i, j]
+                    picture[:, i, j] = torch.cat([table[first - 1], table[4 + second]])
+            torch.testing.assert_close(out[b, t], encoder.network(picture[None])[0])
+
+
+@pytest.mark.parametrize(
+    "nvec", [np.full((2, 3, 3), 4), np.arange(1, 76).reshape(5, 5, 3)], ids=["small", "cells differ"]
+)
+def test_other_codes_have_an_embedding_each(nvec: Array) -> None:
+    encoder = observation_encoder(MultiDiscrete(nvec), 2)
+    assert encoder.output_width == nvec.size * 2
+
+
+def test_a_dicts_parts_are_side_by_side() -> None:
+    space = Dict(
+        {
+            "where": Box(-1, 1, (3,)),
+            "a.b/c": Discrete(4),
+            "view": Box(0, 255, (6, 6, 3), np.uint8),
+            "set": MultiBinary(2),
+        }
+    )
+    torch.manual_seed(5)
+    encoder = observation_encoder(space, 5)
+    keys = list(space.spaces)
+    space.seed(1)
+    seen = {key: torch.from_numpy(np.array([[space.sample()[key]]])) for key in keys}
+    out = encoder(seen)[0, 0]
+    parts = zip(keys, encoder.encoders, strict=True)  # type: ignore[attr-defined]
+    torch.testing.assert_close(out, torch.cat([part(seen[key])[0, 0] for key, part in parts]))
+    assert encoder.output_width == len(out) == 3 + 5 + 512 + 2
+
+
+SPACES: dict[str, gymnasium.Space[Any]] = {
+    "bytes": Box(0, 255, (8, 8, 3), np.uint8),
+    "codes": MultiDiscrete(np.broadcast_to([3, 2], (5, 5, 2))),
+    "dict": Dict({"x": Discrete(3), "y": Box(0, 255, (6, 6), np.uint8), "z": MultiDiscrete([2, 2])}),
+}
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_a_row_is_encoded_by_itself(name: str) -> None:
+    space = SPACES[name]
+    space.seed(2)
+    torch.manual_seed(6)
+    encoder = StepEncoder(space, 3, 8, 4, image_encoder="impala").double()
+    rows = [space.sample() for _ in range(6)]
+    keys = rows[0].keys() if isinstance(rows[0], dict) else None
+    stacked: Any = {key: np.stack([r[key] for r in rows]) for key in keys} if keys else np.stack(rows)
+    seen = map_tree(lambda x: torch.from_numpy(x).unflatten(0, (2, 3)), stacked)
+    first = torch.zeros(2, 3, dtype=torch.bool)
+    inputs = StepInputs(seen, torch.ones(2, 3, dtype=torch.int64), torch.zeros(2, 3), first)
+    out = encoder(inputs)
+    assert out.dtype == torch.float64
+    for b in range(2):
+        for t in range(3):
+            alone = map_tree(lambda x, b=b, t=t: x[b : b + 1, t : t + 1], inputs)
+            torch.testing.assert_close(encoder(alone)[0, 0], out[b, t], rtol=1e-11, atol=1e-11)

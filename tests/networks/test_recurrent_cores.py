@@ -1,0 +1,503 @@
+"""Recurrent cores against their twins, the scan against a loop, initial values, actor and learner in one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dtqn import layers, networks
+from dtqn.config import NetworkConfig
+from dtqn.networks.darqn import AttentiveLSTMLayer, PartsEncoder
+from dtqn.networks.dtqn_encoder import DTQNEncoder
+from dtqn.networks.lru import R_MAX, R_MIN, LRULayer
+from dtqn.networks.mingru import MinGRULayer, positive
+from dtqn.networks.rnn import GRULayer, LSTMLayer
+from dtqn.networks.scan import linear_scan
+from dtqn.networks.stack import Hidden, HiddenAndCell, RecurrentStack
+from dtqn.types import StepInputs
+from tests.cases import SPACES, inputs, make, randomise
+from tests.dtqn.test_parity import Played, draw, error, play
+from tests.reference.darqn_twin import darqn
+from tests.reference.gru_twin import gru
+from tests.reference.lru_twin import lru
+from tests.reference.lstm_twin import lstm
+from tests.reference.mingru_twin import log_space_scan, mingru
+
+WIDTH, BATCH, STEPS = 6, 3, 7
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """What is computed here is too small to share out."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def random(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def lstm_parameters(lstm_module: nn.Module, suffix: str = "_l0") -> dict[str, Tensor]:
+    """By gate; torch packs input, forget, candidate, output, and adds two biases."""
+    p = dict(lstm_module.named_parameters())
+    bias = p[f"bias_ih{suffix}"] + p[f"bias_hh{suffix}"]
+    w, u, b = (x.chunk(4) for x in (p[f"weight_ih{suffix}"], p[f"weight_hh{suffix}"], bias))
+    return {f"{n}_{gate}": x[i] for n, x in (("W", w), ("U", u), ("b", b)) for i, gate in enumerate("ifco")}
+
+
+def gru_parameters(layer: GRULayer) -> dict[str, Tensor]:
+    p = dict(layer.gru.named_parameters())
+    w, u, b, c = (p[name].chunk(3) for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"))
+    named = {f"{n}_{gate}": x[i] for n, x in (("W", w), ("U", u)) for i, gate in enumerate("rzn")}
+    return named | {"b_r": b[0] + c[0], "b_z": b[1] + c[1], "b_n": b[2], "c_n": c[2]}
+
+
+def mingru_parameters(layer: MinGRULayer) -> dict[str, Any]:
+    (w_z, w_h), (b_z, b_h) = layer.gate_and_candidate.weight.chunk(2), layer.gate_and_candidate.bias.chunk(2)
+    return {
+        "W_z": w_z, "b_z": b_z, "W_h": w_h, "b_h": b_h,
+        "W_1": layer.mlp[0].weight, "b_1": layer.mlp[0].bias,
+        "W_2": layer.mlp[2].weight, "b_2": layer.mlp[2].bias,
+        "norm_1": dict(layer.norm.named_parameters()), "norm_2": dict(layer.mlp_norm.named_parameters()),
+    }  # fmt: skip
+
+
+def lru_parameters(layer: LRULayer) -> dict[str, Any]:
+    (b_re, b_im), (c_re, minus_c_im) = layer.b.chunk(2), layer.c.chunk(2, dim=1)
+    (w_v, w_g), (b_v, b_g) = layer.glu.weight.chunk(2), layer.glu.bias.chunk(2)
+    return {
+        "nu": layer.nu, "theta": layer.theta, "log_gamma": layer.log_gamma, "d": layer.d,
+        "B_re": b_re, "B_im": b_im, "C_re": c_re, "C_im": -minus_c_im,
+        "W_v": w_v, "b_v": b_v, "W_g": w_g, "b_g": b_g, "norm": dict(layer.norm.named_parameters()),
+    }  # fmt: skip
+
+
+def attention_parameters(layer: AttentiveLSTMLayer) -> dict[str, Tensor]:
+    return lstm_parameters(layer.lstm, "") | {
+        "a": layer.score.weight[0], "W_v": layer.of_part.weight, "b": layer.of_part.bias,
+        "W_h": layer.of_hidden.weight,
+    }  # fmt: skip
+
+
+def lstm_stack(depth: int, skip: bool) -> RecurrentStack:
+    return RecurrentStack((LSTMLayer(WIDTH, skip) for _ in range(depth)), HiddenAndCell, (WIDTH,))
+
+
+def gru_stack(depth: int, skip: bool) -> RecurrentStack:
+    return RecurrentStack((GRULayer(WIDTH, skip) for _ in range(depth)), Hidden, (WIDTH,))
+
+
+def mingru_stack(depth: int, _: bool) -> RecurrentStack:
+    return RecurrentStack((MinGRULayer(WIDTH, 9) for _ in range(depth)), Hidden, (WIDTH,))
+
+
+def lru_stack(depth: int, _: bool) -> RecurrentStack:
+    return RecurrentStack((LRULayer(WIDTH) for _ in range(depth)), Hidden, (2, WIDTH))
+
+
+def attentive_stack(_: int, __: bool) -> RecurrentStack:
+    return RecurrentStack([AttentiveLSTMLayer(WIDTH)], HiddenAndCell, (WIDTH,))
+
+
+Twin = Callable[[RecurrentStack, Tensor, Any, bool], tuple[Tensor, ...]]
+STACKS: dict[str, tuple[Callable[[int, bool], RecurrentStack], Twin]] = {
+    "lstm": (
+        lstm_stack,
+        lambda core, x, s, skip: lstm(
+            x, s.hidden, s.cell, [lstm_parameters(layer.lstm) for layer in core.layers], skip
+        ),
+    ),
+    "gru": (
+        gru_stack,
+        lambda core, x, s, skip: gru(x, s.hidden, [gru_parameters(layer) for layer in core.layers], skip),
+    ),
+    "mingru": (
+        mingru_stack,
+        lambda core, x, s, _: mingru(x, s.hidden, [mingru_parameters(layer) for layer in core.layers]),
+    ),
+    "lru": (
+        lru_stack,
+        lambda core, x, s, _: lru(x, s.hidden, [lru_parameters(layer) for layer in core.layers]),
+    ),
+    "attention": (
+        attentive_stack,
+        lambda core, x, s, _: tuple(
+            y if i == 0 else y[:, None]
+            for i, y in enumerate(darqn(x, s.hidden[0], s.cell[0], attention_parameters(core.layers[0])))
+        ),
+    ),
+}
+TABLE = [
+    (name, depth, skip, steps)
+    for name, depth, skip in [
+        ("lstm", 1, False),
+        ("lstm", 3, True),
+        ("gru", 1, False),
+        ("gru", 2, True),
+        ("mingru", 2, False),
+        ("lru", 2, False),
+        ("attention", 1, False),
+    ]
+    for steps in (1, STEPS)
+]
+
+
+def bare(name: str, depth: int, skip: bool) -> RecurrentStack:
+    torch.manual_seed(0)
+    core = randomise(STACKS[name][0](depth, skip).double())
+    assert isinstance(core, RecurrentStack)
+    return core
+
+
+def features_of(name: str, steps: int, batch: int = BATCH) -> Tensor:
+    parts = (4,) if name == "attention" else ()
+    return random(batch, steps, *parts, WIDTH).requires_grad_()
+
+
+def state_of(core: RecurrentStack, batch: int = BATCH) -> Any:
+    empty = core.initial_state(batch)
+    return type(empty)(*(random(*field.shape, seed=5 + i).abs() for i, field in enumerate(empty)))
+
+
+@pytest.mark.parametrize("name, depth, skip, steps", TABLE)
+def test_twin(name: str, depth: int, skip: bool, steps: int) -> None:
+    """Outputs, trace, and the gradients of inputs and of every parameter."""
+    core, x = bare(name, depth, skip), features_of(name, steps)
+    state = state_of(core)
+    output, after, trace = core(x, state)
+    twins = [STACKS[name][1](core, x[b], type(state)(*(f[b] for f in state)), skip) for b in range(BATCH)]
+    expected, *rows = (torch.stack(parts) for parts in zip(*twins, strict=True))
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-9)
+    for field, left, row in zip(after, trace, rows, strict=True):
+        torch.testing.assert_close(left, row, rtol=0, atol=1e-9)
+        torch.testing.assert_close(field, row[:, -1], rtol=0, atol=1e-9)
+    weights = random(*output.shape, seed=3)
+    parameters = list(core.parameters())
+    found, wanted = (
+        torch.autograd.grad((y * weights).sum(), [x, *parameters], retain_graph=True)
+        for y in (output, expected)
+    )
+    for label, a, b in zip(["x", *(n for n, _ in core.named_parameters())], found, wanted, strict=True):
+        assert a.abs().max() > 0, label
+        torch.testing.assert_close(
+            a, b, rtol=1e-9, atol=1e-9, msg=lambda text, label=label: f"{label}: {text}"
+        )
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_no_gradient_enters_the_state(name: str) -> None:
+    core, x = bare(name, 1, False), features_of(name, 4)
+    before = type(core.initial_state(1))(*(f.requires_grad_() for f in state_of(core)))
+    output, after, _ = core(x, before)
+    gradients = torch.autograd.grad(output.sum(), list(before), allow_unused=True)
+    assert all(gradient is None for gradient in gradients)
+    assert not any(field.requires_grad for field in after)
+
+
+def loop(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
+    h, result = start, []
+    for t in range(b.shape[1]):
+        h = a[:, t] * h + b[:, t]
+        result.append(h)
+    return torch.stack(result, dim=1)
+
+
+def coefficients(steps: int, kind: str) -> tuple[Tensor, Tensor, Tensor]:
+    a, b, start = torch.sigmoid(2 * random(2, steps, 3)), random(2, steps, 3, seed=2), random(2, 3, seed=3)
+    if kind == "complex":
+        a = torch.polar(a[:1] ** 0.1, 3 * random(1, steps, 3, seed=4))  # of all rows of the batch
+        b, start = torch.complex(b, random(2, steps, 3, seed=6)), torch.complex(start, -start)
+    return a, b, start
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 9, 43, 130, 2000])
+def test_the_scan_is_the_loop(steps: int, kind: str) -> None:
+    a, b, start = (x.requires_grad_() for x in coefficients(steps, kind))
+    weights = random(*b.shape, seed=7)
+    found, wanted = linear_scan(a, b, start), loop(a.expand_as(b), b, start)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
+
+    def gradients(h: Tensor) -> tuple[Tensor, ...]:
+        parts = torch.view_as_real(h) if h.is_complex() else h[..., None]
+        return torch.autograd.grad((parts * weights[..., None]).sin().sum(), [a, b, start])
+
+    for one, other in zip(gradients(found), gradients(wanted), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("keep", [0.0, 1e-30, 0.5, 1 - 2**-24, 1.0])
+def test_the_scan_is_stable_in_float32(keep: float) -> None:
+    """2000 steps of what forgets at once and of what never forgets, against the loop in float64."""
+    b = random(2, 2000, 3)
+    a, start = torch.full_like(b, keep), torch.full((2, 3), 1e4, dtype=torch.float64)
+    found = linear_scan(a.float(), b.float(), start.float())
+    assert found.isfinite().all()
+    torch.testing.assert_close(found.double(), loop(a.float().double(), b, start), rtol=1e-5, atol=1e-3)
+    large = linear_scan(a.float(), torch.full_like(b, 1e30).float(), start.float())
+    assert large.isfinite().all()
+    parts = [x.float().requires_grad_() for x in (a, b)]
+    linear_scan(*parts, start.float()).sum().backward()
+    assert all(part.grad is not None and part.grad.isfinite().all() for part in parts)
+
+
+def test_mingru_is_the_papers_log_space_scan() -> None:
+    gate, candidate, start = random(50, 4), random(50, 4, seed=2), random(4, seed=3).abs() + 0.1
+    a, b = torch.sigmoid(-gate), torch.sigmoid(gate) * positive(candidate)
+    found = linear_scan(a[None], b[None], start[None])[0]
+    torch.testing.assert_close(found, log_space_scan(gate, candidate, start), rtol=1e-9, atol=1e-9)
+
+
+def test_the_cells_of_a_sequence_are_those_of_single_steps() -> None:
+    """Torch hands back the last cell only; the others are computed again from the hidden states."""
+    core, x = bare("lstm", 2, True), features_of("lstm", 40)
+    state = start = state_of(core)
+    cells = []
+    for t in range(40):
+        _, state, trace = core(x[:, t : t + 1], state)
+        cells.append(trace.cell)
+    torch.testing.assert_close(core(x, start)[2].cell, torch.cat(cells, 1), rtol=0, atol=1e-12)
+
+
+def test_an_lru_forgets_whatever_its_parameters() -> None:
+    layer = LRULayer(64)
+    with torch.no_grad():
+        layer.nu.copy_(torch.linspace(-12, 5, 64))
+        layer.theta.copy_(torch.linspace(-20, 6, 64))
+    assert (layer.eigenvalues().abs() < 1).all()
+
+
+def test_initial_values() -> None:
+    torch.manual_seed(0)
+    width = 1024
+    layer = LRULayer(width)
+    size = layer.eigenvalues().abs()
+    assert R_MIN - 1e-6 <= size.min() < R_MIN + 0.002 and R_MAX - 0.002 < size.max() <= R_MAX + 1e-6
+    area = (size.square() - R_MIN**2) / (R_MAX**2 - R_MIN**2)  # uniform in the ring's area
+    assert area.mean().item() == pytest.approx(0.5, abs=0.03)
+    assert area.std().item() == pytest.approx(12**-0.5, abs=0.02)
+    torch.testing.assert_close(torch.exp(layer.log_gamma).square(), 1 - size.square(), rtol=1e-3, atol=1e-6)
+    assert layer.b.std().item() == pytest.approx((2 * width) ** -0.5, rel=0.02)
+    assert layer.c.std().item() == pytest.approx(width**-0.5, rel=0.02)
+    bound = 64**-0.5
+    for rnn in (LSTMLayer(64).lstm, GRULayer(64).gru):
+        for parameter in rnn.parameters():
+            assert parameter.abs().max() <= bound
+            assert parameter.std().item() == pytest.approx(bound / 3**0.5, rel=0.2)
+
+
+@pytest.mark.parametrize("longest", [0, 2, 40, 1000])
+def test_chrono_initialisation(longest: int) -> None:
+    """The odds of keeping to forgetting are uniform from 1 to T_max - 1, and those of writing the inverse."""
+    torch.manual_seed(0)
+    width = 500
+    _, _, b_ih, b_hh = LSTMLayer(width, longest=longest).lstm.all_weights[0]
+    write, forget, *_ = (b_ih + b_hh).chunk(4)
+    assert torch.equal(write, -forget)
+    update = sum(x.chunk(3)[1] for x in GRULayer(width, longest=longest).gru.all_weights[0][2:])
+    mingru_update = MinGRULayer(width, 1, longest=longest).gate_and_candidate.bias[:width]
+    attentive = AttentiveLSTMLayer(width, longest).lstm
+    for bias in (
+        forget,
+        update,
+        -mingru_update,
+        (attentive.bias_ih + attentive.bias_hh)[width : 2 * width],
+    ):
+        scale = torch.exp(bias)  # uniform from 1 to longest - 1
+        high = max(1.0, longest - 1.0)
+        assert 1 - 1e-5 <= scale.min() <= 1.01 + 0.01 * high and 0.98 * high <= scale.max() <= high * (
+            1 + 1e-5
+        )
+        assert scale.mean().item() == pytest.approx((1 + high) / 2, rel=0.05)
+
+
+@pytest.mark.parametrize("agent, parameters", [("dqn-paper", 23_742), ("drqn-paper", 155_838)])
+def test_parameters_of_dtqns_baselines(agent: str, parameters: int) -> None:
+    """As its public code counts them at its reference settings in gridverse memory 5x5."""
+    config = layers.build([layers.file_layer(layers.CONFIGS / "agents" / f"{agent}.yaml")]).network
+    space = gymnasium.spaces.MultiDiscrete([21] * 6)
+    torch.manual_seed(0)
+    network = networks.build(config, space, 6)
+    assert sum(p.numel() for p in network.parameters()) == parameters
+    for module in network.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            assert module.weight.std().item() == pytest.approx(0.02, rel=0.1)
+        if isinstance(module, nn.Linear):
+            assert not module.bias.any()
+
+
+@pytest.mark.parametrize("use_prev_action", [False, True])
+def test_dtqns_encoder_shares_one_table(use_prev_action: bool) -> None:
+    space = gymnasium.spaces.MultiDiscrete([3, 4, 2], start=[1, 0, -1])
+    encoder = DTQNEncoder(space, 3, 8, 3, use_prev_action).double()
+    assert encoder.embedding is not None and encoder.embedding.num_embeddings == 6
+    rows = inputs("multi_discrete", 2, 4)
+    seen = rows._replace(observation=rows.observation + torch.tensor([1, 0, -1]))
+    table = encoder.embedding.weight
+    for b in range(2):
+        for t in range(4):
+            joined = torch.cat([table[int(value)] for value in rows.observation[b, t]])
+            expected = encoder.join.weight @ joined + encoder.join.bias
+            if encoder.prev_action is not None:
+                acted = encoder.prev_action.weight[int(rows.prev_action[b, t])] * float(t > 0)
+                expected = torch.cat([acted, expected])
+            torch.testing.assert_close(encoder(seen)[b, t], expected, rtol=0, atol=1e-12)
+    assert expected.shape == (8,)
+
+
+PICTURE = gymnasium.spaces.Box(0, 255, (40, 40, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    "space, parts",
+    [
+        (SPACES["discrete"], 1),
+        (SPACES["multi_discrete"], 3),
+        (SPACES["multi_binary"], 3),
+        (SPACES["box"], 3),
+        (PICTURE, 1),
+        (gymnasium.spaces.Dict({"a": SPACES["box"], "b": SPACES["discrete"]}), 4),
+    ],
+    ids=str,
+)
+def test_the_parts_of_an_observation(space: gymnasium.Space, parts: int) -> None:
+    """Each part is read from its own place, and what is fed besides is a part more each."""
+    torch.manual_seed(0)
+    encoder = PartsEncoder(space, 3, 5, use_prev_action=True, use_prev_reward=True)
+    space.seed(0)
+    samples = [space.sample() for _ in range(8)]
+    if isinstance(space, gymnasium.spaces.Dict):
+        seen = {
+            key: torch.from_numpy(np.stack([s[key] for s in samples])).view(2, 4, *space[key].shape)
+            for key in space
+        }
+    else:
+        seen = torch.from_numpy(np.stack(samples)).view(2, 4, *space.shape)
+    rows = inputs("box", 2, 4)
+    rows = rows._replace(observation=seen, reward=rows.reward.float())
+    features = encoder(rows)
+    assert features.shape == (2, 4, parts + 2, 5)
+    assert not features[:, 0, parts].any()  # no action before a first row
+    other = encoder(rows._replace(prev_action=(rows.prev_action + 1) % 3, reward=rows.reward + 1))
+    changed = (features - other).abs().amax(-1)[:, 1:] > 0
+    assert changed.all(dim=0).all(dim=0).tolist() == [False] * parts + [True, True]
+    assert changed.any(dim=0).any(dim=0).tolist() == [False] * parts + [True, True]
+
+
+def test_each_part_has_a_place_of_its_own() -> None:
+    """A change of one component changes one part; cells share a value's vector and have one of their own."""
+    encoder = PartsEncoder(gymnasium.spaces.MultiDiscrete([5, 5, 5]), 3, 4, False, False).double()
+    nothing = torch.zeros(1, 1)
+
+    def read(*values: int) -> Tensor:
+        given = StepInputs(torch.tensor([[values]]), nothing.long(), nothing, nothing.bool())
+        return encoder(given)[0, 0]
+
+    one, other = read(1, 2, 3), read(1, 4, 3)
+    assert ((one - other).abs().amax(-1) > 0).tolist() == [False, True, False]
+    shared = encoder.observation.values.embedding.weight
+    own = encoder.observation.encoder.embedding.weight
+    torch.testing.assert_close(
+        one, torch.stack([own[1] + shared[1], own[7] + shared[2], own[13] + shared[3]])
+    )
+
+
+CORES: dict[str, dict[str, Any]] = {
+    "lstm": {"core": "lstm"},
+    "deep lstm": {"core": "lstm", "num_layers": 4, "skip_connections": True, "use_prev_reward": True},
+    "darqn": {"core": "lstm", "num_layers": 1, "soft_attention": True, "use_prev_action": False},
+    "gru": {"core": "gru", "chrono_init": True},
+    "mingru": {"core": "mingru"},
+    "lru": {"core": "lru"},
+    "none": {"core": "none"},
+}
+
+
+def every_kind(played: Played) -> bool:
+    """Episode starts, whole and partly filled burn-in, and stored state before it are all in the sample."""
+    batch, _ = draw(played)
+    held, burned = batch.trace_valid.sum(dim=1), batch.burn_in_rows
+    kinds = [(held == 0) & (burned == 0), (held == 0) & (burned > 0), (held > 0) & (burned > 0)]
+    if not played.trainer.network.trace_spec():
+        kinds = kinds[:2]
+    return all(bool(kind.any()) for kind in kinds)
+
+
+@pytest.mark.parametrize("name", CORES)
+@pytest.mark.parametrize("burn_in_length", [3, 4])
+def test_parity(name: str, burn_in_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a stored sequence the learner's path returns the Q-values that the actor saw."""
+    played = play(
+        monkeypatch,
+        replay={"burn_in_length": burn_in_length, "sequence_period": 3},
+        memory_length=5,
+        **CORES[name],
+    )
+    batch, info = draw(played)
+    assert every_kind(played)
+    assert error(played, batch, info) < 1e-9
+    if batch.trace:
+        shifted = batch._replace(trace={n: x.roll(1, dims=0) for n, x in batch.trace.items()})
+        assert error(played, shifted, info) > 1e-3
+
+
+@pytest.mark.parametrize("name", [name for name in CORES if name != "none"])
+@pytest.mark.parametrize("parameters", [0.05, 0.3])
+def test_parity_with_a_float16_trace(name: str, parameters: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bar is a share of the largest |Q|, or of 1."""
+    played = play(
+        monkeypatch, dtype=torch.float32, trace_dtype="float16", parameters=parameters, **CORES[name]
+    )
+    batch, info = draw(played)
+    assert all(x.dtype == torch.float16 for x in batch.trace.values())
+    assert error(played, batch, info) < 1e-3 * max(1.0, abs(played.q).max())
+
+
+def test_a_network_without_memory_sees_the_present_alone() -> None:
+    network = make("box", core="none")
+    rows = inputs("box", 2, 5, first=False)
+    q, _, _ = network(rows, network.initial_state(2))
+    alone = StepInputs(*(x[:, 3:4] for x in rows))
+    torch.testing.assert_close(network(alone, network.initial_state(2))[0].q, q.q[:, 3:4], rtol=0, atol=1e-12)
+    assert network.trace_spec() == {} and len(network.initial_state(2)) == 0
+
+
+def test_settings_that_a_core_does_not_read_are_named() -> None:
+    assert NetworkConfig().unread() == []
+    assert NetworkConfig(core="lstm", memory_length=7, width=63).unread() == []
+    given = {"gate": "output", "mlp_width": 9, "skip_connections": True}
+    assert NetworkConfig(core="lstm", **given).unread() == ["network.mlp_width", "network.gate"]
+    assert NetworkConfig(core="mingru", **given).unread() == ["network.gate", "network.skip_connections"]
+    assert NetworkConfig(core="none", num_layers=3, chrono_init=True).unread() == [
+        "network.num_layers",
+        "network.chrono_init",
+    ]
+    attentive = NetworkConfig(core="lstm", soft_attention=True, embedding_width=9)
+    assert attentive.unread() == ["network.embedding_width"]
+    assert NetworkConfig(encoder="dtqn", image_encoder="impala").unread() == ["network.image_encoder"]
+
+
+@pytest.mark.parametrize(
+    "given, named",
+    [
+        ({"core": "gru", "soft_attention": True}, "network.soft_attention is true with network.core gru"),
+        ({"core": "lstm", "soft_attention": True, "encoder": "dtqn"}, "network.encoder dtqn"),
+        ({"encoder": "dtqn", "use_prev_reward": True}, "network.use_prev_reward is true"),
+    ],
+)
+def test_settings_that_do_not_go_together(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        NetworkConfig(**given)
+
+
+def test_a_space_that_dtqns_encoder_cannot_read_is_named() -> None:
+    with pytest.raises(ValueError, match=r"network.encoder is dtqn.*Box.*try default"):
+        networks.build(NetworkConfig(encoder="dtqn"), PICTURE, 3)
