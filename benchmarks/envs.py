@@ -9,11 +9,10 @@ wall-clock time, each the median over chunks.
 
 from __future__ import annotations
 
+import importlib.util
 import statistics
 import time
 from typing import Any
-
-import numpy as np
 
 import envs
 
@@ -21,14 +20,12 @@ SIZES = (1, 64, 1024, 4096)  # copies N
 CHUNKS = 9
 
 
-def measure_task(id: str, num_envs: int, seconds: float) -> dict[str, float]:
+def measure_task(id: str, num_envs: int, seconds: float, **options: Any) -> dict[str, float]:
     """Env steps per CPU second and per wall-clock second of `num_envs` copies, in about `seconds`."""
-    env = envs.make_vector(id, num_envs, seed=1)
+    env = envs.make_vector(id, num_envs, seed=1, **options)
     env.reset()
-    actions = np.random.default_rng(0).integers(
-        env.single_action_space.n,  # type: ignore[attr-defined]
-        size=(512, num_envs),
-    )
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(512)]
     for action in actions:  # to a typical mix of episodes, and to learn how long a step takes
         env.step(action)
     begin = time.perf_counter()
@@ -50,17 +47,25 @@ def measure_task(id: str, num_envs: int, seconds: float) -> dict[str, float]:
     }
 
 
-def measure(seconds: float = 1.0) -> dict[str, Any]:
-    """All tasks: `{id: {"1": {...}, "64": {...}, ...}}`, each measured for about `seconds`.
+def measure(seconds: float = 0.5) -> dict[str, Any]:
+    """All native tasks: `{id: {"1": {...}, "64": {...}, ...}}`, each measured for about `seconds`.
 
-    `ratio_to_single` is the rate per CPU second over that of one copy.
+    `ratio_to_single` is the rate per CPU second over that of one copy, `ratio_to_package` that over one copy
+    in the package gym_gridverse, for its tasks and where it is installed.
     """
+    has_package = importlib.util.find_spec("gym_gridverse") is not None
     result: dict[str, Any] = {}
     for id in envs.ids():
         rates = {num_envs: measure_task(id, num_envs, seconds) for num_envs in SIZES}
-        single = rates[1]["env_steps_per_cpu_second"]
+        rivals = {"ratio_to_single": rates[1]}
+        if has_package and id.startswith(("gridverse-", "GV-")):
+            rivals["ratio_to_package"] = measure_task(id, 1, seconds, backend="gym-gridverse")
         result[id] = {
-            str(n): {**rate, "ratio_to_single": rate["env_steps_per_cpu_second"] / single}
+            str(n): rate
+            | {
+                name: rate["env_steps_per_cpu_second"] / rival["env_steps_per_cpu_second"]
+                for name, rival in rivals.items()
+            }
             for n, rate in rates.items()
         }
     return result
@@ -68,11 +73,11 @@ def measure(seconds: float = 1.0) -> dict[str, Any]:
 
 def table(result: dict[str, Any]) -> str:
     """The figures of `measure` as text."""
-    lines = [f"{'task':<24}{'N':>6}{'steps/CPU s':>14}{'steps/s':>14}{'us/vector step':>16}{'x single':>10}"]
+    lines = [f"{'task':<34}{'N':>6}{'steps/CPU s':>14}{'steps/s':>14}{'us/vector step':>16}{'x single':>10}"]
     for id, rates in result.items():
         for n, rate in rates.items():
             lines.append(
-                f"{id:<24}{n:>6}{rate['env_steps_per_cpu_second']:>14,.0f}{rate['env_steps_per_second']:>14,.0f}"
+                f"{id:<34}{n:>6}{rate['env_steps_per_cpu_second']:>14,.0f}{rate['env_steps_per_second']:>14,.0f}"
                 f"{rate['microseconds_per_vector_step']:>16.1f}{rate['ratio_to_single']:>10.1f}"
             )
     return "\n".join(lines)

@@ -289,6 +289,8 @@ class _Run:
             lines["resumed"] = f"at {number(self.trainer.env_steps)} env steps"
             if not self.trainer.resume_is_exact:
                 lines["resumed"] += ", not exact: with new episodes, as the task's state cannot be saved"
+        if unread := config.network.unread():
+            lines["unread"] = f"{', '.join(unread)}: not read with network.core {config.network.core}"
         return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
 
     def _result(self) -> str:

@@ -121,6 +121,8 @@ def facts(id: str, **options: Any) -> dict[str, str]:
 
 def _space_text(space: gymnasium.Space[Any]) -> str:
     """A space on one line: `MultiDiscrete([21] * 6)`, and `MultiDiscrete(7 x 7 x [11, 2, 5])` of cells."""
+    if isinstance(space, gymnasium.spaces.Dict):
+        return f"Dict({', '.join(f'{key}: {_space_text(part)}' for key, part in space.items())})"
     if not isinstance(space, gymnasium.spaces.MultiDiscrete):
         return " ".join(str(space).split())
     nvec = space.nvec

@@ -88,6 +88,7 @@ class EngineDynamics(GridverseDynamics):
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        action = action.astype(np.intp, copy=False)
         self._state, reward, terminated = self._engine.step(self._state, action, rng)
         return reward, terminated
 
@@ -208,7 +209,7 @@ class TableDynamics(GridverseDynamics):
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         transition = self._now * self._num_actions
-        transition += action
+        transition += action.astype(np.intp, copy=False)
         tables = self._tables
         self._now = tables.next_state.take(transition)
         return tables.reward.take(transition), tables.terminated.take(transition)

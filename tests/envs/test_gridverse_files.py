@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 import yaml
 
 import envs
-from envs.gridverse.world import FunctionSpec, WorldSpec, load_world
+from envs.gridverse import package
+from envs.gridverse.world import _TABLES, FunctionSpec, WorldSpec, load_world
 from envs.gridverse.worlds import DTQN, PACKAGE, world
 
 # The layout of gym-gridverse's own files, by hand: a keydoor world with a view of its own and fewer actions.
@@ -273,3 +275,31 @@ def test_unreadable_files(tmp_path: Path, content: str | bytes | None, message: 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="directory"):
         envs.spec(f"gridverse:{tmp_path}")
+
+
+# -- What the documentation says -----------------------------------------------------------------------------
+
+DOCS = (Path(__file__).parents[2] / "docs" / "tasks" / "gridverse.md").read_text()
+
+
+def test_the_example_of_the_documentation(tmp_path: Path) -> None:
+    file = tmp_path / "world.yaml"
+    file.write_text(DOCS.split("```yaml\n")[1].split("```")[0])
+    env: Any = envs.make_vector(f"gridverse:{file}", 4, seed=1)
+    observation, _ = env.reset()
+    assert observation.shape == (4, 5, 5, 3)
+    assert env.single_action_space.n == 3
+
+
+@pytest.mark.parametrize("kind", ["reset", "transition", "reward", "observation", "terminating"])
+def test_the_documentation_lists_every_function(kind: str) -> None:
+    (row,) = [line for line in DOCS.splitlines() if line.startswith(f"| {kind} |")]
+    assert set(re.findall(r"`(\w+)`", row)) == set(_TABLES[kind])
+
+
+def test_the_documentation_states_the_ceilings_and_how_to_install_the_package() -> None:
+    for id in (*DTQN, *PACKAGE):
+        ceiling = envs.spec(id).success_ceiling
+        assert ceiling == 1.0 or f"| {ceiling} |" in DOCS
+        assert id.removesuffix("-v0").rpartition("-")[0] in DOCS
+    assert package.INSTALL in DOCS

@@ -51,6 +51,15 @@ def test_observations_are_as_the_originals_or_as_asked_for(id: str) -> None:
         grid, vector = grids.step(action)[0], vectors.step(action)[0]
 
 
+@pytest.mark.parametrize("id", ["gridverse-memory-7x7", "GV-Keydoor-5x5-v0"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.uint64])
+def test_actions_of_any_integer_type(id: str, dtype: type[np.integer[Any]]) -> None:
+    env, twin = envs.make_vector(id, 30, 4), envs.make_vector(id, 30, 4)
+    env.reset(), twin.reset()
+    for action in np.random.default_rng(1).integers(6, size=(20, 30)):
+        np.testing.assert_equal(env.step(action.astype(dtype)), twin.step(action))
+
+
 def test_unknown_observations_are_refused() -> None:
     with pytest.raises(ValueError, match=r"task\.observation is 'cells'; it must be one of grid, vector"):
         envs.spec("GV-Empty-4x4-v0", observation="cells")
