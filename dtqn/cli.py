@@ -11,12 +11,15 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import dtqn
 from dtqn import layers
 from dtqn.config import Config, ConfigError, fields_of, legal, nearest
 from dtqn.rundir import RunDir
+
+if TYPE_CHECKING:
+    from envs import TaskSpec
 
 _DESCRIPTION = """\
 Train a memory agent on a partially observable task, and more.
@@ -144,18 +147,22 @@ def _train(arguments: Sequence[str]) -> int:
     else:
         config = layers.resolve(file, flags, os.environ)
         directory = RunDir(run_dir) if run_dir is not None else RunDir.default(config)
-    _check_task(config)
+    task = _check_task(config)
     if print_config:
         print(layers.to_yaml(config), end="")
         return 0
+    from dtqn import runs
+    from dtqn.train import num_actions
+
+    num_actions(task)  # before there is a folder
     if resume is None:
         directory.claim()
-    from dtqn import runs
 
     return runs.resume(config, directory) if resume is not None else runs.start(config, directory)
 
 
-def _check_task(config: Config) -> None:
+def _check_task(config: Config) -> TaskSpec:
+    """The run's task; a ConfigError where there is no such or where it does not fit the settings."""
     import envs
 
     try:
@@ -166,6 +173,7 @@ def _check_task(config: Config) -> None:
         raise ConfigError(
             f"stop_at_success is {config.stop_at_success}, but {config.env} defines no success; try none"
         )
+    return spec
 
 
 def _eval(arguments: Sequence[str]) -> int:
@@ -182,7 +190,7 @@ def _eval(arguments: Sequence[str]) -> int:
     given = parser.read(arguments)
     directory = RunDir(given.run_dir)
     config = directory.read_config()
-    _check_task(config)
+    task = _check_task(config)
     from dtqn import runs
     from dtqn.live import interval
 
@@ -191,6 +199,7 @@ def _eval(arguments: Sequence[str]) -> int:
         "success": result.success,
         "success_low": result.success_low,
         "success_high": result.success_high,
+        "success_ceiling": task.success_ceiling if task.has_success else None,
         "return": result.episode_return,
         "length": result.length,
         "episodes": result.episodes,
@@ -204,7 +213,7 @@ def _eval(arguments: Sequence[str]) -> int:
         }
         print(json.dumps(which | figures))
         return 0
-    rate = "" if result.success is None else interval(*result[:3]) + ", "
+    rate = "" if result.success is None else f"{interval(*result[:3])}{task.ceiling_note}, "
     print(
         f"{config.env}, {config.agent}, {given.checkpoint} weights, {result.episodes} episodes: "
         f"{rate}return {result.episode_return:.3f}, length {result.length:.1f}"

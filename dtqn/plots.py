@@ -14,13 +14,14 @@ Row = Mapping[str, float | int | None]
 _EVALUATION, _TRAINING = "#1f5fa8", "#e07b39"
 
 
-def learning_curve(rows: Sequence[Row], path: Path, title: str) -> None:
+def learning_curve(rows: Sequence[Row], path: Path, title: str, ceiling: float = 1.0) -> None:
     """Draw success, or the return where the task defines none, against environment steps.
 
     Args:
         rows: the metrics file's rows.
         path: the PNG, replaced atomically.
         title: the task, agent and seed.
+        ceiling: the success rate that no agent can exceed.
     """
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = figure.subplots()
@@ -30,6 +31,8 @@ def learning_curve(rows: Sequence[Row], path: Path, title: str) -> None:
     if name == "success":
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        if ceiling < 1:
+            axes.axhline(ceiling, color="0.4", linestyle="--", linewidth=1, label=f"ceiling {ceiling:.1%}")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel("environment steps")
     axes.set_ylabel("success rate" if name == "success" else "episode return")

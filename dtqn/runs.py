@@ -270,7 +270,8 @@ class _Run:
             self.directory.checkpoints, self.trainer.env_steps, weights, self.trainer.get_state(), about
         )
         title = f"{self.config.env}, {self.config.agent}, seed {self.config.seed}"
-        learning_curve(read_rows(self.directory.metrics_file), self.directory.curve, title)
+        ceiling = task_spec(self.config).success_ceiling
+        learning_curve(read_rows(self.directory.metrics_file), self.directory.curve, title, ceiling)
 
     def _introduction(self) -> str:
         config, memory, available = self.config, plan_bytes(self.config), available_bytes()
@@ -298,8 +299,9 @@ class _Run:
         better = ""
         if best and _score(best) > _score(last):
             better = f"; best: {outcome(best)} at {number(best['env_steps'])} (eval --checkpoint best)"
+        note = task_spec(self.config).ceiling_note
         return (
-            f"done in {clock(self._seconds)}: {outcome(last)} over {last['eval/episodes']} episodes at "
+            f"done in {clock(self._seconds)}: {outcome(last)} over {last['eval/episodes']} episodes{note} at "
             f"{number(self.trainer.env_steps)} env steps{better}; in {self.directory.path}; "
             f"next: {self.directory.eval_command}"
         )

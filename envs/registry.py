@@ -96,7 +96,7 @@ def rows() -> list[TaskRow]:
             observation=_space_text(s.observation_space),
             actions=_space_text(s.action_space),
             time_limit=str(s.time_limit or "-"),
-            success=s.success or "-",
+            success=(s.success or "-") + s.ceiling_note,
             source=s.source,
         )
         for s in map(spec, ids())
@@ -106,14 +106,13 @@ def rows() -> list[TaskRow]:
 def facts(id: str, **options: Any) -> dict[str, str]:
     """All that is known of one task, as text, for `python run.py envs --env X`."""
     s = spec(id, **options)
-    ceiling = "" if s.success_ceiling == 1 else f" (no agent can exceed {s.success_ceiling:.1%})"
     return {
         "id": s.id,
         "description": s.description,
         "observation": _space_text(s.observation_space),
         "actions": str(s.action_space),
         "time limit": "none" if s.time_limit is None else f"{s.time_limit} steps",
-        "success": (s.success or "not defined") + ceiling,
+        "success": (s.success or "not defined") + s.ceiling_note,
         "best return": "not known" if s.best_return is None else f"{s.best_return:g}",
         "source": s.source,
     }

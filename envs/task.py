@@ -50,6 +50,11 @@ class TaskSpec:
         """Whether `infos["is_success"]` is there."""
         return self.success is not None
 
+    @property
+    def ceiling_note(self) -> str:
+        """What to say after a success rate: nothing, or the rate that no agent can exceed."""
+        return "" if self.success_ceiling == 1 else f" (no agent can exceed {self.success_ceiling:.1%})"
+
 
 @dataclass(frozen=True)
 class TaskOptions:

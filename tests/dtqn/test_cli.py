@@ -187,6 +187,18 @@ def test_a_directory_that_holds_a_run_is_refused(capsys, tmp_path):
     assert message == f"run_dir {tmp_path} holds a run; to go on with it: python run.py --resume {tmp_path}"
 
 
+def test_continuous_actions_are_refused_before_there_is_a_folder(capsys, tmp_path):
+    message = _fails(capsys, "--env", "car-flag-continuous", "--run-dir", tmp_path / "r")
+    assert message.startswith("env is car-flag-continuous: its actions are Box")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ceiling_of_success_is_told(capsys):
+    assert cli.main(["envs", "--env", "gridverse-memory-four-rooms-7x7"]) == 0
+    assert "(no agent can exceed 94.3%)" in capsys.readouterr().out
+    assert envs.spec("gridverse-memory-7x7").ceiling_note == ""
+
+
 def test_a_success_bound_where_the_task_knows_no_success(capsys, monkeypatch):
     import dataclasses
 

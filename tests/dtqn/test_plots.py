@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -37,3 +38,15 @@ def test_the_curve_is_there(tmp_path):
 
     assert blue_pixels("full.png") > 300
     assert blue_pixels("empty.png") == 0
+
+
+def test_a_ceiling_is_drawn_where_success_has_one(tmp_path):
+    def picture(rows, ceiling):
+        learning_curve(rows, tmp_path / "a.png", "t", ceiling)
+        with Image.open(tmp_path / "a.png") as image:
+            return np.asarray(image.convert("RGB"), int)
+
+    plain, with_line = picture(_SUCCESS, 1.0), picture(_SUCCESS, 0.5)
+    changed = np.abs(with_line - plain).max(axis=2) > 50
+    assert changed.any(axis=0).sum() > 300  # dashes across the picture
+    np.testing.assert_array_equal(picture(_RETURN, 0.5), picture(_RETURN, 1.0))

@@ -27,6 +27,7 @@ class _FakeTrainer:
     """Ten steps a tick, a row every 50, an evaluation every 100 whose success grows and falls by chance."""
 
     has_success = True
+    resume_is_exact = True
     at_tick = staticmethod(lambda trainer: None)
 
     def __init__(self, config):
@@ -92,7 +93,9 @@ def trainer(monkeypatch):
 
     monkeypatch.setattr(runs, "Trainer", Trainer)
     monkeypatch.setattr(runs, "plan_bytes", lambda config: {"replay": 1000, "networks": 500})
-    monkeypatch.setattr(runs, "learning_curve", lambda rows, path, title: path.write_bytes(b"a picture"))
+    monkeypatch.setattr(
+        runs, "learning_curve", lambda rows, path, title, ceiling: path.write_bytes(b"a picture")
+    )
     return Trainer
 
 

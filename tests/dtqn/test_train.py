@@ -41,9 +41,15 @@ def test_one_learner_step_for_so_many_env_steps_after_warm_up(warmup: int, per_u
     assert trainer.learner_steps > 25
 
 
+@pytest.mark.parametrize("start", [0.0, 0.6])
 @pytest.mark.parametrize("share", [0.1, 1.0])
-def test_the_step_size_falls_on_a_straight_line(share: float) -> None:
-    settings = {"learning_rate": 2e-3, "final_learning_rate_share": share, "env_steps_per_update": 4.0}
+def test_the_step_size_is_constant_and_then_falls_on_a_straight_line(share: float, start: float) -> None:
+    settings = {
+        "learning_rate": 2e-3,
+        "final_learning_rate_share": share,
+        "learning_rate_decay_start": start,
+        "env_steps_per_update": 4.0,
+    }
     trainer = make_trainer(600, settings, warmup_env_steps=50)
     seen = []
     while not trainer.finished:
@@ -52,8 +58,10 @@ def test_the_step_size_falls_on_a_straight_line(share: float) -> None:
         if trainer.learner_steps > before:
             seen.append((trainer.env_steps / 600, trainer.learner.optimizer.param_groups[0]["lr"]))
     progress, rate = np.array(seen).T
-    np.testing.assert_allclose(rate, 2e-3 * (1 + (share - 1) * np.minimum(progress, 1)), rtol=1e-12)
-    assert rate[-1] == pytest.approx(2e-3 * share, rel=0.02)
+    expected = np.interp(progress, [start, 1.0], [2e-3, 2e-3 * share])  # constant beyond both ends
+    np.testing.assert_allclose(rate, expected, rtol=1e-12)
+    assert rate[-1] == pytest.approx(2e-3 * share, rel=0.03)
+    assert (rate[progress < start] == 2e-3).all()
 
 
 @pytest.mark.parametrize("total", [1, 5, 40])
