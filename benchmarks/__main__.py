@@ -1,6 +1,6 @@
 """The benchmarks: tables on the terminal, figures as JSON, one file each.
 
-    python -m benchmarks [envs] [replay] [agent] [--json FOLDER]        # all of them where none is named
+    python -m benchmarks [NAME ...] [--json FOLDER]    # envs, replay, agent, random_play; by default all
 
 From the root of the repository; on a machine that does nothing else.
 """
@@ -11,9 +11,9 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import agent, envs, replay
+from benchmarks import agent, envs, random_play, replay
 
-BENCHMARKS = {"envs": envs, "replay": replay, "agent": agent}
+BENCHMARKS = {"envs": envs, "replay": replay, "agent": agent, "random_play": random_play}
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ TINY: dict[str, Any] = {
     },
     "learner": {"batch_size": 4, "env_steps_per_update": 100.0},
     "replay": {"capacity": 4_000, "learn_length": 6, "burn_in_length": 2},
-    "actor": {"num_envs": 40},
+    "actor": {"num_envs": 80},
     "evaluation": {"episodes": 4, "num_envs": 4, "period": 10**9},
     "task": {"time_limit": 30},
 }  # fmt: skip
