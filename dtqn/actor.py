@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from dtqn.config import ActorConfig
-from dtqn.networks.recurrent import RecurrentQNetwork
+from dtqn.networks.windowed import QNetwork
 from dtqn.schedules import epsilon_ladder, linear
 from dtqn.types import State, StepInputs, map_tree, named_parts, reset_rows
 
@@ -98,7 +98,7 @@ class Actor:
     def __init__(
         self,
         env: gymnasium.vector.VectorEnv,
-        network: RecurrentQNetwork,
+        network: QNetwork,
         config: ActorConfig,
         generator: np.random.Generator,
         warmup_env_steps: int,
@@ -144,7 +144,7 @@ class Actor:
             return self.network.cache(state)
 
     @torch.no_grad()
-    def publish(self, network: RecurrentQNetwork, version: int) -> None:
+    def publish(self, network: QNetwork, version: int) -> None:
         """Take over the parameters of `network`; `version` is the learner step they are from."""
         torch._foreach_copy_(self._parameters, list(network.parameters()))
         self.version = version
@@ -202,7 +202,7 @@ class Actor:
         self.rows.set_state(state["rows"], self.generator)
         self.network.load_state_dict(state["network"])
         self.state = type(self.state)(
-            **{name: value.to(self.device) for name, value in state["memory"].items()}
+            **{name: map_tree(lambda x: x.to(self.device), value) for name, value in state["memory"].items()}
         )
         self._initial = self._fresh_state()
         self.version, self.env_steps = state["version"], state["env_steps"]

@@ -67,18 +67,24 @@ class TaskConfig(Group):
 
 
 class NetworkConfig(Group):
-    core: Literal["gtrxl", "lstm", "gru", "mingru", "lru", "none"] = "gtrxl"
-    """What carries memory between encoder and head; `none` carries nothing (DQN)."""
+    core: Literal["gtrxl", "lstm", "gru", "mingru", "lru", "dtqn", "none"] = "gtrxl"
+    """What remembers between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
     width: int = Field(64, ge=2)
-    """D, features of a step between the layers; with gtrxl even, and a multiple of `num_heads`."""
+    """D, features of a step between the layers; with attention a multiple of `num_heads`, with gtrxl even."""
     num_layers: int = Field(2, ge=1)
     """L, layers of the core."""
     num_heads: int = Field(2, ge=1)
     """H, attention heads of each layer."""
     mlp_width: int = Field(128, ge=1)
-    """Hidden features of the feed-forward part of a layer (gtrxl, mingru)."""
+    """Hidden features of the feed-forward part of a layer (gtrxl, dtqn, mingru)."""
     memory_length: int = Field(40, ge=0)
     """M, how many environment steps back an attention layer sees; `chrono_init`'s longest time scale."""
+    context_length: int = Field(50, ge=1)
+    """K, steps of the window that is re-read at each step, the present one among them (dtqn)."""
+    positions: Literal["learned", "sinusoidal", "none"] = "learned"
+    """What is added to features for their place in the window (dtqn)."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of features and attention weights zeroed in the online network's learning (dtqn)."""
     gate: Literal["gru", "output", "input", "highway", "sigtanh", "residual"] = "gru"
     """What joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
     gate_bias: float | None = None
@@ -118,7 +124,7 @@ class NetworkConfig(Group):
                 "network.use_prev_reward is true, but network.encoder is dtqn, which reads no reward; "
                 "try default"
             )
-        if self.core != "gtrxl":
+        if self.core not in ("gtrxl", "dtqn"):
             return self
         if self.width % self.num_heads:
             good = max(1, round(self.width / self.num_heads)) * self.num_heads
@@ -126,9 +132,9 @@ class NetworkConfig(Group):
                 f"network.width is {self.width}, not a multiple of network.num_heads {self.num_heads}; "
                 f"try {good}"
             )
-        if self.width % 2:
+        if self.width % 2 and (self.core == "gtrxl" or self.positions == "sinusoidal"):
             raise ValueError(
-                f"network.width is {self.width}; the sinusoids of relative attention need an even width; "
+                f"network.width is {self.width}; the sinusoids of positions need an even width; "
                 f"try {self.width + 1}"
             )
         return self
@@ -136,7 +142,7 @@ class NetworkConfig(Group):
     @property
     def trace_window(self) -> int:
         """W, how many stored trace rows make the core's state."""
-        return {"gtrxl": self.memory_length, "none": 0}.get(self.core, 1)
+        return {"gtrxl": self.memory_length, "dtqn": 0, "none": 0}.get(self.core, 1)
 
     def unread(self) -> list[str]:
         """Settings that were changed from their default and that this network does not read.
@@ -151,12 +157,15 @@ class NetworkConfig(Group):
 
 
 _READ_BY = {
-    "num_layers": {"gtrxl", "lstm", "gru", "mingru", "lru"},
-    "num_heads": {"gtrxl"},
-    "mlp_width": {"gtrxl", "mingru"},
-    "gate": {"gtrxl"},
-    "gate_bias": {"gtrxl"},
-    "norm": {"gtrxl"},
+    "num_layers": {"gtrxl", "lstm", "gru", "mingru", "lru", "dtqn"},
+    "num_heads": {"gtrxl", "dtqn"},
+    "mlp_width": {"gtrxl", "mingru", "dtqn"},
+    "context_length": {"dtqn"},
+    "positions": {"dtqn"},
+    "dropout": {"dtqn"},
+    "gate": {"gtrxl", "dtqn"},
+    "gate_bias": {"gtrxl", "dtqn"},
+    "norm": {"gtrxl", "dtqn"},
     "skip_connections": {"lstm", "gru"},
     "chrono_init": {"lstm", "gru", "mingru"},
 }
@@ -301,7 +310,13 @@ class Config(Group):
                 f"warmup_env_steps is {self.warmup_env_steps}, above total_env_steps {self.total_env_steps}: "
                 f"nothing would be learned; try {self.total_env_steps // 5}"
             )
-        replay, streams = self.replay, self.actor.num_envs
+        replay, streams, context = self.replay, self.actor.num_envs, self.network.context_length
+        if self.network.core == "dtqn" and replay.burn_in_length + replay.learn_length != context:
+            raise ValueError(
+                f"replay.learn_length is {replay.learn_length} and replay.burn_in_length "
+                f"{replay.burn_in_length}, but a window of network.context_length {context} is both; try "
+                f"{min(replay.learn_length, context)} and {max(0, context - replay.learn_length)}"
+            )
         need = self.network.trace_window + replay.burn_in_length + replay.learn_length + self.learner.n_step
         if replay.capacity // streams <= need:
             raise ValueError(

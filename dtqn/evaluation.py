@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from dtqn.actor import VectorRows
-from dtqn.networks.recurrent import RecurrentQNetwork
+from dtqn.networks.windowed import QNetwork
 from dtqn.types import reset_rows
 
 
@@ -40,7 +40,7 @@ def wilson_interval(successes: int, episodes: int) -> tuple[float, float]:
 
 @torch.no_grad()
 def evaluate(
-    network: RecurrentQNetwork, env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool
+    network: QNetwork, env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool
 ) -> EvaluationResult:
     """Play `episodes` greedy episodes; copy i of N plays every N-th, so the number of each is known before.
 
@@ -52,7 +52,7 @@ def evaluate(
 
 
 def _evaluate(
-    network: RecurrentQNetwork, env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool
+    network: QNetwork, env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool
 ) -> EvaluationResult:
     copies = env.num_envs
     quota = np.full(copies, episodes // copies)

@@ -1,7 +1,7 @@
 """One update of the online network from a batch of sequences (R2D2 with a double-Q target).
 
-Each network, online and target, starts a sequence from the stored memory, freshens it by its own burn-in
-without gradient, and is run over the learned steps and their n-step tail.
+Each network, online and target, gives the Q-values of the learned steps and of their n-step tail: a recurrent
+one from the stored memory, freshened by its own burn-in without gradient, a windowed one from raw rows.
 
 Legend: B sequences, P burn-in rows, R rows of the learn block, W trace window, A actions.
 """
@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from dtqn import losses
 from dtqn.config import LearnerConfig
 from dtqn.networks.recurrent import RecurrentQNetwork
+from dtqn.networks.windowed import QNetwork
 from dtqn.parts import split, take
-from dtqn.types import Sequences, State, StepInputs
+from dtqn.types import Sequences, StepInputs
 
 MAX_SKIPPED_IN_A_ROW = 10
 
@@ -44,60 +45,26 @@ class _Part(NamedTuple):
     """TD error, Q(s_t, a_t) and target of the learned steps, [n] each."""
 
 
-def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
-    """[B, min(window, W + P), ...]: the last of `memory` [B, W, ...] and then the real rows of `burned`.
-
-    `burned` is [B, P, ...].
-    """
-    rows = torch.cat([memory.to(burned.dtype), burned], dim=1)
-    size = min(window, rows.shape[1])
-    index = _latest_index(memory.shape[1], burn_in_rows, size).clamp(min=0)
-    return rows.gather(1, index.view(*index.shape, *[1] * (rows.dim() - 2)).expand(-1, -1, *rows.shape[2:]))
-
-
-def _latest_index(num_memory: int, burn_in_rows: Tensor, size: int) -> Tensor:
-    """[B, size] places in memory-then-burn-in of the `size` rows before the anchor; negative: before both."""
-    return torch.arange(size, device=burn_in_rows.device) + (num_memory - size + burn_in_rows)[:, None]
-
-
-def starting_state(network: RecurrentQNetwork, batch: Sequences) -> State:
-    """The network's state at the anchor: stored memory, freshened by its own burn-in, without gradient."""
-    with torch.no_grad():
-        trace, valid, spec = batch.trace, batch.trace_valid, network.trace_spec()
-        state = network.state_from_trace(trace, valid, batch.episode_step)
-        burn_in = batch.burn_in.first.shape[1]
-        if burn_in == 0:
-            return state
-        _, _, burned = network(batch.burn_in, state)
-        memory = valid.shape[1]
-        size = min(max((field.window for field in spec.values()), default=0), memory + burn_in)
-        rows = {
-            name: latest_rows(trace[name], getattr(burned, name), batch.burn_in_rows, field.window)
-            for name, field in spec.items()
-        }
-        index = _latest_index(memory, batch.burn_in_rows, size)
-        padded = torch.cat([valid, valid.new_ones(len(valid), burn_in)], dim=1)
-        is_real = (index >= 0) & padded.gather(1, index.clamp(min=0))
-        return network.state_from_trace(rows, is_real, batch.episode_step + batch.burn_in_rows)
-
-
 class Learner:
     """Holds the online and target networks and the optimiser; `update` is one learner step."""
 
     def __init__(
         self,
-        network: RecurrentQNetwork,
+        network: QNetwork,
         config: LearnerConfig,
         max_priority_weight: float = 0.9,
         threads: int = 1,
+        seed: int = 0,
     ) -> None:
         """
         Args:
             network: the online network; its parameters are trained in place.
             max_priority_weight: eta of a sequence's priority.
             threads: run the two parts of a batch side by side where it is above 1.
+            seed: of dropout.
         """
         self.config = config
+        self._seed = seed
         self._threads = threads
         self._map: Callable[..., Iterable[_Part]] = map
         if threads > 1:
@@ -115,15 +82,17 @@ class Learner:
         self.skipped_updates = 0
         self._skipped_in_a_row = 0
 
-    def td_errors(self, batch: Sequences) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def td_errors(
+        self, batch: Sequences, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """delta_t = y_t - Q_online(s_t, a_t), the mask, Q_online(s_t, a_t) and y_t: each [B, R-1].
 
-        The gradient is in Q_online.
+        The gradient is in Q_online, and so is dropout where a `generator` is given to draw it from.
         """
         config = self.config
         with torch.no_grad():
-            q_target = self._q(self.target, batch)
-        q = self._q(self.online, batch)
+            q_target = self.target.learn_values(batch)
+        q = self.online.learn_values(batch, generator)
         with torch.no_grad():
             value = losses.double_q_value(q_target, q if config.double_q else q_target)
             reward = batch.learn.reward * config.reward_scale
@@ -134,11 +103,6 @@ class Learner:
         mask = torch.arange(target.shape[1], device=target.device) < batch.learned_steps[:, None]
         return target - q_taken, mask, q_taken, target
 
-    @staticmethod
-    def _q(network: RecurrentQNetwork, batch: Sequences) -> Tensor:
-        """[B, R, A] of the learn block, from the network's own starting state."""
-        return network(batch.learn, starting_state(network, batch), want_trace=False)[0].q
-
     def update(self, batch: Sequences, learning_rate_share: float = 1.0) -> Update:
         """One step of the optimiser; skipped, counted and told where the loss or gradient is not finite.
 
@@ -146,7 +110,14 @@ class Learner:
         """
         config, members = self.config, split(batch, side_by_side=self._threads > 1)
         num_learned = batch.learned_steps.sum()
-        parts = list(self._map(lambda part: self._gradient(take(batch, part), num_learned), members))
+        generators = [self._generator(part, batch.learn_rows.device) for part in range(len(members))]
+        parts = list(
+            self._map(
+                lambda part, generator: self._gradient(take(batch, part), num_learned, generator),
+                members,
+                generators,
+            )
+        )
         gradients = parts[0].gradients
         for part in parts[1:]:
             torch._foreach_add_(gradients, part.gradients)
@@ -180,9 +151,14 @@ class Learner:
         }
         return Update(priorities, metrics)
 
-    def _gradient(self, batch: Sequences, num_learned: Tensor) -> _Part:
+    def _generator(self, part: int, device: torch.device) -> torch.Generator:
+        """The draws of one part of this update, whatever ran before or runs beside it."""
+        update = self.learner_steps + self.skipped_updates
+        return torch.Generator(device).manual_seed(((self._seed << 40) + 2 * update + part) % 2**63)
+
+    def _gradient(self, batch: Sequences, num_learned: Tensor, generator: torch.Generator) -> _Part:
         """One part's share of the loss and of its gradient."""
-        td_error, mask, q_taken, target = self.td_errors(batch)
+        td_error, mask, q_taken, target = self.td_errors(batch, generator)
         loss = losses.weighted_loss(td_error, mask, batch.importance_weights, self.config.loss == "huber")
         loss = loss / num_learned
         gradients = torch.autograd.grad(loss, self._online_parameters, materialize_grads=True)
@@ -251,7 +227,7 @@ def delta_q(
         anchor: [B] the anchor's row in it.
     Returns: the measure [B] at the first and at the last learned step.
     """
-    stored = network(batch.learn, starting_state(network, batch))[0].q
+    stored = network.learn_values(batch)
     recomputed = network(prefix, network.initial_state(len(anchor)))[0].q
     rows = torch.arange(len(anchor), device=anchor.device)
 

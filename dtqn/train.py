@@ -21,6 +21,7 @@ from dtqn.config import Config, ConfigError
 from dtqn.evaluation import EvaluationResult, evaluate
 from dtqn.learner import Learner, NonFiniteError, delta_q
 from dtqn.networks.recurrent import RecurrentQNetwork
+from dtqn.networks.windowed import QNetwork
 from dtqn.parts import take
 from dtqn.schedules import linear
 from dtqn.types import Sequences, StepInputs, named_parts, observation_of
@@ -53,7 +54,7 @@ def make_env(config: Config, num_envs: int, seed: np.random.SeedSequence) -> gym
     return envs.make_vector(config.env, num_envs, seed, **config.task.model_dump())
 
 
-def make_network(config: Config) -> RecurrentQNetwork:
+def make_network(config: Config) -> QNetwork:
     """The run's network with its initial parameters."""
     task = task_spec(config)
     torch.manual_seed(int(_seed(config, _NETWORK).generate_state(1)[0]))
@@ -89,7 +90,7 @@ def smallest_dtype(space: gymnasium.Space) -> np.dtype:
     return np.dtype(next(n for n, r in ranges.items() if r.min <= bounds[0] and bounds[1] <= r.max))
 
 
-def replay_fields(config: Config, network: RecurrentQNetwork) -> dict[str, Field]:
+def replay_fields(config: Config, network: QNetwork) -> dict[str, Field]:
     """What replay stores at every step."""
     task = task_spec(config)
     trace = {
@@ -134,7 +135,9 @@ class Trainer:
         network = make_network(config)
         fields = replay_fields(config, network)
         network.to(self.device)
-        self.learner = Learner(network, config.learner, config.replay.max_priority_weight, config.threads)
+        self.learner = Learner(
+            network, config.learner, config.replay.max_priority_weight, config.threads, config.seed
+        )
         more_than_a_tick = (
             config.actor.publish_period * config.learner.env_steps_per_update > config.actor.num_envs
         )
@@ -174,7 +177,7 @@ class Trainer:
         self._updates_summed = 0
 
     @property
-    def network(self) -> RecurrentQNetwork:
+    def network(self) -> QNetwork:
         return self.learner.online
 
     @property
@@ -337,19 +340,23 @@ class Trainer:
         available = torch.from_numpy(prefix.available.nonzero()[0])
         batch = take(self._to_sequences(sampled, info.importance_weights), available)
         anchor = torch.from_numpy(prefix.anchors).to(self.device)
-        first, last = delta_q(self.network, batch, self._step_inputs(prefix.rows), anchor)
         row = np.arange(prefix.rows["version"].shape[1])
         learned = (row >= prefix.anchors[:, None]) & (row < prefix.row_counts[:, None])
         start = prefix.anchors - batch.burn_in_rows.cpu().numpy()
         oldest = start - batch.trace_valid.sum(dim=1).cpu().numpy()
         remembered = (row < start[:, None]) & (row >= oldest[:, None])
         age = self.learner_steps - prefix.rows["version"]
-        return {
-            "replay/delta_q_first": float(first.mean()),
-            "replay/delta_q_last": float(last.mean()),
+        measured: dict[str, float | int | None] = {
             "replay/parameter_age": float(age[learned].mean()),
             "replay/memory_age": float(age[remembered].mean()) if remembered.any() else None,
         }
+        if isinstance(self.network, RecurrentQNetwork):  # a window is never stale
+            first, last = delta_q(self.network, batch, self._step_inputs(prefix.rows), anchor)
+            measured |= {
+                "replay/delta_q_first": float(first.mean()),
+                "replay/delta_q_last": float(last.mean()),
+            }
+        return measured
 
     def _evaluation_metrics(self) -> dict[str, float | int | None]:
         result = self.evaluate()

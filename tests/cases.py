@@ -22,7 +22,7 @@ SPACES: dict[str, gymnasium.Space] = {
 }
 SMALL: dict[str, Any] = {
     "width": 8, "num_layers": 2, "num_heads": 2, "mlp_width": 12, "memory_length": 5, "head_width": 6,
-    "embedding_width": 3,
+    "embedding_width": 3, "context_length": 5,
 }  # fmt: skip
 CASES: dict[str, dict[str, Any]] = {
     "gru": {"space": "multi_discrete"},
@@ -39,6 +39,16 @@ CASES: dict[str, dict[str, Any]] = {
     "residual-post-M0": {"gate": "residual", "norm": "post", "memory_length": 0, "space": "box"},
 }
 """Every gate with both norms; every value of the other settings."""
+WINDOWED: dict[str, dict[str, Any]] = {
+    name: {"core": "dtqn"} | case
+    for name, case in {
+        "window": {"space": "multi_discrete", "norm": "post", "gate": "residual"},
+        "window-pre-sinusoidal": {"space": "box", "positions": "sinusoidal", "use_prev_reward": True},
+        "window-none-K8": {"space": "discrete", "positions": "none", "context_length": 8, "gate": "output"},
+        "window-K1": {"space": "multi_binary", "context_length": 1, "norm": "post"},
+        "window-K12-dropout": {"space": "discrete", "context_length": 12, "num_layers": 1, "dropout": 0.5},
+    }.items()
+}
 
 
 def randomise(module: nn.Module, seed: int = 0, scale: float = 0.3) -> nn.Module:

@@ -7,6 +7,7 @@ from torch import nn
 
 from dtqn.config import NetworkConfig
 from dtqn.networks.darqn import AttentiveLSTMLayer, PartsEncoder
+from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.dtqn_encoder import DTQNEncoder, initialise_as_dtqn
 from dtqn.networks.encoders import StepEncoder
 from dtqn.networks.gtrxl import GTrXL
@@ -16,16 +17,21 @@ from dtqn.networks.mingru import MinGRULayer
 from dtqn.networks.recurrent import Core, RecurrentQNetwork
 from dtqn.networks.rnn import GRULayer, LSTMLayer
 from dtqn.networks.stack import Hidden, HiddenAndCell, NoState, RecurrentStack
+from dtqn.networks.windowed import QNetwork, WindowedQNetwork
 
 
-def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> RecurrentQNetwork:
+def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> QNetwork:
     """The Q-network that `config` describes, for one task's observations and actions.
 
     Parameters are drawn from torch's global generator: seed it before.
     """
     encoder = _encoder(config, observation_space, num_actions)
     head = (DuelingHead if config.dueling else QHead)(config.width, num_actions, config.head_width)
-    network = RecurrentQNetwork(encoder, _core(config), head)
+    network: QNetwork
+    if config.core == "dtqn":
+        network = WindowedQNetwork(encoder, _decoder(config), head, observation_space)
+    else:
+        network = RecurrentQNetwork(encoder, _core(config), head)
     if config.encoder == "dtqn":
         network.apply(initialise_as_dtqn)
     return network
@@ -53,6 +59,21 @@ def _encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_acti
         config.use_prev_action,
         config.use_prev_reward,
         config.image_encoder,
+    )
+
+
+def _decoder(config: NetworkConfig) -> TransformerDecoder:
+    return TransformerDecoder(
+        config.width,
+        config.num_layers,
+        config.num_heads,
+        config.mlp_width,
+        config.context_length,
+        config.positions,
+        config.gate,
+        config.gate_bias,
+        config.norm,
+        config.dropout,
     )
 
 
@@ -86,3 +107,4 @@ def _core(config: NetworkConfig) -> Core:
             return RecurrentStack((LRULayer(width) for _ in depth), Hidden, (2, width))
         case "none":
             return RecurrentStack([], NoState)
+    raise AssertionError(config.core)

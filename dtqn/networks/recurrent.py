@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 
-from dtqn.types import QOutput, State, StepInputs, Trace, TraceSpec
+from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec
 
 
 class Core(Protocol):
@@ -27,6 +28,22 @@ class Core(Protocol):
     def trace_spec(self) -> dict[str, TraceSpec]: ...
 
     def cache(self, state: State, /) -> State: ...
+
+
+def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
+    """[B, min(window, W + P), ...]: the last of `memory` [B, W, ...] and then the real rows of `burned`.
+
+    `burned` is [B, P, ...].
+    """
+    rows = torch.cat([memory.to(burned.dtype), burned], dim=1)
+    size = min(window, rows.shape[1])
+    index = _latest_index(memory.shape[1], burn_in_rows, size).clamp(min=0)
+    return rows.gather(1, index.view(*index.shape, *[1] * (rows.dim() - 2)).expand(-1, -1, *rows.shape[2:]))
+
+
+def _latest_index(num_memory: int, burn_in_rows: Tensor, size: int) -> Tensor:
+    """[B, size] places in memory-then-burn-in of the `size` rows before the anchor; negative: before both."""
+    return torch.arange(size, device=burn_in_rows.device) + (num_memory - size + burn_in_rows)[:, None]
 
 
 class RecurrentQNetwork(nn.Module):
@@ -49,6 +66,31 @@ class RecurrentQNetwork(nn.Module):
         """
         features, state, trace = self.core(self.encoder(inputs), state, want_trace)
         return self.head(features), state, trace
+
+    def learn_values(self, batch: Sequences, generator: torch.Generator | None = None) -> Tensor:
+        """Q-values [B, R, A] of the learn block, from the network's own starting state."""
+        del generator  # nothing here is random
+        return self(batch.learn, self.starting_state(batch), want_trace=False)[0].q
+
+    def starting_state(self, batch: Sequences) -> State:
+        """The state at the anchor: stored memory, freshened by its own burn-in, without gradient."""
+        with torch.no_grad():
+            trace, valid, spec = batch.trace, batch.trace_valid, self.trace_spec()
+            state = self.state_from_trace(trace, valid, batch.episode_step)
+            burn_in = batch.burn_in.first.shape[1]
+            if burn_in == 0:
+                return state
+            _, _, burned = self(batch.burn_in, state)
+            memory = valid.shape[1]
+            size = min(max((field.window for field in spec.values()), default=0), memory + burn_in)
+            rows = {
+                name: latest_rows(trace[name], getattr(burned, name), batch.burn_in_rows, field.window)
+                for name, field in spec.items()
+            }
+            index = _latest_index(memory, batch.burn_in_rows, size)
+            padded = torch.cat([valid, valid.new_ones(len(valid), burn_in)], dim=1)
+            is_real = (index >= 0) & padded.gather(1, index.clamp(min=0))
+            return self.state_from_trace(rows, is_real, batch.episode_step + batch.burn_in_rows)
 
     def initial_state(self, batch_size: int) -> State:
         """The state at an episode's start, [B, ...]."""

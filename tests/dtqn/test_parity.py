@@ -19,7 +19,6 @@ from torch import nn
 import envs
 from dtqn import networks, train
 from dtqn.config import Config
-from dtqn.learner import starting_state
 from dtqn.types import Sequences
 from replay import SampleInfo
 from tests import toy
@@ -131,7 +130,7 @@ def as_acted(played: Played, batch: Sequences, info: SampleInfo) -> torch.Tensor
 def errors(played: Played, batch: Sequences, info: SampleInfo) -> torch.Tensor:
     """[B] the largest difference between the learner's and the actor's Q-values on a sequence's real rows."""
     network = played.trainer.learner.online
-    q = network(batch.learn, starting_state(network, batch))[0].q
+    q = network.learn_values(batch)
     real = torch.arange(q.shape[1]) < batch.learn_rows[:, None]
     return (q - as_acted(played, batch, info)).abs().amax(-1).where(real, 0.0).amax(-1)
 
@@ -265,6 +264,68 @@ def test_gridverse(trace_dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     batch, info = draw(played)
     assert batch.burn_in_rows.unique().tolist() == [0, 10]
     assert error(played, batch, info) < (1e-9 if exact else 1e-3 * max(1.0, abs(played.q).max()))
+
+
+K = 8
+WINDOWED = {"core": "dtqn", "context_length": K, "gate": "residual", "norm": "post"}
+
+
+def as_the_actor_sees(played: Played, batch: Sequences) -> torch.Tensor:
+    """[B, R] rows whose window is the actor's: it begins an episode, or is full and ends with the row."""
+    place = batch.burn_in_rows[:, None] + torch.arange(batch.learn.first.shape[1])
+    total = (batch.burn_in_rows + batch.learn_rows)[:, None]
+    first_window = (place < K) & ((batch.episode_step == 0)[:, None] | (place == K - 1))
+    second_window = (place >= K) & (place == total - 1)
+    return (first_window | second_window) & (place < total)
+
+
+@pytest.mark.parametrize("learn_length", [1, 3, 4, K])
+@pytest.mark.parametrize(
+    "settings", [{}, {"norm": "pre", "gate": "gru", "positions": "sinusoidal"}, {"dropout": 0.5}], ids=str
+)
+def test_windows(settings: dict[str, Any], learn_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The learner's windows and the actor's agree where they hold the same rows, and nowhere else."""
+    layout = {"learn_length": learn_length, "burn_in_length": K - learn_length, "sequence_period": 1}
+    played = play(monkeypatch, replay=layout, **(WINDOWED | settings))
+    assert not batch_has_trace(played)
+    batch, info = draw(played)
+    with torch.no_grad():
+        q = played.trainer.learner.online.learn_values(batch)
+    difference = (q - as_acted(played, batch, info)).abs().amax(-1)
+    same = as_the_actor_sees(played, batch)
+    assert difference[same].max() < 1e-9
+    place = batch.burn_in_rows[:, None] + torch.arange(q.shape[1])
+    real = torch.arange(q.shape[1]) < batch.learn_rows[:, None]
+    others = real & ~same
+    assert difference[others].min() > 1e-9 if others.any() else learn_length == 1
+    # The batch holds what the test says: episodes' starts, full windows in the middle, second windows.
+    assert (same & (place < K - 1)).any() and (same & (place >= K)).any()
+    assert (same & (place == K - 1) & (batch.episode_step > 0)[:, None]).any()
+    terminated = (batch.discount == 0).any(dim=1)
+    assert terminated.any() and not terminated.all()
+
+
+def batch_has_trace(played: Played) -> bool:
+    return any(field.block == "trace" for field in played.trainer.replay.fields.values())
+
+
+def test_the_windowed_learners_td_errors_are_of_the_actors_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In windows that begin an episode, Q(s_t, a_t) of each learned step is the actor's of its own action."""
+    layout = {"learn_length": 4, "burn_in_length": K - 4, "sequence_period": 4}
+    played = play(monkeypatch, replay=layout, **WINDOWED)
+    batch, info = draw(played)
+    _, _, q_taken, _ = played.trainer.learner.td_errors(batch)
+    anchor, stream = np.divmod(info.ids, NUM_ENVS)
+    given = np.stack(played.trainer.actor.rows.env.actions)
+    compared = 0
+    for b in np.flatnonzero(batch.episode_step.numpy() == 0):
+        for t in range(int(batch.learned_steps[b])):
+            row = anchor[b] + t
+            expected = played.q[row, stream[b], given[row, stream[b]]]
+            assert q_taken[b, t].item() == pytest.approx(expected, abs=1e-9)
+            compared += 1
+    # With h dividing K, the first K steps of every episode are learned from its start.
+    assert compared > 200 and set(batch.burn_in_rows[batch.episode_step == 0].tolist()) == {0, 4}
 
 
 def shifted(x: torch.Tensor) -> torch.Tensor:

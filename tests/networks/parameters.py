@@ -44,3 +44,21 @@ def layer_parameters(name: str, layer: nn.Module) -> dict[str, Any]:
         "gate_1": gate_parameters(name, layer.attention_gate),
         "gate_2": gate_parameters(name, layer.mlp_gate),
     }
+
+
+def decoder_parameters(name: str, layer: nn.Module) -> dict[str, Any]:
+    w_q, w_k, w_v = layer.qkv.weight.chunk(3)
+    b_q, b_k, b_v = layer.qkv.bias.chunk(3)
+    return {
+        "W_q": w_q, "W_k": w_k, "W_v": w_v, "b_q": b_q, "b_k": b_k, "b_v": b_v,
+        "W_O": layer.output.weight,
+        "b_O": layer.output.bias,
+        "W_1": layer.mlp[0].weight,
+        "b_1": layer.mlp[0].bias,
+        "W_2": layer.mlp[2].weight,
+        "b_2": layer.mlp[2].bias,
+        "norm_1": dict(layer.attention_norm.named_parameters()),
+        "norm_2": dict(layer.mlp_norm.named_parameters()),
+        "gate_1": gate_parameters(name, layer.attention_gate),
+        "gate_2": gate_parameters(name, layer.mlp_gate),
+    }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -12,8 +13,9 @@ from torch import Tensor, nn
 
 from dtqn import layers
 from dtqn.networks.gtrxl import GTrXL
+from dtqn.networks.windowed import WindowedQNetwork
 from dtqn.types import State, StepInputs, map_tree, reset_rows
-from tests.cases import CASES, SMALL, SPACES, another, inputs, make, part, trace_dict
+from tests.cases import CASES, SMALL, SPACES, WINDOWED, another, inputs, make, part, trace_dict
 
 STEPS = 11
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-9}
@@ -32,25 +34,51 @@ def of_preset(agent: str) -> dict[str, Any]:
     return network | sizes | {"space": list(SPACES)[PRESETS.index(agent) % len(SPACES)]}
 
 
-@pytest.fixture(params=[*CASES, *(f"preset {agent}" for agent in PRESETS)], scope="module")
+@pytest.fixture(params=[*CASES, *WINDOWED, *(f"preset {agent}" for agent in PRESETS)], scope="module")
 def case(request: pytest.FixtureRequest) -> tuple[nn.Module, str]:
     name = request.param
-    settings = of_preset(name.removeprefix("preset ")) if name.startswith("preset ") else dict(CASES[name])
+    settings = (
+        of_preset(name.removeprefix("preset "))
+        if name.startswith("preset ")
+        else dict((CASES | WINDOWED)[name])
+    )
     space = settings.pop("space")
     return make(space, **settings).requires_grad_(False), space
 
 
 def partly_filled(network: nn.Module, batch: int, seed: int = 5) -> State:
     """A state whose rows have 0, 1, 2, ... steps behind them; the rest of their trace is junk."""
-    window = max((field.window for field in network.trace_spec().values()), default=0)
-    generator = torch.Generator().manual_seed(seed)
+    window = window_of(network)
     steps = torch.arange(batch)
     valid = torch.arange(window) >= window - steps[:, None]
-    trace = {
-        name: torch.randn(batch, window, *field.shape, generator=generator, dtype=torch.float64)
+    return network.state_from_trace(some_trace(network, batch, seed), valid, steps)
+
+
+def window_of(network: nn.Module) -> int:
+    """How many of the rows before a step its state is a function of."""
+    if isinstance(network, WindowedQNetwork):
+        return network.context_length - 1
+    return max((field.window for field in network.trace_spec().values()), default=0)
+
+
+def some_trace(network: nn.Module, batch: int, seed: int) -> dict[str, Tensor]:
+    """Random trace rows [B, W, ...], raw rows for a windowed network."""
+    if isinstance(network, WindowedQNetwork):
+        return inputs(space_of(network), batch, window_of(network), seed, first=False)._asdict()
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: torch.randn(batch, window_of(network), *field.shape, generator=generator, dtype=torch.float64)
         for name, field in network.trace_spec().items()
     }
-    return network.state_from_trace(trace, valid, steps)
+
+
+def space_of(network: WindowedQNetwork) -> str:
+    shape = network.initial_state(1).observation.shape[2:], network.initial_state(1).observation.dtype
+    return next(
+        name
+        for name, space in SPACES.items()
+        if shape == (space.shape, torch.from_numpy(np.zeros((), space.dtype)).dtype)
+    )
 
 
 def values(network: nn.Module, rows: StepInputs, state: State) -> Tensor:
@@ -135,7 +163,7 @@ def test_a_cache_made_under_other_parameters_is_renewed(case: tuple[nn.Module, s
     network, space = case
     state = partly_filled(network, 4)
     stale = network.cache(state)
-    if not isinstance(network.core, GTrXL):
+    if isinstance(network, WindowedQNetwork) or not isinstance(network.core, GTrXL):
         assert stale is state  # nothing that parameters could spoil
         return
     stale = stale._replace(keys=torch.full_like(stale.keys, 9.0), values=torch.full_like(stale.values, 9.0))
@@ -147,6 +175,8 @@ def test_a_cache_made_under_other_parameters_is_renewed(case: tuple[nn.Module, s
 
 def receptive_field(network: nn.Module, steps: int) -> int:
     """How many steps back an output depends on its inputs, at most `steps`."""
+    if isinstance(network, WindowedQNetwork):
+        return network.context_length - 1
     core = network.core
     if isinstance(core, GTrXL):
         return core.num_layers * core.memory_length
@@ -156,7 +186,8 @@ def receptive_field(network: nn.Module, steps: int) -> int:
 def test_an_output_depends_on_exactly_its_receptive_field(case: tuple[nn.Module, str]) -> None:
     """Each layer of a GTrXL looks M steps back, so L layers look L*M back and not one step more.
 
-    A recurrence looks back to the episode's start, and a network without memory at the present only.
+    A window of K steps looks K - 1 back, however many layers read it. A recurrence looks back to the
+    episode's start, and a network without memory at the present only.
     """
     network, space = case
     reach = receptive_field(network, 8)
@@ -171,21 +202,28 @@ def test_an_output_depends_on_exactly_its_receptive_field(case: tuple[nn.Module,
     ).abs()
     assert q[:, :at].max() == 0
     assert (q[:, at : at + reach + 1].amax(-1) > 1e-12).all()
-    if isinstance(network.core, GTrXL) or reach == 0:
+    if isinstance(network, WindowedQNetwork) or isinstance(network.core, GTrXL) or reach == 0:
         after = q[:, at + reach + 1 :]
         torch.testing.assert_close(after, torch.zeros_like(after), rtol=0, atol=1e-13)
+
+
+def junk_of(x: Tensor, junk: float) -> Tensor:
+    """`junk`, or for integers the largest one, which no embedding has a row for."""
+    if x.is_floating_point():
+        return torch.tensor(junk, dtype=x.dtype)
+    return torch.tensor(True if x.dtype == torch.bool else torch.iinfo(x.dtype).max, dtype=x.dtype)
 
 
 @pytest.mark.parametrize("junk", [1e30, float("nan")])
 def test_invalid_trace_rows_change_nothing(case: tuple[nn.Module, str], junk: float) -> None:
     network, space = case
-    spec = network.trace_spec()
-    window = max((field.window for field in spec.values()), default=0)
+    window = window_of(network)
     steps = torch.tensor([0, 1, 3, 12]).clamp(max=window)
     valid = torch.arange(window) >= window - steps[:, None]
-    clean = {name: torch.randn(4, window, *f.shape, dtype=torch.float64) for name, f in spec.items()}
+    clean = some_trace(network, 4, 0)
     dirty = {
-        name: torch.where(valid.view(4, window, *[1] * (x.dim() - 2)), x, junk) for name, x in clean.items()
+        name: torch.where(valid.view(4, window, *[1] * (x.dim() - 2)), x, junk_of(x, junk))
+        for name, x in clean.items()
     }
     rows = inputs(space, 4, STEPS, first=False)
     q, dirty_q = (values(network, rows, network.state_from_trace(t, valid, steps)) for t in (clean, dirty))
@@ -196,14 +234,15 @@ def test_invalid_trace_rows_change_nothing(case: tuple[nn.Module, str], junk: fl
 def test_state_from_trace_equals_the_running_state(case: tuple[nn.Module, str], extra: int) -> None:
     """After any number of steps, from the last W trace rows, however many more or fewer are handed in."""
     network, space = case
-    window = max((field.window for field in network.trace_spec().values()), default=0)
+    window = window_of(network)
     rows, probe = inputs(space, 3, window + 3, 1), inputs(space, 3, 4, 2, first=False)
     for steps in {1, max(1, window - 1), window + 1, window + 3}:
         _, running, trace = network(part(rows, 0, steps), network.initial_state(3))
-        held = trace_dict(trace) if window else {}
+        left = part(rows, 0, steps) if isinstance(network, WindowedQNetwork) else trace
+        held = trace_dict(left) if window else {}
         newest = {name: x[:, -window:] for name, x in held.items()}
         empty = {
-            name: torch.full_like(x[:, :1], 7.0).expand(-1, extra, *x.shape[2:]) for name, x in newest.items()
+            name: torch.full_like(x[:, :1], 7).expand(-1, extra, *x.shape[2:]) for name, x in newest.items()
         }
         joined = {name: torch.cat([empty[name], x], 1) for name, x in newest.items()}
         real = min(window, steps)

@@ -1,0 +1,127 @@
+"""DTQN's transformer decoder over a window of steps (Esslinger, Platt and Amato 2022, arXiv 2206.01078).
+
+With E the features of a window's steps and P their positions, X = Dropout(E + P), and for each layer
+
+    Y = MHA(X)              X'  = LayerNorm(gate_1(X, ReLU(Y)))
+    F = Dropout(MLP(X'))    X'' = LayerNorm(gate_2(X', ReLU(F)))
+
+MHA is causal and drops attention weights. With `norm="pre"` LayerNorm is at the input of MHA and of MLP
+instead (identity map reordering). The ReLUs are in the public code (github.com/kevslinger/DTQN), not in the
+paper; there all layers share their gates, here each has gates of its own.
+
+Legend: B batch, T steps of a window (at most K), K context length, H heads, d features of a head, D width.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dtqn.networks.attention import sinusoid
+from dtqn.networks.gates import make_gate
+
+
+def drop(x: Tensor, probability: float, generator: torch.Generator | None) -> Tensor:
+    """Zeros with `probability`, drawn from `generator`, the rest scaled up; no `generator`: x itself."""
+    if generator is None or probability == 0:
+        return x
+    kept = torch.empty_like(x).bernoulli_(1 - probability, generator=generator)
+    return x * kept / (1 - probability)
+
+
+class DecoderLayer(nn.Module):
+    def __init__(
+        self,
+        width: int,
+        num_heads: int,
+        mlp_width: int,
+        gate: str,
+        gate_bias: float | None,
+        norm: str,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.pre_norm, self.dropout = num_heads, norm == "pre", dropout
+        self.qkv = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention_gate = make_gate(gate, width, gate_bias)
+        self.mlp = nn.Sequential(nn.Linear(width, mlp_width), nn.ReLU(), nn.Linear(mlp_width, width))
+        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp_gate = make_gate(gate, width, gate_bias)
+
+    def forward(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
+        """[B, T, D] -> [B, T, D]"""
+        if self.pre_norm:
+            x = self.attention_gate(x, F.relu(self._attend(self.attention_norm(x), generator)))
+            return self.mlp_gate(x, F.relu(self._feed_forward(self.mlp_norm(x), generator)))
+        x = self.attention_norm(self.attention_gate(x, F.relu(self._attend(x, generator))))
+        return self.mlp_norm(self.mlp_gate(x, F.relu(self._feed_forward(x, generator))))
+
+    def _attend(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
+        """softmax(q k^T / sqrt(d)) v over the step itself and those before it in the window."""
+        q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        if generator is None or self.dropout == 0:
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+            score = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(future, -math.inf)
+            mixed = drop(score.softmax(dim=-1), self.dropout, generator) @ v
+        return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def _feed_forward(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
+        return drop(self.mlp(x), self.dropout, generator)
+
+
+class TransformerDecoder(nn.Module):
+    """A function of a window's features, the window's first step at position 0; it keeps nothing."""
+
+    def __init__(
+        self,
+        width: int = 64,
+        num_layers: int = 2,
+        num_heads: int = 8,
+        mlp_width: int = 256,
+        context_length: int = 50,
+        positions: str = "learned",
+        gate: str = "residual",
+        gate_bias: float | None = None,
+        norm: str = "post",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.num_layers, self.context_length, self.dropout = num_layers, context_length, dropout
+        self.layers = nn.ModuleList(
+            DecoderLayer(width, num_heads, mlp_width, gate, gate_bias, norm, dropout)
+            for _ in range(num_layers)
+        )
+        match positions:
+            case "learned":
+                self.positions: Tensor | None = nn.Parameter(torch.zeros(context_length, width))
+            case "sinusoidal":
+                self.register_buffer("positions", sinusoid(context_length, width), persistent=False)
+            case "none":
+                self.positions = None
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """Xavier normal weights, each projection by itself, and zero biases."""
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear):
+                for weight in module.weight.chunk(3 if name.endswith("qkv") else 1):
+                    nn.init.xavier_normal_(weight)
+                nn.init.zeros_(module.bias)
+
+    def forward(self, features: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """[B, T, D], T at most K -> [B, T, D]; dropout is on where `generator` is given."""
+        x = features
+        if self.positions is not None:
+            # A table of sinusoids is kept in float64, so that it is exact at any precision.
+            x = x + self.positions[: x.shape[1]].to(x.dtype)
+        x = drop(x, self.dropout, generator)
+        for layer in self.layers:
+            x = layer(x, generator)
+        return x

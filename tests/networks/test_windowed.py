@@ -1,0 +1,260 @@
+"""DTQN's decoder against its twin, and which window each Q-value of the learner comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dtqn import networks
+from dtqn.config import NetworkConfig
+from dtqn.networks.decoder import TransformerDecoder
+from dtqn.networks.windowed import WindowedQNetwork
+from dtqn.types import QOutput, Sequences, StepInputs
+from tests.cases import randomise
+from tests.dtqn.batches import Shape, make_batch
+from tests.networks.parameters import decoder_parameters
+from tests.reference.decoder_twin import acting, decoder
+
+WIDTH, HEADS, K, BATCH = 8, 2, 4, 2
+GATES = ["gru", "output", "input", "highway", "sigtanh", "residual"]
+
+
+class Observe(nn.Module):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        return inputs.observation
+
+
+class Show(nn.Module):
+    def forward(self, features: Tensor) -> QOutput:
+        return QOutput(features)
+
+
+def bare(gate: str, norm: str, positions: str, layers: int = 2) -> WindowedQNetwork:
+    """A network that is its decoder alone: features in, features out."""
+    torch.manual_seed(0)
+    core = TransformerDecoder(WIDTH, layers, HEADS, 12, K, positions, gate, None, norm).double()
+    space = gymnasium.spaces.Box(-1, 1, (WIDTH,), np.float64)
+    return WindowedQNetwork(Observe(), randomise(core), Show(), space)
+
+
+def rows(features: Tensor) -> StepInputs:
+    nothing = torch.zeros(features.shape[:2])
+    return StepInputs(features, nothing.long(), nothing, nothing.bool())
+
+
+def settings_of(network: WindowedQNetwork, gate: str, norm: str, positions: str) -> tuple[Any, ...]:
+    table = network.decoder.positions if positions == "learned" else positions
+    layers = [decoder_parameters(gate, layer) for layer in network.decoder.layers]
+    return layers, HEADS, table, norm == "pre", gate
+
+
+TABLE = [(gate, norm, "learned") for gate in GATES for norm in ("pre", "post")] + [
+    ("residual", "post", "sinusoidal"),
+    ("residual", "post", "none"),
+]
+
+
+@pytest.mark.parametrize("gate, norm, positions", TABLE)
+@pytest.mark.parametrize("steps", [1, K, 7])
+def test_twin(gate: str, norm: str, positions: str, steps: int) -> None:
+    """The acting function from an episode's start, before and after its window slides."""
+    network = bare(gate, norm, positions)
+    generator = torch.Generator().manual_seed(1)
+    features, weights = torch.randn(2, BATCH, steps, WIDTH, generator=generator, dtype=torch.float64)
+    features.requires_grad_()
+    q = network(rows(features), network.initial_state(BATCH))[0].q
+    settings = settings_of(network, gate, norm, positions)
+    expected = torch.stack([acting(x, K, *settings) for x in features])
+    torch.testing.assert_close(q, expected, rtol=0, atol=1e-9)
+    compare_gradients(network, features, (q * weights).sum(), (expected * weights).sum())
+
+
+@pytest.mark.parametrize("gate, norm, positions", TABLE)
+def test_twin_of_one_window(gate: str, norm: str, positions: str) -> None:
+    """Every position of a window in one pass: intermediate Q-value prediction."""
+    network = bare(gate, norm, positions)
+    generator = torch.Generator().manual_seed(1)
+    features, weights = torch.randn(2, BATCH, K, WIDTH, generator=generator, dtype=torch.float64)
+    features.requires_grad_()
+    q = network.window(rows(features)).q
+    settings = settings_of(network, gate, norm, positions)
+    expected = torch.stack([decoder(x, *settings) for x in features])
+    torch.testing.assert_close(q, expected, rtol=0, atol=1e-9)
+    compare_gradients(network, features, (q * weights).sum(), (expected * weights).sum())
+
+
+def compare_gradients(network: nn.Module, features: Tensor, one: Tensor, other: Tensor) -> None:
+    named = dict(network.named_parameters())
+    gradients = [
+        torch.autograd.grad(x, [features, *named.values()], allow_unused=True, materialize_grads=True)
+        for x in (one, other)
+    ]
+    for name, gradient, twin in zip(["features", *named], *gradients, strict=True):
+        torch.testing.assert_close(
+            gradient, twin, rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+def test_every_parameter_has_a_gradient() -> None:
+    """Else the comparisons above would say nothing of it."""
+    network = bare("gru", "pre", "learned")
+    features = torch.randn(BATCH, 7, WIDTH, dtype=torch.float64)
+    network(rows(features), network.initial_state(BATCH))[0].q.square().sum().backward()
+    assert [
+        name for name, p in network.named_parameters() if p.grad is None or not p.grad.abs().max() > 0
+    ] == []
+
+
+# Real rows of context and learn block. K is 4 and learn_length 2, so context is 2; the tail has n = 3 rows.
+LEARN_LENGTH, N_STEP = 2, 3
+SHAPES = (
+    Shape(0, 2, 5),  # rows 0..6: the second window is rows 3..6, "n rows later"
+    Shape(0, 0, 5),  # an episode's start; rows 0..4: the second is 1..4
+    Shape(0, 1, 2, terminated=True),  # all in the first window
+    Shape(0, 2, 2),
+    Shape(0, 2, 3),  # cut one row beyond the first window
+)
+
+
+def run_of(batch: Sequences, b: int) -> Tensor:
+    """[total, D] the real rows of sequence b: context, then the learn block."""
+    return torch.cat(
+        [
+            batch.burn_in.observation[b, : int(batch.burn_in_rows[b])],
+            batch.learn.observation[b, : int(batch.learn_rows[b])],
+        ]
+    )
+
+
+def batch_of(network: nn.Module, junk: float | None = None, seed: int = 0) -> Sequences:
+    batch = make_batch(network, "box", SHAPES, seed, junk, LEARN_LENGTH)
+    padding = (WIDTH - 3) // 3 + 1
+
+    def widened(given: StepInputs) -> StepInputs:
+        wide = torch.cat([given.observation, *[given.observation.cos()] * padding], -1)[..., :WIDTH]
+        return given._replace(observation=wide)
+
+    return batch._replace(burn_in=widened(batch.burn_in), learn=widened(batch.learn))
+
+
+def test_which_window_each_value_comes_from() -> None:
+    """Rows 0..3 of a run from its first window, rows beyond from the one that ends with it; by the twin."""
+    network = bare("residual", "post", "learned").requires_grad_(False)
+    settings = settings_of(network, "residual", "post", "learned")
+    batch = batch_of(network)
+    q = network.learn_values(batch)
+    second = []
+    for b, shape in enumerate(SHAPES):
+        run = run_of(batch, b)
+        first, last = decoder(run[:K], *settings), decoder(run[-K:], *settings)
+        for t in range(shape.learn):
+            place = shape.burn_in + t
+            second.append(place >= K)
+            expected = first[place] if place < K else last[place - len(run)]
+            torch.testing.assert_close(q[b, t], expected, rtol=0, atol=1e-9)
+            if place >= K:  # the other choice would have been seen
+                assert t >= LEARN_LENGTH
+                assert (acting(run, K, *settings)[place] - q[b, t]).abs().max() > 1e-3 or t == shape.learn - 1
+    assert sum(second) == 3 + 1 + 0 + 0 + 1
+
+
+def test_the_second_window_gives_no_gradient_and_context_does() -> None:
+    network = bare("residual", "post", "learned")
+    batch = batch_of(network)
+    context = batch.burn_in.observation.requires_grad_()
+    learn = batch.learn.observation.requires_grad_()
+    q = network.learn_values(
+        batch._replace(
+            burn_in=batch.burn_in._replace(observation=context),
+            learn=batch.learn._replace(observation=learn),
+        )
+    )
+    beyond = torch.autograd.grad(q[0, 2:].sin().sum(), [context, learn], retain_graph=True)
+    assert all(not g.any() for g in beyond)
+    of_context, of_learn = torch.autograd.grad(q[0, :2].sin().sum(), [context, learn])
+    assert (of_context[0] != 0).any(-1).all()
+    assert (of_learn[0] != 0).any(-1).tolist() == [True, True, False, False, False]
+    assert not of_context[1:].any() and not of_learn[1:].any()
+
+
+def test_the_second_window_is_skipped_where_no_sequence_reaches_it() -> None:
+    network = bare("residual", "post", "learned")
+    calls = []
+    network.decoder.register_forward_hook(lambda *_: calls.append(1))
+    network.learn_values(batch_of(network))
+    assert len(calls) == 2
+    calls.clear()
+    network.learn_values(make_short(network))
+    assert len(calls) == 1
+
+
+def make_short(network: nn.Module) -> Sequences:
+    batch = batch_of(network)
+    return batch._replace(learn_rows=batch.learn_rows.clamp(max=2))
+
+
+@pytest.mark.parametrize("junk", [1e30, -1e3])
+def test_padding_changes_nothing(junk: float) -> None:
+    network = bare("residual", "post", "learned").requires_grad_(False)
+    real = torch.arange(5) < torch.tensor([shape.learn for shape in SHAPES])[:, None]
+    clean, dirty = (network.learn_values(batch_of(network, given))[real] for given in (None, junk))
+    assert torch.equal(clean, dirty)
+
+
+def test_dropout_is_in_learning_only_and_drawn_from_the_generator() -> None:
+    torch.manual_seed(0)
+    core = TransformerDecoder(WIDTH, 2, HEADS, 12, K, dropout=0.5).double()
+    space = gymnasium.spaces.Box(-1, 1, (WIDTH,), np.float64)
+    network = WindowedQNetwork(Observe(), randomise(core), Show(), space).requires_grad_(False)
+    batch = batch_of(network)
+
+    def learned(seed: int | None) -> Tensor:
+        return network.learn_values(batch, None if seed is None else torch.Generator().manual_seed(seed))
+
+    network.train()
+    assert torch.equal(learned(1), learned(1))
+    assert not torch.equal(learned(1), learned(2))
+    assert torch.equal(learned(1)[0, 2:], learned(None)[0, 2:])  # the second window has none
+    settings = settings_of(network, "residual", "post", "learned")
+    q = network(rows(batch.learn.observation), network.initial_state(len(SHAPES)))[0].q
+    torch.testing.assert_close(q[1], acting(batch.learn.observation[1], K, *settings), rtol=0, atol=1e-9)
+
+
+def test_dropout_keeps_the_mean_and_zeroes_its_share() -> None:
+    from dtqn.networks.decoder import drop
+
+    x = torch.ones(200, 200, dtype=torch.float64)
+    dropped = drop(x, 0.25, torch.Generator().manual_seed(0))
+    assert dropped.unique().tolist() == pytest.approx([0, 4 / 3])
+    assert (dropped == 0).double().mean().item() == pytest.approx(0.25, abs=0.01)
+    assert drop(x, 0.25, None) is x
+
+
+def test_parameters_are_those_of_dtqns_public_code() -> None:
+    """At its reference settings in gridverse memory 5x5: six numbers of 21 values, six actions."""
+    config = NetworkConfig(
+        core="dtqn",
+        encoder="dtqn",
+        width=128,
+        num_layers=2,
+        num_heads=8,
+        mlp_width=512,
+        head_width=128,
+        context_length=50,
+        gate="residual",
+        norm="post",
+        use_prev_action=False,
+        dueling=False,
+    )
+    network = networks.build(config, gymnasium.spaces.MultiDiscrete([21] * 6), 6)
+    assert sum(p.numel() for p in network.parameters()) == 426_686
+    for name, module in network.named_modules():
+        if isinstance(module, nn.Linear):
+            assert module.weight.std().item() == pytest.approx(0.02, rel=0.1), name
+            assert not module.bias.any()
+    assert not network.decoder.positions.any()
