@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -154,7 +155,8 @@ class Learner:
     def _generator(self, part: int, device: torch.device) -> torch.Generator:
         """The draws of one part of this update, whatever ran before or runs beside it."""
         update = self.learner_steps + self.skipped_updates
-        return torch.Generator(device).manual_seed(((self._seed << 40) + 2 * update + part) % 2**63)
+        seed = np.random.SeedSequence(self._seed, spawn_key=(update, part))
+        return torch.Generator(device).manual_seed(int(seed.generate_state(1, np.uint64)[0]))
 
     def _gradient(self, batch: Sequences, num_learned: Tensor, generator: torch.Generator) -> _Part:
         """One part's share of the loss and of its gradient."""

@@ -31,7 +31,7 @@ SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means."""
 STALENESS_SEQUENCES = 8
 """Sequences for which the staleness of their stored memory is measured, each time metrics are due."""
-_ENV, _ACTOR, _REPLAY, _NETWORK, _EVALUATION = range(5)
+_ENV, _ACTOR, _REPLAY, _NETWORK, _EVALUATION, _DROPOUT = range(6)
 
 
 def _seed(config: Config, *key: int) -> np.random.SeedSequence:
@@ -136,7 +136,11 @@ class Trainer:
         fields = replay_fields(config, network)
         network.to(self.device)
         self.learner = Learner(
-            network, config.learner, config.replay.max_priority_weight, config.threads, config.seed
+            network,
+            config.learner,
+            config.replay.max_priority_weight,
+            config.threads,
+            int(_seed(config, _DROPOUT).generate_state(1)[0]),
         )
         more_than_a_tick = (
             config.actor.publish_period * config.learner.env_steps_per_update > config.actor.num_envs

@@ -215,6 +215,20 @@ def test_wrapped_native_tasks_resume_exactly(tmp_path: Path) -> None:
         assert torch.equal(ours, theirs)
 
 
+def test_windows_of_several_parts_are_trained_on_and_resumed(tmp_path: Path) -> None:
+    """The actor's state is then raw rows of a Dict."""
+    window = {"core": "dtqn", "context_length": 8}
+    before, after = (Trainer(adapted("minigrid-7", network=window, total_env_steps=1_400)) for _ in range(2))
+    while before.env_steps < 1_200:
+        before.advance()
+    checkpoint.save(tmp_path, 1, {}, before.get_state(), {})
+    after.set_state(checkpoint.load_state(tmp_path))
+    for name, part in before.actor.state.observation.items():
+        assert torch.equal(part, after.actor.state.observation[name])
+    assert before.actor.state.count.max() == 7
+    train(after)
+
+
 @pytest.mark.parametrize("name", ["cartpole-hidden", "autoencode"])
 def test_other_tasks_resume_with_new_episodes(name: str, tmp_path: Path) -> None:
     """Open episodes end as truncated where the checkpoint was; what follows begins with a first row."""

@@ -491,6 +491,11 @@ def test_settings_that_a_core_does_not_read_are_named() -> None:
         ({"core": "gru", "soft_attention": True}, "network.soft_attention is true with network.core gru"),
         ({"core": "lstm", "soft_attention": True, "encoder": "dtqn"}, "network.encoder dtqn"),
         ({"encoder": "dtqn", "use_prev_reward": True}, "network.use_prev_reward is true"),
+        ({"core": "dtqn", "width": 12, "num_heads": 8}, "network.width is 12, not a multiple .* try 16"),
+        (
+            {"core": "dtqn", "width": 7, "num_heads": 7, "positions": "sinusoidal"},
+            "network.width is 7.*try 8",
+        ),
     ],
 )
 def test_settings_that_do_not_go_together(given: dict[str, Any], named: str) -> None:

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from dtqn import networks
-from dtqn.config import NetworkConfig
-from dtqn.networks.decoder import TransformerDecoder
+from dtqn.config import Config, NetworkConfig
+from dtqn.networks.decoder import TransformerDecoder, drop
 from dtqn.networks.windowed import WindowedQNetwork
-from dtqn.types import QOutput, Sequences, StepInputs
+from dtqn.types import QOutput, Sequences, StepInputs, map_tree
 from tests.cases import randomise
 from tests.dtqn.batches import Shape, make_batch
 from tests.networks.parameters import decoder_parameters
@@ -226,8 +226,6 @@ def test_dropout_is_in_learning_only_and_drawn_from_the_generator() -> None:
 
 
 def test_dropout_keeps_the_mean_and_zeroes_its_share() -> None:
-    from dtqn.networks.decoder import drop
-
     x = torch.ones(200, 200, dtype=torch.float64)
     dropped = drop(x, 0.25, torch.Generator().manual_seed(0))
     assert dropped.unique().tolist() == pytest.approx([0, 4 / 3])
@@ -258,3 +256,52 @@ def test_parameters_are_those_of_dtqns_public_code() -> None:
             assert module.weight.std().item() == pytest.approx(0.02, rel=0.1), name
             assert not module.bias.any()
     assert not network.decoder.positions.any()
+
+
+def test_observations_of_several_parts() -> None:
+    """A Dict, its parts of dtypes of their own: step by step is one call, and its context is its state."""
+    space = gymnasium.spaces.Dict(
+        {
+            "code": gymnasium.spaces.MultiDiscrete([3, 4]),
+            "numbers": gymnasium.spaces.Box(-1, 1, (2,), np.float32),
+        }
+    )
+    torch.manual_seed(0)
+    config = NetworkConfig(core="dtqn", width=8, context_length=K, mlp_width=8, head_width=8)
+    network = randomise(networks.build(config, space, 3).double()).requires_grad_(False)
+    generator = np.random.default_rng(0)
+    code = torch.from_numpy(generator.integers([3, 4], size=(2, 7, 2), dtype=np.uint8))
+    numbers = torch.from_numpy(generator.random((2, 7, 2), np.float32))
+    first = (torch.arange(7) == 0).expand(2, -1)
+    action = torch.from_numpy(generator.integers(3, size=(2, 7)))
+    inputs = StepInputs({"code": code, "numbers": numbers}, action, torch.zeros(2, 7), first)
+    whole, _, _ = network(inputs, network.initial_state(2))
+    state = network.initial_state(2)
+    assert {name: x.shape for name, x in state.observation.items()} == {
+        "code": (2, K - 1, 2),
+        "numbers": (2, K - 1, 2),
+    }
+    for t in range(7):
+        output, state, _ = network(map_tree(lambda x, t=t: x[:, t : t + 1], inputs), state)
+        torch.testing.assert_close(output.q[:, 0], whole.q[:, t], rtol=0, atol=1e-9)
+    assert state.observation["code"].dtype == torch.uint8
+    context = map_tree(lambda x: x[:, :6], inputs)
+    state = network.state_from_trace(
+        context._asdict(), torch.ones(2, 6, dtype=torch.bool), torch.tensor([6, 6])
+    )
+    output, _, _ = network(map_tree(lambda x: x[:, 6:], inputs), state)
+    torch.testing.assert_close(output.q[:, 0], whole.q[:, 6], rtol=0, atol=1e-9)
+
+
+def config_with(**replay: int) -> Config:
+    return Config.model_validate({"network": {"core": "dtqn", "context_length": 20}, "replay": replay})
+
+
+def test_context_and_learned_steps_make_up_a_window() -> None:
+    assert config_with(learn_length=15, burn_in_length=5).network.trace_window == 0
+    with pytest.raises(
+        ValueError, match=r"learn_length is 15 and .* 4, but .*context_length 20.* try 15 and 5"
+    ):
+        config_with(learn_length=15, burn_in_length=4)
+    with pytest.raises(ValueError, match="try 20 and 0"):
+        config_with(learn_length=40, burn_in_length=4)
