@@ -53,18 +53,27 @@ class DecoderLayer(nn.Module):
         self.mlp_norm = nn.LayerNorm(width)
         self.mlp_gate = make_gate(gate, width, gate_bias)
 
-    def forward(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
-        """[B, T, D] -> [B, T, D]"""
+    def forward(
+        self, x: Tensor, generator: torch.Generator | None = None, at: Tensor | None = None
+    ) -> Tensor:
+        """[B, T, D] -> [B, T, D]; where only the steps `at` [B] are wanted, [B, 1, D] of these."""
+        y = F.relu(self._attend(self.attention_norm(x) if self.pre_norm else x, generator, at))
+        if at is not None:
+            x = x[torch.arange(len(at), device=at.device), at][:, None]
+        x = self.attention_gate(x, y)
         if self.pre_norm:
-            x = self.attention_gate(x, F.relu(self._attend(self.attention_norm(x), generator)))
             return self.mlp_gate(x, F.relu(self._feed_forward(self.mlp_norm(x), generator)))
-        x = self.attention_norm(self.attention_gate(x, F.relu(self._attend(x, generator))))
+        x = self.attention_norm(x)
         return self.mlp_norm(self.mlp_gate(x, F.relu(self._feed_forward(x, generator))))
 
-    def _attend(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
+    def _attend(self, x: Tensor, generator: torch.Generator | None, at: Tensor | None) -> Tensor:
         """softmax(q k^T / sqrt(d)) v over the step itself and those before it in the window."""
         q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        if generator is None or self.dropout == 0:
+        if at is not None:
+            seen = torch.arange(x.shape[1], device=at.device) <= at[:, None]
+            query = q[torch.arange(len(at), device=at.device), :, at][:, :, None]
+            mixed = F.scaled_dot_product_attention(query, k, v, attn_mask=seen[:, None, None])
+        elif generator is None or self.dropout == 0:
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         else:
             future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
@@ -115,13 +124,21 @@ class TransformerDecoder(nn.Module):
                     nn.init.xavier_normal_(weight)
                 nn.init.zeros_(module.bias)
 
-    def forward(self, features: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """[B, T, D], T at most K -> [B, T, D]; dropout is on where `generator` is given."""
+    def forward(
+        self, features: Tensor, generator: torch.Generator | None = None, at: Tensor | None = None
+    ) -> Tensor:
+        """Features [B, T, D], T at most K -> [B, T, D].
+
+        Args:
+            generator: draws dropout, which is off without it.
+            at: [B] the one step of each window that is wanted, for [B, 1, D] without dropout; the last layer
+                then leaves out the others.
+        """
         x = features
         if self.positions is not None:
             # A table of sinusoids is kept in float64, so that it is exact at any precision.
             x = x + self.positions[: x.shape[1]].to(x.dtype)
         x = drop(x, self.dropout, generator)
-        for layer in self.layers:
+        for layer in self.layers[:-1]:
             x = layer(x, generator)
-        return x
+        return self.layers[-1](x, generator, at)

@@ -99,6 +99,8 @@ class WindowedQNetwork(nn.Module):
             longest: the largest of `place[:, 0]`.
         """
         size, batch = self.context_length, torch.arange(len(place), device=place.device)
+        if place.shape[1] == 1:  # acting: the row is within the first K, as a state holds K - 1
+            return self.decoder(features, at=place[:, 0])
         begun = self.decoder(features[:, :size])[batch[:, None], place.clamp(max=size - 1)]
         start = max(0, size - longest)  # the first step at which some window has slid
         ends = place[:, start:]
@@ -106,7 +108,8 @@ class WindowedQNetwork(nn.Module):
             return begun
         index = (ends[..., None] - torch.arange(size - 1, -1, -1, device=place.device)).clamp(min=0)
         windows = features[batch[:, None, None], index]
-        slid = self.decoder(windows.flatten(0, 1))[:, -1].unflatten(0, ends.shape)
+        last = torch.full((ends.numel(),), size - 1, device=place.device)
+        slid = self.decoder(windows.flatten(0, 1), at=last)[:, 0].unflatten(0, ends.shape)
         return torch.cat(
             [begun[:, :start], torch.where((ends >= size)[..., None], slid, begun[:, start:])], 1
         )
