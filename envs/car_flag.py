@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
+from envs.drawing import AGENT, FLOOR, GREEN, RED, VIEW, WALL
 from envs.task import Task, TaskOptions, TaskSpec, native_task
 from envs.vector import Arrays, Dynamics, check_fields, read_field
 
@@ -27,12 +28,12 @@ _BOUND: Final = np.array([MAX_POSITION, MAX_VELOCITY, 1.0], np.float32)
 OBSERVATION_SPACE: Final = Box(-_BOUND, _BOUND, dtype=np.float32)
 
 PIXELS: Final = 240  # of a picture, per unit of position
-_SKY: Final = (236, 232, 222)
-_ROAD: Final = (84, 88, 96)
-_CAR: Final = (40, 40, 48)
-_PRIEST: Final = (255, 190, 60)
-_HEAVEN: Final = (46, 148, 84)
-_HELL: Final = (206, 52, 52)
+_SKY: Final = FLOOR
+_ROAD: Final = WALL
+_CAR: Final = AGENT
+_PRIEST: Final = VIEW
+_HEAVEN: Final = GREEN
+_HELL: Final = RED
 
 
 class CarFlagDynamics(Dynamics):

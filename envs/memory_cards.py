@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete
 from numpy.typing import NDArray
 
+from envs.drawing import AGENT, WALL
 from envs.task import Task, TaskOptions, TaskSpec, native_task
 from envs.vector import Arrays, Dynamics, check_fields, read_field
 
@@ -22,11 +23,11 @@ MAX_PAIRS: Final = 9999
 STEPS_PER_PAIR: Final = 10  # of the time limit
 _BEST_RETURN: Final = {1: 0.0, 2: -5 / 6}  # by search over all that a player can know
 
-_TABLE: Final = (84, 88, 96)
+_TABLE: Final = WALL
 _BACK: Final = (196, 192, 184)
 _BACK_TEXT: Final = (150, 146, 138)
 _FACE: Final = (255, 252, 240)
-_FACE_TEXT: Final = (40, 40, 48)
+_FACE_TEXT: Final = AGENT
 # Digits of 3 x 5 pixels, rows from top to bottom as octal bits.
 _DIGITS: Final = ("75557", "26227", "71747", "71717", "55711", "74717", "74757", "71244", "75757", "75717")
 

@@ -19,6 +19,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
+from envs.drawing import AGENT, BLUE, FLOOR, GREEN
 from envs.task import Task, TaskOptions, TaskSpec, native_task
 from envs.vector import Arrays, Dynamics, check_fields, read_field
 
@@ -48,13 +49,11 @@ FORCE: Final = np.array(
 
 
 PIXELS: Final = 64  # of a picture, per unit of length
-_FLOOR: Final = (236, 232, 222)
 _WALL: Final = 84
 _PAD: Final = (196, 192, 184)
-_LIT: Final = (46, 148, 84)
+_LIT: Final = GREEN
 _NEXT: Final = (232, 140, 40)
-_LINE: Final = (48, 98, 204)
-_AGENT: Final = (40, 40, 48)
+_LINE: Final = BLUE
 
 
 def neighbours(size: int) -> NDArray[np.bool_]:
@@ -251,7 +250,7 @@ class NumpadDynamics(Dynamics):
         side = np.arange(-self._edge + 0.5 / PIXELS, self._edge, 1 / PIXELS)
         x, y = np.meshgrid(side, side)
         picture = np.empty((*x.shape, 3), np.uint8)
-        picture[:] = _FLOOR
+        picture[:] = FLOOR
         order = self._sequence[copy].astype(np.intp)
         centre = np.stack([order % self._size, order // self._size], axis=1) + (0.5 - self._edge)
         lit = int(self._lit[copy])
@@ -262,11 +261,11 @@ class NumpadDynamics(Dynamics):
                 picture[(distance <= PAD_RADIUS) & (distance > PAD_RADIUS - 0.06)] = _NEXT
         for place in range(self._num_pads - 2, -1, -1):
             fade = place / self._num_pads
-            colour = (1 - fade) * np.array(_LINE) + fade * np.array(_FLOOR)
+            colour = (1 - fade) * np.array(_LINE) + fade * np.array(FLOOR)
             picture[_to_segment(x, y, centre[place], centre[place + 1]) < 0.03] = colour.astype(np.uint8)
         agent = self._position[copy]
-        picture[_to_segment(x, y, agent, agent + self._velocity[copy]) < 0.03] = _AGENT
-        picture[np.hypot(x - agent[0], y - agent[1]) < 0.11] = _AGENT
+        picture[_to_segment(x, y, agent, agent + self._velocity[copy]) < 0.03] = AGENT
+        picture[np.hypot(x - agent[0], y - agent[1]) < 0.11] = AGENT
         return np.pad(picture, ((6, 6), (6, 6), (0, 0)), constant_values=_WALL)
 
 

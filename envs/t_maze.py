@@ -18,6 +18,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
+from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, VIEW, WALL
 from envs.task import Task, TaskOptions, TaskSpec, native_task
 from envs.vector import Arrays, Dynamics, check_fields, read_field
 
@@ -30,13 +31,9 @@ PUBLISHED: Final = {
 OBSERVATION_SPACE: Final = Box(np.array([0, -1], np.float32), np.array([1, 1], np.float32), dtype=np.float32)
 _MOVE: Final = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])  # (x, y) by action
 
-_FLOOR: Final = (236, 232, 222)
-_WALL: Final = (84, 88, 96)
-_LINE: Final = (208, 203, 190)
-_AGENT: Final = (40, 40, 48)
-_ORACLE: Final = (255, 190, 60)
-_GOAL: Final = (46, 148, 84)
-_OTHER: Final = (206, 52, 52)
+_ORACLE: Final = VIEW
+_GOAL: Final = GREEN
+_OTHER: Final = RED
 
 
 class TMazeDynamics(Dynamics):
@@ -144,10 +141,10 @@ class TMazeDynamics(Dynamics):
         end = max(6, width // cells)  # the cells at both ends, however narrow the others are
         goal = int(self._goal[copy])
         picture = np.empty((3, height, width, 3), np.uint8)
-        picture[:] = _WALL
-        picture[1] = _FLOOR
+        picture[:] = WALL
+        picture[1] = FLOOR
         if width // cells > 4:
-            picture[1, :, np.arange(cells) * width // cells] = _LINE
+            picture[1, :, np.arange(cells) * width // cells] = LINE
         picture[1 - goal, :, -end:], picture[1 + goal, :, -end:] = _GOAL, _OTHER
         if not self._visited[copy]:
             picture[1, :, :end] = _ORACLE
@@ -155,7 +152,7 @@ class TMazeDynamics(Dynamics):
         middle = (2 * int(self._x[copy]) + 1) * width // (2 * cells)
         half = max(2, width // cells // 4)
         middle = min(max(middle, half), width - 1 - half)
-        picture[1 - int(self._y[copy]), 5:-5, middle - half : middle + half + 1] = _AGENT
+        picture[1 - int(self._y[copy]), 5:-5, middle - half : middle + half + 1] = AGENT
         return picture.reshape(3 * height, width, 3)
 
 

@@ -7,48 +7,38 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.drawing import AGENT, BLUE, FLOOR, GREEN, LINE, RED, TILE, VIEW, WALL, YELLOW, X, Y
 from envs.gridverse import codes
 from envs.gridverse.state import State, to_arrays
 from envs.gridverse.world import Engine
 
-TILE: Final = 32  # pixels per side of a cell
-
-_FLOOR: Final = (236, 232, 222)
-_WALL: Final = (84, 88, 96)
-_LINE: Final = (208, 203, 190)
-_AGENT: Final = (40, 40, 48)
 _OBSTACLE: Final = (120, 74, 150)
 _BOX: Final = (150, 110, 60)
-_VIEW: Final = (255, 190, 60)
-# By colour code. The four colours keep apart in hue and in lightness, for readers with other colour vision.
-_COLOURS: Final = ((150, 150, 150), (206, 52, 52), (46, 148, 84), (48, 98, 204), (232, 200, 40))
+# By colour code.
+_COLOURS: Final = ((150, 150, 150), RED, GREEN, BLUE, YELLOW)
 
-# Pixel centres of a tile from -1 to 1, downward and rightward.
-_Y, _X = np.meshgrid(*[(np.arange(TILE) + 0.5) * 2 / TILE - 1] * 2, indexing="ij")
-_FRAME: Final = np.maximum(np.abs(_Y), np.abs(_X)) > 0.82
-_FAR: Final = np.maximum(np.abs(_Y), np.abs(_X))  # from the middle, by the farther coordinate
-_RADIUS: Final = np.hypot(_Y, _X)
-_KEY: Final = (np.hypot(_Y, _X + 0.36) < 0.30) & (np.hypot(_Y, _X + 0.36) > 0.12)
-_SHAFT: Final = (np.abs(_Y) < 0.08) & (_X > -0.10) & (_X < 0.66)
-_BITS: Final = (_Y > 0) & (_Y < 0.30) & ((np.abs(_X - 0.58) < 0.08) | (np.abs(_X - 0.34) < 0.08))
+_FRAME: Final = np.maximum(np.abs(Y), np.abs(X)) > 0.82
+_FAR: Final = np.maximum(np.abs(Y), np.abs(X))  # from the middle, by the farther coordinate
+_RADIUS: Final = np.hypot(Y, X)
+_KEY: Final = (np.hypot(Y, X + 0.36) < 0.30) & (np.hypot(Y, X + 0.36) > 0.12)
+_SHAFT: Final = (np.abs(Y) < 0.08) & (X > -0.10) & (X < 0.66)
+_BITS: Final = (Y > 0) & (Y < 0.30) & ((np.abs(X - 0.58) < 0.08) | (np.abs(X - 0.34) < 0.08))
 # Which pixels of a tile an object fills with its colour.
 _SHAPES: Final = {
     codes.EXIT: (_FAR < 0.78) & (_FAR > 0.34),  # an open square
     codes.BEACON: _RADIUS < 0.60,  # a disc
     codes.KEY: _KEY | _SHAFT | _BITS,
-    codes.MOVING_OBSTACLE: np.abs(_Y) + np.abs(_X) < 0.80,  # a diamond
+    codes.MOVING_OBSTACLE: np.abs(Y) + np.abs(X) < 0.80,  # a diamond
     codes.BOX: _FAR < 0.66,
     codes.TELEPOD: ((_RADIUS < 0.78) & (_RADIUS > 0.60)) | ((_RADIUS < 0.40) & (_RADIUS > 0.22)),  # two rings
 }
 _OWN_COLOURS: Final = {codes.MOVING_OBSTACLE: _OBSTACLE, codes.BOX: _BOX}
 _DOORS: Final = {
     codes.OPEN: (_FAR < 0.90) & (_FAR > 0.70),  # a frame
-    codes.CLOSED: (_FAR < 0.90) & ~((np.abs(_X - 0.5) < 0.14) & (np.abs(_Y) < 0.14)),  # a leaf with a knob
-    codes.LOCKED: (_FAR < 0.90)
-    & (_RADIUS > 0.22)
-    & ~((np.abs(_X) < 0.10) & (_Y > 0) & (_Y < 0.5)),  # a keyhole
+    codes.CLOSED: (_FAR < 0.90) & ~((np.abs(X - 0.5) < 0.14) & (np.abs(Y) < 0.14)),  # a leaf with a knob
+    codes.LOCKED: (_FAR < 0.90) & (_RADIUS > 0.22) & ~((np.abs(X) < 0.10) & (Y > 0) & (Y < 0.5)),  # a keyhole
 }
-_ARROW: Final = (np.abs(_X) < 0.40 * (_Y + 0.60)) & (_Y < 0.55)  # the agent, facing up
+_ARROW: Final = (np.abs(X) < 0.40 * (Y + 0.60)) & (Y < 0.55)  # the agent, facing up
 
 
 def render_state(engine: Engine, state: State) -> NDArray[np.uint8]:
@@ -70,7 +60,7 @@ def render_state(engine: Engine, state: State) -> NDArray[np.uint8]:
         for col in range(width):
             picture[row, col] = _tile(grid[row, col], bool(seen[row * width + col]))
     turned = np.rot90(_ARROW, k=(0, 2, 1, 3)[heading])  # quarter turns to the left
-    picture[y, x][turned] = _AGENT
+    picture[y, x][turned] = AGENT
     if item[0] != codes.NOTHING:
         picture[0, 0] = _tile(item, False)
     return np.ascontiguousarray(picture.swapaxes(1, 2).reshape(height * TILE, width * TILE, 3))
@@ -80,12 +70,12 @@ def _tile(cell: NDArray[np.uint8], seen: bool) -> NDArray[np.uint8]:
     """One cell, uint8 [TILE, TILE, 3]."""
     kind, status, colour = (int(code) for code in cell)
     tile = np.empty((TILE, TILE, 3), np.uint8)
-    tile[:] = _WALL if kind == codes.WALL else _FLOOR
-    tile[0, :] = tile[:, 0] = _LINE if kind != codes.WALL else _WALL
+    tile[:] = WALL if kind == codes.WALL else FLOOR
+    tile[0, :] = tile[:, 0] = LINE if kind != codes.WALL else WALL
     shape = _DOORS[status] if kind == codes.DOOR else _SHAPES.get(kind)
     if shape is not None:
         tile[shape] = _OWN_COLOURS.get(kind, _COLOURS[colour])
     if seen:
-        tile[:] = (0.82 * tile + 0.18 * np.array(_VIEW)).astype(np.uint8)
-        tile[_FRAME] = (0.35 * tile[_FRAME] + 0.65 * np.array(_VIEW)).astype(np.uint8)
+        tile[:] = (0.82 * tile + 0.18 * np.array(VIEW)).astype(np.uint8)
+        tile[_FRAME] = (0.35 * tile[_FRAME] + 0.65 * np.array(VIEW)).astype(np.uint8)
     return tile

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from envs import drawing
 from envs.pomdp import pictures
 from envs.pomdp.model import Model
 
@@ -132,10 +133,10 @@ def draw(state: int, observation: int) -> NDArray[np.uint8]:
     """The corridor from above, north up: landmarks are discs, the goal an open square."""
     location, heading = divmod(state, _NUM_HEADINGS)
     marks = [
-        pictures.Mark(11, pictures.DISC, pictures.BLUE),
-        pictures.Mark(12, pictures.DISC, pictures.YELLOW),
-        pictures.Mark(13, pictures.DISC, pictures.RED),
-        pictures.Mark(GOAL, pictures.RING, pictures.GREEN),
-        pictures.Mark(location, pictures.ARROWS[heading], pictures.AGENT),
+        pictures.Mark(11, pictures.DISC, drawing.BLUE),
+        pictures.Mark(12, pictures.DISC, drawing.YELLOW),
+        pictures.Mark(13, pictures.DISC, drawing.RED),
+        pictures.Mark(GOAL, pictures.RING, drawing.GREEN),
+        pictures.Mark(location, pictures.ARROWS[heading], drawing.AGENT),
     ]
     return pictures.draw_map(CELLS, marks)

@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from envs import drawing
 from envs.pomdp import pictures
 from envs.pomdp.model import Model
 
@@ -94,9 +95,9 @@ def draw(n: int, state: int, observation: int) -> NDArray[np.uint8]:
     world, cell = divmod(state, num_cells(n))
     heaven, hell = (2 * n, 3 * n) if world == _LEFT else (3 * n, 2 * n)
     marks = [
-        pictures.Mark(heaven, pictures.RING, pictures.GREEN),
-        pictures.Mark(hell, pictures.RING, pictures.RED),
-        pictures.Mark(num_cells(n) - 1, pictures.DISC, pictures.BLUE),
-        pictures.Mark(cell, pictures.SPOT, pictures.AGENT),
+        pictures.Mark(heaven, pictures.RING, drawing.GREEN),
+        pictures.Mark(hell, pictures.RING, drawing.RED),
+        pictures.Mark(num_cells(n) - 1, pictures.DISC, drawing.BLUE),
+        pictures.Mark(cell, pictures.SPOT, drawing.AGENT),
     ]
     return pictures.draw_map(cells(n), marks)

@@ -8,27 +8,18 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-TILE: Final = 32  # pixels per side of a cell of a map
+from envs.drawing import BLUE, FLOOR, LINE, RED, TILE, WALL, X, Y
+
 SQUARE: Final = 12  # pixels per side of a square of a strip
 STRIP_LENGTH: Final = 32  # squares per line of a strip
 
 Colour = tuple[int, int, int]
-FLOOR: Final = (236, 232, 222)
-WALL: Final = (84, 88, 96)
-LINE: Final = (208, 203, 190)
-AGENT: Final = (40, 40, 48)
-RED: Final = (206, 52, 52)
-GREEN: Final = (46, 148, 84)
-BLUE: Final = (48, 98, 204)
-YELLOW: Final = (232, 200, 40)
 
-# Pixel centres of a tile from -1 to 1, downward and rightward.
-_Y, _X = np.meshgrid(*[(np.arange(TILE) + 0.5) * 2 / TILE - 1] * 2, indexing="ij")
-_EDGE: Final = np.maximum(np.abs(_Y), np.abs(_X))
+_EDGE: Final = np.maximum(np.abs(Y), np.abs(X))
 RING: Final = (_EDGE < 0.84) & (_EDGE > 0.5)
-DISC: Final = _Y**2 + _X**2 < 0.5
-SPOT: Final = _Y**2 + _X**2 < 0.16
-_ARROW: Final = (np.abs(_X) < 0.40 * (_Y + 0.60)) & (_Y < 0.55)
+DISC: Final = Y**2 + X**2 < 0.5
+SPOT: Final = Y**2 + X**2 < 0.16
+_ARROW: Final = (np.abs(X) < 0.40 * (Y + 0.60)) & (Y < 0.55)
 ARROWS: Final = tuple(np.rot90(_ARROW, k=-quarter) for quarter in range(4))
 """The agent, facing up, right, down and left."""
 

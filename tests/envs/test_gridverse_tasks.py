@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import envs
+from envs import drawing
 from envs.gridverse import codes, render
 from envs.gridverse.resets import _repeat, _walls_of_rooms
 from envs.gridverse.state import State, geometry, initial
@@ -233,7 +234,7 @@ def test_pictures_of_all_worlds(id: str) -> None:
     env.reset()
     height, width = world(id).shape
     for frame in env.render():
-        assert (frame.shape, frame.dtype) == ((height * render.TILE, width * render.TILE, 3), np.uint8)
+        assert (frame.shape, frame.dtype) == ((height * drawing.TILE, width * drawing.TILE, 3), np.uint8)
 
 
 def test_every_object_looks_different() -> None:
@@ -250,5 +251,5 @@ def test_a_key_in_the_hand_is_shown() -> None:
     empty = env.render()[0]
     env.reset(options={"state": {**state, "item": (codes.KEY, 0, 4)}})
     changed = (env.render()[0] != empty).any(axis=2)
-    assert changed[: render.TILE, : render.TILE].any()
-    assert not changed[render.TILE :].any() and not changed[:, render.TILE :].any()
+    assert changed[: drawing.TILE, : drawing.TILE].any()
+    assert not changed[drawing.TILE :].any() and not changed[:, drawing.TILE :].any()

@@ -17,7 +17,8 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 import envs
-from envs.gridverse import codes, render
+from envs import drawing
+from envs.gridverse import codes
 from envs.gridverse.resets import layouts_memory
 from envs.gridverse.state import to_arrays
 
@@ -197,7 +198,7 @@ def test_rows_list_every_task() -> None:
 
 
 def test_pictures_show_state_heading_and_view() -> None:
-    tile = render.TILE
+    tile = drawing.TILE
     grids, _, _ = to_arrays(layouts_memory(shape=(7, 7), colors=codes.COLOURS[1:]))
     env = envs.make_vector("gridverse-memory-7x7", 2, seed=1, render_mode="rgb_array")
 
