@@ -6,6 +6,7 @@ The layers are laid over each other in the order: defaults, agent preset, env pr
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -120,7 +121,31 @@ def _agent_preset(agent: Any, given: Sequence[Layer], configs: Path) -> list[Lay
 def _env_preset(env: Any, configs: Path) -> list[Layer]:
     """The preset whose name begins the task's name, the longest where there are several."""
     families = [path for path in (configs / "envs").glob("*.yaml") if f"{env}-".startswith(f"{path.stem}-")]
-    return [file_layer(max(families, key=lambda path: len(path.stem)))] if families else []
+    if not families:
+        return []
+    preset = file_layer(max(families, key=lambda path: len(path.stem)))
+    return [preset._replace(values=_with_horizon(preset.values, env))]
+
+
+def _with_horizon(values: Mapping[str, Any], env: str) -> dict[str, Any]:
+    """The settings of an env preset, with the task's own number in place of the word `horizon`."""
+    filled = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            filled[name] = _with_horizon(value, env)
+        else:
+            filled[name] = _horizon(env) if value == "horizon" else value
+    return filled
+
+
+@functools.cache
+def _horizon(env: str) -> int | None:
+    import envs  # only here, as most of what reads settings does not need the tasks
+
+    try:
+        return envs.spec(env).horizon
+    except ValueError as error:
+        raise ConfigError(f"env is {env}: {error}") from None
 
 
 def build(layers: Sequence[Layer]) -> Config:

@@ -186,5 +186,6 @@ def find(id: str, options: TaskOptions) -> Task | None:
         success="all cards are removed",
         best_return=_BEST_RETURN.get(pairs),
         source="DTQN (arXiv 2206.01078)",
+        horizon=STEPS_PER_PAIR * pairs + 1,
     )
     return native_task(spec, functools.partial(MemoryCardsDynamics, pairs), options)

@@ -170,6 +170,7 @@ def _task(kind: str, length: int, options: TaskOptions) -> Task:
         success="the last step is at the goal (its reward is 1)",
         best_return=1.0,
         source="Ni et al. (arXiv 2307.03864)",
+        horizon=length + (4 if active else 2),
     )
     return native_task(spec, functools.partial(TMazeDynamics, length, active=active), options)
 

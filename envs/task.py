@@ -44,6 +44,8 @@ class TaskSpec:
     """Where the task comes from."""
     success_ceiling: float = 1.0
     """The highest success rate that any agent can reach, where that is known to be below 1."""
+    horizon: int | None = None
+    """Rows of an episode over which something may have to be remembered, where the task's name fixes them."""
 
     @property
     def has_success(self) -> bool:

@@ -22,7 +22,7 @@ _ALLOWED = {
     "dtqn.schedules": {"numpy"},
     "dtqn.machine": {"torch"},
     "dtqn.config": {"pydantic"},
-    "dtqn.layers": {"pydantic", "yaml", "dtqn.config"},
+    "dtqn.layers": {"pydantic", "yaml", "dtqn.config", "envs"},
     "dtqn.rundir": {"dtqn.config", "dtqn.layers"},
     "dtqn.losses": {"torch", "dtqn.types"},
     "dtqn.parts": {"torch", "dtqn.types"},

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+import envs
 from dtqn import layers
 from dtqn.config import Config, ConfigError, fields_of, legal, nearest
 from dtqn.layers import Layer, nested, read_yaml, resolve
@@ -240,12 +241,21 @@ def test_every_setting_says_what_it_does_and_takes():
         assert legal(field), name
 
 
-def test_every_shipped_preset_is_a_true_difference_that_loads():
-    for path in sorted(layers.CONFIGS.glob("*/*.yaml")):
-        values = layers.file_layer(path).values
-        if path.parent.name in ("agents", "envs"):
-            layers.build([Layer(str(path), values)])
-            assert len(values) < len(Config.model_fields), path
+def _presets(folder):
+    return sorted((layers.CONFIGS / folder).glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", [*_presets("agents"), *_presets("envs")], ids=lambda path: path.stem)
+def test_every_shipped_preset_is_a_difference(path):
+    assert 0 < len(layers.file_layer(path).values) < len(Config.model_fields)
+
+
+@pytest.mark.parametrize("family", [path.stem for path in _presets("envs")])
+def test_every_agent_has_settings_for_a_task_of_every_env_preset(family):
+    for agent in _presets("agents"):
+        for env in (id for id in envs.ids() if f"{id}-".startswith(f"{family}-")):
+            config = resolve(None, {"agent": agent.stem, "env": env}, {})
+            assert (config.agent, config.env) == (agent.stem, env)
 
 
 def test_settings_cannot_be_changed_after():
@@ -261,3 +271,18 @@ def test_nearest_names():
     assert nearest("n_step", ["learner.n_step", "learner.gamma"]) == "; did you mean learner.n_step?"
     assert nearest("zzz", ["a", "b"]) == "; known: a, b"
     assert nearest("zzz", map(str, range(100))) == ""
+
+
+@pytest.mark.parametrize(
+    ("env", "rows"), [("t-maze-passive-9", 11), ("t-maze-active-9", 13), ("memory-cards-3", 31)]
+)
+@pytest.mark.parametrize("agent", ["gtrxl", "dtqn", "r2d2"])
+def test_an_env_preset_gives_every_agent_the_tasks_horizon(env, rows, agent):
+    config = resolve(None, {"env": env, "agent": agent}, {})
+    assert config.network.memory_length == config.network.context_length == rows
+    assert config.replay.learn_length == config.replay.period == rows
+    assert config.replay.burn_in_length == 0
+
+
+def test_a_name_of_a_task_that_is_nearly_right_is_one_line():
+    assert _error({"env": "t-maze-passive-x"}).startswith("env is t-maze-passive-x: unknown task")
