@@ -1,6 +1,6 @@
 """The benchmarks: tables on the terminal, figures as JSON, one file each.
 
-    python -m benchmarks [NAME ...] [--json FOLDER]    # envs, replay, agent, random_play; by default all
+    python -m benchmarks [NAME ...] [--json FOLDER]    # by default all
 
 From the root of the repository; on a machine that does nothing else.
 """
@@ -11,9 +11,16 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import agent, envs, random_play, replay
+from benchmarks import agent, agents, envs, parameters, random_play, replay
 
-BENCHMARKS = {"envs": envs, "replay": replay, "agent": agent, "random_play": random_play}
+BENCHMARKS = {
+    "envs": envs,
+    "replay": replay,
+    "agent": agent,
+    "agents": agents,
+    "parameters": parameters,
+    "random_play": random_play,
+}
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ over chunks.
 from __future__ import annotations
 
 import copy
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from dtqn import machine
@@ -82,7 +84,7 @@ def rival_update(config: Config, batch_size: int) -> Callable[[], None]:
 
 
 def trainer_of(fill_env_steps: int, **flags: str) -> Trainer:
-    """A trainer of the default agent, replay filled by its random steps; `flags` as on the command line."""
+    """A trainer, replay filled by its random steps; `flags` as on the command line."""
     always_random = {"env": TASK, "warmup_env_steps": "1e9", "total_env_steps": "1e9"}
     trainer = Trainer(resolve(None, always_random | {k.replace("__", "."): v for k, v in flags.items()}, {}))
     while trainer.env_steps < fill_env_steps:
@@ -99,26 +101,57 @@ def rate(action: Callable[[], Any], seconds: float, per_call: float = 1.0) -> tu
     return per_call * calls / (time.process_time() - cpu), per_call * calls / (time.perf_counter() - wall)
 
 
+class Turns:
+    """Updates of a trainer's learner on batches of its replay, drawn beforehand, one after the other."""
+
+    def __init__(self, trainer: Trainer, num_batches: int = 8) -> None:
+        self.learner = trainer.learner
+        self.batches: list[Sequences] = []
+        for _ in range(num_batches):
+            sampled, info = trainer.replay.sample(trainer.config.learner.batch_size, trainer.generator)
+            self.batches.append(trainer._to_sequences(sampled, info.importance_weights))
+        self._next = itertools.cycle(self.batches)
+
+    def update(self) -> None:
+        self.learner.update(next(self._next))
+
+
+def flop_per_update(turns: Turns) -> float:
+    """Floating-point operations of the matrix products of an update, the mean over the batches.
+
+    Torch counts neither its fused LSTM nor its fused attention on a CPU: here they are taken apart.
+    """
+    fused = torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+            for batch in turns.batches:
+                turns.learner.update(batch)
+    finally:
+        torch._C._set_mkldnn_enabled(fused)
+    return counter.get_total_flops() / len(turns.batches)
+
+
+def matrix_product() -> tuple[Callable[[], Any], int]:
+    """A large float32 matrix product, and its floating-point operations."""
+    a, b, c = torch.randn(1600, 512), torch.randn(512, 512), torch.empty(1600, 512)
+    return lambda: torch.mm(a, b, out=c), 2 * 1600 * 512 * 512
+
+
 def measure(seconds: float = 5.0) -> dict[str, Any]:
     """Acting, learner updates, the rival's updates and the matrix product, in turns of `seconds / CHUNKS`."""
     machine.prepare()
     torch.manual_seed(0)
     learning = trainer_of(20_000)
-    config = learning.config
-    batches: list[Sequences] = []
-    for _ in range(8):
-        sampled, info = learning.replay.sample(config.learner.batch_size, learning.generator)
-        batches.append(learning._to_sequences(sampled, info.importance_weights))
-    turn = iter(range(10**9))
+    config, turns = learning.config, Turns(learning)
     acting = {
         "acting": trainer_of(1_000, actor__num_envs="64"),
         "acting_cached": trainer_of(1_000, actor__num_envs="64", actor__publish_period="100"),
     }
-    a, b, c = torch.randn(1600, 512), torch.randn(512, 512), torch.empty(1600, 512)
     actions: dict[str, tuple[Callable[[], Any], float]] = {
-        "learner_updates": (lambda: learning.learner.update(batches[next(turn) % len(batches)]), 1),
+        "learner_updates": (turns.update, 1),
         "rival_updates": (rival_update(config, config.learner.batch_size), 1),
-        "matmul_flop": (lambda: torch.mm(a, b, out=c), 2 * 1600 * 512 * 512),
+        "matmul_flop": matrix_product(),
         **{f"{name}_env_steps": (trainer.actor.tick, 64) for name, trainer in acting.items()},
     }
     for action, _ in actions.values():
@@ -134,10 +167,7 @@ def measure(seconds: float = 5.0) -> dict[str, Any]:
         }
         for name, taken in samples.items()
     }
-    with FlopCounterMode(display=False) as counter:
-        for batch in batches:
-            learning.learner.update(batch)
-    flop = counter.get_total_flops() / len(batches)
+    flop = flop_per_update(turns)
     ratios = [
         mine[0] / its[0]
         for mine, its in zip(samples["learner_updates"], samples["rival_updates"], strict=True)

@@ -3,8 +3,9 @@
     python -m benchmarks.learning [--seeds 1 2 3 4 5] [--jobs 1] [--folder runs/learning] [--json FILE]
 
 Every run is `python run.py --env gridverse-memory-7x7 --seed K` with default settings; one that the
-folder holds already is not run again. `solved_at_env_steps` and `solved_at_minutes` are those of the first
-evaluation of the run (500 episodes) with 95 % success or more; all minutes are from the start of training.
+folder holds already is not run again, one that was interrupted goes on. `solved_at_env_steps` and
+`solved_at_minutes` are those of the first evaluation of the run (500 episodes) with 95 % success or more; all
+minutes are from the start of training.
 """
 
 from __future__ import annotations
@@ -15,38 +16,41 @@ import math
 import statistics
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from dtqn.compare import train
+from dtqn.jobs import Job
+from dtqn.layers import resolve
+from dtqn.metrics import read_rows
+from dtqn.rundir import RunDir
 
 TASK, SOLVED = "gridverse-memory-7x7", 0.95
 
 
-def _run(*arguments: object) -> str:
-    """What `python run.py` prints with these arguments."""
-    command = [sys.executable, "run.py", *map(str, arguments)]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
-def measure_seed(folder: Path, seed: int) -> dict[str, Any]:
-    """Train where there is no run yet, then evaluate what the run ended with."""
-    run_dir = folder / f"seed{seed}"
-    if not (run_dir / "checkpoint" / "latest").exists():
-        _run("--env", TASK, "--seed", seed, "--run-dir", run_dir, "--wandb", "disabled")
-    result = json.loads(
-        _run("eval", run_dir, *["--episodes", "500", "--seed", "7", "--checkpoint", "last", "--json"])
-    )
-    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+def measure(job: Job) -> dict[str, Any]:
+    """Evaluate what a run ended with."""
+    directory = job.directory
+    command = [sys.executable, "run.py", "eval", str(directory.path), "--episodes", "500", "--seed", "7"]
+    command += ["--checkpoint", "last", "--json"]
+    result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    rows: list[dict[str, Any]] = read_rows(directory.metrics_file)
     solved = [row for row in rows if row.get("eval/success", 0) >= SOLVED]
     return {
         **result,
-        "seed": seed,
+        "seed": job.config.seed,
         "env_steps": rows[-1]["env_steps"],
         "learner_steps": rows[-1]["learner_steps"],
         "minutes": round(rows[-1]["seconds"] / 60, 2),
         "solved_at_env_steps": solved[0]["env_steps"] if solved else None,
         "solved_at_minutes": round(solved[0]["seconds"] / 60, 2) if solved else None,
     }
+
+
+def _job(folder: Path, seed: int) -> Job:
+    directory = RunDir(folder / f"seed{seed}")
+    directory.prepare(resolve(None, {"env": TASK, "seed": seed, "wandb": "disabled"}, {}))
+    return Job(f"seed {seed}", directory)
 
 
 def main() -> None:
@@ -56,8 +60,12 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/learning"))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     args = parser.parse_args()
-    with ThreadPoolExecutor(args.jobs) as pool:
-        results = list(pool.map(lambda seed: measure_seed(args.folder, seed), args.seeds))
+    jobs = [_job(args.folder, seed) for seed in args.seeds]
+    train(jobs, args.jobs, sys.stdout)
+    unfinished = [f"{job.name} {job.state}" for job in jobs if job.state != "finished"]
+    if unfinished:
+        sys.exit(f"{', '.join(unfinished)}; the same command goes on")
+    results = [measure(job) for job in jobs]
     for result in results:
         print(
             f"seed {result['seed']}: success {result['success']:.1%} "

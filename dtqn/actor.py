@@ -15,7 +15,7 @@ import torch
 
 from dtqn.config import ActorConfig
 from dtqn.networks.windowed import QNetwork
-from dtqn.schedules import epsilon_ladder, linear
+from dtqn.schedules import epsilon_ladder, exponential, linear
 from dtqn.types import State, StepInputs, map_tree, named_parts, reset_rows
 
 
@@ -156,8 +156,12 @@ class Actor:
         since = self.env_steps - self.warmup_env_steps
         if since < 0:
             return np.ones(len(self.final_epsilon))
-        anneal = self.config.epsilon_anneal_env_steps
-        return linear(self.config.epsilon_start, self.final_epsilon, since / anneal if anneal else 1.0)
+        start, duration = self.config.epsilon_start, self.config.epsilon_anneal_env_steps
+        if duration == 0:
+            return self.final_epsilon
+        if self.config.annealing == "exponential":
+            return exponential(start, self.final_epsilon, since, duration)
+        return linear(start, self.final_epsilon, since / duration)
 
     def tick(self) -> tuple[dict[str, np.ndarray], Episodes]:
         """One tick of every copy: its rows [N, ...] for replay, and the episodes that its step ended."""

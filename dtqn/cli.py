@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,9 +27,12 @@ Train a memory agent on a partially observable task, and more.
 commands:
   train                  train an agent (what is done where no command is named)
   eval RUN_DIR           evaluate the weights of a run
+  compare                agents side by side (compare --env X --agents gtrxl,drqn --seeds 5)
+  sweep FILE             search settings as a W&B sweep file says, here and without an account
   envs                   list the tasks, or show one (envs --env X --render FILE.gif)
 """
-_TRAIN_ONLY = ("config", "print_config", "resume", "run_dir")
+_TRAIN_ONLY = ("config", "print_config", "resume", "run_dir", "runs_dir")
+_AUTO = Path("auto")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,8 +110,15 @@ def _train_parser() -> _Parser:
         "--config", metavar="FILE", type=Path, help="YAML file of settings, laid over the presets"
     )
     run.add_argument("--print-config", action="store_true", help="print every setting as YAML and end")
-    run.add_argument("--run-dir", metavar="DIR", type=Path, help="default runs/<env>/<agent>/seed<k>")
-    run.add_argument("--resume", metavar="RUN_DIR", type=Path, help="go on with the run in this directory")
+    run.add_argument("--run-dir", metavar="DIR", type=Path, help="default <runs-dir>/<env>/<agent>/seed<k>")
+    run.add_argument("--runs-dir", metavar="DIR", type=Path, help="folder of run directories; default runs")
+    run.add_argument(
+        "--resume",
+        metavar="RUN_DIR",
+        type=Path,
+        help="go on with the run in this directory; auto: with the run that has these very settings, in "
+        "<runs-dir>/<env>/<agent>/seed<k>-<hash of the settings>, where there is none start it",
+    )
     _add_settings(parser, lambda _: True, run)
     return parser
 
@@ -135,9 +145,9 @@ def _add_settings(
 def _train(arguments: Sequence[str]) -> int:
     given = vars(_train_parser().read(arguments))
     flags = {name: value for name, value in given.items() if name not in _TRAIN_ONLY}
-    file, print_config, resume, run_dir = (given[name] for name in _TRAIN_ONLY)
-    if resume is not None:
-        for name, value in (("--config", file), ("--run-dir", run_dir)):
+    file, print_config, resume, run_dir, runs_dir = (given[name] for name in _TRAIN_ONLY)
+    if resume not in (None, _AUTO):
+        for name, value in (("--config", file), ("--run-dir", run_dir), ("--runs-dir", runs_dir)):
             if value is not None:
                 raise ConfigError(
                     f"{name} is {value}: leave it out with --resume, which reads {resume}/config.yaml"
@@ -146,7 +156,7 @@ def _train(arguments: Sequence[str]) -> int:
         config = directory.resumed_config(flags, os.environ)
     else:
         config = layers.resolve(file, flags, os.environ)
-        directory = RunDir(run_dir) if run_dir is not None else RunDir.default(config)
+        directory = _directory_for(config, run_dir, runs_dir, resume)
     task = _check_task(config)
     if print_config:
         print(layers.to_yaml(config), end="")
@@ -157,8 +167,25 @@ def _train(arguments: Sequence[str]) -> int:
     num_actions(task)  # before there is a folder
     if resume is None:
         directory.claim()
+    with directory.lock():
+        if resume is None:
+            return runs.start(config, directory)
+        if resume == _AUTO:
+            directory.prepare(config)
+        return runs.resume(config, directory)
 
-    return runs.resume(config, directory) if resume is not None else runs.start(config, directory)
+
+def _directory_for(
+    config: Config, run_dir: Path | None, runs_dir: Path | None, resume: Path | None
+) -> RunDir:
+    """Where a run goes that is not named by its directory."""
+    if run_dir is None:
+        make = RunDir.default if resume is None else RunDir.of_config
+        return make(config, runs_dir or Path("runs"))
+    for name, value in (("--runs-dir", runs_dir), ("--resume", resume)):
+        if value is not None:
+            raise ConfigError(f"--run-dir is {run_dir}: leave it out with {name}")
+    return RunDir(run_dir)
 
 
 def _check_task(config: Config) -> TaskSpec:
@@ -219,6 +246,132 @@ def _eval(arguments: Sequence[str]) -> int:
         f"{rate}return {result.episode_return:.3f}, length {result.length:.1f}"
     )
     return 0
+
+
+def _compare(arguments: Sequence[str]) -> int:
+    parser = _Parser(
+        "compare",
+        description="Compare agents on the same tasks and seeds; what has been trained is not trained again.",
+        usage="python run.py compare --agents A,B,... [--option value ...]",
+    )
+    own = parser.add_argument_group("comparison")
+    own.add_argument("--agents", metavar="A,B", required=True, help="presets, with commas between")
+    own.add_argument(
+        "--seeds", type=_positive, default=5, metavar="N", help="seeds 1 to N; default %(default)s"
+    )
+    own.add_argument("--baseline", metavar="A", help="the agent that others are compared with; default none")
+    own.add_argument(
+        "--jobs", type=_positive, metavar="N", help="trainings at a time; default CPUs / threads"
+    )
+    own.add_argument("--runs-dir", metavar="DIR", type=Path, default=Path("runs"), help="default %(default)s")
+    own.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="of table and curves; default <runs-dir>/compare/<task>-<hash>",
+    )
+    run = parser.add_argument_group("settings of all runs (--env: one task, or several with commas between)")
+    run.add_argument(
+        "--config", metavar="FILE", type=Path, help="YAML file of settings, laid over the presets"
+    )
+    _add_settings(parser, lambda name: name not in ("agent", "seed"), run)
+    given = vars(parser.read(arguments))
+    file, own_names = given.pop("config"), ("agents", "seeds", "baseline", "jobs", "runs_dir", "out")
+    agents, seeds, baseline, jobs, runs_dir, out = (given.pop(name) for name in own_names)
+    agents = _names("--agents", agents)
+    if baseline is not None and baseline not in agents:
+        raise ConfigError(f"--baseline is {baseline}: it is none of --agents{nearest(baseline, agents)}")
+    env = given.pop("env", None) or layers.resolve(file, {**given, "agent": agents[0]}, os.environ).env
+    configs = [
+        layers.resolve(file, {**given, "env": task, "agent": agent, "seed": seed}, os.environ)
+        for task in _names("--env", env)
+        for agent in agents
+        for seed in range(1, seeds + 1)
+    ]
+    from dtqn.train import num_actions
+
+    for config in {config.env: config for config in configs}.values():
+        num_actions(_check_task(config))
+    from dtqn import compare
+
+    told = ({} if file is None else {"config": str(file)}) | given
+    jobs = jobs or max(1, _cpus() // configs[0].threads)
+    os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the trainings tell W&B
+    out = out or compare.default_folder(configs, runs_dir)
+    return compare.compare(configs, jobs, runs_dir, out, baseline, told)
+
+
+def _sweep(arguments: Sequence[str]) -> int:
+    parser = _Parser(
+        "sweep",
+        description="Search settings as a W&B sweep file says; the same command goes on after a kill.",
+        usage="python run.py sweep FILE [--jobs N] [--option value ...]",
+    )
+    own = parser.add_argument_group("sweep")
+    own.add_argument("file", metavar="FILE", type=Path, help="such as configs/sweeps/learning-rate.yaml")
+    own.add_argument(
+        "--jobs", type=_positive, metavar="N", help="trainings at a time; default CPUs / threads"
+    )
+    own.add_argument("--run-cap", type=_positive, metavar="N", help="runs in all; default the file's run_cap")
+    own.add_argument(
+        "--search-seed", type=_natural, default=0, metavar="N", help="of the choices; default %(default)s"
+    )
+    own.add_argument("--runs-dir", metavar="DIR", type=Path, help="default the file's, or runs")
+    own.add_argument(
+        "--out", metavar="DIR", type=Path, help="of the results; default <runs-dir>/sweeps/<name>-<hash>"
+    )
+    run = parser.add_argument_group("settings of all runs")
+    run.add_argument(
+        "--config", metavar="FILE", type=Path, help="YAML file of settings, laid over the presets"
+    )
+    _add_settings(parser, lambda _: True, run)
+    given = vars(parser.read(arguments))
+    names = ("file", "jobs", "run_cap", "search_seed", "runs_dir", "out", "config")
+    path, jobs, run_cap, seed, runs_dir, out, config_file = (given.pop(name) for name in names)
+    from dtqn import sweep
+
+    file = sweep.read_file(path)
+    command = vars(_train_parser().read(file.flags))
+    own_flags = {name: command.pop(name) for name in _TRAIN_ONLY}  # of them the sweep itself finds the runs
+    config_file, runs_dir = (
+        config_file or own_flags["config"],
+        runs_dir or own_flags["runs_dir"] or Path("runs"),
+    )
+    given = {name: value for name, value in command.items() if name not in given} | given
+    for name in given:
+        if name in file.searched:
+            raise ConfigError(f"--{name} is {given[name]}, but {path} searches it; leave it out")
+    file = file.without(given)
+    run_cap = run_cap or file.run_cap
+    if run_cap is None and file.engine["method"] != "grid":
+        raise ConfigError(f"{path}: method {file.engine['method']} has no end; give --run-cap N")
+
+    def resolve(parameters: Mapping[str, Any]) -> Config:
+        config = layers.resolve(config_file, {**parameters, **given}, os.environ)
+        _check_task(config)
+        return config
+
+    os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the trainings tell W&B
+    os.environ.setdefault("WANDB_JOB_TYPE", "sweep")
+    folder = out or sweep.default_folder(file, given | {"config": config_file}, seed, runs_dir)
+    return sweep.run(sweep.Sweep(file, folder, runs_dir, resolve, run_cap, seed), jobs or _cpus())
+
+
+def _names(option: str, text: str) -> list[str]:
+    """Names with commas between, each once."""
+    names = text.split(",")
+    for name in names:
+        if not name or names.count(name) > 1:
+            what = "is empty" if not name else "is there twice"
+            raise ConfigError(
+                f"{option} is {text}: {name or 'a name'} {what}; must be names with commas between"
+            )
+    return names
+
+
+def _cpus() -> int:
+    """CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _positive(text: str) -> int:
@@ -284,4 +437,10 @@ def _list_envs() -> int:
     return 0
 
 
-_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"train": _train, "eval": _eval, "envs": _envs}
+_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "train": _train,
+    "eval": _eval,
+    "compare": _compare,
+    "sweep": _sweep,
+    "envs": _envs,
+}

@@ -67,7 +67,7 @@ class TaskConfig(Group):
 
 
 class NetworkConfig(Group):
-    core: Literal["gtrxl", "lstm", "gru", "mingru", "lru", "dtqn", "none"] = "gtrxl"
+    core: Literal["gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "dtqn", "none"] = "gtrxl"
     """What remembers between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
     width: int = Field(64, ge=2)
     """D, features of a step between the layers; with attention a multiple of `num_heads`, with gtrxl even."""
@@ -76,7 +76,7 @@ class NetworkConfig(Group):
     num_heads: int = Field(2, ge=1)
     """H, attention heads of each layer."""
     mlp_width: int = Field(128, ge=1)
-    """Hidden features of the feed-forward part of a layer (gtrxl, dtqn, mingru)."""
+    """Hidden features of the feed-forward part of a layer (gtrxl, coberl, dtqn, mingru)."""
     memory_length: int = Field(40, ge=0)
     """M, how many environment steps back an attention layer sees; `chrono_init`'s longest time scale."""
     context_length: int = Field(50, ge=1)
@@ -89,12 +89,30 @@ class NetworkConfig(Group):
     """What joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
     gate_bias: float | None = None
     """b_g at initialisation; none: the gate's own (gru 2, others 1). Larger is closer to the identity."""
-    norm: Literal["pre", "post"] = "pre"
-    """LayerNorm at the input of each sub-module (identity map reordering) or after the sum (TrXL)."""
+    norm: Literal["pre", "post", "none"] = "pre"
+    """LayerNorm at each sub-module's input (identity map reordering), after the sum (TrXL), or nowhere."""
+    bag_size: int = Field(0, ge=0)
+    """S, rows that have left the window and are still attended to, chosen by the Q-values; 0: none (dtqn)."""
+    share_gates: bool = False
+    """One pair of gates for all layers, as in DTQN's public code (dtqn)."""
+    final_norm: bool = False
+    """LayerNorm after the last layer too (dtqn)."""
     skip_connections: bool = False
     """Add each layer's input to its output (lstm, gru); for deep ones."""
     chrono_init: bool = False
-    """Gates that at first forget over 1 to `memory_length` steps, not torch's 2 (lstm, gru, mingru)."""
+    """Gates that at first forget over 1 to `memory_length` steps, not torch's 2 (recurrences but lru)."""
+    mask_share: float = Field(0.15, gt=0, lt=1)
+    """Share of a sequence's features that the contrastive loss hides and predicts (coberl)."""
+    invariance_weight: float = Field(1.0, ge=0)
+    """Weight of the KL terms in the contrastive loss (coberl)."""
+    adaptive_span: bool = False
+    """Each head learns how far it looks back, at most `memory_length` (gtrxl; Sukhbaatar et al. 2019)."""
+    span_ramp: int = Field(8, ge=1)
+    """R, steps over which a head's view fades out beyond its span (adaptive_span)."""
+    compressed_slots: int = Field(0, ge=0)
+    """C, rows of compressed memory that are seen beyond `memory_length` (gtrxl; Rae et al. 2019); 0: none."""
+    compression_rate: int = Field(4, ge=2)
+    """c, steps that a row of compressed memory stands for (compressed_slots)."""
     soft_attention: bool = False
     """Attend to the observation's components by the state before the step (lstm; DARQN)."""
     encoder: Literal["default", "dtqn"] = "default"
@@ -111,6 +129,24 @@ class NetworkConfig(Group):
     """Split the head into a value and advantages (Wang et al. 2016)."""
     head_width: int = Field(64, ge=0)
     """Hidden features of the head; 0: a linear head."""
+    distribution: Literal["none", "categorical", "quantile"] = "none"
+    """What the head says of a return: its mean, probabilities of atoms (C51), or quantiles (QR-DQN)."""
+    num_atoms: int = Field(51, ge=2)
+    """Atoms from `v_min` to `v_max` (categorical)."""
+    v_min: float = -10.0
+    """The smallest return an atom stands for, with `reward_scale` and value rescaling (categorical)."""
+    v_max: float = 10.0
+    """The largest return an atom stands for, with `reward_scale` and value rescaling (categorical)."""
+    num_quantiles: int = Field(32, ge=1)
+    """Quantiles of the return (quantile); the loss of a step costs their number squared."""
+
+    @model_validator(mode="after")
+    def _range_fits(self) -> NetworkConfig:
+        if self.v_min >= self.v_max:
+            raise ValueError(
+                f"network.v_min is {self.v_min}, not below network.v_max {self.v_max}; try {self.v_max - 1}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> NetworkConfig:
@@ -119,12 +155,29 @@ class NetworkConfig(Group):
                 f"network.soft_attention is true with network.core {self.core} and network.encoder "
                 f"{self.encoder}; it needs lstm and default"
             )
+        if self.encoder == "dtqn" and self.chrono_init:
+            raise ValueError(
+                "network.chrono_init is true, but network.encoder is dtqn, whose initial biases are zero; "
+                "try false"
+            )
         if self.encoder == "dtqn" and self.use_prev_reward:
             raise ValueError(
                 "network.use_prev_reward is true, but network.encoder is dtqn, which reads no reward; "
                 "try default"
             )
-        if self.core not in ("gtrxl", "dtqn"):
+        if self.core == "gtrxl" and self.compressed_slots:
+            if self.adaptive_span:
+                raise ValueError(
+                    f"network.compressed_slots is {self.compressed_slots} with network.adaptive_span true: "
+                    "spans end within the memory; try 0, or false"
+                )
+            if self.memory_length < self.compression_rate:
+                raise ValueError(
+                    f"network.memory_length is {self.memory_length}, below network.compression_rate "
+                    f"{self.compression_rate}: blocks would be seen before they are whole; try "
+                    f"{self.compression_rate}"
+                )
+        if self.core not in ("gtrxl", "coberl", "dtqn"):
             return self
         if self.width % self.num_heads:
             good = max(1, round(self.width / self.num_heads)) * self.num_heads
@@ -132,7 +185,7 @@ class NetworkConfig(Group):
                 f"network.width is {self.width}, not a multiple of network.num_heads {self.num_heads}; "
                 f"try {good}"
             )
-        if self.width % 2 and (self.core == "gtrxl" or self.positions == "sinusoidal"):
+        if self.width % 2 and (self.core != "dtqn" or self.positions == "sinusoidal"):
             raise ValueError(
                 f"network.width is {self.width}; the sinusoids of positions need an even width; "
                 f"try {self.width + 1}"
@@ -142,7 +195,26 @@ class NetworkConfig(Group):
     @property
     def trace_window(self) -> int:
         """W, how many stored trace rows make the core's state."""
-        return {"gtrxl": self.memory_length, "dtqn": 0, "none": 0}.get(self.core, 1)
+        match self.core:
+            case "gtrxl":
+                return self.memory_length + self.compressed_slots * self.compression_rate
+            case "coberl":
+                return max(1, self.memory_length)
+            case "dtqn" | "none":
+                return 0
+        return 1
+
+    @property
+    def auxiliary_loss(self) -> Literal["contrastive", "span", "reconstruction"] | None:
+        """What `learner.auxiliary_weight` weighs."""
+        match self.core:
+            case "coberl":
+                return "contrastive"
+            case "gtrxl" if self.adaptive_span:
+                return "span"
+            case "gtrxl" if self.compressed_slots:
+                return "reconstruction"
+        return None
 
     def unread(self) -> list[str]:
         """Settings that were changed from their default and that this network does not read.
@@ -150,24 +222,35 @@ class NetworkConfig(Group):
         `memory_length` is left out: a task's preset sets it for every agent.
         """
         unread = [name for name, cores in _READ_BY.items() if self.core not in cores]
+        unread += [] if self.core == "gtrxl" and self.adaptive_span else ["span_ramp"]
+        unread += [] if self.core == "gtrxl" and self.compressed_slots else ["compression_rate"]
         unread += ["embedding_width"] if self.soft_attention else []
         unread += ["image_encoder"] if self.encoder == "dtqn" else []
+        unread += ["num_atoms", "v_min", "v_max"] if self.distribution != "categorical" else []
+        unread += ["num_quantiles"] if self.distribution != "quantile" else []
         defaults = type(self).model_fields
         return [f"network.{name}" for name in unread if getattr(self, name) != defaults[name].default]
 
 
 _READ_BY = {
-    "num_layers": {"gtrxl", "lstm", "gru", "mingru", "lru", "dtqn"},
-    "num_heads": {"gtrxl", "dtqn"},
-    "mlp_width": {"gtrxl", "mingru", "dtqn"},
+    "num_layers": {"gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "dtqn"},
+    "num_heads": {"gtrxl", "coberl", "dtqn"},
+    "mlp_width": {"gtrxl", "coberl", "mingru", "dtqn"},
     "context_length": {"dtqn"},
     "positions": {"dtqn"},
     "dropout": {"dtqn"},
-    "gate": {"gtrxl", "dtqn"},
-    "gate_bias": {"gtrxl", "dtqn"},
-    "norm": {"gtrxl", "dtqn"},
+    "gate": {"gtrxl", "coberl", "dtqn"},
+    "gate_bias": {"gtrxl", "coberl", "dtqn"},
+    "norm": {"gtrxl", "coberl", "dtqn"},
+    "bag_size": {"dtqn"},
+    "share_gates": {"dtqn"},
+    "final_norm": {"dtqn"},
     "skip_connections": {"lstm", "gru"},
-    "chrono_init": {"lstm", "gru", "mingru"},
+    "chrono_init": {"lstm", "gru", "mingru", "coberl"},
+    "adaptive_span": {"gtrxl"},
+    "compressed_slots": {"gtrxl"},
+    "mask_share": {"coberl"},
+    "invariance_weight": {"coberl"},
 }
 """Which cores read a setting of the network; those not named here are read with every core."""
 
@@ -186,11 +269,27 @@ class LearnerConfig(Group):
     gamma: float = Field(0.99, ge=0, le=1)
     """Discount factor of one environment step."""
     n_step: int = Field(3, ge=1)
-    """n, rewards summed before the bootstrap; shorter at an episode's end only."""
+    """n, rewards summed before the bootstrap, fewer at an episode's end; of Q(lambda), rows it sees on."""
+    returns: Literal["n_step", "peng", "watkins"] = "n_step"
+    """What a step learns: an n-step return, Peng's Q(lambda), or Watkins', cut at exploring actions."""
+    q_lambda: float = Field(0.7, ge=0, le=1)
+    """lambda of Q(lambda): 0 is the one-step return, 1 the whole rest of the sequence (peng, watkins)."""
+    next_window: bool = False
+    """Bootstrap from a window of its own, the sequence without its first row (DTQN's public code)."""
     double_q: bool = True
     """Choose the bootstrap's action with the online network (van Hasselt et al. 2016)."""
+    munchausen: bool = False
+    """Soft bootstrap values and a reward for likely actions (Vieillard et al. 2020)."""
+    munchausen_alpha: float = Field(0.9, ge=0, le=1)
+    """Share of the log-policy in the reward (munchausen)."""
+    munchausen_temperature: float = Field(0.03, gt=0)
+    """tau of the policy softmax(Q / tau) (munchausen)."""
+    munchausen_clip: float = Field(1.0, gt=0)
+    """-l_0: tau log pi enters the reward down to minus this (munchausen)."""
     loss: Literal["squared", "huber"] = "squared"
-    """The loss of one TD error: half its square, or Huber's with threshold 1."""
+    """The loss of one TD error: half its square, or Huber's; of a head without distribution."""
+    huber_threshold: float = Field(1.0, gt=0)
+    """TD error where Huber's loss and that of quantiles turn from square to straight."""
     value_rescaling: bool = False
     """Learn h(Q) with R2D2's h instead of Q; for tasks with large returns."""
     reward_scale: float = Field(0.2, gt=0)
@@ -201,10 +300,21 @@ class LearnerConfig(Group):
     """Share of the online parameters in a soft target update."""
     target_update_period: int = Field(2500, ge=1)
     """Learner steps between hard target updates."""
+    auxiliary_weight: float = Field(0.0, ge=0)
+    """Weight of the network's own loss beside that of the TD errors (coberl, spans, compressed memory)."""
     max_grad_norm: float = Field(10.0, gt=0)
     """Gradients are scaled down to this norm."""
     env_steps_per_update: float = Field(48.0, gt=0)
     """Environment steps (all copies together, after warm-up) for one learner step."""
+
+    @model_validator(mode="after")
+    def _targets_have_a_meaning(self) -> LearnerConfig:
+        if self.munchausen and self.value_rescaling:
+            raise ValueError(
+                "learner.munchausen is true with learner.value_rescaling true: an entropy cannot be added to "
+                "rescaled values; try false for one of them"
+            )
+        return self
 
 
 class ReplayConfig(Group):
@@ -224,8 +334,10 @@ class ReplayConfig(Group):
     """eta: a sequence's priority is eta max|delta| + (1 - eta) mean|delta|."""
     initial_priority: Literal["actor", "max"] = "actor"
     """A new sequence's priority: from the actor's Q-values, or the largest seen."""
-    memory: Literal["stored", "zero"] = "stored"
-    """The state a sequence starts from: what the actor left behind, or the initial state."""
+    memory: Literal["stored", "zero", "refreshed"] = "stored"
+    """The state a sequence starts from: what the actor left, the initial one, or the last update's."""
+    learn_burn_in: bool = False
+    """Give the rows of burn-in or context a TD error too: a sequence is learned from its first row on."""
     trace_dtype: Literal["float16", "float32"] = "float16"
     """How stored memory is kept."""
 
@@ -257,7 +369,9 @@ class ActorConfig(Group):
     epsilon_final: float = Field(0.05, ge=0, le=1)
     """Share of random actions after annealing, where exploration is `annealed` or there is one copy."""
     epsilon_anneal_env_steps: int = Field(80_000, ge=0)
-    """Environment steps after warm-up over which epsilon falls linearly to its final value."""
+    """Environment steps after warm-up over which epsilon falls to its final value."""
+    annealing: Literal["linear", "exponential"] = "linear"
+    """How epsilon falls: on a straight line, or each step by its share of what is left, for ever (DTQN)."""
     publish_period: int = Field(1, ge=1)
     """Learner steps between two publishings of parameters to the actor."""
 
@@ -302,6 +416,67 @@ class Config(Group):
     replay: ReplayConfig = ReplayConfig()
     actor: ActorConfig = ActorConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _options_fit(self) -> Config:
+        kind, learner = self.network.distribution, self.learner
+        if kind != "none" and learner.returns != "n_step":
+            raise ValueError(
+                f"learner.returns is {learner.returns} with network.distribution {kind}: Q(lambda) is of "
+                "expected values here; try n_step, or network.distribution none"
+            )
+        if kind == "categorical" and learner.munchausen:
+            raise ValueError(
+                "learner.munchausen is true with network.distribution categorical; try quantile or none"
+            )
+        if learner.auxiliary_weight and self.network.auxiliary_loss is None:
+            raise ValueError(
+                f"learner.auxiliary_weight is {learner.auxiliary_weight}, but network.core "
+                f"{self.network.core} as it is set has no auxiliary loss; try 0"
+            )
+        if self.replay.memory == "refreshed" and self.network.trace_window == 0:
+            raise ValueError(
+                f"replay.memory is refreshed, but network.core {self.network.core} with "
+                f"network.memory_length {self.network.memory_length} stores no memory; try stored"
+            )
+        replay, remembers = self.replay, self.network.trace_window > 0
+        if replay.learn_burn_in and replay.memory == "refreshed":
+            raise ValueError(
+                "replay.learn_burn_in is true with replay.memory refreshed, which is for rows that are not "
+                "learned; try stored or zero"
+            )
+        if replay.learn_burn_in and self.network.core == "dtqn" and self.network.bag_size:
+            raise ValueError(
+                f"replay.learn_burn_in is true with network.bag_size {self.network.bag_size}, which is read "
+                "with the learn block alone; try false"
+            )
+        if learner.next_window and replay.burn_in_length and not replay.learn_burn_in:
+            raise ValueError(
+                f"learner.next_window is true, but replay.burn_in_length is {replay.burn_in_length} with "
+                "replay.learn_burn_in false; try true, or a burn-in of 0"
+            )
+        if learner.next_window and remembers and replay.memory != "zero":
+            raise ValueError(
+                f"learner.next_window is true with replay.memory {replay.memory}, which is of the row before "
+                "the sequence and not the next one's; try zero"
+            )
+        return self
+
+    def unread(self) -> list[str]:
+        """Settings that were changed from their default and that nothing reads, given the others."""
+        learner, distribution = self.learner, self.network.distribution
+        read = {
+            "q_lambda": learner.returns != "n_step",
+            "munchausen_alpha": learner.munchausen,
+            "munchausen_temperature": learner.munchausen,
+            "munchausen_clip": learner.munchausen,
+            "loss": distribution == "none",
+            "huber_threshold": distribution == "quantile"
+            or (distribution == "none" and learner.loss == "huber"),
+        }
+        defaults = type(learner).model_fields
+        changed = [name for name in read if getattr(learner, name) != defaults[name].default]
+        return self.network.unread() + [f"learner.{name}" for name in changed if not read[name]]
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Config:

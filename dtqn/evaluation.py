@@ -6,15 +6,18 @@ Taking the first episodes to finish instead would favour short ones.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import gymnasium
 import numpy as np
 import torch
 
-from dtqn.actor import VectorRows
+from dtqn.actor import Episodes, VectorRows
 from dtqn.networks.windowed import QNetwork
 from dtqn.types import reset_rows
+from envs import pictures
 
 
 class EvaluationResult(NamedTuple):
@@ -59,14 +62,10 @@ def _evaluate(
     quota[: episodes % copies] += 1
     played = np.zeros(copies, np.int64)
     returns, lengths, successes = [], [], []
-    parameter = next(network.parameters())
     rows = VectorRows(env)
-    initial = network.cache(network.initial_state(copies))
-    state = initial
+    play = _greedy(network, rows)
     while (played < quota).any():
-        state = reset_rows(state, initial, torch.from_numpy(rows.first).to(parameter.device))
-        output, state, _ = network(rows.inputs(parameter.device, parameter.dtype), state)
-        ended = rows.step(output.q[:, 0].argmax(dim=-1).cpu().numpy())
+        ended = next(play)
         counted = (played < quota)[rows.last]
         played[rows.last] += 1
         returns.append(ended.episode_return[counted])
@@ -82,3 +81,31 @@ def _evaluate(
         length=float(np.concatenate(lengths).mean()),
         episodes=len(success),
     )
+
+
+@torch.no_grad()
+def film(network: QNetwork, env: gymnasium.vector.VectorEnv, file: Path) -> None:
+    """Write a greedy episode as a GIF, `pictures.MAX_FRAMES` steps of it at most.
+
+    Args:
+        env: one fresh copy with render mode "rgb_array"; it is closed afterwards.
+    """
+    with contextlib.closing(env):
+        rows = VectorRows(env)
+        frames = [pictures.frame(env)]
+        for _ in _greedy(network, rows):
+            frames.append(pictures.frame(env))
+            if rows.last[0] or len(frames) >= pictures.MAX_FRAMES:
+                break
+    pictures.write(frames, file)
+
+
+def _greedy(network: QNetwork, rows: VectorRows) -> Iterator[Episodes]:
+    """Step every copy by the action of largest Q, for ever; the episodes that end at each step."""
+    parameter = next(network.parameters())
+    initial = network.cache(network.initial_state(rows.env.num_envs))
+    state = initial
+    while True:
+        state = reset_rows(state, initial, torch.from_numpy(rows.first).to(parameter.device))
+        output, state, _ = network(rows.inputs(parameter.device, parameter.dtype), state)
+        yield rows.step(output.q[:, 0].argmax(dim=-1).cpu().numpy())

@@ -119,8 +119,12 @@ def _agent_preset(agent: Any, given: Sequence[Layer], configs: Path) -> list[Lay
 
 
 def _env_preset(env: Any, configs: Path) -> list[Layer]:
-    """The preset whose name begins the task's name, the longest where there are several."""
-    families = [path for path in (configs / "envs").glob("*.yaml") if f"{env}-".startswith(f"{path.stem}-")]
+    """The preset whose name begins the task's name, the longest where there are several.
+
+    What goes on after it has a dash before it, or a slash as in `ALE/Pong-v5`.
+    """
+    name = f"{env}-".replace("/", "-")
+    families = [path for path in (configs / "envs").glob("*.yaml") if name.startswith(f"{path.stem}-")]
     if not families:
         return []
     preset = file_layer(max(families, key=lambda path: len(path.stem)))
@@ -129,7 +133,7 @@ def _env_preset(env: Any, configs: Path) -> list[Layer]:
 
 def _with_horizon(values: Mapping[str, Any], env: str) -> dict[str, Any]:
     """The settings of an env preset, with the task's own number in place of the word `horizon`."""
-    filled = {}
+    filled: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
             filled[name] = _with_horizon(value, env)

@@ -12,7 +12,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -20,12 +20,17 @@ from torch import Tensor, nn
 
 from dtqn import losses
 from dtqn.config import LearnerConfig
+from dtqn.networks.heads import Prediction
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.networks.windowed import QNetwork
-from dtqn.parts import split, take
-from dtqn.types import Sequences, StepInputs
+from dtqn.objective import Objective, StepErrors
+from dtqn.parts import fresh_rows, split, take
+from dtqn.types import FreshTrace, QOutput, Sequences, StepInputs, map_tree
+from dtqn.windows import next_window
 
 MAX_SKIPPED_IN_A_ROW = 10
+_AUXILIARY = 2
+"""The number of the auxiliary loss's draws; a batch has the parts 0 and 1."""
 
 
 class NonFiniteError(RuntimeError):
@@ -36,6 +41,8 @@ class Update(NamedTuple):
     priorities: Tensor | None
     """[B], or none where the update was skipped."""
     metrics: dict[str, float]
+    trace: FreshTrace | None = None
+    """Of burn-in and learned rows, by the parameters before the update; where it is refreshed."""
 
 
 class _Part(NamedTuple):
@@ -44,6 +51,7 @@ class _Part(NamedTuple):
     priorities: Tensor
     learned: tuple[Tensor, Tensor, Tensor]
     """TD error, Q(s_t, a_t) and target of the learned steps, [n] each."""
+    trace: FreshTrace | None
 
 
 class Learner:
@@ -56,6 +64,7 @@ class Learner:
         max_priority_weight: float = 0.9,
         threads: int = 1,
         seed: int = 0,
+        refresh: bool = False,
     ) -> None:
         """
         Args:
@@ -63,7 +72,13 @@ class Learner:
             max_priority_weight: eta of a sequence's priority.
             threads: run the two parts of a batch side by side where it is above 1.
             seed: of dropout.
+            refresh: hand back the trace that a forward pass leaves, for replay to keep.
         """
+        if config.auxiliary_weight and network.auxiliary is None:
+            raise ValueError(
+                f"learner.auxiliary_weight is {config.auxiliary_weight}, "
+                "but the network has no auxiliary loss; try 0"
+            )
         self.config = config
         self._seed = seed
         self._threads = threads
@@ -71,7 +86,8 @@ class Learner:
         if threads > 1:
             self._map = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)).map
         self.max_priority_weight = max_priority_weight
-        self.transform = losses.SIGNED_HYPERBOLIC if config.value_rescaling else losses.IDENTITY
+        self._refresh = refresh
+        self.objective = Objective(config, cast(Prediction, network.head.prediction))
         self.online = network
         self.target = copy.deepcopy(network).requires_grad_(False)
         self.optimizer = torch.optim.Adam(
@@ -83,26 +99,37 @@ class Learner:
         self.skipped_updates = 0
         self._skipped_in_a_row = 0
 
-    def td_errors(
-        self, batch: Sequences, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """delta_t = y_t - Q_online(s_t, a_t), the mask, Q_online(s_t, a_t) and y_t: each [B, R-1].
+    def td_errors(self, batch: Sequences) -> StepErrors:
+        """delta_t = y_t - Q_online(s_t, a_t) and what belongs to it, with gradient in Q_online."""
+        online, _ = self._online_output(batch, None)
+        return self.objective.errors(batch, online, *self._bootstrap_outputs(batch, online))
 
-        The gradient is in Q_online, and so is dropout where a `generator` is given to draw it from.
+    def _online_output(
+        self, batch: Sequences, generator: torch.Generator | None
+    ) -> tuple[QOutput, dict[str, Tensor] | None]:
+        """Of the online network, [B, R, ...], with its trace where wanted; a `generator` draws dropout.
+
+        A sequence's last row has no TD error; with a next window nothing else needs it here either.
         """
-        config = self.config
-        with torch.no_grad():
-            q_target = self.target.learn_values(batch)
-        q = self.online.learn_values(batch, generator)
-        with torch.no_grad():
-            value = losses.double_q_value(q_target, q if config.double_q else q_target)
-            reward = batch.learn.reward * config.reward_scale
-            target = losses.n_step_targets(
-                reward, batch.discount, value, batch.learn_rows, config.n_step, config.gamma, self.transform
-            )
-        q_taken = losses.select_action(q[:, :-1], batch.learn.prev_action[:, 1:].long())
-        mask = torch.arange(target.shape[1], device=target.device) < batch.learned_steps[:, None]
-        return target - q_taken, mask, q_taken, target
+        if self.config.next_window:
+            batch = batch._replace(learn_rows=batch.learn_rows - 1)
+        return self.online.learn_values(batch, generator, self._refresh)
+
+    @torch.no_grad()
+    def _bootstrap_outputs(self, batch: Sequences, online: QOutput) -> tuple[QOutput, QOutput]:
+        """What rows are bootstrapped with [B, R, ...]: the target network's output, and what chooses actions.
+
+        Of a next window, row 0 stands beside no other; it is not bootstrapped from, and is the row's own.
+        """
+        if not self.config.next_window:
+            return self.target.learn_values(batch)[0], online
+        later = next_window(batch)
+        target, chooser = (network.learn_values(later)[0] for network in (self.target, self.online))
+
+        def after(first: Tensor, rest: Tensor) -> Tensor:
+            return torch.cat([first[:, :1], rest], dim=1)
+
+        return map_tree(after, target, target), map_tree(after, online, chooser)
 
     def update(self, batch: Sequences, learning_rate_share: float = 1.0) -> Update:
         """One step of the optimiser; skipped, counted and told where the loss or gradient is not finite.
@@ -122,6 +149,7 @@ class Learner:
         gradients = parts[0].gradients
         for part in parts[1:]:
             torch._foreach_add_(gradients, part.gradients)
+        auxiliary = self._add_auxiliary(batch, gradients) if config.auxiliary_weight else {}
         loss = float(sum(part.loss for part in parts))
         norm = nn.utils.get_total_norm(gradients)
         if not (math.isfinite(norm) and math.isfinite(loss)):
@@ -149,8 +177,18 @@ class Learner:
             "learner/grad_norm": float(norm),
             "replay/importance_weight_min": float(batch.importance_weights.min()),
             "replay/learned_steps_per_update": float(num_learned),
-        }
-        return Update(priorities, metrics)
+        } | auxiliary
+        return Update(priorities, metrics, _joined(parts, members))
+
+    def _add_auxiliary(self, batch: Sequences, gradients: list[Tensor]) -> dict[str, float]:
+        """Adds the gradient of the network's own loss, of the whole batch, to `gradients` in place."""
+        assert isinstance(self.online, RecurrentQNetwork) and self.online.auxiliary is not None
+        loss = self.online.auxiliary(self.online, batch, self._generator(_AUXILIARY, batch.learn_rows.device))
+        weighted = self.config.auxiliary_weight * loss
+        torch._foreach_add_(
+            gradients, torch.autograd.grad(weighted, self._online_parameters, materialize_grads=True)
+        )
+        return {"learner/auxiliary_loss": float(loss.detach())}
 
     def _generator(self, part: int, device: torch.device) -> torch.Generator:
         """The draws of one part of this update, whatever ran before or runs beside it."""
@@ -160,14 +198,16 @@ class Learner:
 
     def _gradient(self, batch: Sequences, num_learned: Tensor, generator: torch.Generator) -> _Part:
         """One part's share of the loss and of its gradient."""
-        td_error, mask, q_taken, target = self.td_errors(batch, generator)
-        loss = losses.weighted_loss(td_error, mask, batch.importance_weights, self.config.loss == "huber")
-        loss = loss / num_learned
+        online, trace = self._online_output(batch, generator)
+        errors = self.objective.errors(batch, online, *self._bootstrap_outputs(batch, online))
+        loss = losses.weighted_loss(errors.loss, batch.importance_weights) / num_learned
         gradients = torch.autograd.grad(loss, self._online_parameters, materialize_grads=True)
         with torch.no_grad():
-            priorities = losses.sequence_priority(td_error, mask, self.max_priority_weight)
-            learned = (td_error[mask], q_taken[mask], target[mask])
-        return _Part(list(gradients), loss.detach(), priorities, learned)
+            mask = errors.mask
+            priorities = losses.sequence_priority(errors.td_error, mask, self.max_priority_weight)
+            learned = (errors.td_error[mask], errors.q_taken[mask], errors.target[mask])
+        fresh = None if trace is None else fresh_rows(batch, trace)
+        return _Part(list(gradients), loss.detach(), priorities, learned, fresh)
 
     def _skip(self, loss: float, norm: float) -> Update:
         self.skipped_updates += 1
@@ -216,6 +256,19 @@ class Learner:
         self._skipped_in_a_row = state["skipped_in_a_row"]
 
 
+def _joined(parts: list[_Part], members: list[Tensor]) -> FreshTrace | None:
+    """The fresh trace of all parts, by places in the whole batch."""
+    fresh = [
+        part.trace._replace(sequence=of_part[part.trace.sequence])
+        for part, of_part in zip(parts, members, strict=True)
+        if part.trace is not None
+    ]
+    if not fresh:
+        return None
+    joined: FreshTrace = map_tree(lambda *rows: torch.cat(rows), *fresh)
+    return joined
+
+
 @torch.no_grad()
 def delta_q(
     network: RecurrentQNetwork, batch: Sequences, prefix: StepInputs, anchor: Tensor
@@ -229,7 +282,7 @@ def delta_q(
         anchor: [B] the anchor's row in it.
     Returns: the measure [B] at the first and at the last learned step.
     """
-    stored = network.learn_values(batch)
+    stored = network.learn_values(batch)[0].q
     recomputed = network(prefix, network.initial_state(len(anchor)))[0].q
     rows = torch.arange(len(anchor), device=anchor.device)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -172,6 +172,152 @@ def open_view(out: TextIO, total: int, env_steps: int, learner_steps: int) -> Vi
     if out.isatty():
         return TerminalView(Console(file=out), total, env_steps, learner_steps)
     return PlainView(out, total, env_steps, learner_steps)
+
+
+class Watched(Protocol):
+    """A run among several."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def rows(self) -> Sequence[Row]: ...
+
+    @property
+    def total_env_steps(self) -> int: ...
+
+
+class RunsView(Protocol):
+    """Where several runs are shown."""
+
+    def update(self, changed: Sequence[Watched]) -> None:
+        """Draw anew; `changed` are the runs that are new in state or rows."""
+
+    def say(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class RunFacts:
+    """What is shown of one run."""
+
+    def __init__(self, run: Watched) -> None:
+        last: dict[str, float | int | None] = {}
+        for row in run.rows:
+            last |= {key: value for key, value in row.items() if value is not None}
+        self.name, self.state = run.name, run.state
+        self.total, self.env_steps = run.total_env_steps, int(last.get("env_steps") or 0)
+        self.speed = float(last.get("speed/env_steps_per_second") or 0) if run.state == "running" else 0.0
+        self.seconds = float(last.get("seconds") or 0)
+        self.outcome = outcome(last) if "eval/return" in last else ""
+
+    @property
+    def left(self) -> int:
+        return max(self.total - self.env_steps, 0) if self.state in ("waiting", "running") else 0
+
+    @property
+    def line(self) -> str:
+        steps = f"{number(self.env_steps)}/{number(self.total)} env steps ({self.env_steps / self.total:.0%})"
+        state = f"finished in {clock(self.seconds)}" if self.state == "finished" else self.state
+        return f"{self.name}: {state}  {steps}  {self.outcome}".rstrip()
+
+
+def overview(facts: Sequence[RunFacts]) -> str:
+    """How many runs are in which state, and when all will be done."""
+    counts = Counter(fact.state for fact in facts)
+    speed = sum(fact.speed for fact in facts)
+    left = sum(fact.left for fact in facts)
+    eta = clock(left / speed) if speed > 0 else "-:--"
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return f"{len(facts)} runs: {states}  eta {eta if left else '0:00'}"
+
+
+class PlainRunsView:
+    """A line when a run changes its state; about every 30 seconds one for each that runs and one for all."""
+
+    def __init__(self, out: TextIO, runs: Sequence[Watched], every_seconds: float = 30.0) -> None:
+        """`runs` may grow."""
+        self._out, self._runs, self._every = out, runs, every_seconds
+        self._states: dict[str, str] = {}
+        self._shown = time.monotonic()
+
+    def update(self, changed: Sequence[Watched]) -> None:
+        for run in changed:
+            if self._states.get(run.name, "waiting") != run.state:
+                self.say(RunFacts(run).line)
+            self._states[run.name] = run.state
+        if time.monotonic() - self._shown > self._every:
+            self._shown = time.monotonic()
+            facts = [RunFacts(run) for run in self._runs]
+            for fact in facts:
+                if fact.state == "running":
+                    self.say(fact.line)
+            self.say(overview(facts))
+
+    def say(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
+    def close(self) -> None:
+        pass
+
+
+class TerminalRunsView:
+    """A table of all runs, redrawn in place."""
+
+    _ORDER = ("running", "failed", "stopped", "interrupted", "waiting", "finished")
+
+    def __init__(self, console: Console, runs: Sequence[Watched]) -> None:
+        self._console, self._facts = console, {run.name: RunFacts(run) for run in runs}
+        self._live = Live(
+            console=console,
+            get_renderable=self._render,
+            transient=True,
+            refresh_per_second=4,
+            redirect_stderr=False,
+        )
+        self._live.start()
+
+    def update(self, changed: Sequence[Watched]) -> None:
+        for run in changed:
+            self._facts[run.name] = RunFacts(run)
+
+    def _render(self) -> RenderableType:
+        facts = list(self._facts.values())
+        room = max(self._console.height - 3, 1)
+        shown = facts
+        if len(facts) > room:  # the most telling ones, in their places
+            kept = sorted(facts, key=lambda fact: self._ORDER.index(fact.state))[: room - 1]
+            shown = [fact for fact in facts if fact in kept]
+        table = Table.grid(padding=(0, 2))
+        for fact in shown:
+            table.add_row(
+                Text(fact.name),
+                Text(fact.state, style="red" if fact.state == "failed" else ""),
+                ProgressBar(total=fact.total, completed=min(fact.env_steps, fact.total), width=16),
+                Text(f"{fact.env_steps / fact.total:.0%}", justify="right"),
+                Text(f"{number(fact.speed)} env steps/s" if fact.speed else "", justify="right"),
+                Text(fact.outcome),
+            )
+        hidden = [Text(f"and {len(facts) - len(shown)} more")] if len(shown) < len(facts) else []
+        return Group(table, *hidden, Text(overview(facts)))
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+def open_runs_view(out: TextIO, runs: Sequence[Watched]) -> RunsView:
+    """The live view over several runs where `out` is a terminal, plain lines where it is not.
+
+    Args:
+        runs: all of them; more may be appended later.
+    """
+    return TerminalRunsView(Console(file=out), runs) if out.isatty() else PlainRunsView(out, runs)
 
 
 def number(value: float) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dtqn.types import Sequences, map_tree
+from dtqn.types import FreshTrace, Sequences, map_tree
 
 PART_COST = 1000
 """What a second part costs by itself, in quarters of a row of the learn block; measured on a CPU."""
@@ -57,4 +57,18 @@ def take(batch: Sequences, members: Tensor) -> Sequences:
         learn_rows=learn_rows,
         learned_steps=batch.learned_steps[members],
         importance_weights=batch.importance_weights[members],
+        beside={name: x[members, :rows] for name, x in batch.beside.items()},
+    )
+
+
+def fresh_rows(batch: Sequences, trace: dict[str, Tensor]) -> FreshTrace:
+    """The real rows of a trace of burn-in and learn block, field -> [B, P + R, ...]."""
+    device = batch.learn_rows.device
+    burned = torch.arange(batch.burn_in.first.shape[1], device=device)
+    learned = torch.arange(batch.learn.first.shape[1], device=device).expand(len(batch.learn_rows), -1)
+    burn_in_rows = batch.burn_in_rows[:, None]
+    offset = torch.cat([burned - burn_in_rows, learned], dim=1)
+    real = torch.cat([burned < burn_in_rows, learned < batch.learn_rows[:, None]], dim=1)
+    return FreshTrace(
+        real.nonzero()[:, 0], offset[real], {name: values[real] for name, values in trace.items()}
     )

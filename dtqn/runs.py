@@ -22,9 +22,9 @@ from dtqn.config import Config, ConfigError
 from dtqn.evaluation import EvaluationResult, evaluate
 from dtqn.learner import NonFiniteError
 from dtqn.live import View, clock, number, open_view, outcome
-from dtqn.metrics import MetricsFile, Row, open_tracker, read_rows
+from dtqn.metrics import MetricsFile, Row, Tracker, in_sweep, open_tracker, read_rows
 from dtqn.plots import learning_curve
-from dtqn.rundir import RunDir, resolved
+from dtqn.rundir import RunDir, ends_at, resolved
 from dtqn.train import Trainer, device_of, make_env, make_network, plan_bytes, task_spec
 
 
@@ -41,13 +41,18 @@ def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
     out = out or sys.stdout
     directory.writable()
     if not checkpoint.exists(directory.checkpoints):
-        print(f"{directory.path} has no checkpoint yet: the run starts anew", file=out)
+        if directory.metrics_file.exists():
+            print(f"{directory.path} has no checkpoint yet: the run starts anew", file=out)
         (directory.checkpoints / "best.safetensors").unlink(missing_ok=True)
         run = _Run(config, directory, _make_trainer(config), out)
     else:
         about = checkpoint.read_about(directory.checkpoints)
-        if about["finished"] and about["ends_at"] == _ends_at(config):
+        if about["finished"] and about["ends_at"] == ends_at(config):
+            directory.write_config(config)
+            directory.write_result(_result_of(about))  # a kill may have come before it
             _say_finished(directory, about, out)
+            if in_sweep():
+                _report_finished(config, directory, about, out)
             return 0
         run = _Run(config, directory, _restored_trainer(config, directory), out, about)
     directory.write_config(config)
@@ -148,12 +153,15 @@ class _Run:
         """`about` is what the checkpoint says that the run goes on from; none for a run that starts."""
         self.config, self.directory, self.trainer, self.out = config, directory, trainer, out
         self._resumed = about is not None
-        self._wandb_id = about["wandb_id"] if about else directory.wandb_id
+        self._wandb_id = about["wandb_id"] if about and not in_sweep() else directory.wandb_id
         self._seconds_before = float(about["seconds"]) if about else 0.0
         self._started = time.monotonic()
         self._metrics = MetricsFile(directory.metrics_file, int(about["rows"]) if about else 0)
         self._last_evaluation: Row = dict(about["last_evaluation"]) if about else {}
         self._best = checkpoint.best_figures(directory.checkpoints) or {}
+        self._evaluated: dict[str, list[float]] = {"success": [], "return": []}
+        for row in read_rows(directory.metrics_file):
+            self._tally(row)
         self._speed_mark = (self._seconds, trainer.env_steps, trainer.learner_steps)
 
     def train(self) -> int:
@@ -169,8 +177,10 @@ class _Run:
             self._wandb_id,
             read_rows(self.directory.metrics_file),
             self._view.say,
+            {"parameters": _parameters(trainer.network), "device_used": device_of(self.config).type},
         )
-        self._tracker.summary(self._best_summary())
+        self._wandb_id = self.directory.wandb_id = self._tracker.id
+        self._tracker.summary(_best_summary(self._best))
         exit_code = 1
         try:
             with _Signals() as signals:
@@ -205,7 +215,12 @@ class _Run:
                 self._save(finished=False)
         for row in trainer.finish():
             self._record(row)
+        try:
+            trainer.film(self.directory.film)
+        except Exception as error:  # whatever a task's own renderer raises
+            self._view.say(f"no film of an episode: {_short(error)}")
         self._save(finished=True)
+        _send_files(self._tracker, self.directory)
         return 0
 
     def _succeeded(self) -> bool:
@@ -230,7 +245,7 @@ class _Run:
             "speed/env_steps_per_second": (env_steps - env_then) / passed,
             "speed/learner_steps_per_second": (learner_steps - learner_then) / passed,
         }
-        full |= row
+        full |= row | self._tally(row)
         self._tracker.log(self._metrics.rows, full)
         self._metrics.append(full)
         self._view.row(full)
@@ -239,17 +254,24 @@ class _Run:
             self._last_evaluation = {key: full[key] for key in ["env_steps", *keys]}
             self._keep_best()
 
+    def _tally(self, row: Row) -> Row:
+        """Best and mean of all evaluations so far: what the run as a whole came to, for sweeps.
+
+        They are columns of their own, since a sweep reads one name both as the run's figure and over time.
+        """
+        figures: Row = {}
+        for name, seen in self._evaluated.items():
+            if (value := row.get(f"eval/{name}")) is not None:
+                seen.append(value)
+                figures |= {f"best_{name}": max(seen), f"mean_{name}": sum(seen) / len(seen)}
+        return figures
+
     def _keep_best(self) -> None:
         evaluation = self._last_evaluation
         if not self._best or _score(evaluation) > _score(self._best):
             self._best = dict(evaluation)
             checkpoint.save_best(self.directory.checkpoints, self.trainer.network.state_dict(), self._best)
-            self._tracker.summary(self._best_summary())
-
-    def _best_summary(self) -> dict[str, Any]:
-        """Keys of their own: W&B's `summary="max"` makes dictionaries, which no sweep can read."""
-        renamed = {f"best/{key.replace('/', '_')}": value for key, value in self._best.items()}
-        return {key: value for key, value in renamed.items() if value is not None}
+            self._tracker.summary(_best_summary(self._best))
 
     def _save(self, finished: bool) -> None:
         self._metrics.sync()
@@ -263,7 +285,8 @@ class _Run:
             "wandb_id": self._wandb_id,
             "last_evaluation": self._last_evaluation,
             "finished": finished,
-            "ends_at": _ends_at(self.config),
+            "ends_at": ends_at(self.config),
+            "parameters": _parameters(self.trainer.network),
         }
         weights = self.trainer.network.state_dict()
         checkpoint.save(
@@ -272,6 +295,8 @@ class _Run:
         title = f"{self.config.env}, {self.config.agent}, seed {self.config.seed}"
         ceiling = task_spec(self.config).success_ceiling
         learning_curve(read_rows(self.directory.metrics_file), self.directory.curve, title, ceiling)
+        if finished:
+            self.directory.write_result(_result_of(about))
 
     def _introduction(self) -> str:
         config, memory, available = self.config, plan_bytes(self.config), available_bytes()
@@ -290,8 +315,8 @@ class _Run:
             lines["resumed"] = f"at {number(self.trainer.env_steps)} env steps"
             if not self.trainer.resume_is_exact:
                 lines["resumed"] += ", not exact: with new episodes, as the task's state cannot be saved"
-        if unread := config.network.unread():
-            lines["unread"] = f"{', '.join(unread)}: not read with network.core {config.network.core}"
+        if unread := config.unread():
+            lines["unread"] = f"{', '.join(unread)}: not read, given the other settings"
         return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
 
     def _result(self) -> str:
@@ -307,6 +332,33 @@ class _Run:
         )
 
 
+def _best_summary(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The best weights' evaluation. Keys of their own: W&B's `summary="max"` makes dictionaries."""
+    renamed = {f"best/{key.replace('/', '_')}": value for key, value in figures.items()}
+    return {key: value for key, value in renamed.items() if value is not None}
+
+
+def _send_files(tracker: Tracker, directory: RunDir) -> None:
+    rows = read_rows(directory.metrics_file)
+    pictures = {"learning_curve": directory.curve, "evaluation_film": directory.film}
+    pictures = {name: file for name, file in pictures.items() if file.exists()}
+    tracker.pictures(len(rows) - 1, rows[-1], pictures)
+    tracker.artifact(directory.kept_files())
+
+
+def _report_finished(config: Config, directory: RunDir, about: Mapping[str, Any], out: TextIO) -> None:
+    """Send a finished run to the new run that a W&B sweep has made for the same configuration."""
+    rows = read_rows(directory.metrics_file)
+    figures = {"parameters": about.get("parameters"), "device_used": device_of(config).type}
+    tracker = open_tracker(
+        config, directory.path, directory.wandb_id, rows, lambda text: print(text, file=out), figures
+    )
+    directory.wandb_id = tracker.id
+    tracker.summary(_best_summary(checkpoint.best_figures(directory.checkpoints) or {}))
+    _send_files(tracker, directory)
+    tracker.close()
+
+
 def _say_finished(directory: RunDir, about: Mapping[str, Any], out: TextIO) -> None:
     print(
         f"{directory.path} has finished at {number(about['env_steps'])} env steps: "
@@ -316,9 +368,10 @@ def _say_finished(directory: RunDir, about: Mapping[str, Any], out: TextIO) -> N
     )
 
 
-def _ends_at(config: Config) -> list[float | None]:
-    """What decides where a run ends; a finished run goes on only where this has changed."""
-    return [config.total_env_steps, config.stop_at_success]
+def _result_of(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept beside the run of a finished checkpoint's description."""
+    names = ("ends_at", "env_steps", "learner_steps", "seconds", "parameters", "last_evaluation", "program")
+    return {name: about.get(name) for name in names}
 
 
 def _score(evaluation: Mapping[str, Any]) -> float:

@@ -17,3 +17,11 @@ def epsilon_ladder(num_envs: int, base: float = 0.4, exponent: float = 7.0) -> n
 def linear(start: float, final: Numbers, fraction: float) -> Numbers:
     """On the straight line from `start` at fraction 0 to `final` at 1 and after."""
     return start + (final - start) * min(1.0, max(0.0, fraction))
+
+
+def exponential(start: float, final: Numbers, steps: float, duration: float) -> Numbers:
+    """From `start` towards `final`: each step takes 1/duration of what is left.
+
+    After `duration` steps a share of 1/e is left. It is what DTQN's public code calls linear.
+    """
+    return final + (start - final) * (1 - 1 / duration) ** steps

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -18,20 +19,23 @@ import envs
 from dtqn import losses, networks
 from dtqn.actor import Actor, Episodes
 from dtqn.config import Config, ConfigError
-from dtqn.evaluation import EvaluationResult, evaluate
+from dtqn.evaluation import EvaluationResult, evaluate, film
 from dtqn.learner import Learner, NonFiniteError, delta_q
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.networks.windowed import QNetwork
 from dtqn.parts import take
 from dtqn.schedules import linear
-from dtqn.types import Sequences, StepInputs, named_parts, observation_of
+from dtqn.types import FreshTrace, Sequences, StepInputs, named_parts, observation_of
+from dtqn.windows import learned_whole
 from replay import Field, SequenceBatch, SequenceLayout, SequenceReplay, replay_bytes
 
 SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means."""
 STALENESS_SEQUENCES = 8
 """Sequences for which the staleness of their stored memory is measured, each time metrics are due."""
-_ENV, _ACTOR, _REPLAY, _NETWORK, _EVALUATION, _DROPOUT = range(6)
+_TRACE_VERSION = "trace_version"
+"""The field of the learner step whose parameters made a row's trace, where that is not `version`."""
+_ENV, _ACTOR, _REPLAY, _NETWORK, _EVALUATION, _DROPOUT, _FILM = range(7)
 
 
 def _seed(config: Config, *key: int) -> np.random.SeedSequence:
@@ -50,8 +54,10 @@ def task_spec(config: Config) -> envs.TaskSpec:
     return envs.spec(config.env, **config.task.model_dump())
 
 
-def make_env(config: Config, num_envs: int, seed: np.random.SeedSequence) -> gymnasium.vector.VectorEnv:
-    return envs.make_vector(config.env, num_envs, seed, **config.task.model_dump())
+def make_env(
+    config: Config, num_envs: int, seed: np.random.SeedSequence, render_mode: str | None = None
+) -> gymnasium.vector.VectorEnv:
+    return envs.make_vector(config.env, num_envs, seed, render_mode=render_mode, **config.task.model_dump())
 
 
 def make_network(config: Config) -> QNetwork:
@@ -94,7 +100,12 @@ def replay_fields(config: Config, network: QNetwork) -> dict[str, Field]:
     """What replay stores at every step."""
     task = task_spec(config)
     trace = {
-        f"trace/{name}": Field(field.shape, np.dtype(config.replay.trace_dtype), "trace", field.window)
+        f"trace/{name}": Field(
+            field.shape,
+            field.dtype or np.dtype(config.replay.trace_dtype),
+            "trace" if field.window else "rows",
+            field.window,
+        )
         for name, field in network.trace_spec().items()
     }
     return {
@@ -110,8 +121,13 @@ def replay_fields(config: Config, network: QNetwork) -> dict[str, Field]:
         "q_max": Field((), np.dtype(np.float32), "stored"),
         "q_taken": Field((), np.dtype(np.float32), "stored"),
         "version": Field((), np.dtype(np.int32), "stored"),
+        **({_TRACE_VERSION: Field((), np.dtype(np.int32), "stored")} if _refreshed(config) else {}),
         **trace,
     }
+
+
+def _refreshed(config: Config) -> bool:
+    return config.replay.memory == "refreshed"
 
 
 def plan_bytes(config: Config) -> dict[str, int]:
@@ -141,6 +157,7 @@ class Trainer:
             config.replay.max_priority_weight,
             config.threads,
             int(_seed(config, _DROPOUT).generate_state(1)[0]),
+            _refreshed(config),
         )
         more_than_a_tick = (
             config.actor.publish_period * config.learner.env_steps_per_update > config.actor.num_envs
@@ -172,7 +189,9 @@ class Trainer:
         self.resume_is_exact = True
         """False once it has gone on from a state without the environments'. The actor then begins new
         episodes, and replay ends the open ones, as truncated, where the first rows of these come in."""
-        self._trace_names = [name for name, field in fields.items() if field.block == "trace"]
+        traces = {name: field for name, field in fields.items() if name.startswith("trace/")}
+        self._trace_names = [name for name, field in traces.items() if field.window]
+        self._beside_names = [name for name, field in traces.items() if not field.window]
         self._update_credit = 0.0
         self._evaluations = 0
         self._evaluated_at = -1
@@ -230,6 +249,8 @@ class Trainer:
 
     def _act(self) -> None:
         rows, episodes = self.actor.tick()
+        if _refreshed(self.config):
+            rows[_TRACE_VERSION] = rows["version"]
         ids = self.replay.append(rows)
         if len(ids) and self.config.replay.initial_priority == "actor":
             self.replay.update_priorities(ids, self._first_priorities(ids))
@@ -237,23 +258,14 @@ class Trainer:
 
     def _first_priorities(self, ids: np.ndarray) -> np.ndarray:
         """Priorities from the Q-values that the actor saw, by the learner's own formulas."""
-        learner = self.config.learner
         names = ["reward", "discount", "q_max", "q_taken"]
         rows, counts, learned = self.replay.learn_rows(ids, names)
         reward, discount, q_max, q_taken = (torch.from_numpy(rows[name]) for name in names)
-        target = losses.n_step_targets(
-            reward * learner.reward_scale,
-            discount,
-            q_max,
-            torch.from_numpy(counts),
-            learner.n_step,
-            learner.gamma,
-            self.learner.transform,
+        td_error = self.learner.objective.first_td_errors(
+            reward, discount, q_max, q_taken, torch.from_numpy(counts)
         )
-        mask = torch.arange(target.shape[1]) < torch.from_numpy(learned)[:, None]
-        return losses.sequence_priority(
-            target - q_taken[:, :-1], mask, self.config.replay.max_priority_weight
-        ).numpy()
+        mask = torch.arange(td_error.shape[1]) < torch.from_numpy(learned)[:, None]
+        return losses.sequence_priority(td_error, mask, self.config.replay.max_priority_weight).numpy()
 
     def _remember(self, episodes: Episodes) -> None:
         self._recent.extend(
@@ -278,10 +290,19 @@ class Trainer:
         if update.priorities is not None:
             self.replay.update_priorities(info.ids, update.priorities.cpu().numpy())
             self._updates_summed += 1
+        if update.trace is not None:
+            self._write_back(info.ids, update.trace)
         for name, value in update.metrics.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
         if self.learner_steps % self.config.actor.publish_period == 0:
             self.actor.publish(self.learner.online, self.learner_steps)
+
+    def _write_back(self, ids: np.ndarray, trace: FreshTrace) -> None:
+        """Replay's memory becomes what the update's forward pass made of it."""
+        fresh = {f"trace/{name}": rows.cpu().numpy() for name, rows in trace.rows.items()}
+        offset = trace.offset.cpu().numpy()
+        fresh[_TRACE_VERSION] = np.full(len(offset), self.learner_steps - 1)
+        self.replay.write_back(ids[trace.sequence.cpu().numpy()], offset, fresh)
 
     def _step_inputs(self, rows: dict[str, np.ndarray]) -> StepInputs:
         read = {name: torch.from_numpy(rows[name]).to(self.device) for name in self._input_names}
@@ -291,8 +312,8 @@ class Trainer:
         def tensor(array: np.ndarray) -> torch.Tensor:
             return torch.from_numpy(array).to(self.device)
 
-        kept = batch.memory_valid.shape[1] if self.config.replay.memory == "stored" else 0
-        return Sequences(
+        kept = batch.memory_valid.shape[1] if self.config.replay.memory != "zero" else 0
+        sequences = Sequences(
             trace={
                 name.removeprefix("trace/"): tensor(
                     batch.memory[name][:, batch.memory[name].shape[1] - kept :]
@@ -308,7 +329,9 @@ class Trainer:
             learn_rows=tensor(batch.learn_rows),
             learned_steps=tensor(batch.learned_steps),
             importance_weights=tensor(weights),
+            beside={name.removeprefix("trace/"): tensor(batch.learn[name]) for name in self._beside_names},
         )
+        return learned_whole(sequences) if self.config.replay.learn_burn_in else sequences
 
     def _due(self, before: int, period: int) -> bool:
         return self.env_steps // period > before // period
@@ -338,21 +361,23 @@ class Trainer:
     def _staleness(self) -> dict[str, float | int | None]:
         """Ages in learner steps of what a few replay sequences were made with, and R2D2's delta-Q of them."""
         sampled, info = self.replay.sample(STALENESS_SEQUENCES, self.generator)
-        prefix = self.replay.prefix(info.ids, ["version", *self._input_names])
+        trace_version = _TRACE_VERSION if _refreshed(self.config) else "version"
+        prefix = self.replay.prefix(info.ids, list({"version", trace_version}) + self._input_names)
         if not len(prefix.anchors):
             return {}
         available = torch.from_numpy(prefix.available.nonzero()[0])
         batch = take(self._to_sequences(sampled, info.importance_weights), available)
-        anchor = torch.from_numpy(prefix.anchors).to(self.device)
+        anchor = batch.episode_step + batch.burn_in_rows
         row = np.arange(prefix.rows["version"].shape[1])
-        learned = (row >= prefix.anchors[:, None]) & (row < prefix.row_counts[:, None])
-        start = prefix.anchors - batch.burn_in_rows.cpu().numpy()
+        learned = (row >= anchor.cpu().numpy()[:, None]) & (row < prefix.row_counts[:, None])
+        start = batch.episode_step.cpu().numpy()
         oldest = start - batch.trace_valid.sum(dim=1).cpu().numpy()
         remembered = (row < start[:, None]) & (row >= oldest[:, None])
         age = self.learner_steps - prefix.rows["version"]
+        memory_age = self.learner_steps - prefix.rows[trace_version]
         measured: dict[str, float | int | None] = {
             "replay/parameter_age": float(age[learned].mean()),
-            "replay/memory_age": float(age[remembered].mean()) if remembered.any() else None,
+            "replay/memory_age": float(memory_age[remembered].mean()) if remembered.any() else None,
         }
         if isinstance(self.network, RecurrentQNetwork):  # a window is never stale
             first, last = delta_q(self.network, batch, self._step_inputs(prefix.rows), anchor)
@@ -384,6 +409,10 @@ class Trainer:
             _seed(self.config, _EVALUATION, self._evaluations),
         )
         return evaluate(self.network, env, config.episodes, self.has_success)
+
+    def film(self, file: Path) -> None:
+        """A greedy episode as a GIF; ValueError where the task cannot be drawn."""
+        film(self.network, make_env(self.config, 1, _seed(self.config, _FILM), "rgb_array"), file)
 
     def get_state(self) -> dict[str, Any]:
         return {

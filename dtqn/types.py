@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,7 +40,9 @@ class StepInputs(NamedTuple):
 
 class QOutput(NamedTuple):
     q: Tensor
-    """[B, T, A] Q-values at every step."""
+    """[B, T, A] Q-values at every step; of a distributional head, the expected values."""
+    distribution: Tensor | None = None
+    """[B, T, A, Z] of a distributional head: log-probabilities of the atoms, or the quantiles."""
 
 
 class TraceSpec(NamedTuple):
@@ -47,7 +50,9 @@ class TraceSpec(NamedTuple):
 
     shape: tuple[int, ...]
     window: int
-    """W: how many of the last rows the state is a function of."""
+    """W: how many of the last rows the state is a function of; 0: the learner reads it beside the row."""
+    dtype: np.dtype[Any] | None = None
+    """As it is stored; none: a float of `replay.trace_dtype`."""
 
 
 class Sequences(NamedTuple):
@@ -76,6 +81,19 @@ class Sequences(NamedTuple):
     """[B] rows that get a TD error; the first ones of `learn`."""
     importance_weights: Tensor
     """[B] float"""
+    beside: dict[str, Tensor] = {}  # noqa: RUF012  # of a NamedTuple, and never written to
+    """Field -> [B, R, ...]: the trace of the learn block's rows, of fields without a window."""
+
+
+class FreshTrace(NamedTuple):
+    """Trace rows that a learner's forward pass made anew, n of them over a whole batch."""
+
+    sequence: Tensor
+    """[n] which sequence of the batch."""
+    offset: Tensor
+    """[n] rows after that sequence's anchor; negative in its burn-in."""
+    rows: dict[str, Tensor]
+    """Field -> [n, ...]"""
 
 
 def map_tree(function: Any, *trees: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Pictures of a task: its first state, or an episode of random actions."""
+"""Pictures of a task: its first state, an episode of random actions, or any other film."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ FRAME_MILLISECONDS = 120
 
 def random_episode(env: VectorEnv[Any, Any, Any], seed: int) -> list[NDArray[np.uint8]]:
     """Pictures of an episode of random actions in the one copy of `env`, the first `MAX_FRAMES` of them."""
-    frames = [_frame(env)]
+    frames = [frame(env)]
     env.action_space.seed(seed)
     over = False
     while not over and len(frames) < MAX_FRAMES:
         _, _, terminated, truncated, _ = env.step(env.action_space.sample())
         over = bool(terminated[0] or truncated[0])
-        frames.append(_frame(env))
+        frames.append(frame(env))
     return frames
 
 
@@ -38,19 +39,25 @@ def save(env: VectorEnv[Any, Any, Any], file: Path, seed: int) -> int:
     """
     if file.suffix not in SUFFIXES:
         raise ValueError("its name must end in .png (the first state) or .gif (an episode of random actions)")
+    env.reset(seed=seed)
+    frames = [frame(env)] if file.suffix == ".png" else random_episode(env, seed)
+    write(frames, file)
+    return len(frames)
+
+
+def write(frames: Sequence[NDArray[np.uint8]], file: Path) -> None:
+    """Writes pictures, uint8 [height, width, 3] in pixels, as a .gif, or the first of them as a .png."""
     from PIL import Image  # not needed by whoever only makes tasks
 
-    env.reset(seed=seed)
-    frames = [_frame(env)] if file.suffix == ".png" else random_episode(env, seed)
-    first, *others = (Image.fromarray(frame) for frame in frames)
+    first, *others = (Image.fromarray(picture) for picture in frames)
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".png":
         first.save(file)
     else:
         first.save(file, save_all=True, append_images=others, duration=FRAME_MILLISECONDS, loop=0)
-    return len(frames)
 
 
-def _frame(env: VectorEnv[Any, Any, Any]) -> NDArray[np.uint8]:
+def frame(env: VectorEnv[Any, Any, Any]) -> NDArray[np.uint8]:
+    """The picture of the one copy of `env` as it is now."""
     pictures: Any = env.render()
     return np.asarray(pictures[0], np.uint8)

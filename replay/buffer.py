@@ -243,6 +243,30 @@ class SequenceReplay:
         self._sampler.update(slots[alive], checked[alive])
         return int(np.count_nonzero(alive))
 
+    def write_back(
+        self, ids: npt.ArrayLike, offsets: npt.ArrayLike, values: Mapping[str, npt.ArrayLike]
+    ) -> int:
+        """Give stored rows other values of fields that are no `rows` field, such as a fresher trace.
+
+        Args:
+            ids: [n] of sequences that were sampled, sampleable still or not.
+            offsets: [n] which row: so many after the anchor, negative before it.
+            values: field -> [n, *shape].
+        Returns: how many of the rows were still there; what has been overwritten is left alone. Of equal rows
+            the last one counts.
+        """
+        anchors, streams = np.divmod(np.asarray(ids, np.int64), self.num_streams)
+        rows = anchors + np.asarray(offsets, np.int64)
+        age = self._accumulator.num_rows[streams] - rows
+        stored = (rows >= 0) & (age >= 1) & (age <= self.steps_per_stream)
+        fitted = {}
+        for name in self._known(values):
+            if self.fields[name].block == "rows":
+                raise ValueError(f"values: {name!r} is of block 'rows'; only other fields can change")
+            fitted[name] = fit(name, values[name], self.fields[name], len(rows))[stored]
+        self._rings.overwrite(self._slots(streams, rows)[stored], fitted)
+        return int(np.count_nonzero(stored))
+
     def learn_rows(self, ids: npt.ArrayLike, names: Iterable[str]) -> tuple[dict[str, Array], Ints, Ints]:
         """Fields `names`, of any block, over the learn rows of sampleable `ids` [n]: for a first priority.
 

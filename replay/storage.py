@@ -122,6 +122,11 @@ class StepRings:
                 self.arrays[name][slots] = values
         self._records[slots] = records
 
+    def overwrite(self, slots: Ints, values: Mapping[str, Array]) -> None:
+        """Some fields, none of block `rows`, at each of `slots` [n]; of equal slots the last one counts."""
+        for name, of_field in values.items():
+            self.arrays[name][slots] = of_field
+
     def gather(self, name: str, slots: Ints) -> Array:
         """One field at `slots` of any shape, [*slots.shape, *field.shape]; always a copy."""
         if name in self._names:

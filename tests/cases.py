@@ -37,14 +37,28 @@ CASES: dict[str, dict[str, Any]] = {
     "sigtanh-post-M12": {"gate": "sigtanh", "norm": "post", "memory_length": 12, "space": "multi_binary"},
     "residual-one_layer": {"gate": "residual", "num_layers": 1, "space": "multi_discrete"},
     "residual-post-M0": {"gate": "residual", "norm": "post", "memory_length": 0, "space": "box"},
+    "residual-none": {"gate": "residual", "norm": "none", "space": "box"},
+    "coberl-M0": {"core": "coberl", "memory_length": 0, "num_layers": 1, "space": "multi_discrete"},
+    "span-M12": {"adaptive_span": True, "span_ramp": 2, "memory_length": 12, "norm": "post", "space": "box"},
+    "compressed": {"compressed_slots": 2, "compression_rate": 3, "memory_length": 4, "space": "discrete"},
+    "compressed-post": {"compressed_slots": 1, "compression_rate": 5, "norm": "post", "space": "box"},
 }
-"""Every gate with both norms; every value of the other settings."""
+"""Every gate with both norms; every value of the other settings; what is built on GTrXL."""
 WINDOWED: dict[str, dict[str, Any]] = {
     name: {"core": "dtqn"} | case
     for name, case in {
         "window": {"space": "multi_discrete", "norm": "post", "gate": "residual"},
         "window-pre-sinusoidal": {"space": "box", "positions": "sinusoidal", "use_prev_reward": True},
         "window-none-K8": {"space": "discrete", "positions": "none", "context_length": 8, "gate": "output"},
+        "window-attn": {"space": "box", "norm": "none", "gate": "residual", "num_layers": 1, "head_width": 0},
+        "window-bag": {"space": "multi_discrete", "bag_size": 2, "norm": "post", "gate": "residual"},
+        "window-bag-box": {
+            "space": "box",
+            "bag_size": 1,
+            "gate": "gru",
+            "share_gates": True,
+            "final_norm": True,
+        },
         "window-K1": {"space": "multi_binary", "context_length": 1, "norm": "post"},
         "window-K12-dropout": {"space": "discrete", "context_length": 12, "num_layers": 1, "dropout": 0.5},
     }.items()

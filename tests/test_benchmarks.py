@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import envs
-from benchmarks import random_play
+from benchmarks import agents, parameters, random_play
+from benchmarks.agent import flop_per_update
+
+DOCS = Path(parameters.__file__).parents[1] / "docs"
 
 
 @pytest.mark.parametrize("id", ["gridverse-memory-5x5", "memory-cards-2", "heavenhell"])
@@ -37,3 +47,67 @@ def test_random_play_counts_the_first_episodes_of_every_copy(id: str) -> None:
     assert result["return_standard_error"] == pytest.approx(np.std(returns, ddof=1) / np.sqrt(6))
     assert result["length"] == np.mean([len(episode) for episode in counted])
     assert result["success"] == np.mean([s for copy in successes for s in copy[:each]])
+
+
+def test_parameters_are_those_of_the_file() -> None:
+    recorded = json.loads((DOCS / "benchmarks" / "parameters.json").read_text())
+    assert parameters.measure() == recorded, "python -m benchmarks parameters --json docs/benchmarks"
+
+
+def test_the_page_of_parameters_is_that_of_the_file() -> None:
+    recorded = json.loads((DOCS / "benchmarks" / "parameters.json").read_text())
+    page = (DOCS / "parameters.md").read_text(encoding="utf-8")
+    rows = {}
+    for name, cells in re.findall(r"^\| `([\w-]+)` \|(.*)\|$", page, re.MULTILINE):
+        rows[name] = [float(cell.replace(" ", "")) for cell in cells.split("|")]
+    dtqn, gtrxl = recorded["dtqn_table_3"], recorded["gtrxl_table_2"]
+    expected = {
+        name: [row["paper"], row["public_code"]["trainable"], row["here"]] for name, row in dtqn.items()
+    } | {
+        name: [row["paper_millions"], row["paper_added_millions"], row["added"]]
+        for name, row in gtrxl.items()
+    }
+    assert rows == expected
+    parts = [dtqn[agent]["parts"] for agent in ("dtqn-paper", "drqn-paper", "dqn-paper")]
+    for part, names in (
+        ("encoder", ["encoder"]),
+        ("what remembers", ["decoder", "core"]),
+        ("head", ["head"]),
+    ):
+        (cells,) = re.findall(rf"^\| {part} \|(.*)\|$", page, re.MULTILINE)
+        counted = [sum(row.get(name, 0) for name in names) for row in parts]
+        assert [int(cell.replace(" ", "") or 0) for cell in cells.split("|")] == counted
+    assert f"{dtqn['dtqn-paper']['here_as_on_branch_main']:,}".replace(",", " ") in page
+
+
+def test_flop_are_counted_of_what_torch_fuses() -> None:
+    """By hand, forward and backward: an LSTM, which a CPU runs in one operator, and attention."""
+    size, steps, width = 4, 10, 32
+    lstm, features = nn.LSTM(width, width, batch_first=True), torch.randn(size, steps, width)
+    query = torch.randn(size, 2, steps, 8, requires_grad=True)
+
+    def learn(x: torch.Tensor) -> None:
+        lstm(x)[0].sum().backward()
+        nn.functional.scaled_dot_product_attention(query, query, query, is_causal=True).sum().backward()
+
+    turns = SimpleNamespace(batches=[features, features], learner=SimpleNamespace(update=learn))
+    product = (
+        2 * size * steps * 4 * width * width
+    )  # of all gates with the inputs, or with the hidden features
+    # The inputs need no gradient, nor does the hidden state before the first step.
+    of_lstm = 2 * product + 2 * (2 * product) - product - product // steps
+    of_attention = 3 * 2 * (2 * size * 2 * steps * steps * 8)
+    assert flop_per_update(turns) == of_lstm + of_attention  # type: ignore[arg-type]
+    assert torch._C._get_mkldnn_enabled() == torch.backends.mkldnn.is_available()
+
+
+def test_a_figure_for_every_agent() -> None:
+    """Speed is not tested; that there is a figure for each of the table's columns is."""
+    figures = agents.measure_agent("dqn-paper", seconds=0.02, fill_env_steps=200)
+    assert all(np.isfinite(value) and value > 0 for value in figures.values())
+    assert figures["parameters"] == 23_742
+    assert figures["learn_rows_per_update"] == 2 * 32
+    with agents.OperatorCounter() as counter:
+        torch.ones(3).add(1).mul(2)
+    assert counter.operators == 3
+    assert "dqn-paper" in agents.table({"dqn-paper": figures})

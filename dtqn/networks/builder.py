@@ -6,15 +6,20 @@ import gymnasium
 from torch import nn
 
 from dtqn.config import NetworkConfig
+from dtqn.networks.auxiliary import ContrastiveLoss, reconstruction_loss, span_penalty
+from dtqn.networks.bag import BagAttention, BagQNetwork
+from dtqn.networks.coberl import CoBERL
+from dtqn.networks.compression import Compression
 from dtqn.networks.darqn import AttentiveLSTMLayer, PartsEncoder
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.dtqn_encoder import DTQNEncoder, initialise_as_dtqn
 from dtqn.networks.encoders import StepEncoder
+from dtqn.networks.gates import make_gate
 from dtqn.networks.gtrxl import GTrXL
-from dtqn.networks.heads import DuelingHead, QHead
+from dtqn.networks.heads import Categorical, DuelingHead, Expectation, Prediction, QHead, Quantiles
 from dtqn.networks.lru import LRULayer
 from dtqn.networks.mingru import MinGRULayer
-from dtqn.networks.recurrent import Core, RecurrentQNetwork
+from dtqn.networks.recurrent import AuxiliaryLoss, Core, RecurrentQNetwork
 from dtqn.networks.rnn import GRULayer, LSTMLayer
 from dtqn.networks.stack import Hidden, HiddenAndCell, NoState, RecurrentStack
 from dtqn.networks.windowed import QNetwork, WindowedQNetwork
@@ -26,12 +31,17 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
     Parameters are drawn from torch's global generator: seed it before.
     """
     encoder = _encoder(config, observation_space, num_actions)
-    head = (DuelingHead if config.dueling else QHead)(config.width, num_actions, config.head_width)
+    head_type = DuelingHead if config.dueling else QHead
+    features = 2 * config.width if config.bag_size else config.width
+    head = head_type(features, num_actions, config.head_width, _prediction(config))
     network: QNetwork
-    if config.core == "dtqn":
+    if config.core == "dtqn" and config.bag_size:
+        attention = BagAttention(config.width, config.num_heads)
+        network = BagQNetwork(encoder, _decoder(config), head, observation_space, attention, config.bag_size)
+    elif config.core == "dtqn":
         network = WindowedQNetwork(encoder, _decoder(config), head, observation_space)
     else:
-        network = RecurrentQNetwork(encoder, _core(config), head)
+        network = RecurrentQNetwork(encoder, _core(config), head, _auxiliary(config))
     if config.encoder == "dtqn":
         network.apply(initialise_as_dtqn)
     return network
@@ -62,6 +72,15 @@ def _encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_acti
     )
 
 
+def _prediction(config: NetworkConfig) -> Prediction:
+    match config.distribution:
+        case "categorical":
+            return Categorical(config.num_atoms, config.v_min, config.v_max)
+        case "quantile":
+            return Quantiles(config.num_quantiles)
+    return Expectation()
+
+
 def _decoder(config: NetworkConfig) -> TransformerDecoder:
     return TransformerDecoder(
         config.width,
@@ -74,7 +93,37 @@ def _decoder(config: NetworkConfig) -> TransformerDecoder:
         config.gate_bias,
         config.norm,
         config.dropout,
+        config.share_gates,
+        config.final_norm,
     )
+
+
+def _gtrxl(
+    config: NetworkConfig, span_ramp: int | None = None, compression: Compression | None = None
+) -> GTrXL:
+    return GTrXL(
+        config.width,
+        config.num_layers,
+        config.num_heads,
+        config.mlp_width,
+        config.memory_length,
+        config.gate,
+        config.gate_bias,
+        config.norm,
+        span_ramp,
+        compression,
+    )
+
+
+def _auxiliary(config: NetworkConfig) -> AuxiliaryLoss | None:
+    match config.auxiliary_loss:
+        case "contrastive":
+            return ContrastiveLoss(config.width, config.mask_share, config.invariance_weight)
+        case "span":
+            return span_penalty
+        case "reconstruction":
+            return reconstruction_loss
+    return None
 
 
 def _core(config: NetworkConfig) -> Core:
@@ -82,16 +131,15 @@ def _core(config: NetworkConfig) -> Core:
     longest = config.memory_length if config.chrono_init else None
     match config.core:
         case "gtrxl":
-            return GTrXL(
-                width,
-                config.num_layers,
-                config.num_heads,
-                config.mlp_width,
-                config.memory_length,
-                config.gate,
-                config.gate_bias,
-                config.norm,
+            slots, rate = config.compressed_slots, config.compression_rate
+            return _gtrxl(
+                config,
+                config.span_ramp if config.adaptive_span else None,
+                Compression(width, config.memory_length, slots, rate) if slots else None,
             )
+        case "coberl":
+            gate = make_gate(config.gate, width, config.gate_bias)
+            return CoBERL(_gtrxl(config), gate, LSTMLayer(width, longest=longest))
         case "lstm":
             layers: list[nn.Module] = [LSTMLayer(width, skip, longest) for _ in depth]
             if config.soft_attention:

@@ -7,7 +7,8 @@ With E the features of a window's steps and P their positions, X = Dropout(E + P
 
 MHA is causal and drops attention weights. With `norm="pre"` LayerNorm is at the input of MHA and of MLP
 instead (identity map reordering). The ReLUs are in the public code (github.com/kevslinger/DTQN), not in the
-paper; there all layers share their gates, here each has gates of its own.
+paper; there all layers share their gates, here only with `share_gates`. With `norm="none"` there is no
+LayerNorm: one such layer with residual sums is the paper's baseline ATTN, as in that code.
 
 Legend: B batch, T steps of a window (at most K), K context length, H heads, d features of a head, D width.
 """
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dtqn.networks.attention import sinusoid
-from dtqn.networks.gates import make_gate
+from dtqn.networks.gates import make_gate, make_norm
 
 
 def drop(x: Tensor, probability: float, generator: torch.Generator | None) -> Tensor:
@@ -47,10 +48,10 @@ class DecoderLayer(nn.Module):
         self.num_heads, self.pre_norm, self.dropout = num_heads, norm == "pre", dropout
         self.qkv = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
-        self.attention_norm = nn.LayerNorm(width)
+        self.attention_norm = make_norm(norm, width)
         self.attention_gate = make_gate(gate, width, gate_bias)
         self.mlp = nn.Sequential(nn.Linear(width, mlp_width), nn.ReLU(), nn.Linear(mlp_width, width))
-        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp_norm = make_norm(norm, width)
         self.mlp_gate = make_gate(gate, width, gate_bias)
 
     def forward(
@@ -100,13 +101,23 @@ class TransformerDecoder(nn.Module):
         gate_bias: float | None = None,
         norm: str = "post",
         dropout: float = 0.0,
+        share_gates: bool = False,
+        final_norm: bool = False,
     ) -> None:
+        """
+        Args:
+            share_gates: all layers have the first one's two gates.
+            final_norm: LayerNorm after the last layer.
+        """
         super().__init__()
         self.num_layers, self.context_length, self.dropout = num_layers, context_length, dropout
         self.layers = nn.ModuleList(
             DecoderLayer(width, num_heads, mlp_width, gate, gate_bias, norm, dropout)
             for _ in range(num_layers)
         )
+        for layer in self.layers[1:] if share_gates else ():
+            layer.attention_gate, layer.mlp_gate = self.layers[0].attention_gate, self.layers[0].mlp_gate
+        self.final_norm = make_norm("post" if final_norm else "none", width)
         match positions:
             case "learned":
                 self.positions: Tensor | None = nn.Parameter(torch.zeros(context_length, width))
@@ -141,4 +152,5 @@ class TransformerDecoder(nn.Module):
         x = drop(x, self.dropout, generator)
         for layer in self.layers[:-1]:
             x = layer(x, generator)
-        return self.layers[-1](x, generator, at)
+        normed: Tensor = self.final_norm(self.layers[-1](x, generator, at))
+        return normed

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dtqn.networks.gates import GRUGate
 from dtqn.types import StepInputs
 
 DEVIATION = 0.02
@@ -76,8 +77,14 @@ class DTQNEncoder(nn.Module):
 
 
 def initialise_as_dtqn(module: nn.Module) -> None:
-    """Normal weights of deviation 0.02 and zero biases for linear maps and embeddings; for `Module.apply`."""
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=DEVIATION)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)
+    """Normal weights of deviation 0.02 and zero biases of linear maps, embeddings, LSTMs; for `Module.apply`.
+
+    The GRU gate has such weights too; its bias stays what `gate_bias` says. That code zeroes it.
+    """
+    match module:
+        case nn.Linear() | nn.Embedding() | nn.LSTM() | GRUGate():
+            for parameter in module.parameters():
+                if parameter.dim() == 2:
+                    nn.init.normal_(parameter, std=DEVIATION)
+                elif not isinstance(module, GRUGate):
+                    nn.init.zeros_(parameter)

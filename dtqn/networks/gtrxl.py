@@ -7,8 +7,11 @@ For a layer with input E and memory M, the layer's own inputs at the last M step
 
 With `norm="post"` it is Transformer-XL: Y' = LayerNorm(gate_1(E, Y)), E' = LayerNorm(gate_2(Y', F)).
 
-Legend: B batch, T steps, M memory length, m memory rows in a state (at most M), L layers, H heads, d features
-of a head, D width.
+Options: heads that learn how far they look back (`attention.AdaptiveSpan`), and rows that stand for what lies
+beyond the memory (`compression`), which are made anew from the layer inputs at each call.
+
+Legend: B batch, T steps, M memory length, m memory rows in a state (at most the window W, which is M without
+compression), L layers, H heads, d features of a head, D width, K blocks of compressed memory, c steps of one.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dtqn.networks.attention import RelativeAttention, sinusoid
-from dtqn.networks.gates import make_gate
+from dtqn.networks.attention import RelativeAttention, Slots, sinusoid
+from dtqn.networks.compression import Blocks, Compression, compressor
+from dtqn.networks.gates import make_gate, make_norm
 from dtqn.types import TraceSpec
 
 
@@ -32,9 +36,11 @@ class GTrXLState(NamedTuple):
     count: Tensor  # type: ignore[assignment]  # hides tuple.count; checkpoints hold the name
     """[B] how many of the newest rows of `memory` are real."""
     keys: Tensor | None = None
-    """[B, L, H, m, d] the memory's keys where they are kept (acting between two publishings), or none."""
+    """[B, L, H, m, d] the last M rows' keys where they are kept (acting between two publishings), or none."""
     values: Tensor | None = None
     """[B, L, H, m, d]"""
+    phase: Tensor | None = None
+    """[B] the next step's place in its block; with compression only."""
 
 
 class GTrXLTrace(NamedTuple):
@@ -52,19 +58,22 @@ class GTrXLLayer(nn.Module):
         gate: str,
         gate_bias: float | None,
         norm: str,
+        span_ramp: int | None = None,
+        compression_rate: int | None = None,
     ) -> None:
         super().__init__()
         self.pre_norm = norm == "pre"
-        self.attention = RelativeAttention(width, num_heads, memory_length)
-        self.attention_norm = nn.LayerNorm(width)
+        self.attention = RelativeAttention(width, num_heads, memory_length, span_ramp)
+        self.compressor = None if compression_rate is None else compressor(width, compression_rate)
+        self.attention_norm = make_norm(norm, width)
         self.attention_gate = make_gate(gate, width, gate_bias)
         self.mlp = nn.Sequential(nn.Linear(width, mlp_width), nn.ReLU(), nn.Linear(mlp_width, width))
-        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp_norm = make_norm(norm, width)
         self.mlp_gate = make_gate(gate, width, gate_bias)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values [B, H, m, d] of memory rows [B, m, D]."""
-        return self.attention.project_memory(self.attention_norm(memory) if self.pre_norm else memory)
+        return self.attention.project_memory(self.normalised(memory))
 
     def forward(
         self,
@@ -73,15 +82,66 @@ class GTrXLLayer(nn.Module):
         memory_value: Tensor,
         positions: Tensor,
         mask: Tensor | None,
+        slots: Slots | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """x [B, T, D] -> the layer's output [B, T, D], keys and values [B, H, m + T, d]."""
+        y, k, v = self.attention(self.normalised(x), memory_key, memory_value, positions, mask, slots)
+        return self._output(x, y), k, v
+
+    def slots(self, rows: Tensor, blocks: Blocks, positions: Tensor) -> Slots:
+        """Compressed memory of layer inputs [B, m + T, D]; no gradient enters these or the compressor."""
+        assert self.compressor is not None
+        with torch.no_grad():
+            compressed = self.compressor(blocks.rows(rows).flatten(2))
+        return Slots(*self.project_memory(compressed), positions, blocks.distance, blocks.visible)
+
+    def reconstruction_loss(self, rows: Tensor, blocks: Blocks, seen: Tensor) -> Tensor:
+        """How far attention over the blocks' compressed rows is from attention over the rows themselves.
+
+            mean over queries t that see a block of |attn(h_t, rows) - attn(h_t, f(rows))|^2 / D
+
+        Attention is by content alone; its only gradient is that of the compressor f.
+
+        Args:
+            rows: [B, m + T, D] the layer's inputs.
+            seen: [B, T, K] the blocks that count.
+        """
+        assert self.compressor is not None
+        attention, steps = self.attention, seen.shape[1]
+        whole = blocks.rows(rows)
+        counts = seen.any(dim=-1)
+        seen = seen | ~counts[..., None]
+
+        def attend(memory: Tensor, visible: Tensor) -> Tensor:
+            """[B, H, T, d], by parameters without gradient."""
+            if self.pre_norm:
+                norm = {name: p.detach() for name, p in self.attention_norm.named_parameters()}
+                memory = torch.func.functional_call(self.attention_norm, norm, (memory,))
+            key, value = attention.project_memory(memory, attention.qkv.weight.detach())
+            scores = (query @ key.mT * attention.head_width**-0.5).masked_fill(~visible[:, None], -math.inf)
+            return scores.softmax(dim=-1) @ value
+
+        with torch.no_grad():
+            query = attention.project_query(self.normalised(rows[:, rows.shape[1] - steps :]))
+            exact = attend(whole.flatten(1, 2), seen.repeat_interleave(whole.shape[2], dim=-1))
+        error = (attend(self.compressor(whole.flatten(2)), seen) - exact).square().sum(dim=(1, 3))
+        return torch.where(counts, error, 0.0).sum() / (counts.sum().clamp(min=1) * attention.width)
+
+    def both_ways(self, x: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+        """x [B, T, D] -> [B, T, D], where every step sees all T."""
+        return self._output(x, self.attention.both_ways(self.normalised(x), positions, mask))
+
+    def normalised(self, x: Tensor) -> Tensor:
+        """What the attention reads of its layer's input."""
+        return self.attention_norm(x) if self.pre_norm else x
+
+    def _output(self, x: Tensor, y: Tensor) -> Tensor:
+        """The layer's output from its input and what its attention gave."""
         if self.pre_norm:
-            y, k, v = self.attention(self.attention_norm(x), memory_key, memory_value, positions, mask)
             x = self.attention_gate(x, F.relu(y))
-            return self.mlp_gate(x, F.relu(self.mlp(self.mlp_norm(x)))), k, v
-        y, k, v = self.attention(x, memory_key, memory_value, positions, mask)
+            return self.mlp_gate(x, F.relu(self.mlp(self.mlp_norm(x))))
         x = self.attention_norm(self.attention_gate(x, y))
-        return self.mlp_norm(self.mlp_gate(x, self.mlp(x))), k, v
+        return self.mlp_norm(self.mlp_gate(x, self.mlp(x)))
 
 
 class GTrXL(nn.Module):
@@ -101,12 +161,21 @@ class GTrXL(nn.Module):
         gate: str = "gru",
         gate_bias: float | None = None,
         norm: str = "pre",
+        span_ramp: int | None = None,
+        compression: Compression | None = None,
     ) -> None:
+        """
+        Args:
+            span_ramp: R of adaptive spans, in steps; none: every head sees all M steps.
+            compression: of what lies beyond the last M steps, which are then at least `compression.rate`.
+        """
         super().__init__()
         self.width, self.num_layers, self.num_heads = width, num_layers, num_heads
-        self.memory_length = memory_length
+        self.memory_length, self.compression = memory_length, compression
+        self.window = memory_length if compression is None else compression.window
+        rate = None if compression is None else compression.rate
         layers = nn.ModuleList(
-            GTrXLLayer(width, num_heads, mlp_width, memory_length, gate, gate_bias, norm)
+            GTrXLLayer(width, num_heads, mlp_width, memory_length, gate, gate_bias, norm, span_ramp, rate)
             for _ in range(num_layers)
         )
         self.layers = cast("Sequence[GTrXLLayer]", layers)
@@ -129,28 +198,34 @@ class GTrXL(nn.Module):
                     nn.init.zeros_(module.bias)
 
     def trace_spec(self) -> dict[str, TraceSpec]:
-        if self.memory_length == 0:
+        if self.window == 0:
             return {}
-        return {"memory": TraceSpec((self.num_layers, self.width), self.memory_length)}
+        return {"memory": TraceSpec((self.num_layers, self.width), self.window)}
 
     def initial_state(self, batch_size: int) -> GTrXLState:
         parameter = next(self.parameters())
-        memory = parameter.new_zeros((batch_size, self.memory_length, self.num_layers, self.width))
-        return GTrXLState(memory, torch.zeros(batch_size, dtype=torch.int64, device=parameter.device))
+        memory = parameter.new_zeros((batch_size, self.window, self.num_layers, self.width))
+        zeros = torch.zeros(batch_size, dtype=torch.int64, device=parameter.device)
+        return GTrXLState(memory, zeros, phase=None if self.compression is None else zeros)
 
     def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> GTrXLState:
-        """State after trace rows [B, W, ...], newest last; `valid` [B, W] marks the real ones, at the end."""
-        del episode_step  # positions are relative
-        if self.memory_length == 0:
+        """State after trace rows [B, W, ...], newest last; `valid` [B, W] marks the real ones, at the end.
+
+        Positions are relative; `episode_step` [B] says where blocks of compressed memory begin.
+        """
+        if self.window == 0:
             return self.initial_state(len(valid))
-        memory = rows["memory"][:, -self.memory_length :]
+        memory = rows["memory"][:, -self.window :]
         valid = valid[:, valid.shape[1] - memory.shape[1] :]
         memory = memory.to(next(self.parameters()).dtype)
-        return GTrXLState(memory.masked_fill(~valid[..., None, None], 0.0), valid.sum(dim=1))
+        phase = None if self.compression is None else episode_step % self.compression.rate
+        memory = memory.masked_fill(~valid[..., None, None], 0.0)
+        return GTrXLState(memory, valid.sum(dim=1), phase=phase)
 
     def cache(self, state: GTrXLState) -> GTrXLState:
-        """`state` with the keys and values of its memory under the present parameters."""
-        pairs = [layer.project_memory(state.memory[:, :, i]) for i, layer in enumerate(self.layers)]
+        """`state` with the keys and values of its memory's last M rows under the present parameters."""
+        recent = self._recent(state.memory)
+        pairs = [layer.project_memory(recent[:, :, i]) for i, layer in enumerate(self.layers)]
         return state._replace(
             keys=torch.stack([k for k, _ in pairs], 1), values=torch.stack([v for _, v in pairs], 1)
         )
@@ -160,32 +235,78 @@ class GTrXL(nn.Module):
     ) -> tuple[Tensor, GTrXLState | None, GTrXLTrace | None]:
         """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' trace."""
         memory, count = state.memory.detach(), state.count
-        steps, num_memory = x.shape[1], memory.shape[1]
+        recent, steps = self._recent(memory), x.shape[1]
+        num_memory = recent.shape[1]
         mask = self._empty_slots(count, num_memory, steps, x.dtype)
+        blocks = self._blocks(state, steps)
         positions = self.positions.to(x.dtype)  # kept in float64, so that the table is exact at any precision
         inputs, keys, values = [], [], []
         for i, layer in enumerate(self.layers):
             inputs.append(x)
             if state.keys is None or state.values is None:
-                key, value = layer.project_memory(memory[:, :, i])
+                key, value = layer.project_memory(recent[:, :, i])
             else:
                 key, value = state.keys[:, i], state.values[:, i]
-            x, key, value = layer(x, key, value, positions, mask)
+            slots = None
+            if blocks is not None and self.compression is not None:
+                rows = torch.cat([memory[:, :, i], x.detach()], dim=1)
+                slots = layer.slots(rows, blocks, self.compression.positions.to(x.dtype))
+            x, key, value = layer(x, key, value, positions, mask, slots)
             keys.append(key)
             values.append(value)
         if not want_trace:
             return x, None, None
         trace = torch.stack(inputs, dim=2)
-        start = max(0, num_memory + steps - self.memory_length)
+        start = max(0, memory.shape[1] + steps - self.window)
         new_state = GTrXLState(
             memory=torch.cat([memory, trace.detach()], dim=1)[:, start:],
-            count=(count + steps).clamp(max=self.memory_length),
+            count=(count + steps).clamp(max=self.window),
         )
+        if self.compression is not None and state.phase is not None:
+            new_state = new_state._replace(phase=(state.phase + steps) % self.compression.rate)
         if state.keys is not None:
+            start = max(0, num_memory + steps - self.memory_length)
             new_state = new_state._replace(
                 keys=torch.stack(keys, 1)[:, :, :, start:], values=torch.stack(values, 1)[:, :, :, start:]
             )
         return x, new_state, GTrXLTrace(trace)
+
+    def both_ways(self, x: Tensor, real: Tensor) -> Tensor:
+        """Every step sees all steps of x [B, T, D] that are `real` [B, T], and no memory: [B, T, D]."""
+        steps = x.shape[1]
+        positions = sinusoid(2 * steps - 1, self.width, 1 - steps).flip(0).to(x)
+        mask = torch.zeros(real.shape, dtype=x.dtype, device=x.device).masked_fill(~real, -math.inf)
+        for layer in self.layers:
+            x = layer.both_ways(x, positions, mask[:, None, None])
+        return x
+
+    def reconstruction_loss(self, state: GTrXLState, inputs: Tensor, real: Tensor) -> Tensor:
+        """The attention-reconstruction loss of the layers' compressors, summed over layers (algorithm 2).
+
+        Args:
+            state: before the steps.
+            inputs: [B, T, L, D] the layers' inputs at the steps.
+            real: [B, T] the steps that count.
+        """
+        total = inputs.new_zeros(())
+        blocks = self._blocks(state, inputs.shape[1])
+        for i, layer in enumerate(self.layers):
+            assert layer.compressor is not None
+            if blocks is None:
+                total = total + 0.0 * layer.compressor.weight.sum()
+            else:
+                rows = torch.cat([state.memory[:, :, i], inputs[:, :, i]], dim=1).detach()
+                total = total + layer.reconstruction_loss(rows, blocks, blocks.visible & real[..., None])
+        return total
+
+    def _recent(self, memory: Tensor) -> Tensor:
+        """The rows [B, m, ...] of a state's memory that are seen as they are, at most M."""
+        return memory[:, max(0, memory.shape[1] - self.memory_length) :]
+
+    def _blocks(self, state: GTrXLState, steps: int) -> Blocks | None:
+        if self.compression is None or state.phase is None:
+            return None
+        return self.compression.blocks(state.count, state.phase, state.memory.shape[1], steps)
 
     @staticmethod
     def _empty_slots(count: Tensor, num_memory: int, steps: int, dtype: torch.dtype) -> Tensor | None:

@@ -1,11 +1,66 @@
-"""From features [B, T, D] to Q-values at every step, [B, T, A]."""
+"""From features [B, T, D] to Q-values at every step, [B, T, A].
+
+A head's last layer gives Z numbers for each action, and its *prediction* says what they are: the expected
+return itself (Z = 1), the logits of a distribution on atoms, or quantiles. Whatever it is, the output has the
+expected return `q`, which actors, evaluation and metrics read.
+"""
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dtqn.types import QOutput
+
+
+class Expectation(nn.Module):
+    """The expected return."""
+
+    size = 1
+
+    def forward(self, numbers: Tensor) -> QOutput:
+        """[B, T, A, 1] -> output"""
+        return QOutput(numbers.squeeze(-1))
+
+
+class Categorical(nn.Module):
+    """Probabilities of returns z_i = v_min + i (v_max - v_min) / (Z - 1).
+
+    C51: Bellemare et al. 2017, arXiv 1707.06887.
+    """
+
+    atoms: Tensor
+    """[Z], kept in float64, so that they are exact at any precision."""
+
+    def __init__(self, num_atoms: int, v_min: float, v_max: float) -> None:
+        super().__init__()
+        self.size = num_atoms
+        atoms = torch.linspace(v_min, v_max, num_atoms, dtype=torch.float64)
+        self.register_buffer("atoms", atoms, persistent=False)
+
+    def forward(self, numbers: Tensor) -> QOutput:
+        """[B, T, A, Z] logits -> output with log-probabilities"""
+        log_probabilities = numbers.log_softmax(dim=-1)
+        atoms = self.atoms.to(numbers.dtype)
+        return QOutput((log_probabilities.exp() * atoms).sum(dim=-1), log_probabilities)
+
+
+class Quantiles(nn.Module):
+    """The return's quantiles at (2i + 1) / 2Z (QR-DQN: Dabney et al. 2017, arXiv 1710.10044)."""
+
+    def __init__(self, num_quantiles: int) -> None:
+        super().__init__()
+        self.size = num_quantiles
+
+    def forward(self, numbers: Tensor) -> QOutput:
+        """[B, T, A, Z] -> output"""
+        return QOutput(numbers.mean(dim=-1), numbers)
+
+
+Prediction: TypeAlias = Expectation | Categorical | Quantiles
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:
@@ -18,28 +73,43 @@ def _linear(inputs: int, outputs: int) -> nn.Linear:
 class QHead(nn.Module):
     """Q-values through a hidden layer, or straight from the features where `hidden_width` is 0."""
 
-    def __init__(self, width: int, num_actions: int, hidden_width: int) -> None:
+    def __init__(
+        self, width: int, num_actions: int, hidden_width: int, prediction: Prediction | None = None
+    ) -> None:
+        """`prediction`: one of those above; the expected return where none is given."""
         super().__init__()
+        self.prediction: Prediction = prediction or Expectation()
         self.hidden = _linear(width, hidden_width) if hidden_width else None
-        self.q = _linear(hidden_width or width, num_actions)
+        self.q = _linear(hidden_width or width, num_actions * self.prediction.size)
 
     def forward(self, features: Tensor) -> QOutput:
-        return QOutput(self.q(features if self.hidden is None else F.relu(self.hidden(features))))
+        numbers = self.q(features if self.hidden is None else F.relu(self.hidden(features)))
+        output: QOutput = self.prediction(numbers.unflatten(-1, (-1, self.prediction.size)))
+        return output
 
 
 class DuelingHead(nn.Module):
-    """Q(s, a) = V(s) + A(s, a) - mean_a A(s, a) (Wang et al. 2016, arXiv 1511.06581, equation 9)."""
+    """Q(s, a) = V(s) + A(s, a) - mean_a A(s, a) (Wang et al. 2016, arXiv 1511.06581, equation 9).
 
-    def __init__(self, width: int, num_actions: int, hidden_width: int) -> None:
+    Of a distribution, for each of its numbers (Hessel et al. 2018, arXiv 1710.02298, section 3).
+    """
+
+    def __init__(
+        self, width: int, num_actions: int, hidden_width: int, prediction: Prediction | None = None
+    ) -> None:
+        """As `QHead`."""
         super().__init__()
+        self.prediction: Prediction = prediction or Expectation()
         self.hidden = _linear(width, 2 * hidden_width) if hidden_width else None
-        self.value = _linear(hidden_width or width, 1)
-        self.advantage = _linear(hidden_width or width, num_actions)
+        self.value = _linear(hidden_width or width, self.prediction.size)
+        self.advantage = _linear(hidden_width or width, num_actions * self.prediction.size)
 
     def forward(self, features: Tensor) -> QOutput:
         if self.hidden is None:
             of_value = of_advantage = features
         else:
             of_value, of_advantage = F.relu(self.hidden(features)).chunk(2, dim=-1)
-        advantage = self.advantage(of_advantage)
-        return QOutput(self.value(of_value) + advantage - advantage.mean(dim=-1, keepdim=True))
+        advantage = self.advantage(of_advantage).unflatten(-1, (-1, self.prediction.size))
+        value = self.value(of_value).unsqueeze(-2)
+        output: QOutput = self.prediction(value + advantage - advantage.mean(dim=-2, keepdim=True))
+        return output

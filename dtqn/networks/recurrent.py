@@ -6,7 +6,8 @@ whole sequence, and any split of a sequence into calls gives the same Q-values.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,10 @@ class Core(Protocol):
     def cache(self, state: State, /) -> State: ...
 
 
+AuxiliaryLoss: TypeAlias = "Callable[[RecurrentQNetwork, Sequences, torch.Generator], Tensor]"
+"""A scalar of the network, a batch and a generator of its draws."""
+
+
 def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
     """[B, min(window, W + P), ...]: the last of `memory` [B, W, ...] and then the real rows of `burned`.
 
@@ -47,9 +52,12 @@ def _latest_index(num_memory: int, burn_in_rows: Tensor, size: int) -> Tensor:
 
 
 class RecurrentQNetwork(nn.Module):
-    def __init__(self, encoder: nn.Module, core: Core, head: nn.Module) -> None:
+    def __init__(
+        self, encoder: nn.Module, core: Core, head: nn.Module, auxiliary: AuxiliaryLoss | None = None
+    ) -> None:
+        """`auxiliary`: a loss that the learner may add; a module where it has parameters."""
         super().__init__()
-        self.encoder, self.core, self.head = encoder, core, head
+        self.encoder, self.core, self.head, self.auxiliary = encoder, core, head, auxiliary
 
     def forward(
         self, inputs: StepInputs, state: State, want_trace: bool = True
@@ -67,19 +75,37 @@ class RecurrentQNetwork(nn.Module):
         features, state, trace = self.core(self.encoder(inputs), state, want_trace)
         return self.head(features), state, trace
 
-    def learn_values(self, batch: Sequences, generator: torch.Generator | None = None) -> Tensor:
-        """Q-values [B, R, A] of the learn block, from the network's own starting state."""
-        del generator  # nothing here is random
-        return self(batch.learn, self.starting_state(batch), want_trace=False)[0].q
+    def learn_values(
+        self, batch: Sequences, generator: torch.Generator | None = None, want_trace: bool = False
+    ) -> tuple[QOutput, dict[str, Tensor] | None]:
+        """Output [B, R, ...] of the learn block, from the network's own starting state.
 
-    def starting_state(self, batch: Sequences) -> State:
-        """The state at the anchor: stored memory, freshened by its own burn-in, without gradient."""
+        Args:
+            want_trace: hand back the trace rows that burn-in and learn block leave now, without gradient:
+                field -> [B, P + R, ...].
+        """
+        del generator  # nothing here is random
+        state, burned = self.starting_state(batch)
+        output, _, learned = self(batch.learn, state, want_trace)
+        if not want_trace:
+            return output, None
+        left = [trace for trace in (burned, learned) if trace is not None]
+        return output, {
+            name: torch.cat([getattr(trace, name).detach() for trace in left], dim=1)
+            for name in self.trace_spec()
+        }
+
+    def starting_state(self, batch: Sequences) -> tuple[State, Trace | None]:
+        """The state at the anchor, and the burn-in's trace [B, P, ...] where there is a burn-in.
+
+        It is the stored memory, freshened by its own burn-in, without gradient.
+        """
         with torch.no_grad():
             trace, valid, spec = batch.trace, batch.trace_valid, self.trace_spec()
             state = self.state_from_trace(trace, valid, batch.episode_step)
             burn_in = batch.burn_in.first.shape[1]
             if burn_in == 0:
-                return state
+                return state, None
             _, _, burned = self(batch.burn_in, state)
             memory = valid.shape[1]
             size = min(max((field.window for field in spec.values()), default=0), memory + burn_in)
@@ -90,7 +116,7 @@ class RecurrentQNetwork(nn.Module):
             index = _latest_index(memory, batch.burn_in_rows, size)
             padded = torch.cat([valid, valid.new_ones(len(valid), burn_in)], dim=1)
             is_real = (index >= 0) & padded.gather(1, index.clamp(min=0))
-            return self.state_from_trace(rows, is_real, batch.episode_step + batch.burn_in_rows)
+            return self.state_from_trace(rows, is_real, batch.episode_step + batch.burn_in_rows), burned
 
     def initial_state(self, batch_size: int) -> State:
         """The state at an episode's start, [B, ...]."""

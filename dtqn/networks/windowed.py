@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.decoder import TransformerDecoder
-from dtqn.networks.recurrent import RecurrentQNetwork
+from dtqn.networks.recurrent import AuxiliaryLoss, RecurrentQNetwork
 from dtqn.types import Observation, QOutput, Sequences, State, StepInputs, Trace, TraceSpec, map_tree
 
 
@@ -48,6 +48,9 @@ def pick(tree: StepInputs, index: Tensor) -> StepInputs:
 
 
 class WindowedQNetwork(nn.Module):
+    auxiliary: AuxiliaryLoss | None = None
+    """It has none."""
+
     def __init__(
         self,
         encoder: nn.Module,
@@ -59,6 +62,7 @@ class WindowedQNetwork(nn.Module):
         super().__init__()
         self.encoder, self.decoder, self.head = encoder, decoder, head
         self.context_length = decoder.context_length
+        self.held_rows = self.context_length - 1
         spaces = observation_space
         self._empty_observation = map_tree(
             lambda space: torch.from_numpy(np.zeros(space.shape, space.dtype)),
@@ -123,8 +127,10 @@ class WindowedQNetwork(nn.Module):
         output: QOutput = self.head(self.decoder(self.encoder(inputs), generator))
         return output
 
-    def learn_values(self, batch: Sequences, generator: torch.Generator | None = None) -> Tensor:
-        """Q-values [B, R, A] of the learn block.
+    def learn_values(
+        self, batch: Sequences, generator: torch.Generator | None = None, want_trace: bool = False
+    ) -> tuple[QOutput, dict[str, Tensor] | None]:
+        """Output [B, R, ...] of the learn block; the trace is empty.
 
         The burn-in rows, here context with gradient, and the learn block's are one run of rows. The first K
         of it are a window, which holds all learned rows. Rows beyond are only bootstrapped from; they have
@@ -133,6 +139,7 @@ class WindowedQNetwork(nn.Module):
         Args:
             generator: draws dropout, which is off without it.
         """
+        trace: dict[str, Tensor] | None = {} if want_trace else None
         size, context, device = self.context_length, batch.burn_in.first.shape[1], batch.learn_rows.device
         before, total = batch.burn_in_rows[:, None], (batch.burn_in_rows + batch.learn_rows)[:, None]
         joined = map_tree(lambda a, b: torch.cat([a, b], dim=1), batch.burn_in, batch.learn)
@@ -146,17 +153,31 @@ class WindowedQNetwork(nn.Module):
         position = torch.arange(min(size, longest), device=device)
         place = torch.minimum(before + torch.arange(batch.learn.first.shape[1], device=device), total - 1)
         rows = torch.arange(len(total), device=device)[:, None]
-        q = self.window(run(position.expand(len(total), -1)), generator).q[rows, place.clamp(max=size - 1)]
+        last = torch.minimum(total, torch.full_like(total, size))[:, 0] - 1 - batch.burn_in_rows
+        window = self._learn_window(run(position.expand(len(total), -1)), batch, last, generator)
+        output: QOutput = map_tree(lambda x: x[rows, place.clamp(max=size - 1)], window)
         if longest <= size:
-            return q
+            return output, trace
         with torch.no_grad():
             start = (total - size).clamp(min=0)
-            later = self.window(run(start + position)).q[rows, (place - start).clamp(min=0)]
-        return torch.where((place < size)[..., None], q, later)
+            second = self._learn_window(run(start + position), batch, batch.learn_rows - 1, None)
+            later = map_tree(lambda x: x[rows, (place - start).clamp(min=0)], second)
+
+        def join(x: Tensor, y: Tensor) -> Tensor:
+            return torch.where((place < size).view(*place.shape, *[1] * (x.dim() - 2)), x, y)
+
+        return map_tree(join, output, later), trace
+
+    def _learn_window(
+        self, inputs: StepInputs, batch: Sequences, last: Tensor, generator: torch.Generator | None
+    ) -> QOutput:
+        """`window` of sequences of `batch`; the windows' last rows are `last` [B] of their learn blocks."""
+        del batch, last
+        return self.window(inputs, generator)
 
     def initial_state(self, batch_size: int) -> WindowState:
         """The state at an episode's start: no row is real."""
-        shape, parameter = (batch_size, self.context_length - 1), next(self.parameters())
+        shape, parameter = (batch_size, self.held_rows), next(self.parameters())
         device = parameter.device
         return WindowState(
             map_tree(lambda x: x.to(device).new_zeros((*shape, *x.shape)), self._empty_observation),

@@ -72,7 +72,7 @@ def make_batch(
         return torch.randn(batch, *shape, generator=generator, dtype=torch.float64).to(dtype)
 
     valid = torch.arange(window) >= window - memory[:, None]
-    trace = {name: random(window, *f.shape) for name, f in spec.items()}
+    trace = {name: random(window, *f.shape) for name, f in spec.items() if f.window}
     burn_in = inputs(space, batch, int(burned.max()), seed + 1, first=False)
     rows = inputs(space, batch, int(learn.max()), seed + 2, first=False)
     starts = memory == 0
@@ -100,4 +100,19 @@ def make_batch(
         learn_rows=learn,
         learned_steps=(learn - 1).clamp(max=learn_length),
         importance_weights=torch.rand(batch, generator=generator, dtype=torch.float64).to(dtype) + 0.2,
+        beside=_beside(network, space, batch, int(learn.max()), seed + 5, dtype),
     )
+
+
+def _beside(
+    network: nn.Module, space: str, batch: int, steps: int, seed: int, dtype: torch.dtype
+) -> dict[str, torch.Tensor]:
+    """Of a network whose trace lies beside the rows: that of the last steps of an episode long enough."""
+    names = [name for name, field in network.trace_spec().items() if not field.window]
+    if not names:
+        return {}
+    rows = inputs(space, batch, steps + 2 * network.context_length, seed)
+    rows = rows._replace(reward=rows.reward.to(dtype))
+    with torch.no_grad():
+        trace = network(rows, network.initial_state(batch))[2]
+    return {name: getattr(trace, name)[:, -steps:] for name in names}

@@ -188,6 +188,16 @@ def test_annealing_is_linear_in_environment_steps(num_envs: int, exploration: st
         np.testing.assert_allclose(actor.epsilon(), 0.9 + fraction * (rungs - 0.9), rtol=1e-12)
 
 
+def test_exponential_annealing_counts_steps_after_warm_up() -> None:
+    actor = make_actor(
+        1, warmup=500, annealing="exponential", epsilon_final=0.1, epsilon_anneal_env_steps=400
+    )
+    end = 0.1 + 0.9 * (399 / 400) ** 400
+    for steps, expected in [(499, 1.0), (500, 1.0), (501, 1 - 0.9 / 400), (900, end)]:
+        actor.env_steps = steps
+        assert actor.epsilon().tolist() == pytest.approx([expected], rel=1e-12)
+
+
 @pytest.mark.parametrize("keep_cache", [False, True])
 def test_publish_copies(keep_cache: bool) -> None:
     actor, learned = make_actor(keep_cache=keep_cache), make(OBSERVATION_SPACE, seed=1, memory_length=4)

@@ -198,6 +198,34 @@ def test_actions_that_cannot_be_counted_are_refused() -> None:
     assert "\n" not in str(error.value)
 
 
+class Lock(gymnasium.Env[Any, Any]):
+    """A reward for one combination of two components, and none for its halves."""
+
+    observation_space = gymnasium.spaces.Discrete(2)
+    action_space = gymnasium.spaces.MultiDiscrete([2, 3])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        return 0, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert action in self.action_space
+        self.steps += 1
+        return 1, float(action.tolist() == [1, 1]), self.steps == 5, False, {}
+
+
+@pytest.mark.parametrize("network", [{}, {"distribution": "quantile"}], ids=str)
+def test_actions_of_several_components_are_trained(network: dict[str, Any]) -> None:
+    """From the actor's index to the environment's tuple, and back into replay beside its reward."""
+    trainer = Trainer(config("tests.dtqn.test_any_task:Lock", network=network, actor={"num_envs": 10}))
+    train(trainer)
+    rows = trainer.replay.get_state()["rows"]
+    acted = ~rows["first"]
+    assert set(rows["prev_action"][acted]) == set(range(6))
+    np.testing.assert_array_equal(rows["reward"][acted] == 1, rows["prev_action"][acted] == 4)
+
+
 def test_wrapped_native_tasks_resume_exactly(tmp_path: Path) -> None:
     wishes = {"flicker": 0.3, "frame_stack": 2, "hide": [0]}
     make = lambda: Trainer(config("gridverse-memory-5x5", task=wishes, total_env_steps=1_600))  # noqa: E731

@@ -8,7 +8,7 @@ import pytest
 import dtqn
 import envs
 from dtqn import cli, rundir
-from dtqn.config import fields_of
+from dtqn.config import Config, LearnerConfig, fields_of
 from dtqn.layers import resolve
 
 _ROOT = Path(__file__).parents[2]
@@ -146,6 +146,9 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
         (["--run-dir", f"{__file__}/run"], f"run_dir {__file__}/run cannot be written: Not a directory"),
         (["--resume", "absent"], "absent: holds no run .there is no config.yaml."),
         (["--resume", "r", "--config", "c.yaml"], "--config is c.yaml: leave it out with --resume, .*"),
+        (["--resume", "r", "--runs-dir", "x"], "--runs-dir is x: leave it out with --resume, .*"),
+        (["--resume", "auto", "--run-dir", "x"], "--run-dir is x: leave it out with --resume"),
+        (["--runs-dir", "y", "--run-dir", "x"], "--run-dir is x: leave it out with --runs-dir"),
         (["eval"], "the following arguments are required: RUN_DIR"),
         (["eval", "absent"], "absent: holds no run .there is no config.yaml."),
         (["eval", "x", "--episodes", "0"], "argument --episodes: 0 must be an integer of at least 1"),
@@ -246,6 +249,44 @@ def test_names_of_run_directories():
     assert rundir.RunDir.default(config).path == Path("runs/a-b-..-c-d.yaml/gtrxl/seed4")
     directory = rundir.RunDir(Path("my runs/a"))
     assert directory.resume_command == "python run.py --resume 'my runs/a'"
+
+
+@pytest.mark.parametrize(
+    ("setting", "same"),
+    [
+        *(
+            ({name: value}, True)
+            for name, value in [("threads", "2"), ("device", "cpu"), ("wandb", "offline")]
+        ),
+        ({"checkpoint_every": "7", "warmup_env_steps": "200", "learner.n_step": "3"}, True),
+        *(({name: value}, False) for name, value in [("seed", "2"), ("total_env_steps", "2000")]),
+        *(({name: "0.5"}, False) for name in ("stop_at_success", "learner.gamma", "task.noise")),
+        ({"agent": "r2d2"}, False),
+        ({"total_env_steps": "2000", "warmup_env_steps": "200"}, False),
+    ],
+)
+def test_what_a_run_is_found_by(setting, same):
+    path = rundir.RunDir.of_config(resolve(None, {"total_env_steps": "1000"}, {}), Path("r")).path
+    assert path.parent == Path("r/gridverse-memory-7x7/gtrxl")
+    assert path.name == f"seed1-{path.name[-8:]}"
+    other = rundir.RunDir.of_config(resolve(None, {"total_env_steps": "1000"} | setting, {}), Path("r")).path
+    assert (other == path) == same
+
+
+def test_a_later_version_with_more_settings_finds_the_run():
+    config = Config(seed=2, total_env_steps=1000, learner=LearnerConfig(n_step=5))
+    assert rundir.config_hash(config) == "86680927", "recorded: of what differs from the defaults"
+
+
+def test_a_run_with_other_settings_is_not_gone_on_with(tmp_path):
+    directory = rundir.RunDir(tmp_path / "run")
+    config = resolve(None, {"total_env_steps": "1000"}, {})
+    directory.prepare(config)
+    directory.prepare(resolve(None, {"total_env_steps": "1000", "threads": "2"}, {}))
+    assert directory.read_config().threads == 2
+    directory.write_config(resolve(None, {"total_env_steps": "2000", "warmup_env_steps": "200"}, {}))
+    with pytest.raises(rundir.ConfigError, match=r"total_env_steps is 1000, but .* has 2000; move the run"):
+        directory.prepare(config)
 
 
 def test_ctrl_c_before_the_start_is_no_traceback(capsys, monkeypatch):

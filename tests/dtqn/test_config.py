@@ -109,6 +109,59 @@ def test_sizes_that_contradict_each_other():
     assert "warmup_env_steps is 500" in _error({"warmup_env_steps": "500", "total_env_steps": "400"})
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"network.v_min": "3", "network.v_max": "3"}, "network.v_min is 3.0, not below network.v_max 3.0"),
+        (
+            {"learner.munchausen": "true", "learner.value_rescaling": "true"},
+            "learner.munchausen is true with learner.value_rescaling true",
+        ),
+        (
+            {"learner.munchausen": "true", "network.distribution": "categorical"},
+            "learner.munchausen is true with network.distribution categorical",
+        ),
+        (
+            {"learner.returns": "peng", "network.distribution": "quantile"},
+            "learner.returns is peng with network.distribution quantile",
+        ),
+        (
+            {"replay.memory": "refreshed", "agent": "dqn"},
+            "replay.memory is refreshed, but network.core none",
+        ),
+        (
+            {"replay.memory": "refreshed", "network.memory_length": "0"},
+            "replay.memory is refreshed, but network.core gtrxl with network.memory_length 0",
+        ),
+    ],
+)
+def test_options_that_have_no_meaning_together(flags, message):
+    error = _error(flags)
+    assert error.startswith(message)
+    assert "try" in error
+
+
+def test_what_nothing_reads_is_told():
+    assert Config().unread() == []
+    given = {"learner": {"q_lambda": 0.5, "munchausen_clip": 2.0, "huber_threshold": 2.0}}
+    assert Config(**given).unread() == [
+        "learner.q_lambda",
+        "learner.munchausen_clip",
+        "learner.huber_threshold",
+    ]
+    read = {"returns": "watkins", "munchausen": True, "loss": "huber"}
+    assert Config(learner=given["learner"] | read).unread() == []
+    quantile = {"distribution": "quantile", "num_quantiles": 8, "num_atoms": 21}
+    assert Config(network=quantile, learner={"loss": "huber", "huber_threshold": 0.1}).unread() == [
+        "network.num_atoms",
+        "learner.loss",
+    ]
+    assert Config(network={"num_quantiles": 8, "v_min": -1.0}).unread() == [
+        "network.v_min",
+        "network.num_quantiles",
+    ]
+
+
 def test_layers_in_their_order(tmp_path):
     configs = tmp_path / "configs"
     for folder, name, content in [
@@ -217,7 +270,13 @@ def _values(field):
     return st.booleans() if bool in kinds else st.sampled_from(sorted(kinds - {type(None)}, key=str))
 
 
-_FREE = [n for n in fields_of() if n.startswith(("learner.", "actor.ladder", "actor.epsilon", "evaluation."))]
+# Those that some value of another setting contradicts are left out.
+_BOUND = {"learner.munchausen", "learner.next_window", "learner.auxiliary_weight"}
+_FREE = [
+    n
+    for n in fields_of()
+    if n.startswith(("learner.", "actor.ladder", "actor.epsilon", "evaluation.")) and n not in _BOUND
+]
 
 
 @settings(max_examples=50, deadline=None)
@@ -252,8 +311,11 @@ def test_every_shipped_preset_is_a_difference(path):
 
 @pytest.mark.parametrize("family", [path.stem for path in _presets("envs")])
 def test_every_agent_has_settings_for_a_task_of_every_env_preset(family):
+    ids = [*envs.ids(), "ALE/Pong-v5", "MemoryMaze-9x9-v0"]
+    of_family = [id for id in ids if f"{id}-".replace("/", "-").startswith(f"{family}-")]
+    assert of_family
     for agent in _presets("agents"):
-        for env in (id for id in envs.ids() if f"{id}-".startswith(f"{family}-")):
+        for env in of_family:
             config = resolve(None, {"agent": agent.stem, "env": env}, {})
             assert (config.agent, config.env) == (agent.stem, env)
 

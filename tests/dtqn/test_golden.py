@@ -18,11 +18,21 @@ import torch
 
 from dtqn import layers, networks
 from dtqn.learner import Learner
+from dtqn.windows import learned_whole
 from tests.cases import NUM_ACTIONS, SPACES
 from tests.dtqn.batches import Shape, make_batch
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
+OPTIONS: dict[str, dict[str, Any]] = {
+    "gtrxl+categorical": {"network": {"distribution": "categorical", "v_min": -3.0, "v_max": 3.0}},
+    "gtrxl+quantile": {"network": {"distribution": "quantile"}},
+    "gtrxl+munchausen": {"learner": {"munchausen": True}},
+    "gtrxl+peng": {"learner": {"returns": "peng"}},
+    "gtrxl+watkins": {"learner": {"returns": "watkins"}},
+}
+"""What a preset has not: its name, a plus sign and the option's name -> settings."""
+NAMES = sorted([*PRESETS, *OPTIONS])
 REGENERATE = "python -m tests.dtqn.test_golden"
 SHAPES = (
     Shape(40, 10, 43),
@@ -34,9 +44,10 @@ SHAPES = (
 )
 
 
-def losses(agent: str, updates: int = 5) -> list[float]:
+def losses(name: str, updates: int = 5) -> list[float]:
     """In float32 on one thread, the preset's network and learner; step sizes of its own, not those tuned."""
-    config = layers.build([layers.file_layer(layers.CONFIGS / "agents" / f"{agent}.yaml")])
+    preset = layers.file_layer(layers.CONFIGS / "agents" / f"{name.partition('+')[0]}.yaml")
+    config = layers.build([preset, layers.Layer(None, OPTIONS.get(name, {}))])
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -45,35 +56,36 @@ def losses(agent: str, updates: int = 5) -> list[float]:
         step_sizes = {"learning_rate": 5e-4, "target_ema_rate": 0.005, "reward_scale": 0.2}
         learner = Learner(network, config.learner.model_copy(update=step_sizes))
         batch = make_batch(network, "multi_discrete", SHAPES, learn_length=40, dtype=torch.float32)
+        batch = learned_whole(batch) if config.replay.learn_burn_in else batch
         return [learner.update(batch).metrics["learner/loss"] for _ in range(updates)]
     finally:
         torch.set_num_threads(threads)
 
 
-def golden(agent: str) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((GOLDEN / f"{agent}.json").read_text())
+def golden(name: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
     return record
 
 
-@pytest.mark.parametrize("agent", PRESETS)
-def test_golden_losses(agent: str) -> None:
-    message = f"if this is meant: {REGENERATE} {agent}"
-    assert losses(agent) == pytest.approx(golden(agent)["losses"], rel=1e-4), message
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_losses(name: str) -> None:
+    message = f"if this is meant: {REGENERATE} {name}"
+    assert losses(name) == pytest.approx(golden(name)["losses"], rel=1e-4), message
 
 
-@pytest.mark.parametrize("agent", PRESETS)
-def test_golden_losses_fall(agent: str) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_losses_fall(name: str) -> None:
     """On one batch, again and again; a file of noise would not."""
-    recorded = golden(agent)["losses"]
+    recorded = golden(name)["losses"]
     assert len(set(recorded)) == 5 and recorded[4] < recorded[0]
 
 
-def test_every_golden_file_is_of_a_preset() -> None:
-    assert sorted(path.stem for path in GOLDEN.glob("*.json")) == PRESETS
+def test_every_golden_file_is_of_a_preset_or_an_option() -> None:
+    assert sorted(path.stem for path in GOLDEN.glob("*.json")) == NAMES
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or PRESETS:
+    for name in sys.argv[1:] or NAMES:
         record = {
             "header": {
                 "what": f"loss of 5 updates of the preset {name}",

@@ -6,6 +6,7 @@ import copy
 import itertools
 from typing import Any
 
+import gymnasium
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,12 +14,14 @@ from torch import Tensor, nn
 from dtqn import parts
 from dtqn.config import LearnerConfig
 from dtqn.learner import Learner, NonFiniteError, delta_q
-from dtqn.types import Sequences, StepInputs
+from dtqn.types import QOutput, Sequences, StepInputs
 from tests.cases import inputs, make, part, randomise, trace_dict
 from tests.dtqn.batches import N_STEP, SHAPES, Shape, make_batch
 from tests.reference import learner_twin as twin
 
 ETA = 0.9
+CATEGORICAL: dict[str, Any] = {"distribution": "categorical", "num_atoms": 7, "v_min": -2.0, "v_max": 1.5}
+QUANTILE: dict[str, Any] = {"distribution": "quantile", "num_quantiles": 5}
 TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     # settings of the learner, of the network, observations
     ({}, {}, "multi_discrete"),
@@ -30,11 +33,27 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "discrete",
     ),
     ({"max_grad_norm": 0.05, "n_step": 1}, {"memory_length": 12, "gate": "highway"}, "multi_binary"),
+    ({"loss": "huber", "huber_threshold": 0.3}, {"core": "lstm"}, "box"),
+    ({}, CATEGORICAL, "box"),
+    ({"double_q": False, "n_step": 1}, CATEGORICAL | {"dueling": False, "num_atoms": 2}, "discrete"),
+    ({"value_rescaling": True}, CATEGORICAL | {"v_min": -0.3, "v_max": 0.4}, "box"),
+    ({}, QUANTILE, "box"),
+    ({"double_q": False}, QUANTILE | {"dueling": False, "core": "gru"}, "multi_discrete"),
+    ({"value_rescaling": True, "huber_threshold": 0.2}, QUANTILE | {"num_quantiles": 1}, "box"),
+    ({"munchausen": True, "double_q": False}, {}, "box"),
+    ({"munchausen": True, "munchausen_temperature": 0.5, "munchausen_clip": 0.4}, {}, "box"),
+    ({"munchausen": True, "munchausen_temperature": 0.2}, QUANTILE, "box"),
+    ({"returns": "peng", "q_lambda": 0.6}, {}, "box"),
+    ({"returns": "watkins", "q_lambda": 0.9, "value_rescaling": True}, {"core": "gru"}, "box"),
+    ({"returns": "peng", "munchausen": True, "n_step": 1}, {}, "discrete"),
 ]
 
 
 def make_learner(
-    settings: dict[str, Any] | None = None, space: str = "box", threads: int = 1, **network: Any
+    settings: dict[str, Any] | None = None,
+    space: str | gymnasium.Space = "box",
+    threads: int = 1,
+    **network: Any,
 ) -> Learner:
     """A learner whose target network differs from its online network."""
     config = LearnerConfig(**({"n_step": N_STEP, "gamma": 0.9, "target_ema_rate": 0.1} | (settings or {})))
@@ -70,7 +89,7 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
         stepped = adam.step(snapshot(online), clipped)
         before = snapshot(target)
 
-        td_error, mask, q_taken, y = learner.td_errors(batch)
+        td_error, mask, q_taken, y, _ = learner.td_errors(batch)
         for b, deltas in enumerate(expected.deltas):
             assert td_error[b][mask[b]].tolist() == pytest.approx(deltas, abs=1e-9)
             assert y[b][mask[b]].tolist() == pytest.approx(expected.targets[b], abs=1e-9)
@@ -91,6 +110,97 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
             assert_all_close(snapshot(target), stepped if number == 2 else before)
         assert learner.learner_steps == number
     assert (scale < 1) == ("max_grad_norm" in settings)
+
+
+@pytest.mark.parametrize("double_q", [False, True])
+@pytest.mark.parametrize("network", [{}, QUANTILE], ids=["value", "quantile"])
+def test_munchausen_without_bonus_and_temperature_is_dqn(double_q: bool, network: dict[str, Any]) -> None:
+    plain = make_learner({"double_q": double_q}, **network)
+    limit = {"munchausen": True, "munchausen_alpha": 0.0, "munchausen_temperature": 1e-8}
+    soft = make_learner({"double_q": double_q} | limit, **network)
+    batch = make_batch(plain.online, "box")
+    one, other = plain.td_errors(batch), soft.td_errors(batch)
+    assert_all_close([one.target[one.mask]], [other.target[one.mask]], bar=1e-6)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [CATEGORICAL | {"num_atoms": 21}, QUANTILE, QUANTILE | {"num_quantiles": 1}],
+    ids=["categorical", "quantile", "one quantile"],
+)
+def test_the_distribution_of_a_certain_return_is_that_return(network: dict[str, Any]) -> None:
+    """Five states in a row, rewards 1, -1, 0, 0.5, 1 and the end: values are known, and nothing spreads."""
+    settings = {"learning_rate": 0.01, "n_step": 2, "reward_scale": 1.0, "target_ema_rate": 0.3, "gamma": 0.9}
+    torch.manual_seed(0)
+    learner = make_learner(
+        settings, gymnasium.spaces.Discrete(6), core="none", use_prev_action=False, **network
+    )
+    rewards = [0.0, 1.0, -1.0, 0.0, 0.5, 1.0]
+    rows = StepInputs(
+        torch.arange(6)[None], torch.ones(1, 6, dtype=torch.int64), torch.tensor([rewards]).double(),
+        torch.tensor([[True, *[False] * 5]]),
+    )  # fmt: skip
+    none = StepInputs(*(x[:, :0] for x in rows))
+    batch = Sequences(
+        trace={}, trace_valid=torch.zeros(1, 0, dtype=torch.bool), episode_step=torch.zeros(1).long(),
+        burn_in=none, burn_in_rows=torch.zeros(1).long(), learn=rows,
+        discount=torch.tensor([[1.0] * 5 + [0.0]]).double(), learn_rows=torch.tensor([6]),
+        learned_steps=torch.tensor([5]), importance_weights=torch.ones(1).double(),
+    )  # fmt: skip
+    # Only action 1 is ever taken; the others learn nothing, so the bootstrap must not choose them.
+    learner.objective.errors = of_the_action_taken(learner.objective.errors)  # type: ignore[method-assign]
+    for _ in range(400):
+        learner.update(batch)
+    expected = [0.0] * 6
+    for t in reversed(range(5)):
+        expected[t] = rewards[t + 1] + 0.9 * expected[t + 1]
+    output, _ = learner.online.learn_values(batch)
+    assert output.q[0, :5, 1].tolist() == pytest.approx(expected[:5], abs=0.03)
+    taken = output.distribution[0, :5, 1].detach()
+    if network["distribution"] == "quantile":
+        assert (taken - torch.tensor(expected[:5])[:, None]).abs().max() < 0.15
+    else:  # on the two atoms around it; each bootstrap and projection widens that by an atom at most
+        atoms = learner.online.head.prediction.atoms
+        gap = float(atoms[1] - atoms[0])
+        for t, atoms_away in enumerate([3, 2, 2, 1, 1]):
+            near = (atoms - expected[t]).abs() < atoms_away * gap
+            assert float((taken[t].exp() * near).sum()) > 0.99
+
+
+def of_the_action_taken(errors: Any) -> Any:
+    """`errors` for a target network that knows action 1 only."""
+
+    def only(output: QOutput) -> QOutput:
+        return QOutput(*(x[:, :, 1:2].expand_as(x) for x in output))
+
+    return lambda batch, online, target, *rest: errors(batch, online, only(target), *rest)
+
+
+@pytest.mark.parametrize(
+    "network, threads",
+    [({}, 1), ({"memory_length": 2}, 2), ({"core": "lstm"}, 1), ({"core": "lru"}, 1)],
+    ids=str,
+)
+def test_the_fresh_trace_is_that_of_the_online_network(network: dict[str, Any], threads: int) -> None:
+    """Row by row, of every real row of burn-in and learn block, by the parameters before the update."""
+    config = LearnerConfig(n_step=N_STEP)
+    learner = Learner(make("box", **network), config, ETA, threads, refresh=True)
+    batch = make_batch(learner.online, "box")
+    expected = {}
+    for b in range(len(SHAPES)):
+        for offset, rows in twin.trace_rows(learner.online, batch, b).items():
+            expected[b, offset] = rows
+    trace = learner.update(batch).trace
+    assert trace is not None
+    places = list(zip(trace.sequence.tolist(), trace.offset.tolist(), strict=True))
+    assert sorted(places) == sorted(expected)
+    for i, place in enumerate(places):
+        for name, rows in trace.rows.items():
+            torch.testing.assert_close(rows[i], expected[place][name], rtol=0, atol=1e-9)
+    assert set(trace.rows) == set(learner.online.trace_spec())
+    assert not any(rows.requires_grad for rows in trace.rows.values())
+    assert learner.update(poisoned(batch, float("nan"))).trace is None
+    assert make_learner(**network).update(batch).trace is None
 
 
 def test_metrics_are_of_the_learned_steps() -> None:
@@ -115,11 +225,23 @@ def test_metrics_are_of_the_learned_steps() -> None:
 
 
 @pytest.mark.parametrize("space", ["box", "multi_discrete"])
-@pytest.mark.parametrize("settings", [{}, {"loss": "huber", "value_rescaling": True}])
-def test_junk_in_the_padding_of_every_block_changes_nothing(space: str, settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "settings, network",
+    [
+        ({}, {}),
+        ({"loss": "huber", "value_rescaling": True}, {}),
+        ({}, CATEGORICAL),
+        ({}, QUANTILE),
+        ({"munchausen": True, "returns": "watkins"}, {}),
+    ],
+    ids=str,
+)
+def test_junk_in_the_padding_of_every_block_changes_nothing(
+    space: str, settings: dict[str, Any], network: dict[str, Any]
+) -> None:
     results = []
     for junk in (None, 0.0, 1e30, -1e30):
-        learner = make_learner(settings, space)
+        learner = make_learner(settings, space, **network)
         batch = make_batch(learner.online, space, junk=junk)
         update = learner.update(batch)
         assert update.priorities is not None
@@ -161,7 +283,7 @@ def test_a_sequence_counts_the_same_in_any_company() -> None:
     """Cropping, order and neighbours do not enter a sequence's TD errors."""
     learner = make_learner()
     batch = make_batch(learner.online, "box")
-    together, mask, _, _ = learner.td_errors(batch)
+    together, mask, *_ = learner.td_errors(batch)
     for b, shape in enumerate(SHAPES):
         start = batch.trace_valid.shape[1] - min(shape.memory, batch.trace_valid.shape[1])
         alone = Sequences(
@@ -176,7 +298,7 @@ def test_a_sequence_counts_the_same_in_any_company() -> None:
             learned_steps=batch.learned_steps[b : b + 1],
             importance_weights=batch.importance_weights[b : b + 1],
         )
-        td_error, alone_mask, _, _ = learner.td_errors(alone)
+        td_error, alone_mask, *_ = learner.td_errors(alone)
         assert_all_close([td_error[alone_mask]], [together[b][mask[b]]])
 
 
@@ -186,7 +308,7 @@ def test_no_gradient_enters_burn_in_or_memory() -> None:
     blocks = [batch.burn_in.observation, *batch.trace.values(), batch.learn.observation]
     for block in blocks:
         block.requires_grad_()
-    td_error, mask, _, _ = learner.td_errors(batch)
+    td_error, mask, *_ = learner.td_errors(batch)
     into = torch.autograd.grad(td_error[mask].square().sum(), blocks, allow_unused=True)
     assert into[0] is None and into[1] is None
     assert into[2] is not None and into[2].abs().max() > 0
@@ -197,9 +319,9 @@ def test_burn_in_moves_the_state() -> None:
     """Else the test above would hold of a learner without burn-in."""
     learner = make_learner()
     batch = make_batch(learner.online, "box")
-    td_error, mask, _, _ = learner.td_errors(batch)
+    td_error, mask, *_ = learner.td_errors(batch)
     other = batch._replace(burn_in=batch.burn_in._replace(observation=batch.burn_in.observation + 1))
-    changed, _, _, _ = learner.td_errors(other)
+    changed, *_ = learner.td_errors(other)
     moved = torch.where(mask, changed - td_error, 0.0).abs().amax(dim=1) > 1e-6
     assert moved.tolist() == [shape.burn_in > 0 for shape in SHAPES]
 
@@ -207,10 +329,10 @@ def test_burn_in_moves_the_state() -> None:
 def test_rewards_are_scaled_in_the_loss_only() -> None:
     learner = make_learner({"reward_scale": 0.5, "gamma": 0.0, "n_step": 1}, use_prev_reward=True)
     batch = make_batch(learner.online, "box")
-    _, mask, _, y = learner.td_errors(batch)
+    _, mask, _, y, _ = learner.td_errors(batch)
     assert torch.allclose(y[mask], 0.5 * batch.learn.reward[:, 1:][mask])
     doubled = batch._replace(learn=batch.learn._replace(reward=2 * batch.learn.reward))
-    assert not torch.allclose(learner.td_errors(doubled)[2][mask], learner.td_errors(batch)[2][mask])
+    assert not torch.allclose(learner.td_errors(doubled).target[mask], y[mask])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25])

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import envs
-from dtqn import networks, train
+from dtqn import losses, networks, train
 from dtqn.config import Config
 from dtqn.types import Sequences
 from replay import SampleInfo
@@ -46,6 +46,7 @@ def play(
     parameters: float = 0.3,
     publish_period: int = 1,
     replay: dict[str, Any] | None = None,
+    learner: dict[str, Any] | None = None,
     **network: Any,
 ) -> Played:
     """Act for TICKS ticks, as a run does while it warms up, and note what the actor sees."""
@@ -68,7 +69,7 @@ def play(
             "device": "cpu",
             "task": {"time_limit": 40},
             "network": SMALL | {"memory_length": M} | network,
-            "learner": {"n_step": 3, "env_steps_per_update": 1},
+            "learner": {"n_step": 3, "env_steps_per_update": 1} | (learner or {}),
             "replay": {
                 "capacity": 100 * NUM_ENVS,
                 "learn_length": 4,
@@ -130,7 +131,7 @@ def as_acted(played: Played, batch: Sequences, info: SampleInfo) -> torch.Tensor
 def errors(played: Played, batch: Sequences, info: SampleInfo) -> torch.Tensor:
     """[B] the largest difference between the learner's and the actor's Q-values on a sequence's real rows."""
     network = played.trainer.learner.online
-    q = network.learn_values(batch)
+    q = network.learn_values(batch)[0].q
     real = torch.arange(q.shape[1]) < batch.learn_rows[:, None]
     return (q - as_acted(played, batch, info)).abs().amax(-1).where(real, 0.0).amax(-1)
 
@@ -188,6 +189,8 @@ def test_every_burn_in_length(burn_in_length: int, monkeypatch: pytest.MonkeyPat
         {"replay": {"sequence_period": 1}},
         {"replay": {"sequence_period": 4}},
         {"replay": {"sequence_period": 3, "burn_in_length": 7}, "memory_length": 4},
+        {"distribution": "categorical", "num_atoms": 5},
+        {"distribution": "quantile", "num_quantiles": 4, "dueling": False},
     ],
     ids=str,
 )
@@ -203,7 +206,7 @@ def test_the_learners_td_errors_are_of_the_actors_choices(monkeypatch: pytest.Mo
     """Q(s_t, a_t) of the learned steps is the actor's, of the action that it took at t."""
     played = play(monkeypatch)
     batch, info = draw(played)
-    _, mask, q_taken, _ = played.trainer.learner.td_errors(batch)
+    _, mask, q_taken, *_ = played.trainer.learner.td_errors(batch)
     anchor, stream = np.divmod(info.ids, NUM_ENVS)
     given = np.stack(played.trainer.actor.rows.env.actions)
     for b in range(len(anchor)):
@@ -212,6 +215,32 @@ def test_the_learners_td_errors_are_of_the_actors_choices(monkeypatch: pytest.Mo
             expected = played.q[row, stream[b], given[row, stream[b]]]
             assert q_taken[b, t].item() == pytest.approx(expected, abs=1e-9)
     assert mask.sum() == batch.learned_steps.sum()
+
+
+@pytest.mark.parametrize(
+    "learner, network",
+    [
+        ({}, {}),
+        ({"value_rescaling": True, "reward_scale": 1.0, "double_q": False}, {"core": "gru"}),
+        ({"returns": "peng"}, {}),
+        ({"returns": "watkins", "q_lambda": 0.9}, {}),
+        ({}, {"distribution": "categorical", "num_atoms": 5}),
+        ({}, {"distribution": "quantile", "num_quantiles": 4}),
+    ],
+    ids=str,
+)
+def test_first_priorities_are_the_learners(
+    learner: dict[str, Any], network: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While both networks are the one that acted: probabilities are in proportion to them, to alpha."""
+    played = play(monkeypatch, learner=learner, **network)
+    batch, info = draw(played)
+    errors = played.trainer.learner.td_errors(batch)
+    config = played.trainer.config.replay
+    priority = losses.sequence_priority(errors.td_error, errors.mask, config.max_priority_weight)
+    share = priority.detach().numpy() ** config.priority_exponent / info.probabilities
+    assert priority.std() > 0.1 * priority.mean()
+    np.testing.assert_allclose(share, share[0], rtol=1e-4)
 
 
 def test_without_stored_memory_only_whole_histories_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +310,17 @@ def as_the_actor_sees(played: Played, batch: Sequences) -> torch.Tensor:
 
 @pytest.mark.parametrize("learn_length", [1, 3, 4, K])
 @pytest.mark.parametrize(
-    "settings", [{}, {"norm": "pre", "gate": "gru", "positions": "sinusoidal"}, {"dropout": 0.5}], ids=str
+    "settings",
+    [
+        {},
+        {"norm": "pre", "gate": "gru", "positions": "sinusoidal"},
+        {"dropout": 0.5},
+        {"norm": "none", "num_layers": 1, "head_width": 0},
+        {"distribution": "quantile", "num_quantiles": 4},
+        {"bag_size": 2},
+        {"bag_size": 1, "norm": "pre", "share_gates": True, "final_norm": True, "use_prev_reward": True},
+    ],
+    ids=str,
 )
 def test_windows(settings: dict[str, Any], learn_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The learner's windows and the actor's agree where they hold the same rows, and nowhere else."""
@@ -290,7 +329,7 @@ def test_windows(settings: dict[str, Any], learn_length: int, monkeypatch: pytes
     assert not batch_has_trace(played)
     batch, info = draw(played)
     with torch.no_grad():
-        q = played.trainer.learner.online.learn_values(batch)
+        q = played.trainer.learner.online.learn_values(batch)[0].q
     difference = (q - as_acted(played, batch, info)).abs().amax(-1)
     same = as_the_actor_sees(played, batch)
     assert difference[same].max() < 1e-9
@@ -314,7 +353,7 @@ def test_the_windowed_learners_td_errors_are_of_the_actors_choices(monkeypatch: 
     layout = {"learn_length": 4, "burn_in_length": K - 4, "sequence_period": 4}
     played = play(monkeypatch, replay=layout, **WINDOWED)
     batch, info = draw(played)
-    _, _, q_taken, _ = played.trainer.learner.td_errors(batch)
+    _, _, q_taken, *_ = played.trainer.learner.td_errors(batch)
     anchor, stream = np.divmod(info.ids, NUM_ENVS)
     given = np.stack(played.trainer.actor.rows.env.actions)
     compared = 0

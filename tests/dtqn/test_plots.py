@@ -1,8 +1,10 @@
+import re
+
 import numpy as np
 import pytest
 from PIL import Image
 
-from dtqn.plots import learning_curve
+from dtqn.plots import Curve, Panel, comparison, learning_curve
 
 _SUCCESS = [
     {"env_steps": 1000 * n, "train/success": n / 10, "eval/success": n / 10, "eval/success_low": n / 20}
@@ -50,3 +52,17 @@ def test_a_ceiling_is_drawn_where_success_has_one(tmp_path):
     changed = np.abs(with_line - plain).max(axis=2) > 50
     assert changed.any(axis=0).sum() > 300  # dashes across the picture
     np.testing.assert_array_equal(picture(_RETURN, 0.5), picture(_RETURN, 1.0))
+
+
+def test_a_comparison_has_one_legend_and_a_style_for_every_agent(tmp_path):
+    curves = [Curve(f"agent{i}", [0, 1000], [0.0, i / 10], [0.0, 0.0], [0.1, 1.0]) for i in range(10)]
+    panels = [Panel("first task", "success", curves, 0.9), Panel("second task", "return", curves[:3])]
+    for name in ("a.svg", "b.svg"):
+        comparison(panels, tmp_path / name, "environment steps", "what lines are")
+    picture = (tmp_path / "a.svg").read_text()
+    assert (tmp_path / "b.svg").read_text() == picture
+    for label in [*(curve.label for curve in curves), "ceiling 90.0%", "first task", "second task", "1k"]:
+        assert picture.count(f"<!-- {label} -->") == (2 if label == "1k" else 1)
+    lines = re.findall(r'style="fill: none; (stroke[^"]*stroke-width: 1.8[^"]*)"', picture)
+    assert len(lines) == 13 + 10, "curves, and their legend"
+    assert len(set(lines)) == 10

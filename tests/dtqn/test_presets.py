@@ -24,6 +24,11 @@ SMALL = {
     "replay.capacity": "4000", "actor.num_envs": "4", "evaluation.period": "100000",
 }  # fmt: skip
 
+OF_AGENT = {
+    # A window that slides within the short episodes, or nothing gets into the bag.
+    "dtqn-bag": {"network.context_length": "6", "replay.learn_length": "3", "replay.burn_in_length": "3"},
+}
+
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
@@ -64,7 +69,7 @@ def test_the_docs_have_every_agent_with_its_parameters() -> None:
 
 @pytest.mark.parametrize("agent", PRESETS)
 def test_it_trains_and_goes_on_from_a_checkpoint(agent: str, tmp_path: Path) -> None:
-    config = layers.resolve(None, {"agent": agent, **SMALL}, {})
+    config = layers.resolve(None, {"agent": agent, **SMALL, **OF_AGENT.get(agent, {})}, {})
     trainer = Trainer(config)
     before = [p.clone() for p in trainer.network.parameters()]
     while trainer.learner_steps < 4:

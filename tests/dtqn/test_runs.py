@@ -69,6 +69,9 @@ class _FakeTrainer:
             return []
         return [{"env_steps": self.env_steps, "learner_steps": self.learner_steps} | self._evaluation()]
 
+    def film(self, file):
+        file.write_bytes(b"a film")
+
     def get_state(self):
         return {
             "counters": [self.env_steps, self.learner_steps],
@@ -134,7 +137,10 @@ def _tree(path):
 def test_a_run_leaves_what_is_promised(tmp_path, trainer):
     assert _start(tmp_path / "run")[0] == 0
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {"config.yaml", "metrics.jsonl", "learning_curve.png", "checkpoint", "wandb-id.txt"}
+    assert names == {
+        *("config.yaml", "metrics.jsonl", "learning_curve.png", "checkpoint", "wandb-id.txt", "result.json"),
+        "evaluation.gif",
+    }
     assert {path.name for path in (tmp_path / "run/checkpoint").iterdir()} == {
         "latest",
         "1000",
@@ -273,6 +279,64 @@ def test_a_finished_run_says_so_and_can_be_made_longer(tmp_path, trainer):
     _start(tmp_path / "longer", total_env_steps=1500, warmup_env_steps=200)
     assert _tree(tmp_path / "run") == _tree(tmp_path / "longer")
     assert RunDir(tmp_path / "run").read_config() == RunDir(tmp_path / "longer").read_config()
+
+
+def test_what_a_finished_run_came_to(tmp_path, trainer):
+    directory = RunDir(tmp_path / "run")
+    _kill_at(trainer, 470)
+    with pytest.raises(_Killed):
+        _start(tmp_path / "run")
+    assert directory.read_result() is None
+    _kill_at(trainer, None)
+    _resume(tmp_path / "run")
+    result, last = directory.read_result(), read_rows(tmp_path / "run/metrics.jsonl")[-1]
+    assert (result["env_steps"], result["learner_steps"], result["parameters"]) == (1000, 100, 6)
+    assert result["last_evaluation"].items() <= last.items()
+    assert result["seconds"] >= last["seconds"]
+    (tmp_path / "run/result.json").unlink()  # as a kill right after the last checkpoint leaves it
+    assert _resume(tmp_path / "run")[0] == 0
+    assert directory.read_result() == result
+    _kill_at(trainer, 1200)
+    with pytest.raises(_Killed):
+        _resume(tmp_path / "run", total_env_steps=1500)
+    assert directory.read_result() is None
+
+
+def test_a_run_is_found_by_its_settings(tmp_path, trainer, capsys):
+    def auto(*flags):
+        return cli.main(["--resume", "auto", "--runs-dir", str(tmp_path), *_FLAGS, *flags])
+
+    _kill_at(trainer, 470)
+    with pytest.raises(_Killed):
+        auto()
+    (path,) = (tmp_path / "gridverse-memory-7x7/gtrxl").iterdir()
+    assert path == RunDir.of_config(_config(), tmp_path).path
+    _kill_at(trainer, None)
+    capsys.readouterr()
+    assert auto("--threads", "2", "--warmup-env-steps", "200") == 0, "the same run, written otherwise"
+    assert "resumed  at 400 env steps" in capsys.readouterr().out
+    _start(tmp_path / "whole")
+    assert _tree(path) == _tree(tmp_path / "whole")
+    assert RunDir(path).read_config().threads == 2
+    assert auto() == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{path} has finished at 1 000 env steps: success")
+    assert len(printed.splitlines()) == 1
+    assert auto("--learner.n-step", "5") == 0
+    assert len(list(path.parent.iterdir())) == 2
+
+
+def test_a_directory_in_use_is_refused(tmp_path, trainer, capsys):
+    _start(tmp_path / "run")
+    with RunDir(tmp_path / "run").lock():
+        assert cli.main(["--resume", str(tmp_path / "run")]) == 2
+        assert capsys.readouterr().err == (
+            f"error: run_dir {tmp_path / 'run'} is in use: another process trains there\n"
+        )
+    assert cli.main(["--resume", str(tmp_path / "run")]) == 0
+
+
+_FLAGS = ["--total-env-steps", "1000", "--checkpoint-every", "200", "--wandb", "disabled"]
 
 
 def test_a_run_ends_at_the_success_that_was_asked_for(tmp_path, trainer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtqn.schedules import epsilon_ladder, linear
+from dtqn.schedules import epsilon_ladder, exponential, linear
 
 
 def test_ladder() -> None:
@@ -21,3 +21,15 @@ def test_ladder() -> None:
 def test_linear_is_a_straight_line(fraction: float, expected: float) -> None:
     """One that shrinks the remaining distance would pass its ends and miss the middle."""
     assert linear(1.0, np.array([0.1, 1.0]), fraction).tolist() == pytest.approx([expected, 1.0])
+
+
+def test_exponential_takes_a_share_of_what_is_left() -> None:
+    """Beside the recursion of DTQN's public code, at its nominal end and after 2 million steps."""
+    value, final = 1.0, 0.1
+    for step in range(1000):
+        assert exponential(1.0, final, step, 300) == pytest.approx(value, rel=1e-12)
+        value = max(final, value - (value - final) / 300)
+    assert exponential(1.0, 0.1, 200_000, 200_000) == pytest.approx(0.1 + 0.9 / np.e, abs=1e-5)
+    assert exponential(1.0, np.array([0.1, 1.0]), 2_000_000, 200_000).tolist() == pytest.approx(
+        [0.10004, 1.0], abs=1e-5
+    )

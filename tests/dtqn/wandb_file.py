@@ -71,3 +71,25 @@ def step_metrics(path: Path) -> dict[str, str]:
         for record in records(path)
         if record.HasField("metric")
     }
+
+
+def run(path: Path) -> wandb_internal_pb2.RunRecord:
+    """The run itself: its id, name, group, job type, project, sweep."""
+    return next(record.run for record in records(path) if record.HasField("run"))
+
+
+def environment(path: Path) -> wandb_internal_pb2.EnvironmentRecord:
+    """The machine, the program and its commit, which come in parts."""
+    merged = wandb_internal_pb2.EnvironmentRecord()
+    for record in records(path):
+        if record.HasField("environment"):
+            merged.MergeFrom(record.environment)
+    return merged
+
+
+def artifacts(path: Path) -> list[wandb_internal_pb2.ArtifactRecord]:
+    """The artifacts that were logged."""
+    sent = (record.request.log_artifact.artifact for record in records(path) if record.HasField("request"))
+    return [artifact for artifact in sent if artifact.name] + [
+        record.artifact for record in records(path) if record.HasField("artifact")
+    ]

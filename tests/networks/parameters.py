@@ -43,7 +43,22 @@ def layer_parameters(name: str, layer: nn.Module) -> dict[str, Any]:
         "norm_2": dict(layer.mlp_norm.named_parameters()),
         "gate_1": gate_parameters(name, layer.attention_gate),
         "gate_2": gate_parameters(name, layer.mlp_gate),
+        **span_parameters(attention.span),
+        **({} if layer.compressor is None else {"compressor": dict(layer.compressor.named_parameters())}),
     }
+
+
+def span_parameters(span: nn.Module | None) -> dict[str, Any]:
+    """z in steps of each head, and R."""
+    return {} if span is None else {"z": span.memory_length * span.share, "R": span.ramp}
+
+
+def lstm_parameters(lstm_module: nn.Module, suffix: str = "_l0") -> dict[str, Tensor]:
+    """By gate; torch packs input, forget, candidate, output, and adds two biases."""
+    p = dict(lstm_module.named_parameters())
+    bias = p[f"bias_ih{suffix}"] + p[f"bias_hh{suffix}"]
+    w, u, b = (x.chunk(4) for x in (p[f"weight_ih{suffix}"], p[f"weight_hh{suffix}"], bias))
+    return {f"{n}_{gate}": x[i] for n, x in (("W", w), ("U", u), ("b", b)) for i, gate in enumerate("ifco")}
 
 
 def decoder_parameters(name: str, layer: nn.Module) -> dict[str, Any]:

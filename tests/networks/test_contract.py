@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dtqn import layers
+from dtqn.networks.attention import RelativeAttention
+from dtqn.networks.bag import BagQNetwork
+from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.windowed import WindowedQNetwork
 from dtqn.types import State, StepInputs, map_tree, reset_rows
@@ -57,14 +61,18 @@ def partly_filled(network: nn.Module, batch: int, seed: int = 5) -> State:
 def window_of(network: nn.Module) -> int:
     """How many of the rows before a step its state is a function of."""
     if isinstance(network, WindowedQNetwork):
-        return network.context_length - 1
+        return network.held_rows
     return max((field.window for field in network.trace_spec().values()), default=0)
 
 
 def some_trace(network: nn.Module, batch: int, seed: int) -> dict[str, Tensor]:
-    """Random trace rows [B, W, ...], raw rows for a windowed network."""
+    """Random trace rows [B, W, ...]; for a windowed network raw rows, and a bag that has been filled."""
     if isinstance(network, WindowedQNetwork):
-        return inputs(space_of(network), batch, window_of(network), seed, first=False)._asdict()
+        window = window_of(network)
+        rows = inputs(space_of(network), batch, 2 * window + 2, seed, first=False)
+        trace = network(rows, network.initial_state(batch))[2]
+        left = trace_dict(rows) | trace_dict(trace)
+        return {name: x[:, x.shape[1] - window :] for name, x in left.items()}
     generator = torch.Generator().manual_seed(seed)
     return {
         name: torch.randn(batch, window_of(network), *field.shape, generator=generator, dtype=torch.float64)
@@ -163,7 +171,7 @@ def test_a_cache_made_under_other_parameters_is_renewed(case: tuple[nn.Module, s
     network, space = case
     state = partly_filled(network, 4)
     stale = network.cache(state)
-    if isinstance(network, WindowedQNetwork) or not isinstance(network.core, GTrXL):
+    if isinstance(network, WindowedQNetwork) or not isinstance(network.core, GTrXL | CoBERL):
         assert stale is state  # nothing that parameters could spoil
         return
     stale = stale._replace(keys=torch.full_like(stale.keys, 9.0), values=torch.full_like(stale.values, 9.0))
@@ -173,25 +181,37 @@ def test_a_cache_made_under_other_parameters_is_renewed(case: tuple[nn.Module, s
     )
 
 
-def receptive_field(network: nn.Module, steps: int) -> int:
-    """How many steps back an output depends on its inputs, at most `steps`."""
+def receptive_field(network: nn.Module, steps: int) -> tuple[int, int]:
+    """How many steps back an output depends on all of its inputs, at most `steps`; and on some of them."""
     if isinstance(network, WindowedQNetwork):
-        return network.context_length - 1
+        return network.context_length - 1, network.context_length - 1
     core = network.core
     if isinstance(core, GTrXL):
-        return core.num_layers * core.memory_length
-    return steps if core.num_layers else 0
+        near = sum(greatest_span(layer.attention) for layer in core.layers)
+        return near, near if core.compression is None else core.num_layers * core.window
+    return (steps, steps) if core.num_layers else (0, 0)
+
+
+def greatest_span(attention: RelativeAttention) -> int:
+    """Of all heads: the largest distance whose soft mask is above zero."""
+    if attention.span is None:
+        return attention.memory_length
+    end = attention.span.ramp + float(attention.span.lengths().max())
+    return min(attention.memory_length, math.ceil(end) - 1)
 
 
 def test_an_output_depends_on_exactly_its_receptive_field(case: tuple[nn.Module, str]) -> None:
     """Each layer of a GTrXL looks M steps back, so L layers look L*M back and not one step more.
 
-    A window of K steps looks K - 1 back, however many layers read it. A recurrence looks back to the
-    episode's start, and a network without memory at the present only.
+    With adaptive spans it is the sum of the layers' greatest. With compressed memory it is L*M at least, and
+    some of the steps beyond, at most L*W.
+
+    A window of K steps looks K - 1 back, however many layers read it, and with a bag some way beyond. A
+    recurrence looks back to the episode's start, and a network without memory at the present only.
     """
     network, space = case
-    reach = receptive_field(network, 8)
-    steps = reach + 4
+    reach, farthest = receptive_field(network, 8)
+    steps = farthest + 4
     at = 1
     rows, changed = inputs(space, 2, steps, first=False), inputs(space, 2, steps, first=False)
     changed.observation[:, at] = another(space, rows.observation[:, at])
@@ -202,8 +222,10 @@ def test_an_output_depends_on_exactly_its_receptive_field(case: tuple[nn.Module,
     ).abs()
     assert q[:, :at].max() == 0
     assert (q[:, at : at + reach + 1].amax(-1) > 1e-12).all()
+    if isinstance(network, BagQNetwork):
+        return
     if isinstance(network, WindowedQNetwork) or isinstance(network.core, GTrXL) or reach == 0:
-        after = q[:, at + reach + 1 :]
+        after = q[:, at + farthest + 1 :]
         torch.testing.assert_close(after, torch.zeros_like(after), rtol=0, atol=1e-13)
 
 
@@ -238,8 +260,9 @@ def test_state_from_trace_equals_the_running_state(case: tuple[nn.Module, str], 
     rows, probe = inputs(space, 3, window + 3, 1), inputs(space, 3, 4, 2, first=False)
     for steps in {1, max(1, window - 1), window + 1, window + 3}:
         _, running, trace = network(part(rows, 0, steps), network.initial_state(3))
-        left = part(rows, 0, steps) if isinstance(network, WindowedQNetwork) else trace
-        held = trace_dict(left) if window else {}
+        held = trace_dict(trace) if window else {}
+        if isinstance(network, WindowedQNetwork) and window:
+            held |= trace_dict(part(rows, 0, steps))
         newest = {name: x[:, -window:] for name, x in held.items()}
         empty = {
             name: torch.full_like(x[:, :1], 7).expand(-1, extra, *x.shape[2:]) for name, x in newest.items()
@@ -289,7 +312,7 @@ def test_trace_rows_have_the_shape_of_their_spec(case: tuple[nn.Module, str]) ->
     output, _, trace = network(inputs(space, 2, 4), network.initial_state(2))
     assert output.q.shape == (2, 4, 3)
     for name, field in network.trace_spec().items():
-        assert field.window >= 1
+        assert field.window >= 1 or isinstance(network, BagQNetwork)
         assert getattr(trace, name).shape == (2, 4, *field.shape)
 
 

@@ -39,19 +39,23 @@ def rows(features: Tensor) -> StepInputs:
     return StepInputs(features, nothing.long(), nothing, nothing.bool())
 
 
-TABLE = [(4, 6, fill, gate, norm) for gate in GATES for norm in ("pre", "post") for fill in [(4, 1, 0)]] + [
-    (memory, steps, fill, "gru", norm)
-    for memory, steps, fill in [
-        (0, 4, (0, 0, 0)),
-        (3, 8, (3, 3, 3)),
-        (3, 8, (0, 2, 3)),
-        (12, 4, (12, 5, 7)),
-        (12, 4, (0, 0, 0)),
-        (5, 1, (5, 4, 0)),
-        (1, 4, (1, 0, 1)),
+TABLE = (
+    [(4, 6, fill, gate, norm) for gate in GATES for norm in ("pre", "post") for fill in [(4, 1, 0)]]
+    + [
+        (memory, steps, fill, "gru", norm)
+        for memory, steps, fill in [
+            (0, 4, (0, 0, 0)),
+            (3, 8, (3, 3, 3)),
+            (3, 8, (0, 2, 3)),
+            (12, 4, (12, 5, 7)),
+            (12, 4, (0, 0, 0)),
+            (5, 1, (5, 4, 0)),
+            (1, 4, (1, 0, 1)),
+        ]
+        for norm in ("pre", "post")
     ]
-    for norm in ("pre", "post")
-]
+    + [(4, 6, (4, 1, 0), "gru", "none")]
+)
 
 
 @pytest.mark.parametrize("memory_length, steps, fill, gate, norm", TABLE)
@@ -72,7 +76,7 @@ def test_twin(memory_length: int, steps: int, fill: tuple[int, ...], gate: str, 
         [layer_parameters(gate, layer) for layer in network.core.layers],
         HEADS,
         memory_length,
-        norm == "pre",
+        norm,
         gate,
     )
     torch.testing.assert_close(output.q, expected, rtol=0, atol=1e-9)

@@ -23,6 +23,7 @@ from dtqn.networks.stack import Hidden, HiddenAndCell, RecurrentStack
 from dtqn.types import StepInputs
 from tests.cases import SPACES, inputs, make, randomise
 from tests.dtqn.test_parity import Played, draw, error, play
+from tests.networks.parameters import lstm_parameters
 from tests.reference.darqn_twin import darqn
 from tests.reference.gru_twin import gru
 from tests.reference.lru_twin import lru
@@ -43,14 +44,6 @@ def one_thread() -> Iterator[None]:
 
 def random(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def lstm_parameters(lstm_module: nn.Module, suffix: str = "_l0") -> dict[str, Tensor]:
-    """By gate; torch packs input, forget, candidate, output, and adds two biases."""
-    p = dict(lstm_module.named_parameters())
-    bias = p[f"bias_ih{suffix}"] + p[f"bias_hh{suffix}"]
-    w, u, b = (x.chunk(4) for x in (p[f"weight_ih{suffix}"], p[f"weight_hh{suffix}"], bias))
-    return {f"{n}_{gate}": x[i] for n, x in (("W", w), ("U", u), ("b", b)) for i, gate in enumerate("ifco")}
 
 
 def gru_parameters(layer: GRULayer) -> dict[str, Tensor]:
@@ -332,6 +325,10 @@ def test_parameters_of_dtqns_baselines(agent: str, parameters: int) -> None:
             assert module.weight.std().item() == pytest.approx(0.02, rel=0.1)
         if isinstance(module, nn.Linear):
             assert not module.bias.any()
+        if isinstance(module, nn.LSTM):
+            for name, parameter in module.named_parameters():
+                deviation = parameter.std().item()
+                assert deviation == (0 if "bias" in name else pytest.approx(0.02, rel=0.1))
 
 
 @pytest.mark.parametrize("use_prev_action", [False, True])

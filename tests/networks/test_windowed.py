@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import gymnasium
@@ -19,6 +20,7 @@ from tests.cases import randomise
 from tests.dtqn.batches import Shape, make_batch
 from tests.networks.parameters import decoder_parameters
 from tests.reference.decoder_twin import acting, decoder
+from tests.reference.gtrxl_twin import layer_norm
 
 WIDTH, HEADS, K, BATCH = 8, 2, 4, 2
 GATES = ["gru", "output", "input", "highway", "sigtanh", "residual"]
@@ -50,12 +52,13 @@ def rows(features: Tensor) -> StepInputs:
 def settings_of(network: WindowedQNetwork, gate: str, norm: str, positions: str) -> tuple[Any, ...]:
     table = network.decoder.positions if positions == "learned" else positions
     layers = [decoder_parameters(gate, layer) for layer in network.decoder.layers]
-    return layers, HEADS, table, norm == "pre", gate
+    return layers, HEADS, table, norm, gate
 
 
 TABLE = [(gate, norm, "learned") for gate in GATES for norm in ("pre", "post")] + [
     ("residual", "post", "sinusoidal"),
     ("residual", "post", "none"),
+    ("residual", "none", "learned"),
 ]
 
 
@@ -98,6 +101,36 @@ def compare_gradients(network: nn.Module, features: Tensor, one: Tensor, other: 
         torch.testing.assert_close(
             gradient, twin, rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
         )
+
+
+@pytest.mark.parametrize("gate", ["gru", "output"])
+def test_twin_with_shared_gates_and_a_norm_at_the_end(gate: str) -> None:
+    """The twin is given one pair of gates for both layers; their gradient is that of all their uses."""
+    torch.manual_seed(0)
+    core = TransformerDecoder(WIDTH, 2, HEADS, 12, K, gate=gate, share_gates=True, final_norm=True).double()
+    space = gymnasium.spaces.Box(-1, 1, (WIDTH,), np.float64)
+    network = WindowedQNetwork(Observe(), randomise(core), Show(), space)
+    separate = TransformerDecoder(WIDTH, 2, HEADS, 12, K, gate=gate)
+    of_gates = sum(p.numel() for p in separate.layers[0].attention_gate.parameters())
+    size = sum(p.numel() for p in separate.parameters())
+    assert sum(p.numel() for p in core.parameters()) == size - 2 * of_gates + 2 * WIDTH
+    generator = torch.Generator().manual_seed(1)
+    features, weights = torch.randn(2, BATCH, 7, WIDTH, generator=generator, dtype=torch.float64)
+    features.requires_grad_()
+    q = network(rows(features), network.initial_state(BATCH))[0].q
+    first, second = settings_of(network, gate, "post", "learned")[0]
+    shared = [first, second | {"gate_1": first["gate_1"], "gate_2": first["gate_2"]}]
+    table, norm = core.positions, dict(core.final_norm.named_parameters())
+    expected = torch.stack(
+        [
+            torch.stack([layer_norm(step, norm) for step in acting(x, K, shared, HEADS, table, "post", gate)])
+            for x in features
+        ]
+    )
+    torch.testing.assert_close(q, expected, rtol=0, atol=1e-9)
+    compare_gradients(network, features, (q * weights).sum(), (expected * weights).sum())
+    copied = copy.deepcopy(core)
+    assert copied.layers[0].mlp_gate is copied.layers[1].mlp_gate is not core.layers[0].mlp_gate
 
 
 def test_every_parameter_has_a_gradient() -> None:
@@ -147,7 +180,7 @@ def test_which_window_each_value_comes_from() -> None:
     network = bare("residual", "post", "learned").requires_grad_(False)
     settings = settings_of(network, "residual", "post", "learned")
     batch = batch_of(network)
-    q = network.learn_values(batch)
+    q = network.learn_values(batch)[0].q
     second = []
     for b, shape in enumerate(SHAPES):
         run = run_of(batch, b)
@@ -173,7 +206,7 @@ def test_the_second_window_gives_no_gradient_and_context_does() -> None:
             burn_in=batch.burn_in._replace(observation=context),
             learn=batch.learn._replace(observation=learn),
         )
-    )
+    )[0].q
     beyond = torch.autograd.grad(q[0, 2:].sin().sum(), [context, learn], retain_graph=True)
     assert all(not g.any() for g in beyond)
     of_context, of_learn = torch.autograd.grad(q[0, :2].sin().sum(), [context, learn])
@@ -202,7 +235,7 @@ def make_short(network: nn.Module) -> Sequences:
 def test_padding_changes_nothing(junk: float) -> None:
     network = bare("residual", "post", "learned").requires_grad_(False)
     real = torch.arange(5) < torch.tensor([shape.learn for shape in SHAPES])[:, None]
-    clean, dirty = (network.learn_values(batch_of(network, given))[real] for given in (None, junk))
+    clean, dirty = (network.learn_values(batch_of(network, given))[0].q[real] for given in (None, junk))
     assert torch.equal(clean, dirty)
 
 
@@ -214,7 +247,8 @@ def test_dropout_is_in_learning_only_and_drawn_from_the_generator() -> None:
     batch = batch_of(network)
 
     def learned(seed: int | None) -> Tensor:
-        return network.learn_values(batch, None if seed is None else torch.Generator().manual_seed(seed))
+        generator = None if seed is None else torch.Generator().manual_seed(seed)
+        return network.learn_values(batch, generator)[0].q
 
     network.train()
     assert torch.equal(learned(1), learned(1))
@@ -233,8 +267,21 @@ def test_dropout_keeps_the_mean_and_zeroes_its_share() -> None:
     assert drop(x, 0.25, None) is x
 
 
+def test_dtqns_initial_gates() -> None:
+    """Deviation 0.02 as everywhere in that code; the bias is `gate_bias`, which is zero there."""
+    for bias, expected in ((0.0, 0.0), (None, 2.0)):
+        config = NetworkConfig(core="dtqn", encoder="dtqn", gate="gru", gate_bias=bias)
+        network = networks.build(config, gymnasium.spaces.MultiDiscrete([21] * 6), 6)
+        gate = network.decoder.layers[1].mlp_gate
+        assert gate.w_rzg.std().item() == pytest.approx(0.02, rel=0.1)
+        assert gate.bias.unique().tolist() == [expected]
+
+
 def test_parameters_are_those_of_dtqns_public_code() -> None:
-    """At its reference settings in gridverse memory 5x5: six numbers of 21 values, six actions."""
+    """At its reference settings in gridverse memory 5x5: six numbers of 21 values, six actions.
+
+    The branch that the paper was made with has one LayerNorm of 2 x 128 more.
+    """
     config = NetworkConfig(
         core="dtqn",
         encoder="dtqn",
@@ -249,7 +296,10 @@ def test_parameters_are_those_of_dtqns_public_code() -> None:
         use_prev_action=False,
         dueling=False,
     )
-    network = networks.build(config, gymnasium.spaces.MultiDiscrete([21] * 6), 6)
+    space = gymnasium.spaces.MultiDiscrete([21] * 6)
+    paper = networks.build(config.model_copy(update={"final_norm": True}), space, 6)
+    assert sum(p.numel() for p in paper.parameters()) == 426_942
+    network = networks.build(config, space, 6)
     assert sum(p.numel() for p in network.parameters()) == 426_686
     for name, module in network.named_modules():
         if isinstance(module, nn.Linear):

@@ -29,10 +29,13 @@ def attend(steps: list[Tensor], t: int, p: dict[str, Any], heads: int) -> Tensor
     return p["W_O"] @ torch.cat(mixed) + p["b_O"]
 
 
-def layer(steps: list[Tensor], p: dict[str, Any], heads: int, pre_norm: bool, name: str) -> list[Tensor]:
+def layer(steps: list[Tensor], p: dict[str, Any], heads: int, norm: str, name: str) -> list[Tensor]:
     outputs = []
     for t, x in enumerate(steps):
-        if pre_norm:
+        if norm == "none":
+            x = gate(name, p["gate_1"], x, torch.clamp(attend(steps, t, p, heads), min=0))
+            outputs.append(gate(name, p["gate_2"], x, torch.clamp(mlp(x, p), min=0)))
+        elif norm == "pre":
             normed = [layer_norm(step, p["norm_1"]) for step in steps]
             x = gate(name, p["gate_1"], x, torch.clamp(attend(normed, t, p, heads), min=0))
             f = torch.clamp(mlp(layer_norm(x, p["norm_2"]), p), min=0)
@@ -50,7 +53,7 @@ def decoder(
     parameters: list[dict[str, Any]],
     heads: int,
     positions: Tensor | str,
-    pre_norm: bool,
+    norm: str,
     gate_name: str,
 ) -> Tensor:
     """Features [T, D] of one window -> [T, D]; `positions` is a table [K, D], `sinusoidal` or `none`."""
@@ -60,7 +63,7 @@ def decoder(
     elif positions == "sinusoidal":
         steps = [step + sinusoid(t, len(step)) for t, step in enumerate(steps)]
     for p in parameters:
-        steps = layer(steps, p, heads, pre_norm, gate_name)
+        steps = layer(steps, p, heads, norm, gate_name)
     return torch.stack(steps)
 
 

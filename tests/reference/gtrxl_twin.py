@@ -6,6 +6,7 @@ Parameters come as plain dictionaries (see `tests/networks/parameters.py`), memo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -43,7 +44,13 @@ def attend(query: Tensor, keys: list[tuple[int, Tensor]], p: dict[str, Tensor], 
             k = (p["W_k"] @ row)[of_head]
             r = (p["W_R"] @ sinusoid(distance, width))[of_head]
             score = q.dot(k) + q.dot(r) + p["u"][h].dot(k) + p["v"][h].dot(r)
-            scores.append(torch.exp(score / math.sqrt(d)))
+            weight = torch.exp(score / math.sqrt(d))
+            if "z" in p:  # an adaptive span
+                share = (p["R"] + p["z"][h] - distance) / p["R"]
+                if share <= 0:
+                    continue
+                weight = weight * share if share < 1 else weight
+            scores.append(weight)
             values.append((p["W_v"] @ row)[of_head])
         total = sum(scores)
         mixed.append(sum(s / total * v for s, v in zip(scores, values, strict=True)))
@@ -55,17 +62,26 @@ def layer(
     memory: list[Tensor],
     p: dict[str, Any],
     heads: int,
-    reach: int,
-    pre_norm: bool,
+    reach: int | None,
+    norm: str,
     name: str,
+    far: Callable[[list[Tensor], int], list[tuple[int, Tensor]]] = lambda rows, now: [],
 ) -> list[Tensor]:
-    """One layer on the steps of one sequence; `memory` are its inputs at the steps before, oldest first."""
+    """One layer on the steps of one sequence; `memory` are its inputs at the steps before, oldest first.
+
+    Without a `reach` every step sees all steps, those that come later too. `far` gives (distance, row) pairs
+    that the step at place `now` of the rows sees besides.
+    """
     outputs = []
     for t, x in enumerate(steps):
-        rows = [row.detach() for row in memory] + steps[: t + 1]
-        now = len(rows) - 1
-        seen = [(now - j, row) for j, row in enumerate(rows) if now - j <= reach]
-        if pre_norm:
+        now = len(memory) + t
+        rows = [row.detach() for row in memory] + steps
+        seen = [(now - j, row) for j, row in enumerate(rows) if reach is None or 0 <= now - j <= reach]
+        seen += far(rows, now)
+        if norm == "none":
+            x = gate(name, p["gate_1"], x, attend(x, seen, p, heads))
+            outputs.append(gate(name, p["gate_2"], x, mlp(x, p)))
+        elif norm == "pre":
             normed = [(distance, layer_norm(row, p["norm_1"])) for distance, row in seen]
             y = torch.clamp(attend(layer_norm(x, p["norm_1"]), normed, p, heads), min=0)
             x = gate(name, p["gate_1"], x, y)
@@ -83,7 +99,7 @@ def gtrxl(
     parameters: list[dict[str, Any]],
     heads: int,
     memory_length: int,
-    pre_norm: bool,
+    norm: str,
     gate_name: str,
 ) -> tuple[Tensor, Tensor]:
     """features [B, T, D], real memory rows [L, D] each -> output [B, T, D], trace [B, T, L, D]."""
@@ -92,7 +108,7 @@ def gtrxl(
         steps, trace = list(sequence), []
         for i, p in enumerate(parameters):
             trace.append(torch.stack(steps))
-            steps = layer(steps, [row[i] for row in memory], p, heads, memory_length, pre_norm, gate_name)
+            steps = layer(steps, [row[i] for row in memory], p, heads, memory_length, norm, gate_name)
         outputs.append(torch.stack(steps))
         traces.append(torch.stack(trace, dim=1))
     return torch.stack(outputs), torch.stack(traces)

@@ -57,55 +57,185 @@ def state_at_anchor(network: nn.Module, batch: Any, b: int) -> Any:
     return state_after(network, rows, step)
 
 
+class Row(NamedTuple):
+    """What a network says at one step."""
+
+    q: list[float]
+    numbers: list[list[float]]
+    """For each action: the value itself, the atoms' probabilities, or the quantiles."""
+
+
 @torch.no_grad()
-def q_values(network: nn.Module, batch: Any, b: int) -> list[list[float]]:
-    """Q-values of the real rows of sequence b, one call a row."""
-    state, q = state_at_anchor(network, batch, b), []
+def said(network: nn.Module, batch: Any, b: int) -> list[Row]:
+    """Of the real rows of sequence b, one call a row."""
+    state, rows = state_at_anchor(network, batch, b), []
     for t in range(int(batch.learn_rows[b])):
         output, state, _ = network(row(batch.learn, b, t), state)
-        q.append(output.q[0, 0].tolist())
-    return q
+        q = output.q[0, 0].tolist()
+        if output.distribution is None:
+            numbers = [[value] for value in q]
+        else:
+            of_step = output.distribution[0, 0]
+            numbers = (of_step.exp() if is_categorical(network) else of_step).tolist()
+        rows.append(Row(q, numbers))
+    return rows
 
 
-def q_with_gradient(network: nn.Module, batch: Any, b: int) -> Tensor:
-    """The same in one call, since no gradient passes between calls: [rows, A]."""
+def q_values(network: nn.Module, batch: Any, b: int) -> list[list[float]]:
+    return [at_row.q for at_row in said(network, batch, b)]
+
+
+@torch.no_grad()
+def trace_rows(network: nn.Module, batch: Any, b: int) -> dict[int, dict[str, Tensor]]:
+    """What the real rows of burn-in and learn block leave behind, by their distance from the anchor."""
+    held = [
+        {name: x[b, i] for name, x in batch.trace.items()}
+        for i in range(batch.trace_valid.shape[1])
+        if batch.trace_valid[b, i]
+    ]
+    state, left = state_after(network, held, int(batch.episode_step[b])), {}
+    burned = int(batch.burn_in_rows[b])
+    for t in range(burned):
+        _, state, trace = network(row(batch.burn_in, b, t), state)
+        left[t - burned] = {name: getattr(trace, name)[0, 0] for name in network.trace_spec()}
+    for t in range(int(batch.learn_rows[b])):
+        _, state, trace = network(row(batch.learn, b, t), state)
+        left[t] = {name: getattr(trace, name)[0, 0] for name in network.trace_spec()}
+    return left
+
+
+def is_categorical(network: nn.Module) -> bool:
+    return type(network.head.prediction).__name__ == "Categorical"
+
+
+def output_with_gradient(network: nn.Module, batch: Any, b: int) -> Any:
+    """The same in one call, since no gradient passes between calls: [1, rows, A]."""
     real = type(batch.learn)(*(x[b : b + 1, : int(batch.learn_rows[b])] for x in batch.learn))
-    return network(real, state_at_anchor(network, batch, b))[0].q[0]
+    return network(real, state_at_anchor(network, batch, b))[0]
 
 
 def update(online: nn.Module, target: nn.Module, batch: Any, config: Any, eta: float) -> Result:
     """Loss, priorities and gradient; `config` has the fields of the learner's settings."""
-    pair = (losses.rescale, losses.unscale) if config.value_rescaling else (losses.identity, losses.identity)
     deltas, all_targets, loss = [], [], torch.zeros((), dtype=torch.float64)
     count = int(batch.learned_steps.sum())
     for b in range(len(batch.learn_rows)):
-        rows = int(batch.learn_rows[b])
-        q_online, q_target = q_values(online, batch, b), q_values(target, batch, b)
-        q = q_with_gradient(online, batch, b)
-        selector = q_online if config.double_q else q_target
-        value = [
-            losses.double_q(of_target, of_selector)
-            for of_target, of_selector in zip(q_target, selector, strict=True)
-        ]
-        reward = [config.reward_scale * float(r) for r in batch.learn.reward[b, :rows]]
-        y = losses.targets(
-            reward, batch.discount[b, :rows].tolist(), value, rows, config.n_step, config.gamma, *pair
-        )
-        of_sequence = []
+        regressed_on = targets_of(online, target, batch, b, config)
+        output = output_with_gradient(online, batch, b)
+        of_sequence, expected = [], []
         for t in range(int(batch.learned_steps[b])):
-            delta = y[t] - q[t, int(batch.learn.prev_action[b, t + 1])]
-            of_sequence.append(delta.item())
-            size = delta.abs()
-            each = size - 0.5 if config.loss == "huber" and size > 1 else delta * delta / 2
+            action = int(batch.learn.prev_action[b, t + 1])
+            q = output.q[0, t, action]
+            if output.distribution is None:
+                (y,) = regressed_on[t]
+                each = scalar_loss(y - q, config)
+            elif is_categorical(online):
+                atoms = online.head.prediction.atoms.tolist()
+                y = sum(mass * atom for mass, atom in zip(regressed_on[t], atoms, strict=True))
+                log_p = output.distribution[0, t, action]
+                each = -sum(mass * log_p[i] for i, mass in enumerate(regressed_on[t]))
+            else:
+                y = sum(regressed_on[t]) / len(regressed_on[t])
+                each = quantile_loss(
+                    output.distribution[0, t, action], regressed_on[t], config.huber_threshold
+                )
+            of_sequence.append(y - q.item())
+            expected.append(y)
             loss = loss + float(batch.importance_weights[b]) * each / count
         deltas.append(of_sequence)
-        all_targets.append(y[: len(of_sequence)])
+        all_targets.append(expected)
     gradients = torch.autograd.grad(
         loss, list(online.parameters()), allow_unused=True, materialize_grads=True
     )
     return Result(
         loss.item(), deltas, all_targets, [losses.priority(d, eta) for d in deltas], list(gradients)
     )
+
+
+def scalar_loss(delta: Tensor, config: Any) -> Tensor:
+    size, threshold = delta.abs(), config.huber_threshold
+    if config.loss == "huber" and size > threshold:
+        return threshold * (size - threshold / 2)
+    return delta * delta / 2
+
+
+def quantile_loss(quantiles: Tensor, target: list[float], threshold: float) -> Tensor:
+    """For each quantile the mean over the targets of Huber's loss, weighted by the side it errs to."""
+    total = torch.zeros((), dtype=torch.float64)
+    for i, quantile in enumerate(quantiles):
+        tau = (2 * i + 1) / (2 * len(quantiles))
+        for y in target:
+            u = y - quantile
+            size = u.abs()
+            huber = u * u / 2 if size <= threshold else threshold * (size - threshold / 2)
+            total = total + (1 - tau if u < 0 else tau) * huber / threshold / len(target)
+    return total
+
+
+def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config: Any) -> list[list[float]]:
+    """For each learned step of sequence b: its target, the atoms' masses, or its target's quantiles."""
+    pair = (losses.rescale, losses.unscale) if config.value_rescaling else (losses.identity, losses.identity)
+    rows = int(batch.learn_rows[b])
+    of_online, of_target = said(online, batch, b), said(target, batch, b)
+    selector = [at_row.q for at_row in (of_online if config.double_q else of_target)]
+    actions = [int(a) for a in batch.learn.prev_action[b, 1:rows]]
+    reward = [config.reward_scale * float(r) for r in batch.learn.reward[b, :rows]]
+    tau = config.munchausen_temperature
+    log_pi = [losses.log_policy(q, tau) for q in selector]
+    if config.munchausen:
+        for t, action in enumerate(actions):
+            reward[t + 1] += losses.munchausen_bonus(
+                log_pi[t][action], config.munchausen_alpha, tau, config.munchausen_clip
+            )
+
+    def value(t: int, numbers: list[list[float]]) -> list[float]:
+        """Of row t, from numbers of each action."""
+        if not config.munchausen:
+            return numbers[losses.argmax(selector[t])]
+        mixed = []
+        for j in range(len(numbers[0])):
+            total = 0.0
+            for a, log_p in enumerate(log_pi[t]):
+                total += math.exp(log_p) * (numbers[a][j] - tau * log_p)
+            mixed.append(total)
+        return mixed
+
+    discount = batch.discount[b, :rows].tolist()
+    values = [value(t, of_target[t].numbers) for t in range(rows)]
+    learned = range(int(batch.learned_steps[b]))
+    if config.returns != "n_step":
+        greedy = [losses.argmax(selector[t]) == action for t, action in enumerate(actions)]
+        plain = [v for (v,) in values]
+        return [
+            [
+                pair[0](
+                    losses.lambda_target(
+                        t, reward, discount, plain, greedy, rows, config.gamma, config.q_lambda,
+                        config.returns == "watkins", pair[1],
+                    )
+                )
+            ]
+            for t in learned
+        ]  # fmt: skip
+
+    def moved(numbers: list[list[float]]) -> list[list[float]]:
+        """n-step targets [T][Z] from numbers [rows][Z], one after the other."""
+        columns = [
+            losses.targets(reward, discount, [at_row[j] for at_row in numbers], rows, config.n_step,
+                           config.gamma, *pair)
+            for j in range(len(numbers[0]))
+        ]  # fmt: skip
+        return [[column[t] for column in columns] for t in range(rows - 1)]
+
+    if not is_categorical(target):
+        return moved(values)[: len(learned)]
+    atoms = target.head.prediction.atoms.tolist()
+    y = moved([atoms] * rows)
+    return [
+        losses.project(
+            list(zip(y[t], values[losses.bootstrap_row(t, rows, config.n_step)], strict=True)), atoms
+        )
+        for t in learned
+    ]
 
 
 def norm(gradients: list[Tensor]) -> float:

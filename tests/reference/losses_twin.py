@@ -80,3 +80,55 @@ def batch_loss(deltas: Sequence[Sequence[float]], weights: Sequence[float], hube
 def priority(deltas: Sequence[float], eta: float) -> float:
     sizes = [abs(delta) for delta in deltas]
     return max(eta * max(sizes) + (1 - eta) * sum(sizes) / len(sizes), 1e-6)
+
+
+def lambda_target(
+    t: int,
+    reward: Sequence[float],
+    discount: Sequence[float],
+    value: Sequence[float],
+    greedy: Sequence[bool],
+    rows: int,
+    gamma: float,
+    lambda_: float,
+    watkins: bool,
+    h_inverse: Transform = identity,
+) -> float:
+    """G_t as a sum over k of the k-step returns that the trace stops at, each with its weight."""
+    total, weight, gain = 0.0, 1.0, 0.0
+    for k in range(1, rows - t):
+        row = t + k
+        gain += gamma ** (k - 1) * reward[row]
+        k_step = gain + (gamma**k * h_inverse(value[row]) if discount[row] != 0 else 0.0)
+        goes_on = lambda_ if not watkins or (row < rows - 1 and greedy[row]) else 0.0
+        if row == rows - 1:
+            goes_on = 0.0
+        total += weight * (1 - goes_on) * k_step
+        weight *= goes_on
+    return total
+
+
+def log_policy(q: Sequence[float], tau: float) -> list[float]:
+    """log softmax(q / tau)"""
+    most = max(q)
+    total = sum(math.exp((x - most) / tau) for x in q)
+    return [(x - most) / tau - math.log(total) for x in q]
+
+
+def munchausen_bonus(log_pi: float, alpha: float, tau: float, clip: float) -> float:
+    return alpha * min(0.0, max(tau * log_pi, -clip))
+
+
+def project(pairs: Sequence[tuple[float, float]], atoms: Sequence[float]) -> list[float]:
+    """Numbers with probabilities, shared out between the two atoms that each lies between."""
+    mass = [0.0] * len(atoms)
+    gap = (atoms[-1] - atoms[0]) / (len(atoms) - 1)
+    for number, probability in pairs:
+        number = min(max(number, atoms[0]), atoms[-1])
+        for i, atom in enumerate(atoms):
+            mass[i] += probability * max(0.0, 1 - abs(number - atom) / gap)
+    return mass
+
+
+def huber(u: float, threshold: float) -> float:
+    return u * u / 2 if abs(u) <= threshold else threshold * (abs(u) - threshold / 2)

@@ -63,6 +63,19 @@ class NaiveReplay:
                 applied += 1
         return applied
 
+    def write_back(self, ids: list[int], offsets: list[int], values: dict[str, np.ndarray]) -> int:
+        """Into the rows that are still stored, whatever episode they are of."""
+        written = 0
+        for i, (id_, offset) in enumerate(zip(ids, offsets, strict=True)):
+            stream, number = id_ % self.num_streams, id_ // self.num_streams + offset
+            for episode in self.episodes[stream]:
+                step = number - episode.start
+                if 0 <= step < len(episode.rows) and self.is_stored(stream, number):
+                    for name, of_field in values.items():
+                        episode.rows[step][name] = self.cast(of_field[i], self.fields[name].dtype)
+                    written += 1
+        return written
+
     def cut(self, episode: Episode) -> None:
         episode.ended = True
         episode.rows[-1]["last"] = np.True_

@@ -291,6 +291,37 @@ def test_a_stale_id_does_not_touch_its_successor() -> None:
     assert replay.update_priorities([24, 28], [2.0, 3.0]) == 2
 
 
+def test_rows_that_were_overwritten_are_not_written_to() -> None:
+    """Ring of 24 rows: 6 more have taken the places of rows 0 to 5."""
+    replay, streams = small_replay(capacity=24), Streams(1)
+    for _ in range(5):
+        append_episode(replay, streams, 0, 6)
+    before = replay.get_state()["rows"]["hidden"]
+    assert replay.write_back([0, 0, 4, 4], [0, 5, 1, -2], {"hidden": np.full(4, 99.0)}) == 0
+    np.testing.assert_array_equal(replay.get_state()["rows"]["hidden"], before)
+    # Row 6 is there still, by whatever id; so are the newest, of which 30 is not there yet.
+    assert replay.write_back([0, 24, 24], [6, 5, 6], {"hidden": np.array([7.0, 8.0, 9.0])}) == 2
+    rows = replay.get_state()["rows"]["hidden"]
+    assert (rows[6], rows[29 - 24]) == (7.0, 8.0)
+    assert np.count_nonzero(rows != before) == 2
+
+
+def test_written_back_is_what_is_sampled() -> None:
+    """In the field's dtype, saturated; other fields of the row stay."""
+    replay, streams = small_replay(), Streams(1)
+    ids = append_episode(replay, streams, 0, 12)
+    replay.update_priorities(ids, [0.0, 0.0, 1e6])
+    fresh = np.full((2, 2, 3), 1e9)
+    assert replay.write_back([8, 8], [-3, -4], {"trace": fresh}) == 2
+    batch, _ = replay.sample(1, np.random.default_rng(0))
+    assert batch.memory["trace"][0, :, 0, 0].tolist() == [2.0, 3.0, 65504.0, 65504.0]
+    assert (batch.memory["hidden"] - 0.125).tolist() == [[5.0]]
+    with pytest.raises(ValueError, match="values: 'reward' is of block 'rows'"):
+        replay.write_back([8], [0], {"reward": [1.0]})
+    with pytest.raises(ValueError, match=r"trace: shape is \(1, 3\); it must be \(1, 2, 3\)"):
+        replay.write_back([8], [0], {"trace": np.zeros((1, 3))})
+
+
 def test_a_cut_episode_ends_at_a_last_row() -> None:
     """However it ended, the last row of an ended episode says so."""
     replay, streams = small_replay(), Streams(1)

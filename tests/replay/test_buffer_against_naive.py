@@ -147,6 +147,13 @@ def test_random_operations(
             check_batch(replay, naive, batch, info)
             asked = [int(id_) for id_ in random.choice(ever, 3)]
             check_prefix(naive, replay.prefix(asked, ["observation", "trace"]), asked)
+        if ever and random.random() < 0.3:
+            # Overwritten rows, rows before any and not there yet, and some twice: the last one counts.
+            ids, offsets = random.choice(ever, 9), random.integers(-6, 9, 9)
+            ids[0], offsets[0] = ids[-1], offsets[-1]
+            fresh = {"trace": random.normal(size=(9, 2, 3)) * 1e5, "hidden": random.normal(size=9)}
+            written = naive.write_back([int(id_) for id_ in ids], [int(o) for o in offsets], fresh)
+            assert replay.write_back(ids, offsets, fresh) == written
 
 
 @settings(max_examples=40, deadline=None)

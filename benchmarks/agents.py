@@ -1,0 +1,88 @@
+"""Learner updates of every agent preset: how many a second, and their share of the machine's matrix rate.
+
+    python -m benchmarks agents
+
+One process, the default task, each preset with its own batch, network and learner. The batches are sampled
+from a replay that the preset has filled with random steps of 64 copies, so that their lengths, memories and
+burn-ins are the real ones. Arithmetic is that of matrix products alone, counted by torch: what is done
+element by element (gates, norms, scans) is not in it. The share is the arithmetic of an update times
+updates/s over the rate of a large float32 matrix product that takes turns with them, chunk by chunk; figures
+are medians over the chunks.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from benchmarks.agent import Turns, flop_per_update, matrix_product, rate, trainer_of
+from dtqn import layers, machine
+
+CHUNKS = 5
+FILL_ENV_STEPS = 16_000
+NUM_ENVS = 64
+
+
+class OperatorCounter(TorchDispatchMode):
+    """How many operators torch has dispatched: where each has little to do, their number is the time."""
+
+    operators = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.operators += 1
+        return func(*args, **(kwargs or {}))
+
+
+def measure_agent(agent: str, seconds: float = 2.0, fill_env_steps: int = FILL_ENV_STEPS) -> dict[str, float]:
+    """One preset, in about `seconds` of updates and as many of matrix products, after filling its replay."""
+    trainer = trainer_of(fill_env_steps, agent=agent, actor__num_envs=str(NUM_ENVS))
+    turns = Turns(trainer)
+    product, per_product = matrix_product()
+    turns.update()
+    product()
+    updates, shares = [], []
+    flop = flop_per_update(turns)
+    for _ in range(CHUNKS):
+        mine = rate(turns.update, seconds / CHUNKS)
+        its = rate(product, seconds / CHUNKS / 4, per_product)
+        updates.append(mine)
+        shares.append(flop * mine[0] / its[0])
+    with OperatorCounter() as counter:
+        for _ in turns.batches:
+            turns.update()
+    rows = sum(int(batch.learn_rows.sum()) for batch in turns.batches) / len(turns.batches)
+    return {
+        "updates_per_cpu_second": statistics.median(cpu for cpu, _ in updates),
+        "updates_per_second": statistics.median(wall for _, wall in updates),
+        "flop_per_update": flop,
+        "share_of_matmul_rate": statistics.median(shares),
+        "operators_per_update": counter.operators / len(turns.batches),
+        "learn_rows_per_update": rows,
+        "parameters": sum(p.numel() for p in trainer.network.parameters()),
+    }
+
+
+def measure(seconds: float = 2.0) -> dict[str, Any]:
+    """Every preset of `configs/agents`: `{preset: {...}}`."""
+    machine.prepare()
+    torch.manual_seed(0)
+    presets = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
+    return {agent: measure_agent(agent, seconds) for agent in presets}
+
+
+def table(result: dict[str, Any]) -> str:
+    """The figures of `measure` as text, the least share of the matrix rate first."""
+    lines = [
+        f"{'agent':<16}{'updates/s':>12}{'MFLOP/update':>14}{'share':>8}{'operators':>11}{'rows':>8}"
+        f"{'parameters':>12}"
+    ]
+    for agent, figures in sorted(result.items(), key=lambda item: item[1]["share_of_matmul_rate"]):
+        lines.append(
+            f"{agent:<16}{figures['updates_per_second']:>12.1f}{figures['flop_per_update'] / 1e6:>14.1f}"
+            f"{figures['share_of_matmul_rate']:>8.1%}{figures['operators_per_update']:>11,.0f}"
+            f"{figures['learn_rows_per_update']:>8.0f}{figures['parameters']:>12,}"
+        )
+    return "\n".join(lines)

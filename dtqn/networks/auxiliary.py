@@ -1,0 +1,93 @@
+"""Losses beside that of the TD errors: functions (network, batch, generator) -> scalar.
+
+The learner adds one, times `learner.auxiliary_weight`, for the online network on the whole batch, so that its
+value does not hang on how the batch is cut in parts. What it draws comes from the update's own generator.
+
+Legend: B sequences, R rows of the learn block, D width.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dtqn.networks.coberl import CoBERL
+from dtqn.networks.gtrxl import GTrXL
+from dtqn.networks.recurrent import RecurrentQNetwork
+from dtqn.types import Sequences
+
+TEMPERATURE = 0.1
+"""Divides the cosines of the contrastive loss (ReLIC: Mitrovic et al. 2020, arXiv 2010.07922)."""
+NEVER = -1e9
+"""A similarity whose share of a softmax is zero; finite, so that 0 times its logarithm is 0."""
+
+
+def real_rows(batch: Sequences) -> Tensor:
+    """[B, R] True on the learn block's rows that are no padding."""
+    counts = batch.learn_rows
+    return torch.arange(batch.learn.first.shape[1], device=counts.device) < counts[:, None]
+
+
+def span_penalty(network: RecurrentQNetwork, batch: Sequences, generator: torch.Generator) -> Tensor:
+    """The mean length of GTrXL's adaptive spans in steps (Sukhbaatar et al. 2019, arXiv 1905.07799, 2.2)."""
+    del batch, generator
+    spans = [layer.attention.span for layer in cast(GTrXL, network.core).layers]
+    return torch.cat([span.lengths() for span in spans if span is not None]).mean()
+
+
+def reconstruction_loss(network: RecurrentQNetwork, batch: Sequences, generator: torch.Generator) -> Tensor:
+    """That of GTrXL's compressed memory at the learn block's rows (Rae et al. 2019, arXiv 1911.05507)."""
+    del generator
+    with torch.no_grad():
+        state, _ = network.starting_state(batch)
+        trace = network.core(network.encoder(batch.learn), state)[2]
+    return cast(GTrXL, network.core).reconstruction_loss(state, trace.memory, real_rows(batch))
+
+
+class ContrastiveLoss(nn.Module):
+    """CoBERL's masked prediction of features (after Banino et al. 2021, arXiv 2107.05431, section 2.1).
+
+    Y are the encoder's features of a sequence's real rows. Some of them, the masked ones, are set to zero,
+    and X is what the core's transformer makes of that where every step sees all others. With
+    c(a, b) = cos(critic(a), critic(b)) / TEMPERATURE and sums over the real rows i of the same sequence:
+
+        q_x(i|t) = exp c(x_t, y_i) / sum_i exp c(x_t, y_i)      q_y(i|t) the same of c(y_t, x_i)
+        s_x(i|t) = exp c(x_t, x_i) / sum_i exp c(x_t, x_i)      s_y(i|t) the same of c(y_t, y_i)
+
+        l_t = - log q_x(t|t) - log q_y(t|t) + invariance_weight * sum of KL(sg[p] || p') over the pairs
+              (p, p') = (q_x, q_y), (q_y, q_x), (s_x, s_y), (s_y, s_x), each at t
+
+    with sg no gradient. The loss is the mean of l_t over the batch's masked rows.
+    """
+
+    def __init__(self, width: int, mask_share: float, invariance_weight: float) -> None:
+        super().__init__()
+        self.mask_share, self.invariance_weight = mask_share, invariance_weight
+        self.critic = nn.Linear(width, width, bias=False)
+        nn.init.xavier_normal_(self.critic.weight)
+
+    def forward(self, network: RecurrentQNetwork, batch: Sequences, generator: torch.Generator) -> Tensor:
+        real = real_rows(batch)
+        draws = torch.rand(real.shape, generator=generator, device=real.device)
+        return self.of_features(network, network.encoder(batch.learn), real, real & (draws < self.mask_share))
+
+    def of_features(self, network: RecurrentQNetwork, y: Tensor, real: Tensor, masked: Tensor) -> Tensor:
+        """The loss of features y [B, R, D], of which `real` [B, R] are no padding and `masked` are hidden."""
+        hidden = (masked | ~real)[..., None]
+        x = cast(CoBERL, network.core).both_ways(y.masked_fill(hidden, 0.0), real)
+        y = y.masked_fill(~real[..., None], 0.0)
+        x, y = (F.normalize(self.critic(z), dim=-1) for z in (x, y))
+
+        def shares(a: Tensor, b: Tensor) -> Tensor:
+            similarity = a @ b.mT / TEMPERATURE
+            return similarity.masked_fill(~real[:, None], NEVER).log_softmax(dim=-1)
+
+        q_x, q_y, s_x, s_y = shares(x, y), shares(y, x), shares(x, x), shares(y, y)
+        loss = -(q_x + q_y).diagonal(dim1=1, dim2=2)
+        for one, other in ((q_x, q_y), (q_y, q_x), (s_x, s_y), (s_y, s_x)):
+            fixed = one.detach()
+            loss = loss + self.invariance_weight * (fixed.exp() * (fixed - other)).sum(dim=-1)
+        return torch.where(masked, loss, 0.0).sum() / masked.sum().clamp(min=1)

@@ -1,0 +1,182 @@
+"""Targets: what the value of a step should be, from rewards and the values of later steps.
+
+Pure functions, one equation each. Legend: B sequences, R rows of the learn block, A actions, Z numbers of a
+distribution. Row t holds what arrived at t, so a_t is prev_action[t + 1] and the reward for it is r_{t+1}.
+`learn_rows` [B] counts real rows; row e = learn_rows - 1 is the last. Rows 0..R-2 may have a target; row e is
+bootstrapped from and never learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class ValueTransform(NamedTuple):
+    """A pair h, h^-1 that the targets pass through."""
+
+    apply: Callable[[Tensor], Tensor]
+    inverse: Callable[[Tensor], Tensor]
+
+
+def signed_hyperbolic(x: Tensor, epsilon: float = 1e-3) -> Tensor:
+    """h(x) = sign(x)(sqrt(|x| + 1) - 1) + epsilon x (Pohlen et al. 2018, arXiv 1805.11593, proposition A.2).
+
+    The root's difference is written |x| / (sqrt(|x| + 1) + 1), which does not cancel.
+    """
+    return x / (torch.sqrt(x.abs() + 1) + 1) + epsilon * x
+
+
+def signed_parabolic(y: Tensor, epsilon: float = 1e-3) -> Tensor:
+    """The inverse of `signed_hyperbolic`, in the form that does not cancel in float32.
+
+    With c = |y| + 1 + epsilon and u = 2c / (1 + sqrt(1 + 4 epsilon c)), which is sqrt(|x| + 1):
+    x = sign(y) (u + 1) |y| / (1 + epsilon (u + 1)).
+    """
+    c = y.abs() + 1 + epsilon
+    u = 2 * c / (1 + torch.sqrt(1 + 4 * epsilon * c))
+    return y * (u + 1) / (1 + epsilon * (u + 1))
+
+
+IDENTITY = ValueTransform(lambda x: x, lambda x: x)
+SIGNED_HYPERBOLIC = ValueTransform(signed_hyperbolic, signed_parabolic)
+
+
+# The value that a row is bootstrapped with.
+
+
+def select_action(values: Tensor, action: Tensor) -> Tensor:
+    """Values [B, T, A] at action [B, T] -> [B, T]; or [B, T, A, Z] -> [B, T, Z]."""
+    index = action.view(*action.shape, *[1] * (values.dim() - 2))
+    return values.gather(2, index.expand(-1, -1, 1, *values.shape[3:])).squeeze(2)
+
+
+def double_q_value(values: Tensor, q_selector: Tensor) -> Tensor:
+    """The values at argmax_a q_selector, [B, R] or [B, R, Z].
+
+    With the target's values and the online network's choice that is double Q-learning (van Hasselt et al.
+    2016, arXiv 1509.06461, equation 4), with the target's own choice plain Q-learning.
+    """
+    return select_action(values, q_selector.argmax(dim=-1))
+
+
+def soft_value(values: Tensor, log_policy: Tensor, temperature: float) -> Tensor:
+    """sum_a pi(a) (values(a) - tau log pi(a)), [B, R] or [B, R, Z] (Vieillard et al. 2020, equation 1).
+
+    Args:
+        values: [B, R, A], or quantiles [B, R, A, Z], each of which is averaged over the actions.
+        log_policy: [B, R, A]; temperature: tau.
+    """
+    extra = [1] * (values.dim() - 3)
+    policy, entropy = (
+        x.view(*log_policy.shape, *extra) for x in (log_policy.exp(), -temperature * log_policy)
+    )
+    return (policy * (values + entropy)).sum(dim=2)
+
+
+def munchausen_rewards(
+    reward: Tensor, log_policy: Tensor, action: Tensor, alpha: float, temperature: float, clip: float
+) -> Tensor:
+    """r_{t+1} + alpha max(tau log pi(a_t | s_t), -clip), [B, R] (Vieillard et al. 2020, arXiv 2007.14430).
+
+    Args:
+        reward: [B, R]; log_policy: [B, R, A]; action: [B, R - 1] a_t.
+        clip: minus the paper's l_0.
+    """
+    bonus = alpha * (temperature * select_action(log_policy[:, :-1], action)).clamp(min=-clip, max=0)
+    return torch.cat([reward[:, :1], reward[:, 1:] + bonus], dim=1)
+
+
+# Returns.
+
+
+def bootstrap_rows(learn_rows: Tensor, num_steps: int, n_step: int) -> Tensor:
+    """[B, num_steps] the row t + n_t that step t bootstraps from, n_t = min(n, e - t).
+
+    On padding it is at least t.
+    """
+    step = torch.arange(num_steps, device=learn_rows.device)
+    return torch.maximum(torch.minimum(step + n_step, learn_rows[:, None] - 1), step)
+
+
+def at_rows(values: Tensor, rows: Tensor) -> Tensor:
+    """Values [B, R, ...] at rows [B, T] -> [B, T, ...]"""
+    index = rows.view(*rows.shape, *[1] * (values.dim() - 2))
+    return values.gather(1, index.expand(-1, -1, *values.shape[2:]))
+
+
+def n_step_targets(
+    reward: Tensor,
+    discount: Tensor,
+    bootstrap_value: Tensor,
+    learn_rows: Tensor,
+    n_step: int,
+    gamma: float,
+    transform: ValueTransform = IDENTITY,
+) -> Tensor:
+    """n-step targets in the transformed space (R2D2, Kapturowski et al. 2019, section 2.3).
+
+        y_t = h( sum_{k=1..n_t} gamma^(k-1) r_{t+k} + gamma^n_t discount_{t+n_t} h^-1(v_{t+n_t}) )
+
+    Args:
+        reward: [B, R] r_t, already scaled.
+        discount: [B, R] 0 on the row that terminates, else 1.
+        bootstrap_value: [B, R] v_t in the transformed space; or [B, R, Z], for a target from each number.
+        learn_rows: [B] real rows.
+    Returns: y [B, R - 1] or [B, R - 1, Z]; rows at and after e hold arbitrary finite or non-finite numbers:
+        mask them.
+    """
+    num_steps, extra = reward.shape[1] - 1, [1] * (bootstrap_value.dim() - 2)
+    rows = bootstrap_rows(learn_rows, num_steps, n_step)
+    real = torch.arange(reward.shape[1], device=reward.device) < learn_rows[:, None]
+    reward = torch.where(real, reward, 0.0).view(*reward.shape, *extra)
+    goes_on = (discount > 0).view(*discount.shape, *extra)
+    value = at_rows(torch.where(goes_on, transform.inverse(bootstrap_value), 0.0), rows)
+    steps = (rows - torch.arange(num_steps, device=rows.device)).view(*rows.shape, *extra)
+    returns = gamma ** steps.to(value.dtype) * value
+    for k in range(min(n_step, num_steps), 0, -1):
+        returns[:, : num_steps + 1 - k] += gamma ** (k - 1) * reward[:, k:]
+    return transform.apply(returns)
+
+
+def lambda_targets(
+    reward: Tensor,
+    discount: Tensor,
+    bootstrap_value: Tensor,
+    continuation: Tensor,
+    learn_rows: Tensor,
+    gamma: float,
+    transform: ValueTransform = IDENTITY,
+) -> Tensor:
+    """Targets of Q(lambda) in the transformed space, from the sequence's last row e backwards.
+
+        y_t = h(G_t),  G_t = r_{t+1} + gamma discount_{t+1} ((1 - c_{t+1}) h^-1(v_{t+1}) + c_{t+1} G_{t+1}),
+        c_e = 0
+
+    With c = lambda it is Peng's (Peng and Williams 1996; Kozuno et al. 2021, arXiv 2103.00107), with
+    c_t = lambda where a_t is greedy and 0 elsewhere Watkins' (Watkins 1989).
+
+    Args:
+        reward: [B, R] r_t, already scaled.
+        discount: [B, R] 0 on the row that terminates, else 1.
+        bootstrap_value: [B, R] v_t, in the transformed space.
+        continuation: [B, R] c_t; that of row e and of padding is not read.
+        learn_rows: [B] real rows.
+    Returns: y [B, R - 1]; rows at and after e hold arbitrary finite numbers: mask them.
+    """
+    row = torch.arange(reward.shape[1], device=reward.device)
+    real, inside = row < learn_rows[:, None], row < learn_rows[:, None] - 1
+    reward = torch.where(real, reward, 0.0)
+    value = torch.where(real & (discount > 0), gamma * transform.inverse(bootstrap_value), 0.0)
+    # What is kept of G_t in G_{t-1}, and the rest of G_{t-1}.
+    kept = torch.where(inside, continuation, 0.0)
+    rest = reward + (1 - kept) * value
+    kept = torch.where(discount > 0, gamma * kept, 0.0)
+    later, returns = torch.zeros_like(rest[:, 0]), []
+    for t in range(reward.shape[1] - 1, 0, -1):
+        later = rest[:, t] + kept[:, t] * later
+        returns.append(later)
+    return transform.apply(torch.stack(returns[::-1], dim=1))

@@ -1,0 +1,253 @@
+"""CoBERL against its twin: core and contrastive loss, values and gradients; the loss in the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dtqn import parts
+from dtqn.config import Config, ConfigError, LearnerConfig
+from dtqn.layers import resolve
+from dtqn.learner import Learner
+from dtqn.networks.auxiliary import TEMPERATURE, ContrastiveLoss, real_rows
+from dtqn.networks.coberl import CoBERL
+from dtqn.networks.gates import make_gate
+from dtqn.networks.gtrxl import GTrXL
+from dtqn.networks.rnn import LSTMLayer
+from dtqn.types import map_tree
+from tests.cases import make, randomise
+from tests.dtqn.batches import Shape, make_batch
+from tests.dtqn.test_parity import assert_every_kind_is_there, draw, error, play
+from tests.networks.parameters import gate_parameters, layer_parameters, lstm_parameters
+from tests.reference.coberl_twin import coberl, contrastive_loss
+
+WIDTH, LAYERS, HEADS, BATCH, STEPS = 8, 2, 2, 3, 5
+SHAPES = (Shape(5, 3, 5), Shape(0, 0, 7), Shape(2, 3, 2, terminated=True), Shape(0, 0, 1))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """What is computed here is too small to share out."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def random(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def assert_same_gradients(module: nn.Module, one: Tensor, other: Tensor, *inputs: Tensor) -> None:
+    named = dict(module.named_parameters())
+    gradients = [
+        torch.autograd.grad(
+            x, [*inputs, *named.values()], retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        for x in (one, other)
+    ]
+    for name, gradient, twin in zip([*("input" for _ in inputs), *named], *gradients, strict=True):
+        torch.testing.assert_close(
+            gradient, twin, rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+@pytest.mark.parametrize(
+    "memory_length, gate, norm", [(3, "gru", "pre"), (0, "output", "pre"), (3, "highway", "post")]
+)
+def test_twin(memory_length: int, gate: str, norm: str) -> None:
+    """From partly filled memories and an LSTM in the middle of an episode, and at one's start."""
+    torch.manual_seed(0)
+    transformer = GTrXL(WIDTH, LAYERS, HEADS, 12, memory_length, gate, None, norm)
+    core = randomise(CoBERL(transformer, make_gate(gate, WIDTH), LSTMLayer(WIDTH)).double())
+    features, weights = random(2, BATCH, STEPS, WIDTH, seed=1)
+    features.requires_grad_()
+    window = max(1, memory_length)
+    fill = [window, 1, 0]
+    held = random(BATCH, window, LAYERS, WIDTH, seed=2)
+    hidden, cell = random(2, BATCH, window, 1, WIDTH, seed=3)
+    rows = {"memory": held, "hidden": hidden, "cell": cell}
+    valid = torch.arange(window) >= window - torch.tensor(fill)[:, None]
+    state = core.state_from_trace(rows, valid, torch.tensor(fill))
+    output, _, trace = core(features, state)
+    settings = (
+        [layer_parameters(gate, layer) for layer in core.transformer.layers],
+        gate_parameters(gate, core.gate),
+        lstm_parameters(core.recurrent.layers[0].lstm),
+        HEADS,
+        memory_length,
+        norm,
+        gate,
+    )
+    expected = []
+    for b, n in enumerate(fill):
+        before = [held[b, window - i] for i in range(min(n, memory_length), 0, -1)]
+        h, c = (x[b, -1, 0] if n else torch.zeros_like(x[b, -1, 0]) for x in (hidden, cell))
+        expected.append(coberl(features[b], before, h, c, *settings))
+    outputs, memories, hiddens, cells = (torch.stack(x) for x in zip(*expected, strict=True))
+    left = (trace.memory, memories), (trace.hidden[:, :, 0], hiddens), (trace.cell[:, :, 0], cells)
+    for mine, twin in ((output, outputs), *left):
+        torch.testing.assert_close(mine, twin, rtol=0, atol=1e-9)
+    assert_same_gradients(core, (output * weights).sum(), (outputs * weights).sum(), features)
+
+
+def network_of(**settings: Any) -> nn.Module:
+    return make("box", core="coberl", **settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"norm": "post", "gate": "output", "invariance_weight": 0.3}, {"memory_length": 0, "num_layers": 1}],
+    ids=str,
+)
+def test_contrastive_loss(settings: dict[str, Any]) -> None:
+    """Of sequences of 5, 7, 2 and 1 real rows, some of them without a hidden one."""
+    network = network_of(**settings)
+    loss = network.auxiliary
+    batch = make_batch(network, "box", SHAPES)
+    real = real_rows(batch)
+    hidden = {(0, 1), (0, 4), (1, 0), (1, 3), (1, 6), (3, 0)}
+    masked = torch.tensor([[(b, t) in hidden for t in range(7)] for b in range(4)])
+    y = network.encoder(batch.learn)
+    mine = loss.of_features(network, y, real, masked)
+    gate, norm = settings.get("gate", "gru"), settings.get("norm", "pre")
+    twin = contrastive_loss(
+        [list(y[b, : shape.learn]) for b, shape in enumerate(SHAPES)],
+        [masked[b, : shape.learn].tolist() for b, shape in enumerate(SHAPES)],
+        loss.critic.weight,
+        settings.get("invariance_weight", 1.0),
+        TEMPERATURE,
+        [layer_parameters(gate, layer) for layer in network.core.transformer.layers],
+        HEADS,
+        norm,
+        gate,
+    )
+    torch.testing.assert_close(mine, twin, rtol=1e-9, atol=1e-9)
+    assert_same_gradients(network, mine, twin)
+
+
+def test_a_perfect_prediction_has_almost_no_loss() -> None:
+    """With the features themselves as predictions, orthogonal, each step is told from all others."""
+
+    class Copies(nn.Module):
+        def both_ways(self, x: Tensor, real: Tensor) -> Tensor:
+            return torch.eye(4, dtype=torch.float64)[None]
+
+    loss = ContrastiveLoss(4, 0.15, 1.0).double()
+    nn.init.eye_(loss.critic.weight)
+    network = nn.Module()
+    network.core = Copies()
+    everything = torch.ones(1, 4, dtype=torch.bool)
+    value = loss.of_features(network, torch.eye(4, dtype=torch.float64)[None], everything, everything)
+    expected = 2 * torch.log1p(3 * torch.exp(torch.tensor(-1 / TEMPERATURE, dtype=torch.float64)))
+    torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_what_is_hidden_is_drawn_anew_from_the_generator() -> None:
+    network = network_of(mask_share=0.4)
+    batch = make_batch(network, "box", SHAPES * 40)
+    real, y = real_rows(batch), network.encoder(batch.learn)
+    values = []
+    for seed in (1, 1, 2):
+        value = network.auxiliary(network, batch, torch.Generator().manual_seed(seed))
+        masked = real & (torch.rand(real.shape, generator=torch.Generator().manual_seed(seed)) < 0.4)
+        assert 0.3 < masked[real].float().mean() < 0.5
+        torch.testing.assert_close(value, network.auxiliary.of_features(network, y, real, masked))
+        values.append(value.item())
+    assert values[0] == values[1] != values[2]
+
+
+def test_junk_in_the_padding_changes_nothing() -> None:
+    network = network_of()
+    results = []
+    for junk in (None, 1e30):
+        loss = network.auxiliary(
+            network, make_batch(network, "box", SHAPES, junk=junk), torch.Generator().manual_seed(1)
+        )
+        gradients = torch.autograd.grad(loss, list(network.parameters()), materialize_grads=True)
+        results.append([loss, *gradients])
+    assert results[0][0] > 0
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def updated(weight: float, threads: int = 1, seed: int = 5) -> tuple[Learner, dict[str, float]]:
+    """A learner after two updates, and the metrics of the second."""
+    config = LearnerConfig(auxiliary_weight=weight, max_grad_norm=1e9)
+    learner = Learner(network_of(), config, threads=threads, seed=seed)
+    for number in (1, 2):
+        metrics = learner.update(make_batch(learner.online, "box", seed=number)).metrics
+    return learner, metrics
+
+
+def test_the_learner_adds_it() -> None:
+    """Its gradient, weighed, to that of the TD errors; its value to the metrics."""
+    weight = 0.3
+    learner = Learner(network_of(), LearnerConfig(auxiliary_weight=weight, max_grad_norm=1e9), seed=5)
+    plain = Learner(network_of(), LearnerConfig(max_grad_norm=1e9), seed=5)
+    batch = make_batch(learner.online, "box")
+    loss = plain.online.auxiliary(plain.online, batch, plain._generator(2, torch.device("cpu")))
+    added = torch.autograd.grad(loss, list(plain.online.parameters()), materialize_grads=True)
+    metrics, others = learner.update(batch).metrics, plain.update(batch).metrics
+    assert metrics["learner/auxiliary_loss"] == pytest.approx(loss.item(), rel=1e-9)
+    assert others == {name: others[name] for name in metrics if name != "learner/auxiliary_loss"}
+    assert metrics["learner/loss"] == pytest.approx(others["learner/loss"], rel=1e-9)
+    for mine, other, extra in zip(learner.online.parameters(), plain.online.parameters(), added, strict=True):
+        torch.testing.assert_close(mine.grad, other.grad + weight * extra, rtol=1e-9, atol=1e-9)
+
+
+def test_it_does_not_hang_on_the_parts_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, metrics = updated(0.3)
+    split = parts.split
+    counts = []
+
+    def counted(batch: Any, side_by_side: bool) -> Any:
+        members = split(batch, side_by_side)
+        counts.append(len(members))
+        return members
+
+    monkeypatch.setattr("dtqn.learner.split", counted)
+    other, others = updated(0.3, threads=2)
+    assert counts == [2, 2]
+    assert others["learner/auxiliary_loss"] == pytest.approx(metrics["learner/auxiliary_loss"], rel=1e-9)
+    assert updated(0.3, seed=6)[1]["learner/auxiliary_loss"] != pytest.approx(
+        metrics["learner/auxiliary_loss"], rel=1e-3
+    )
+    for mine, its in zip(one.online.parameters(), other.online.parameters(), strict=True):
+        torch.testing.assert_close(mine, its, rtol=1e-7, atol=1e-7)
+
+
+def test_a_weight_without_a_loss_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"learner.auxiliary_weight is 0.1.*gru.*no auxiliary loss; try 0"):
+        resolve(None, {"agent": "gru", "learner.auxiliary_weight": "0.1"}, {})
+    with pytest.raises(ValueError, match=r"learner.auxiliary_weight is 0.1.*no auxiliary loss; try 0"):
+        Learner(make("box"), LearnerConfig(auxiliary_weight=0.1))
+    assert Config.model_validate({"network": {"core": "coberl"}, "learner": {"auxiliary_weight": 0.1}})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"memory_length": 0},
+        {"publish_period": 1000},
+        {"replay": {"burn_in_length": 7}, "memory_length": 4},
+    ],
+    ids=str,
+)
+def test_parity(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The learner's path returns the Q-values that the actor saw."""
+    played = play(monkeypatch, core="coberl", **settings)
+    assert (played.trainer.actor.state.keys is not None) == ("publish_period" in settings)
+    batch, info = draw(played)
+    if settings.get("memory_length", 5):
+        assert_every_kind_is_there(played, batch, info)
+    assert error(played, batch, info) < 1e-9
+    broken = batch._replace(
+        trace=batch.trace | {"cell": map_tree(lambda x: x.roll(1, 0), batch.trace["cell"])}
+    )
+    assert error(played, broken, info) > 1e-6
