@@ -309,9 +309,7 @@ def _sweep(arguments: Sequence[str]) -> int:
     )
     own = parser.add_argument_group("sweep")
     own.add_argument("file", metavar="FILE", type=Path, help="such as configs/sweeps/learning-rate.yaml")
-    own.add_argument(
-        "--jobs", type=_positive, metavar="N", help="trainings at a time; default CPUs / threads"
-    )
+    own.add_argument("--jobs", type=_positive, metavar="N", help="trainings at a time; default CPUs")
     own.add_argument("--run-cap", type=_positive, metavar="N", help="runs in all; default the file's run_cap")
     own.add_argument(
         "--search-seed", type=_natural, default=0, metavar="N", help="of the choices; default %(default)s"

@@ -178,7 +178,7 @@ class Objective:
         greedy: Callable[[], Tensor],
         value: Tensor,
     ) -> Tensor:
-        """Targets from the bootstrap values; `greedy()` [B, R] says where a_t was the policy's best action."""
+        """Targets from the bootstrap values; `greedy()` [B, R] says where a_t was the best action."""
         config = self.config
         if config.returns == "n_step":
             return returns.n_step_targets(

@@ -35,9 +35,9 @@ try:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pydantic's, about how `sweeps` is written
         import sweeps
-        from sklearn.ensemble import RandomForestRegressor
-        from sklearn.inspection import permutation_importance
         from sweeps.config import ParamValidationError, fill_parameter
+
+        from dtqn.importance import LEAST_RUNS, axis_of, importance
 except ImportError as error:
     raise ConfigError(
         f"sweep needs {error.name}, which is not installed: "
@@ -46,12 +46,10 @@ except ImportError as error:
 
 _NOT_THE_ENGINES = ("run_cap", "preemptible")
 """What W&B's server reads of a sweep file and the engine's schema refuses."""
-_OWN_FLAGS = ("env", "interpreter", "program", "args")
 _ATTEMPTS = 50
 """Draws of a configuration that was not tried before, until the space counts as exhausted."""
 _FLAPPING = 3
 """A sweep whose first runs all fail is ended after so many, as W&B's agent does."""
-_IMPORTANCE_RUNS = 5
 _SHOWN = 5
 
 State = Literal["open", "finished", "stopped", "failed", "refused"]
@@ -386,82 +384,16 @@ class Sweep:
                 values.append(value)
                 parameters.append(trial.parameters)
         specs = self.file.engine["parameters"]
-        axes = [_axis(name, specs[name], [p[name] for p in parameters]) for name in self.file.searched]
+        axes = [axis_of(name, specs[name], [p[name] for p in parameters]) for name in self.file.searched]
         picture = self.folder / "parallel_coordinates.png"
         plots.parallel_coordinates(axes, values, picture, self.file.metric, self.file.sign > 0)
         shares = importance(axes, values)
         if not shares:
-            return [f"no parameter importance: it needs {_IMPORTANCE_RUNS} runs with different results"]
+            return [f"no parameter importance: it needs {LEAST_RUNS} runs with different results"]
         table = [share._asdict() for share in shares]
         _write(self.folder / "importance.json", json.dumps(table, indent=2) + "\n")
         plots.importance(shares, self.folder / "importance.png", self.file.metric)
         return []
-
-
-class Axis(NamedTuple):
-    """A parameter as numbers."""
-
-    name: str
-    positions: list[float]
-    """One a trial, on the scale that it is searched on (a logarithm, or a place in a list)."""
-    ticks: list[tuple[float, str]]
-    ordered: bool
-    """Whether larger positions mean more of something."""
-
-
-def _axis(name: str, spec: Mapping[str, Any], values: Sequence[Any]) -> Axis:
-    listed = spec.get("values")
-    if listed is None:
-        logarithmic = "log" in str(spec.get("distribution"))
-        positions = [float(np.log10(value) if logarithmic else value) for value in values]
-        low, high = min(positions), max(positions)
-        ticks = [low + (high - low) * share / 4 for share in range(5)]
-        return Axis(name, positions, [(t, f"{10**t if logarithmic else t:.3g}") for t in ticks], True)
-    numbers = all(isinstance(value, int | float) for value in listed)
-    ranked = sorted(listed) if numbers else list(listed)
-    positions = [float(ranked.index(value)) for value in values]
-    return Axis(name, positions, [(float(i), str(value)) for i, value in enumerate(ranked)], numbers)
-
-
-class Importance(NamedTuple):
-    """How much the result depends on a parameter."""
-
-    name: str
-    importance: float
-    """Drop in a random forest's R^2 when the parameter's values are shuffled among the runs; the mean."""
-    deviation: float
-    """Its standard deviation over shufflings."""
-    correlation: float | None
-    """Spearman's, with the metric; none for a parameter whose values have no order."""
-
-
-def importance(axes: Sequence[Axis], values: Sequence[float]) -> list[Importance]:
-    """Permutation importance (Breiman 2001) and rank correlation, the most important first.
-
-    Empty where there are too few runs, or no two with different results.
-    """
-    varied = [axis for axis in axes if len(set(axis.positions)) > 1]
-    if len(values) < _IMPORTANCE_RUNS or len(set(values)) < 2 or not varied:
-        return []
-    table = np.array([axis.positions for axis in varied]).T
-    forest = RandomForestRegressor(n_estimators=100, random_state=0).fit(table, values)
-    found = permutation_importance(forest, table, values, n_repeats=20, random_state=0)
-    result = [
-        Importance(
-            axis.name,
-            float(found.importances_mean[i]),
-            float(found.importances_std[i]),
-            _spearman(axis.positions, values) if axis.ordered else None,
-        )
-        for i, axis in enumerate(varied)
-    ]
-    return sorted(result, key=lambda line: -line.importance)
-
-
-def _spearman(x: Sequence[float], y: Sequence[float]) -> float:
-    from scipy.stats import spearmanr
-
-    return float(spearmanr(x, y).statistic)
 
 
 def default_folder(file: SweepFile, given: Mapping[str, Any], seed: int, runs_dir: Path) -> Path:
@@ -477,7 +409,7 @@ def run(sweep: Sweep, parallel: int, out: TextIO | None = None) -> int:
         parallel: trainings at a time.
 
     Returns:
-        0, 1 where a run has failed, 128 + n after signal n.
+        0, 1 where a run has failed or none has a result, 128 + n after signal n.
     """
     out = out or sys.stdout
     with RunDir(sweep.folder).lock(), Pool(parallel) as pool:
@@ -494,7 +426,8 @@ def run(sweep: Sweep, parallel: int, out: TextIO | None = None) -> int:
     unhappy = [trial for trial in sweep.trials if trial.state in ("failed", "refused")]
     told = [f"run {trial.number} {trial.state}: {trial.error}" for trial in unhappy]
     print("\n".join([*told, "", *sweep.lines(), *sweep.finish(), f"all in {sweep.folder}"]), file=out)
-    return 1 if any(trial.state == "failed" for trial in unhappy) else 0
+    fruitless = not any(trial.state in ("finished", "stopped") for trial in sweep.trials)
+    return 1 if fruitless or any(trial.state == "failed" for trial in unhappy) else 0
 
 
 def _train(sweep: Sweep, pool: Pool, view: RunsView) -> None:

@@ -72,8 +72,9 @@ _ALLOWED = {
     "dtqn.jobs": {"dtqn.metrics", "dtqn.rundir"},
     "dtqn.statistics": {"numpy", "scipy"},
     "dtqn.tables": {"numpy", "dtqn.live", "dtqn.metrics", "dtqn.rundir", "dtqn.statistics"},
+    "dtqn.importance": {"sklearn", "numpy", "scipy"},
     "dtqn.sweep": {
-        *("sweeps", "sklearn", "numpy", "scipy"),
+        *("sweeps", "numpy", "dtqn.importance"),
         *(
             "dtqn.config",
             "dtqn.jobs",

@@ -106,7 +106,7 @@ class RecurrentQNetwork(nn.Module):
             burn_in = batch.burn_in.first.shape[1]
             if burn_in == 0:
                 return state, None
-            _, _, burned = self(batch.burn_in, state)
+            _, _, burned = self.core(self.encoder(batch.burn_in), state, True)
             memory = valid.shape[1]
             size = min(max((field.window for field in spec.values()), default=0), memory + burn_in)
             rows = {

@@ -192,7 +192,10 @@ class _Server(http.server.BaseHTTPRequestHandler):
             return
         project = {"id": "p", "name": "dtqn", "entity": {"id": "e", "name": "me"}}
         bucket = {"id": "x", "name": "abcd1234", "displayName": "n", "config": "{}", "project": project}
-        data = {"upsertBucket": {"bucket": bucket, "inserted": True}, "model": {"name": "dtqn", "bucket": None}}
+        data = {
+            "upsertBucket": {"bucket": bucket, "inserted": True},
+            "model": {"name": "dtqn", "bucket": None},
+        }
         answer = json.dumps({"data": data}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(answer)))

@@ -208,6 +208,49 @@ def test_where_no_success_is_defined_the_return_counts(tmp_path, trainer):
     assert checkpoint.best_figures(tmp_path / "run/checkpoint")["eval/return"] == max(returns)
 
 
+def test_evaluations_tell_the_best_and_the_mean_so_far_also_after_a_kill(tmp_path, trainer):
+    """As columns: a sweep reads them over time and as the run's result. No later evaluation counts."""
+    _kill_at(trainer, 570)
+    with pytest.raises(_Killed):
+        _start(tmp_path / "run")
+    _kill_at(trainer, None)
+    _resume(tmp_path / "run")
+    rows = [row for row in _rows(tmp_path / "run") if "eval/return" in row]
+    assert len(rows) == 10
+    for count in range(1, 11):
+        for name in ("success", "return"):
+            seen = [row[f"eval/{name}"] for row in rows[:count]]
+            assert rows[count - 1][f"best_{name}"] == max(seen)
+            assert rows[count - 1][f"mean_{name}"] == pytest.approx(sum(seen) / count)
+    trainer.has_success = False
+    _start(tmp_path / "other")
+    assert not any("best_success" in row or "mean_success" in row for row in _rows(tmp_path / "other"))
+
+
+def test_a_finished_run_is_reported_again_to_the_new_run_of_a_wandb_sweep(tmp_path, trainer, monkeypatch):
+    _start(tmp_path / "run", wandb="offline")
+    parameters = tmp_path / "parameters.yaml"
+    parameters.write_text("wandb_version: 1\n")
+    sweep = {"ID": "swp", "PARAM_PATH": str(parameters)}
+    first = (tmp_path / "run/wandb-id.txt").read_text().strip()
+    for name, value in sweep.items():
+        monkeypatch.setenv(f"WANDB_SWEEP_{name}", value)
+    monkeypatch.setenv("WANDB_RUN_ID", "second22")
+    import wandb
+
+    wandb.teardown()  # an agent's program is a process of its own, which reads these anew
+    assert "has finished" in _resume(tmp_path / "run", wandb="offline")[1][0]
+    wandb.teardown()
+    (file,) = (tmp_path / "run").glob("wandb/offline-run-*/run-second22.wandb")
+    assert wandb_file.config(file)["continues"] == first
+    shown = [row["env_steps"] for row in wandb_file.history(file) if "train/success" in row]
+    assert shown == list(range(50, 1001, 50))
+    assert (tmp_path / "run/wandb-id.txt").read_text().strip() == "second22"
+    names = [entry.path for entry in wandb_file.artifacts(file)[0].manifest.contents]
+    assert {"config.yaml", "checkpoint/latest", "checkpoint/1000/network.safetensors"} <= set(names)
+    assert not any("state.safetensors" in name for name in names)
+
+
 def test_however_short_a_run_ends_with_what_it_owes(tmp_path, trainer):
     assert _start(tmp_path / "run", total_env_steps=10)[0] == 0
     assert [row["env_steps"] for row in _rows(tmp_path / "run") if "eval/success" in row] == [10]

@@ -21,9 +21,10 @@ import yaml
 from PIL import Image
 
 from dtqn import cli, jobs, plots, sweep
+from dtqn.importance import Axis, Importance, importance
 from dtqn.layers import resolve
 from dtqn.metrics import read_rows
-from dtqn.sweep import Trial, importance, propose, read_file
+from dtqn.sweep import Trial, propose, read_file
 
 _ROOT = Path(__file__).parents[2]
 _SHIPPED = sorted((_ROOT / "configs" / "sweeps").glob("*.yaml"))
@@ -313,6 +314,14 @@ def test_settings_that_do_not_fit_are_no_run(run):
     assert [record["state"] for record in _record(folder)] == ["refused", "finished"]
 
 
+def test_a_setting_that_no_run_can_have_ends_the_search(run):
+    code, printed, folder = run(_GRID, "--network.width", "x")
+    assert code == 1
+    assert "run 3 refused: network.width is x (from --network.width): must be an integer" in printed
+    assert "no configuration has a result" in printed
+    assert len(_record(folder)) == 3
+
+
 def test_a_target_ends_the_search(run):
     grid = _GRID.replace("goal: maximize", "goal: maximize, target: 0.75")
     assert run(grid, jobs=1)[0] == 0
@@ -370,7 +379,7 @@ def test_bayes_learns_from_results_and_repeats_itself():
 
 
 def _axis(name, positions, ordered=True):
-    return sweep.Axis(name, list(map(float, positions)), [(0.0, "a"), (1.0, "b")], ordered)
+    return Axis(name, list(map(float, positions)), [(0.0, "a"), (1.0, "b")], ordered)
 
 
 def test_importance_finds_what_matters():
@@ -393,8 +402,8 @@ def test_importance_finds_what_matters():
 def test_pictures(tmp_path):
     """A line crosses every axis at its place: the best in the darkest shade, on top."""
     shares = [
-        sweep.Importance("learner.n_step", 0.8, 0.1, -0.5),
-        sweep.Importance("network.gate", 0.1, 0.0, None),
+        Importance("learner.n_step", 0.8, 0.1, -0.5),
+        Importance("network.gate", 0.1, 0.0, None),
     ]
     plots.importance(shares, tmp_path / "importance.png", "mean_success")
     axes = [_axis("learner.n_step", [0, 1, 0.5]), _axis("network.gate", [1, 1, 0], ordered=False)]
