@@ -108,7 +108,7 @@ def read_file(path: Path) -> SweepFile:
     if not isinstance(parameters, Mapping) or not parameters:
         raise ConfigError(f"{path}: parameters is {parameters}; must hold settings to search")
     engine = {key: value for key, value in content.items() if key not in _NOT_THE_ENGINES}
-    engine["parameters"] = dict(_flat(path, parameters))
+    engine["parameters"] = dict(_flat(parameters))
     known = fields_of()
     for name, spec in engine["parameters"].items():
         if name not in known:
@@ -125,12 +125,12 @@ def read_file(path: Path) -> SweepFile:
     return SweepFile(path, str(content.get("name", path.stem)), kept, run_cap, flags)
 
 
-def _flat(path: Path, parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Parameters by dotted name: of a nested grid the engine gives the same configuration for ever."""
     for key, spec in parameters.items():
         name = f"{prefix}{key}".replace("-", "_")
         if isinstance(spec, Mapping) and isinstance(spec.get("parameters"), Mapping):
-            yield from _flat(path, spec["parameters"], f"{name}.")
+            yield from _flat(spec["parameters"], f"{name}.")
         else:
             yield name, spec
 
