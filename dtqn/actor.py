@@ -16,7 +16,7 @@ import torch
 from dtqn.config import ActorConfig
 from dtqn.networks.windowed import QNetwork
 from dtqn.schedules import epsilon_ladder, exponential, linear
-from dtqn.types import State, StepInputs, map_tree, named_parts, reset_rows
+from dtqn.types import NonFiniteError, State, StepInputs, map_tree, named_parts, reset_rows
 
 
 class Episodes(NamedTuple):
@@ -56,6 +56,9 @@ class VectorRows:
         self.observation = map_tree(np.asarray, observation)
         self.prev_action = action
         self.reward = np.asarray(reward, np.float64)
+        if not np.isfinite(self.reward).all():
+            wrong = self.reward[~np.isfinite(self.reward)][0]
+            raise NonFiniteError(f"the task gave the reward {wrong}; every reward must be a finite number")
         self.terminated = np.asarray(terminated)
         self.last = self.terminated | truncated
         self.episode_return = np.where(self.first, 0.0, self.episode_return + self.reward)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import dtqn
 from dtqn import layers
-from dtqn.config import Config, ConfigError, fields_of, legal, nearest
+from dtqn.config import Config, ConfigError, MisfitError, fields_of, legal, nearest
 from dtqn.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -192,12 +192,15 @@ def _check_task(config: Config) -> TaskSpec:
     """The run's task; a ConfigError where there is no such or where it does not fit the settings."""
     import envs
 
+    kind = ConfigError
     try:
+        envs.spec(config.env)
+        kind = MisfitError  # a task that there is, with options that are not its own
         spec = envs.spec(config.env, **config.task.model_dump())
     except ValueError as error:
-        raise ConfigError(f"env is {config.env}: {error}") from None
+        raise kind(f"env is {config.env}: {error}") from None
     if config.stop_at_success is not None and not spec.has_success:
-        raise ConfigError(
+        raise MisfitError(
             f"stop_at_success is {config.stop_at_success}, but {config.env} defines no success; try none"
         )
     return spec
@@ -295,7 +298,7 @@ def _compare(arguments: Sequence[str]) -> int:
     from dtqn import compare
 
     told = ({} if file is None else {"config": str(file)}) | given
-    jobs = jobs or max(1, _cpus() // configs[0].threads)
+    jobs = jobs or _parallel(configs[0])
     os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the trainings tell W&B
     out = out or compare.default_folder(configs, runs_dir)
     return compare.compare(configs, jobs, runs_dir, out, baseline, told)
@@ -309,7 +312,9 @@ def _sweep(arguments: Sequence[str]) -> int:
     )
     own = parser.add_argument_group("sweep")
     own.add_argument("file", metavar="FILE", type=Path, help="such as configs/sweeps/learning-rate.yaml")
-    own.add_argument("--jobs", type=_positive, metavar="N", help="trainings at a time; default CPUs")
+    own.add_argument(
+        "--jobs", type=_positive, metavar="N", help="trainings at a time; default CPUs / threads"
+    )
     own.add_argument("--run-cap", type=_positive, metavar="N", help="runs in all; default the file's run_cap")
     own.add_argument(
         "--search-seed", type=_natural, default=0, metavar="N", help="of the choices; default %(default)s"
@@ -344,15 +349,20 @@ def _sweep(arguments: Sequence[str]) -> int:
     if run_cap is None and file.engine["method"] != "grid":
         raise ConfigError(f"{path}: method {file.engine['method']} has no end; give --run-cap N")
 
+    from dtqn.train import num_actions
+
     def resolve(parameters: Mapping[str, Any]) -> Config:
-        config = layers.resolve(config_file, {**parameters, **given}, os.environ)
-        _check_task(config)
+        choice = layers.Layer(str(path), layers.nested(parameters))
+        config = layers.resolve(config_file, given, os.environ, below=[choice])
+        num_actions(_check_task(config))
         return config
 
+    fitting = sweep.check(file, resolve)  # before anything is there
+    jobs = jobs or _parallel(fitting)
     os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the trainings tell W&B
     os.environ.setdefault("WANDB_JOB_TYPE", "sweep")
     folder = out or sweep.default_folder(file, given | {"config": config_file}, seed, runs_dir)
-    return sweep.run(sweep.Sweep(file, folder, runs_dir, resolve, run_cap, seed), jobs or _cpus())
+    return sweep.run(sweep.Sweep(file, folder, runs_dir, resolve, run_cap, seed), jobs)
 
 
 def _names(option: str, text: str) -> list[str]:
@@ -367,9 +377,10 @@ def _names(option: str, text: str) -> list[str]:
     return names
 
 
-def _cpus() -> int:
-    """CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _parallel(config: Config) -> int:
+    """Trainings at a time, so that each has a CPU of this process for every thread of its own."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cpus // config.threads)
 
 
 def _positive(text: str) -> int:

@@ -127,15 +127,19 @@ def _notes(
     def of_each(value: Callable[[Config], str]) -> list[tuple[str, str, str]]:
         return [(job.config.env, job.config.agent, value(job.config)) for job in jobs]
 
+    finished = [run for run in runs if not run.error]
     settings = ", ".join(f"{name} {value}" for name, value in given.items()) or "none"
     notes = [
         _same("Budget", of_each(lambda config: f"{number(config.total_env_steps)} env steps")),
-        _same("Threads of a run", of_each(lambda config: str(config.threads))),
-        f"Tuning: every agent is its preset and the task's; settings given for all alike: {settings}.",
+        _same("Threads of a run", [(run.env, run.agent, str(run.threads)) for run in finished]),
+        _same("Device", [(run.env, run.agent, str(run.device)) for run in finished]),
+        _same("Program", [(run.env, run.agent, str(run.program)) for run in finished]),
+        "Tuning: every agent is its preset with the task's laid over it, which wins where both set something;"
+        f" settings given for all alike: {settings}.",
         _same("Episodes in an evaluation", of_each(lambda config: str(config.evaluation.episodes))),
         "Success and return are of the last evaluation (greedy), the mean over seeds.",
         "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
-        _same("Evaluations", [(run.env, run.agent, str(run.evaluations)) for run in runs if not run.error]),
+        _same("Evaluations", [(run.env, run.agent, str(run.evaluations)) for run in finished]),
         "IQM: interquartile mean over seeds; in brackets the 95 % interval by percentile bootstrap of seeds, "
         "each task's among themselves; none for one seed.",
         "To 90 %: at the first evaluation with 90 % success; the median over seeds (how many got there). "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import (
@@ -24,6 +24,10 @@ from pydantic.fields import FieldInfo
 
 class ConfigError(ValueError):
     """A setting a user can mend; its text is one line for the terminal."""
+
+
+class MisfitError(ConfigError):
+    """Settings that are legal one by one and not together."""
 
 
 class Group(BaseModel):
@@ -215,44 +219,6 @@ class NetworkConfig(Group):
             case "gtrxl" if self.compressed_slots:
                 return "reconstruction"
         return None
-
-    def unread(self) -> list[str]:
-        """Settings that were changed from their default and that this network does not read.
-
-        `memory_length` is left out: a task's preset sets it for every agent.
-        """
-        unread = [name for name, cores in _READ_BY.items() if self.core not in cores]
-        unread += [] if self.core == "gtrxl" and self.adaptive_span else ["span_ramp"]
-        unread += [] if self.core == "gtrxl" and self.compressed_slots else ["compression_rate"]
-        unread += ["embedding_width"] if self.soft_attention else []
-        unread += ["image_encoder"] if self.encoder == "dtqn" else []
-        unread += ["num_atoms", "v_min", "v_max"] if self.distribution != "categorical" else []
-        unread += ["num_quantiles"] if self.distribution != "quantile" else []
-        defaults = type(self).model_fields
-        return [f"network.{name}" for name in unread if getattr(self, name) != defaults[name].default]
-
-
-_READ_BY = {
-    "num_layers": {"gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "dtqn"},
-    "num_heads": {"gtrxl", "coberl", "dtqn"},
-    "mlp_width": {"gtrxl", "coberl", "mingru", "dtqn"},
-    "context_length": {"dtqn"},
-    "positions": {"dtqn"},
-    "dropout": {"dtqn"},
-    "gate": {"gtrxl", "coberl", "dtqn"},
-    "gate_bias": {"gtrxl", "coberl", "dtqn"},
-    "norm": {"gtrxl", "coberl", "dtqn"},
-    "bag_size": {"dtqn"},
-    "share_gates": {"dtqn"},
-    "final_norm": {"dtqn"},
-    "skip_connections": {"lstm", "gru"},
-    "chrono_init": {"lstm", "gru", "mingru", "coberl"},
-    "adaptive_span": {"gtrxl"},
-    "compressed_slots": {"gtrxl"},
-    "mask_share": {"coberl"},
-    "invariance_weight": {"coberl"},
-}
-"""Which cores read a setting of the network; those not named here are read with every core."""
 
 
 class LearnerConfig(Group):
@@ -463,20 +429,17 @@ class Config(Group):
         return self
 
     def unread(self) -> list[str]:
-        """Settings that were changed from their default and that nothing reads, given the others."""
-        learner, distribution = self.learner, self.network.distribution
-        read = {
-            "q_lambda": learner.returns != "n_step",
-            "munchausen_alpha": learner.munchausen,
-            "munchausen_temperature": learner.munchausen,
-            "munchausen_clip": learner.munchausen,
-            "loss": distribution == "none",
-            "huber_threshold": distribution == "quantile"
-            or (distribution == "none" and learner.loss == "huber"),
-        }
-        defaults = type(learner).model_fields
-        changed = [name for name in read if getattr(learner, name) != defaults[name].default]
-        return self.network.unread() + [f"learner.{name}" for name in changed if not read[name]]
+        """Settings that were changed from their default and that nothing reads, given the others.
+
+        Those that presets of tasks set for every agent are left out, such as `network.memory_length`.
+        """
+        fields = fields_of()
+        unread = []
+        for name, is_read in _IS_READ.items():
+            group, _, setting = name.partition(".")
+            if getattr(getattr(self, group), setting) != fields[name].default and not is_read(self):
+                unread.append(name)
+        return unread
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Config:
@@ -507,6 +470,70 @@ class Config(Group):
         if self.warmup_env_steps is not None:
             return self.warmup_env_steps
         return min(20_000, self.total_env_steps // 5)
+
+
+_CORES = {
+    "num_layers": {"gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "dtqn"},
+    "num_heads": {"gtrxl", "coberl", "dtqn"},
+    "mlp_width": {"gtrxl", "coberl", "mingru", "dtqn"},
+    "positions": {"dtqn"},
+    "dropout": {"dtqn"},
+    "gate": {"gtrxl", "coberl", "dtqn"},
+    "norm": {"gtrxl", "coberl", "dtqn"},
+    "bag_size": {"dtqn"},
+    "final_norm": {"dtqn"},
+    "skip_connections": {"lstm", "gru"},
+    "chrono_init": {"lstm", "gru", "mingru", "coberl"},
+    "adaptive_span": {"gtrxl"},
+    "compressed_slots": {"gtrxl"},
+}
+"""Which cores read a setting of the network; with one that is not named here it is not as simple."""
+
+
+def _read_with(cores: set[str]) -> Callable[[Config], bool]:
+    return lambda config: config.network.core in cores
+
+
+def _several_epsilons(config: Config) -> bool:
+    return config.actor.exploration == "ladder" and config.actor.num_envs > 1
+
+
+_IS_READ: dict[str, Callable[[Config], bool]] = {
+    **{f"network.{name}": _read_with(cores) for name, cores in _CORES.items()},
+    "network.gate_bias": lambda c: (
+        c.network.core in _CORES["gate"] and c.network.gate not in ("input", "residual")
+    ),
+    "network.share_gates": lambda c: c.network.core == "dtqn" and c.network.gate != "residual",
+    "network.span_ramp": lambda c: c.network.core == "gtrxl" and c.network.adaptive_span,
+    "network.compression_rate": lambda c: c.network.core == "gtrxl" and c.network.compressed_slots > 0,
+    "network.mask_share": lambda c: c.network.core == "coberl" and c.learner.auxiliary_weight > 0,
+    "network.invariance_weight": lambda c: c.network.core == "coberl" and c.learner.auxiliary_weight > 0,
+    "network.embedding_width": lambda c: not c.network.soft_attention,
+    "network.image_encoder": lambda c: c.network.encoder != "dtqn",
+    "network.num_atoms": lambda c: c.network.distribution == "categorical",
+    "network.v_min": lambda c: c.network.distribution == "categorical",
+    "network.v_max": lambda c: c.network.distribution == "categorical",
+    "network.num_quantiles": lambda c: c.network.distribution == "quantile",
+    "learner.q_lambda": lambda c: c.learner.returns != "n_step",
+    "learner.munchausen_alpha": lambda c: c.learner.munchausen,
+    "learner.munchausen_temperature": lambda c: c.learner.munchausen,
+    "learner.munchausen_clip": lambda c: c.learner.munchausen,
+    "learner.loss": lambda c: c.network.distribution == "none",
+    "learner.huber_threshold": lambda c: (
+        c.network.distribution == "quantile"
+        or (c.network.distribution == "none" and c.learner.loss == "huber")
+    ),
+    "learner.target_ema_rate": lambda c: c.learner.target_update == "soft",
+    "learner.target_update_period": lambda c: c.learner.target_update == "hard",
+    "learner.learning_rate_decay_start": lambda c: c.learner.final_learning_rate_share < 1,
+    "replay.max_priority_weight": lambda c: c.replay.priority_exponent > 0,
+    "replay.memory": lambda c: c.network.trace_window > 0,
+    "replay.trace_dtype": lambda c: c.network.trace_window > 0,
+    "actor.epsilon_final": lambda c: not _several_epsilons(c),
+    "actor.epsilon_start": lambda c: c.actor.epsilon_anneal_env_steps > 0,
+    "actor.annealing": lambda c: c.actor.epsilon_anneal_env_steps > 0,
+}
+"""Setting -> whether anything reads it, given the others; those not named here are always read."""
 
 
 def _read(value: Any, kinds: set[Any]) -> Any:

@@ -105,6 +105,8 @@ class Job:
             self.exit_code, self._process = self._process.returncode, None
             if self.exit_code == 0:
                 self.state = "finished"
+            elif self.directory.in_use:  # another pool was a moment faster; its run is this one
+                self.state = self._asked or "waiting"
             else:
                 self.state = self._asked or "failed"
         return grown or ended

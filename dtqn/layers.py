@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from dtqn.config import Config, ConfigError, fields_of, legal, nearest
+from dtqn.config import Config, ConfigError, MisfitError, fields_of, legal, nearest
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
@@ -87,7 +87,11 @@ def environment_layer(environment: Mapping[str, str]) -> list[Layer]:
 
 
 def resolve(
-    file: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str], configs: Path = CONFIGS
+    file: Path | None,
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    configs: Path = CONFIGS,
+    below: Sequence[Layer] = (),
 ) -> Config:
     """The configuration of a new run.
 
@@ -96,12 +100,13 @@ def resolve(
         flags: dotted name -> text, as given on the command line.
         environment: environment variables.
         configs: the folder of presets.
+        below: what lies right below the flags, such as a sweep's choice.
     """
     try:
         given = [file_layer(file)] if file else []
     except ConfigError as error:
         raise ConfigError(f"config is {error}") from None
-    given += [*environment_layer(environment), Layer(None, nested(flags))]
+    given += [*environment_layer(environment), *below, Layer(None, nested(flags))]
     chosen = {"env": Config().env, "agent": Config().agent}
     for layer in given:
         chosen |= {name: value for name, value in layer.values.items() if name in chosen}
@@ -157,6 +162,7 @@ def build(layers: Sequence[Layer]) -> Config:
 
     Raises:
         ConfigError: one line that names the setting, its value, where it came from and what would be right.
+        MisfitError: where every setting is right by itself.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -164,7 +170,14 @@ def build(layers: Sequence[Layer]) -> Config:
     try:
         return Config.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(_explain(dict(error.errors()[0]), layers)) from None
+        found = min((dict(one) for one in error.errors()), key=_is_misfit)
+        kind = MisfitError if _is_misfit(found) else ConfigError
+        raise kind(_explain(found, layers)) from None
+
+
+def _is_misfit(error: Mapping[str, Any]) -> bool:
+    """Whether it is one of Config's own rules about several settings."""
+    return error["type"] == "value_error" and ".".join(map(str, error["loc"])) not in fields_of()
 
 
 def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
@@ -178,7 +191,7 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
         return f"{name} is {_show(error['input'])}{_from(layers, name)}: must be {legal(fields[name])}{hint}"
     if name in _GROUPS and error["type"] != "value_error":
         return f"{name} is {_show(error['input'])}{_from(layers, name)}: must be a group of settings"
-    text = str(error["ctx"]["error"])  # one of Config's own rules about several settings
+    text = str(error["ctx"]["error"])
     named = (match.group() for match in re.finditer(r"[\w.]+\w", text) if match.group() in fields)
     sources = [
         f"{setting} {source}"

@@ -25,16 +25,12 @@ from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.networks.windowed import QNetwork
 from dtqn.objective import Objective, StepErrors
 from dtqn.parts import fresh_rows, split, take
-from dtqn.types import FreshTrace, QOutput, Sequences, StepInputs, map_tree
+from dtqn.types import FreshTrace, NonFiniteError, QOutput, Sequences, StepInputs, map_tree
 from dtqn.windows import next_window
 
 MAX_SKIPPED_IN_A_ROW = 10
 _AUXILIARY = 2
 """The number of the auxiliary loss's draws; a batch has the parts 0 and 1."""
-
-
-class NonFiniteError(RuntimeError):
-    """The loss or its gradient was not finite in too many updates one after the other."""
 
 
 class Update(NamedTuple):

@@ -53,7 +53,7 @@ def project(values: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
     place = ((values - atoms[0]) * (last / (atoms[-1] - atoms[0]))).clamp(0, last)
     lower = place.floor().clamp(max=last - 1)
     share = place - lower
-    index = lower.long()
+    index = lower.nan_to_num().long()  # what is no number stays none, in its share
     projected = probabilities.new_zeros(*values.shape[:-1], last + 1)
     projected.scatter_add_(-1, index, probabilities * (1 - share))
     return projected.scatter_add_(-1, index + 1, probabilities * share)

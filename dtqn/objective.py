@@ -134,13 +134,11 @@ class Objective:
         self.transform = returns.SIGNED_HYPERBOLIC if config.value_rescaling else returns.IDENTITY
         self._regression = _regression(prediction, config)
 
-    def errors(
-        self, batch: Sequences, online: QOutput, target: QOutput, chooser: QOutput | None = None
-    ) -> StepErrors:
-        """The gradient is in `online`. Where `double_q` holds `chooser`, or else it, chooses the actions."""
+    def errors(self, batch: Sequences, online: QOutput, target: QOutput, chooser: QOutput) -> StepErrors:
+        """The gradient is in `online`; with `double_q` it is `chooser` that chooses the actions."""
         config, action = self.config, batch.learn.prev_action[:, 1:].long()
         with torch.no_grad():
-            selector = ((chooser or online) if config.double_q else target).q
+            selector = (chooser if config.double_q else target).q
             reward = batch.learn.reward * config.reward_scale
             value: Values = functools.partial(returns.double_q_value, q_selector=selector)
             if config.munchausen:

@@ -254,7 +254,7 @@ def parallel_coordinates(
             label.set_bbox({"facecolor": "white", "alpha": 0.85, "linewidth": 0, "pad": 1.0})
     names = [_broken(column.name) for column in columns]
     axes.set_xticks(range(len(columns)), names, fontsize=8)
-    axes.set_xlim(-0.45, len(columns) - 0.9)
+    axes.set_xlim(-0.45, len(columns) - 0.65)
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
     axes.tick_params(axis="x", length=0, pad=8)

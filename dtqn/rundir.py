@@ -115,11 +115,13 @@ class RunDir:
     @property
     def in_use(self) -> bool:
         """Whether a process trains here now."""
+        if not self.path.exists():
+            return False
+        descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            with self.lock():
-                return False
-        except InUseError:
-            return True
+            return not _lock(descriptor)
+        finally:
+            os.close(descriptor)
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Keep what a finished run came to, in `result.json`."""
@@ -149,7 +151,7 @@ class RunDir:
             self.path.mkdir(parents=True, exist_ok=True)
             probe = self.path / ".probe"
             probe.write_bytes(b"")
-            probe.unlink()
+            probe.unlink(missing_ok=True)  # two processes may look at once
         except OSError as error:
             raise ConfigError(f"run_dir {self.path} cannot be written: {error.strerror}") from None
 

@@ -20,12 +20,12 @@ from dtqn import checkpoint, machine
 from dtqn.checkpoint import CheckpointError
 from dtqn.config import Config, ConfigError
 from dtqn.evaluation import EvaluationResult, evaluate
-from dtqn.learner import NonFiniteError
 from dtqn.live import View, clock, number, open_view, outcome
 from dtqn.metrics import MetricsFile, Row, Tracker, in_sweep, open_tracker, read_rows
 from dtqn.plots import learning_curve
 from dtqn.rundir import RunDir, ends_at, resolved
 from dtqn.train import Trainer, device_of, make_env, make_network, plan_bytes, task_spec
+from dtqn.types import NonFiniteError
 
 
 def start(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
@@ -287,6 +287,8 @@ class _Run:
             "finished": finished,
             "ends_at": ends_at(self.config),
             "parameters": _parameters(self.trainer.network),
+            "threads": self.config.threads,
+            "device": device_of(self.config).type,
         }
         weights = self.trainer.network.state_dict()
         checkpoint.save(
@@ -370,8 +372,8 @@ def _say_finished(directory: RunDir, about: Mapping[str, Any], out: TextIO) -> N
 
 def _result_of(about: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept beside the run of a finished checkpoint's description."""
-    names = ("ends_at", "env_steps", "learner_steps", "seconds", "parameters", "last_evaluation", "program")
-    return {name: about.get(name) for name in names}
+    names = ["ends_at", "env_steps", "learner_steps", "seconds", "parameters", "threads", "device"]
+    return {name: about.get(name) for name in [*names, "last_evaluation", "program"]}
 
 
 def _score(evaluation: Mapping[str, Any]) -> float:

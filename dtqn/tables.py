@@ -47,6 +47,11 @@ class RunFigures(NamedTuple):
     updates_per_second: float | None = None
     """Learner steps by seconds, acting and evaluation included."""
     parameters: int | None = None
+    threads: int | None = None
+    """Those of the run's last stretch, as is the device."""
+    device: str | None = None
+    program: str | None = None
+    """Versions of this program and of what it computes with."""
 
     @property
     def score(self) -> float | None:
@@ -104,6 +109,9 @@ def run_figures(
         minutes_to_90=None if solved is None else _value(solved, "seconds") / 60,
         updates_per_second=_value(last, "learner_steps") / max(_value(last, "seconds"), 1e-9),
         parameters=result["parameters"],
+        threads=result["threads"],
+        device=result["device"],
+        program=", ".join(f"{name} {version}" for name, version in result["program"].items()),
     )
 
 
@@ -128,8 +136,8 @@ def _line(envs: list[str], agent: str, runs: Sequence[RunFigures], baseline: str
     comparable = has_success or len(envs) == 1  # returns of different tasks are of different scales
     samples = [_scores(done, env) for env in envs]
     others = [_scores([run for run in here if run.agent == baseline], env) for env in envs]
-    full = all(map(len, samples))
     single = len(envs) == 1
+    full = all(map(len, samples)) and len(set(map(len, samples))) == 1  # each task has the same weight
     return AgentFigures(
         env=envs[0] if single else ALL_TASKS,
         agent=agent,

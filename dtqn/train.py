@@ -20,12 +20,12 @@ from dtqn import losses, networks
 from dtqn.actor import Actor, Episodes
 from dtqn.config import Config, ConfigError
 from dtqn.evaluation import EvaluationResult, evaluate, film
-from dtqn.learner import Learner, NonFiniteError, delta_q
+from dtqn.learner import Learner, delta_q
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.networks.windowed import QNetwork
 from dtqn.parts import take
 from dtqn.schedules import linear
-from dtqn.types import FreshTrace, Sequences, StepInputs, named_parts, observation_of
+from dtqn.types import FreshTrace, NonFiniteError, Sequences, StepInputs, named_parts, observation_of
 from dtqn.windows import learned_whole
 from replay import Field, SequenceBatch, SequenceLayout, SequenceReplay, replay_bytes
 

@@ -96,6 +96,10 @@ class FreshTrace(NamedTuple):
     """Field -> [n, ...]"""
 
 
+class NonFiniteError(RuntimeError):
+    """A number that no training can go on with: a reward, or the loss of too many updates in a row."""
+
+
 def map_tree(function: Any, *trees: Any) -> Any:
     """`function` on the corresponding leaves of trees (dicts, NamedTuples) of one shape; None stays None."""
     tree = trees[0]

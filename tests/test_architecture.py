@@ -73,17 +73,10 @@ _ALLOWED = {
     "dtqn.statistics": {"numpy", "scipy"},
     "dtqn.tables": {"numpy", "dtqn.live", "dtqn.metrics", "dtqn.rundir", "dtqn.statistics"},
     "dtqn.importance": {"sklearn", "numpy", "scipy"},
+    "dtqn.search": {"sweeps", "numpy", "dtqn.config", "dtqn.layers", "dtqn.metrics"},
     "dtqn.sweep": {
-        *("sweeps", "numpy", "dtqn.importance"),
-        *(
-            "dtqn.config",
-            "dtqn.jobs",
-            "dtqn.layers",
-            "dtqn.live",
-            "dtqn.metrics",
-            "dtqn.plots",
-            "dtqn.rundir",
-        ),
+        *("dtqn.config", "dtqn.importance", "dtqn.jobs", "dtqn.layers", "dtqn.live", "dtqn.metrics"),
+        *("dtqn.plots", "dtqn.rundir", "dtqn.search"),
     },
     "dtqn.compare": {
         *("numpy", "envs", "dtqn.config", "dtqn.jobs", "dtqn.live", "dtqn.plots", "dtqn.rundir"),

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dtqn.actor import Actor, Episodes
 from dtqn.config import ActorConfig
+from dtqn.types import NonFiniteError
 from tests.cases import make
 from tests.toy import NUM_ACTIONS, OBSERVATION_SPACE, ToyVectorEnv, episode
 
@@ -260,3 +261,19 @@ def test_state_continues_bit_for_bit(keep_cache: bool) -> None:
     assert str(ended) == str(ended_again)
     assert resumed.env_steps == actor.env_steps
     assert resumed.epsilon().tolist() == actor.epsilon().tolist()
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_reward_that_is_no_finite_number_is_refused(wrong: float) -> None:
+    rows = make_actor(num_envs=2).rows
+    step = rows.env.step
+
+    def with_wrong_reward(action: np.ndarray) -> Any:
+        observation, reward, *rest = step(action)
+        return observation, np.where([False, True], wrong, reward), *rest
+
+    rows.env.step = with_wrong_reward  # type: ignore[method-assign]
+    with pytest.raises(
+        NonFiniteError, match=f"the reward {wrong}; every reward must be a finite number"
+    ):
+        rows.step(np.zeros(2, np.int64))

@@ -58,6 +58,7 @@ for i in range(done, len(scores)):
         saved.write_text(str(i + 1))
         sys.exit(128 + caught[0])
 result = {"ends_at": [config["total_env_steps"], config["stop_at_success"]], "parameters": 100 + len(agent)}
+result |= {"threads": config["threads"], "device": "cpu", "program": {"dtqn": "1.2", "torch": "3.4"}}
 (folder / "result.json").write_text(json.dumps(result))
 """
 _SCORES = {
@@ -454,3 +455,15 @@ def test_real_trainings_killed_twice(tmp_path):
     log = (metrics.parent / "output.log").read_text()
     assert "interrupted and saved" in log
     assert log.count("done in") == 1
+
+
+def test_what_finished_runs_ran_on_is_told_whatever_is_asked_for_now(run):
+    """Threads are not in the hash: the finished runs are kept, and were run with their own number."""
+    scores = {_TASK: {"drqn": [[0.5]], "gtrxl": [[0.5]]}}
+    _, text = run(scores)
+    assert "Threads of a run: 1, for every agent.\n" in text
+    assert "Device: cpu, for every agent.\nProgram: dtqn 1.2, torch 3.4, for every agent.\n" in text
+    _, text = run(scores, settings={"threads": "2"})
+    assert "Threads of a run: 1, for every agent.\n" in text
+    _, text = run({_TASK: scores[_TASK] | {"dtqn": [[0.5]]}}, settings={"threads": "2"})
+    assert f"Threads of a run DIFFER: {_TASK} drqn 1; {_TASK} gtrxl 1; {_TASK} dtqn 2." in text

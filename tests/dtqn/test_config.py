@@ -348,3 +348,35 @@ def test_an_env_preset_gives_every_agent_the_tasks_horizon(env, rows, agent):
 
 def test_a_name_of_a_task_that_is_nearly_right_is_one_line():
     assert _error({"env": "t-maze-passive-x"}).startswith("env is t-maze-passive-x: unknown task")
+
+
+@pytest.mark.parametrize(
+    ("flags", "unread"),
+    [
+        ({"learner.target_update_period": "100"}, ["learner.target_update_period"]),
+        ({"learner.target_update_period": "100", "learner.target_update": "hard"}, []),
+        ({"learner.target_ema_rate": "0.1", "learner.target_update": "hard"}, ["learner.target_ema_rate"]),
+        ({"actor.epsilon_final": "0.2"}, ["actor.epsilon_final"]),
+        ({"actor.epsilon_final": "0.2", "actor.num_envs": "1"}, []),
+        ({"replay.max_priority_weight": "0.5"}, []),
+        (
+            {"replay.max_priority_weight": "0.5", "replay.priority_exponent": "0"},
+            ["replay.max_priority_weight"],
+        ),
+        ({"agent": "dtqn", "replay.trace_dtype": "float32"}, ["replay.trace_dtype"]),
+        (
+            {"learner.final_learning_rate_share": "1", "learner.learning_rate_decay_start": "0.1"},
+            ["learner.learning_rate_decay_start"],
+        ),
+    ],
+)
+def test_a_setting_that_the_others_leave_unread_is_named(flags, unread):
+    assert resolve(None, flags, {}).unread() == unread
+
+
+@pytest.mark.parametrize("agent", [path.stem for path in _presets("agents")])
+@pytest.mark.parametrize("env", ["gridverse-memory-7x7", "t-maze-passive-10", "MemoryMaze-9x9-v0"])
+def test_a_preset_sets_little_that_is_not_read(agent, env):
+    """Only dtqn-paper does: gates that are shared and start without bias, should `network.gate` be gru."""
+    named = {"network.gate_bias", "network.share_gates"} if agent == "dtqn-paper" else set()
+    assert set(resolve(None, {"agent": agent, "env": env}, {}).unread()) == named

@@ -251,3 +251,27 @@ def test_a_directory_that_another_process_trains_in_is_waited_for(make):
 def test_jobs_load_no_torch():
     script = "import sys, dtqn.jobs; assert not {'torch', 'wandb', 'matplotlib'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=_ROOT).returncode == 0
+
+
+def test_a_training_that_another_pool_began_a_moment_before_is_waited_for(make, tmp_path):
+    """The program finds its directory in use and fails; that is no failure of the run."""
+    job = make("a", code=2)
+    seen = []
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(job.directory.path)], cwd=_ROOT, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline() == b"held\n"
+        job._start([sys.executable, "-I", str(tmp_path / "program.py")])  # as before the other had the lock
+
+        def after(changed):
+            seen.append(job.state)
+            if job.state == "waiting" and other.poll() is None:
+                plan = json.loads((tmp_path / "a/plan.json").read_text())
+                (tmp_path / "a/plan.json").write_text(json.dumps(plan | {"code": 0}))
+                other.kill()
+
+        try:
+            assert _run(_pool(make, 1, job), after=after) == {"a": "finished"}
+        finally:
+            other.kill()
+    assert "failed" not in seen and "waiting" in seen

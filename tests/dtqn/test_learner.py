@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from dtqn import parts
 from dtqn.config import LearnerConfig
-from dtqn.learner import Learner, NonFiniteError, delta_q
-from dtqn.types import QOutput, Sequences, StepInputs
+from dtqn.learner import Learner, delta_q
+from dtqn.types import NonFiniteError, QOutput, Sequences, StepInputs
 from tests.cases import inputs, make, part, randomise, trace_dict
 from tests.dtqn.batches import N_STEP, SHAPES, Shape, make_batch
 from tests.reference import learner_twin as twin

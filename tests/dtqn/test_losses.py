@@ -117,3 +117,9 @@ def test_cross_entropy() -> None:
     log_p = f64([[0.5, 0.25, 0.25]]).log()
     loss = losses.cross_entropy(log_p, f64([[0.5, 0.5, 0.0]]))
     assert loss.tolist() == [[pytest.approx(0.5 * np.log(2) + 0.5 * np.log(4))]]
+
+
+def test_a_target_that_is_no_number_is_no_number_after_projection() -> None:
+    """So that the update is skipped, as with any other head."""
+    projected = losses.project(f64([[float("nan"), 0.5]]), f64([[0.5, 0.5]]), ATOMS)
+    assert projected.isnan().any()

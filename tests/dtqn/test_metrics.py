@@ -113,7 +113,8 @@ def test_a_run_says_what_it_depends_on(tmp_path):
     settings = layers.resolve(None, {"wandb": "offline"}, {}).model_dump(mode="json")
     assert settings.items() <= config.items()
     assert config["versions"]["torch"] == importlib.metadata.version("torch")
-    assert config["versions"].keys() == {"python", "dtqn", "torch", "numpy", "gymnasium", "wandb"}
+    versions = config["versions"].keys()  # with its own where it is installed and not only checked out
+    assert versions - {"dtqn"} == {"python", "torch", "numpy", "gymnasium", "wandb"}
     assert config["machine"]["cpus"] == os.cpu_count()
     assert "continues" not in config
     run = wandb_file.run(file)

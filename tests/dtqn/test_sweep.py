@@ -20,11 +20,11 @@ import pytest
 import yaml
 from PIL import Image
 
-from dtqn import cli, jobs, plots, sweep
+from dtqn import cli, jobs, plots, search, sweep
 from dtqn.importance import Axis, Importance, importance
 from dtqn.layers import resolve
 from dtqn.metrics import read_rows
-from dtqn.sweep import Trial, propose, read_file
+from dtqn.search import Trial, propose, read_file
 
 _ROOT = Path(__file__).parents[2]
 _SHIPPED = sorted((_ROOT / "configs" / "sweeps").glob("*.yaml"))
@@ -37,10 +37,13 @@ rate, n_step, seed = config["learner"]["learning_rate"], config["learner"]["n_st
 name = f"{n_step} {seed}"
 caught = []
 (folder / "pid").write_text(str(os.getpid()))
+noted = json.loads((here / "out" / "sweep.json").read_text())["runs"]
+if str(folder) not in [run["run_dir"] for run in noted]:
+    sys.exit("error: begun before it was noted down")
 signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
 with (here / "begun").open("a") as file:
     file.write(name + "\\n")
-if (here / "broken").exists() and (here / "broken").read_text() == name:
+if (here / "broken").exists() and (here / "broken").read_text() in (name, "all"):
     sys.exit("error: the loss is not finite")
 held = (here / "held").read_text().splitlines() if (here / "held").exists() else []
 saved = folder / "saved"
@@ -160,7 +163,8 @@ def test_shipped_files_run_here(run, path):
     code, printed, folder = run(path, "--run-cap", "5", "--total-env-steps", "401")
     assert code == 0, printed
     records = _record(folder)
-    assert [record["state"] for record in records] == ["finished"] * 5
+    assert len(records) == 5
+    assert {record["state"] for record in records} <= {"finished", "stopped"}
     assert len({json.dumps(record["parameters"]) for record in records}) == 5
     names = {"sweep.json", "leaderboard.csv", "best.yaml", "parallel_coordinates.png"}
     assert names <= {file.name for file in folder.iterdir()}
@@ -180,7 +184,8 @@ def test_a_grid_is_covered_once_and_averaged_over_seeds(run):
     assert [row["learner.n_step"] for row in rows] == ["3", "3", "2", "2", "1", "1"]
     for row in rows:
         assert float(row["best_success"]) == _score(int(row["learner.n_step"]), int(row["seed"]))
-    assert "1. best_success 0.9850  learner.n_step 3  run" in printed, "the mean of 0.99 and 0.98"
+    (top,) = (line for line in printed.split("best: ")[0].rpartition("run ")[2].splitlines() if "1." in line)
+    assert re.fullmatch(r"1\.  0\.9850 {8}(5, 6|6, 5)  3", top), "the mean of 0.99 and 0.98"
     best = resolve(folder / "best.yaml", {}, {})
     assert (best.learner.n_step, best.learner.learning_rate, best.learner.double_q) == (3, 0.004, False)
 
@@ -286,10 +291,8 @@ def test_brackets_by_hand():
     for trial, third in zip(trials, thirds, strict=True):
         values = [0.05, 0.05] + ([] if third is None else [third])
         trial.rows = [{"env_steps": i, "mean_success": value} for i, value in enumerate(values)]
-    asked = sweep.Sweep.__new__(sweep.Sweep)
-    asked.file, asked.trials = sweep.SweepFile(Path("f"), "f", engine, None, []), trials
     # Sorted 0.9 0.7 0.5 0.3 0.2 0.1: the threshold is number 6 / 2 = 3 from 0, which is 0.3.
-    assert [trial.number for trial in asked.to_stop()] == [2, 6]
+    assert [trial.number for trial in search.hopeless(engine, trials)] == [2, 6]
 
 
 def test_a_failed_run_is_told_and_tried_again(run):
@@ -305,21 +308,71 @@ def test_a_failed_run_is_told_and_tried_again(run):
     assert len((run.folder / "begun").read_text().splitlines()) == 7
 
 
-def test_settings_that_do_not_fit_are_no_run(run):
+def test_a_sweep_whose_first_runs_all_fail_is_ended(run):
+    (run.folder / "broken").write_text("all")
+    code, printed, folder = run(_GRID, jobs=1)
+    assert code == 1
+    assert "no configuration has a result" in printed
+    assert [record["state"] for record in _record(folder)] == ["failed"] * 3
+
+
+def test_settings_that_do_not_fit_are_no_run_and_end_nothing(run):
     code, printed, folder = run(
-        "{method: grid, metric: {name: mean_success}, parameters: {network.num_heads: {values: [3, 2]}}}"
+        "{method: grid, metric: {name: mean_success}, "
+        "parameters: {network.num_heads: {values: [3, 5, 6, 2]}}}"
     )
     assert code == 0
-    assert "run 1 refused: network.width is 64, not a multiple of network.num_heads 3" in printed
-    assert [record["state"] for record in _record(folder)] == ["refused", "finished"]
+    source = f"network.num_heads from {run.folder / 'file.yaml'}"
+    assert (
+        f"run 1 refused: network.width is 64, not a multiple of network.num_heads 3; try 63 ({source})"
+        in printed
+    )
+    assert [record["state"] for record in _record(folder)] == ["refused"] * 3 + ["finished"]
 
 
-def test_a_setting_that_no_run_can_have_ends_the_search(run):
-    code, printed, folder = run(_GRID, "--network.width", "x")
-    assert code == 1
-    assert "run 3 refused: network.width is x (from --network.width): must be an integer" in printed
-    assert "no configuration has a result" in printed
-    assert len(_record(folder)) == 3
+def test_a_directory_that_cannot_be_used_costs_no_point(run):
+    (run.folder / "runs").write_text("a file")
+    code, printed, folder = run(_GRID)
+    assert code == 2
+    assert re.fullmatch(r"error: run_dir .* cannot be written: Not a directory\n", printed)
+    (run.folder / "runs").unlink()
+    assert run(_GRID)[0] == 0
+    assert [record["state"] for record in _record(folder)] == ["finished"] * 6
+
+
+def test_as_many_jobs_as_there_are_cpus_for_their_threads(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(sweep, "run", lambda _, parallel: asked.append(parallel) or 0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    for threads in ("1", "3", "16"):
+        cli.main(["sweep", str(_SHIPPED[0]), "--threads", threads, "--out", str(tmp_path)])
+    assert asked == [8, 2, 1]
+
+
+def test_the_leaderboard_fits_the_terminal(tmp_path, monkeypatch):
+    """Of fourteen parameters those that vary are shown, as many as there is room for."""
+    file = read_file(_ROOT / "configs/sweeps/everything.yaml")
+    trials = [Trial(n, propose(file.engine, [], (0, n)), "finished") for n in range(1, 8)]
+    for trial in trials:
+        trial.rows = [{"env_steps": 9, "mean_success": trial.number / 8}]
+        trial.parameters |= {"learner.learning_rate": 0.00123456, "learner.n_step": trial.number}
+    board = sweep.Sweep(file, tmp_path, tmp_path, lambda _: None, None, 0)
+    board.trials = trials
+    monkeypatch.setenv("COLUMNS", "60")
+    header, *lines, more = board.table()
+    assert header == "    mean_success  run  n_step  batch_size  gamma"
+    assert [line.split()[:4] for line in lines] == [
+        [f"{rank}.", f"{n / 8:.4f}", str(n), str(n)] for rank, n in enumerate([7, 6, 5, 4, 3], 1)
+    ]
+    assert more == f"10 more parameters in {tmp_path / 'leaderboard.csv'}", "one of the 14 is the same"
+    monkeypatch.setenv("COLUMNS", "400")
+    names = [name.rpartition(".")[2] for name in file.searched if name != "learner.learning_rate"]
+    assert board.table()[0].split() == ["mean_success", "run", *names]
+    board.save()
+    (first, *_) = csv.DictReader((tmp_path / "leaderboard.csv").open())
+    assert {name: first[name] for name in file.searched} == {
+        name: str(trials[-1].parameters[name]) for name in file.searched
+    }
 
 
 def test_a_target_ends_the_search(run):
@@ -416,6 +469,7 @@ def test_pictures(tmp_path):
 
 
 _SEARCH = "method: random\nmetric: {name: m}\nrun_cap: 2\n"
+_ONE = _SEARCH + "parameters: {seed: {values: [1]}}"
 
 
 @pytest.mark.parametrize(
@@ -443,9 +497,48 @@ _SEARCH = "method: random\nmetric: {name: m}\nrun_cap: 2\n"
             [],
             "method random has no end; give --run-cap N",
         ),
-        (_SEARCH + "parameters: {seed: {values: [1]}}", ["--seed", "4"], "--seed is 4, but .* searches it"),
+        (_ONE, ["--seed", "4"], "--seed is 4, but .* searches it"),
         (_SEARCH + "command: [--lr=3]\nparameters: {seed: {values: [1]}}", [], "--lr is no option.*"),
         ("[1", [], "is not a YAML file"),
+        (_ONE, ["--learner.gama", "0.9"], "--learner.gama is no option; did you mean --learner.gamma?"),
+        (
+            _ONE,
+            ["--learner.gamma", "2"],
+            r"learner.gamma is 2 \(from --learner.gamma\): must be a number .* at most 1",
+        ),
+        (_ONE, ["--env", "car-flat"], "env is car-flat: unknown task 'car-flat'; did you mean car-flag"),
+        (_ONE, ["--env", "car-flag-continuous"], "env is car-flag-continuous: its actions are"),
+        (
+            _ONE,
+            ["--agent", "gtrx"],
+            "agent is gtrx (from --agent): there is no such agent; did you mean gtrxl?",
+        ),
+        (
+            _ONE,
+            ["--network.num_heads", "3"],
+            r"no configuration fits, the first one as network.width is 64, not a multiple of "
+            r"network.num_heads 3; try 63 \(network.num_heads from --network.num_heads\)",
+        ),
+        (
+            _SEARCH + "parameters: {network.num_heads: {values: [3]}, learner.gamma: {value: 2}}",
+            [],
+            r"learner.gamma is 2 \(from .*file.yaml\): must be a number",
+        ),
+        (
+            _SEARCH + "parameters: {seed: {values: [1]}, learner.gamma: {values: [0.9, 2]}}",
+            [],
+            r"learner.gamma is 2 \(from .*file.yaml\): must be a number",
+        ),
+        (
+            _SEARCH + "parameters: {learner.gamma: {min: 0.5, max: 2.0}}",
+            [],
+            r"learner.gamma is 1.9985 \(from .*file.yaml\): must be a number",
+        ),
+        (
+            "{method: grid, metric: {name: m}, parameters: {learner.gamma: {min: 0.5, max: 0.9}}}",
+            [],
+            r"file.yaml: .*learner.gamma",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(run, content, arguments, message):
@@ -455,6 +548,7 @@ def test_a_mistake_is_one_line_that_names_it(run, content, arguments, message):
     assert printed.count("\n") == 1
     assert message in printed or re.search(message, printed), printed
     assert not folder.exists()
+    assert not (run.folder / "runs").exists()
 
 
 def test_flags_of_the_command_count_and_wandb_is_told_the_sweep(run):
@@ -469,8 +563,9 @@ def test_flags_of_the_command_count_and_wandb_is_told_the_sweep(run):
 
 def test_without_the_engine_one_line_says_how_to_get_it(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "sweeps", None)
-    monkeypatch.delitem(sys.modules, "dtqn.sweep")
-    monkeypatch.delattr("dtqn.sweep")
+    for name in ("dtqn.search", "dtqn.sweep"):
+        monkeypatch.delitem(sys.modules, name)
+        monkeypatch.delattr(name)
     assert cli.main(["sweep", str(_SHIPPED[0])]) == 2
     command = 'python -m pip install -c constraints.txt -e ".[sweep]"'
     assert capsys.readouterr().err == f"error: sweep needs sweeps, which is not installed: {command}\n"

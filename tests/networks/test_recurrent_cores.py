@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn import layers, networks
-from dtqn.config import NetworkConfig
+from dtqn.config import Config, NetworkConfig
 from dtqn.networks.darqn import AttentiveLSTMLayer, PartsEncoder
 from dtqn.networks.dtqn_encoder import DTQNEncoder
 from dtqn.networks.lru import R_MAX, R_MIN, LRULayer
@@ -467,19 +467,24 @@ def test_a_network_without_memory_sees_the_present_alone() -> None:
     assert network.trace_spec() == {} and len(network.initial_state(2)) == 0
 
 
+def _unread(**network: Any) -> list[str]:
+    return Config(network=NetworkConfig(**network)).unread()
+
+
 def test_settings_that_a_core_does_not_read_are_named() -> None:
-    assert NetworkConfig().unread() == []
-    assert NetworkConfig(core="lstm", memory_length=7, width=63).unread() == []
+    assert _unread() == []
+    assert _unread(core="lstm", memory_length=7, context_length=9, width=63) == []
     given = {"gate": "output", "mlp_width": 9, "skip_connections": True}
-    assert NetworkConfig(core="lstm", **given).unread() == ["network.mlp_width", "network.gate"]
-    assert NetworkConfig(core="mingru", **given).unread() == ["network.gate", "network.skip_connections"]
-    assert NetworkConfig(core="none", num_layers=3, chrono_init=True).unread() == [
+    assert _unread(core="lstm", **given) == ["network.mlp_width", "network.gate"]
+    assert _unread(core="mingru", **given) == ["network.gate", "network.skip_connections"]
+    assert _unread(core="none", num_layers=3, chrono_init=True) == [
         "network.num_layers",
         "network.chrono_init",
     ]
-    attentive = NetworkConfig(core="lstm", soft_attention=True, embedding_width=9)
-    assert attentive.unread() == ["network.embedding_width"]
-    assert NetworkConfig(encoder="dtqn", image_encoder="impala").unread() == ["network.image_encoder"]
+    assert _unread(core="lstm", soft_attention=True, embedding_width=9) == ["network.embedding_width"]
+    assert _unread(encoder="dtqn", image_encoder="impala") == ["network.image_encoder"]
+    assert _unread(gate="input", gate_bias=1.0) == ["network.gate_bias"]
+    assert _unread(gate="highway", gate_bias=1.0) == []
 
 
 @pytest.mark.parametrize(
