@@ -44,7 +44,7 @@ def errors(
     prediction: Prediction, online: QOutput, target: QOutput, padding: int = 0, **settings: object
 ) -> StepErrors:
     config = LearnerConfig.model_validate({"gamma": 0.5, "reward_scale": 1.0, "n_step": 1} | settings)
-    return Objective(config, prediction).errors(batch(padding), online, target)
+    return Objective(config, prediction).errors(batch(padding), online, target, online)
 
 
 def test_watkins_looks_past_greedy_actions_only() -> None:
