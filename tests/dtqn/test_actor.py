@@ -273,7 +273,5 @@ def test_a_reward_that_is_no_finite_number_is_refused(wrong: float) -> None:
         return observation, np.where([False, True], wrong, reward), *rest
 
     rows.env.step = with_wrong_reward  # type: ignore[method-assign]
-    with pytest.raises(
-        NonFiniteError, match=f"the reward {wrong}; every reward must be a finite number"
-    ):
+    with pytest.raises(NonFiniteError, match=f"the reward {wrong}; every reward must be a finite number"):
         rows.step(np.zeros(2, np.int64))
