@@ -260,7 +260,14 @@ def _compare(arguments: Sequence[str]) -> int:
     own = parser.add_argument_group("comparison")
     own.add_argument("--agents", metavar="A,B", required=True, help="presets, with commas between")
     own.add_argument(
-        "--seeds", type=_positive, default=5, metavar="N", help="seeds 1 to N; default %(default)s"
+        "--seeds", type=_positive, default=5, metavar="N", help="how many seeds; default %(default)s"
+    )
+    own.add_argument(
+        "--first-seed",
+        type=_natural,
+        default=1,
+        metavar="S",
+        help="the first of them: seeds that no setting was chosen on; default %(default)s",
     )
     own.add_argument("--baseline", metavar="A", help="the agent that others are compared with; default none")
     own.add_argument(
@@ -279,8 +286,11 @@ def _compare(arguments: Sequence[str]) -> int:
     )
     _add_settings(parser, lambda name: name not in ("agent", "seed"), run)
     given = vars(parser.read(arguments))
-    file, own_names = given.pop("config"), ("agents", "seeds", "baseline", "jobs", "runs_dir", "out")
-    agents, seeds, baseline, jobs, runs_dir, out = (given.pop(name) for name in own_names)
+    file, own_names = (
+        given.pop("config"),
+        ("agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out"),
+    )
+    agents, seeds, first_seed, baseline, jobs, runs_dir, out = (given.pop(name) for name in own_names)
     agents = _names("--agents", agents)
     if baseline is not None and baseline not in agents:
         raise ConfigError(f"--baseline is {baseline}: it is none of --agents{nearest(baseline, agents)}")
@@ -289,7 +299,7 @@ def _compare(arguments: Sequence[str]) -> int:
         layers.resolve(file, {**given, "env": task, "agent": agent, "seed": seed}, os.environ)
         for task in _names("--env", env)
         for agent in agents
-        for seed in range(1, seeds + 1)
+        for seed in range(first_seed, first_seed + seeds)
     ]
     from dtqn.train import num_actions
 

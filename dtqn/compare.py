@@ -128,8 +128,10 @@ def _notes(
         return [(job.config.env, job.config.agent, value(job.config)) for job in jobs]
 
     finished = [run for run in runs if not run.error]
+    seeds = ", ".join(str(seed) for seed in sorted({run.seed for run in runs}))
     settings = ", ".join(f"{name} {value}" for name, value in given.items()) or "none"
     notes = [
+        f"Seeds: {seeds}, for every agent.",
         _same("Budget", of_each(lambda config: f"{number(config.total_env_steps)} env steps")),
         _same("Threads of a run", [(run.env, run.agent, str(run.threads)) for run in finished]),
         _same("Device", [(run.env, run.agent, str(run.device)) for run in finished]),

@@ -376,6 +376,17 @@ def _fails(capsys, *argv):
     return capsys.readouterr().err.removeprefix("error: ").strip()
 
 
+def test_seeds_are_counted_from_the_first(monkeypatch):
+    compared = []
+    monkeypatch.setattr(compare, "compare", lambda configs, *_: compared.extend(configs) or 0)
+    argv = ["compare", "--agents", "gtrxl,drqn", "--env", _TASK, "--seeds", "2"]
+    assert cli.main(argv) == 0
+    assert cli.main([*argv, "--first-seed", "7"]) == 0
+    assert [(c.agent, c.seed) for c in compared] == [
+        (agent, seed) for seeds in ((1, 2), (7, 8)) for agent in ("gtrxl", "drqn") for seed in seeds
+    ]
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -385,6 +396,10 @@ def _fails(capsys, *argv):
         (["--agents", "gtrxl,gtrxl"], "--agents is gtrxl,gtrxl: gtrxl is there twice; .*"),
         (["--agents", "gtrxl,dqn", "--baseline", "drqn"], "--baseline is drqn: it is none of --agents.*"),
         (["--agents", "gtrxl", "--seeds", "0"], "argument --seeds: 0 must be an integer of at least 1"),
+        (
+            ["--agents", "gtrxl", "--first-seed", "-1"],
+            "argument --first-seed: -1 must be an integer of at least 0",
+        ),
         (["--agents", "gtrxl", "--jobs", "x"], "argument --jobs: x must be an integer of at least 1"),
         (["--agents", "gtrxl", "--seed", "2"], "--seed is no option; did you mean --seeds.*"),
         (["--agents", "gtrxl", "--env", "x"], "env is x: unknown task .*"),
