@@ -175,10 +175,14 @@ class BagQNetwork(WindowedQNetwork):
         return q.amax(dim=-1).mean(dim=-1).unflatten(0, (-1, size + 1)).argmax(dim=-1)
 
     def window(
-        self, inputs: StepInputs, generator: torch.Generator | None = None, bag: Bag | None = None
+        self,
+        inputs: StepInputs,
+        generator: torch.Generator | None = None,
+        at: Tensor | None = None,
+        bag: Bag | None = None,
     ) -> QOutput:
         """As of `WindowedQNetwork`, all positions with one bag; without one it is empty."""
-        x = self.decoder(self.encoder(inputs), generator)
+        x = self.decoder(self.encoder(inputs), generator, at)
         if bag is None:
             state = self.initial_state(len(x))
             bag = Bag(StepInputs(*state[5:9]), state.bag_size)
@@ -186,13 +190,18 @@ class BagQNetwork(WindowedQNetwork):
         return self._output(x, self._features(bag, first), bag.size)
 
     def _learn_window(
-        self, inputs: StepInputs, batch: Sequences, last: Tensor, generator: torch.Generator | None
+        self,
+        inputs: StepInputs,
+        at: Tensor,
+        batch: Sequences,
+        last: Tensor,
+        generator: torch.Generator | None,
     ) -> QOutput:
         rows = torch.arange(len(last), device=last.device)
         stored = {name: x[rows, last] for name, x in batch.beside.items()}
         size = stored.pop("bag_size").long()
         bag = StepInputs(**{name.removeprefix("bag_"): x for name, x in stored.items()})
-        return self.window(inputs, generator, Bag(bag, size))
+        return self.window(inputs, generator, at, Bag(bag, size))
 
     def initial_state(self, batch_size: int) -> BagState:  # type: ignore[override]
         window = super().initial_state(batch_size)

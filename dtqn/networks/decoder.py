@@ -10,7 +10,8 @@ instead (identity map reordering). The ReLUs are in the public code (github.com/
 paper; there all layers share their gates, here only with `share_gates`. With `norm="none"` there is no
 LayerNorm: one such layer with residual sums is the paper's baseline ATTN, as in that code.
 
-Legend: B batch, T steps of a window (at most K), K context length, H heads, d features of a head, D width.
+Legend: B batch, T steps of a window (at most K), S of them, K context length, H heads, d features of a head,
+D width.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, generator: torch.Generator | None = None, at: Tensor | None = None
     ) -> Tensor:
-        """[B, T, D] -> [B, T, D]; where only the steps `at` [B] are wanted, [B, 1, D] of these."""
+        """[B, T, D] -> [B, T, D]; where only the steps `at` [B, S] are wanted, [B, S, D] of these."""
         y = F.relu(self._attend(self.attention_norm(x) if self.pre_norm else x, generator, at))
         if at is not None:
-            x = x[torch.arange(len(at), device=at.device), at][:, None]
+            x = x[torch.arange(len(at), device=at.device)[:, None], at]
         x = self.attention_gate(x, y)
         if self.pre_norm:
             return self.mlp_gate(x, F.relu(self._feed_forward(self.mlp_norm(x), generator)))
@@ -70,16 +71,19 @@ class DecoderLayer(nn.Module):
     def _attend(self, x: Tensor, generator: torch.Generator | None, at: Tensor | None) -> Tensor:
         """softmax(q k^T / sqrt(d)) v over the step itself and those before it in the window."""
         q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        if at is not None:
-            seen = torch.arange(x.shape[1], device=at.device) <= at[:, None]
-            query = q[torch.arange(len(at), device=at.device), :, at][:, :, None]
-            mixed = F.scaled_dot_product_attention(query, k, v, attn_mask=seen[:, None, None])
-        elif generator is None or self.dropout == 0:
+        step, drops = torch.arange(x.shape[1], device=x.device), generator is not None and self.dropout > 0
+        if at is None and not drops:
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         else:
-            future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
-            score = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(future, -math.inf)
-            mixed = drop(score.softmax(dim=-1), self.dropout, generator) @ v
+            query = step[None] if at is None else at
+            if at is not None:
+                q = q.gather(2, at[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
+            seen = (step <= query[..., None])[:, None]
+            if drops:
+                score = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~seen, -math.inf)
+                mixed = drop(score.softmax(dim=-1), self.dropout, generator) @ v
+            else:
+                mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def _feed_forward(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -142,8 +146,8 @@ class TransformerDecoder(nn.Module):
 
         Args:
             generator: draws dropout, which is off without it.
-            at: [B] the one step of each window that is wanted, for [B, 1, D] without dropout; the last layer
-                then leaves out the others.
+            at: [B, S] the steps of each window that are wanted, for [B, S, D]; the last layer then leaves out
+                the others.
         """
         x = features
         if self.positions is not None:

@@ -104,7 +104,7 @@ class WindowedQNetwork(nn.Module):
         """
         size, batch = self.context_length, torch.arange(len(place), device=place.device)
         if place.shape[1] == 1:  # acting: the row is within the first K, as a state holds K - 1
-            return self.decoder(features, at=place[:, 0])
+            return self.decoder(features, at=place)
         begun = self.decoder(features[:, :size])[batch[:, None], place.clamp(max=size - 1)]
         start = max(0, size - longest)  # the first step at which some window has slid
         ends = place[:, start:]
@@ -112,19 +112,25 @@ class WindowedQNetwork(nn.Module):
             return begun
         index = (ends[..., None] - torch.arange(size - 1, -1, -1, device=place.device)).clamp(min=0)
         windows = features[batch[:, None, None], index]
-        last = torch.full((ends.numel(),), size - 1, device=place.device)
+        last = torch.full((ends.numel(), 1), size - 1, device=place.device)
         slid = self.decoder(windows.flatten(0, 1), at=last)[:, 0].unflatten(0, ends.shape)
         return torch.cat(
             [begun[:, :start], torch.where((ends >= size)[..., None], slid, begun[:, start:])], 1
         )
 
-    def window(self, inputs: StepInputs, generator: torch.Generator | None = None) -> QOutput:
+    def window(
+        self, inputs: StepInputs, generator: torch.Generator | None = None, at: Tensor | None = None
+    ) -> QOutput:
         """Q-values [B, T, A] at every position of windows [B, T, ...] in one pass, T at most K.
 
         That is the paper's intermediate Q-value prediction. They are those of the acting function where the
         window begins an episode, and at the last position where T = K.
+
+        Args:
+            generator: draws dropout, which is off without it.
+            at: [B, S] the positions that are wanted, for [B, S, A].
         """
-        output: QOutput = self.head(self.decoder(self.encoder(inputs), generator))
+        output: QOutput = self.head(self.decoder(self.encoder(inputs), generator, at))
         return output
 
     def learn_values(
@@ -152,16 +158,19 @@ class WindowedQNetwork(nn.Module):
         longest = int(total.max())
         position = torch.arange(min(size, longest), device=device)
         place = torch.minimum(before + torch.arange(batch.learn.first.shape[1], device=device), total - 1)
-        rows = torch.arange(len(total), device=device)[:, None]
         last = torch.minimum(total, torch.full_like(total, size))[:, 0] - 1 - batch.burn_in_rows
-        window = self._learn_window(run(position.expand(len(total), -1)), batch, last, generator)
-        output: QOutput = map_tree(lambda x: x[rows, place.clamp(max=size - 1)], window)
+        first = run(position.expand(len(total), -1))
+        output = self._learn_window(first, place.clamp(max=size - 1), batch, last, generator)
         if longest <= size:
             return output, trace
         with torch.no_grad():
             start = (total - size).clamp(min=0)
-            second = self._learn_window(run(start + position), batch, batch.learn_rows - 1, None)
-            later = map_tree(lambda x: x[rows, (place - start).clamp(min=0)], second)
+            beyond = torch.minimum(size + torch.arange(longest - size, device=device), total - 1)
+            second = self._learn_window(
+                run(start + position), beyond - start, batch, batch.learn_rows - 1, None
+            )
+            rows = torch.arange(len(total), device=device)[:, None]
+            later = map_tree(lambda x: x[rows, (place - size).clamp(min=0)], second)
 
         def join(x: Tensor, y: Tensor) -> Tensor:
             return torch.where((place < size).view(*place.shape, *[1] * (x.dim() - 2)), x, y)
@@ -169,11 +178,16 @@ class WindowedQNetwork(nn.Module):
         return map_tree(join, output, later), trace
 
     def _learn_window(
-        self, inputs: StepInputs, batch: Sequences, last: Tensor, generator: torch.Generator | None
+        self,
+        inputs: StepInputs,
+        at: Tensor,
+        batch: Sequences,
+        last: Tensor,
+        generator: torch.Generator | None,
     ) -> QOutput:
         """`window` of sequences of `batch`; the windows' last rows are `last` [B] of their learn blocks."""
         del batch, last
-        return self.window(inputs, generator)
+        return self.window(inputs, generator, at)
 
     def initial_state(self, batch_size: int) -> WindowState:
         """The state at an episode's start: no row is real."""
