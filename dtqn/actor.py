@@ -35,9 +35,9 @@ class VectorRows:
 
     def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
         self.env = env
-        self._begin()
+        self.begin()
 
-    def _begin(self, seed: int | None = None) -> None:
+    def begin(self, seed: int | None = None) -> None:
         """New episodes in all copies."""
         count = self.env.num_envs
         self.observation = map_tree(np.asarray, self.env.reset(seed=seed)[0])
@@ -88,7 +88,7 @@ class VectorRows:
     def set_state(self, state: dict[str, Any], generator: np.random.Generator) -> None:
         """Goes on from `state`; with new episodes, seeded by `generator`, where the environments' is none."""
         if state["env"] is None:
-            self._begin(seed=int(generator.integers(2**31)))
+            self.begin(seed=int(generator.integers(2**31)))
             return
         self.env.set_state(state["env"])  # type: ignore[attr-defined]
         for name in self._ARRAYS:
@@ -145,6 +145,10 @@ class Actor:
             return state
         with torch.no_grad():
             return self.network.cache(state)
+
+    def begin_episodes(self) -> None:
+        """Leave the present episodes where they are; all copies begin new ones."""
+        self.rows.begin(seed=int(self.generator.integers(2**31)))
 
     @torch.no_grad()
     def publish(self, network: QNetwork, version: int) -> None:

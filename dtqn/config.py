@@ -416,6 +416,11 @@ class Config(Group):
                 f"replay.learn_burn_in is true with network.bag_size {self.network.bag_size}, which is read "
                 "with the learn block alone; try false"
             )
+        if replay.learn_burn_in and replay.priority_exponent and replay.initial_priority == "actor":
+            raise ValueError(
+                "replay.learn_burn_in is true with replay.initial_priority actor, which is of the learn "
+                "block alone; try max"
+            )
         if learner.next_window and replay.burn_in_length and not replay.learn_burn_in:
             raise ValueError(
                 f"learner.next_window is true, but replay.burn_in_length is {replay.burn_in_length} with "
@@ -455,6 +460,11 @@ class Config(Group):
                 f"{replay.burn_in_length}, but a window of network.context_length {context} is both; try "
                 f"{min(replay.learn_length, context)} and {max(0, context - replay.learn_length)}"
             )
+        if self.network.core == "dtqn" and self.learner.n_step > context:
+            raise ValueError(
+                f"learner.n_step is {self.learner.n_step}, above network.context_length {context}: no window "
+                f"holds all rows that are bootstrapped from; try {context} or less"
+            )
         need = self.network.trace_window + replay.burn_in_length + replay.learn_length + self.learner.n_step
         if replay.capacity // streams <= need:
             raise ValueError(
@@ -482,7 +492,6 @@ _CORES = {
     "norm": {"gtrxl", "coberl", "dtqn"},
     "bag_size": {"dtqn"},
     "final_norm": {"dtqn"},
-    "skip_connections": {"lstm", "gru"},
     "chrono_init": {"lstm", "gru", "mingru", "coberl"},
     "adaptive_span": {"gtrxl"},
     "compressed_slots": {"gtrxl"},
@@ -502,6 +511,9 @@ _IS_READ: dict[str, Callable[[Config], bool]] = {
     **{f"network.{name}": _read_with(cores) for name, cores in _CORES.items()},
     "network.gate_bias": lambda c: (
         c.network.core in _CORES["gate"] and c.network.gate not in ("input", "residual")
+    ),
+    "network.skip_connections": lambda c: (  # DARQN's layer, the first, has none
+        c.network.core in ("lstm", "gru") and c.network.num_layers > int(c.network.soft_attention)
     ),
     "network.share_gates": lambda c: c.network.core == "dtqn" and c.network.gate != "residual",
     "network.span_ramp": lambda c: c.network.core == "gtrxl" and c.network.adaptive_span,

@@ -246,7 +246,9 @@ class Learner:
         for name, parameter in self.online.named_parameters():
             if name in state["optimizer"]:
                 moments = state["optimizer"][name]
-                self.optimizer.state[parameter] = {key: value.clone() for key, value in moments.items()}
+                self.optimizer.state[parameter] = {
+                    key: value.to(parameter.device, copy=True) for key, value in moments.items()
+                }
         self.learner_steps = state["learner_steps"]
         self.skipped_updates = state["skipped_updates"]
         self._skipped_in_a_row = state["skipped_in_a_row"]

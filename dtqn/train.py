@@ -240,6 +240,7 @@ class Trainer:
             if not self.replay.num_sequences:
                 self._act()
                 self.replay.end_episodes()
+                self.actor.begin_episodes()  # what has been ended does not go on where the run is made longer
             if self.replay.num_sequences:
                 self._learn()
         row = self._training_metrics() if self._updates_summed else {}

@@ -32,10 +32,11 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
     """
     encoder = _encoder(config, observation_space, num_actions)
     head_type = DuelingHead if config.dueling else QHead
-    features = 2 * config.width if config.bag_size else config.width
+    has_bag = config.core == "dtqn" and config.bag_size > 0
+    features = 2 * config.width if has_bag else config.width
     head = head_type(features, num_actions, config.head_width, _prediction(config))
     network: QNetwork
-    if config.core == "dtqn" and config.bag_size:
+    if has_bag:
         attention = BagAttention(config.width, config.num_heads)
         network = BagQNetwork(encoder, _decoder(config), head, observation_space, attention, config.bag_size)
     elif config.core == "dtqn":

@@ -133,6 +133,20 @@ def test_sizes_that_contradict_each_other():
             {"replay.memory": "refreshed", "network.memory_length": "0"},
             "replay.memory is refreshed, but network.core gtrxl with network.memory_length 0",
         ),
+        (
+            {"agent": "drqn", "replay.learn_burn_in": "true"},
+            "replay.learn_burn_in is true with replay.initial_priority actor",
+        ),
+        (
+            {
+                "agent": "dtqn",
+                "network.context_length": "4",
+                "replay.learn_length": "2",
+                "replay.burn_in_length": "2",
+                "learner.n_step": "5",
+            },
+            "learner.n_step is 5, above network.context_length 4",
+        ),
     ],
 )
 def test_options_that_have_no_meaning_together(flags, message):
@@ -364,6 +378,9 @@ def test_a_name_of_a_task_that_is_nearly_right_is_one_line():
             ["replay.max_priority_weight"],
         ),
         ({"agent": "dtqn", "replay.trace_dtype": "float32"}, ["replay.trace_dtype"]),
+        ({"agent": "darqn", "network.skip_connections": "true"}, ["network.skip_connections"]),
+        ({"agent": "darqn", "network.skip_connections": "true", "network.num_layers": "2"}, []),
+        ({"network.skip_connections": "true"}, ["network.skip_connections"]),
         (
             {"learner.final_learning_rate_share": "1", "learner.learning_rate_decay_start": "0.1"},
             ["learner.learning_rate_decay_start"],

@@ -82,3 +82,15 @@ def test_an_evaluation_is_decided_by_its_seed() -> None:
     trainer = make_trainer(100)
     first = trainer.evaluate()
     assert trainer.evaluate() == first
+
+
+def test_a_run_that_ended_before_any_sequence_can_be_made_longer() -> None:
+    """Its only update is from episodes that were cut; the replay takes no more rows of these."""
+    short = make_trainer(8)
+    run(short)
+    assert short.learner_steps == 1
+    longer = make_trainer(400)
+    longer.set_state(short.get_state())
+    while not longer.finished:
+        longer.advance()
+    assert longer.learner_steps > 1

@@ -152,3 +152,15 @@ def test_a_part_of_a_batch_has_its_own_bags() -> None:
         torch.testing.assert_close(b[:rows], whole[of_batch, :rows], rtol=0, atol=1e-12)
     emptied = batch._replace(beside=batch.beside | {"bag_size": torch.zeros_like(batch.beside["bag_size"])})
     assert (network.learn_values(emptied)[0].q - whole).abs().max() > 1e-3
+
+
+def test_a_core_without_a_bag_reads_no_size_of_one() -> None:
+    space = gymnasium.spaces.Discrete(5)
+    sizes = [
+        sum(
+            p.numel()
+            for p in networks.build(NetworkConfig(core="lstm", bag_size=size), space, 3).parameters()
+        )
+        for size in (0, 4)
+    ]
+    assert sizes[0] == sizes[1]

@@ -164,8 +164,10 @@ def run_of(batch: Sequences, b: int) -> Tensor:
     )
 
 
-def batch_of(network: nn.Module, junk: float | None = None, seed: int = 0) -> Sequences:
-    batch = make_batch(network, "box", SHAPES, seed, junk, LEARN_LENGTH)
+def batch_of(
+    network: nn.Module, junk: float | None = None, seed: int = 0, shapes: tuple[Shape, ...] = SHAPES
+) -> Sequences:
+    batch = make_batch(network, "box", shapes, seed, junk, LEARN_LENGTH)
     padding = (WIDTH - 3) // 3 + 1
 
     def widened(given: StepInputs) -> StepInputs:
@@ -175,14 +177,19 @@ def batch_of(network: nn.Module, junk: float | None = None, seed: int = 0) -> Se
     return batch._replace(burn_in=widened(batch.burn_in), learn=widened(batch.learn))
 
 
-def test_which_window_each_value_comes_from() -> None:
+@pytest.mark.parametrize(
+    "shapes, num_second",
+    [(SHAPES, 3 + 1 + 0 + 0 + 1), ((Shape(0, 2, 2 + K), Shape(0, 0, 1 + K), Shape(0, 2, 2)), K + 1)],
+    ids=["n below K", "n is K"],
+)
+def test_which_window_each_value_comes_from(shapes: tuple[Shape, ...], num_second: int) -> None:
     """Rows 0..3 of a run from its first window, rows beyond from the one that ends with it; by the twin."""
     network = bare("residual", "post", "learned").requires_grad_(False)
     settings = settings_of(network, "residual", "post", "learned")
-    batch = batch_of(network)
+    batch = batch_of(network, shapes=shapes)
     q = network.learn_values(batch)[0].q
     second = []
-    for b, shape in enumerate(SHAPES):
+    for b, shape in enumerate(shapes):
         run = run_of(batch, b)
         first, last = decoder(run[:K], *settings), decoder(run[-K:], *settings)
         for t in range(shape.learn):
@@ -193,7 +200,7 @@ def test_which_window_each_value_comes_from() -> None:
             if place >= K:  # the other choice would have been seen
                 assert t >= LEARN_LENGTH
                 assert (acting(run, K, *settings)[place] - q[b, t]).abs().max() > 1e-3 or t == shape.learn - 1
-    assert sum(second) == 3 + 1 + 0 + 0 + 1
+    assert sum(second) == num_second
 
 
 def test_the_second_window_gives_no_gradient_and_context_does() -> None:
@@ -257,6 +264,20 @@ def test_dropout_is_in_learning_only_and_drawn_from_the_generator() -> None:
     settings = settings_of(network, "residual", "post", "learned")
     q = network(rows(batch.learn.observation), network.initial_state(len(SHAPES)))[0].q
     torch.testing.assert_close(q[1], acting(batch.learn.observation[1], K, *settings), rtol=0, atol=1e-9)
+
+
+def test_learning_with_dropout_that_drops_nothing_is_learning_without() -> None:
+    """Attention that drops weights is written out; one in 10^12 is dropped."""
+    torch.manual_seed(0)
+    core = randomise(TransformerDecoder(WIDTH, 2, HEADS, 12, K, dropout=1e-12).double())
+    network = WindowedQNetwork(Observe(), core, Show(), gymnasium.spaces.Box(-1, 1, (WIDTH,), np.float64))
+    batch, generator = batch_of(network), torch.Generator().manual_seed(0)
+    plain, dropped = (network.learn_values(batch, given)[0].q for given in (None, generator))
+    torch.testing.assert_close(dropped, plain, rtol=0, atol=1e-9)
+    inputs = rows(batch.learn.observation[:, :K])
+    torch.testing.assert_close(
+        network.window(inputs, generator).q, network.window(inputs).q, rtol=0, atol=1e-9
+    )
 
 
 def test_dropout_keeps_the_mean_and_zeroes_its_share() -> None:
