@@ -107,15 +107,15 @@ def _train_parser() -> _Parser:
     run = parser.add_argument_group("run")
     run.add_argument("--version", action="version", version=dtqn.__version__)
     run.add_argument(
-        "--config", metavar="FILE", type=Path, help="YAML file of settings, laid over the presets"
+        "--config", metavar="FILE", type=_path, help="YAML file of settings, laid over the presets"
     )
     run.add_argument("--print-config", action="store_true", help="print every setting as YAML and end")
-    run.add_argument("--run-dir", metavar="DIR", type=Path, help="default <runs-dir>/<env>/<agent>/seed<k>")
-    run.add_argument("--runs-dir", metavar="DIR", type=Path, help="folder of run directories; default runs")
+    run.add_argument("--run-dir", metavar="DIR", type=_path, help="default <runs-dir>/<env>/<agent>/seed<k>")
+    run.add_argument("--runs-dir", metavar="DIR", type=_path, help="folder of run directories; default runs")
     run.add_argument(
         "--resume",
         metavar="RUN_DIR",
-        type=Path,
+        type=_path,
         help="go on with the run in this directory; auto: with the run that has these very settings, in "
         "<runs-dir>/<env>/<agent>/seed<k>-<hash of the settings>, where there is none start it",
     )
@@ -157,14 +157,13 @@ def _train(arguments: Sequence[str]) -> int:
     else:
         config = layers.resolve(file, flags, os.environ)
         directory = _directory_for(config, run_dir, runs_dir, resume)
-    task = _check_task(config)
+    _check_task(config)
     if print_config:
         print(layers.to_yaml(config), end="")
         return 0
     from dtqn import runs
-    from dtqn.train import num_actions
 
-    num_actions(task)  # before there is a folder
+    runs.check(config)  # before there is a folder
     if resume is None:
         directory.claim()
     with directory.lock():
@@ -208,7 +207,7 @@ def _check_task(config: Config) -> TaskSpec:
 
 def _eval(arguments: Sequence[str]) -> int:
     parser = _Parser("eval", description="Evaluate the weights of a run with greedy episodes.")
-    parser.add_argument("run_dir", metavar="RUN_DIR", type=Path)
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=_path)
     parser.add_argument("--episodes", type=_positive, default=500, metavar="N", help="default %(default)s")
     parser.add_argument(
         "--seed", type=_natural, default=7, metavar="N", help="of the tasks; default %(default)s"
@@ -273,16 +272,18 @@ def _compare(arguments: Sequence[str]) -> int:
     own.add_argument(
         "--jobs", type=_positive, metavar="N", help="trainings at a time; default CPUs / threads"
     )
-    own.add_argument("--runs-dir", metavar="DIR", type=Path, default=Path("runs"), help="default %(default)s")
+    own.add_argument(
+        "--runs-dir", metavar="DIR", type=_path, default=Path("runs"), help="default %(default)s"
+    )
     own.add_argument(
         "--out",
         metavar="DIR",
-        type=Path,
+        type=_path,
         help="of table and curves; default <runs-dir>/compare/<task>-<hash>",
     )
     run = parser.add_argument_group("settings of all runs (--env: one task, or several with commas between)")
     run.add_argument(
-        "--config", metavar="FILE", type=Path, help="YAML file of settings, laid over the presets"
+        "--config", metavar="FILE", type=_path, help="YAML file of settings, laid over the presets"
     )
     _add_settings(parser, lambda name: name not in ("agent", "seed"), run)
     given = vars(parser.read(arguments))
@@ -292,6 +293,11 @@ def _compare(arguments: Sequence[str]) -> int:
     )
     agents, seeds, first_seed, baseline, jobs, runs_dir, out = (given.pop(name) for name in own_names)
     agents = _names("--agents", agents)
+    for agent in agents:
+        if agent not in layers.agents():
+            raise ConfigError(
+                f"--agents is {','.join(agents)}: {agent} is no agent{nearest(agent, layers.agents())}"
+            )
     if baseline is not None and baseline not in agents:
         raise ConfigError(f"--baseline is {baseline}: it is none of --agents{nearest(baseline, agents)}")
     env = given.pop("env", None) or layers.resolve(file, {**given, "agent": agents[0]}, os.environ).env
@@ -301,12 +307,11 @@ def _compare(arguments: Sequence[str]) -> int:
         for agent in agents
         for seed in range(first_seed, first_seed + seeds)
     ]
-    from dtqn.train import num_actions
+    from dtqn import compare, runs
 
-    for config in {config.env: config for config in configs}.values():
-        num_actions(_check_task(config))
-    from dtqn import compare
-
+    for config in configs[::seeds]:
+        _check_task(config)
+        runs.check(config)
     told = ({} if file is None else {"config": str(file)}) | given
     jobs = jobs or _parallel(configs[0])
     os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the trainings tell W&B
@@ -321,7 +326,7 @@ def _sweep(arguments: Sequence[str]) -> int:
         usage="python run.py sweep FILE [--jobs N] [--option value ...]",
     )
     own = parser.add_argument_group("sweep")
-    own.add_argument("file", metavar="FILE", type=Path, help="such as configs/sweeps/learning-rate.yaml")
+    own.add_argument("file", metavar="FILE", type=_path, help="such as configs/sweeps/learning-rate.yaml")
     own.add_argument(
         "--jobs", type=_positive, metavar="N", help="trainings at a time; default CPUs / threads"
     )
@@ -329,13 +334,13 @@ def _sweep(arguments: Sequence[str]) -> int:
     own.add_argument(
         "--search-seed", type=_natural, default=0, metavar="N", help="of the choices; default %(default)s"
     )
-    own.add_argument("--runs-dir", metavar="DIR", type=Path, help="default the file's, or runs")
+    own.add_argument("--runs-dir", metavar="DIR", type=_path, help="default the file's, or runs")
     own.add_argument(
-        "--out", metavar="DIR", type=Path, help="of the results; default <runs-dir>/sweeps/<name>-<hash>"
+        "--out", metavar="DIR", type=_path, help="of the results; default <runs-dir>/sweeps/<name>-<hash>"
     )
     run = parser.add_argument_group("settings of all runs")
     run.add_argument(
-        "--config", metavar="FILE", type=Path, help="YAML file of settings, laid over the presets"
+        "--config", metavar="FILE", type=_path, help="YAML file of settings, laid over the presets"
     )
     _add_settings(parser, lambda _: True, run)
     given = vars(parser.read(arguments))
@@ -344,7 +349,10 @@ def _sweep(arguments: Sequence[str]) -> int:
     from dtqn import sweep
 
     file = sweep.read_file(path)
-    command = vars(_train_parser().read(file.flags))
+    try:
+        command = vars(_train_parser().read(file.flags))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: command: {error}") from None
     own_flags = {name: command.pop(name) for name in _TRAIN_ONLY}  # of them the sweep itself finds the runs
     config_file, runs_dir = (
         config_file or own_flags["config"],
@@ -359,12 +367,13 @@ def _sweep(arguments: Sequence[str]) -> int:
     if run_cap is None and file.engine["method"] != "grid":
         raise ConfigError(f"{path}: method {file.engine['method']} has no end; give --run-cap N")
 
-    from dtqn.train import num_actions
+    from dtqn import runs
 
     def resolve(parameters: Mapping[str, Any]) -> Config:
         choice = layers.Layer(str(path), layers.nested(parameters))
         config = layers.resolve(config_file, given, os.environ, below=[choice])
-        num_actions(_check_task(config))
+        file.check_metric(config.env, _check_task(config).has_success)
+        runs.check(config)
         return config
 
     fitting = sweep.check(file, resolve)  # before anything is there
@@ -393,6 +402,12 @@ def _parallel(config: Config) -> int:
     return max(1, cpus // config.threads)
 
 
+def _path(text: str) -> Path:
+    if not text:  # an unset variable of the shell; Path would take it for the present folder
+        raise argparse.ArgumentTypeError("the name is empty; must be a path")
+    return Path(text)
+
+
 def _positive(text: str) -> int:
     return _at_least(text, 1)
 
@@ -414,7 +429,7 @@ def _envs(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--render",
         metavar="FILE",
-        type=Path,
+        type=_path,
         help=".png: its first state; .gif: a random episode",
     )
     parser.add_argument("--seed", type=_natural, default=1, metavar="N", help="default %(default)s")

@@ -14,7 +14,7 @@ import numpy as np
 
 import envs
 from dtqn import plots, tables
-from dtqn.config import Config
+from dtqn.config import Config, ConfigError
 from dtqn.jobs import Job, Pool
 from dtqn.live import number, open_runs_view
 from dtqn.rundir import RunDir, config_hash
@@ -59,8 +59,15 @@ def compare(
 
     Returns:
         0, 1 where a run has failed (the table is of the others), 128 + n after signal n.
+
+    Raises:
+        ConfigError: before anything is trained, where `folder` cannot be made.
     """
     out = out or sys.stdout
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out is {folder}: {error.strerror}; must be a folder") from None
     jobs = [_job(config, runs_dir) for config in configs]
     caught = train(jobs, parallel, out)
     if caught is not None:
@@ -70,7 +77,6 @@ def compare(
     runs = [_figures(job) for job in jobs]
     lines = tables.agent_figures(runs, baseline)
     notes = [*_notes(jobs, runs, baseline, given), *_missing(runs)]
-    folder.mkdir(parents=True, exist_ok=True)
     text = tables.to_text(lines, baseline, notes)
     files = {
         "table.txt": text,

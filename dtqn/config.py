@@ -183,16 +183,18 @@ class NetworkConfig(Group):
                 )
         if self.core not in ("gtrxl", "coberl", "dtqn"):
             return self
+        needs_even = self.core != "dtqn" or self.positions == "sinusoidal"
         if self.width % self.num_heads:
-            good = max(1, round(self.width / self.num_heads)) * self.num_heads
+            step = math.lcm(self.num_heads, 2) if needs_even else self.num_heads
+            good = max(1, round(self.width / step)) * step
             raise ValueError(
                 f"network.width is {self.width}, not a multiple of network.num_heads {self.num_heads}; "
                 f"try {good}"
             )
-        if self.width % 2 and (self.core != "dtqn" or self.positions == "sinusoidal"):
+        if self.width % 2 and needs_even:
             raise ValueError(
                 f"network.width is {self.width}; the sinusoids of positions need an even width; "
-                f"try {self.width + 1}"
+                f"try {self.width + self.num_heads}"
             )
         return self
 
@@ -586,12 +588,17 @@ def _integer(text: str) -> int | str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` for the closest known name, or all known names where they are few."""
     names = sorted(known)
-    # A bare field name is meant as the dotted name that ends in it.
+    # A bare field name is meant as the dotted name that ends in it, and `lr` as `learning_rate`.
     ends = [candidate for candidate in names if candidate.rpartition(".")[2] == name]
+    ends = ends or [candidate for candidate in names if _initials(candidate) == name.rpartition(".")[2]]
     close = ends or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]}?"
-    return f"; known: {', '.join(names)}" if len(names) <= 12 else ""
+    return f"; known: {', '.join(names)}" if len(names) <= 30 else ""
+
+
+def _initials(name: str) -> str:
+    return "".join(word[:1] for word in name.rpartition(".")[2].split("_"))
 
 
 def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> dict[str, FieldInfo]:

@@ -115,8 +115,13 @@ def resolve(
     )
 
 
+def agents(configs: Path = CONFIGS) -> list[str]:
+    """Names of the presets of agents."""
+    return sorted(path.stem for path in (configs / "agents").glob("*.yaml"))
+
+
 def _agent_preset(agent: Any, given: Sequence[Layer], configs: Path) -> list[Layer]:
-    known = [path.stem for path in (configs / "agents").glob("*.yaml")]
+    known = agents(configs)
     if agent not in known:
         hint = nearest(str(agent), known)
         raise ConfigError(f"agent is {_show(agent)}{_from(given, 'agent')}: there is no such agent{hint}")

@@ -186,14 +186,18 @@ class RunDir:
             ConfigError: naming the first flag that contradicts what the run was started with.
         """
         stored = self.read_config()
-        layers = [Layer(str(self.config_file), stored.model_dump()), *environment_layer(environment)]
+        # The warm-up comes later: it may not fit a length that is refused in any case.
+        of_run = stored.model_dump() | {"warmup_env_steps": None}
+        layers = [Layer(str(self.config_file), of_run), *environment_layer(environment)]
         config = build([*layers, Layer(None, nested(flags))])
-        self._check_same(stored, config, MAY_CHANGE, "leave it out to resume")
         if config.total_env_steps < stored.total_env_steps:
             raise ConfigError(
                 f"total_env_steps is {config.total_env_steps}, but the run in {self.path} has "
                 f"{stored.total_env_steps}; a resumed run can only be made longer"
             )
+        if "warmup_env_steps" not in flags:
+            config = config.model_copy(update={"warmup_env_steps": stored.warmup_env_steps})
+        self._check_same(stored, config, MAY_CHANGE, "leave it out to resume")
         return config
 
     def _check_same(self, stored: Config, config: Config, but: set[str], remedy: str) -> None:

@@ -18,7 +18,7 @@ from torch import nn
 import dtqn
 from dtqn import checkpoint, machine
 from dtqn.checkpoint import CheckpointError
-from dtqn.config import Config, ConfigError
+from dtqn.config import Config, MisfitError
 from dtqn.evaluation import EvaluationResult, evaluate
 from dtqn.live import View, clock, number, open_view, outcome
 from dtqn.metrics import MetricsFile, Row, Tracker, in_sweep, open_tracker, read_rows
@@ -63,7 +63,9 @@ def evaluate_run(directory: RunDir, episodes: int, seed: int, weights: str) -> E
     """Greedy episodes of a run's `last` or `best` weights, on seeds of their own."""
     config = directory.read_config()
     machine.prepare()
-    network = make_network(config).to(device_of(config))
+    # A run of a machine with a GPU can be evaluated on one without.
+    device = "auto" if config.device == "cuda" else config.device
+    network = make_network(config).to(device_of(config.model_copy(update={"device": device})))
     load = checkpoint.load_best if weights == "best" else checkpoint.load_weights
     try:
         network.load_state_dict(load(directory.checkpoints))
@@ -89,16 +91,27 @@ def available_bytes() -> int | None:
     return min(limits)
 
 
+def check(config: Config) -> None:
+    """What settings alone do not tell, before anything is made.
+
+    Raises:
+        ConfigError: where the device is not there, or the task's actions cannot be counted.
+        MisfitError: where the network cannot read the task, or memory is too small.
+    """
+    device_of(config)
+    plan, available = plan_bytes(config), available_bytes()
+    if available is None or sum(plan.values()) <= available:
+        return
+    it_takes = f"the run would take {_size(sum(plan.values()))} and the machine has {_size(available)}"
+    if plan["networks"] > available / 2:
+        raise MisfitError(f"network.width is {config.network.width}: {it_takes}; try a smaller network")
+    fitting = int(config.replay.capacity * 0.8 * (available - plan["networks"]) / plan["replay"])
+    raise MisfitError(f"replay.capacity is {config.replay.capacity}: {it_takes}; try {fitting}")
+
+
 def _make_trainer(config: Config) -> Trainer:
-    """The trainer, unless it cannot fit into memory."""
+    check(config)
     machine.prepare()
-    needed, available = sum(plan_bytes(config).values()), available_bytes()
-    if available is not None and needed > available:
-        fitting = int(config.replay.capacity * 0.8 * available / needed)
-        raise ConfigError(
-            f"replay.capacity is {config.replay.capacity}: the run would take {_size(needed)} and "
-            f"the machine has {_size(available)}; try {fitting}"
-        )
     return Trainer(config)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import random
 import warnings
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,10 +20,37 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # pydantic's, about how `sweeps` is written
     import sweeps
     from sweeps.config import ParamValidationError, fill_parameter
+    from sweeps.config.schema import validator
     from sweeps.params import HyperParameter
 
 _NOT_THE_ENGINES = ("run_cap", "preemptible")
 """What W&B's server reads of a sweep file and the engine's schema refuses."""
+_METHODS = ("bayes", "grid", "random")
+"""Those that the engine knows. Its schema also has `custom`, a search of the user's own."""
+_PROGRAM = "${program}"
+_KINDS = {
+    "array": "a list",
+    "integer": "an integer",
+    "number": "a number",
+    "object": "a mapping",
+    "string": "text",
+}
+_METRICS = [
+    group + name
+    for group, names in {
+        "": "best_success best_return mean_success mean_return env_steps learner_steps seconds",
+        "eval/": "success success_low success_high return length episodes",
+        "train/": "success return length",
+        "learner/": "loss td_error q_mean q_max q_min target_max target_min grad_norm skipped_updates "
+        "auxiliary_loss",
+        "replay/": "steps sequences priority_minimum priority_mean priority_maximum importance_weight_min "
+        "learned_steps_per_update parameter_age memory_age delta_q_first delta_q_last",
+        "actor/": "epsilon",
+        "speed/": "env_steps_per_second learner_steps_per_second",
+    }.items()
+    for name in names.split()
+]
+"""What a row of `metrics.jsonl` can hold, so that a misspelt metric is known before anything is trained."""
 _PROBES = 200
 """Random configurations that are looked at before a search is refused for having none that fits."""
 _NEAR_THE_ENDS = (0.001, 0.999)
@@ -65,6 +92,14 @@ class SweepFile(NamedTuple):
         kept = {name: spec for name, spec in self.engine["parameters"].items() if name not in names}
         return self._replace(engine=self.engine | {"parameters": kept})
 
+    def check_metric(self, env: str, has_success: bool) -> None:
+        """A ConfigError where runs of the task have no such metric."""
+        group, success, _ = self.metric.partition("success")
+        if success and not has_success:
+            raise ConfigError(
+                f"{self.path}: metric.name is {self.metric}, but {env} defines no success; try {group}return"
+            )
+
     @property
     def fixed(self) -> dict[str, Any]:
         """Parameters that have one value."""
@@ -98,13 +133,55 @@ def read_file(path: Path) -> SweepFile:
         _check_parameter(path, name, spec)
     if not isinstance(engine.get("metric"), Mapping) or "name" not in engine["metric"]:
         raise ConfigError(f"{path}: metric is {engine.get('metric')}; must have a name, such as mean_success")
-    for violation in sweeps.schema_violations_from_proposed_config(engine):
-        raise ConfigError(f"{path}: {violation}")
-    flags = [str(part) for part in content.get("command", []) if not str(part).startswith("${")]
+    if engine.get("method") not in _METHODS:
+        raise ConfigError(f"{path}: {_none_of('method', engine.get('method'), _METHODS)}")
+    for violation in validator.iter_errors(engine):
+        raise ConfigError(f"{path}: {_explain(violation)}")
+    for text in sweeps.schema_violations_from_proposed_config(engine):  # what no schema can say
+        raise ConfigError(f"{path}: {text}")
+    metric = engine["metric"]["name"]
+    if metric not in _METRICS:
+        hint = nearest(metric, _METRICS) or "; try mean_success or mean_return"
+        raise ConfigError(f"{path}: metric.name is {metric}: there is no such metric{hint}")
     kept: dict[str, Any] = {
         key: engine[key] for key in ("method", "metric", "parameters", "early_terminate") if key in engine
     }
-    return SweepFile(path, str(content.get("name", path.stem)), kept, run_cap, flags)
+    return SweepFile(path, str(content.get("name", path.stem)), kept, run_cap, _flags(path, content))
+
+
+def _flags(path: Path, content: Mapping[str, Any]) -> list[str]:
+    """The words of `command` that are the program's: those after it, but what W&B fills in."""
+    command = [str(word) for word in content.get("command", [_PROGRAM])]
+    if _PROGRAM not in command:
+        raise ConfigError(
+            f"{path}: command is {' '.join(command)}; must hold {_PROGRAM}, with the program's flags after it"
+        )
+    return [word for word in command[command.index(_PROGRAM) + 1 :] if not word.startswith("${")]
+
+
+def _explain(violation: Any) -> str:
+    """What is wrong by the schema (a `jsonschema.ValidationError`), with the key that it is about."""
+    while violation.context:  # of alternatives the last: of those for early_terminate the usual one
+        violation = violation.context[-1]
+    key = ".".join(map(str, violation.absolute_path))
+    value, wanted, inside = violation.instance, violation.validator_value, f"{key}." if key else ""
+    match violation.validator:
+        case "additionalProperties":
+            known = [*violation.schema["properties"], *(() if inside else _NOT_THE_ENGINES)]
+            odd = next(name for name in value if name not in known)
+            return f"{inside}{odd} is no key of a sweep file{nearest(str(odd), known)}"
+        case "required":
+            return f"{inside}{next(name for name in wanted if name not in value)} is missing"
+        case "enum":
+            return _none_of(key, value, wanted)
+        case "type":
+            return f"{key} is {value}: must be {_KINDS.get(wanted, wanted)}"
+    return f"{key} is {value}: {violation.message}"
+
+
+def _none_of(key: str, value: Any, known: Iterable[str]) -> str:
+    hint = nearest(str(value), known)
+    return f"{key} is {value}: must be one of {', '.join(known)}{hint if 'mean' in hint else ''}"
 
 
 def _flat(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -220,22 +297,29 @@ def check(file: SweepFile, resolve: Callable[[Mapping[str, Any]], Config]) -> Co
     Raises:
         ConfigError: a value, fixed or searched, is wrong whatever the others are, or none fit together.
     """
-    for name in file.searched:
-        for value in _values(name, file.engine["parameters"][name]):
-            with contextlib.suppress(MisfitError):
-                resolve({**file.fixed, name: value})
-    grid = file.engine["method"] == "grid"
-    engine, seen, first = file.engine | ({} if grid else {"method": "random"}), list[Trial](), ""
-    while grid or len(seen) < _PROBES:
+    asked: dict[str, Callable[[], object]] = {
+        "early_terminate": lambda: hopeless(file.engine, ()),
+        "parameters": lambda: propose(file.engine, (), (0, 0)),
+    }
+    for key, ask in asked.items():
         try:
-            parameters = propose(engine, seen if grid else (), (0, len(seen)))
-        except ValueError as error:  # a range in a grid, say
-            raise ConfigError(f"{file.path}: {error}") from None
+            ask()
+        except ValueError as error:  # the engine's own: brackets that never come, or a range in a grid, say
+            raise ConfigError(f"{file.path}: {key}: {error}") from None
+    specs = file.engine["parameters"]
+    points = [{name: value} for name in file.searched for value in _values(name, specs[name])]
+    for point in points or [{}]:
+        with contextlib.suppress(MisfitError):
+            resolve({**file.fixed, **point})
+    grid = file.engine["method"] == "grid"
+    seen, first = list[Trial](), ""
+    while grid or len(seen) < _PROBES:
+        parameters = propose(file.engine, seen if grid else (), (0, len(seen)))
         if parameters is None:
             break
         try:
             return resolve(parameters)
-        except MisfitError as error:
+        except ConfigError as error:
             first = first or str(error)
         seen.append(Trial(len(seen) + 1, parameters, "refused"))
     raise MisfitError(f"{file.path}: no configuration fits, the first one as {first}")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from dtqn import plots
-from dtqn.config import Config, ConfigError, MisfitError
+from dtqn.config import Config, ConfigError
 from dtqn.jobs import Job, Pool
 from dtqn.layers import to_yaml
 from dtqn.live import RunsView, open_runs_view
@@ -71,18 +71,38 @@ class Sweep:
         self.file, self.folder, self.runs_dir, self._resolve = file, folder, runs_dir, resolve
         self.run_cap, self._seed = run_cap, seed
         self._record = folder / "sweep.json"
-        stored = json.loads(self._record.read_text(encoding="utf-8"))["runs"] if self._record.exists() else []
-        names = [field.name for field in dataclasses.fields(Trial) if field.name != "rows"]
-        self.trials = [Trial(**{name: entry[name] for name in names}) for entry in stored]
+        self.trials = self._recorded()
         for trial in self.trials:
             if trial.state == "failed":  # what it failed of may have been mended
                 trial.state, trial.error = "open", ""
             if trial.run_dir:
                 trial.rows = read_rows(RunDir(Path(trial.run_dir)).metrics_file)
 
+    def _recorded(self) -> list[Trial]:
+        """The trials of an earlier stretch."""
+        if not self._record.exists():
+            return []
+        names = [field.name for field in dataclasses.fields(Trial) if field.name != "rows"]
+        try:
+            entries = json.loads(self._record.read_text(encoding="utf-8"))["runs"]
+            trials = [Trial(**{name: entry[name] for name in names}) for entry in entries]
+            lacking = [name for name in self.file.searched for t in trials if name not in t.parameters]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{self._record}: is no record of a sweep ({type(error).__name__}: {error}); move it away, "
+                "what has been trained is found again"
+            ) from None
+        if lacking:
+            raise ConfigError(f"{self._record}: is of a sweep without {lacking[0]}; give another --out")
+        return trials
+
     def open_jobs(self) -> list[tuple[Trial, Job]]:
         """What an earlier stretch has left undone."""
-        return [(trial, self._job(trial)) for trial in self.trials if trial.state == "open"]
+        return [
+            (trial, self._job(trial, self._resolve(trial.parameters)))
+            for trial in self.trials
+            if trial.state == "open"
+        ]
 
     def next_job(self) -> tuple[Trial, Job] | None:
         """Choose and note down another configuration; none where the sweep is complete."""
@@ -92,12 +112,14 @@ class Sweep:
                 return None
             self.trials.append(trial)
             try:
-                job = self._job(trial)
-            except MisfitError as error:  # such as a width that its heads do not divide
+                config = self._resolve(trial.parameters)
+            except ConfigError as error:  # such as a width that its heads do not divide
                 trial.state, trial.error = "refused", str(error)
+                self.save()
+                continue
+            job = self._job(trial, config)
             self.save()
-            if trial.state == "open":
-                return trial, job
+            return trial, job
         return None
 
     @property
@@ -124,8 +146,7 @@ class Sweep:
                 return Trial(number, parameters)
         return None
 
-    def _job(self, trial: Trial) -> Job:
-        config = self._resolve(trial.parameters)
+    def _job(self, trial: Trial, config: Config) -> Job:
         directory = RunDir.of_config(config, self.runs_dir)
         directory.prepare(config)
         trial.run_dir = str(directory.path)

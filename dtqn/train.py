@@ -18,7 +18,7 @@ import torch
 import envs
 from dtqn import losses, networks
 from dtqn.actor import Actor, Episodes
-from dtqn.config import Config, ConfigError
+from dtqn.config import Config, ConfigError, MisfitError
 from dtqn.evaluation import EvaluationResult, evaluate, film
 from dtqn.learner import Learner, delta_q
 from dtqn.networks.recurrent import RecurrentQNetwork
@@ -61,10 +61,14 @@ def make_env(
 
 
 def make_network(config: Config) -> QNetwork:
-    """The run's network with its initial parameters."""
+    """The run's network with its initial parameters; a MisfitError where it cannot read the task."""
     task = task_spec(config)
+    actions = num_actions(task)
     torch.manual_seed(int(_seed(config, _NETWORK).generate_state(1)[0]))
-    return networks.build(config.network, task.observation_space, num_actions(task))
+    try:
+        return networks.build(config.network, task.observation_space, actions)
+    except ValueError as error:
+        raise MisfitError(f"env is {config.env}: {error}") from None
 
 
 def num_actions(task: envs.TaskSpec) -> int:
@@ -132,7 +136,8 @@ def _refreshed(config: Config) -> bool:
 
 def plan_bytes(config: Config) -> dict[str, int]:
     """What the run will take in memory, part by part, before any of it is taken."""
-    network = make_network(config)
+    with torch.device("meta"):  # shapes without memory
+        network = make_network(config)
     parameters = sum(p.numel() * p.element_size() for p in network.parameters())
     return {
         "replay": replay_bytes(replay_fields(config, network), config.replay.capacity, config.actor.num_envs),

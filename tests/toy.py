@@ -76,3 +76,17 @@ class ToyVectorEnv(VectorEnv):
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.number, self.elapsed = state["number"].copy(), state["elapsed"].copy()
+
+
+class DictTask(gymnasium.Env):
+    """One observation under a name; episodes of one step."""
+
+    observation_space = gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(3)})
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return {"a": 0}, {}
+
+    def step(self, action):
+        return {"a": 1}, 0.0, True, False, {}

@@ -57,8 +57,9 @@ class DTQNEncoder(nn.Module):
                 return size, max(size, 1) + 1, 0
             case gymnasium.spaces.Box() if len(space.shape) <= 1:
                 return int(np.prod(space.shape)), 0, 0
+        shape = f" of shape {space.shape}" if space.shape else ""
         raise ValueError(
-            f"network.encoder is dtqn, which has no encoder for observation space {space}; try default"
+            f"network.encoder is dtqn, which cannot read a {type(space).__name__}{shape}; try default"
         )
 
     def forward(self, inputs: StepInputs) -> Tensor:

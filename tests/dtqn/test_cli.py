@@ -129,6 +129,9 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
         (["--n-step", "1"], "--n-step is no option; did you mean --learner.n_step?"),
         (["--total-env", "1"], "--total-env is no option; did you mean --total-env-steps?"),
         (["--xyzzy"], "--xyzzy is no option; --help lists all"),
+        (["--learner.lr", "1"], "--learner.lr is no option; did you mean --learner.learning_rate?"),
+        (["--agent", ""], "agent is '' .*: there is no such agent; known: adrqn, .*"),
+        (["--run-dir", ""], "argument --run-dir: the name is empty; must be a path"),
         (["--seed"], "argument --seed: expected one argument"),
         (["--seed", "1", "7"], "unrecognized arguments: 7"),
         (["trian"], "trian is no command; did you mean train?"),
@@ -190,9 +193,42 @@ def test_a_directory_that_holds_a_run_is_refused(capsys, tmp_path):
     assert message == f"run_dir {tmp_path} holds a run; to go on with it: python run.py --resume {tmp_path}"
 
 
-def test_continuous_actions_are_refused_before_there_is_a_folder(capsys, tmp_path):
-    message = _fails(capsys, "--env", "car-flag-continuous", "--run-dir", tmp_path / "r")
-    assert message.startswith("env is car-flag-continuous: its actions are Box")
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--env", "car-flag-continuous"], "env is car-flag-continuous: its actions are Box"),
+        (
+            ["--network.encoder", "dtqn", "--network.width", "8"],
+            "env is gridverse-memory-7x7: network.embedding_width is 8, not below network.width 8",
+        ),
+        (
+            ["--agent", "dtqn-bag", "--env", "tests.toy:DictTask"],
+            "env is tests.toy:DictTask: network.bag_size is 4, but no bag is made of a Dict",
+        ),
+        (
+            ["--agent", "dtqn-paper", "--env", "tests.toy:DictTask"],
+            "env is tests.toy:DictTask: network.encoder is dtqn, which cannot read a Dict; try default",
+        ),
+        (
+            ["--network.width", "1000000", "--network.num_heads", "1"],
+            "network.width is 1000000: the run would take",
+        ),
+        (["--replay.capacity", "1e13"], "replay.capacity is 10000000000000: the run would take"),
+        (["--device", "cuda"], "device is cuda, but torch finds none; try cpu"),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_what_cannot_run_is_refused_before_there_is_a_folder(
+    capsys, tmp_path, monkeypatch, command, argv, message
+):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.chdir(tmp_path)
+    if command == "compare":
+        argv = argv if "--agent" in argv else ["--agent", "gtrxl", *argv]
+        argv = [argument.replace("--agent", "--agents") for argument in argv]
+    assert _fails(capsys, command, *argv).startswith(message)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -224,6 +260,11 @@ def test_a_success_bound_where_the_task_knows_no_success(capsys, monkeypatch):
             ["--total-env-steps", "900"],
             "total_env_steps is 900, but the run in {} has 1000; a resumed run can only",
         ),
+        (
+            ["--total-env-steps", "1e2"],  # fewer than its random steps
+            "total_env_steps is 100, but the run in {} has 1000; a resumed run can only",
+        ),
+        (["--warmup-env-steps", "300"], "warmup_env_steps is 300, but the run in {} has 200; leave it out"),
         (["--run-dir", "x"], "--run-dir is x: leave it out with --resume, which reads {}"),
     ],
 )

@@ -103,6 +103,8 @@ def test_sizes_that_contradict_each_other():
     assert "replay.capacity from --replay.capacity" in message
     assert "try" in message
     assert "network.width is 66" in _error({"network.width": "66", "network.num_heads": "4"})
+    assert "; try 66" in _error({"network.num_heads": "3"}), "an even multiple"
+    assert "; try 70" in _error({"network.width": "65", "network.num_heads": "5"})
     assert "replay.sequence_period is 41" in _error(
         {"replay.sequence_period": "41", "replay.learn_length": "40"}
     )

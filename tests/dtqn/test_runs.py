@@ -426,7 +426,7 @@ def test_an_error_is_neither_hidden_nor_saved(tmp_path, trainer, capsys):
 
 
 def test_a_run_that_cannot_fit_is_refused_with_the_figure(tmp_path, trainer, monkeypatch, capsys):
-    monkeypatch.setattr(runs, "plan_bytes", lambda config: {"replay": 5 * 10**12})
+    monkeypatch.setattr(runs, "plan_bytes", lambda config: {"replay": 5 * 10**12, "networks": 0})
     monkeypatch.setattr(runs, "available_bytes", lambda: 10**10)
     assert cli.main(["--run-dir", str(tmp_path / "run"), "--replay.capacity", "500000"]) == 2
     assert capsys.readouterr().err.removeprefix("error: ").strip() == (

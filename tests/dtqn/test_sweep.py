@@ -21,6 +21,7 @@ import yaml
 from PIL import Image
 
 from dtqn import cli, jobs, plots, search, sweep
+from dtqn.config import ConfigError
 from dtqn.importance import Axis, Importance, importance
 from dtqn.layers import resolve
 from dtqn.metrics import read_rows
@@ -324,7 +325,7 @@ def test_settings_that_do_not_fit_are_no_run_and_end_nothing(run):
     assert code == 0
     source = f"network.num_heads from {run.folder / 'file.yaml'}"
     assert (
-        f"run 1 refused: network.width is 64, not a multiple of network.num_heads 3; try 63 ({source})"
+        f"run 1 refused: network.width is 64, not a multiple of network.num_heads 3; try 66 ({source})"
         in printed
     )
     assert [record["state"] for record in _record(folder)] == ["refused"] * 3 + ["finished"]
@@ -373,6 +374,20 @@ def test_the_leaderboard_fits_the_terminal(tmp_path, monkeypatch):
     assert {name: first[name] for name in file.searched} == {
         name: str(trials[-1].parameters[name]) for name in file.searched
     }
+
+
+def test_settings_that_are_wrong_together_end_nothing(run, monkeypatch):
+    """Too little memory at one point of the grid, say, where each value by itself has passed."""
+
+    def check(config):
+        if (config.learner.n_step, config.seed) == (2, 2):
+            raise ConfigError("replay.capacity is 1: the run would take more")
+
+    monkeypatch.setattr("dtqn.runs.check", check)
+    code, printed, folder = run(_GRID)
+    assert code == 0, printed
+    assert "run 4 refused: replay.capacity is 1: the run would take more" in printed
+    assert [record["state"] for record in _record(folder)].count("finished") == 5
 
 
 def test_a_target_ends_the_search(run):
@@ -431,6 +446,39 @@ def test_bayes_learns_from_results_and_repeats_itself():
     assert np.median(last) < 0.25, "at random the median is 1"
 
 
+def test_bayes_learns_from_the_best_value_of_a_runs_history():
+    engine = {
+        "method": "bayes",
+        "metric": {"name": "m", "goal": "maximize"},
+        "parameters": {"learner.gamma": {"min": 0.0, "max": 1.0}},
+    }
+
+    def choice(*history):
+        trials = [
+            Trial(
+                n, {"learner.gamma": n / 6}, "finished", rows=[{"env_steps": 1, "m": -((n / 6 - 0.3) ** 2)}]
+            )
+            for n in range(6)
+        ]
+        rows = [{"env_steps": 1, "m": value} for value in history]
+        return propose(engine, [*trials, Trial(6, {"learner.gamma": 0.95}, "finished", rows=rows)], (0, 1))
+
+    assert choice(-0.2, -0.4) == choice(-0.4, -0.2) == choice(-0.2) != choice(-0.4)
+
+
+def test_a_metric_is_a_column_of_a_run(tmp_path):
+    """All columns that a run can have are known, and no other: this agent has the rarest ones too."""
+    options = {
+        "env": "gridverse-memory-5x5", "network.adaptive-span": "true", "learner.auxiliary-weight": "0.01",
+        "total-env-steps": "600", "warmup-env-steps": "200", "metrics-every": "200", "actor.num-envs": "4",
+        "replay.capacity": "2000", "evaluation.period": "300", "evaluation.episodes": "2", "device": "cpu",
+        "wandb": "disabled", "run-dir": str(tmp_path / "run"),
+    }  # fmt: skip
+    assert cli.main([word for name, value in options.items() for word in (f"--{name}", value)]) == 0
+    rows = read_rows(tmp_path / "run" / "metrics.jsonl")
+    assert sorted({name for row in rows for name in row}) == sorted(search._METRICS)
+
+
 def _axis(name, positions, ordered=True):
     return Axis(name, list(map(float, positions)), [(0.0, "a"), (1.0, "b")], ordered)
 
@@ -468,8 +516,13 @@ def test_pictures(tmp_path):
     assert Image.open(tmp_path / "importance.png").size[0] > 500
 
 
-_SEARCH = "method: random\nmetric: {name: m}\nrun_cap: 2\n"
+_SEARCH = "method: random\nmetric: {name: mean_success}\nrun_cap: 2\n"
 _ONE = _SEARCH + "parameters: {seed: {values: [1]}}"
+
+
+def _one(key, text):
+    """A sweep file with this text under a key."""
+    return yaml.safe_dump(yaml.safe_load(_ONE) | {key: yaml.safe_load(text)})
 
 
 @pytest.mark.parametrize(
@@ -489,16 +542,113 @@ _ONE = _SEARCH + "parameters: {seed: {values: [1]}}"
         ),
         (_SEARCH + "parameters: {learner.n_step: {min: 5, max: 2}}", [], "min 5 is not less than max 2"),
         ("method: grid\nparameters: {seed: {values: [1]}}", [], "metric is None; must have a name"),
-        (_SEARCH.replace("random", "best") + "parameters: {seed: {values: [1]}}", [], "'best' is not one of"),
+        (
+            _one("method", "rand"),
+            [],
+            "method is rand: must be one of bayes, grid, random; did you mean random?",
+        ),
+        (_one("method", "custom"), [], "method is custom: must be one of bayes, grid, random"),
+        (
+            "parameters: {seed: {values: [1]}}\nmetric: {name: mean_success}",
+            [],
+            "method is None: must be one",
+        ),
+        (
+            _one("metric", "{name: mean_success, goal: maximise}"),
+            [],
+            "metric.goal is maximise: must be one of minimize, maximize; did you mean maximize?",
+        ),
+        (
+            _one("metric", "{name: mean_success, gaol: maximize}"),
+            [],
+            "metric.gaol is no key of a sweep file; did you mean goal?",
+        ),
+        (_one("metric", "{name: 3}"), [], "metric.name is 3: must be text"),
+        (
+            _one("metric", "{name: mean_sucess}"),
+            [],
+            "metric.name is mean_sucess: there is no such metric; did you mean mean_success?",
+        ),
+        (
+            _one("metric", "{name: m}"),
+            [],
+            "metric.name is m: there is no such metric; try mean_success or mean_return",
+        ),
+        (
+            _one("metric", "{name: best/eval_success}"),
+            [],
+            "metric.name is best/eval_success: there is no such",
+        ),
+        (
+            _ONE,
+            ["--env", "CartPole-v1"],
+            "file.yaml: metric.name is mean_success, but CartPole-v1 defines no success; try mean_return",
+        ),
+        (
+            _one("metric", "{name: eval/success_low}"),
+            ["--env", "CartPole-v1"],
+            "metric.name is eval/success_low, but CartPole-v1 defines no success; try eval/return",
+        ),
+        (
+            _one("parameters", "{env: {values: [gridverse-memory-5x5, CartPole-v1]}}"),
+            [],
+            "metric.name is mean_success, but CartPole-v1 defines no success; try mean_return",
+        ),
+        (
+            _one("parameters", "{env: {value: CartPole-v1}}"),
+            [],
+            "file.yaml: metric.name is mean_success, but CartPole-v1 defines no success; try mean_return",
+        ),
+        (_ONE, ["--device", "cuda"], "error: device is cuda, but torch finds none; try cpu"),
+        (
+            _one("parameters", "{device: {values: [cpu, cuda]}}"),
+            [],
+            "error: device is cuda, but torch finds none; try cpu",
+        ),
+        (_one("early_terminate", "3"), [], "early_terminate is 3: must be a mapping"),
+        (_one("early_terminate", "{type: hyperband}"), [], "early_terminate.min_iter is missing"),
+        (
+            _one("early_terminate", "{type: median, min_iter: 3}"),
+            [],
+            "early_terminate.type is median: must be one of hyperband",
+        ),
+        (
+            _one("early_terminate", "{type: hyperband, min_iter: 0}"),
+            [],
+            "early_terminate.min_iter is 0: 0 is ",
+        ),
+        (
+            _one("early_terminate", "{type: hyperband, max_iter: 2, s: 2}"),
+            [],
+            "file.yaml: early_terminate: Bands must be an array of length at least 1",
+        ),
+        (
+            "method: bayes\nrun_cap: 2\nmetric: {name: mean_success}\nparameters: {seed: {value: 1}}",
+            [],
+            "file.yaml: parameters: Need at least one searchable parameter",
+        ),
+        (_one("command", "3"), [], "command is 3: must be a list"),
+        (
+            _one("command", "[python, run.py, '${args}']"),
+            [],
+            "command is python run.py ${args}; must hold ${program}, with the program's flags after it",
+        ),
+        (
+            _one("command", "['${program}', train, '${args}']"),
+            [],
+            "file.yaml: command: unrecognized arguments: train",
+        ),
+        (_one("name", "3"), [], "file.yaml: name is 3: must be text"),
         (_SEARCH.replace("2", "0") + "parameters: {seed: {values: [1]}}", [], "run_cap is 0; must be"),
-        (_SEARCH + "mode: x\nparameters: {seed: {values: [1]}}", [], "'mode' was unexpected"),
+        (_one("mode", "x"), [], "mode is no key of a sweep file; did you mean method?"),
+        (_one("run_cp", "3"), [], "run_cp is no key of a sweep file; did you mean run_cap?"),
         (
             _SEARCH.replace("run_cap: 2", "") + "parameters: {seed: {values: [1]}}",
             [],
             "method random has no end; give --run-cap N",
         ),
         (_ONE, ["--seed", "4"], "--seed is 4, but .* searches it"),
-        (_SEARCH + "command: [--lr=3]\nparameters: {seed: {values: [1]}}", [], "--lr is no option.*"),
+        (_one("command", "['${program}', --lr=3]"), [], "file.yaml: command: --lr is no option"),
         ("[1", [], "is not a YAML file"),
         (_ONE, ["--learner.gama", "0.9"], "--learner.gama is no option; did you mean --learner.gamma?"),
         (
@@ -517,7 +667,7 @@ _ONE = _SEARCH + "parameters: {seed: {values: [1]}}"
             _ONE,
             ["--network.num_heads", "3"],
             r"no configuration fits, the first one as network.width is 64, not a multiple of "
-            r"network.num_heads 3; try 63 \(network.num_heads from --network.num_heads\)",
+            r"network.num_heads 3; try 66 \(network.num_heads from --network.num_heads\)",
         ),
         (
             _SEARCH + "parameters: {network.num_heads: {values: [3]}, learner.gamma: {value: 2}}",
@@ -535,13 +685,14 @@ _ONE = _SEARCH + "parameters: {seed: {values: [1]}}"
             r"learner.gamma is 1.9985 \(from .*file.yaml\): must be a number",
         ),
         (
-            "{method: grid, metric: {name: m}, parameters: {learner.gamma: {min: 0.5, max: 0.9}}}",
+            "{method: grid, metric: {name: mean_success}, parameters: {learner.gamma: {min: 0.5, max: 0.9}}}",
             [],
-            r"file.yaml: .*learner.gamma",
+            r"file.yaml: parameters: .*learner.gamma",
         ),
     ],
 )
-def test_a_mistake_is_one_line_that_names_it(run, content, arguments, message):
+def test_a_mistake_is_one_line_that_names_it(run, content, arguments, message, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     code, printed, folder = run(content, *arguments)
     assert code == 2
     assert printed.startswith("error: ")
@@ -551,9 +702,40 @@ def test_a_mistake_is_one_line_that_names_it(run, content, arguments, message):
     assert not (run.folder / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "",
+            r"is no record of a sweep \(JSONDecodeError: Expecting value: line 1 column 1 .*\); move it away",
+        ),
+        ('{"runs": [{"number": 1', r"is no record of a sweep \(JSONDecodeError: .*"),
+        ("[]", r"is no record of a sweep \(TypeError: .*"),
+        ('{"runs": [{"number": 1}]}', r"is no record of a sweep \(KeyError: 'parameters'\)"),
+        (None, "is of a sweep without network.width; give another --out"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_one_line(run, text, message):
+    content, record = _GRID, run.folder / "out" / "sweep.json"
+    if text is None:
+        assert run(_GRID)[0] == 0
+        text = record.read_text()
+        content = _GRID.replace("learner: {parameters: {n_step", "network: {parameters: {width")
+        content = content.replace("[1, 2, 3]", "[16, 32]")
+    record.parent.mkdir(exist_ok=True)
+    record.write_text(text)
+    before = {*run.folder.rglob("*"), run.folder / "file.yaml"}
+    code, printed, _ = run(content)
+    assert code == 2
+    assert re.fullmatch(rf"error: {re.escape(str(record))}: {message}.*\n", printed), printed
+    assert record.read_text() == text
+    assert set(run.folder.rglob("*")) == before
+
+
 def test_flags_of_the_command_count_and_wandb_is_told_the_sweep(run):
     content = (
-        _GRID.replace("[1, 2, 3]", "[2]") + "name: try\ncommand: ['${program}', '${args}', --agent=gru]\n"
+        _GRID.replace("[1, 2, 3]", "[2]")
+        + "name: try\ncommand: [python, -u, '${program}', '${args}', --agent=gru]\n"
     )
     assert run(content)[0] == 0
     (folder,) = {Path(record["run_dir"]).parent.name for record in _record(run.folder / "out")}
