@@ -79,14 +79,16 @@ class ToyVectorEnv(VectorEnv):
 
 
 class DictTask(gymnasium.Env):
-    """One observation under a name; episodes of one step."""
+    """Two observations under their names; episodes of one step."""
 
-    observation_space = gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(3)})
+    observation_space = gymnasium.spaces.Dict(
+        {"a": gymnasium.spaces.Discrete(3), "b": gymnasium.spaces.Discrete(2)}
+    )
     action_space = gymnasium.spaces.Discrete(2)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        return {"a": 0}, {}
+        return {"a": 0, "b": 0}, {}
 
     def step(self, action):
-        return {"a": 1}, 0.0, True, False, {}
+        return {"a": 1, "b": 1}, 0.0, True, False, {}
