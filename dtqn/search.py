@@ -156,7 +156,8 @@ def _flags(path: Path, content: Mapping[str, Any]) -> list[str]:
         raise ConfigError(
             f"{path}: command is {' '.join(command)}; must hold {_PROGRAM}, with the program's flags after it"
         )
-    return [word for word in command[command.index(_PROGRAM) + 1 :] if not word.startswith("${")]
+    words = [word for word in command[command.index(_PROGRAM) + 1 :] if not word.startswith("${")]
+    return words[1:] if words[:1] == ["train"] else words
 
 
 def _explain(violation: Any) -> str:

@@ -634,9 +634,9 @@ def _one(key, text):
             "command is python run.py ${args}; must hold ${program}, with the program's flags after it",
         ),
         (
-            _one("command", "['${program}', train, '${args}']"),
+            _one("command", "['${program}', eval, '${args}']"),
             [],
-            "file.yaml: command: unrecognized arguments: train",
+            "file.yaml: command: unrecognized arguments: eval",
         ),
         (_one("name", "3"), [], "file.yaml: name is 3: must be text"),
         (_SEARCH.replace("2", "0") + "parameters: {seed: {values: [1]}}", [], "run_cap is 0; must be"),
@@ -735,7 +735,7 @@ def test_a_record_that_cannot_be_read_is_one_line(run, text, message):
 def test_flags_of_the_command_count_and_wandb_is_told_the_sweep(run):
     content = (
         _GRID.replace("[1, 2, 3]", "[2]")
-        + "name: try\ncommand: [python, -u, '${program}', '${args}', --agent=gru]\n"
+        + "name: try\ncommand: [python, -u, '${program}', train, '${args}', --agent=gru]\n"
     )
     assert run(content)[0] == 0
     (folder,) = {Path(record["run_dir"]).parent.name for record in _record(run.folder / "out")}

@@ -496,7 +496,7 @@ def test_settings_that_a_core_does_not_read_are_named() -> None:
         ({"core": "dtqn", "width": 12, "num_heads": 8}, "network.width is 12, not a multiple .* try 16"),
         (
             {"core": "dtqn", "width": 7, "num_heads": 7, "positions": "sinusoidal"},
-            "network.width is 7.*try 8",
+            "network.width is 7.*try 14",
         ),
     ],
 )
