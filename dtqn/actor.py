@@ -37,9 +37,10 @@ class VectorRows:
         self.env = env
         self.begin()
 
-    def begin(self, seed: int | None = None) -> None:
-        """New episodes in all copies."""
+    def begin(self, generator: np.random.Generator | None = None) -> None:
+        """New episodes in all copies, seeded by `generator`; without one as the environments were made."""
         count = self.env.num_envs
+        seed = None if generator is None else int(generator.integers(2**31))
         self.observation = map_tree(np.asarray, self.env.reset(seed=seed)[0])
         self.prev_action = np.zeros(count, np.int64)
         self.reward = np.zeros(count, np.float64)
@@ -88,7 +89,7 @@ class VectorRows:
     def set_state(self, state: dict[str, Any], generator: np.random.Generator) -> None:
         """Goes on from `state`; with new episodes, seeded by `generator`, where the environments' is none."""
         if state["env"] is None:
-            self.begin(seed=int(generator.integers(2**31)))
+            self.begin(generator)
             return
         self.env.set_state(state["env"])  # type: ignore[attr-defined]
         for name in self._ARRAYS:
@@ -148,7 +149,7 @@ class Actor:
 
     def begin_episodes(self) -> None:
         """Leave the present episodes where they are; all copies begin new ones."""
-        self.rows.begin(seed=int(self.generator.integers(2**31)))
+        self.rows.begin(self.generator)
 
     @torch.no_grad()
     def publish(self, network: QNetwork, version: int) -> None:

@@ -287,17 +287,12 @@ def _compare(arguments: Sequence[str]) -> int:
     )
     _add_settings(parser, lambda name: name not in ("agent", "seed"), run)
     given = vars(parser.read(arguments))
-    file, own_names = (
-        given.pop("config"),
-        ("agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out"),
-    )
-    agents, seeds, first_seed, baseline, jobs, runs_dir, out = (given.pop(name) for name in own_names)
-    agents = _names("--agents", agents)
+    names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
+    file, agents, seeds, first_seed, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
+    agents, known = _names("--agents", agents), layers.agents()
     for agent in agents:
-        if agent not in layers.agents():
-            raise ConfigError(
-                f"--agents is {','.join(agents)}: {agent} is no agent{nearest(agent, layers.agents())}"
-            )
+        if agent not in known:
+            raise ConfigError(f"--agents is {','.join(agents)}: {agent} is no agent{nearest(agent, known)}")
     if baseline is not None and baseline not in agents:
         raise ConfigError(f"--baseline is {baseline}: it is none of --agents{nearest(baseline, agents)}")
     env = given.pop("env", None) or layers.resolve(file, {**given, "agent": agents[0]}, os.environ).env

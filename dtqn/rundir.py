@@ -125,7 +125,7 @@ class RunDir:
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Keep what a finished run came to, in `result.json`."""
-        _write(self._result_file, json.dumps(result, indent=2) + "\n")
+        write_whole(self._result_file, json.dumps(result, indent=2) + "\n")
 
     def read_result(self) -> dict[str, Any] | None:
         """What the run came to; none where it has not finished (or was made longer since)."""
@@ -160,7 +160,7 @@ class RunDir:
 
         So a run that is extended keeps the warm-up that it had.
         """
-        _write(self.config_file, to_yaml(resolved(config)))
+        write_whole(self.config_file, to_yaml(resolved(config)))
 
     def prepare(self, config: Config) -> None:
         """Make the directory ready for `--resume`, be there a run with these settings already or none.
@@ -189,13 +189,14 @@ class RunDir:
         # The warm-up comes later: it may not fit a length that is refused in any case.
         of_run = stored.model_dump() | {"warmup_env_steps": None}
         layers = [Layer(str(self.config_file), of_run), *environment_layer(environment)]
-        config = build([*layers, Layer(None, nested(flags))])
+        given = nested(flags)
+        config = build([*layers, Layer(None, given)])
         if config.total_env_steps < stored.total_env_steps:
             raise ConfigError(
                 f"total_env_steps is {config.total_env_steps}, but the run in {self.path} has "
                 f"{stored.total_env_steps}; a resumed run can only be made longer"
             )
-        if "warmup_env_steps" not in flags:
+        if "warmup_env_steps" not in given:
             config = config.model_copy(update={"warmup_env_steps": stored.warmup_env_steps})
         self._check_same(stored, config, MAY_CHANGE, "leave it out to resume")
         return config
@@ -236,7 +237,7 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def _write(file: Path, text: str) -> None:
+def write_whole(file: Path, text: str) -> None:
     """Write a file whole, so that a reader meets the old one or the new one."""
     temporary = file.with_suffix(".tmp")
     temporary.write_text(text, encoding="utf-8")

@@ -29,7 +29,7 @@ from dtqn.types import NonFiniteError
 
 
 def start(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
-    """Train a new run in a directory that holds none; the program's exit code."""
+    """Train a new run, which `check` has passed, in a directory that holds none; the program's exit code."""
     directory.claim()
     trainer = _make_trainer(config)
     directory.write_config(config)
@@ -110,7 +110,6 @@ def check(config: Config) -> None:
 
 
 def _make_trainer(config: Config) -> Trainer:
-    check(config)
     machine.prepare()
     return Trainer(config)
 

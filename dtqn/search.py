@@ -233,7 +233,8 @@ class Trial:
 
     def value(self, metric: str) -> float | None:
         """What the run came to: the last of the metric, as in W&B's summary."""
-        return self.history(metric)[-1] if self.history(metric) else None
+        history = self.history(metric)
+        return history[-1] if history else None
 
     @property
     def env_steps(self) -> int:

@@ -27,7 +27,7 @@ from dtqn.jobs import Job, Pool
 from dtqn.layers import to_yaml
 from dtqn.live import RunsView, open_runs_view
 from dtqn.metrics import read_rows
-from dtqn.rundir import RunDir
+from dtqn.rundir import RunDir, write_whole
 
 try:
     from dtqn.importance import LEAST_RUNS, axis_of, importance
@@ -45,6 +45,8 @@ _ATTEMPTS = 50
 _FLAPPING = 3
 """A sweep whose first runs all fail is ended after so many, as W&B's agent does."""
 _SHOWN = 5
+_RECORDED = [field.name for field in dataclasses.fields(Trial) if field.name != "rows"]
+"""What `sweep.json` holds of a trial; its rows are the run's own."""
 
 
 class Configuration(NamedTuple):
@@ -82,10 +84,9 @@ class Sweep:
         """The trials of an earlier stretch."""
         if not self._record.exists():
             return []
-        names = [field.name for field in dataclasses.fields(Trial) if field.name != "rows"]
         try:
             entries = json.loads(self._record.read_text(encoding="utf-8"))["runs"]
-            trials = [Trial(**{name: entry[name] for name in names}) for entry in entries]
+            trials = [Trial(**{name: entry[name] for name in _RECORDED}) for entry in entries]
             lacking = [name for name in self.file.searched for t in trials if name not in t.parameters]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
@@ -195,14 +196,12 @@ class Sweep:
             ranks |= {trial.number: rank for trial in line.trials if line.value is not None}
         rows = []
         for trial in self.trials:
-            row = {field.name: getattr(trial, field.name) for field in dataclasses.fields(trial)}
-            del row["rows"]
             rows.append(
-                row
+                {name: getattr(trial, name) for name in _RECORDED}
                 | {"env_steps": trial.env_steps, metric: trial.value(metric), "rank": ranks.get(trial.number)}
             )
         about = {"name": self.file.name, "file": str(self.file.path), "search_seed": self._seed}
-        _write(self._record, json.dumps(about | self.file.engine | {"runs": rows}, indent=2) + "\n")
+        write_whole(self._record, json.dumps(about | self.file.engine | {"runs": rows}, indent=2) + "\n")
         searched = self.file.searched
         header = ["rank", metric, *searched, "number", "state", "env_steps", "run_dir", "error"]
         with (self.folder / "leaderboard.tmp").open("w", encoding="utf-8", newline="") as file:
@@ -223,7 +222,7 @@ class Sweep:
         config = RunDir(Path(best.trials[0].run_dir)).read_config()
         settings = ", ".join(f"{name} {_cell(value)}" for name, value in best.parameters.items())
         text = f"{self.file.metric} {best.value:.4f}" + (f" with {settings}" if settings else "")
-        _write(file, f"# {text}\n{to_yaml(config)}")
+        write_whole(file, f"# {text}\n{to_yaml(config)}")
         again = f"again with another seed: python run.py --config {shlex.quote(str(file))} --seed N"
         told = textwrap.fill(f"best: {text}", _width(), subsequent_indent="  ", break_on_hyphens=False)
         return [told, *self._draw(), again]
@@ -244,7 +243,7 @@ class Sweep:
         if not shares:
             return [f"no parameter importance: it needs {LEAST_RUNS} runs with different results"]
         table = [share._asdict() for share in shares]
-        _write(self.folder / "importance.json", json.dumps(table, indent=2) + "\n")
+        write_whole(self.folder / "importance.json", json.dumps(table, indent=2) + "\n")
         plots.importance(shares, self.folder / "importance.png", self.file.metric)
         return []
 
@@ -337,9 +336,3 @@ def _told(trial: Trial) -> str:
 
 def _width() -> int:
     return shutil.get_terminal_size((100, 24)).columns
-
-
-def _write(file: Path, text: str) -> None:
-    temporary = file.with_suffix(".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, file)

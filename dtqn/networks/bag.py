@@ -189,19 +189,12 @@ class BagQNetwork(WindowedQNetwork):
         first = map_tree(lambda x: x[:, :1], inputs)
         return self._output(x, self._features(bag, first), bag.size)
 
-    def _learn_window(
-        self,
-        inputs: StepInputs,
-        at: Tensor,
-        batch: Sequences,
-        last: Tensor,
-        generator: torch.Generator | None,
-    ) -> QOutput:
+    def _beside(self, batch: Sequences, last: Tensor) -> tuple[Bag]:
         rows = torch.arange(len(last), device=last.device)
         stored = {name: x[rows, last] for name, x in batch.beside.items()}
         size = stored.pop("bag_size").long()
         bag = StepInputs(**{name.removeprefix("bag_"): x for name, x in stored.items()})
-        return self.window(inputs, generator, at, Bag(bag, size))
+        return (Bag(bag, size),)
 
     def initial_state(self, batch_size: int) -> BagState:  # type: ignore[override]
         window = super().initial_state(batch_size)

@@ -34,6 +34,13 @@ def drop(x: Tensor, probability: float, generator: torch.Generator | None) -> Te
     return x * kept / (1 - probability)
 
 
+def _seen(x: Tensor, at: Tensor | None) -> Tensor:
+    """bool [B, 1, S, T] which steps of x [B, T, D] each of `at` [B, S] attends to, or each of all T steps."""
+    step = torch.arange(x.shape[1], device=x.device)
+    query = step[None] if at is None else at
+    return (step <= query[..., None])[:, None]
+
+
 class DecoderLayer(nn.Module):
     def __init__(
         self,
@@ -71,19 +78,15 @@ class DecoderLayer(nn.Module):
     def _attend(self, x: Tensor, generator: torch.Generator | None, at: Tensor | None) -> Tensor:
         """softmax(q k^T / sqrt(d)) v over the step itself and those before it in the window."""
         q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        step, drops = torch.arange(x.shape[1], device=x.device), generator is not None and self.dropout > 0
-        if at is None and not drops:
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        if at is not None:
+            q = q.gather(2, at[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
+        if generator is not None and self.dropout > 0:
+            score = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~_seen(x, at), -math.inf)
+            mixed = drop(score.softmax(dim=-1), self.dropout, generator) @ v
+        elif at is not None:
+            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=_seen(x, at))
         else:
-            query = step[None] if at is None else at
-            if at is not None:
-                q = q.gather(2, at[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
-            seen = (step <= query[..., None])[:, None]
-            if drops:
-                score = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~seen, -math.inf)
-                mixed = drop(score.softmax(dim=-1), self.dropout, generator) @ v
-            else:
-                mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def _feed_forward(self, x: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -13,7 +13,7 @@ block, A actions.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -160,15 +160,14 @@ class WindowedQNetwork(nn.Module):
         place = torch.minimum(before + torch.arange(batch.learn.first.shape[1], device=device), total - 1)
         last = torch.minimum(total, torch.full_like(total, size))[:, 0] - 1 - batch.burn_in_rows
         first = run(position.expand(len(total), -1))
-        output = self._learn_window(first, place.clamp(max=size - 1), batch, last, generator)
+        output = self.window(first, generator, place.clamp(max=size - 1), *self._beside(batch, last))
         if longest <= size:
             return output, trace
         with torch.no_grad():
             start = (total - size).clamp(min=0)
             beyond = torch.minimum(size + torch.arange(longest - size, device=device), total - 1)
-            second = self._learn_window(
-                run(start + position), beyond - start, batch, batch.learn_rows - 1, None
-            )
+            beside = self._beside(batch, batch.learn_rows - 1)
+            second = self.window(run(start + position), None, beyond - start, *beside)
             rows = torch.arange(len(total), device=device)[:, None]
             later = map_tree(lambda x: x[rows, (place - size).clamp(min=0)], second)
 
@@ -177,17 +176,10 @@ class WindowedQNetwork(nn.Module):
 
         return map_tree(join, output, later), trace
 
-    def _learn_window(
-        self,
-        inputs: StepInputs,
-        at: Tensor,
-        batch: Sequences,
-        last: Tensor,
-        generator: torch.Generator | None,
-    ) -> QOutput:
-        """`window` of sequences of `batch`; the windows' last rows are `last` [B] of their learn blocks."""
+    def _beside(self, batch: Sequences, last: Tensor) -> tuple[Any, ...]:
+        """What `window` reads beside windows of `batch` that end with row `last` [B] of the learn block."""
         del batch, last
-        return self.window(inputs, generator, at)
+        return ()
 
     def initial_state(self, batch_size: int) -> WindowState:
         """The state at an episode's start: no row is real."""
