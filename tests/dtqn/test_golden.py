@@ -22,7 +22,7 @@ from dtqn.windows import learned_whole
 from tests.cases import NUM_ACTIONS, SPACES
 from tests.dtqn.batches import Shape, make_batch
 
-GOLDEN = Path(__file__).parent.parent / "golden"
+GOLDEN = Path(__file__).parent.parent / "golden" / "losses"
 PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 OPTIONS: dict[str, dict[str, Any]] = {
     "gtrxl+categorical": {"network": {"distribution": "categorical", "v_min": -3.0, "v_max": 3.0}},
