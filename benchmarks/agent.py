@@ -27,10 +27,10 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from dtqn import machine
-from dtqn.config import Config
-from dtqn.layers import resolve
-from dtqn.train import Trainer
+from dtqn.settings.config import Config
+from dtqn.settings.presets import resolve
+from dtqn.training import machine
+from dtqn.training.trainer import Trainer
 from dtqn.types import Sequences
 
 CHUNKS = 9

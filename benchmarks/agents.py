@@ -19,7 +19,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.agent import Turns, flop_per_update, matrix_product, rate, trainer_of
-from dtqn import layers, machine
+from dtqn.settings import presets
+from dtqn.training import machine
 
 CHUNKS = 5
 FILL_ENV_STEPS = 16_000
@@ -69,8 +70,8 @@ def measure(seconds: float = 2.0) -> dict[str, Any]:
     """Every preset of `configs/agents`: `{preset: {...}}`."""
     machine.prepare()
     torch.manual_seed(0)
-    presets = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
-    return {agent: measure_agent(agent, seconds) for agent in presets}
+    agents = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
+    return {agent: measure_agent(agent, seconds) for agent in agents}
 
 
 def table(result: dict[str, Any]) -> str:

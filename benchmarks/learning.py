@@ -19,11 +19,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dtqn.compare import train
-from dtqn.jobs import Job
-from dtqn.layers import resolve
-from dtqn.metrics import read_rows
-from dtqn.rundir import RunDir
+from dtqn.experiments.compare import train
+from dtqn.experiments.jobs import Job
+from dtqn.settings.presets import resolve
+from dtqn.training.directory import RunDir
+from dtqn.training.metrics import read_rows
 
 TASK, SOLVED = "gridverse-memory-7x7", 0.95
 

@@ -15,8 +15,9 @@ import torch
 from torch import nn
 
 import envs
-from dtqn import layers, networks
+from dtqn import networks
 from dtqn.networks.gtrxl import GTrXL
+from dtqn.settings import presets
 
 DTQN_TASK = "gridverse-memory-5x5"
 DTQN_TABLE = {"dtqn-paper": 435_142, "drqn-paper": 155_838, "dqn-paper": 23_743}
@@ -37,7 +38,7 @@ def count(module: nn.Module) -> int:
 
 
 def dtqn_network(agent: str, **flags: str) -> nn.Module:
-    config = layers.resolve(None, {"env": DTQN_TASK, "agent": agent, **flags}, {}).network
+    config = presets.resolve(None, {"env": DTQN_TASK, "agent": agent, **flags}, {}).network
     task = envs.spec(DTQN_TASK)
     return networks.build(config, task.observation_space, int(task.action_space.n))
 

@@ -1,4 +1,4 @@
-"""The command line: one option for every setting, generated from `dtqn.config`.
+"""The command line: one option for every setting, generated from `dtqn.settings.config`.
 
 What only reads text (`--help`, `--version`, `envs`, `--print-config`, mistakes) never imports torch.
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import dtqn
-from dtqn import layers
-from dtqn.config import Config, ConfigError, MisfitError, fields_of, legal, nearest
-from dtqn.rundir import RunDir
+from dtqn.settings import presets
+from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, legal, nearest
+from dtqn.training.directory import RunDir
 
 if TYPE_CHECKING:
     from envs import TaskSpec
@@ -155,23 +155,23 @@ def _train(arguments: Sequence[str]) -> int:
         directory = RunDir(resume)
         config = directory.resumed_config(flags, os.environ)
     else:
-        config = layers.resolve(file, flags, os.environ)
+        config = presets.resolve(file, flags, os.environ)
         directory = _directory_for(config, run_dir, runs_dir, resume)
     _check_task(config)
     if print_config:
-        print(layers.to_yaml(config), end="")
+        print(presets.to_yaml(config), end="")
         return 0
-    from dtqn import runs
+    from dtqn.training import session
 
-    runs.check(config)  # before there is a folder
+    session.check(config)  # before there is a folder
     if resume is None:
         directory.claim()
     with directory.lock():
         if resume is None:
-            return runs.start(config, directory)
+            return session.start(config, directory)
         if resume == _AUTO:
             directory.prepare(config)
-        return runs.resume(config, directory)
+        return session.resume(config, directory)
 
 
 def _directory_for(
@@ -220,10 +220,10 @@ def _eval(arguments: Sequence[str]) -> int:
     directory = RunDir(given.run_dir)
     config = directory.read_config()
     task = _check_task(config)
-    from dtqn import runs
-    from dtqn.live import interval
+    from dtqn.training import session
+    from dtqn.training.display import interval
 
-    result = runs.evaluate_run(directory, given.episodes, given.seed, given.checkpoint)
+    result = session.evaluate_run(directory, given.episodes, given.seed, given.checkpoint)
     figures = {
         "success": result.success,
         "success_low": result.success_low,
@@ -289,24 +289,25 @@ def _compare(arguments: Sequence[str]) -> int:
     given = vars(parser.read(arguments))
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
     file, agents, seeds, first_seed, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
-    agents, known = _names("--agents", agents), layers.agents()
+    agents, known = _names("--agents", agents), presets.agents()
     for agent in agents:
         if agent not in known:
             raise ConfigError(f"--agents is {','.join(agents)}: {agent} is no agent{nearest(agent, known)}")
     if baseline is not None and baseline not in agents:
         raise ConfigError(f"--baseline is {baseline}: it is none of --agents{nearest(baseline, agents)}")
-    env = given.pop("env", None) or layers.resolve(file, {**given, "agent": agents[0]}, os.environ).env
+    env = given.pop("env", None) or presets.resolve(file, {**given, "agent": agents[0]}, os.environ).env
     configs = [
-        layers.resolve(file, {**given, "env": task, "agent": agent, "seed": seed}, os.environ)
+        presets.resolve(file, {**given, "env": task, "agent": agent, "seed": seed}, os.environ)
         for task in _names("--env", env)
         for agent in agents
         for seed in range(first_seed, first_seed + seeds)
     ]
-    from dtqn import compare, runs
+    from dtqn.experiments import compare
+    from dtqn.training import session
 
     for config in configs[::seeds]:
         _check_task(config)
-        runs.check(config)
+        session.check(config)
     told = ({} if file is None else {"config": str(file)}) | given
     jobs = jobs or _parallel(configs[0])
     os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the trainings tell W&B
@@ -341,7 +342,7 @@ def _sweep(arguments: Sequence[str]) -> int:
     given = vars(parser.read(arguments))
     names = ("file", "jobs", "run_cap", "search_seed", "runs_dir", "out", "config")
     path, jobs, run_cap, seed, runs_dir, out, config_file = (given.pop(name) for name in names)
-    from dtqn import sweep
+    from dtqn.experiments import sweep
 
     file = sweep.read_file(path)
     try:
@@ -362,13 +363,13 @@ def _sweep(arguments: Sequence[str]) -> int:
     if run_cap is None and file.engine["method"] != "grid":
         raise ConfigError(f"{path}: method {file.engine['method']} has no end; give --run-cap N")
 
-    from dtqn import runs
+    from dtqn.training import session
 
     def resolve(parameters: Mapping[str, Any]) -> Config:
-        choice = layers.Layer(str(path), layers.nested(parameters))
-        config = layers.resolve(config_file, given, os.environ, below=[choice])
+        choice = presets.Layer(str(path), presets.nested(parameters))
+        config = presets.resolve(config_file, given, os.environ, below=[choice])
         file.check_metric(config.env, _check_task(config).has_success)
-        runs.check(config)
+        session.check(config)
         return config
 
     fitting = sweep.check(file, resolve)  # before anything is there
@@ -435,7 +436,7 @@ def _envs(arguments: Sequence[str]) -> int:
         for name in ["render", *given] if file is not None else given:
             raise ConfigError(f"--{name} needs --env")
         return _list_envs()
-    config = layers.resolve(None, {"env": id, **given}, os.environ)
+    config = presets.resolve(None, {"env": id, **given}, os.environ)
     _check_task(config)
     import envs
 

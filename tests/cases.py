@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from dtqn import networks
-from dtqn.config import NetworkConfig
+from dtqn.settings.config import NetworkConfig
 from dtqn.types import StepInputs
 
 NUM_ACTIONS = 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gymnasium
 from torch import nn
 
-from dtqn.config import NetworkConfig
 from dtqn.networks.auxiliary import ContrastiveLoss, reconstruction_loss, span_penalty
 from dtqn.networks.bag import BagAttention, BagQNetwork
 from dtqn.networks.coberl import CoBERL
@@ -23,6 +22,7 @@ from dtqn.networks.recurrent import AuxiliaryLoss, Core, RecurrentQNetwork
 from dtqn.networks.rnn import GRULayer, LSTMLayer
 from dtqn.networks.stack import Hidden, HiddenAndCell, NoState, RecurrentStack
 from dtqn.networks.windowed import QNetwork, WindowedQNetwork
+from dtqn.settings.config import NetworkConfig
 
 
 def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> QNetwork:

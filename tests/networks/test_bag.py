@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from dtqn import networks
-from dtqn.config import Config, NetworkConfig
+from dtqn.learning.parts import take
 from dtqn.networks.bag import Bag, BagAttention, BagQNetwork
 from dtqn.networks.decoder import TransformerDecoder
-from dtqn.parts import take
+from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import QOutput, StepInputs
 from tests.cases import make, randomise
-from tests.dtqn.batches import Shape, make_batch
+from tests.learning.batches import Shape, make_batch
 from tests.networks.parameters import decoder_parameters
 from tests.reference.bag_twin import attend, episode
 from tests.reference.decoder_twin import decoder

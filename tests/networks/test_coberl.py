@@ -9,21 +9,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dtqn import parts
-from dtqn.config import Config, ConfigError, LearnerConfig
-from dtqn.layers import resolve
-from dtqn.learner import Learner
+from dtqn.learning import parts
+from dtqn.learning.learner import Learner
 from dtqn.networks.auxiliary import TEMPERATURE, ContrastiveLoss, real_rows
 from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gates import make_gate
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.rnn import LSTMLayer
+from dtqn.settings.config import Config, ConfigError, LearnerConfig
+from dtqn.settings.presets import resolve
 from dtqn.types import map_tree
 from tests.cases import make, randomise
-from tests.dtqn.batches import Shape, make_batch
-from tests.dtqn.test_parity import assert_every_kind_is_there, draw, error, play
+from tests.learning.batches import Shape, make_batch
 from tests.networks.parameters import gate_parameters, layer_parameters, lstm_parameters
 from tests.reference.coberl_twin import coberl, contrastive_loss
+from tests.training.test_parity import assert_every_kind_is_there, draw, error, play
 
 WIDTH, LAYERS, HEADS, BATCH, STEPS = 8, 2, 2, 3, 5
 SHAPES = (Shape(5, 3, 5), Shape(0, 0, 7), Shape(2, 3, 2, terminated=True), Shape(0, 0, 1))
@@ -210,7 +210,7 @@ def test_it_does_not_hang_on_the_parts_of_a_batch(monkeypatch: pytest.MonkeyPatc
         counts.append(len(members))
         return members
 
-    monkeypatch.setattr("dtqn.learner.split", counted)
+    monkeypatch.setattr("dtqn.learning.learner.split", counted)
     other, others = updated(0.3, threads=2)
     assert counts == [2, 2]
     assert others["learner/auxiliary_loss"] == pytest.approx(metrics["learner/auxiliary_loss"], rel=1e-9)

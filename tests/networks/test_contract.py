@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from dtqn import layers
 from dtqn.networks.attention import RelativeAttention
 from dtqn.networks.bag import BagQNetwork
 from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.windowed import WindowedQNetwork
+from dtqn.settings import presets
 from dtqn.types import State, StepInputs, map_tree, reset_rows
 from tests.cases import CASES, SMALL, SPACES, WINDOWED, another, inputs, make, part, trace_dict
 
@@ -25,13 +25,13 @@ STEPS = 11
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-9}
 
 
-PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
+PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
 
 
 def of_preset(agent: str) -> dict[str, Any]:
     """The network of a preset, narrow, on one of the spaces in turn."""
-    network = layers.build(
-        [layers.file_layer(layers.CONFIGS / "agents" / f"{agent}.yaml")]
+    network = presets.build(
+        [presets.file_layer(presets.CONFIGS / "agents" / f"{agent}.yaml")]
     ).network.model_dump()
     sizes = {name: value for name, value in SMALL.items() if name not in ("num_layers", "num_heads")}
     sizes |= {"head_width": 16}  # a few ReLUs are all dead by chance

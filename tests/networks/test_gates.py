@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from dtqn import networks
-from dtqn.config import NetworkConfig
 from dtqn.networks.gates import make_gate
 from dtqn.networks.gtrxl import GTrXL
+from dtqn.settings.config import NetworkConfig
 from tests.cases import SMALL, SPACES, randomise
 from tests.networks.parameters import gate_parameters
 from tests.reference.gates_twin import gate as twin

@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dtqn.config import Config, ConfigError, NetworkConfig
-from dtqn.layers import resolve
 from dtqn.networks.compression import Compression
 from dtqn.networks.gtrxl import GTrXL
+from dtqn.settings.config import Config, ConfigError, NetworkConfig
+from dtqn.settings.presets import resolve
 from tests.cases import make, part, randomise
-from tests.dtqn.batches import Shape, make_batch
-from tests.dtqn.test_parity import draw, error, play
+from tests.learning.batches import Shape, make_batch
 from tests.networks.parameters import layer_parameters
 from tests.reference.compressive_twin import compressive, reconstruction_loss
 from tests.reference.gtrxl_twin import gtrxl
+from tests.training.test_parity import draw, error, play
 
 WIDTH, LAYERS, HEADS, BATCH = 8, 2, 2, 3
 

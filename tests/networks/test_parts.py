@@ -9,9 +9,9 @@ import torch
 from torch.nn import functional as F
 
 from dtqn import networks
-from dtqn.config import NetworkConfig
 from dtqn.networks.encoders import StepEncoder, observation_encoder, set_encoder
 from dtqn.networks.heads import Categorical, DuelingHead, QHead, Quantiles
+from dtqn.settings.config import NetworkConfig
 from dtqn.types import StepInputs
 from tests.cases import SMALL, SPACES, inputs, make, observations, randomise
 

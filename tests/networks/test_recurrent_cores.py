@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dtqn import layers, networks
-from dtqn.config import Config, NetworkConfig
+from dtqn import networks
 from dtqn.networks.darqn import AttentiveLSTMLayer, PartsEncoder
 from dtqn.networks.dtqn_encoder import DTQNEncoder
 from dtqn.networks.lru import R_MAX, R_MIN, LRULayer
@@ -20,15 +19,17 @@ from dtqn.networks.mingru import MinGRULayer, positive
 from dtqn.networks.rnn import GRULayer, LSTMLayer
 from dtqn.networks.scan import linear_scan
 from dtqn.networks.stack import Hidden, HiddenAndCell, RecurrentStack
+from dtqn.settings import presets
+from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import StepInputs
 from tests.cases import SPACES, inputs, make, randomise
-from tests.dtqn.test_parity import Played, draw, error, play
 from tests.networks.parameters import lstm_parameters
 from tests.reference.darqn_twin import darqn
 from tests.reference.gru_twin import gru
 from tests.reference.lru_twin import lru
 from tests.reference.lstm_twin import lstm
 from tests.reference.mingru_twin import log_space_scan, mingru
+from tests.training.test_parity import Played, draw, error, play
 
 WIDTH, BATCH, STEPS = 6, 3, 7
 
@@ -315,7 +316,7 @@ def test_chrono_initialisation(longest: int) -> None:
 @pytest.mark.parametrize("agent, parameters", [("dqn-paper", 23_742), ("drqn-paper", 155_838)])
 def test_parameters_of_dtqns_baselines(agent: str, parameters: int) -> None:
     """As its public code counts them at its reference settings in gridverse memory 5x5."""
-    config = layers.build([layers.file_layer(layers.CONFIGS / "agents" / f"{agent}.yaml")]).network
+    config = presets.build([presets.file_layer(presets.CONFIGS / "agents" / f"{agent}.yaml")]).network
     space = gymnasium.spaces.MultiDiscrete([21] * 6)
     torch.manual_seed(0)
     network = networks.build(config, space, 6)

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from dtqn import networks
-from dtqn.config import Config, NetworkConfig
 from dtqn.networks.decoder import TransformerDecoder, drop
 from dtqn.networks.windowed import WindowedQNetwork
+from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import QOutput, Sequences, StepInputs, map_tree
 from tests.cases import randomise
-from tests.dtqn.batches import Shape, make_batch
+from tests.learning.batches import Shape, make_batch
 from tests.networks.parameters import decoder_parameters
 from tests.reference.decoder_twin import acting, decoder
 from tests.reference.gtrxl_twin import layer_norm

@@ -1,0 +1,236 @@
+"""Agents side by side: run what is missing, some trainings at a time, then the table and the curves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+import envs
+from dtqn import plots
+from dtqn.experiments import comparison_table
+from dtqn.experiments.comparison_table import RunFigures
+from dtqn.experiments.intervals import band, interquartile_mean
+from dtqn.experiments.jobs import Job, Pool
+from dtqn.settings.config import Config, ConfigError
+from dtqn.training.directory import RunDir, config_hash
+from dtqn.training.display import number, open_runs_view
+
+Clock = tuple[str, str, float]
+_CLOCKS: dict[str, Clock] = {
+    "env-steps": ("environment steps", "env_steps", 1.0),
+    "minutes": ("minutes of training", "seconds", 60.0),
+}
+"""By file name: the axis, the key of the metrics file and what it is divided by."""
+_SEED = 0
+"""Of the bands' bootstrap."""
+
+
+def default_folder(configs: Sequence[Config], runs_dir: Path) -> Path:
+    """`<runs_dir>/compare/<task>-<hash>`: one folder for one set of runs."""
+    tasks = list(dict.fromkeys(config.env for config in configs))
+    name = re.sub(r"[^\w.-]+", "-", tasks[0]) if len(tasks) == 1 else f"{len(tasks)}-tasks"
+    digest = hashlib.sha256(json.dumps(sorted(map(config_hash, configs))).encode()).hexdigest()
+    return runs_dir / "compare" / f"{name}-{digest[:8]}"
+
+
+def compare(
+    configs: Sequence[Config],
+    parallel: int,
+    runs_dir: Path,
+    folder: Path,
+    baseline: str | None,
+    given: Mapping[str, str],
+    out: TextIO | None = None,
+) -> int:
+    """Train what has not finished and write the comparison; the program's exit code.
+
+    Args:
+        parallel: trainings at a time.
+        runs_dir: where runs are found by their settings.
+        folder: where the table and the curves go.
+        baseline: the agent that the others are compared with.
+        given: the settings that were given for all runs, to be told with the table.
+
+    Returns:
+        0, 1 where a run has failed (the table is of the others), 128 + n after signal n.
+
+    Raises:
+        ConfigError: before anything is trained, where `folder` cannot be made.
+    """
+    out = out or sys.stdout
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out is {folder}: {error.strerror}; must be a folder") from None
+    jobs = [_job(config, runs_dir) for config in configs]
+    caught = train(jobs, parallel, out)
+    if caught is not None:
+        done = sum(job.state == "finished" for job in jobs)
+        print(f"interrupted, {done} of {len(jobs)} runs finished; the same command goes on", file=out)
+        return 128 + caught
+    runs = [_figures(job) for job in jobs]
+    lines = comparison_table.agent_figures(runs, baseline)
+    notes = [*_notes(jobs, runs, baseline, given), *_missing(runs)]
+    text = comparison_table.to_text(lines, baseline, notes)
+    files = {
+        "table.txt": text,
+        "table.md": comparison_table.to_markdown(lines, baseline, notes),
+        "table.csv": comparison_table.to_csv(lines),
+        "table.json": comparison_table.to_json(lines, runs, baseline, notes),
+    }
+    for name, content in files.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    for name, clock in _CLOCKS.items():
+        panels = _panels(jobs, clock)
+        for suffix in ("png", "svg"):
+            plots.comparison(panels, folder / f"curves-{name}.{suffix}", clock[0], _LINES_AND_BANDS)
+    print(f"\n{text}\ntable and curves in {folder}", file=out)
+    return 1 if any(run.error for run in runs) else 0
+
+
+_LINES_AND_BANDS = (
+    "line: interquartile mean over seeds of greedy evaluations; band: 95 % bootstrap interval over seeds"
+)
+
+
+def _job(config: Config, runs_dir: Path) -> Job:
+    directory = RunDir.of_config(config, runs_dir)
+    directory.prepare(config)
+    return Job(f"{config.env} {config.agent} seed {config.seed}", directory)
+
+
+def train(jobs: Sequence[Job], parallel: int, out: TextIO) -> int | None:
+    """Run all that have not finished, with one view over them; the signal that ended it, if one did."""
+    with Pool(parallel) as pool:
+        view = open_runs_view(out, pool.jobs)
+        try:
+            for job in jobs:
+                pool.add(job)
+            for changed in pool.changes():
+                view.update(changed)
+        finally:
+            view.close()
+    return pool.caught
+
+
+def _figures(job: Job) -> RunFigures:
+    config = job.config
+    error = job.error if job.state == "failed" else ""
+    return comparison_table.run_figures(config.env, config.agent, config.seed, job.directory, job.rows, error)
+
+
+def _notes(
+    jobs: Sequence[Job], runs: Sequence[RunFigures], baseline: str | None, given: Mapping[str, str]
+) -> list[str]:
+    """What the runs have in common, and what the columns are."""
+
+    def of_each(value: Callable[[Config], str]) -> list[tuple[str, str, str]]:
+        return [(job.config.env, job.config.agent, value(job.config)) for job in jobs]
+
+    finished = [run for run in runs if not run.error]
+    seeds = ", ".join(str(seed) for seed in sorted({run.seed for run in runs}))
+    settings = ", ".join(f"{name} {value}" for name, value in given.items()) or "none"
+    notes = [
+        f"Seeds: {seeds}, for every agent.",
+        _same("Budget", of_each(lambda config: f"{number(config.total_env_steps)} env steps")),
+        _same("Threads of a run", [(run.env, run.agent, str(run.threads)) for run in finished]),
+        _same("Device", [(run.env, run.agent, str(run.device)) for run in finished]),
+        _same("Program", [(run.env, run.agent, str(run.program)) for run in finished]),
+        "Tuning: every agent is its preset with the task's laid over it, which wins where both set something;"
+        f" settings given for all alike: {settings}.",
+        _same("Episodes in an evaluation", of_each(lambda config: str(config.evaluation.episodes))),
+        "Success and return are of the last evaluation (greedy), the mean over seeds.",
+        "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
+        _same("Evaluations", [(run.env, run.agent, str(run.evaluations)) for run in finished]),
+        "IQM: interquartile mean over seeds; in brackets the 95 % interval by percentile bootstrap of seeds, "
+        "each task's among themselves; none for one seed.",
+        "To 90 %: at the first evaluation with 90 % success; the median over seeds (how many got there). "
+        "Minutes are by the clock, beside whatever else ran.",
+        "updates/s: learner steps by seconds of the whole run, acting and evaluation included.",
+    ]
+    if baseline is not None:
+        notes.append(
+            f"P(better than {baseline}): that the agent's run ends above {baseline}'s; ties count half."
+        )
+    if any(job.config.stop_at_success is not None for job in jobs):
+        notes.append(_same("Runs end early at success", of_each(lambda config: str(config.stop_at_success))))
+    for config in {job.config.env: job.config for job in jobs}.values():
+        ceiling = _spec(config).success_ceiling
+        if ceiling < 1:
+            notes.append(f"Ceiling: in {config.env} no agent can exceed {ceiling:.1%} success.")
+    return notes
+
+
+def _spec(config: Config) -> envs.TaskSpec:
+    return envs.spec(config.env, **config.task.model_dump())
+
+
+def _same(what: str, values: Sequence[tuple[str, str, str]]) -> str:
+    """`what: value for every agent`, task by task where tasks differ, and every agent's where these differ.
+
+    Args:
+        values: task, agent and value of each run.
+    """
+    by_task: dict[str, set[str]] = {}
+    for env, _, value in values:
+        by_task.setdefault(env, set()).add(value)
+    if any(len(found) > 1 for found in by_task.values()):
+        return f"{what} DIFFER: {'; '.join(dict.fromkeys(map(' '.join, values)))}."
+    if len(set().union(*by_task.values())) == 1:
+        return f"{what}: {values[0][2]}, for every agent."
+    each = [f"{value} in {env}" for env, found in by_task.items() for value in found]
+    return f"{what}: {'; '.join(each) or 'none'}, for every agent."
+
+
+def _missing(runs: Sequence[RunFigures]) -> list[str]:
+    return [
+        f"FAILED, in no figure: {run.env} {run.agent} seed {run.seed}, {run.error} ({run.run_dir})"
+        for run in runs
+        if run.error
+    ]
+
+
+def _panels(jobs: Sequence[Job], clock: Clock) -> list[plots.Panel]:
+    """A panel for each task, of runs that have finished."""
+    panels = []
+    for env in dict.fromkeys(job.config.env for job in jobs):
+        here = [job for job in jobs if job.config.env == env]
+        spec = _spec(here[0].config)
+        name = "success" if spec.has_success else "return"
+        curves = []
+        for agent in dict.fromkeys(job.config.agent for job in here):
+            mine = [job for job in here if job.config.agent == agent and job.state == "finished"]
+            if mine:
+                curves.append(_curve(agent, mine, f"eval/{name}", clock))
+        panels.append(plots.Panel(env, name, curves, spec.success_ceiling))
+    return panels
+
+
+def _curve(agent: str, jobs: Sequence[Job], key: str, clock: Clock) -> plots.Curve:
+    """The interquartile mean over runs at every moment at which one of them was evaluated.
+
+    Between its evaluations a run's value is on the straight line, after its end it stays. The curve begins
+    where every run has been evaluated once.
+    """
+    _, axis, unit = clock
+    points = [
+        (
+            np.array([float(row[axis] or 0) / unit for row in rows]),
+            np.array([float(row[key] or 0) for row in rows]),
+        )
+        for rows in ([row for row in job.rows if row.get(key) is not None] for job in jobs)
+    ]
+    begin = max(x[0] for x, _ in points)
+    x = np.unique(np.concatenate([x for x, _ in points]))
+    x = x[x >= begin]
+    values = np.stack([np.interp(x, *run) for run in points], axis=1)
+    edges = band(values, np.random.default_rng(_SEED))
+    low, high = (None, None) if edges is None else (edges[0].tolist(), edges[1].tolist())
+    return plots.Curve(agent, x.tolist(), interquartile_mean(values).tolist(), low, high)

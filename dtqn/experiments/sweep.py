@@ -1,0 +1,338 @@
+"""Sweeps: W&B's sweep files, run on this machine. W&B's own search engine chooses, and no account is needed.
+
+The engine is a function of the sweep file and of the runs so far. So a sweep is what `sweep.json` says was
+chosen, and the metrics of these runs; it goes on from there after a kill.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import hashlib
+import itertools
+import json
+import os
+import shlex
+import shutil
+import statistics
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from dtqn import plots
+from dtqn.experiments.jobs import Job, Pool
+from dtqn.settings.config import Config, ConfigError
+from dtqn.settings.presets import to_yaml
+from dtqn.training.directory import RunDir, write_whole
+from dtqn.training.display import RunsView, open_runs_view
+from dtqn.training.metrics import read_rows
+
+try:
+    from dtqn.experiments.importance import LEAST_RUNS, axis_of, importance
+    from dtqn.experiments.sweep_engine import SweepFile, Trial, check, hopeless, propose, read_file
+except ImportError as error:
+    raise ConfigError(
+        f"sweep needs {error.name}, which is not installed: "
+        'python -m pip install -c constraints.txt -e ".[sweep]"'
+    ) from None
+
+__all__ = ["Sweep", "check", "default_folder", "read_file", "run"]
+
+_ATTEMPTS = 50
+"""Draws of a configuration that was not tried before, until the space counts as exhausted."""
+_FLAPPING = 3
+"""A sweep whose first runs all fail is ended after so many, as W&B's agent does."""
+_SHOWN = 5
+_RECORDED = [field.name for field in dataclasses.fields(Trial) if field.name != "rows"]
+"""What `sweep.json` holds of a trial; its rows are the run's own."""
+
+
+class Configuration(NamedTuple):
+    """A line of the leaderboard: runs that differ in nothing but their seed."""
+
+    parameters: dict[str, Any]
+    trials: list[Trial]
+    value: float | None
+    """The mean over its runs that have ended; none where one is open or has failed."""
+
+
+class Sweep:
+    """The trials of a sweep and what they came to, kept in `sweep.json`."""
+
+    def __init__(
+        self,
+        file: SweepFile,
+        folder: Path,
+        runs_dir: Path,
+        resolve: Callable[[Mapping[str, Any]], Config],
+        run_cap: int | None,
+        seed: int,
+    ) -> None:
+        self.file, self.folder, self.runs_dir, self._resolve = file, folder, runs_dir, resolve
+        self.run_cap, self._seed = run_cap, seed
+        self._record = folder / "sweep.json"
+        self.trials = self._recorded()
+        for trial in self.trials:
+            if trial.state == "failed":  # what it failed of may have been mended
+                trial.state, trial.error = "open", ""
+            if trial.run_dir:
+                trial.rows = read_rows(RunDir(Path(trial.run_dir)).metrics_file)
+
+    def _recorded(self) -> list[Trial]:
+        """The trials of an earlier stretch."""
+        if not self._record.exists():
+            return []
+        try:
+            entries = json.loads(self._record.read_text(encoding="utf-8"))["runs"]
+            trials = [Trial(**{name: entry[name] for name in _RECORDED}) for entry in entries]
+            lacking = [name for name in self.file.searched for t in trials if name not in t.parameters]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{self._record}: is no record of a sweep ({type(error).__name__}: {error}); move it away, "
+                "what has been trained is found again"
+            ) from None
+        if lacking:
+            raise ConfigError(f"{self._record}: is of a sweep without {lacking[0]}; give another --out")
+        return trials
+
+    def open_jobs(self) -> list[tuple[Trial, Job]]:
+        """What an earlier stretch has left undone."""
+        return [
+            (trial, self._job(trial, self._resolve(trial.parameters)))
+            for trial in self.trials
+            if trial.state == "open"
+        ]
+
+    def next_job(self) -> tuple[Trial, Job] | None:
+        """Choose and note down another configuration; none where the sweep is complete."""
+        while not self._complete:
+            trial = self._next_trial()
+            if trial is None:
+                return None
+            self.trials.append(trial)
+            try:
+                config = self._resolve(trial.parameters)
+            except ConfigError as error:  # such as a width that its heads do not divide
+                trial.state, trial.error = "refused", str(error)
+                self.save()
+                continue
+            job = self._job(trial, config)
+            self.save()
+            return trial, job
+        return None
+
+    @property
+    def _complete(self) -> bool:
+        if self.run_cap is not None and len(self.trials) >= self.run_cap:
+            return True
+        begun = [trial for trial in self.trials if trial.state != "refused"]
+        if len(begun) >= _FLAPPING and all(trial.state == "failed" for trial in begun):
+            return True
+        target = self.file.engine["metric"].get("target")
+        values = [trial.value(self.file.metric) for trial in self.trials]
+        return target is not None and any(
+            v is not None and self.file.sign * (v - target) >= 0 for v in values
+        )
+
+    def _next_trial(self) -> Trial | None:
+        tried = [trial.parameters for trial in self.trials]
+        number = len(self.trials) + 1
+        for attempt in range(_ATTEMPTS):
+            parameters = propose(self.file.engine, self.trials, (self._seed, number, attempt))
+            if parameters is None:
+                return None
+            if parameters not in tried:
+                return Trial(number, parameters)
+        return None
+
+    def _job(self, trial: Trial, config: Config) -> Job:
+        directory = RunDir.of_config(config, self.runs_dir)
+        directory.prepare(config)
+        trial.run_dir = str(directory.path)
+        return Job(f"run {trial.number}", directory)
+
+    def leaderboard(self) -> list[Configuration]:
+        """All configurations, the best first, those without a result last."""
+        groups: dict[str, Configuration] = {}
+        for trial in self.trials:
+            parameters = {name: trial.parameters[name] for name in self.file.searched if name != "seed"}
+            group = groups.setdefault(json.dumps(parameters), Configuration(parameters, [], None))
+            group.trials.append(trial)
+        lines = [group._replace(value=self._mean(group.trials)) for group in groups.values()]
+        return sorted(lines, key=lambda line: (line.value is None, -self.file.sign * (line.value or 0.0)))
+
+    def _mean(self, trials: Sequence[Trial]) -> float | None:
+        values = [t.value(self.file.metric) for t in trials if t.state in ("finished", "stopped")]
+        known = [value for value in values if value is not None]
+        return statistics.fmean(known) if len(known) == len(trials) else None
+
+    def table(self) -> list[str]:
+        """The top of the leaderboard with the parameters that vary, as many as the terminal is wide for."""
+        board = [line for line in self.leaderboard() if line.value is not None]
+        if not board:
+            return []
+        names = [
+            name for name in board[0].parameters if len({_cell(line.parameters[name]) for line in board}) > 1
+        ]
+        rows = [["", self.file.metric, "run", *(_leaf(name, names) for name in names)]]
+        for rank, line in enumerate(board[:_SHOWN], 1):
+            runs = ", ".join(map(_told, line.trials))
+            cells = [_cell(line.parameters[name]) for name in names]
+            rows.append([f"{rank}.", f"{line.value:.4f}", runs, *cells])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        ends = itertools.accumulate(widths, lambda end, width: end + 2 + width)
+        shown = max(3, sum(end <= _width() for end in ends))
+        lines = ["  ".join(map(str.ljust, row[:shown], widths)).rstrip() for row in rows]
+        hidden = len(widths) - shown
+        more = [f"{hidden} more parameters in {self.folder / 'leaderboard.csv'}"] if hidden else []
+        return [*lines, *more]
+
+    def save(self) -> None:
+        """Write `sweep.json` and `leaderboard.csv`, each whole."""
+        metric, ranks = self.file.metric, dict[int, int]()
+        for rank, line in enumerate(self.leaderboard(), 1):
+            ranks |= {trial.number: rank for trial in line.trials if line.value is not None}
+        rows = []
+        for trial in self.trials:
+            rows.append(
+                {name: getattr(trial, name) for name in _RECORDED}
+                | {"env_steps": trial.env_steps, metric: trial.value(metric), "rank": ranks.get(trial.number)}
+            )
+        about = {"name": self.file.name, "file": str(self.file.path), "search_seed": self._seed}
+        write_whole(self._record, json.dumps(about | self.file.engine | {"runs": rows}, indent=2) + "\n")
+        searched = self.file.searched
+        header = ["rank", metric, *searched, "number", "state", "env_steps", "run_dir", "error"]
+        with (self.folder / "leaderboard.tmp").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(header)
+            for row in sorted(rows, key=lambda row: (row["rank"] is None, row["rank"] or 0, row["number"])):
+                flat = row | row["parameters"]
+                writer.writerow([flat[name] for name in header])
+        os.replace(self.folder / "leaderboard.tmp", self.folder / "leaderboard.csv")
+
+    def finish(self) -> list[str]:
+        """Write the best configuration and the pictures; what is to be told."""
+        self.save()
+        board = self.leaderboard()
+        if not board or board[0].value is None:
+            return ["no configuration has a result"]
+        best, file = board[0], self.folder / "best.yaml"
+        config = RunDir(Path(best.trials[0].run_dir)).read_config()
+        settings = ", ".join(f"{name} {_cell(value)}" for name, value in best.parameters.items())
+        text = f"{self.file.metric} {best.value:.4f}" + (f" with {settings}" if settings else "")
+        write_whole(file, f"# {text}\n{to_yaml(config)}")
+        again = f"again with another seed: python run.py --config {shlex.quote(str(file))} --seed N"
+        told = textwrap.fill(f"best: {text}", _width(), subsequent_indent="  ", break_on_hyphens=False)
+        return [told, *self._draw(), again]
+
+    def _draw(self) -> list[str]:
+        """The pictures; what is missing of them."""
+        values, parameters = [], []
+        for trial in self.trials:
+            value = trial.value(self.file.metric)
+            if trial.state in ("finished", "stopped") and value is not None:
+                values.append(value)
+                parameters.append(trial.parameters)
+        specs = self.file.engine["parameters"]
+        axes = [axis_of(name, specs[name], [p[name] for p in parameters]) for name in self.file.searched]
+        picture = self.folder / "parallel_coordinates.png"
+        plots.parallel_coordinates(axes, values, picture, self.file.metric, self.file.sign > 0)
+        shares = importance(axes, values)
+        if not shares:
+            return [f"no parameter importance: it needs {LEAST_RUNS} runs with different results"]
+        table = [share._asdict() for share in shares]
+        write_whole(self.folder / "importance.json", json.dumps(table, indent=2) + "\n")
+        plots.importance(shares, self.folder / "importance.png", self.file.metric)
+        return []
+
+
+def default_folder(file: SweepFile, given: Mapping[str, Any], seed: int, runs_dir: Path) -> Path:
+    """`<runs_dir>/sweeps/<name>-<hash>`: one folder for one search, however many runs it may take."""
+    content = json.dumps([file.engine, sorted(file.flags), dict(given), seed], sort_keys=True, default=str)
+    return runs_dir / "sweeps" / f"{file.name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+def run(sweep: Sweep, parallel: int, out: TextIO | None = None) -> int:
+    """Run a sweep to its end, or go on with it; the program's exit code.
+
+    Args:
+        parallel: trainings at a time.
+
+    Returns:
+        0, 1 where a run has failed or none has a result, 128 + n after signal n.
+    """
+    out = out or sys.stdout
+    with RunDir(sweep.folder).lock(), Pool(parallel) as pool:
+        view = open_runs_view(out, pool.jobs)
+        try:
+            _train(sweep, pool, view)
+        finally:
+            view.close()
+    sweep.save()
+    if pool.caught is not None:
+        ended = sum(trial.state != "open" for trial in sweep.trials)
+        print(f"interrupted, {ended} runs have ended; the same command goes on", file=out)
+        return 128 + pool.caught
+    unhappy = [trial for trial in sweep.trials if trial.state in ("failed", "refused")]
+    told = [f"run {trial.number} {trial.state}: {trial.error}" for trial in unhappy]
+    print("\n".join([*told, "", *sweep.table(), *sweep.finish(), f"all in {sweep.folder}"]), file=out)
+    fruitless = not any(trial.state in ("finished", "stopped") for trial in sweep.trials)
+    return 1 if fruitless or any(trial.state == "failed" for trial in unhappy) else 0
+
+
+def _train(sweep: Sweep, pool: Pool, view: RunsView) -> None:
+    trials: dict[int, Trial] = {}
+
+    def add(found: tuple[Trial, Job]) -> None:
+        trial, job = found
+        trials[id(job)] = trial
+        pool.add(job)
+
+    def fill() -> None:
+        """As many as can run are there, each chosen with what is known by then."""
+        while pool.caught is None and sum(not job.ended for job in pool.jobs) < pool.parallel:
+            if (found := sweep.next_job()) is None:
+                return
+            add(found)
+
+    for found in sweep.open_jobs():
+        add(found)
+    fill()
+    for changed in pool.changes():
+        ended = [job for job in changed if job.ended]
+        for job in changed:
+            trial = trials[id(job)]
+            trial.rows = job.rows
+            if job.state in ("finished", "stopped", "failed"):
+                trial.state = job.state
+                trial.error = job.error if job.state == "failed" else ""
+        lagging = hopeless(sweep.file.engine, sweep.trials) if any(job.rows for job in changed) else []
+        for job in pool.jobs:
+            if trials[id(job)] in lagging:
+                pool.stop(job)
+        if ended:
+            sweep.save()
+        fill()
+        view.update(changed)
+        if ended and (lines := sweep.table()):
+            view.say("\n".join(lines))
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _leaf(name: str, names: Sequence[str]) -> str:
+    """The name without its group, where no other ends alike."""
+    leaf = name.rpartition(".")[2]
+    return leaf if [other.rpartition(".")[2] for other in names].count(leaf) == 1 else name
+
+
+def _told(trial: Trial) -> str:
+    return str(trial.number) if trial.state == "finished" else f"{trial.number} ({trial.state})"
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((100, 24)).columns

@@ -1,0 +1,291 @@
+"""One update of the online network from a batch of sequences (R2D2 with a double-Q target).
+
+Each network, online and target, gives the Q-values of the learned steps and of their n-step tail: a recurrent
+one from the stored memory, freshened by its own burn-in without gradient, a windowed one from raw rows.
+
+Legend: B sequences, P burn-in rows, R rows of the learn block, W trace window, A actions.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dtqn.learning import losses
+from dtqn.learning.objective import Objective, StepErrors
+from dtqn.learning.parts import fresh_rows, split, take
+from dtqn.learning.windows import next_window
+from dtqn.networks.heads import Prediction
+from dtqn.networks.recurrent import RecurrentQNetwork
+from dtqn.networks.windowed import QNetwork
+from dtqn.settings.config import LearnerConfig
+from dtqn.types import FreshTrace, NonFiniteError, QOutput, Sequences, StepInputs, map_tree
+
+MAX_SKIPPED_IN_A_ROW = 10
+_AUXILIARY = 2
+"""The number of the auxiliary loss's draws; a batch has the parts 0 and 1."""
+
+
+class Update(NamedTuple):
+    priorities: Tensor | None
+    """[B], or none where the update was skipped."""
+    metrics: dict[str, float]
+    trace: FreshTrace | None = None
+    """Of burn-in and learned rows, by the parameters before the update; where it is refreshed."""
+
+
+class _Part(NamedTuple):
+    gradients: list[Tensor]
+    loss: Tensor
+    priorities: Tensor
+    learned: tuple[Tensor, Tensor, Tensor]
+    """TD error, Q(s_t, a_t) and target of the learned steps, [n] each."""
+    trace: FreshTrace | None
+
+
+class Learner:
+    """Holds the online and target networks and the optimiser; `update` is one learner step."""
+
+    def __init__(
+        self,
+        network: QNetwork,
+        config: LearnerConfig,
+        max_priority_weight: float = 0.9,
+        threads: int = 1,
+        seed: int = 0,
+        refresh: bool = False,
+    ) -> None:
+        """
+        Args:
+            network: the online network; its parameters are trained in place.
+            max_priority_weight: eta of a sequence's priority.
+            threads: run the two parts of a batch side by side where it is above 1.
+            seed: of dropout.
+            refresh: hand back the trace that a forward pass leaves, for replay to keep.
+        """
+        if config.auxiliary_weight and network.auxiliary is None:
+            raise ValueError(
+                f"learner.auxiliary_weight is {config.auxiliary_weight}, "
+                "but the network has no auxiliary loss; try 0"
+            )
+        self.config = config
+        self._seed = seed
+        self._threads = threads
+        self._map: Callable[..., Iterable[_Part]] = map
+        if threads > 1:
+            self._map = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)).map
+        self.max_priority_weight = max_priority_weight
+        self._refresh = refresh
+        self.objective = Objective(config, cast(Prediction, network.head.prediction))
+        self.online = network
+        self.target = copy.deepcopy(network).requires_grad_(False)
+        self.optimizer = torch.optim.Adam(
+            network.parameters(), lr=config.learning_rate, eps=config.adam_epsilon, fused=True
+        )
+        self._online_parameters: list[Tensor] = list(self.online.parameters())
+        self._target_parameters: list[Tensor] = list(self.target.parameters())
+        self.learner_steps = 0
+        self.skipped_updates = 0
+        self._skipped_in_a_row = 0
+
+    def td_errors(self, batch: Sequences) -> StepErrors:
+        """delta_t = y_t - Q_online(s_t, a_t) and what belongs to it, with gradient in Q_online."""
+        online, _ = self._online_output(batch, None)
+        return self.objective.errors(batch, online, *self._bootstrap_outputs(batch, online))
+
+    def _online_output(
+        self, batch: Sequences, generator: torch.Generator | None
+    ) -> tuple[QOutput, dict[str, Tensor] | None]:
+        """Of the online network, [B, R, ...], with its trace where wanted; a `generator` draws dropout.
+
+        A sequence's last row has no TD error; with a next window nothing else needs it here either.
+        """
+        if self.config.next_window:
+            batch = batch._replace(learn_rows=batch.learn_rows - 1)
+        return self.online.learn_values(batch, generator, self._refresh)
+
+    @torch.no_grad()
+    def _bootstrap_outputs(self, batch: Sequences, online: QOutput) -> tuple[QOutput, QOutput]:
+        """What rows are bootstrapped with [B, R, ...]: the target network's output, and what chooses actions.
+
+        Of a next window, row 0 stands beside no other; it is not bootstrapped from, and is the row's own.
+        """
+        if not self.config.next_window:
+            return self.target.learn_values(batch)[0], online
+        later = next_window(batch)
+        target, chooser = (network.learn_values(later)[0] for network in (self.target, self.online))
+
+        def after(first: Tensor, rest: Tensor) -> Tensor:
+            return torch.cat([first[:, :1], rest], dim=1)
+
+        return map_tree(after, target, target), map_tree(after, online, chooser)
+
+    def update(self, batch: Sequences, learning_rate_share: float = 1.0) -> Update:
+        """One step of the optimiser; skipped, counted and told where the loss or gradient is not finite.
+
+        `learning_rate_share` of the learning rate is the step size.
+        """
+        config, members = self.config, split(batch, side_by_side=self._threads > 1)
+        num_learned = batch.learned_steps.sum()
+        generators = [self._generator(part, batch.learn_rows.device) for part in range(len(members))]
+        parts = list(
+            self._map(
+                lambda part, generator: self._gradient(take(batch, part), num_learned, generator),
+                members,
+                generators,
+            )
+        )
+        gradients = parts[0].gradients
+        for part in parts[1:]:
+            torch._foreach_add_(gradients, part.gradients)
+        auxiliary = self._add_auxiliary(batch, gradients) if config.auxiliary_weight else {}
+        loss = float(sum(part.loss for part in parts))
+        norm = nn.utils.get_total_norm(gradients)
+        if not (math.isfinite(norm) and math.isfinite(loss)):
+            return self._skip(loss, float(norm))
+        self._skipped_in_a_row = 0
+        for parameter, gradient in zip(self._online_parameters, gradients, strict=True):
+            parameter.grad = gradient
+        nn.utils.clip_grads_with_norm_(self._online_parameters, config.max_grad_norm, norm)
+        self.optimizer.param_groups[0]["lr"] = config.learning_rate * learning_rate_share
+        self.optimizer.step()
+        self.learner_steps += 1
+        self._update_target()
+        priorities = torch.cat([part.priorities for part in parts])[torch.cat(members).argsort()]
+        td_error, q, target = (
+            torch.cat(values) for values in zip(*(part.learned for part in parts), strict=True)
+        )
+        metrics = {
+            "learner/loss": loss,
+            "learner/td_error": float(td_error.abs().mean()),
+            "learner/q_mean": float(q.mean()),
+            "learner/q_max": float(q.max()),
+            "learner/q_min": float(q.min()),
+            "learner/target_max": float(target.max()),
+            "learner/target_min": float(target.min()),
+            "learner/grad_norm": float(norm),
+            "replay/importance_weight_min": float(batch.importance_weights.min()),
+            "replay/learned_steps_per_update": float(num_learned),
+        } | auxiliary
+        return Update(priorities, metrics, _joined(parts, members))
+
+    def _add_auxiliary(self, batch: Sequences, gradients: list[Tensor]) -> dict[str, float]:
+        """Adds the gradient of the network's own loss, of the whole batch, to `gradients` in place."""
+        assert isinstance(self.online, RecurrentQNetwork) and self.online.auxiliary is not None
+        loss = self.online.auxiliary(self.online, batch, self._generator(_AUXILIARY, batch.learn_rows.device))
+        weighted = self.config.auxiliary_weight * loss
+        torch._foreach_add_(
+            gradients, torch.autograd.grad(weighted, self._online_parameters, materialize_grads=True)
+        )
+        return {"learner/auxiliary_loss": float(loss.detach())}
+
+    def _generator(self, part: int, device: torch.device) -> torch.Generator:
+        """The draws of one part of this update, whatever ran before or runs beside it."""
+        update = self.learner_steps + self.skipped_updates
+        seed = np.random.SeedSequence(self._seed, spawn_key=(update, part))
+        return torch.Generator(device).manual_seed(int(seed.generate_state(1, np.uint64)[0]))
+
+    def _gradient(self, batch: Sequences, num_learned: Tensor, generator: torch.Generator) -> _Part:
+        """One part's share of the loss and of its gradient."""
+        online, trace = self._online_output(batch, generator)
+        errors = self.objective.errors(batch, online, *self._bootstrap_outputs(batch, online))
+        loss = losses.weighted_loss(errors.loss, batch.importance_weights) / num_learned
+        gradients = torch.autograd.grad(loss, self._online_parameters, materialize_grads=True)
+        with torch.no_grad():
+            mask = errors.mask
+            priorities = losses.sequence_priority(errors.td_error, mask, self.max_priority_weight)
+            learned = (errors.td_error[mask], errors.q_taken[mask], errors.target[mask])
+        fresh = None if trace is None else fresh_rows(batch, trace)
+        return _Part(list(gradients), loss.detach(), priorities, learned, fresh)
+
+    def _skip(self, loss: float, norm: float) -> Update:
+        self.skipped_updates += 1
+        self._skipped_in_a_row += 1
+        if self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+            raise NonFiniteError(
+                f"{self._skipped_in_a_row} updates in a row were not finite "
+                f"(loss {loss}, gradient norm {norm}) at learner step {self.learner_steps}; "
+                "a smaller learner.learning_rate may help"
+            )
+        return Update(None, {})
+
+    @torch.no_grad()
+    def _update_target(self) -> None:
+        if self.config.target_update == "soft":
+            torch._foreach_lerp_(
+                self._target_parameters, self._online_parameters, self.config.target_ema_rate
+            )
+        elif self.learner_steps % self.config.target_update_period == 0:
+            torch._foreach_copy_(self._target_parameters, self._online_parameters)
+
+    def get_state(self) -> dict[str, Any]:
+        names = [name for name, _ in self.online.named_parameters()]
+        return {
+            "online": self.online.state_dict(),
+            "target": self.target.state_dict(),
+            "optimizer": {
+                name: dict(self.optimizer.state[parameter])
+                for name, parameter in zip(names, self._online_parameters, strict=True)
+                if parameter in self.optimizer.state
+            },
+            "learner_steps": self.learner_steps,
+            "skipped_updates": self.skipped_updates,
+            "skipped_in_a_row": self._skipped_in_a_row,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.online.load_state_dict(state["online"])
+        self.target.load_state_dict(state["target"])
+        for name, parameter in self.online.named_parameters():
+            if name in state["optimizer"]:
+                moments = state["optimizer"][name]
+                self.optimizer.state[parameter] = {
+                    key: value.to(parameter.device, copy=True) for key, value in moments.items()
+                }
+        self.learner_steps = state["learner_steps"]
+        self.skipped_updates = state["skipped_updates"]
+        self._skipped_in_a_row = state["skipped_in_a_row"]
+
+
+def _joined(parts: list[_Part], members: list[Tensor]) -> FreshTrace | None:
+    """The fresh trace of all parts, by places in the whole batch."""
+    fresh = [
+        part.trace._replace(sequence=of_part[part.trace.sequence])
+        for part, of_part in zip(parts, members, strict=True)
+        if part.trace is not None
+    ]
+    if not fresh:
+        return None
+    joined: FreshTrace = map_tree(lambda *rows: torch.cat(rows), *fresh)
+    return joined
+
+
+@torch.no_grad()
+def delta_q(
+    network: RecurrentQNetwork, batch: Sequences, prefix: StepInputs, anchor: Tensor
+) -> tuple[Tensor, Tensor]:
+    """R2D2's measure of staleness, ||Q_stored - Q_recomputed||_2 / max |Q_recomputed| (section 3.2).
+
+    Q_stored starts from the stored memory and its burn-in, Q_recomputed from the episode's first row.
+
+    Args:
+        prefix: [B, S, ...] rows from the episode's start to the end of the learn block.
+        anchor: [B] the anchor's row in it.
+    Returns: the measure [B] at the first and at the last learned step.
+    """
+    stored = network.learn_values(batch)[0].q
+    recomputed = network(prefix, network.initial_state(len(anchor)))[0].q
+    rows = torch.arange(len(anchor), device=anchor.device)
+
+    def measure(step: Tensor) -> Tensor:
+        again = recomputed[rows, anchor + step]
+        return (stored[rows, step] - again).norm(dim=-1) / again.abs().amax(dim=-1)
+
+    return measure(torch.zeros_like(anchor)), measure(batch.learned_steps - 1)

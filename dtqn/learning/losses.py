@@ -1,0 +1,87 @@
+"""Losses of single steps, and priorities: pure functions, one equation each. `returns` makes the targets.
+
+Legend: B sequences, T steps, Z atoms of a categorical distribution, N quantiles.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def squared_loss(td_error: Tensor) -> Tensor:
+    """l(d) = d^2 / 2"""
+    return 0.5 * td_error.square()
+
+
+def huber_loss(td_error: Tensor, threshold: float = 1.0) -> Tensor:
+    """l(d) = d^2 / 2 within the threshold k, and k (|d| - k / 2) outside (Huber 1964)."""
+    size = td_error.abs()
+    return torch.where(size <= threshold, 0.5 * size * size, threshold * (size - 0.5 * threshold))
+
+
+def quantile_loss(quantiles: Tensor, target: Tensor, threshold: float = 1.0) -> Tensor:
+    """Quantile Huber loss (Dabney et al. 2017, arXiv 1710.10044, equation 10, algorithm 1).
+
+        sum_i mean_j |tau_i - 1[u_ij < 0]| l(u_ij) / k,  u_ij = target_j - quantile_i,  tau_i = (2i + 1) / 2N
+
+    with l Huber's loss of threshold k and i from 0.
+
+    Args:
+        quantiles: [B, T, N]; target: [B, T, M] samples or quantiles of the target.
+    Returns: [B, T]
+    """
+    count = quantiles.shape[-1]
+    tau = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype) + 0.5) / count
+    error = target[..., None, :] - quantiles[..., :, None]
+    weight = (tau[:, None] - (error < 0).to(error.dtype)).abs()
+    return (weight * huber_loss(error, threshold) / threshold).mean(dim=-1).sum(dim=-1)
+
+
+def project(values: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
+    """A distribution on other numbers, on the atoms (Bellemare et al. 2017, arXiv 1707.06887, equation 7).
+
+        m_i = sum_j p_j max(0, 1 - |clip(y_j) - z_i| / dz)
+
+    Mass keeps its sum, and its mean where no y_j is outside of the atoms' range.
+
+    Args:
+        values: [B, T, M] y_j; probabilities: [B, T, M] p_j; atoms: [Z] z_i, equally far from each other.
+    Returns: m [B, T, Z]
+    """
+    last = len(atoms) - 1
+    place = ((values - atoms[0]) * (last / (atoms[-1] - atoms[0]))).clamp(0, last)
+    lower = place.floor().clamp(max=last - 1)
+    share = place - lower
+    index = lower.nan_to_num().long()  # what is no number stays none, in its share
+    projected = probabilities.new_zeros(*values.shape[:-1], last + 1)
+    projected.scatter_add_(-1, index, probabilities * (1 - share))
+    return projected.scatter_add_(-1, index + 1, probabilities * share)
+
+
+def cross_entropy(log_probabilities: Tensor, target: Tensor) -> Tensor:
+    """-sum_i m_i log p_i, [B, T] of distributions [B, T, Z] (Bellemare et al. 2017, algorithm 1)."""
+    return -(target * log_probabilities).sum(dim=-1)
+
+
+def sequence_priority(td_error: Tensor, mask: Tensor, max_weight: float) -> Tensor:
+    """p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t| over learned steps, at least 1e-6 (R2D2, 2.3).
+
+    Args:
+        td_error: [B, T]; mask: [B, T] bool with at least one True in each row; max_weight: eta.
+    Returns: [B]
+    """
+    size = torch.where(mask, td_error.abs(), 0.0)
+    mean = size.sum(dim=1) / mask.sum(dim=1)
+    return (max_weight * size.amax(dim=1) + (1 - max_weight) * mean).clamp(min=1e-6)
+
+
+def weighted_loss(loss: Tensor, weights: Tensor) -> Tensor:
+    """sum over sequences and steps of w_b l: divided by the number of learned steps it is the batch's loss.
+
+    A mean of each sequence's mean would give the one step of a short tail forty times the weight.
+
+    Args:
+        loss: [B, T], 0 where a step is not learned; weights: [B] importance weights.
+    """
+    return (weights[:, None] * loss).sum()

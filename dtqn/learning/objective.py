@@ -1,0 +1,190 @@
+"""What an update regresses on: from the outputs of both networks to the loss of each learned step.
+
+Three choices meet here. The policy whose value a row is bootstrapped with: greedy, or Munchausen's soft one.
+The return that rewards and these values make: n-step, or Q(lambda). And what the head says of a return: its
+expected value, its probabilities on atoms, or its quantiles.
+
+Legend: B sequences, R rows of the learn block, A actions, Z numbers of a distribution.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from dtqn.learning import losses, returns
+from dtqn.networks.heads import Categorical, Prediction, Quantiles
+from dtqn.settings.config import LearnerConfig
+from dtqn.types import QOutput, Sequences, map_tree
+
+
+class StepErrors(NamedTuple):
+    """Of the steps of a batch, [B, R - 1] each; only those in the mask are learned."""
+
+    td_error: Tensor
+    """The target's expected value minus `q_taken`."""
+    mask: Tensor
+    """bool"""
+    q_taken: Tensor
+    """Q(s_t, a_t); the expected value of a distribution."""
+    target: Tensor
+    """The target's expected value, on the atoms where there are some."""
+    loss: Tensor
+    """0 outside of the mask."""
+
+
+Values = Callable[[Tensor], Tensor]
+"""Values of all actions [B, R, A] or [B, R, A, Z] -> the policy's, [B, R] or [B, R, Z]."""
+Targets = Callable[[Tensor], Tensor]
+"""Bootstrap values [B, R] or [B, R, Z] -> targets [B, R - 1] or [B, R - 1, Z]."""
+
+
+class Regression(Protocol):
+    """How a head's prediction of a return is moved to its target."""
+
+    def target(self, output: QOutput, value: Values, targets: Targets, learn_rows: Tensor) -> Tensor:
+        """Of each step, from the target network's output; `learn_rows` [B] are the real rows."""
+        ...
+
+    def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
+        """From the online network's output at steps 0..R-2 and the actions [B, R - 1] taken there."""
+        ...
+
+
+class ValueRegression:
+    """An expected value; the loss of the TD error is half its square, or Huber's."""
+
+    def __init__(self, config: LearnerConfig) -> None:
+        self._loss = losses.squared_loss
+        if config.loss == "huber":
+            self._loss = functools.partial(losses.huber_loss, threshold=config.huber_threshold)
+
+    def target(self, output: QOutput, value: Values, targets: Targets, learn_rows: Tensor) -> Tensor:
+        return targets(value(output.q))
+
+    def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
+        q_taken = returns.select_action(output.q, action)
+        td_error = target - q_taken
+        return StepErrors(td_error, mask, q_taken, target, self._loss(torch.where(mask, td_error, 0.0)))
+
+
+class QuantileRegression:
+    """QR-DQN (Dabney et al. 2017, arXiv 1710.10044): every quantile of the bootstrap makes one target."""
+
+    def __init__(self, config: LearnerConfig) -> None:
+        self._threshold = config.huber_threshold
+
+    def target(self, output: QOutput, value: Values, targets: Targets, learn_rows: Tensor) -> Tensor:
+        return targets(value(_distribution(output)))
+
+    def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
+        taken = returns.select_action(_distribution(output), action)
+        quantiles, of_target = (torch.where(mask[..., None], x, 0.0) for x in (taken, target))
+        loss = losses.quantile_loss(quantiles, of_target, self._threshold)
+        q_taken, expected = taken.mean(dim=-1), target.mean(dim=-1)
+        return StepErrors(expected - q_taken, mask, q_taken, expected, loss)
+
+
+class CategoricalRegression:
+    """C51 (Bellemare et al. 2017, arXiv 1707.06887): the bootstrap's atoms are moved and projected back."""
+
+    def __init__(self, prediction: Categorical, config: LearnerConfig) -> None:
+        self._prediction, self._n_step = prediction, config.n_step
+
+    def target(self, output: QOutput, value: Values, targets: Targets, learn_rows: Tensor) -> Tensor:
+        probabilities = value(_distribution(output)).exp()
+        atoms = self._prediction.atoms.to(probabilities.dtype)
+        moved = targets(atoms.expand_as(probabilities))
+        rows = returns.bootstrap_rows(learn_rows, moved.shape[1], self._n_step)
+        return losses.project(moved, returns.at_rows(probabilities, rows), atoms)
+
+    def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
+        taken = returns.select_action(_distribution(output), action)
+        log_p, of_target = (torch.where(mask[..., None], x, 0.0) for x in (taken, target))
+        expected = (target * self._prediction.atoms.to(target.dtype)).sum(dim=-1)
+        q_taken = returns.select_action(output.q, action)
+        loss = losses.cross_entropy(log_p, of_target)
+        return StepErrors(expected - q_taken, mask, q_taken, expected, loss)
+
+
+def _distribution(output: QOutput) -> Tensor:
+    assert output.distribution is not None
+    return output.distribution
+
+
+def _regression(prediction: Prediction, config: LearnerConfig) -> Regression:
+    match prediction:
+        case Categorical():
+            return CategoricalRegression(prediction, config)
+        case Quantiles():
+            return QuantileRegression(config)
+    return ValueRegression(config)
+
+
+class Objective:
+    """The errors of a batch, from the outputs of both networks."""
+
+    def __init__(self, config: LearnerConfig, prediction: Prediction) -> None:
+        """`prediction` is what the network's head makes of its last layer (`dtqn.networks.heads`)."""
+        self.config = config
+        self.transform = returns.SIGNED_HYPERBOLIC if config.value_rescaling else returns.IDENTITY
+        self._regression = _regression(prediction, config)
+
+    def errors(self, batch: Sequences, online: QOutput, target: QOutput, chooser: QOutput) -> StepErrors:
+        """The gradient is in `online`; with `double_q` it is `chooser` that chooses the actions."""
+        config, action = self.config, batch.learn.prev_action[:, 1:].long()
+        with torch.no_grad():
+            selector = (chooser if config.double_q else target).q
+            reward = batch.learn.reward * config.reward_scale
+            value: Values = functools.partial(returns.double_q_value, q_selector=selector)
+            if config.munchausen:
+                tau = config.munchausen_temperature
+                log_policy = (selector / tau).log_softmax(dim=-1)
+                reward = returns.munchausen_rewards(
+                    reward, log_policy, action, config.munchausen_alpha, tau, config.munchausen_clip
+                )
+                value = functools.partial(returns.soft_value, log_policy=log_policy, temperature=tau)
+
+            def greedy() -> Tensor:
+                return nn.functional.pad(selector[:, :-1].argmax(dim=-1) == action, (0, 1))
+
+            targets = functools.partial(self._targets, reward, batch.discount, batch.learn_rows, greedy)
+            regressed_on = self._regression.target(target, value, targets, batch.learn_rows)
+        mask = torch.arange(action.shape[1], device=action.device) < batch.learned_steps[:, None]
+        at_steps = map_tree(lambda x: x[:, :-1], online)
+        return self._regression.errors(at_steps, action, regressed_on, mask)
+
+    def first_td_errors(
+        self, reward: Tensor, discount: Tensor, q_max: Tensor, q_taken: Tensor, learn_rows: Tensor
+    ) -> Tensor:
+        """TD errors [B, R - 1] from what the actor saw, its largest Q and that of its action, [B, R] each.
+
+        Of Munchausen's target they leave the policy out, which needs all actions.
+        """
+        scaled = reward * self.config.reward_scale
+        return self._targets(scaled, discount, learn_rows, lambda: q_taken >= q_max, q_max) - q_taken[:, :-1]
+
+    def _targets(
+        self,
+        reward: Tensor,
+        discount: Tensor,
+        learn_rows: Tensor,
+        greedy: Callable[[], Tensor],
+        value: Tensor,
+    ) -> Tensor:
+        """Targets from the bootstrap values; `greedy()` [B, R] says where a_t was the best action."""
+        config = self.config
+        if config.returns == "n_step":
+            return returns.n_step_targets(
+                reward, discount, value, learn_rows, config.n_step, config.gamma, self.transform
+            )
+        continuation = torch.full_like(value, config.q_lambda)
+        if config.returns == "watkins":
+            continuation = torch.where(greedy(), continuation, 0.0)
+        return returns.lambda_targets(
+            reward, discount, value, continuation, learn_rows, config.gamma, self.transform
+        )

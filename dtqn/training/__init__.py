@@ -1,0 +1,1 @@
+"""One run: its trainer, its directory and checkpoints, and all that it reports."""

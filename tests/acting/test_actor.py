@@ -1,0 +1,277 @@
+"""Acting: what the rows say, who explores and how much, publishing, the kept cache, and the actor's state."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dtqn.acting.actor import Actor, Episodes
+from dtqn.settings.config import ActorConfig
+from dtqn.types import NonFiniteError
+from tests.cases import make
+from tests.toy import NUM_ACTIONS, OBSERVATION_SPACE, ToyVectorEnv, episode
+
+Rows = dict[str, np.ndarray]
+
+
+def make_actor(
+    num_envs: int = 5,
+    warmup: int = 0,
+    keep_cache: bool = False,
+    env_seed: int = 0,
+    seed: int = 0,
+    **settings: Any,
+) -> Actor:
+    network = make(OBSERVATION_SPACE, memory_length=4)
+    env, generator = ToyVectorEnv(num_envs, env_seed), np.random.default_rng(seed)
+    return Actor(env, network, ActorConfig(**settings), generator, warmup, keep_cache)
+
+
+def watch(actor: Actor) -> list[np.ndarray]:
+    """The Q-values [N, A] of every tick from now on."""
+    seen: list[np.ndarray] = []
+
+    def note(module: nn.Module, inputs: Any, output: tuple[Any, Any, Any]) -> None:
+        seen.append(output[0].q[:, 0].numpy().copy())
+
+    actor.network.register_forward_hook(note)
+    return seen
+
+
+def run(actor: Actor, ticks: int) -> tuple[Rows, list[Episodes]]:
+    """Stored rows [ticks, N, ...] and the episodes that ended."""
+    rows, ended = zip(*(actor.tick() for _ in range(ticks)), strict=True)
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}, list(ended)
+
+
+def greedy(**settings: Any) -> dict[str, Any]:
+    return {"exploration": "annealed", "epsilon_start": 0.0, "epsilon_final": 0.0} | settings
+
+
+ALWAYS = {"exploration": "annealed", "epsilon_anneal_env_steps": 0}
+
+
+def test_rows_are_the_episodes_as_they_arrive() -> None:
+    """Row t holds a_{t-1} and what it brought; a LAST row, then the FIRST of the next episode."""
+    actor = make_actor()
+    rows, _ = run(actor, 150)
+    given = np.stack(actor.rows.env.actions)
+    for stream in range(5):
+        number = step = 0
+        for t in range(150):
+            now = episode(0, stream, number)
+            row = {name: values[t, stream] for name, values in rows.items()}
+            assert row["observation"].tolist() == now.observations[step].tolist()
+            assert row["first"] == (step == 0) and row["last"] == (step == now.length)
+            assert row["discount"] == (not (row["last"] and now.terminates))
+            if step:
+                assert row["prev_action"] == given[t - 1, stream]
+                assert row["reward"] == (now.observations[step - 1][0] + given[t - 1, stream] - 2) / 8
+            else:
+                assert row["reward"] == 0
+            number, step = (number + 1, 0) if row["last"] else (number, step + 1)
+    ended, terminated = rows["last"], ~rows["discount"]
+    assert terminated.sum() > 10 and (ended & ~terminated).sum() > 10
+    assert (ended.any(axis=1) & ~ended.all(axis=1)).sum() > 20  # and not all at once
+
+
+def test_a_last_row_is_no_environment_step() -> None:
+    actor = make_actor()
+    rows, ended = run(actor, 150)
+    lengths = np.concatenate([e.length for e in ended])
+    # `ended` counts episodes that the last step ended, whose LAST row is not stored yet
+    assert (
+        actor.env_steps
+        == (~rows["last"]).sum()
+        == lengths.sum() + (actor.rows.length * ~actor.rows.last).sum()
+    )
+
+
+def test_the_action_on_a_last_row_reaches_nobody() -> None:
+    """It arrives with the FIRST row, where the network does not look at it."""
+    actor, other = make_actor(**greedy()), make_actor(**greedy())
+    seen, other_seen = watch(actor), watch(other)
+    for _ in range(80):
+        other.rows.prev_action = np.where(
+            other.rows.first, 2 - other.rows.prev_action, other.rows.prev_action
+        )
+        run(actor, 1), run(other, 1)
+    np.testing.assert_array_equal(np.stack(seen), np.stack(other_seen))
+
+
+def test_episodes_are_counted_whole() -> None:
+    actor = make_actor()
+    rows, ended = run(actor, 150)
+    numbers = [0] * 5
+    for t, now in enumerate(ended[:-1]):
+        for i, stream in enumerate(np.flatnonzero(rows["last"][t + 1])):
+            expected = episode(0, int(stream), numbers[stream])
+            assert (now.length[i], now.success[i]) == (expected.length, expected.success)
+            start = t + 1 - expected.length
+            assert now.episode_return[i] == rows["reward"][start : t + 2, stream].sum()
+            numbers[stream] += 1
+
+
+def test_values_in_the_rows_are_those_of_the_row() -> None:
+    actor = make_actor(epsilon_anneal_env_steps=0)
+    seen = watch(actor)
+    rows, _ = run(actor, 60)
+    q, given = np.stack(seen), np.stack(actor.rows.env.actions)
+    np.testing.assert_array_equal(rows["q_max"], q.max(axis=-1))
+    np.testing.assert_array_equal(rows["q_taken"], np.take_along_axis(q, given[..., None], -1)[..., 0])
+    assert rows["trace/memory"].shape == (60, 5, 2, 8)
+
+
+def test_without_exploration_actions_are_greedy() -> None:
+    actor = make_actor(**greedy())
+    seen = watch(actor)
+    run(actor, 60)
+    np.testing.assert_array_equal(np.stack(actor.rows.env.actions), np.stack(seen).argmax(-1))
+
+
+def exploring(actor: Actor, ticks: int) -> np.ndarray:
+    """[ticks, N] where the action was not the greedy one."""
+    seen, before = watch(actor), len(actor.rows.env.actions)
+    run(actor, ticks)
+    return np.stack(actor.rows.env.actions[before:]) != np.stack(seen).argmax(-1)
+
+
+def test_each_copy_explores_at_its_own_rate_by_its_own_draw() -> None:
+    epsilon = 0.4 ** (1 + 7 * np.arange(6) / 5)
+    actor = make_actor(6, epsilon_anneal_env_steps=0)
+    assert actor.epsilon().tolist() == pytest.approx(epsilon.tolist())
+    rate = exploring(actor, 600).mean(axis=0)
+    expected = epsilon * (1 - 1 / NUM_ACTIONS)
+    assert (abs(rate - expected) < 4 * np.sqrt(expected * (1 - expected) / 600) + 1e-3).all()
+
+    off = exploring(make_actor(6, epsilon_final=0.5, **ALWAYS), 600)
+    independent = 6 * (1 / 3) * (2 / 3)  # with one draw for all it would be 5.0
+    assert off.sum(axis=1).var() == pytest.approx(independent, rel=0.25)
+
+
+def test_warm_up_is_random() -> None:
+    actor = make_actor(4, warmup=1000, **greedy())
+    assert actor.epsilon().tolist() == [1.0] * 4
+    while actor.env_steps < 1000:
+        assert (actor.epsilon() == 1).all()
+        actor.tick()
+    assert actor.epsilon().tolist() == [0.0] * 4
+    counts = np.bincount(np.concatenate(actor.rows.env.actions), minlength=NUM_ACTIONS)
+    assert abs(counts / counts.sum() - 1 / 3).max() < 0.05
+
+
+@pytest.mark.parametrize(
+    "num_envs, exploration", [(1, "ladder"), (1, "annealed"), (4, "annealed"), (4, "ladder")]
+)
+def test_annealing_is_linear_in_environment_steps(num_envs: int, exploration: str) -> None:
+    """One copy has no ladder: it anneals to the final value."""
+    actor = make_actor(
+        num_envs,
+        warmup=500,
+        exploration=exploration,
+        epsilon_start=0.9,
+        epsilon_final=0.1,
+        epsilon_anneal_env_steps=400,
+    )
+    rungs = (
+        0.4 ** (1 + 7 * np.arange(4) / 3)
+        if (num_envs, exploration) == (4, "ladder")
+        else np.full(num_envs, 0.1)
+    )
+    for steps, fraction in [(500, 0.0), (600, 0.25), (700, 0.5), (800, 0.75), (900, 1.0), (9999, 1.0)]:
+        actor.env_steps = steps
+        np.testing.assert_allclose(actor.epsilon(), 0.9 + fraction * (rungs - 0.9), rtol=1e-12)
+
+
+def test_exponential_annealing_counts_steps_after_warm_up() -> None:
+    actor = make_actor(
+        1, warmup=500, annealing="exponential", epsilon_final=0.1, epsilon_anneal_env_steps=400
+    )
+    end = 0.1 + 0.9 * (399 / 400) ** 400
+    for steps, expected in [(499, 1.0), (500, 1.0), (501, 1 - 0.9 / 400), (900, end)]:
+        actor.env_steps = steps
+        assert actor.epsilon().tolist() == pytest.approx([expected], rel=1e-12)
+
+
+@pytest.mark.parametrize("keep_cache", [False, True])
+def test_publish_copies(keep_cache: bool) -> None:
+    actor, learned = make_actor(keep_cache=keep_cache), make(OBSERVATION_SPACE, seed=1, memory_length=4)
+    actor.publish(learned, 7)
+    published = {name: x.clone() for name, x in learned.state_dict().items()}
+    with torch.no_grad():
+        for parameter in learned.parameters():
+            parameter.zero_()
+    assert all(torch.equal(x, published[name]) for name, x in actor.network.state_dict().items())
+    assert run(actor, 3)[0]["version"].tolist() == [[7] * 5] * 3
+    assert not any(p.requires_grad for p in actor.network.parameters())
+
+
+def test_kept_keys_and_values_give_the_same_values() -> None:
+    """Across publishings and episodes that end at different times."""
+    actors = [make_actor(**greedy(), keep_cache=keep) for keep in (False, True)]
+    seen = [watch(actor) for actor in actors]
+    for version in range(1, 7):
+        for actor in actors:
+            run(actor, 25)
+            actor.publish(make(OBSERVATION_SPACE, seed=version, memory_length=4), version)
+    assert actors[1].state.keys is not None and actors[0].state.keys is None
+    np.testing.assert_allclose(np.stack(seen[1]), np.stack(seen[0]), rtol=0, atol=1e-9)
+    assert np.stack(actors[0].rows.env.actions).tolist() == np.stack(actors[1].rows.env.actions).tolist()
+
+
+def test_each_episode_is_acted_in_as_from_a_fresh_start() -> None:
+    """The Q-values of an episode are those of one call on the whole of it."""
+    actor = make_actor(epsilon_anneal_env_steps=0)
+    seen = watch(actor)
+    rows, _ = run(actor, 100)
+    q = np.stack(seen)
+    for stream in range(5):
+        bounds = [*np.flatnonzero(rows["first"][:, stream]).tolist(), 100]
+        for start, stop in itertools.pairwise(bounds):
+            whole = [
+                torch.from_numpy(rows[name][start:stop, stream])[None]
+                for name in ("observation", "prev_action", "reward", "first")
+            ]
+            inputs = type(actor.rows.inputs(actor.device, actor.dtype))(*whole)
+            expected: Tensor = actor.network(inputs, actor.network.initial_state(1))[0].q[0]
+            np.testing.assert_allclose(q[start:stop, stream], expected.numpy(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("keep_cache", [False, True])
+def test_state_continues_bit_for_bit(keep_cache: bool) -> None:
+    settings = {"epsilon_anneal_env_steps": 500, "keep_cache": keep_cache, "warmup": 50}
+    actor = make_actor(**settings)
+    run(actor, 20)
+    actor.publish(make(OBSERVATION_SPACE, seed=1, memory_length=4), 3)
+    run(actor, 20)
+    state = copy.deepcopy(actor.get_state())
+    resumed = make_actor(**settings, seed=99)
+    run(resumed, 7)
+    resumed.set_state(state)
+    (rows, ended), (rows_again, ended_again) = run(actor, 60), run(resumed, 60)
+    for name, values in rows.items():
+        assert rows_again[name].dtype == values.dtype
+        np.testing.assert_array_equal(rows_again[name], values)
+    assert str(ended) == str(ended_again)
+    assert resumed.env_steps == actor.env_steps
+    assert resumed.epsilon().tolist() == actor.epsilon().tolist()
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_reward_that_is_no_finite_number_is_refused(wrong: float) -> None:
+    rows = make_actor(num_envs=2).rows
+    step = rows.env.step
+
+    def with_wrong_reward(action: np.ndarray) -> Any:
+        observation, reward, *rest = step(action)
+        return observation, np.where([False, True], wrong, reward), *rest
+
+    rows.env.step = with_wrong_reward  # type: ignore[method-assign]
+    with pytest.raises(NonFiniteError, match=f"the reward {wrong}; every reward must be a finite number"):
+        rows.step(np.zeros(2, np.int64))

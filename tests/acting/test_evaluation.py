@@ -1,0 +1,112 @@
+"""Evaluation: which episodes count, how they are summed, and Wilson's interval."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from dtqn.acting.evaluation import evaluate, wilson_interval
+from dtqn.types import StepInputs
+from tests.cases import make
+from tests.toy import OBSERVATION_SPACE, ToyVectorEnv, episode
+
+NETWORK = make(OBSERVATION_SPACE, memory_length=4)
+
+
+class FixedRewards(ToyVectorEnv):
+    """A reward is that of the observation left, whatever the action."""
+
+    def reward(self, actions: np.ndarray) -> np.ndarray:
+        return self.observation()[:, 0] / 8
+
+
+class LargeThenSmall(ToyVectorEnv):
+    """float32 rewards of 2^24 and then of 1, which a float32 sum would lose."""
+
+    def reward(self, actions: np.ndarray) -> np.ndarray:
+        return np.where(self.elapsed == 0, np.float32(2**24), np.float32(1))
+
+
+def counted(episodes: int, copies: int) -> list[tuple[int, int]]:
+    """(copy, number) of the episodes that must count: the first few of each copy."""
+    return [(i, k) for i in range(copies) for k in range(episodes // copies + (i < episodes % copies))]
+
+
+@pytest.mark.parametrize("episodes, copies", [(20, 5), (13, 4), (6, 6), (1, 1), (5, 1)])
+def test_a_fixed_number_of_episodes_of_each_copy_all_counted(episodes: int, copies: int) -> None:
+    result = evaluate(NETWORK, FixedRewards(copies), episodes, has_success=True)
+    played = [episode(0, *which) for which in counted(episodes, copies)]
+    assert result.episodes == len(played) == episodes
+    assert result.length == pytest.approx(np.mean([e.length for e in played]))
+    assert result.success == pytest.approx(np.mean([e.success for e in played]))
+    assert result.episode_return == pytest.approx(np.mean([e.observations[:-1, 0].sum() / 8 for e in played]))
+    assert (result.success_low, result.success_high) == wilson_interval(
+        sum(e.success for e in played), episodes
+    )
+
+
+def test_long_episodes_are_not_left_out() -> None:
+    """Two thirds succeed, the long ones: the first 60 to finish of 60 copies would say far fewer."""
+    result = evaluate(NETWORK, ToyVectorEnv(60), 60, has_success=True)
+    assert result.success == pytest.approx(np.mean([episode(0, i, 0).success for i in range(60)]))
+    assert result.success == pytest.approx(2 / 3, abs=0.15)
+    assert result.length == pytest.approx(15.5, abs=3)
+
+
+def test_returns_are_summed_in_float64() -> None:
+    result = evaluate(NETWORK, LargeThenSmall(6), 12, has_success=False)
+    lengths = [episode(0, *which).length for which in counted(12, 6)]
+    assert result.episode_return == 2**24 - 1 + np.mean(lengths)
+
+
+def test_without_success_there_is_none() -> None:
+    result = evaluate(NETWORK, ToyVectorEnv(3), 6, has_success=False)
+    assert (result.success, result.success_low, result.success_high) == (None, None, None)
+
+
+def test_actions_are_greedy_and_each_episode_begins_afresh() -> None:
+    env = ToyVectorEnv(3)
+    evaluate(NETWORK, env, 9, has_success=True)
+    actions = np.stack(env.actions)
+    for copy in range(3):
+        start = 0
+        for number in range(3):
+            e = episode(0, copy, number)
+            given = actions[start : start + e.length, copy]
+            first = torch.arange(e.length)[None] == 0
+            rows = StepInputs(
+                torch.from_numpy(e.observations[None, :-1]),
+                torch.from_numpy(np.concatenate([[0], given[:-1]]))[None],
+                torch.zeros(1, e.length, dtype=torch.float64),
+                first,
+            )
+            q = NETWORK(rows, NETWORK.initial_state(1))[0].q[0]
+            assert q.argmax(-1).tolist() == given.tolist()
+            start += e.length + 1  # the action on the LAST row is ignored
+
+
+@pytest.mark.parametrize(
+    "successes, episodes, low, high",
+    [
+        (81, 263, 0.2553, 0.3662),  # Newcombe 1998, table I
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0000, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+        (500, 500, 500 / (500 + 1.959964**2), 1.0),
+    ],
+)
+def test_wilson_interval(successes: int, episodes: int, low: float, high: float) -> None:
+    assert wilson_interval(successes, episodes) == pytest.approx((low, high), abs=5e-5)
+
+
+@pytest.mark.parametrize("successes, episodes", [(0, 1), (1, 1), (3, 10), (476, 500), (500, 500)])
+def test_wilson_interval_by_its_formula(successes: int, episodes: int) -> None:
+    z, p = 1.959963984540054, successes / episodes
+    centre = (p + z * z / (2 * episodes)) / (1 + z * z / episodes)
+    half = z / (1 + z * z / episodes) * math.sqrt(p * (1 - p) / episodes + (z / (2 * episodes)) ** 2)
+    low, high = wilson_interval(successes, episodes)
+    assert (low, high) == pytest.approx((centre - half, centre + half), abs=1e-12)
+    assert 0 <= low <= p <= high <= 1

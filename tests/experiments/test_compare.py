@@ -1,0 +1,486 @@
+"""Comparisons of a small program that behaves like a training, and one of real trainings."""
+
+import csv
+import functools
+import io
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import envs
+from dtqn import cli
+from dtqn.experiments import compare, jobs
+from dtqn.settings.presets import resolve
+from dtqn.training.directory import RunDir
+from dtqn.training.metrics import read_rows
+from tests.reference import statistics_twin as twin
+
+_ROOT = Path(__file__).parents[2]
+_TASK = "gridverse-memory-7x7"
+_STAND_IN = """
+import json, pathlib, signal, sys, time
+import yaml
+folder = pathlib.Path(sys.argv[2])
+here = pathlib.Path(__file__).parent
+config = yaml.safe_load((folder / "config.yaml").read_text())
+env, agent, seed = config["env"], config["agent"], config["seed"]
+scores = json.loads((here / "scores.json").read_text())[env][agent][seed - 1]
+caught = []
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: caught.append(number))
+with (here / "begun").open("a") as file:
+    file.write(f"{env} {agent} {seed}\\n")
+if scores == "fails":
+    sys.exit("error: the loss is not finite")
+saved = folder / "saved"
+done = int(saved.read_text()) if saved.exists() else 0
+for i in range(done, len(scores)):
+    success = scores[i] if env.startswith("gridverse") else None
+    row = {"env_steps": 100 * (i + 1) + seed, "learner_steps": 10 * (i + 1), "seconds": 6.0 * (i + 1) * seed}
+    row |= {"eval/success": success, "eval/success_low": success, "eval/success_high": success}
+    row |= {"eval/return": 10 * scores[i] - 5, "eval/length": 7.0, "eval/episodes": 50}
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(row | {"learner/loss": 0.1}) + "\\n")
+        file.write(json.dumps({"env_steps": row["env_steps"] + 1, "seconds": row["seconds"]}) + "\\n")
+    time.sleep(0.01)
+    held = (here / "held").exists() and (here / "held").read_text() == f"{agent} {seed}"
+    while held and i == 1 and not caught:
+        time.sleep(0.01)
+    if caught and i + 1 < len(scores):
+        saved.write_text(str(i + 1))
+        sys.exit(128 + caught[0])
+result = {"ends_at": [config["total_env_steps"], config["stop_at_success"]], "parameters": 100 + len(agent)}
+result |= {"threads": config["threads"], "device": "cpu", "program": {"dtqn": "1.2", "torch": "3.4"}}
+(folder / "result.json").write_text(json.dumps(result))
+"""
+_SCORES = {
+    "gtrxl": [[0.1, 0.5, 0.92, 0.96], [0.2, 0.91, 0.85, 1.0], [0.1, 0.2, 0.3, 0.4]],
+    "dtqn": [[0.0, 0.1, 0.8, 0.9], [0.0, 0.95, 1.0, 1.0], [0.1, 0.2, 0.9, 0.96]],
+    "drqn": [[0.0, 0.1, 0.1, 0.4], [0.0, 0.3, 0.4, 0.4], [0.2, 0.6, 0.7, 0.8]],
+}
+
+
+class _View:
+    """Looks at every change, in place of the terminal."""
+
+    def __init__(self, runs, at_change):
+        self.runs, self._at_change = runs, at_change
+
+    def update(self, changed):
+        self._at_change(self.runs)
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A function that compares by the small program, and returns the exit code and what was printed."""
+    (tmp_path / "program.py").write_text(_STAND_IN)
+    program = [sys.executable, "-I", str(tmp_path / "program.py")]
+    monkeypatch.setattr(compare, "Pool", functools.partial(jobs.Pool, program=program))
+    monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
+
+    draw = compare.plots.comparison
+
+    def run(scores, *, baseline=None, at_change=lambda runs: None, parallel=2, settings=None, pictures=False):
+        monkeypatch.setattr(compare.plots, "comparison", draw if pictures else _draw_nothing)
+        (tmp_path / "scores.json").write_text(json.dumps(scores))
+        monkeypatch.setattr(compare, "open_runs_view", lambda out, runs: _View(runs, at_change))
+        given = {"total_env_steps": "400"} | (settings or {})
+        configs = [
+            resolve(None, given | {"env": env, "agent": agent, "seed": str(seed)}, {})
+            for env, agents in scores.items()
+            for agent, seeds in agents.items()
+            for seed in range(1, len(seeds) + 1)
+        ]
+        out = io.StringIO()
+        code = compare.compare(configs, parallel, tmp_path / "runs", tmp_path / "out", baseline, given, out)
+        return code, out.getvalue()
+
+    return run
+
+
+def _kill_amid(tmp_path, agent, seed, number):
+    """Let this run wait after its second evaluation, and send ourselves a signal when it is there."""
+    (tmp_path / "held").write_text(f"{agent} {seed}")
+    sent = []
+
+    def at_change(runs):
+        for run in runs:
+            if run.name == f"{_TASK} {agent} seed {seed}" and len(run.rows) == 4 and not sent:
+                sent.append(os.kill(os.getpid(), number))
+
+    return at_change
+
+
+def _draw_nothing(panels, path, clock, note):
+    """Pictures take most of the time that a comparison takes."""
+    path.write_bytes(b"a picture")
+
+
+def _config(agent, seed):
+    return resolve(None, {"total_env_steps": "400", "seed": str(seed), "env": _TASK, "agent": agent}, {})
+
+
+def _table(tmp_path):
+    return json.loads((tmp_path / "out/table.json").read_text())
+
+
+def test_killed_twice_it_ends_with_the_right_table(run, tmp_path):
+    scores = {_TASK: _SCORES}
+    amid = _kill_amid(tmp_path, "gtrxl", 3, signal.SIGINT)
+    code, printed = run(scores, baseline="drqn", at_change=amid)
+    assert code == 130
+    assert re.fullmatch(r"interrupted, [2-9] of 9 runs finished; the same command goes on\n", printed)
+    assert list((tmp_path / "out").iterdir()) == []
+    amid = _kill_amid(tmp_path, "drqn", 2, signal.SIGTERM)
+    assert run(scores, baseline="drqn", at_change=amid)[0] == 143
+    assert run(scores, baseline="drqn")[0] == 0
+    begun = (tmp_path / "begun").read_text().splitlines()
+    for agent in _SCORES:
+        for seed in (1, 2, 3):
+            saved = RunDir.of_config(_config(agent, seed), tmp_path / "runs").path / "saved"
+            assert begun.count(f"{_TASK} {agent} {seed}") == 1 + saved.exists(), (
+                "once, but for what was saved"
+            )
+            assert saved.exists() or (agent, seed) not in [("gtrxl", 3), ("drqn", 2)]
+    _check_table_by_hand(tmp_path, "drqn")
+    before = _files(tmp_path / "out")
+    assert run(scores, baseline="drqn")[0] == 0
+    assert len((tmp_path / "begun").read_text().splitlines()) == len(begun)
+    assert _files(tmp_path / "out") == before
+    names = {f"table.{kind}" for kind in ("txt", "md", "csv", "json")}
+    pictures = {f"curves-{clock}.{kind}" for clock in ("env-steps", "minutes") for kind in ("png", "svg")}
+    assert set(before) == names | pictures
+
+
+def _files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def _check_table_by_hand(tmp_path, baseline):
+    """Every number of the table once more, from the metrics files alone."""
+    table = _table(tmp_path)
+    final, whole = {}, {}
+    for path in (tmp_path / "runs").glob("*/*/*/metrics.jsonl"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        rows = [row for row in rows if "eval/return" in row]
+        agent = path.parents[1].name
+        whole.setdefault(agent, []).append(rows)
+        final.setdefault(agent, []).append(rows[-1])
+    assert [line["agent"] for line in table["table"]] == list(_SCORES)
+    for line in table["table"]:
+        rows = final[line["agent"]]
+        successes = [row["eval/success"] for row in rows]
+        others = [row["eval/success"] for row in final[baseline]]
+        assert sorted(successes) == sorted(scores[-1] for scores in _SCORES[line["agent"]])
+        assert (line["env"], line["finished"], line["runs"], line["score"]) == (_TASK, 3, 3, "success")
+        assert line["success"] == pytest.approx(sum(successes) / 3)
+        assert line["return"] == pytest.approx(sum(row["eval/return"] for row in rows) / 3)
+        assert line["iqm"]["value"] == pytest.approx(twin.iqm(successes))
+        _near(line["iqm"], twin.interval(lambda drawn: twin.iqm(drawn), [successes]))
+        if line["agent"] == baseline:
+            assert line["improvement"] is None
+        else:
+            assert line["improvement"]["value"] == pytest.approx(twin.improvement(successes, others))
+            _near(line["improvement"], twin.interval(twin.improvement, [successes, others]))
+        steps, minutes = [], []
+        for run_rows in whole[line["agent"]]:
+            solved = [row for row in run_rows if row["eval/success"] >= 0.9]
+            steps.append(solved[0]["env_steps"] if solved else float("inf"))
+            minutes.append(solved[0]["seconds"] / 60 if solved else float("inf"))
+        reached = sum(value < float("inf") for value in steps)
+        assert line["reached_90"] == reached
+        expected = (sorted(steps)[1], sorted(minutes)[1]) if reached > 1 else (None, None)
+        assert (line["env_steps_to_90"], line["minutes_to_90"]) == expected
+        assert line["parameters"] == 100 + len(line["agent"])
+        rates = [row["learner_steps"] / row["seconds"] for row in rows]
+        assert line["updates_per_second"] == pytest.approx(sum(rates) / 3)
+
+
+def _near(found, interval):
+    assert (found["low"], found["high"]) == pytest.approx(interval, abs=0.02)
+
+
+def test_the_same_figures_in_every_form(run, tmp_path):
+    code, printed = run({_TASK: _SCORES}, baseline="dtqn")
+    assert code == 0
+    lines = {line["agent"]: line for line in _table(tmp_path)["table"]}
+    text = (tmp_path / "out/table.txt").read_text()
+    assert text in printed
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "out/table.csv").read_text())))
+    assert [row["agent"] for row in rows] == list(_SCORES)
+    markdown = [
+        line.split("|")[1:-1] for line in (tmp_path / "out/table.md").read_text().splitlines() if "|" in line
+    ]
+    header = [cell.strip() for cell in markdown[0]]
+    for row, cells in zip(rows, markdown[2:], strict=True):
+        line, cell = lines[row["agent"]], dict(zip(header, map(str.strip, cells), strict=True))
+        assert float(row["success"]) == line["success"]
+        assert float(row["iqm_low"]) == line["iqm"]["low"]
+        assert row["env_steps_to_90"] == (
+            "" if line["env_steps_to_90"] is None else str(line["env_steps_to_90"])
+        )
+        assert cell["success"] == f"{line['success']:.1%}"
+        iqm = line["iqm"]
+        assert cell["IQM of success [95 %]"] == f"{iqm['value']:.1%} [{iqm['low']:.1%}, {iqm['high']:.1%}]"
+        for value in cell.values():
+            assert value in text
+    assert lines["gtrxl"]["env_steps_to_90"] == 301 and "301 (2/3)" in text
+    assert "- (0/3)" in text, "drqn never got there"
+    assert "P(better than dtqn) [95 %]" in header
+
+
+def test_the_table_says_what_is_the_same_for_all(run, tmp_path):
+    run({_TASK: _SCORES}, settings={"learner.n_step": "5"})
+    notes = _table(tmp_path)["notes"]
+    for said in (
+        "Budget: 400 env steps, for every agent.",
+        "settings given for all alike: total_env_steps 400, learner.n_step 5.",
+        "Episodes in an evaluation: 500, for every agent.",
+        "Evaluations: 4, for every agent.",
+        "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
+    ):
+        assert any(said in note for note in notes), said
+    assert (tmp_path / "out/table.txt").read_text().endswith("\n".join(notes) + "\n")
+    assert "P(better" not in (tmp_path / "out/table.txt").read_text()
+
+
+def test_an_evaluation_has_the_same_seeds_for_every_agent(monkeypatch):
+    from dtqn.training import trainer
+
+    seen, make = {}, trainer.make_env
+    tiny = {"actor.num_envs": "2", "replay.capacity": "2000", "evaluation.episodes": "3"}
+    for agent in ("dqn", "gru"):
+
+        def make_env(config, copies, seed):
+            seen.setdefault(config.agent, []).append((copies, seed.entropy, seed.spawn_key))
+            return make(config, copies, seed)
+
+        monkeypatch.setattr(trainer, "make_env", make_env)
+        trainer = trainer.Trainer(resolve(None, tiny | {"agent": agent, "task.time_limit": "5"}, {}))
+        for _ in range(2):
+            trainer._evaluation_metrics()
+    assert seen["dqn"] == seen["gru"]
+    assert len(set(seen["dqn"])) == 3, "training and either evaluation have seeds of their own"
+
+
+def test_what_is_not_the_same_for_all_is_said(run, tmp_path):
+    run({_TASK: {"gtrxl": [[0.1, 0.2]], "drqn": [[0.1, 0.2, 0.3]]}})
+    (note,) = [note for note in _table(tmp_path)["notes"] if note.startswith("Evaluations")]
+    assert note == f"Evaluations DIFFER: {_TASK} gtrxl 2; {_TASK} drqn 3."
+
+
+def test_a_failed_run_is_named_and_the_table_is_of_the_others(run, tmp_path):
+    scores = {_TASK: {"gtrxl": [[0.5], "fails", [0.7]], "dtqn": ["fails"], "drqn": [[0.3], [0.6]]}}
+    code, printed = run(scores, baseline="drqn")
+    assert code == 1
+    first, second, third = _table(tmp_path)["table"]
+    assert (first["finished"], first["runs"], first["success"]) == (2, 3, pytest.approx(0.6))
+    assert first["improvement"]["value"] == pytest.approx(3 / 4)
+    assert (second["finished"], second["success"], second["iqm"], second["improvement"]) == (
+        0,
+        None,
+        None,
+        None,
+    )
+    assert third["success"] == pytest.approx(0.45)
+    failed = [line for line in printed.splitlines() if line.startswith("FAILED")]
+    where = RunDir.of_config(_config("gtrxl", 2), tmp_path / "runs").path
+    why = "exit code 1: error: the loss is not finite"
+    assert failed[0] == f"FAILED, in no figure: {_TASK} gtrxl seed 2, {why} ({where})"
+    assert f"{_TASK} dtqn seed 1" in failed[1] and len(failed) == 2
+    assert "2 of 3" in printed
+    scores[_TASK]["gtrxl"][1], scores[_TASK]["dtqn"][0] = [0.8], [0.1]
+    assert run(scores, baseline="drqn")[0] == 0, "what failed is tried again"
+    assert _table(tmp_path)["table"][0]["success"] == pytest.approx(2 / 3)
+
+
+def test_one_seed_shows_no_interval(run, tmp_path):
+    run({_TASK: {"gtrxl": [[0.5]], "drqn": [[0.5]]}}, baseline="drqn")
+    line = _table(tmp_path)["table"][0]
+    assert line["iqm"] == {"value": 0.5, "low": None, "high": None}
+    assert line["improvement"] == {"value": 0.5, "low": None, "high": None}
+    assert "50.0%  0.50 " in re.sub(" {2,}", "  ", (tmp_path / "out/table.txt").read_text())
+
+
+def test_several_tasks_have_a_line_for_all(run, tmp_path):
+    other = "gridverse-memory-four-rooms-7x7"
+    tasks = {_TASK: {"gtrxl": [[0.9], [1.0]], "dqn": [[0.2], [0.3]]}}
+    tasks[other] = {"gtrxl": [[0.5], [0.6]], "dqn": [[0.5], [0.7]]}
+    run(tasks, baseline="dqn")
+    line = _table(tmp_path)["table"][4]
+    assert (line["env"], line["agent"], line["finished"], line["return"]) == ("all tasks", "gtrxl", 4, None)
+    assert line["success"] == pytest.approx(0.75)
+    assert line["iqm"]["value"] == pytest.approx(twin.iqm([0.9, 1.0, 0.5, 0.6]))
+    _near(line["iqm"], twin.interval(lambda a, b: twin.iqm([*a, *b]), [[0.9, 1.0], [0.5, 0.6]]))
+    assert line["improvement"]["value"] == pytest.approx((1 + 1.5 / 4) / 2)
+    ceiling = envs.spec(other).success_ceiling
+    assert f"Ceiling: in {other} no agent can exceed {ceiling:.1%} success." in _table(tmp_path)["notes"]
+
+
+def test_returns_of_different_tasks_are_not_averaged(run, tmp_path):
+    tasks = {"CartPole-v1": {"gtrxl": [[0.9], [1.0]], "dqn": [[0.2], [0.3]]}}
+    tasks[_TASK] = tasks["CartPole-v1"]
+    assert run(tasks, baseline="dqn")[0] == 0
+    first, *_, both, _ = _table(tmp_path)["table"]
+    assert (first["score"], first["success"], first["reached_90"]) == ("return", None, None)
+    assert first["return"] == pytest.approx(statistics.fmean([4.0, 5.0]))
+    assert first["iqm"]["value"] == pytest.approx(4.5)
+    assert (both["env"], both["iqm"], both["improvement"]["value"]) == ("all tasks", None, 1.0)
+    assert "IQM of return [95 %]" in (tmp_path / "out/table.txt").read_text()
+
+
+def test_the_curves_are_means_over_seeds_at_every_evaluation():
+    def job(seed, *points):
+        config = resolve(None, {"seed": str(seed)}, {})
+        rows = [{"env_steps": x, "seconds": 60.0 * x / seed, "eval/success": y} for x, y in points]
+        return type("Job", (), {"config": config, "state": "finished", "rows": [{"env_steps": 1}, *rows]})
+
+    runs = [job(1, (100, 0.0), (200, 1.0)), job(2, (100, 0.5), (200, 0.5)), job(3, (150, 0.4), (300, 0.7))]
+    (panel,) = compare._panels(runs, compare._CLOCKS["env-steps"])
+    (curve,) = panel.curves
+    assert (panel.title, panel.name, panel.ceiling) == (_TASK, "success", 1.0)
+    assert curve.x == [150.0, 200.0, 300.0], "from where every run has been evaluated"
+    at_150, at_200, at_300 = [0.5, 0.5, 0.4], [1.0, 0.5, 0.5], [1.0, 0.5, 0.7]
+    assert curve.y == pytest.approx([twin.iqm(at_150), twin.iqm(at_200), twin.iqm(at_300)])
+    assert (curve.low[2], curve.high[2]) == pytest.approx((0.5, 1.0))
+    (panel,) = compare._panels(runs[:1], compare._CLOCKS["minutes"])
+    assert (panel.curves[0].x, panel.curves[0].low) == ([100.0, 200.0], None)
+    failed = [*runs[:1], type("Job", (), {"config": runs[1].config, "state": "failed", "rows": []})]
+    assert compare._panels(failed, compare._CLOCKS["env-steps"])[0].curves[0].y == [0.0, 1.0]
+
+
+def test_the_pictures_of_a_comparison(run, tmp_path):
+    run({_TASK: _SCORES}, pictures=True)
+    with Image.open(tmp_path / "out/curves-minutes.png") as image:
+        assert image.size == (816, 480)
+        colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 20)}
+    assert {(0, 114, 178), (213, 94, 0), (0, 158, 115)} <= colours
+    picture = (tmp_path / "out/curves-env-steps.svg").read_text()
+    for words in ("environment steps", "success rate", *_SCORES, _TASK, "95 % bootstrap interval"):
+        assert f"<!-- {words}" in picture or words in picture, words
+
+
+def _fails(capsys, *argv):
+    assert cli.main(["compare", *argv]) == 2
+    return capsys.readouterr().err.removeprefix("error: ").strip()
+
+
+def test_seeds_are_counted_from_the_first(monkeypatch):
+    compared = []
+    monkeypatch.setattr(compare, "compare", lambda configs, *_: compared.extend(configs) or 0)
+    argv = ["compare", "--agents", "gtrxl,drqn", "--env", _TASK, "--seeds", "2"]
+    assert cli.main(argv) == 0
+    assert cli.main([*argv, "--first-seed", "7"]) == 0
+    assert [(c.agent, c.seed) for c in compared] == [
+        (agent, seed) for seeds in ((1, 2), (7, 8)) for agent in ("gtrxl", "drqn") for seed in seeds
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "the following arguments are required: --agents"),
+        (["--agents", "gtrxl,drqm"], "--agents is gtrxl,drqm: drqm is no agent; did you mean drqn.*"),
+        (["--agents", "gtrxl", "--out", __file__], f"--out is {__file__}: File exists; must be a folder"),
+        (["--agents", "gtrxl,,drqn"], "--agents is gtrxl,,drqn: a name is empty; must be names .*"),
+        (["--agents", "gtrxl,gtrxl"], "--agents is gtrxl,gtrxl: gtrxl is there twice; .*"),
+        (["--agents", "gtrxl,dqn", "--baseline", "drqn"], "--baseline is drqn: it is none of --agents.*"),
+        (["--agents", "gtrxl", "--seeds", "0"], "argument --seeds: 0 must be an integer of at least 1"),
+        (
+            ["--agents", "gtrxl", "--first-seed", "-1"],
+            "argument --first-seed: -1 must be an integer of at least 0",
+        ),
+        (["--agents", "gtrxl", "--jobs", "x"], "argument --jobs: x must be an integer of at least 1"),
+        (["--agents", "gtrxl", "--seed", "2"], "--seed is no option; did you mean --seeds.*"),
+        (["--agents", "gtrxl", "--env", "x"], "env is x: unknown task .*"),
+        (["--agents", "gtrxl", "--learner.n_step", "0"], "learner.n_step is 0 .*: must be an integer .*"),
+        (["--agents", "gtrxl", "--env", "car-flag-continuous"], "env is car-flag-continuous: its actions .*"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(capsys, tmp_path, argv, message):
+    assert re.fullmatch(
+        message.replace("?", r"\?"), _fails(capsys, *argv, "--runs-dir", str(tmp_path / "runs"))
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_says_what_is_to_be_run(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(compare, "compare", lambda *given: asked.append(given) or 0)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    argv = "compare --env gridverse-memory-5x5,gridverse-memory-7x7 --agents gtrxl,dqn --seeds 2 --jobs 3"
+    argv += f" --baseline dqn --runs-dir {tmp_path} --total-env-steps 1e4 --learner.n-step 5"
+    assert cli.main(argv.split()) == 0
+    configs, parallel, runs_dir, folder, baseline, given = asked[0]
+    assert [(config.env[-3:], config.agent, config.seed) for config in configs] == [
+        (env, agent, seed) for env in ("5x5", "7x7") for agent in ("gtrxl", "dqn") for seed in (1, 2)
+    ]
+    assert {(config.total_env_steps, config.learner.n_step) for config in configs} == {(10_000, 5)}
+    assert (parallel, runs_dir, baseline) == (3, tmp_path, "dqn")
+    assert given == {"total_env_steps": "1e4", "learner.n_step": "5"}
+    assert re.fullmatch(r"2-tasks-[0-9a-f]{8}", folder.name) and folder.parent == tmp_path / "compare"
+
+
+_TINY = (
+    "--env gridverse-memory-5x5 --agents dqn --seeds 1 --total-env-steps 400 --warmup-env-steps 100 "
+    "--metrics-every 50 --actor.num-envs 4 --replay.capacity 5000 --evaluation.episodes 4 "
+    "--evaluation.num-envs 4 --evaluation.period 100 --task.time-limit 20 --wandb disabled "
+    "--network.width 8 --network.head-width 8"
+)
+
+
+def test_real_trainings_killed_twice(tmp_path):
+    """By SIGTERM, and by SIGKILL, which leaves the training without its parent."""
+    command = [sys.executable, "run.py", "compare", *_TINY.split(), "--runs-dir", str(tmp_path / "runs")]
+    metrics = None
+
+    def rows():
+        nonlocal metrics
+        metrics = metrics or next(tmp_path.glob("runs/*/*/*/metrics.jsonl"), None)
+        return len(read_rows(metrics)) if metrics else 0
+
+    for number, code, least in ((signal.SIGTERM, 143, 1), (signal.SIGKILL, -9, 3)):
+        with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as program:
+            while rows() < least:
+                assert program.poll() is None
+                time.sleep(0.02)
+            program.send_signal(number)
+            printed = program.communicate(timeout=120)[0]
+            assert program.returncode == code
+    assert "interrupted" not in printed
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = tmp_path.glob("runs/compare/*/table.json")
+    (run,) = json.loads(path.read_text())["runs"]
+    last = [row for row in read_rows(metrics) if "eval/return" in row][-1]
+    assert run["env_steps"] == last["env_steps"] >= 400
+    assert (run["success"], run["return"]) == (last["eval/success"], last["eval/return"])
+    steps = [row["env_steps"] for row in read_rows(metrics)]
+    assert steps == sorted(set(steps)) and run["evaluations"] == 4
+    log = (metrics.parent / "output.log").read_text()
+    assert "interrupted and saved" in log
+    assert log.count("done in") == 1
+
+
+def test_what_finished_runs_ran_on_is_told_whatever_is_asked_for_now(run):
+    """Threads are not in the hash: the finished runs are kept, and were run with their own number."""
+    scores = {_TASK: {"drqn": [[0.5]], "gtrxl": [[0.5]]}}
+    _, text = run(scores)
+    assert "Threads of a run: 1, for every agent.\n" in text
+    assert "Device: cpu, for every agent.\nProgram: dtqn 1.2, torch 3.4, for every agent.\n" in text
+    _, text = run(scores, settings={"threads": "2"})
+    assert "Threads of a run: 1, for every agent.\n" in text
+    _, text = run({_TASK: scores[_TASK] | {"dtqn": [[0.5]]}}, settings={"threads": "2"})
+    assert f"Threads of a run DIFFER: {_TASK} drqn 1; {_TASK} gtrxl 1; {_TASK} dtqn 2." in text

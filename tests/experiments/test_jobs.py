@@ -1,0 +1,279 @@
+"""Pools of a small program that behaves like a training; real trainings are run by test_compare.py."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dtqn.experiments import jobs
+from dtqn.experiments.jobs import Job, Pool
+from dtqn.settings.presets import resolve
+from dtqn.training.directory import RunDir, ends_at
+
+_ROOT = Path(__file__).parents[2]
+_STAND_IN = """
+import json, os, pathlib, signal, sys, time
+assert sys.argv[1] == "--resume"
+folder = pathlib.Path(sys.argv[2])
+plan = json.loads((folder / "plan.json").read_text())
+caught = []
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: caught.append(number))
+def event(name):
+    with (folder.parent / "events").open("a") as file:
+        file.write(f"{name} {folder.name} {os.environ['OMP_NUM_THREADS']}\\n")
+saved = folder / "saved"
+done = int(saved.read_text()) if saved.exists() else 0
+event("begin")
+for row in range(done, plan["rows"]):
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"env_steps": row}) + "\\n")
+    time.sleep(plan["seconds"])
+    while plan.get("deaf"):
+        time.sleep(1)
+    if caught:
+        saved.write_text(str(row + 1))
+        print("interrupted and saved", flush=True)
+        event("end")
+        sys.exit(128 + caught[0])
+event("end")
+if plan.get("code"):
+    print("error: it broke\\n", flush=True)
+    sys.exit(plan["code"])
+(folder / "result.json").write_text(json.dumps({"ends_at": plan["ends_at"]}))
+print("done", flush=True)
+"""
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """A function that makes a job of the small program, and one that makes a pool of it."""
+    (tmp_path / "program.py").write_text(_STAND_IN)
+    monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
+
+    def job(name, rows=2, seconds=0.02, **plan):
+        directory = RunDir(tmp_path / name)
+        config = resolve(None, {"total_env_steps": 1000, "threads": 1}, {})
+        directory.prepare(config)
+        plan |= {"rows": rows, "seconds": seconds, "ends_at": ends_at(config)}
+        (tmp_path / name / "plan.json").write_text(json.dumps(plan))
+        return Job(name, directory)
+
+    job.pool = lambda parallel: Pool(parallel, [sys.executable, "-I", str(tmp_path / "program.py")])
+    return job
+
+
+def _run(pool, *, after=lambda changed: None):
+    with pool:
+        for changed in pool.changes():
+            after(changed)
+    return {job.name: job.state for job in pool.jobs}
+
+
+def _events(tmp_path):
+    return [tuple(line.split()) for line in (tmp_path / "events").read_text().splitlines()]
+
+
+def _pool(make, parallel, *added):
+    pool = make.pool(parallel)
+    for job in added:
+        pool.add(job)
+    return pool
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_so_many_at_a_time_in_order_with_one_thread_each(make, tmp_path, parallel):
+    pool = _pool(make, parallel, *(make(name) for name in "abcd"))
+    assert _run(pool) == dict.fromkeys("abcd", "finished")
+    running, most = 0, 0
+    for kind, _, threads in _events(tmp_path):
+        assert threads == "1"
+        running += 1 if kind == "begin" else -1
+        most = max(most, running)
+    assert most == parallel
+    begun = [name for kind, name, _ in _events(tmp_path) if kind == "begin"]
+    assert sorted(begun[:parallel]) == ["a", "b"][:parallel]
+    assert {job.exit_code for job in pool.jobs} == {0}
+
+
+def test_every_row_is_reported_and_the_output_kept(make, tmp_path):
+    seen = {"a": [], "b": []}
+
+    def after(changed):
+        for job in changed:
+            seen[job.name].append((job.state, len(job.rows)))
+
+    _run(_pool(make, 2, make("a", 3), make("b", 1)), after=after)
+    for name, rows in (("a", 3), ("b", 1)):
+        assert seen[name][-1] == ("finished", rows)
+        assert seen[name][0] == ("waiting", 0) or seen[name][0] == ("running", 0)
+        assert [state for state, _ in seen[name]].count("finished") == 1
+        assert (tmp_path / name / "output.log").read_text() == "done\n"
+
+
+def test_what_has_finished_is_not_run_again(make, tmp_path):
+    _run(_pool(make, 2, make("a")))
+    assert _run(_pool(make, 2, make("a"), make("b"))) == {"a": "finished", "b": "finished"}
+    assert [name for kind, name, _ in _events(tmp_path) if kind == "begin"] == ["a", "b"]
+
+
+def test_a_run_that_was_made_longer_is_unfinished(make):
+    job = make("a")
+    _run(_pool(make, 1, job))
+    assert job.directory.read_result() is not None
+    job.directory.write_config(resolve(None, {"total_env_steps": 2000, "warmup_env_steps": 200}, {}))
+    assert job.directory.read_result() is None
+
+
+def test_a_failure_is_reported_and_the_others_go_on(make):
+    pool = _pool(make, 1, make("a", code=3), make("b"))
+    assert _run(pool) == {"a": "failed", "b": "finished"}
+    assert pool.jobs[0].error == "exit code 3: error: it broke"
+
+
+def test_a_training_killed_from_outside_has_failed(make):
+    def after(changed):
+        for job in changed:
+            if job.state == "running" and job.rows:
+                os.kill(job._process.pid, signal.SIGKILL)
+
+    pool = _pool(make, 1, make("a", 1000))
+    assert _run(pool, after=after) == {"a": "failed"}
+    assert pool.jobs[0].error == "exit code -9: no output"
+
+
+def test_one_is_stopped_early_and_can_be_gone_on_with(make, tmp_path):
+    pool = _pool(make, 2, make("a", 1000), make("b"), make("c"))
+
+    def after(changed):
+        pool.stop(pool.jobs[2])  # has not begun
+        for job in changed:
+            if job.name == "a" and len(job.rows) >= 2:
+                pool.stop(job)
+
+    assert _run(pool, after=after) == {"a": "stopped", "b": "finished", "c": "stopped"}
+    saved = int((tmp_path / "a/saved").read_text())
+    assert 2 <= saved == len(pool.jobs[0].rows)
+    again = make("a", saved + 2)
+    assert _run(_pool(make, 1, again)) == {"a": "finished"}
+    assert [row["env_steps"] for row in again.rows] == list(range(saved + 2))
+    assert (tmp_path / "a/output.log").read_text() == "interrupted and saved\ndone\n"
+    assert not (tmp_path / "c/output.log").exists()
+
+
+def test_jobs_that_are_added_on_the_way_are_run(make):
+    pool = _pool(make, 1, make("a"))
+
+    def after(changed):
+        if any(job.state == "finished" for job in changed) and len(pool.jobs) < 3:
+            pool.add(make("abc"[len(pool.jobs)]))
+
+    assert _run(pool, after=after) == dict.fromkeys("abc", "finished")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_every_training_save_and_end(make, tmp_path, number):
+    pool = _pool(make, 2, *(make(name, 1000) for name in "abc"))
+    before = signal.getsignal(number)
+
+    def after(changed):
+        if pool.caught is None and all(job.rows for job in pool.jobs[:2]):
+            os.kill(os.getpid(), number)
+
+    assert _run(pool, after=after) == {"a": "interrupted", "b": "interrupted", "c": "waiting"}
+    assert pool.caught == number
+    assert signal.getsignal(number) == before
+    assert (tmp_path / "a/saved").exists() and (tmp_path / "b/saved").exists()
+    assert "c" not in {name for _, name, _ in _events(tmp_path)}
+
+
+def test_a_second_ctrl_c_takes_effect_at_once(make):
+    pool = _pool(make, 1, make("a", deaf=True))
+
+    def after(changed):
+        if pool.jobs[0].rows:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        _run(pool, after=after)
+    assert pool.jobs[0].state == "interrupted"
+    assert not pool.jobs[0].directory.in_use
+
+
+def test_no_training_outlives_its_pool(make, tmp_path):
+    def after(changed):
+        if pool.jobs[0].rows:
+            raise ZeroDivisionError
+
+    pool = _pool(make, 1, make("a", 1000))
+    with pytest.raises(ZeroDivisionError):
+        _run(pool, after=after)
+    assert pool.jobs[0].state == "interrupted"
+    assert (tmp_path / "a/saved").exists(), "it was asked before"
+
+
+_HOLD = """
+import sys, time
+from pathlib import Path
+from dtqn.training.directory import RunDir
+with RunDir(Path(sys.argv[1])).lock():
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_directory_that_another_process_trains_in_is_waited_for(make):
+    job = make("a")
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(job.directory.path)], cwd=_ROOT, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline() == b"held\n"
+        assert job.directory.in_use
+        seen = []
+
+        def after(changed):
+            seen.append(job.state)
+            if len(seen) == 5:
+                assert seen == ["waiting"] * 5
+                other.kill()
+
+        try:
+            assert _run(_pool(make, 1, job), after=after) == {"a": "finished"}
+        finally:
+            other.kill()
+        assert len(seen) > 5
+
+
+def test_jobs_load_no_torch():
+    script = (
+        "import sys, dtqn.experiments.jobs; assert not {'torch', 'wandb', 'matplotlib'} & set(sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], cwd=_ROOT).returncode == 0
+
+
+def test_a_training_that_another_pool_began_a_moment_before_is_waited_for(make, tmp_path):
+    """The program finds its directory in use and fails; that is no failure of the run."""
+    job = make("a", code=2)
+    seen = []
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(job.directory.path)], cwd=_ROOT, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline() == b"held\n"
+        job._start([sys.executable, "-I", str(tmp_path / "program.py")])  # as before the other had the lock
+
+        def after(changed):
+            seen.append(job.state)
+            if job.state == "waiting" and other.poll() is None:
+                plan = json.loads((tmp_path / "a/plan.json").read_text())
+                (tmp_path / "a/plan.json").write_text(json.dumps(plan | {"code": 0}))
+                other.kill()
+
+        try:
+            assert _run(_pool(make, 1, job), after=after) == {"a": "finished"}
+        finally:
+            other.kill()
+    assert "failed" not in seen and "waiting" in seen

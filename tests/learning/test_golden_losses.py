@@ -1,0 +1,98 @@
+"""Golden losses: five updates of every preset's network from fixed seeds, as they last were right.
+
+A change of these numbers is a change of the network, its initialisation, the targets or the optimiser.
+Where it is meant, record them anew from the root of the repository (all, or the presets that are named):
+
+    python -m tests.learning.test_golden_losses [PRESET ...]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dtqn import networks
+from dtqn.learning.learner import Learner
+from dtqn.learning.windows import learned_whole
+from dtqn.settings import presets
+from tests.cases import NUM_ACTIONS, SPACES
+from tests.learning.batches import Shape, make_batch
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "losses"
+PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
+OPTIONS: dict[str, dict[str, Any]] = {
+    "gtrxl+categorical": {"network": {"distribution": "categorical", "v_min": -3.0, "v_max": 3.0}},
+    "gtrxl+quantile": {"network": {"distribution": "quantile"}},
+    "gtrxl+munchausen": {"learner": {"munchausen": True}},
+    "gtrxl+peng": {"learner": {"returns": "peng"}},
+    "gtrxl+watkins": {"learner": {"returns": "watkins"}},
+}
+"""What a preset has not: its name, a plus sign and the option's name -> settings."""
+NAMES = sorted([*PRESETS, *OPTIONS])
+REGENERATE = "python -m tests.learning.test_golden_losses"
+SHAPES = (
+    Shape(40, 10, 43),
+    Shape(0, 0, 43),
+    Shape(0, 7, 12, terminated=True),
+    Shape(13, 10, 2),
+    Shape(40, 10, 30, terminated=True),
+    Shape(1, 10, 9),
+)
+
+
+def losses(name: str, updates: int = 5) -> list[float]:
+    """In float32 on one thread, the preset's network and learner; step sizes of its own, not those tuned."""
+    preset = presets.file_layer(presets.CONFIGS / "agents" / f"{name.partition('+')[0]}.yaml")
+    config = presets.build([preset, presets.Layer(None, OPTIONS.get(name, {}))])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        torch.manual_seed(0)
+        network = networks.build(config.network, SPACES["multi_discrete"], NUM_ACTIONS)
+        step_sizes = {"learning_rate": 5e-4, "target_ema_rate": 0.005, "reward_scale": 0.2}
+        learner = Learner(network, config.learner.model_copy(update=step_sizes))
+        batch = make_batch(network, "multi_discrete", SHAPES, learn_length=40, dtype=torch.float32)
+        batch = learned_whole(batch) if config.replay.learn_burn_in else batch
+        return [learner.update(batch).metrics["learner/loss"] for _ in range(updates)]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def golden(name: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
+    return record
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_losses(name: str) -> None:
+    message = f"if this is meant: {REGENERATE} {name}"
+    assert losses(name) == pytest.approx(golden(name)["losses"], rel=1e-4), message
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_losses_fall(name: str) -> None:
+    """On one batch, again and again; a file of noise would not."""
+    recorded = golden(name)["losses"]
+    assert len(set(recorded)) == 5 and recorded[4] < recorded[0]
+
+
+def test_every_golden_file_is_of_a_preset_or_an_option() -> None:
+    assert sorted(path.stem for path in GOLDEN.glob("*.json")) == NAMES
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or NAMES:
+        record = {
+            "header": {
+                "what": f"loss of 5 updates of the preset {name}",
+                "regenerate": f"{REGENERATE} {name}",
+            },
+            "losses": losses(name),
+        }
+        (GOLDEN / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
+        print(name, record["losses"])

@@ -1,0 +1,478 @@
+"""The learner against its slow twin, junk in padding, the guard against non-finite updates, and its state."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+import gymnasium
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dtqn.learning import parts
+from dtqn.learning.learner import Learner, delta_q
+from dtqn.settings.config import LearnerConfig
+from dtqn.types import NonFiniteError, QOutput, Sequences, StepInputs
+from tests.cases import inputs, make, part, randomise, trace_dict
+from tests.learning.batches import N_STEP, SHAPES, Shape, make_batch
+from tests.reference import learner_twin as twin
+
+ETA = 0.9
+CATEGORICAL: dict[str, Any] = {"distribution": "categorical", "num_atoms": 7, "v_min": -2.0, "v_max": 1.5}
+QUANTILE: dict[str, Any] = {"distribution": "quantile", "num_quantiles": 5}
+TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    # settings of the learner, of the network, observations
+    ({}, {}, "multi_discrete"),
+    ({"loss": "huber", "value_rescaling": True}, {"gate": "output", "use_prev_reward": True}, "box"),
+    ({"double_q": False}, {"gate": "residual", "norm": "post", "memory_length": 2}, "box"),
+    (
+        {"target_update": "hard", "target_update_period": 2},
+        {"memory_length": 0, "dueling": False},
+        "discrete",
+    ),
+    ({"max_grad_norm": 0.05, "n_step": 1}, {"memory_length": 12, "gate": "highway"}, "multi_binary"),
+    ({"loss": "huber", "huber_threshold": 0.3}, {"core": "lstm"}, "box"),
+    ({}, CATEGORICAL, "box"),
+    ({"double_q": False, "n_step": 1}, CATEGORICAL | {"dueling": False, "num_atoms": 2}, "discrete"),
+    ({"value_rescaling": True}, CATEGORICAL | {"v_min": -0.3, "v_max": 0.4}, "box"),
+    ({}, QUANTILE, "box"),
+    ({"double_q": False}, QUANTILE | {"dueling": False, "core": "gru"}, "multi_discrete"),
+    ({"value_rescaling": True, "huber_threshold": 0.2}, QUANTILE | {"num_quantiles": 1}, "box"),
+    ({"munchausen": True, "double_q": False}, {}, "box"),
+    ({"munchausen": True, "munchausen_temperature": 0.5, "munchausen_clip": 0.4}, {}, "box"),
+    ({"munchausen": True, "munchausen_temperature": 0.2}, QUANTILE, "box"),
+    ({"returns": "peng", "q_lambda": 0.6}, {}, "box"),
+    ({"returns": "watkins", "q_lambda": 0.9, "value_rescaling": True}, {"core": "gru"}, "box"),
+    ({"returns": "peng", "munchausen": True, "n_step": 1}, {}, "discrete"),
+]
+
+
+def make_learner(
+    settings: dict[str, Any] | None = None,
+    space: str | gymnasium.Space = "box",
+    threads: int = 1,
+    **network: Any,
+) -> Learner:
+    """A learner whose target network differs from its online network."""
+    config = LearnerConfig(**({"n_step": N_STEP, "gamma": 0.9, "target_ema_rate": 0.1} | (settings or {})))
+    learner = Learner(make(space, **network), config, ETA, threads)
+    randomise(learner.target, seed=9, scale=0.1)
+    return learner
+
+
+def snapshot(module: nn.Module) -> list[Tensor]:
+    return [p.detach().clone() for p in module.parameters()]
+
+
+def gradients(learner: Learner) -> list[Tensor]:
+    return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in learner.online.parameters()]
+
+
+def assert_all_close(actual: list[Tensor], expected: list[Tensor], bar: float = 1e-9) -> None:
+    for one, other in zip(actual, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=bar, atol=bar)
+
+
+@pytest.mark.parametrize("settings, network, space", TABLE)
+def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> None:
+    """Two updates: TD errors, loss, priorities, clipped gradient, Adam's step, target network."""
+    learner = make_learner(settings, space, **network)
+    config, online, target = learner.config, learner.online, learner.target
+    adam = twin.Adam(snapshot(online), config.learning_rate, config.adam_epsilon)
+    for number in (1, 2):
+        batch = make_batch(online, space, seed=number)
+        expected = twin.update(online, target, batch, config, ETA)
+        scale = min(1.0, config.max_grad_norm / (twin.norm(expected.gradients) + 1e-6))
+        clipped = [scale * g for g in expected.gradients]
+        stepped = adam.step(snapshot(online), clipped)
+        before = snapshot(target)
+
+        td_error, mask, q_taken, y, _ = learner.td_errors(batch)
+        for b, deltas in enumerate(expected.deltas):
+            assert td_error[b][mask[b]].tolist() == pytest.approx(deltas, abs=1e-9)
+            assert y[b][mask[b]].tolist() == pytest.approx(expected.targets[b], abs=1e-9)
+        torch.testing.assert_close(td_error[mask], (y - q_taken)[mask])
+
+        update = learner.update(batch)
+        assert update.metrics["learner/loss"] == pytest.approx(expected.loss, rel=1e-6)
+        assert update.metrics["learner/grad_norm"] == pytest.approx(twin.norm(expected.gradients), rel=1e-6)
+        assert update.priorities is not None
+        assert update.priorities.tolist() == pytest.approx(expected.priorities, rel=1e-6)
+        assert_all_close(gradients(learner), clipped)
+        assert_all_close(snapshot(online), stepped)
+        if config.target_update == "soft":
+            assert_all_close(
+                snapshot(target), [t + 0.1 * (o - t) for t, o in zip(before, stepped, strict=True)]
+            )
+        else:
+            assert_all_close(snapshot(target), stepped if number == 2 else before)
+        assert learner.learner_steps == number
+    assert (scale < 1) == ("max_grad_norm" in settings)
+
+
+@pytest.mark.parametrize("double_q", [False, True])
+@pytest.mark.parametrize("network", [{}, QUANTILE], ids=["value", "quantile"])
+def test_munchausen_without_bonus_and_temperature_is_dqn(double_q: bool, network: dict[str, Any]) -> None:
+    plain = make_learner({"double_q": double_q}, **network)
+    limit = {"munchausen": True, "munchausen_alpha": 0.0, "munchausen_temperature": 1e-8}
+    soft = make_learner({"double_q": double_q} | limit, **network)
+    batch = make_batch(plain.online, "box")
+    one, other = plain.td_errors(batch), soft.td_errors(batch)
+    assert_all_close([one.target[one.mask]], [other.target[one.mask]], bar=1e-6)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [CATEGORICAL | {"num_atoms": 21}, QUANTILE, QUANTILE | {"num_quantiles": 1}],
+    ids=["categorical", "quantile", "one quantile"],
+)
+def test_the_distribution_of_a_certain_return_is_that_return(network: dict[str, Any]) -> None:
+    """Five states in a row, rewards 1, -1, 0, 0.5, 1 and the end: values are known, and nothing spreads."""
+    settings = {"learning_rate": 0.01, "n_step": 2, "reward_scale": 1.0, "target_ema_rate": 0.3, "gamma": 0.9}
+    torch.manual_seed(0)
+    learner = make_learner(
+        settings, gymnasium.spaces.Discrete(6), core="none", use_prev_action=False, **network
+    )
+    rewards = [0.0, 1.0, -1.0, 0.0, 0.5, 1.0]
+    rows = StepInputs(
+        torch.arange(6)[None], torch.ones(1, 6, dtype=torch.int64), torch.tensor([rewards]).double(),
+        torch.tensor([[True, *[False] * 5]]),
+    )  # fmt: skip
+    none = StepInputs(*(x[:, :0] for x in rows))
+    batch = Sequences(
+        trace={}, trace_valid=torch.zeros(1, 0, dtype=torch.bool), episode_step=torch.zeros(1).long(),
+        burn_in=none, burn_in_rows=torch.zeros(1).long(), learn=rows,
+        discount=torch.tensor([[1.0] * 5 + [0.0]]).double(), learn_rows=torch.tensor([6]),
+        learned_steps=torch.tensor([5]), importance_weights=torch.ones(1).double(),
+    )  # fmt: skip
+    # Only action 1 is ever taken; the others learn nothing, so the bootstrap must not choose them.
+    learner.objective.errors = of_the_action_taken(learner.objective.errors)  # type: ignore[method-assign]
+    for _ in range(400):
+        learner.update(batch)
+    expected = [0.0] * 6
+    for t in reversed(range(5)):
+        expected[t] = rewards[t + 1] + 0.9 * expected[t + 1]
+    output, _ = learner.online.learn_values(batch)
+    assert output.q[0, :5, 1].tolist() == pytest.approx(expected[:5], abs=0.03)
+    taken = output.distribution[0, :5, 1].detach()
+    if network["distribution"] == "quantile":
+        assert (taken - torch.tensor(expected[:5])[:, None]).abs().max() < 0.15
+    else:  # on the two atoms around it; each bootstrap and projection widens that by an atom at most
+        atoms = learner.online.head.prediction.atoms
+        gap = float(atoms[1] - atoms[0])
+        for t, atoms_away in enumerate([3, 2, 2, 1, 1]):
+            near = (atoms - expected[t]).abs() < atoms_away * gap
+            assert float((taken[t].exp() * near).sum()) > 0.99
+
+
+def of_the_action_taken(errors: Any) -> Any:
+    """`errors` for a target network that knows action 1 only."""
+
+    def only(output: QOutput) -> QOutput:
+        return QOutput(*(x[:, :, 1:2].expand_as(x) for x in output))
+
+    return lambda batch, online, target, *rest: errors(batch, online, only(target), *rest)
+
+
+@pytest.mark.parametrize(
+    "network, threads",
+    [({}, 1), ({"memory_length": 2}, 2), ({"core": "lstm"}, 1), ({"core": "lru"}, 1)],
+    ids=str,
+)
+def test_the_fresh_trace_is_that_of_the_online_network(network: dict[str, Any], threads: int) -> None:
+    """Row by row, of every real row of burn-in and learn block, by the parameters before the update."""
+    config = LearnerConfig(n_step=N_STEP)
+    learner = Learner(make("box", **network), config, ETA, threads, refresh=True)
+    batch = make_batch(learner.online, "box")
+    expected = {}
+    for b in range(len(SHAPES)):
+        for offset, rows in twin.trace_rows(learner.online, batch, b).items():
+            expected[b, offset] = rows
+    trace = learner.update(batch).trace
+    assert trace is not None
+    places = list(zip(trace.sequence.tolist(), trace.offset.tolist(), strict=True))
+    assert sorted(places) == sorted(expected)
+    for i, place in enumerate(places):
+        for name, rows in trace.rows.items():
+            torch.testing.assert_close(rows[i], expected[place][name], rtol=0, atol=1e-9)
+    assert set(trace.rows) == set(learner.online.trace_spec())
+    assert not any(rows.requires_grad for rows in trace.rows.values())
+    assert learner.update(poisoned(batch, float("nan"))).trace is None
+    assert make_learner(**network).update(batch).trace is None
+
+
+def test_metrics_are_of_the_learned_steps() -> None:
+    learner = make_learner()
+    batch = make_batch(learner.online, "box", junk=1e30)
+    expected = twin.update(learner.online, learner.target, batch, learner.config, ETA)
+    metrics = learner.update(batch).metrics
+    deltas, targets = (list(itertools.chain(*rows)) for rows in (expected.deltas, expected.targets))
+    q = [y - delta for y, delta in zip(targets, deltas, strict=True)]
+    assert metrics["learner/td_error"] == pytest.approx(sum(map(abs, deltas)) / len(deltas), rel=1e-6)
+    assert metrics["learner/q_mean"] == pytest.approx(sum(q) / len(q), rel=1e-6)
+    for name, value in (
+        ("q_max", max(q)),
+        ("q_min", min(q)),
+        ("target_max", max(targets)),
+        ("target_min", min(targets)),
+    ):
+        assert metrics[f"learner/{name}"] == pytest.approx(value, rel=1e-6)
+    assert metrics["replay/importance_weight_min"] == pytest.approx(
+        float(batch.importance_weights.min()), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("space", ["box", "multi_discrete"])
+@pytest.mark.parametrize(
+    "settings, network",
+    [
+        ({}, {}),
+        ({"loss": "huber", "value_rescaling": True}, {}),
+        ({}, CATEGORICAL),
+        ({}, QUANTILE),
+        ({"munchausen": True, "returns": "watkins"}, {}),
+    ],
+    ids=str,
+)
+def test_junk_in_the_padding_of_every_block_changes_nothing(
+    space: str, settings: dict[str, Any], network: dict[str, Any]
+) -> None:
+    results = []
+    for junk in (None, 0.0, 1e30, -1e30):
+        learner = make_learner(settings, space, **network)
+        batch = make_batch(learner.online, space, junk=junk)
+        update = learner.update(batch)
+        assert update.priorities is not None
+        results.append([torch.tensor(update.metrics["learner/loss"]), update.priorities, *gradients(learner)])
+    for result in results[1:]:
+        assert_all_close(result, results[0])
+
+
+def test_nan_in_padded_rewards_and_discounts_changes_nothing() -> None:
+    losses = []
+    for junk in (None, float("nan")):
+        learner = make_learner(space="discrete")
+        losses.append(
+            learner.update(make_batch(learner.online, "discrete", junk=junk)).metrics["learner/loss"]
+        )
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("threads, cost, num_parts", [(1, 0, 2), (1, 10**9, 1), (2, 0, 2)])
+def test_a_batch_cut_into_parts_is_the_same_batch(
+    threads: int, cost: int, num_parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "PART_COST", cost)
+    shapes = (*SHAPES, Shape(5, 3, 24), Shape(0, 0, 2), Shape(1, 0, 24, terminated=True))
+    learner = make_learner(threads=threads)
+    batch = make_batch(learner.online, "box", shapes, learn_length=21)
+    members = parts.split(batch, side_by_side=threads > 1)
+    assert len(members) == num_parts
+    assert sorted(torch.cat(members).tolist()) == list(range(len(shapes)))
+    expected = twin.update(learner.online, learner.target, batch, learner.config, ETA)
+    update = learner.update(batch)
+    assert update.priorities is not None
+    assert update.priorities.tolist() == pytest.approx(expected.priorities, rel=1e-6)
+    scale = min(1.0, learner.config.max_grad_norm / (twin.norm(expected.gradients) + 1e-6))
+    assert_all_close(gradients(learner), [scale * g for g in expected.gradients])
+
+
+def test_a_sequence_counts_the_same_in_any_company() -> None:
+    """Cropping, order and neighbours do not enter a sequence's TD errors."""
+    learner = make_learner()
+    batch = make_batch(learner.online, "box")
+    together, mask, *_ = learner.td_errors(batch)
+    for b, shape in enumerate(SHAPES):
+        start = batch.trace_valid.shape[1] - min(shape.memory, batch.trace_valid.shape[1])
+        alone = Sequences(
+            trace={name: x[b : b + 1, start:] for name, x in batch.trace.items()},
+            trace_valid=batch.trace_valid[b : b + 1, start:],
+            episode_step=batch.episode_step[b : b + 1],
+            burn_in=part(StepInputs(*(x[b : b + 1] for x in batch.burn_in)), 0, shape.burn_in),
+            burn_in_rows=batch.burn_in_rows[b : b + 1],
+            learn=part(StepInputs(*(x[b : b + 1] for x in batch.learn)), 0, shape.learn),
+            discount=batch.discount[b : b + 1, : shape.learn],
+            learn_rows=batch.learn_rows[b : b + 1],
+            learned_steps=batch.learned_steps[b : b + 1],
+            importance_weights=batch.importance_weights[b : b + 1],
+        )
+        td_error, alone_mask, *_ = learner.td_errors(alone)
+        assert_all_close([td_error[alone_mask]], [together[b][mask[b]]])
+
+
+def test_no_gradient_enters_burn_in_or_memory() -> None:
+    learner = make_learner()
+    batch = make_batch(learner.online, "box")
+    blocks = [batch.burn_in.observation, *batch.trace.values(), batch.learn.observation]
+    for block in blocks:
+        block.requires_grad_()
+    td_error, mask, *_ = learner.td_errors(batch)
+    into = torch.autograd.grad(td_error[mask].square().sum(), blocks, allow_unused=True)
+    assert into[0] is None and into[1] is None
+    assert into[2] is not None and into[2].abs().max() > 0
+    assert not any(p.requires_grad for p in learner.target.parameters())
+
+
+def test_burn_in_moves_the_state() -> None:
+    """Else the test above would hold of a learner without burn-in."""
+    learner = make_learner()
+    batch = make_batch(learner.online, "box")
+    td_error, mask, *_ = learner.td_errors(batch)
+    other = batch._replace(burn_in=batch.burn_in._replace(observation=batch.burn_in.observation + 1))
+    changed, *_ = learner.td_errors(other)
+    moved = torch.where(mask, changed - td_error, 0.0).abs().amax(dim=1) > 1e-6
+    assert moved.tolist() == [shape.burn_in > 0 for shape in SHAPES]
+
+
+def test_rewards_are_scaled_in_the_loss_only() -> None:
+    learner = make_learner({"reward_scale": 0.5, "gamma": 0.0, "n_step": 1}, use_prev_reward=True)
+    batch = make_batch(learner.online, "box")
+    _, mask, _, y, _ = learner.td_errors(batch)
+    assert torch.allclose(y[mask], 0.5 * batch.learn.reward[:, 1:][mask])
+    doubled = batch._replace(learn=batch.learn._replace(reward=2 * batch.learn.reward))
+    assert not torch.allclose(learner.td_errors(doubled).target[mask], y[mask])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_the_step_is_a_share_of_the_learning_rate(share: float) -> None:
+    """Adam's first step is proportional to the step size."""
+
+    def moved(learning_rate_share: float) -> list[Tensor]:
+        learner = make_learner()
+        before = snapshot(learner.online)
+        learner.update(make_batch(learner.online, "box"), learning_rate_share)
+        return [new - old for new, old in zip(snapshot(learner.online), before, strict=True)]
+
+    assert_all_close(moved(share), [share * step for step in moved(1.0)])
+
+
+def poisoned(batch: Sequences, value: float) -> Sequences:
+    reward = batch.learn.reward.clone()
+    reward[0, 1] = value
+    return batch._replace(learn=batch.learn._replace(reward=reward))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_non_finite_loss_is_skipped_and_counted(value: float) -> None:
+    learner = make_learner()
+    batch = make_batch(learner.online, "box")
+    learner.update(batch)
+    before = copy.deepcopy(learner.get_state())
+    update = learner.update(poisoned(batch, value))
+    after = learner.get_state()
+    assert update.priorities is None and update.metrics == {}
+    assert (after["skipped_updates"], after["learner_steps"]) == (1, 1)
+    for name in ("online", "target"):
+        assert all(torch.equal(x, after[name][key]) for key, x in before[name].items())
+    for name, moments in before["optimizer"].items():
+        assert all(torch.equal(x, after["optimizer"][name][key]) for key, x in moments.items())
+
+
+def test_a_non_finite_gradient_is_skipped_too() -> None:
+    learner = make_learner()
+    before = snapshot(learner.online)
+    handle = next(learner.online.parameters()).register_hook(lambda gradient: gradient * float("inf"))
+    batch = make_batch(learner.online, "box")
+    assert learner.update(batch).priorities is None
+    assert all(torch.equal(*pair) for pair in zip(before, snapshot(learner.online), strict=True))
+    handle.remove()
+    assert learner.update(batch).priorities is not None
+    assert (learner.skipped_updates, learner.learner_steps) == (1, 1)
+
+
+def test_ten_in_a_row_raise() -> None:
+    learner = make_learner()
+    batch = make_batch(learner.online, "box")
+    bad = poisoned(batch, float("nan"))
+    for _ in range(9):
+        learner.update(bad)
+    learner.update(batch)  # a good one in between: counting begins anew
+    for _ in range(9):
+        learner.update(bad)
+    with pytest.raises(NonFiniteError, match="10 updates in a row"):
+        learner.update(bad)
+    assert learner.skipped_updates == 19
+
+
+@pytest.mark.parametrize("settings", [{}, {"target_update": "hard", "target_update_period": 3}])
+def test_state_continues_bit_for_bit(settings: dict[str, Any]) -> None:
+    learner = make_learner(settings)
+    batches = [make_batch(learner.online, "box", seed=seed) for seed in range(5)]
+    for batch in batches[:2]:
+        learner.update(batch)
+    learner.update(poisoned(batches[0], float("nan")))
+    state = copy.deepcopy(learner.get_state())
+    resumed = Learner(make("box", seed=3), learner.config, ETA)
+    resumed.set_state(state)
+    for batch in batches[2:]:
+        one, other = learner.update(batch), resumed.update(batch)
+        assert one.metrics == other.metrics
+        assert one.priorities is not None and other.priorities is not None
+        assert torch.equal(one.priorities, other.priorities)
+    for module in ("online", "target"):
+        one, other = getattr(learner, module).state_dict(), getattr(resumed, module).state_dict()
+        assert all(torch.equal(x, other[name]) for name, x in one.items())
+    counters = ("learner_steps", "skipped_updates", "skipped_in_a_row")
+    assert [learner.get_state()[name] for name in counters] == [
+        resumed.get_state()[name] for name in counters
+    ]
+
+
+def stored_episode(
+    network: nn.Module, anchors: list[int], burn_in: int, rows: int
+) -> tuple[Sequences, StepInputs]:
+    """Sequences cut from one episode, with the trace that `network` left, and the episode itself."""
+    episode = StepInputs(
+        *(x.expand(len(anchors), *x.shape[1:]) for x in inputs("box", 1, max(anchors) + rows))
+    )
+    _, _, trace = network(episode, network.initial_state(len(anchors)))
+    window = network.trace_spec()["memory"].window
+    held = torch.zeros_like(trace_dict(trace)["memory"][:, :window])
+    valid = torch.zeros(len(anchors), window, dtype=torch.bool)
+
+    def cut(start: int, stop: int) -> StepInputs:
+        return StepInputs(*(x[0, start:stop] for x in episode))
+
+    for b, anchor in enumerate(anchors):
+        start = anchor - burn_in
+        real = min(start, window)
+        held[b, window - real :] = trace.memory[b, start - real : start]
+        valid[b, window - real :] = True
+    learn = StepInputs(*map(torch.stack, zip(*(cut(a, a + rows) for a in anchors), strict=True)))
+    count = len(anchors)
+    batch = Sequences(
+        trace={"memory": held.detach()},
+        trace_valid=valid,
+        episode_step=torch.tensor(anchors) - burn_in,
+        burn_in=StepInputs(*map(torch.stack, zip(*(cut(a - burn_in, a) for a in anchors), strict=True))),
+        burn_in_rows=torch.full((count,), burn_in),
+        learn=learn,
+        discount=torch.ones(count, rows),
+        learn_rows=torch.full((count,), rows),
+        learned_steps=torch.full((count,), rows - 1),
+        importance_weights=torch.ones(count),
+    )
+    return batch, episode
+
+
+@pytest.mark.parametrize("burn_in", [0, 2])
+def test_delta_q(burn_in: int) -> None:
+    """Zero from the trace of the same parameters; by its formula otherwise."""
+    network = make("box")
+    anchors = [3, 6, 14]
+    batch, episode = stored_episode(network, anchors, burn_in, rows=6)
+    for measure in delta_q(network, batch, episode, torch.tensor(anchors)):
+        assert measure.tolist() == pytest.approx([0.0] * 3, abs=1e-12)
+
+    randomise(network, seed=4, scale=0.05)
+    q = network(episode, network.initial_state(3))[0].q
+    at_first, at_last = delta_q(network, batch, episode, torch.tensor(anchors))
+    for b, anchor in enumerate(anchors):
+        stored = twin.q_values(network, batch, b)
+        for measure, step in ((at_first, 0), (at_last, 4)):
+            again = q[b, anchor + step]
+            expected = (torch.tensor(stored[step]) - again).square().sum().sqrt() / again.abs().max()
+            assert measure[b].item() == pytest.approx(expected.item(), abs=1e-6)
+    assert (at_first > 1e-4).all()

@@ -1,0 +1,125 @@
+"""Losses of steps and priorities against hand-computed numbers and the plain-loop twin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dtqn.learning import losses
+from tests.reference import losses_twin as twin
+
+NAN, INF = float("nan"), float("inf")
+
+
+def f64(*values: object) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("huber", [False, True])
+@pytest.mark.parametrize("junk", [0.0, NAN, INF, -1e30])
+def test_loss(huber: bool, junk: float) -> None:
+    deltas, weights = [[0.5, -2.0, 3.0], [-0.25]], [1.0, 0.5]
+    padded = f64(deltas[0], [deltas[1][0], junk, junk]).requires_grad_()
+    mask = torch.tensor([[True, True, True], [True, False, False]])
+    of_step = losses.huber_loss if huber else losses.squared_loss
+    loss = losses.weighted_loss(of_step(torch.where(mask, padded, 0.0)), f64(*weights)) / mask.sum()
+    squared, robust = (0.125 + 2.0 + 4.5 + 0.5 * 0.03125) / 4, (0.125 + 1.5 + 2.5 + 0.5 * 0.03125) / 4
+    assert loss.item() == pytest.approx(robust if huber else squared, abs=1e-12)
+    assert twin.batch_loss(deltas, weights, huber) == pytest.approx(loss.item(), abs=1e-12)
+    (gradient,) = torch.autograd.grad(loss, padded)
+    slopes = [0.5, -1.0, 1.0] if huber else [0.5, -2.0, 3.0]
+    assert gradient.tolist() == [
+        [pytest.approx(s / 4) for s in slopes],
+        [pytest.approx(-0.25 * 0.5 / 4), 0.0, 0.0],
+    ]
+
+
+@pytest.mark.parametrize("junk", [0.0, NAN, INF, -1e30])
+@pytest.mark.parametrize("eta, expected", [(0.9, 0.9 * 3 + 0.1 * 2), (0.0, 2.0), (1.0, 3.0)])
+def test_priority(junk: float, eta: float, expected: float) -> None:
+    td_error = f64([1.0, -3.0, 2.0], [0.0, junk, junk], [-4.0, junk, junk])
+    mask = torch.tensor([[True, True, True], [True, False, False], [True, False, False]])
+    priorities = losses.sequence_priority(td_error, mask, eta)
+    assert priorities.tolist() == pytest.approx([expected, 1e-6, 4.0], abs=1e-12)
+    assert [twin.priority(row, eta) for row in ([1.0, -3.0, 2.0], [0.0], [-4.0])] == pytest.approx(
+        priorities.tolist()
+    )
+
+
+@pytest.mark.parametrize("threshold", [0.25, 1.0, 4.0])
+def test_hubers_threshold(threshold: float) -> None:
+    error = np.array([-5.0, -1.0, -0.25, 0.0, 0.1, 1.5])
+    expected = [twin.huber(u, threshold) for u in error]
+    assert losses.huber_loss(f64(*error), threshold).tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_quantile_loss_by_hand() -> None:
+    """Two quantiles, at 1/4 and 3/4, and two targets; u = target - quantile.
+
+    Quantile 0: u = 0.5, 2 -> 1/4 of 0.125 and 1.5. Quantile 1: u = -2.5, -1 -> 1/4 of 2 and 0.5.
+    """
+    loss = losses.quantile_loss(f64([0.0, 3.0]), f64([0.5, 2.0]))
+    assert loss.tolist() == pytest.approx([(0.25 * 1.625 + 0.25 * 2.5) / 2], abs=1e-12)
+
+
+def test_quantile_loss_has_its_least_value_at_the_quantiles() -> None:
+    """With a small threshold, of a sample: the median of 1..9 for one quantile, and 2, 5, 8 for three."""
+    sample = f64([float(x) for x in range(1, 10)])
+    for count, expected in ((1, [5.0]), (3, [2.0, 5.0, 8.0])):
+        quantiles = torch.zeros(1, count, dtype=torch.float64, requires_grad=True)
+        optimizer = torch.optim.Adam([quantiles], lr=0.05)
+        for _ in range(400):
+            optimizer.zero_grad()
+            losses.quantile_loss(quantiles, sample, threshold=1e-3).sum().backward()
+            optimizer.step()
+        assert quantiles[0].tolist() == pytest.approx(expected, abs=0.3)
+
+
+ATOMS = f64(-1.0, 0.0, 1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    "values, probabilities, expected",
+    [
+        ([0.25], [1.0], [0.0, 0.75, 0.25, 0.0]),  # between two atoms: by distance
+        ([1.0], [1.0], [0.0, 0.0, 1.0, 0.0]),  # on an atom
+        ([2.0], [1.0], [0.0, 0.0, 0.0, 1.0]),  # on the last one
+        ([-7.0, 9.0], [0.4, 0.6], [0.4, 0.0, 0.0, 0.6]),  # outside: the nearest end
+        ([0.5, 0.5, 1.5], [0.2, 0.2, 0.6], [0.0, 0.2, 0.5, 0.3]),  # shares add up
+    ],
+)
+def test_projection_by_hand(values: list[float], probabilities: list[float], expected: list[float]) -> None:
+    projected = losses.project(f64([values]), f64([probabilities]), ATOMS)
+    assert projected[0, 0].tolist() == pytest.approx(expected, abs=1e-12)
+    pairs = list(zip(values, probabilities, strict=True))
+    assert twin.project(pairs, ATOMS.tolist()) == pytest.approx(expected, abs=1e-12)
+
+
+def test_projection_keeps_mass_and_mean() -> None:
+    """The mean of what lies within the range; and it is the twin's."""
+    generator = torch.Generator().manual_seed(0)
+    values = torch.rand(4, 5, 9, generator=generator, dtype=torch.float64) * 3 - 1
+    probabilities = torch.randn(4, 5, 9, generator=generator, dtype=torch.float64).softmax(-1)
+    projected = losses.project(values, probabilities, ATOMS)
+    torch.testing.assert_close(projected.sum(-1), torch.ones(4, 5, dtype=torch.float64))
+    torch.testing.assert_close((projected * ATOMS).sum(-1), (probabilities * values).sum(-1))
+    outside = losses.project(4 * values, probabilities, ATOMS)
+    torch.testing.assert_close(outside.sum(-1), torch.ones(4, 5, dtype=torch.float64))
+    clipped = (probabilities * (4 * values).clamp(-1, 2)).sum(-1)
+    torch.testing.assert_close((outside * ATOMS).sum(-1), clipped)
+    pairs = list(zip(values[0, 0].tolist(), probabilities[0, 0].tolist(), strict=True))
+    assert projected[0, 0].tolist() == pytest.approx(twin.project(pairs, ATOMS.tolist()), abs=1e-12)
+
+
+def test_cross_entropy() -> None:
+    log_p = f64([[0.5, 0.25, 0.25]]).log()
+    loss = losses.cross_entropy(log_p, f64([[0.5, 0.5, 0.0]]))
+    assert loss.tolist() == [[pytest.approx(0.5 * np.log(2) + 0.5 * np.log(4))]]
+
+
+def test_a_target_that_is_no_number_is_no_number_after_projection() -> None:
+    """So that the update is skipped, as with any other head."""
+    projected = losses.project(f64([[float("nan"), 0.5]]), f64([[0.5, 0.5]]), ATOMS)
+    assert projected.isnan().any()

@@ -1,0 +1,299 @@
+"""Targets against hand-computed numbers, the plain-loop twin, and what they must be in limits."""
+
+from __future__ import annotations
+
+import decimal
+from decimal import Decimal
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dtqn.learning import returns
+from tests.reference import losses_twin as twin
+
+NAN, INF = float("nan"), float("inf")
+SIZES = np.concatenate([np.geomspace(1e-6, 1e6, 241), [0.0, 1.0, 3.0]])
+BOTH_SIGNS = np.concatenate([SIZES, -SIZES]).astype(np.float32)
+
+
+def f64(*values: object) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def exact_h(x: float) -> Decimal:
+    with decimal.localcontext(prec=60):
+        size = abs(Decimal(x))
+        return ((size + 1).sqrt() - 1 + size / 1000).copy_sign(Decimal(x))
+
+
+def test_rescaling_is_exact_in_float32() -> None:
+    scaled = returns.signed_hyperbolic(torch.from_numpy(BOTH_SIGNS))
+    assert scaled.dtype == torch.float32
+    # epsilon itself, 1e-3, is rounded in float32; so the bar is a few roundings.
+    expected = np.array([float(exact_h(float(x))) for x in BOTH_SIGNS])
+    np.testing.assert_allclose(scaled.double().numpy(), expected, rtol=4e-7, atol=0)
+
+
+def test_inverse_is_exact_in_float32() -> None:
+    """The h^-1 of the exact h: the textbook form is off by half of x at 1e-6."""
+    scaled = np.array([float(exact_h(float(x))) for x in BOTH_SIGNS])
+    inverse = returns.signed_parabolic(torch.from_numpy(scaled.astype(np.float32)))
+    np.testing.assert_allclose(inverse.double().numpy(), BOTH_SIGNS.astype(np.float64), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("dtype, bar", [(torch.float32, 1e-6), (torch.float64, 1e-14)])
+def test_round_trip(dtype: torch.dtype, bar: float) -> None:
+    x = torch.from_numpy(BOTH_SIGNS).to(dtype)
+    torch.testing.assert_close(returns.signed_parabolic(returns.signed_hyperbolic(x)), x, rtol=bar, atol=0)
+    torch.testing.assert_close(returns.signed_hyperbolic(returns.signed_parabolic(x)), x, rtol=bar, atol=0)
+
+
+def test_the_pair_is_the_papers() -> None:
+    for x in (-700.0, -1.0, 0.0, 0.3, 2.0, 1e4):
+        y = float(returns.SIGNED_HYPERBOLIC.apply(f64(x)))
+        assert y == pytest.approx(twin.rescale(x), abs=1e-12)
+        assert float(returns.SIGNED_HYPERBOLIC.inverse(f64(y))) == pytest.approx(
+            twin.unscale(y), rel=1e-9, abs=1e-9
+        )
+        assert float(returns.IDENTITY.apply(f64(x))) == float(returns.IDENTITY.inverse(f64(x))) == x
+
+
+@pytest.mark.parametrize(
+    "rows, n, expected",
+    [
+        (6, 3, [3, 4, 5, 5, 5]),  # inside an episode only the first rows - n are learned
+        (6, 1, [1, 2, 3, 4, 5]),
+        (2, 3, [1, 1, 2, 3, 4]),  # one transition; what follows is padding and points at itself
+        (4, 10, [3, 3, 3, 3, 4]),
+    ],
+)
+def test_bootstrap_rows(rows: int, n: int, expected: list[int]) -> None:
+    assert returns.bootstrap_rows(torch.tensor([rows]), 5, n).tolist() == [expected]
+
+
+HAND = [
+    # name, reward, discount, value, rows, n, targets: gamma is 1/2
+    ("one step", [9, 1, 2, 4], [1, 1, 1, 1], [9, 10, 20, 40], 4, 1, [6.0, 12.0, 24.0]),
+    ("two steps", [9, 1, 2, 4], [1, 1, 1, 1], [9, 10, 20, 40], 4, 2, [1 + 1 + 5, 2 + 2 + 10, 4 + 20]),
+    ("terminated: no bootstrap", [9, 1, 2, 4], [1, 1, 1, 0], [9, 9, 20, 40], 4, 2, [1 + 1 + 5, 2 + 2, 4]),
+    (
+        "truncated: from the last row",
+        [9, 1, 2, 4],
+        [1, 1, 1, 1],
+        [9, 9, 9, 40],
+        4,
+        3,
+        [1 + 1 + 1 + 5, 4 + 10, 24],
+    ),
+    ("n beyond the end", [9, 1, 2, 4], [1, 1, 1, 0], [9, 9, 9, 9], 4, 9, [1 + 1 + 1, 2 + 2, 4]),
+    ("tail of one step", [9, 3], [1, 1], [9, 8], 2, 3, [3 + 4]),
+    ("tail of one step, terminated", [9, 3], [1, 0], [9, 8], 2, 3, [3]),
+]
+
+
+@pytest.mark.parametrize(
+    "name, reward, discount, value, rows, n, expected", HAND, ids=[row[0] for row in HAND]
+)
+@pytest.mark.parametrize("junk", [None, NAN, INF, 1e30])
+def test_targets_by_hand(
+    name: str,
+    reward: list[float],
+    discount: list[float],
+    value: list[float],
+    rows: int,
+    n: int,
+    expected: list[float],
+    junk: float | None,
+) -> None:
+    """And with two rows of padding, whatever they hold."""
+    padding = [] if junk is None else [junk, junk]
+    y = returns.n_step_targets(
+        f64(reward + padding), f64(discount + padding), f64(value + padding), torch.tensor([rows]), n, 0.5
+    )
+    assert y.shape == (1, rows + len(padding) - 1)
+    assert y[0, : rows - 1].tolist() == pytest.approx(expected, abs=1e-12)
+    assert twin.targets(reward, discount, value, rows, n, 0.5) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_terminating_row_hides_its_value_whatever_it_is() -> None:
+    y = returns.n_step_targets(f64([0, 2]), f64([1, 0]), f64([0, NAN]), torch.tensor([2]), 3, 0.5)
+    assert y.tolist() == [[2.0]]
+
+
+@pytest.mark.parametrize("rescaled", [False, True])
+@pytest.mark.parametrize("n", [1, 3, 20])
+def test_targets_against_the_twin(rescaled: bool, n: int) -> None:
+    generator = np.random.default_rng(n)
+    batch, rows = 6, 9
+    counts = np.array([9, 2, 5, 9, 7, 3])
+    reward, value = generator.normal(size=(2, batch, rows)) * 3
+    discount = np.ones((batch, rows))
+    discount[[1, 4, 5], counts[[1, 4, 5]] - 1] = 0
+    pair = (twin.rescale, twin.unscale) if rescaled else (twin.identity, twin.identity)
+    y = returns.n_step_targets(
+        *map(torch.from_numpy, (reward, discount, value, counts)), n, 0.97,
+        returns.SIGNED_HYPERBOLIC if rescaled else returns.IDENTITY,
+    )  # fmt: skip
+    assert y.dtype == torch.float64
+    for b, count in enumerate(counts):
+        expected = twin.targets(reward[b], discount[b], value[b], int(count), n, 0.97, *pair)
+        np.testing.assert_allclose(y[b, : count - 1].numpy(), expected, rtol=0, atol=1e-9)
+
+
+def test_targets_read_no_row_outside_the_sequence() -> None:
+    """Shifting a sequence's neighbours changes nothing: the first row's reward belongs to the row before."""
+    reward = f64([5, 1, 2])
+    y = returns.n_step_targets(reward, f64([1, 1, 0]), f64([7, 7, 7]), torch.tensor([3]), 2, 0.5)
+    reward[0, 0] = -1e9
+    assert torch.equal(
+        y, returns.n_step_targets(reward, f64([1, 1, 0]), f64([9, 7, 7]), torch.tensor([3]), 2, 0.5)
+    )
+
+
+def test_discounts_may_be_booleans() -> None:
+    y = [
+        returns.n_step_targets(f64([5, 1, 2]), discount, f64([7, 7, 7]), torch.tensor([3]), 1, 0.5)
+        for discount in (torch.tensor([[True, True, False]]), f64([1, 1, 0]))
+    ]
+    assert torch.equal(*y)
+
+
+def test_double_q() -> None:
+    q_target, q_selector = f64([[1, 2, 3], [6, 5, 4]]), f64([[0, 9, 1], [0, 1, 9]])
+    assert returns.double_q_value(q_target, q_selector).tolist() == [[2.0, 4.0]]
+    generator = np.random.default_rng(0)
+    a, b = generator.normal(size=(2, 3, 4, 5))
+    expected = [[twin.double_q(*pair) for pair in zip(x, y, strict=True)] for x, y in zip(a, b, strict=True)]
+    assert returns.double_q_value(torch.from_numpy(a), torch.from_numpy(b)).tolist() == expected
+
+
+def test_select_action() -> None:
+    assert returns.select_action(f64([[1, 2], [3, 4], [5, 6]]), torch.tensor([[0, 1, 0]])).tolist() == [
+        [1.0, 4.0, 5.0]
+    ]
+
+
+def test_values_of_a_distribution_are_moved_one_by_one() -> None:
+    """n-step targets of [B, R, Z] are those of each of the Z numbers; so is choosing an action."""
+    generator = torch.Generator().manual_seed(0)
+    reward, values = torch.randn(6, 2, 5, generator=generator, dtype=torch.float64)[:2], f64(*range(5))
+    spread = torch.randn(2, 5, 3, generator=generator, dtype=torch.float64) + values[:, None]
+    discount = f64([1, 1, 1, 0, 9], [1, 1, 1, 1, 1])
+    counts = torch.tensor([4, 5])
+    arguments = (counts, 2, 0.9, returns.SIGNED_HYPERBOLIC)
+    together = returns.n_step_targets(reward[0], discount, spread, *arguments)
+    for z in range(3):
+        alone = returns.n_step_targets(reward[0], discount, spread[..., z], *arguments)
+        assert torch.equal(together[..., z], alone)
+    q = torch.randn(2, 5, 4, 3, generator=generator, dtype=torch.float64)
+    action = torch.randint(4, (2, 5), generator=generator)
+    assert torch.equal(returns.select_action(q, action)[..., 1], returns.select_action(q[..., 1], action))
+    assert torch.equal(returns.at_rows(spread, action)[..., 2], returns.at_rows(spread[..., 2], action))
+
+
+def q_lambda(
+    lambda_: float, greedy: list[bool], rows: int = 4, discount: float = 1.0, **junk: float
+) -> Tensor:
+    """Rewards 1, 2, 4 and values 10, 20, 40 of rows 1, 2, 3; gamma is 1/2; then padding."""
+    padding = list(junk.values())
+    return returns.lambda_targets(
+        f64([9, 1, 2, 4, *padding]),
+        f64([1] * (rows - 1) + [discount] * (4 - rows + 1) + padding),
+        f64([9, 10, 20, 40, *padding]),
+        lambda_ * f64(greedy + padding),
+        torch.tensor([rows]),
+        0.5,
+    )
+
+
+@pytest.mark.parametrize("junk", [{}, {"a": NAN, "b": NAN}, {"a": INF}, {"a": 1e30}])
+def test_q_lambda_by_hand(junk: dict[str, float]) -> None:
+    """G_2 = 4 + 20; G_1 = 2 + (20 + G_2)/4; G_0 = 1 + (10 + G_1)/4, each half and half."""
+    everywhere = [True] * 4
+    assert q_lambda(0.5, everywhere, **junk)[0, :3].tolist() == [1 + (10 + 13) / 4, 2 + (20 + 24) / 4, 24.0]
+    # Terminated: row 3 has no value. Two rows less: row 1 is the last, whatever comes after.
+    ended = q_lambda(0.5, everywhere, discount=0.0, **junk)
+    assert ended[0, :3].tolist() == [1 + (10 + 8) / 4, 2 + (20 + 4) / 4, 4.0]
+    assert q_lambda(0.5, everywhere, rows=2, **junk)[0, 0].tolist() == 1 + 10 / 2
+    # Watkins: an exploring action at row 2 cuts what row 1 looks at, and no more.
+    cut = q_lambda(0.5, [True, True, False, True], **junk)
+    assert cut[0, :3].tolist() == [1 + (10 + 12) / 4, 2 + 20 / 2, 24.0]
+
+
+def test_lambda_0_is_one_step_and_lambda_1_the_whole_rest() -> None:
+    generator = torch.Generator().manual_seed(0)
+    reward, value = torch.randn(2, 5, 9, generator=generator, dtype=torch.float64)
+    counts, discount = torch.tensor([9, 2, 5, 9, 7]), torch.ones(5, 9, dtype=torch.float64)
+    discount[torch.tensor([1, 3]), counts[[1, 3]] - 1] = 0
+    mask = torch.arange(8) < counts[:, None] - 1
+    for transform in (returns.IDENTITY, returns.SIGNED_HYPERBOLIC):
+        for lambda_, n in ((0.0, 1), (1.0, 20)):
+            y = returns.lambda_targets(
+                reward, discount, value, torch.full_like(reward, lambda_), counts, 0.9, transform
+            )
+            expected = returns.n_step_targets(reward, discount, value, counts, n, 0.9, transform)
+            torch.testing.assert_close(y[mask], expected[mask], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("watkins", [False, True])
+@pytest.mark.parametrize("rescaled", [False, True])
+def test_q_lambda_against_the_twin(watkins: bool, rescaled: bool) -> None:
+    """Which adds up k-step returns instead of going backwards."""
+    generator = np.random.default_rng(3)
+    batch, rows = 6, 9
+    counts = np.array([9, 2, 5, 9, 7, 3])
+    reward, value = generator.normal(size=(2, batch, rows)) * 3
+    greedy = generator.random((batch, rows)) < 0.6
+    discount = np.ones((batch, rows))
+    discount[[1, 4, 5], counts[[1, 4, 5]] - 1] = 0
+    h, h_inverse = (twin.rescale, twin.unscale) if rescaled else (twin.identity, twin.identity)
+    continuation = 0.8 * (greedy if watkins else np.ones_like(reward))
+    y = returns.lambda_targets(
+        *map(torch.from_numpy, (reward, discount, value, continuation, counts)), 0.97,
+        returns.SIGNED_HYPERBOLIC if rescaled else returns.IDENTITY,
+    )  # fmt: skip
+    for b, count in enumerate(counts):
+        expected = [
+            h(
+                twin.lambda_target(
+                    t, reward[b], discount[b], value[b], greedy[b], count, 0.97, 0.8, watkins, h_inverse
+                )
+            )
+            for t in range(count - 1)
+        ]
+        np.testing.assert_allclose(y[b, : count - 1].numpy(), expected, rtol=0, atol=1e-9)
+
+
+def test_munchausen_by_hand() -> None:
+    """Two actions of log-policy log(3/4) and log(1/4); tau is 2, alpha 1/2, l_0 -1."""
+    log_policy = f64([0.75, 0.25], [0.75, 0.25])[None].log()
+    reward = returns.munchausen_rewards(
+        f64([9.0, 1.0]), log_policy, torch.tensor([[0]]), alpha=0.5, temperature=2.0, clip=1.0
+    )
+    assert reward.tolist() == [[9.0, pytest.approx(1 + 0.5 * 2 * np.log(0.75))]]
+    clipped = returns.munchausen_rewards(
+        f64([9.0, 1.0]), log_policy, torch.tensor([[1]]), alpha=0.5, temperature=2.0, clip=1.0
+    )
+    assert clipped.tolist() == [[9.0, 0.5]]  # 2 log(1/4) is below -1
+    entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
+    value = returns.soft_value(f64([[4.0, 8.0], [4.0, 8.0]]), log_policy, 2.0)
+    assert value.tolist() == [[pytest.approx(5 + 2 * entropy)] * 2]
+    quantiles = returns.soft_value(f64([[[4.0, 0.0], [8.0, 1.0]]]), log_policy[:, :1], 2.0)
+    assert quantiles[0, 0].tolist() == pytest.approx([5 + 2 * entropy, 0.25 + 2 * entropy])
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_the_soft_value_of_its_own_policy_is_a_logsumexp(scale: float) -> None:
+    """tau log sum exp(q / tau); for tau -> 0 the largest q, and no bonus for the best action."""
+    q = scale * torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for tau in (0.03, 1.0):
+        value = returns.soft_value(q, (q / tau).log_softmax(-1), tau)
+        torch.testing.assert_close(value, tau * (q / tau).logsumexp(-1))
+    log_policy = (q / 1e-6).log_softmax(-1)
+    hard = returns.double_q_value(q, q)
+    torch.testing.assert_close(returns.soft_value(q, log_policy, 1e-6), hard, rtol=0, atol=1e-5)
+    reward, best = torch.zeros(3, 4, dtype=torch.float64), q[:, :-1].argmax(-1)
+    bonus = returns.munchausen_rewards(reward, log_policy, best, 0.9, 1e-6, 1.0)
+    torch.testing.assert_close(bonus, reward, rtol=0, atol=1e-5)

@@ -1,0 +1,196 @@
+"""Windows learned whole and bootstrapped from the next one, beside plain loops over rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dtqn.learning.learner import Learner
+from dtqn.learning.windows import learned_whole, next_window
+from dtqn.settings import presets
+from dtqn.settings.config import Config, LearnerConfig
+from dtqn.training.trainer import Trainer
+from dtqn.types import Sequences, StepInputs, map_tree
+from tests.cases import make, randomise
+from tests.learning.batches import Shape, make_batch
+
+K = 5
+GAMMA, SCALE, RATE = 0.9, 0.2, 1e-2
+SHAPES = (
+    Shape(3, 4, 2),  # a full window in the middle of an episode, and the row after it
+    Shape(0, 4, 2),
+    Shape(0, 0, 2),  # an episode's first step
+    Shape(0, 2, 2, terminated=True),
+    Shape(2, 4, 2, terminated=True),
+)
+NETWORKS = {
+    "dtqn": {"core": "dtqn", "context_length": K, "norm": "post", "gate": "residual"},
+    "lstm": {"core": "lstm"},
+}
+
+
+def whole_rows(batch: Sequences, b: int) -> tuple[StepInputs, Tensor]:
+    """The real rows of sequence b [1, rows, ...], burn-in before the learn block, and their discounts."""
+    burned, learned = int(batch.burn_in_rows[b]), int(batch.learn_rows[b])
+    rows = map_tree(lambda x, y: torch.cat([x[b, :burned], y[b, :learned]])[None], batch.burn_in, batch.learn)
+    return rows, torch.cat([torch.ones(burned), batch.discount[b, :learned]])
+
+
+@pytest.mark.parametrize("junk", [None, 1e30])
+def test_learned_whole_joins_real_rows(junk: float | None) -> None:
+    network = make("box", **NETWORKS["lstm"])
+    batch = make_batch(network, "box", (*SHAPES, Shape(1, 1, 7), Shape(0, 0, 4)), junk=junk)
+    whole = learned_whole(batch)
+    assert whole.burn_in.first.shape[1] == 0 and not whole.burn_in_rows.any()
+    assert torch.equal(whole.episode_step, batch.episode_step)
+    for b in range(len(batch.learn_rows)):
+        rows, discount = whole_rows(batch, b)
+        count = int(whole.learn_rows[b])
+        assert count == rows.first.shape[1]
+        assert whole.learned_steps[b] == batch.burn_in_rows[b] + batch.learned_steps[b]
+        for name, value in rows._asdict().items():
+            assert torch.equal(getattr(whole.learn, name)[b, :count], value[0]), name
+        assert torch.equal(whole.discount[b, :count], discount)
+
+
+def windows_q(network: nn.Module, rows: StepInputs) -> Tensor:
+    """[T, A] from these rows [1, T, ...] and nothing else: DTQN's window, or a recurrence's zero state."""
+    if hasattr(network, "window"):
+        return network.window(rows).q[0]
+    return network(rows, network.initial_state(1))[0].q[0]
+
+
+def original_update(
+    online: nn.Module, target: nn.Module, batch: Sequences, double_q: bool
+) -> tuple[Any, ...]:
+    """The update of DTQN's public code, window by window and step by step, on windows without padding.
+
+    The squared error's mean over all steps, gradients cut at norm 1, Adam with its usual constant.
+    """
+    errors = []
+    for b in range(len(batch.learn_rows)):
+        rows, discount = whole_rows(batch, b)
+        count = rows.first.shape[1] - 1
+        q = windows_q(online, map_tree(lambda x: x[:, :count], rows))  # noqa: B023
+        with torch.no_grad():
+            after = map_tree(lambda x: x[:, 1:], rows)
+            of_online, of_target = windows_q(online, after), windows_q(target, after)
+        for t in range(count):
+            chooser = of_online[t] if double_q else of_target[t]
+            value = of_target[t][int(chooser.argmax())]
+            y = SCALE * rows.reward[0, t + 1] + GAMMA * discount[t + 1] * value
+            errors.append((q[t, int(rows.prev_action[0, t + 1])] - y) ** 2)
+    loss = torch.stack(errors).mean()
+    optimizer = torch.optim.Adam(online.parameters(), lr=RATE)
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(online.parameters(), 1.0)
+    optimizer.step()
+    return loss.item(), norm.item(), len(errors)
+
+
+@pytest.mark.parametrize("double_q", [True, False])
+@pytest.mark.parametrize("core", NETWORKS)
+def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None:
+    """With `max_grad_norm` 0.5 and half of Adam's constant: the loss here is half the squared error."""
+    settings = {
+        "gamma": GAMMA, "reward_scale": SCALE, "n_step": 1, "learning_rate": RATE, "double_q": double_q,
+        "next_window": True, "max_grad_norm": 0.5, "adam_epsilon": 5e-9, "target_update": "hard",
+    }  # fmt: skip
+    learner = Learner(make("box", **NETWORKS[core]), LearnerConfig(**settings))
+    randomise(learner.target, seed=9)
+    online = make("box", **NETWORKS[core])
+    batch = make_batch(online, "box", SHAPES, learn_length=1)._replace(
+        importance_weights=torch.ones(len(SHAPES), dtype=torch.float64)
+    )
+    zero_state = batch._replace(
+        trace={name: x[:, :0] for name, x in batch.trace.items()}, trace_valid=batch.trace_valid[:, :0]
+    )
+    update = learner.update(learned_whole(zero_state))
+    loss, norm, learned = original_update(online, learner.target, batch, double_q)
+    assert learned == 5 + 5 + 1 + 3 + 5 == update.metrics["replay/learned_steps_per_update"]
+    assert update.metrics["learner/loss"] == pytest.approx(loss / 2, rel=1e-9)
+    assert update.metrics["learner/grad_norm"] == pytest.approx(norm / 2, rel=1e-6)
+    assert norm > 1  # the cut is part of what is compared
+    for (name, one), other in zip(learner.online.named_parameters(), online.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, msg=name)
+
+
+def test_the_next_window_is_another() -> None:
+    """Bootstrapped from the same window the update would be another."""
+    batch = make_batch(make("box", **NETWORKS["dtqn"]), "box", SHAPES, learn_length=1)
+    losses = [
+        Learner(make("box", **NETWORKS["dtqn"]), LearnerConfig(n_step=1, next_window=later))
+        .update(learned_whole(batch))
+        .metrics["learner/loss"]
+        for later in (False, True)
+    ]
+    assert abs(losses[0] - losses[1]) > 1e-3
+
+
+def test_next_window_drops_the_first_row() -> None:
+    whole = learned_whole(make_batch(make("box", **NETWORKS["lstm"]), "box", SHAPES, learn_length=1))
+    later = next_window(whole)
+    assert torch.equal(later.learn.observation, whole.learn.observation[:, 1:])
+    assert torch.equal(later.discount, whole.discount[:, 1:])
+    assert torch.equal(later.learn_rows, whole.learn_rows - 1)
+    assert torch.equal(later.episode_step, whole.episode_step + 1)
+
+
+@pytest.mark.parametrize("agent", ["dtqn-paper", "drqn-paper"])
+def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
+    """Drawn uniformly, all of it learned: the public code's replay of contexts."""
+    flags = {
+        "agent": agent, "env": "gridverse-memory-5x5", "task.time_limit": "12", "actor.num_envs": "2",
+        "network.width": "8", "network.num_heads": "2", "network.context_length": "5",
+        "replay.burn_in_length": "4",
+        "warmup_env_steps": "200", "total_env_steps": "1000", "replay.capacity": "1000", "device": "cpu",
+        "replay.priority_exponent": "0", "metrics_every": "150",
+    }  # fmt: skip
+    if agent == "drqn-paper":
+        del flags["network.num_heads"], flags["network.context_length"]
+    trainer = Trainer(presets.resolve(None, flags, {}))
+    while trainer.env_steps < 200:
+        trainer.advance()
+    # The row that an env step leads to is stored by the next tick.
+    assert trainer.env_steps - trainer.replay.num_sequences == 2
+    sampled, info = trainer.replay.sample(400, np.random.default_rng(0))
+    assert np.ptp(info.probabilities) < 1e-12 and (info.importance_weights == 1).all()
+    batch = trainer._to_sequences(sampled, info.importance_weights)
+    step = torch.from_numpy(sampled.episode_step + sampled.burn_in_rows)  # of the window's last row
+    assert torch.equal(batch.learned_steps, (step + 1).clamp(max=5))
+    assert torch.equal(batch.learn_rows, batch.learned_steps + 1)
+    assert torch.equal(batch.episode_step, (step - 4).clamp(min=0))
+    assert batch.trace_valid.shape[1] == 0 or agent == "dtqn-paper"
+    assert set(step.tolist()) >= set(range(12))
+    metrics = [row for row in (trainer.advance() for _ in range(200)) if row]
+    assert trainer.learner_steps > 300 and all(row["learner/skipped_updates"] == 0 for row in metrics)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (
+            {"learner": {"next_window": True}},
+            r"next_window is true, but replay.burn_in_length is 4 .* try true, or a burn-in of 0",
+        ),
+        (
+            {"learner": {"next_window": True}, "replay": {"burn_in_length": 0}},
+            r"next_window is true with replay.memory stored.* try zero",
+        ),
+        (
+            {"replay": {"learn_burn_in": True, "memory": "refreshed"}},
+            "learn_burn_in is true with replay.memory refreshed",
+        ),
+        (
+            {"network": {"core": "lstm", "encoder": "dtqn", "chrono_init": True}},
+            "chrono_init is true, but network.encoder is dtqn",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Config.model_validate(settings)

@@ -1,0 +1,401 @@
+import typing
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+import envs
+from dtqn.settings import presets
+from dtqn.settings.config import Config, ConfigError, fields_of, legal, nearest
+from dtqn.settings.presets import Layer, nested, read_yaml, resolve
+
+
+def _value(config, name):
+    for part in name.split("."):
+        config = getattr(config, part)
+    return config
+
+
+def _error(flags, file=None, environment=None):
+    with pytest.raises(ConfigError) as error:
+        resolve(file, flags, environment or {})
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("learner.learning_rate", "3e-4", 3e-4),
+        ("learner.learning-rate", "1e-5", 1e-5),
+        ("learner.reward_scale", "1", 1.0),
+        ("total_env_steps", "1e6", 1_000_000),
+        ("total-env-steps", "2_000_000", 2_000_000),
+        ("replay.capacity", "2.5e5", 250_000),
+        ("seed", str(2**70), 2**70),
+        ("task.time_limit", "none", None),
+        ("task.time_limit", "Null", None),
+        ("task.time_limit", "500", 500),
+        ("network.gate_bias", "-1e-1", -0.1),
+        ("network.dueling", "False", False),
+        ("network.dueling", "true", True),
+    ],
+)
+def test_text_is_read_as_people_write_it(name, text, value):
+    config = resolve(None, {name: text}, {})
+    found = _value(config, name.replace("-", "_"))
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "should"),
+    [
+        ("learner.learning_rate", "-1", "a number above 0"),
+        ("learner.learning_rate", "fast", "a number above 0"),
+        ("learner.learning_rate", "nan", "a number above 0"),
+        ("learner.learning_rate", True, "a number above 0"),
+        ("learner.learning_rate", [1], "a number above 0"),
+        ("learner.gamma", "1.01", "a number of at least 0 and at most 1"),
+        ("learner.n_step", "0", "an integer of at least 1"),
+        ("learner.n_step", "2.5", "an integer of at least 1"),
+        ("learner.n_step", "1e400", "an integer of at least 1"),
+        ("learner.n_step", None, "an integer of at least 1"),
+        ("task.time_limit", "-5", "an integer of at least 1, or none"),
+        ("network.dueling", "yes", "true or false"),
+        ("network.dueling", 1, "true or false"),
+        ("network.gate", "gruu", "one of gru, output, input, highway, sigtanh, residual; did you mean gru?"),
+        ("env", 5, "text"),
+        ("seed", "-1", "an integer of at least 0"),
+        ("stop_at_success", "1.5", "a number above 0 and at most 1, or none"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_source_and_what_is_right(name, value, should):
+    message = _error({name: value})
+    flag = name if "." in name else name.replace("_", "-")
+    assert message.startswith(f"{name} is {value}")
+    assert f"(from --{flag})" in message
+    assert message.endswith(f"must be {should}")
+
+
+@pytest.mark.parametrize(
+    ("content", "unknown", "near"),
+    [
+        ("learner: {learning_rat: 1}", "learner.learning_rat", "learner.learning_rate"),
+        ("learning_rate: 1", "learning_rate", "learner.learning_rate"),
+        ("network: {memory_len: 1}", "network.memory_len", "network.memory_length"),
+        ("network.memory-len: 1", "network.memory_len", "network.memory_length"),
+        ("total_steps: 1", "total_steps", "total_env_steps"),
+        ("lerner: {n_step: 1}", "lerner", "learner"),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_nearest(tmp_path, content, unknown, near):
+    file = tmp_path / "my.yaml"
+    file.write_text(content)
+    assert _error({}, file) == f"{unknown} is no setting (from {file}); did you mean {near}?"
+
+
+def test_sizes_that_contradict_each_other():
+    message = _error({"replay.capacity": "1000"})
+    assert "replay.capacity is 1000" in message
+    assert "replay.capacity from --replay.capacity" in message
+    assert "try" in message
+    assert "network.width is 66" in _error({"network.width": "66", "network.num_heads": "4"})
+    assert "; try 66" in _error({"network.num_heads": "3"}), "an even multiple"
+    assert "; try 70" in _error({"network.width": "65", "network.num_heads": "5"})
+    assert "replay.sequence_period is 41" in _error(
+        {"replay.sequence_period": "41", "replay.learn_length": "40"}
+    )
+    assert "warmup_env_steps is 500" in _error({"warmup_env_steps": "500", "total_env_steps": "400"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"network.v_min": "3", "network.v_max": "3"}, "network.v_min is 3.0, not below network.v_max 3.0"),
+        (
+            {"learner.munchausen": "true", "learner.value_rescaling": "true"},
+            "learner.munchausen is true with learner.value_rescaling true",
+        ),
+        (
+            {"learner.munchausen": "true", "network.distribution": "categorical"},
+            "learner.munchausen is true with network.distribution categorical",
+        ),
+        (
+            {"learner.returns": "peng", "network.distribution": "quantile"},
+            "learner.returns is peng with network.distribution quantile",
+        ),
+        (
+            {"replay.memory": "refreshed", "agent": "dqn"},
+            "replay.memory is refreshed, but network.core none",
+        ),
+        (
+            {"replay.memory": "refreshed", "network.memory_length": "0"},
+            "replay.memory is refreshed, but network.core gtrxl with network.memory_length 0",
+        ),
+        (
+            {"agent": "drqn", "replay.learn_burn_in": "true"},
+            "replay.learn_burn_in is true with replay.initial_priority actor",
+        ),
+        (
+            {
+                "agent": "dtqn",
+                "network.context_length": "4",
+                "replay.learn_length": "2",
+                "replay.burn_in_length": "2",
+                "learner.n_step": "5",
+            },
+            "learner.n_step is 5, above network.context_length 4",
+        ),
+    ],
+)
+def test_options_that_have_no_meaning_together(flags, message):
+    error = _error(flags)
+    assert error.startswith(message)
+    assert "try" in error
+
+
+def test_what_nothing_reads_is_told():
+    assert Config().unread() == []
+    given = {"learner": {"q_lambda": 0.5, "munchausen_clip": 2.0, "huber_threshold": 2.0}}
+    assert Config(**given).unread() == [
+        "learner.q_lambda",
+        "learner.munchausen_clip",
+        "learner.huber_threshold",
+    ]
+    read = {"returns": "watkins", "munchausen": True, "loss": "huber"}
+    assert Config(learner=given["learner"] | read).unread() == []
+    quantile = {"distribution": "quantile", "num_quantiles": 8, "num_atoms": 21}
+    assert Config(network=quantile, learner={"loss": "huber", "huber_threshold": 0.1}).unread() == [
+        "network.num_atoms",
+        "learner.loss",
+    ]
+    assert Config(network={"num_quantiles": 8, "v_min": -1.0}).unread() == [
+        "network.v_min",
+        "network.num_quantiles",
+    ]
+
+
+def test_layers_in_their_order(tmp_path):
+    configs = tmp_path / "configs"
+    for folder, name, content in [
+        (
+            "agents",
+            "gtrxl",
+            "learner: {n_step: 2, batch_size: 2}\nreplay: {learn_length: 2, capacity: 20000}",
+        ),
+        ("envs", "gridverse", "learner: {n_step: 9}"),
+        ("envs", "gridverse-memory", "learner: {n_step: 3}\nreplay: {learn_length: 3}"),
+        ("envs", "gridverse-memory-7", "learner: {n_step: 9}"),
+    ]:
+        (configs / folder).mkdir(parents=True, exist_ok=True)
+        (configs / folder / f"{name}.yaml").write_text(content)
+    file = tmp_path / "mine.yaml"
+    file.write_text("replay: {learn_length: 4, burn_in_length: 4}\nlearner.gamma: 0.4\nwandb: online")
+    config = resolve(file, {"replay.burn-in-length": "5"}, {"WANDB_MODE": "offline"}, configs)
+    assert config.learner.batch_size == 2, "agent preset"
+    assert config.learner.n_step == 3, "env preset over agent preset, the longest name that ends at a dash"
+    assert (config.replay.learn_length, config.learner.gamma) == (4, 0.4), "file over presets"
+    assert config.wandb == "offline", "WANDB_MODE over the file"
+    assert config.replay.burn_in_length == 5, "flags over all"
+    assert config.network == Config().network
+
+
+@pytest.mark.parametrize(
+    ("mode", "flags", "wandb"),
+    [
+        ("", {}, "auto"),
+        ("dryrun", {}, "offline"),
+        ("run", {}, "online"),
+        ("DISABLED", {}, "disabled"),
+        ("disabled", {"wandb": "offline"}, "offline"),
+        ("disabled", {"wandb": "auto"}, "auto"),
+    ],
+)
+def test_wandb_mode_counts_unless_the_flag_is_given(mode, flags, wandb):
+    assert resolve(None, flags, {"WANDB_MODE": mode}).wandb == wandb
+
+
+def test_a_wandb_mode_that_is_none():
+    assert _error({}, environment={"WANDB_MODE": "onlin"}).startswith("wandb is onlin (from WANDB_MODE)")
+
+
+def test_the_file_chooses_the_presets_unless_a_flag_does(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("agent: gtrx")
+    assert f"agent is gtrx (from {file}): there is no such agent; did you mean gtrxl?" in _error({}, file)
+    assert resolve(file, {"agent": "gtrxl"}, {}).agent == "gtrxl"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"- 1\n- 2\n", "holds a list"),
+        (b"just words", "holds a str"),
+        (b"\x80\x81\x00\xff", "is not a YAML file"),
+        (b"a: [1", "is not a YAML file (line"),
+        (b"a: !!python/object/apply:os.system [ls]", "is not a YAML file"),
+        (None, "there is no such file"),
+    ],
+)
+def test_a_foreign_file_is_one_line(tmp_path, content, reason):
+    file = tmp_path / "mine.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    message = _error({}, file)
+    assert message.startswith(f"config is {file}: {reason}")
+
+
+def test_empty_files_and_groups_change_nothing(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("learner:\n  # n_step: 3\n")
+    assert resolve(file, {}, {}) == resolve(None, {}, {})
+    file.write_text("# nothing")
+    assert read_yaml(file) == {}
+
+
+def test_a_group_must_be_a_group():
+    assert _error({"learner": "5"}) == "learner is 5 (from --learner): must be a group of settings"
+
+
+def test_dots_dashes_and_nesting_are_alike():
+    assert nested(
+        {"learner.n-step": 1, "learner": {"gamma": 2, "target-update": 3}, "total-env-steps": 4}
+    ) == {
+        "learner": {"n_step": 1, "gamma": 2, "target_update": 3},
+        "total_env_steps": 4,
+    }
+
+
+def test_what_is_printed_is_read_again(tmp_path):
+    config = resolve(None, {"learner.adam-epsilon": "1e-8", "seed": "3", "task.time_limit": "7"}, {})
+    file = tmp_path / "printed.yaml"
+    file.write_text(presets.to_yaml(config))
+    assert resolve(file, {}, {}) == config
+
+
+def _values(field):
+    low = next((getattr(m, "ge", getattr(m, "gt", None)) for m in field.metadata), None)
+    kinds = set(typing.get_args(field.annotation)) or {field.annotation}
+    if float in kinds:
+        return st.floats(max(low or 0.0, 1e-6), 0.999)
+    if int in kinds:
+        return st.integers(max(low or 0, 1), 10**6)
+    return st.booleans() if bool in kinds else st.sampled_from(sorted(kinds - {type(None)}, key=str))
+
+
+# Those that some value of another setting contradicts are left out.
+_BOUND = {"learner.munchausen", "learner.next_window", "learner.auxiliary_weight"}
+_FREE = [
+    n
+    for n in fields_of()
+    if n.startswith(("learner.", "actor.ladder", "actor.epsilon", "evaluation.")) and n not in _BOUND
+]
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_any_legal_settings_survive_yaml_and_flags(data):
+    chosen = {
+        name: data.draw(_values(fields_of()[name]), name)
+        for name in data.draw(st.sets(st.sampled_from(_FREE)))
+    }
+    if chosen.get("learner.n_step", 0) > 100:
+        del chosen["learner.n_step"]
+    typed = presets.build([Layer("a", nested(chosen))])
+    assert presets.build([Layer(None, nested({name: str(value) for name, value in chosen.items()}))]) == typed
+    assert presets.build([Layer("b", yaml.safe_load(presets.to_yaml(typed)))]) == typed
+
+
+def test_every_setting_says_what_it_does_and_takes():
+    for name, field in fields_of().items():
+        assert field.description, name
+        assert field.description.endswith("."), name
+        assert legal(field), name
+
+
+def _presets(folder):
+    return sorted((presets.CONFIGS / folder).glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", [*_presets("agents"), *_presets("envs")], ids=lambda path: path.stem)
+def test_every_shipped_preset_is_a_difference(path):
+    assert 0 < len(presets.file_layer(path).values) < len(Config.model_fields)
+
+
+@pytest.mark.parametrize("family", [path.stem for path in _presets("envs")])
+def test_every_agent_has_settings_for_a_task_of_every_env_preset(family):
+    ids = [*envs.ids(), "ALE/Pong-v5", "MemoryMaze-9x9-v0"]
+    of_family = [id for id in ids if f"{id}-".replace("/", "-").startswith(f"{family}-")]
+    assert of_family
+    for agent in _presets("agents"):
+        for env in of_family:
+            config = resolve(None, {"agent": agent.stem, "env": env}, {})
+            assert (config.agent, config.env) == (agent.stem, env)
+
+
+def test_settings_cannot_be_changed_after():
+    with pytest.raises(Exception, match="frozen"):
+        Config().seed = 3
+    assert all(
+        isinstance(field.default, BaseModel | int | float | str | None)
+        for field in Config.model_fields.values()
+    )
+
+
+def test_nearest_names():
+    assert nearest("n_step", ["learner.n_step", "learner.gamma"]) == "; did you mean learner.n_step?"
+    assert nearest("zzz", ["a", "b"]) == "; known: a, b"
+    assert nearest("zzz", map(str, range(100))) == ""
+
+
+@pytest.mark.parametrize(
+    ("env", "rows"), [("t-maze-passive-9", 11), ("t-maze-active-9", 13), ("memory-cards-3", 31)]
+)
+@pytest.mark.parametrize("agent", ["gtrxl", "dtqn", "r2d2"])
+def test_an_env_preset_gives_every_agent_the_tasks_horizon(env, rows, agent):
+    config = resolve(None, {"env": env, "agent": agent}, {})
+    assert config.network.memory_length == config.network.context_length == rows
+    assert config.replay.learn_length == config.replay.period == rows
+    assert config.replay.burn_in_length == 0
+
+
+def test_a_name_of_a_task_that_is_nearly_right_is_one_line():
+    assert _error({"env": "t-maze-passive-x"}).startswith("env is t-maze-passive-x: unknown task")
+
+
+@pytest.mark.parametrize(
+    ("flags", "unread"),
+    [
+        ({"learner.target_update_period": "100"}, ["learner.target_update_period"]),
+        ({"learner.target_update_period": "100", "learner.target_update": "hard"}, []),
+        ({"learner.target_ema_rate": "0.1", "learner.target_update": "hard"}, ["learner.target_ema_rate"]),
+        ({"actor.epsilon_final": "0.2"}, ["actor.epsilon_final"]),
+        ({"actor.epsilon_final": "0.2", "actor.num_envs": "1"}, []),
+        ({"replay.max_priority_weight": "0.5"}, []),
+        (
+            {"replay.max_priority_weight": "0.5", "replay.priority_exponent": "0"},
+            ["replay.max_priority_weight"],
+        ),
+        ({"agent": "dtqn", "replay.trace_dtype": "float32"}, ["replay.trace_dtype"]),
+        ({"agent": "darqn", "network.skip_connections": "true"}, ["network.skip_connections"]),
+        ({"agent": "darqn", "network.skip_connections": "true", "network.num_layers": "2"}, []),
+        ({"network.skip_connections": "true"}, ["network.skip_connections"]),
+        (
+            {"learner.final_learning_rate_share": "1", "learner.learning_rate_decay_start": "0.1"},
+            ["learner.learning_rate_decay_start"],
+        ),
+    ],
+)
+def test_a_setting_that_the_others_leave_unread_is_named(flags, unread):
+    assert resolve(None, flags, {}).unread() == unread
+
+
+@pytest.mark.parametrize("agent", [path.stem for path in _presets("agents")])
+@pytest.mark.parametrize("env", ["gridverse-memory-7x7", "t-maze-passive-10", "MemoryMaze-9x9-v0"])
+def test_a_preset_sets_little_that_is_not_read(agent, env):
+    """Only dtqn-paper does: gates that are shared and start without bias, should `network.gate` be gru."""
+    named = {"network.gate_bias", "network.share_gates"} if agent == "dtqn-paper" else set()
+    assert set(resolve(None, {"agent": agent, "env": env}, {}).unread()) == named

@@ -1,0 +1,373 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dtqn
+import envs
+from dtqn import cli
+from dtqn.settings.config import Config, ConfigError, LearnerConfig, fields_of
+from dtqn.settings.presets import resolve
+from dtqn.training.directory import RunDir, config_hash
+
+_ROOT = Path(__file__).parents[1]
+
+
+def _fails(capsys, *argv):
+    """The one line that a mistake is answered with."""
+    assert cli.main(list(map(str, argv))) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert printed.err.startswith("error: ")
+    return printed.err.removeprefix("error: ").strip()
+
+
+_WITHOUT_TORCH = """
+import sys
+from dtqn.cli import main
+for line in ("--version", "--help", "eval --help", "envs", "--print-config", "--seed x", "--env x", "evl"):
+    argv = line.split()
+    try:
+        main(argv)
+    except SystemExit as end:
+        assert end.code == 0, argv
+    loaded = {name.partition(".")[0] for name in sys.modules}
+    heavy = loaded & {"torch", "wandb", "matplotlib", "scipy", "safetensors"}
+    assert not heavy, (argv, heavy)
+print("light")
+"""
+
+
+def test_text_is_answered_without_torch():
+    done = subprocess.run([sys.executable, "-c", _WITHOUT_TORCH], cwd=_ROOT, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["light"], done.stderr
+
+
+def test_run_py_hands_over_arguments_and_exit_code():
+    done = subprocess.run(
+        [sys.executable, "run.py", "--seed", "x"], cwd=_ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: seed is x (from --seed): must be an integer of at least 0\n"
+
+
+def test_version_and_help(capsys):
+    for argv in (["--version"], ["--help"]):
+        with pytest.raises(SystemExit) as end:
+            cli.main(argv)
+        assert end.value.code == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(dtqn.__version__ + "\n")
+    for name, field in fields_of().items():
+        assert f"--{name if '.' in name else name.replace('_', '-')} " in printed
+        assert field.description.split()[0] in printed
+    for group in ("task", "network", "learner", "replay", "actor", "evaluation"):
+        assert f"\n{group}:\n" in printed
+
+
+def test_envs_lists_every_task(capsys):
+    assert cli.main(["envs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(envs.ids())
+
+
+def test_envs_shows_one_task(capsys, tmp_path):
+    file = tmp_path / "a.png"
+    argv = ["envs", "--env", "gridverse-memory-7x7", "--task.time-limit", "30", "--render", str(file)]
+    assert cli.main(argv) == 0
+    printed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert printed["id"] == "gridverse-memory-7x7"
+    assert printed["time"] == "limit   30 steps"
+    assert printed["picture"] == f"{file} (1 frames)"
+    assert file.exists()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--learner.learning_rate", "3e-4", "--total-env-steps", "1e6", "--network.gate_bias", "-1e-1"],
+        ["--learner.learning-rate=3e-4", "--total_env_steps=1e6", "--network.gate-bias=-1e-1"],
+        [
+            "train",
+            "--learner.learning_rate=3e-4",
+            "--total-env-steps",
+            "1000000",
+            "--network.gate_bias",
+            "-0.1",
+        ],
+    ],
+)
+def test_spellings_of_an_option(capsys, tmp_path, argv):
+    assert cli.main([*argv, "--print-config"]) == 0
+    printed = capsys.readouterr().out
+    file = tmp_path / "printed.yaml"
+    file.write_text(printed)
+    config = resolve(file, {}, {})
+    assert (config.learner.learning_rate, config.total_env_steps, config.network.gate_bias) == (
+        3e-4,
+        10**6,
+        -0.1,
+    )
+    assert cli.main(["--config", str(file), "--print-config"]) == 0
+    assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (
+            ["--env", "gridverse-memory-7x8"],
+            "env is gridverse-memory-7x8: unknown task .*did you mean gridverse-memory-7x7 .*",
+        ),
+        (["--agent", "gtrx"], "agent is gtrx .from --agent.: .*; did you mean gtrxl?"),
+        (
+            ["--learner.learning_rte", "1"],
+            "--learner.learning_rte is no option; did you mean --learner.learning_rate?",
+        ),
+        (["--n-step", "1"], "--n-step is no option; did you mean --learner.n_step?"),
+        (["--total-env", "1"], "--total-env is no option; did you mean --total-env-steps?"),
+        (["--xyzzy"], "--xyzzy is no option; --help lists all"),
+        (["--learner.lr", "1"], "--learner.lr is no option; did you mean --learner.learning_rate?"),
+        (["--agent", ""], "agent is '' .*: there is no such agent; known: adrqn, .*"),
+        (["--run-dir", ""], "argument --run-dir: the name is empty; must be a path"),
+        (["--seed"], "argument --seed: expected one argument"),
+        (["--seed", "1", "7"], "unrecognized arguments: 7"),
+        (["trian"], "trian is no command; did you mean train?"),
+        (
+            ["--learner.n_step", "many"],
+            "learner.n_step is many .from --learner.n_step.: must be an integer of at least 1",
+        ),
+        (["--learner.learning_rate", "-1e-4"], "learner.learning_rate is -1e-4 .*: must be a number above 0"),
+        (["--replay.capacity", "100"], "replay.capacity is 100, .*try .*"),
+        (["--stop-at-success", "2"], "stop_at_success is 2 .*at most 1, or none"),
+        (["--config", "absent.yaml"], "config is absent.yaml: there is no such file"),
+        (["--config", "."], "config is .: cannot be read: Is a directory"),
+        (["--config", sys.executable], f"config is {sys.executable}: is not a YAML file"),
+        (["--run-dir", __file__], f"run_dir {__file__} cannot be written: File exists"),
+        (["--run-dir", f"{__file__}/run"], f"run_dir {__file__}/run cannot be written: Not a directory"),
+        (["--resume", "absent"], "absent: holds no run .there is no config.yaml."),
+        (["--resume", "r", "--config", "c.yaml"], "--config is c.yaml: leave it out with --resume, .*"),
+        (["--resume", "r", "--runs-dir", "x"], "--runs-dir is x: leave it out with --resume, .*"),
+        (["--resume", "auto", "--run-dir", "x"], "--run-dir is x: leave it out with --resume"),
+        (["--runs-dir", "y", "--run-dir", "x"], "--run-dir is x: leave it out with --runs-dir"),
+        (["eval"], "the following arguments are required: RUN_DIR"),
+        (["eval", "absent"], "absent: holds no run .there is no config.yaml."),
+        (["eval", "x", "--episodes", "0"], "argument --episodes: 0 must be an integer of at least 1"),
+        (["eval", "x", "--episodes", "1.5"], "argument --episodes: 1.5 must be an integer of at least 1"),
+        (["eval", "x", "--seed", "-1"], "argument --seed: -1 must be an integer of at least 0"),
+        (["eval", "x", "--checkpoint", "first"], "argument --checkpoint: invalid choice: 'first' .*"),
+        (["envs", "--json"], "--json is no option.*"),
+        (["envs", "--render", "a.gif"], "--render needs --env"),
+        (["envs", "--task.time_limit", "9"], "--task.time_limit needs --env"),
+        (["envs", "--env", "x"], "env is x: unknown task .*"),
+        (["envs", "--env", "gridverse-memory-5x5", "--seed", "x"], "argument --seed: x must be an integer.*"),
+        (
+            ["envs", "--env", "gridverse-memory-5x5", "--render", "a.txt"],
+            "--render is a.txt: its name must .*",
+        ),
+        (["envs", "--env", "gridverse-memory-5x5", "--render", f"{__file__}/a.png"], "--render is .*"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_it(capsys, argv, message):
+    import re
+
+    assert re.fullmatch(message.replace("?", r"\?"), _fails(capsys, *argv))
+
+
+def test_a_folder_without_permission(capsys, tmp_path, monkeypatch):
+    def denied(*args, **kwargs):  # as root, nothing is without permission
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", denied)
+    assert (
+        _fails(capsys, "--run-dir", tmp_path / "r")
+        == f"run_dir {tmp_path}/r cannot be written: Permission denied"
+    )
+
+
+def test_a_directory_that_holds_a_run_is_refused(capsys, tmp_path):
+    (tmp_path / "config.yaml").write_text("seed: 1\n")
+    message = _fails(capsys, "--run-dir", tmp_path)
+    assert message == f"run_dir {tmp_path} holds a run; to go on with it: python run.py --resume {tmp_path}"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--env", "car-flag-continuous"], "env is car-flag-continuous: its actions are Box"),
+        (
+            ["--network.encoder", "dtqn", "--network.width", "8"],
+            "env is gridverse-memory-7x7: network.embedding_width is 8, not below network.width 8",
+        ),
+        (
+            ["--agent", "dtqn-bag", "--env", "tests.toy:DictTask"],
+            "env is tests.toy:DictTask: network.bag_size is 4, but no bag is made of a Dict",
+        ),
+        (
+            ["--agent", "dtqn-paper", "--env", "tests.toy:DictTask"],
+            "env is tests.toy:DictTask: network.encoder is dtqn, which cannot read a Dict; try default",
+        ),
+        (
+            ["--network.width", "1000000", "--network.num_heads", "1"],
+            "network.width is 1000000: the run would take",
+        ),
+        (["--replay.capacity", "1e13"], "replay.capacity is 10000000000000: the run would take"),
+        (["--device", "cuda"], "device is cuda, but torch finds none; try cpu"),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_what_cannot_run_is_refused_before_there_is_a_folder(
+    capsys, tmp_path, monkeypatch, command, argv, message
+):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.chdir(tmp_path)
+    if command == "compare":
+        argv = argv if "--agent" in argv else ["--agent", "gtrxl", *argv]
+        argv = [argument.replace("--agent", "--agents") for argument in argv]
+    assert _fails(capsys, command, *argv).startswith(message)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ceiling_of_success_is_told(capsys):
+    assert cli.main(["envs", "--env", "gridverse-memory-four-rooms-7x7"]) == 0
+    assert "(no agent can exceed 94.3%)" in capsys.readouterr().out
+    assert envs.spec("gridverse-memory-7x7").ceiling_note == ""
+
+
+def test_a_success_bound_where_the_task_knows_no_success(capsys, monkeypatch):
+    import dataclasses
+
+    spec = dataclasses.replace(envs.spec("gridverse-memory-7x7"), success=None)
+    monkeypatch.setattr(envs, "spec", lambda id, **_: spec)
+    message = _fails(capsys, "--stop-at-success", "0.9")
+    assert message == "stop_at_success is 0.9, but gridverse-memory-7x7 defines no success; try none"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--seed", "2"], "seed is 2, but the run in {} has 1; leave it out"),
+        (["--learner.n-step", "5"], "learner.n_step is 5, but the run in {} has 3; leave it out"),
+        (
+            ["--env", "gridverse-memory-5x5"],
+            "env is gridverse-memory-5x5, but the run in {} has gridverse-memory-7x7",
+        ),
+        (
+            ["--total-env-steps", "900"],
+            "total_env_steps is 900, but the run in {} has 1000; a resumed run can only",
+        ),
+        (
+            ["--total-env-steps", "1e2"],  # fewer than its random steps
+            "total_env_steps is 100, but the run in {} has 1000; a resumed run can only",
+        ),
+        (["--warmup-env-steps", "300"], "warmup_env_steps is 300, but the run in {} has 200; leave it out"),
+        (["--run-dir", "x"], "--run-dir is x: leave it out with --resume, which reads {}"),
+    ],
+)
+def test_what_contradicts_a_resumed_run_is_named(capsys, tmp_path, argv, message):
+    directory = RunDir(tmp_path)
+    directory.write_config(resolve(None, {"total_env_steps": "1000"}, {}))
+    assert _fails(capsys, "--resume", tmp_path, *argv).startswith(message.format(tmp_path))
+
+
+def test_what_a_resumed_run_may_be_given(tmp_path):
+    directory = RunDir(tmp_path)
+    directory.write_config(resolve(None, {"total_env_steps": "1000"}, {}))
+    same = {"seed": "1", "learner.n-step": "3", "env": "gridverse-memory-7x7"}
+    config = directory.resumed_config(
+        same | {"total-env-steps": "1e5", "device": "cpu"}, {"WANDB_MODE": "offline"}
+    )
+    assert (config.total_env_steps, config.device, config.wandb) == (100_000, "cpu", "offline")
+    assert config.warmup == 200, "the random steps are those the run was started with"
+    with pytest.raises(ConfigError, match=r"warmup_env_steps is 300, but the run in .* has 200"):
+        directory.resumed_config({"warmup-env-steps": "300"}, {})
+
+
+def test_names_of_run_directories():
+    config = resolve(None, {"env": "a:b/../c d.yaml", "seed": "4"}, {})
+    assert RunDir.default(config).path == Path("runs/a-b-..-c-d.yaml/gtrxl/seed4")
+    directory = RunDir(Path("my runs/a"))
+    assert directory.resume_command == "python run.py --resume 'my runs/a'"
+
+
+@pytest.mark.parametrize(
+    ("setting", "same"),
+    [
+        *(
+            ({name: value}, True)
+            for name, value in [("threads", "2"), ("device", "cpu"), ("wandb", "offline")]
+        ),
+        ({"checkpoint_every": "7", "warmup_env_steps": "200", "learner.n_step": "3"}, True),
+        *(({name: value}, False) for name, value in [("seed", "2"), ("total_env_steps", "2000")]),
+        *(({name: "0.5"}, False) for name in ("stop_at_success", "learner.gamma", "task.noise")),
+        ({"agent": "r2d2"}, False),
+        ({"total_env_steps": "2000", "warmup_env_steps": "200"}, False),
+    ],
+)
+def test_what_a_run_is_found_by(setting, same):
+    path = RunDir.of_config(resolve(None, {"total_env_steps": "1000"}, {}), Path("r")).path
+    assert path.parent == Path("r/gridverse-memory-7x7/gtrxl")
+    assert path.name == f"seed1-{path.name[-8:]}"
+    other = RunDir.of_config(resolve(None, {"total_env_steps": "1000"} | setting, {}), Path("r")).path
+    assert (other == path) == same
+
+
+def test_a_later_version_with_more_settings_finds_the_run():
+    config = Config(seed=2, total_env_steps=1000, learner=LearnerConfig(n_step=5))
+    assert config_hash(config) == "86680927", "recorded: of what differs from the defaults"
+
+
+def test_a_run_with_other_settings_is_not_gone_on_with(tmp_path):
+    directory = RunDir(tmp_path / "run")
+    config = resolve(None, {"total_env_steps": "1000"}, {})
+    directory.prepare(config)
+    directory.prepare(resolve(None, {"total_env_steps": "1000", "threads": "2"}, {}))
+    assert directory.read_config().threads == 2
+    directory.write_config(resolve(None, {"total_env_steps": "2000", "warmup_env_steps": "200"}, {}))
+    with pytest.raises(ConfigError, match=r"total_env_steps is 1000, but .* has 2000; move the run"):
+        directory.prepare(config)
+
+
+def test_ctrl_c_before_the_start_is_no_traceback(capsys, monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_check_task", interrupted)
+    assert cli.main([]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_eval_prints_one_object(capsys, tmp_path, monkeypatch):
+    from dtqn.acting.evaluation import EvaluationResult
+    from dtqn.training import session
+
+    RunDir(tmp_path).write_config(resolve(None, {}, {}))
+    asked = []
+
+    def evaluate_run(directory, episodes, seed, weights):
+        asked.append((directory.path, episodes, seed, weights))
+        return EvaluationResult(None, None, None, 1.5, 20.0, episodes)
+
+    monkeypatch.setattr(session, "evaluate_run", evaluate_run)
+    assert (
+        cli.main(["eval", str(tmp_path), "--episodes", "9", "--seed", "3", "--checkpoint", "best", "--json"])
+        == 0
+    )
+    printed = json.loads(capsys.readouterr().out)
+    figures = {
+        "success": None,
+        "success_low": None,
+        "success_high": None,
+        "return": 1.5,
+        "length": 20.0,
+        "episodes": 9,
+    }
+    assert printed.items() >= figures.items()
+    assert cli.main(["eval", str(tmp_path)]) == 0
+    assert asked == [(tmp_path, 9, 3, "best"), (tmp_path, 500, 7, "last")]
+    assert "return 1.500, length 20.0" in capsys.readouterr().out

@@ -1,0 +1,318 @@
+"""Training on every task: all native ones, and those of other packages with every kind of observation."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import envs
+from dtqn.settings.config import Config, ConfigError
+from dtqn.training import checkpoint
+from dtqn.training.trainer import Trainer, observation_parts, smallest_dtype
+from dtqn.types import map_tree, named_parts, observation_of
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY: dict[str, Any] = {
+    "total_env_steps": 2_000,
+    "warmup_env_steps": 1_000,
+    "metrics_every": 500,
+    "network": {
+        "width": 8, "num_layers": 1, "mlp_width": 8, "memory_length": 4, "head_width": 8, "embedding_width": 2
+    },
+    "learner": {"batch_size": 4, "env_steps_per_update": 100.0},
+    "replay": {"capacity": 4_000, "learn_length": 6, "burn_in_length": 2},
+    "actor": {"num_envs": 80},
+    "evaluation": {"episodes": 4, "num_envs": 4, "period": 10**9},
+    "task": {"time_limit": 30},
+}  # fmt: skip
+FEW: dict[str, Any] = {
+    "actor": {"num_envs": 20},
+    "evaluation": {"episodes": 2, "num_envs": 2, "period": 10**9},
+}
+SMALL_PICTURES: dict[str, Any] = {"grayscale": True, "resize": 16, "flicker": 0.5, "time_limit": 20}
+ADAPTED: dict[str, tuple[str, str | None, dict[str, Any]]] = {
+    "cartpole": ("CartPole-v1", None, {}),
+    "cartpole-hidden": ("CartPole-v1", None, {"task": {"hide": [1, 3], "noise": 0.01, "frame_stack": 2}}),
+    "entry_point": ("gymnasium.envs.classic_control:CartPoleEnv", None, {}),
+    "blackjack": ("Blackjack-v1", None, {}),
+    "minigrid-7": ("MiniGrid-MemoryS7-v0", "minigrid", FEW),
+    "minigrid-13": (
+        "MiniGrid-MemoryS13-v0",
+        "minigrid",
+        FEW | {"task": {"frame_stack": 2, "time_limit": 20}},
+    ),
+    "repeat": ("popgym-RepeatPreviousEasy-v0", "popgym", {}),
+    "autoencode": ("popgym-AutoencodeEasy-v0", "popgym", {}),
+    "concentration": ("popgym-ConcentrationEasy-v0", "popgym", {}),
+    "pong": (
+        "ALE/Pong-v5",
+        "ale_py",
+        FEW | {"total_env_steps": 200, "actor": {"num_envs": 4}, "task": SMALL_PICTURES},
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As runs have it; two threads on small tensors spend their time waiting for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def config(env: str, **settings: Any) -> Config:
+    merged = TINY | {"env": env}
+    for name, value in settings.items():
+        merged[name] = merged.get(name, {}) | value if isinstance(value, dict) else value
+    if merged["warmup_env_steps"] > merged["total_env_steps"]:
+        merged["warmup_env_steps"] = merged["total_env_steps"] // 2
+    return Config.model_validate(merged)
+
+
+def adapted(name: str, **settings: Any) -> Config:
+    id, package, own = ADAPTED[name]
+    if package is not None:
+        pytest.importorskip(package)
+    return config(id, **(own | settings))
+
+
+def train(trainer: Trainer) -> None:
+    """To the end, with what every run must show."""
+    before = {name: value.clone() for name, value in trainer.network.state_dict().items()}
+    rows = []
+    while not trainer.finished:
+        rows.append(trainer.advance())
+    rows += trainer.finish()
+    last = [row for row in rows if row][-1]
+    assert trainer.env_steps >= trainer.config.total_env_steps
+    assert trainer.learner_steps >= 1
+    assert trainer.learner.skipped_updates == 0
+    assert np.isfinite(last["eval/return"])
+    assert np.isfinite([row["learner/loss"] for row in rows if row and "learner/loss" in row]).all()
+    assert (last["eval/success"] is not None) == trainer.has_success
+    for name, parameter in trainer.network.named_parameters():
+        if "embedding" not in name:  # of which some rows stand for what was not seen
+            assert not torch.equal(parameter, before[name]), name
+
+
+@pytest.mark.parametrize("id", envs.ids())
+def test_every_native_task_is_trained_on(id: str) -> None:
+    spec = envs.spec(id)
+    if not isinstance(spec.action_space, gymnasium.spaces.Discrete):
+        with pytest.raises(
+            ConfigError, match=rf"env is {id}: its actions are Box.*; Q-learning needs Discrete"
+        ):
+            Trainer(config(id))
+        return
+    train(Trainer(config(id)))
+
+
+@pytest.mark.parametrize("name", ADAPTED)
+def test_tasks_of_other_packages_are_trained_on(name: str) -> None:
+    train(Trainer(adapted(name)))
+
+
+@pytest.mark.parametrize("image_encoder", ["nature", "impala"])
+def test_both_image_encoders_are_trained(image_encoder: str) -> None:
+    settings = {"total_env_steps": 300, "network": {"image_encoder": image_encoder}}
+    trainer = Trainer(adapted("minigrid-7", **settings))
+    train(trainer)
+    names = {type(module).__name__ for module in trainer.network.modules()}
+    assert names & {"NatureCNN", "ImpalaResNet"} == {
+        "NatureCNN" if image_encoder == "nature" else "ImpalaResNet"
+    }
+
+
+@pytest.mark.parametrize("name", ["cartpole-hidden", "minigrid-7", "autoencode", "concentration", "pong"])
+def test_what_is_stored_gives_the_q_values_of_the_actor(name: str) -> None:
+    """Rows and their order survive replay: from an episode's first row the network says what it said then."""
+    trainer = Trainer(adapted(name, total_env_steps=120, warmup_env_steps=120))
+    while not trainer.finished:
+        trainer.advance()
+    ids = trainer.replay.end_episodes()
+    prefix = trainer.replay.prefix(ids, ["q_max", *trainer._input_names])
+    assert len(prefix.anchors) >= 2
+    inputs = trainer._step_inputs(prefix.rows)
+    with torch.no_grad():
+        output = trainer.network(inputs, trainer.network.initial_state(len(prefix.anchors)))[0]
+    real = np.arange(output.q.shape[1]) < prefix.row_counts[:, None]
+    again = output.q.amax(dim=-1).numpy()
+    np.testing.assert_allclose(again[real], prefix.rows["q_max"][real], rtol=1e-5, atol=1e-6)
+    assert np.unique(again[real].round(5)).size > 5
+
+
+def test_each_part_is_stored_under_its_name_in_the_smallest_dtype() -> None:
+    trainer = Trainer(adapted("minigrid-7", total_env_steps=100))
+    fields = trainer.replay.fields
+    assert {name: (field.shape, field.dtype) for name, field in fields.items() if "observation" in name} == {
+        "observation/direction": ((), np.uint8),
+        "observation/image": ((7, 7, 3), np.uint8),
+    }
+    assert fields["prev_action"].dtype == np.uint8
+    plain = gymnasium.spaces.Discrete(300)
+    assert observation_parts(plain) == {"observation": plain}
+
+
+@pytest.mark.parametrize(
+    ("space", "dtype"),
+    [
+        (gymnasium.spaces.Discrete(256), np.uint8),
+        (gymnasium.spaces.Discrete(257), np.int16),
+        (gymnasium.spaces.Discrete(200, start=-100), np.int8),
+        (gymnasium.spaces.Discrete(200, start=-1), np.int16),
+        (gymnasium.spaces.Discrete(70_000), np.int32),
+        (gymnasium.spaces.MultiDiscrete([3, 40_000]), np.int32),
+        (gymnasium.spaces.MultiDiscrete([3, 4], start=[250, 252]), np.uint8),
+        (gymnasium.spaces.MultiBinary(4), np.int8),
+        (gymnasium.spaces.Box(0, 255, (4, 4, 3), np.uint8), np.uint8),
+        (gymnasium.spaces.Box(0, 1, (4,), np.float32), np.float32),
+    ],
+)
+def test_the_smallest_dtype(space: gymnasium.Space[Any], dtype: type) -> None:
+    assert smallest_dtype(space) == dtype
+
+
+def test_an_observation_and_its_names() -> None:
+    assert named_parts(7) == {"observation": 7}
+    assert named_parts({"a/b": 1, "0": 2}) == {"observation/a/b": 1, "observation/0": 2}
+    for observation in (7, {"a/b": 1, "0": 2}):
+        assert observation_of(named_parts(observation) | {"reward": 3}) == observation
+    assert map_tree(lambda x, y: x + y, {"a": 1, "b": None}, {"a": 2, "b": None}) == {"a": 3, "b": None}
+
+
+def test_actions_that_cannot_be_counted_are_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"env is Pendulum-v1: its actions are Box.*1024 combinations"
+    ) as error:
+        Trainer(config("Pendulum-v1"))
+    assert "\n" not in str(error.value)
+
+
+class Lock(gymnasium.Env[Any, Any]):
+    """A reward for one combination of two components, and none for its halves."""
+
+    observation_space = gymnasium.spaces.Discrete(2)
+    action_space = gymnasium.spaces.MultiDiscrete([2, 3])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        return 0, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert action in self.action_space
+        self.steps += 1
+        return 1, float(action.tolist() == [1, 1]), self.steps == 5, False, {}
+
+
+@pytest.mark.parametrize("network", [{}, {"distribution": "quantile"}], ids=str)
+def test_actions_of_several_components_are_trained(network: dict[str, Any]) -> None:
+    """From the actor's index to the environment's tuple, and back into replay beside its reward."""
+    trainer = Trainer(config("tests.training.test_any_task:Lock", network=network, actor={"num_envs": 10}))
+    train(trainer)
+    rows = trainer.replay.get_state()["rows"]
+    acted = ~rows["first"]
+    assert set(rows["prev_action"][acted]) == set(range(6))
+    np.testing.assert_array_equal(rows["reward"][acted] == 1, rows["prev_action"][acted] == 4)
+
+
+def test_wrapped_native_tasks_resume_exactly(tmp_path: Path) -> None:
+    wishes = {"flicker": 0.3, "frame_stack": 2, "hide": [0]}
+    make = lambda: Trainer(config("gridverse-memory-5x5", task=wishes, total_env_steps=1_600))  # noqa: E731
+    whole, resumed = make(), make()
+    while whole.env_steps < 1_200:
+        whole.advance()
+    checkpoint.save(tmp_path, 1, {}, whole.get_state(), {})
+    resumed.set_state(checkpoint.load_state(tmp_path))
+    assert resumed.resume_is_exact
+    for trainer in (whole, resumed):
+        while not trainer.finished:
+            trainer.advance()
+    np.testing.assert_equal(resumed.replay.get_state(), whole.replay.get_state())
+    for ours, theirs in zip(whole.network.parameters(), resumed.network.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_windows_of_several_parts_are_trained_on_and_resumed(tmp_path: Path) -> None:
+    """The actor's state is then raw rows of a Dict."""
+    window = {"core": "dtqn", "context_length": 8}
+    before, after = (Trainer(adapted("minigrid-7", network=window, total_env_steps=1_400)) for _ in range(2))
+    while before.env_steps < 1_200:
+        before.advance()
+    checkpoint.save(tmp_path, 1, {}, before.get_state(), {})
+    after.set_state(checkpoint.load_state(tmp_path))
+    for name, part in before.actor.state.observation.items():
+        assert torch.equal(part, after.actor.state.observation[name])
+    assert before.actor.state.count.max() == 7
+    train(after)
+
+
+@pytest.mark.parametrize("name", ["cartpole-hidden", "autoencode"])
+def test_other_tasks_resume_with_new_episodes(name: str, tmp_path: Path) -> None:
+    """Open episodes end as truncated where the checkpoint was; what follows begins with a first row."""
+    before, after = (Trainer(adapted(name, actor={"num_envs": 6})) for _ in range(2))
+    while before.env_steps < 1_200:
+        before.advance()
+    checkpoint.save(tmp_path, 1, {}, before.get_state(), {})
+    after.set_state(checkpoint.load_state(tmp_path))
+    assert not after.resume_is_exact
+    assert after.actor.rows.first.all()
+    seen, fresh = (named_parts(trainer.actor.rows.observation) for trainer in (after, Trainer(before.config)))
+    if name == "cartpole-hidden":  # the episodes are not those that the run began with
+        assert not np.isclose(seen["observation"], fresh["observation"]).any()
+    num_rows = before.replay.get_state()["accumulator"]["num_rows"]
+    train(after)
+    rows = after.replay.get_state()["rows"]
+    per_stream = after.replay.steps_per_stream
+    assert num_rows.max() < per_stream, "nothing was overwritten"
+    counts = after.replay.get_state()["accumulator"]["num_rows"]
+    starts = np.cumsum(np.minimum(counts, per_stream)) - np.minimum(counts, per_stream)
+    for start, count, cut in zip(starts, counts, num_rows, strict=True):
+        if count > per_stream:
+            continue
+        first, last, discount = (rows[key][start : start + count] for key in ("first", "last", "discount"))
+        np.testing.assert_array_equal(first[1:], last[:-1])
+        assert last[cut - 1]
+        assert first[cut]
+        assert discount[~last].all()
+    assert any(counts <= per_stream)
+
+
+def run(*arguments: str) -> str:
+    command = [sys.executable, str(ROOT / "run.py"), *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("id", "package", "flags"),
+    [
+        ("CartPole-v1", None, ["--task.hide", "1,3"]),
+        ("MiniGrid-MemoryS7-v0", "minigrid", ["--task.vectorization", "async", "--actor.num_envs", "2"]),
+        ("popgym-AutoencodeEasy-v0", "popgym", ["--network.image_encoder", "impala"]),
+    ],
+)
+def test_from_the_command_line(id: str, package: str | None, flags: list[str], tmp_path: Path) -> None:
+    if package is not None and importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    small = ["--total-env-steps", "2000", "--evaluation.episodes", "2", "--evaluation.num_envs", "2"]
+    small += ["--replay.capacity", "4000", "--wandb", "disabled", "--learner.env_steps_per_update", "200"]
+    small += ["--task.time_limit", "50", "--actor.num_envs", "8", *flags]
+    out = run("--env", id, "--run-dir", str(tmp_path / "run"), *small)
+    assert "2 episodes" in out
+    if id == "CartPole-v1":
+        out = run("--resume", str(tmp_path / "run"), "--total-env-steps", "2100")
+        assert "not exact: with new episodes" in out
+    if package == "minigrid":
+        assert "mission is text and left out" in out

@@ -1,0 +1,256 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as stnp
+
+from dtqn.training import checkpoint
+from dtqn.training.checkpoint import CheckpointError
+
+_WEIGHTS = {"layer.bias": torch.zeros(2), "layer.weight": torch.arange(6.0).reshape(2, 3)}
+
+
+def _round_trip(folder, state):
+    checkpoint.save(folder, 7, _WEIGHTS, {"x": state}, {})
+    return checkpoint.load_state(folder)["x"]
+
+
+def _same(old, new):
+    assert type(old) is type(new)
+    if isinstance(old, dict):
+        assert list(old) == list(new)
+        for key in old:
+            _same(old[key], new[key])
+    elif isinstance(old, list | tuple):
+        assert len(old) == len(new)
+        for a, b in zip(old, new, strict=True):
+            _same(a, b)
+    elif isinstance(old, torch.Tensor):
+        assert old.dtype == new.dtype
+        assert old.shape == new.shape
+        assert torch.equal(old, new)
+    elif isinstance(old, np.ndarray | np.generic):
+        assert old.dtype == new.dtype
+        assert old.shape == new.shape
+        np.testing.assert_array_equal(old, new)
+    else:
+        assert old == new
+
+
+_BASE = np.arange(24, dtype=np.float32).reshape(4, 6)
+_TENSOR = torch.arange(24).reshape(4, 6)
+_LEAVES = {
+    "strided": np.arange(12)[::2],
+    "reversed": np.arange(12)[::-1],
+    "transposed": _BASE.T,
+    "column": _BASE[:, 3],
+    "broadcast": np.broadcast_to(np.float64(3), (2, 5)),
+    "fortran": np.asfortranarray(_BASE),
+    "two views of one array": [_BASE[:2], _BASE[1:]],
+    "0-d": np.array(5, np.uint64),
+    "numpy scalar": np.int32(-3),
+    "numpy float": np.float64(0.1),
+    "bool": np.array([[True, False]]),
+    "float16": np.array([1.5, -65504], np.float16),
+    "uint64": np.array([2**64 - 1, 0], np.uint64),
+    "uint32": np.array([2**32 - 1], np.uint32),
+    "uint16": np.array([2**16 - 1], np.uint16),
+    "int8": np.array([-128], np.int8),
+    "complex64": np.array([1 + 2j], np.complex64),
+    "empty": np.zeros((0, 3), np.int16),
+    "nan": np.array([np.nan, np.inf, -0.0]),
+    "torch strided": _TENSOR[:, ::2],
+    "torch transposed": _TENSOR.T,
+    "torch slice of a larger storage": _TENSOR[1:2],
+    "torch expanded": torch.ones(1, 3).expand(4, 3),
+    "torch 0-d": torch.tensor(3.5, dtype=torch.float64),
+    "torch bool": torch.tensor([True, False]),
+    "torch bfloat16": torch.tensor([1.5], dtype=torch.bfloat16),
+    "torch empty": torch.zeros(3, 0),
+    "torch tied": [_TENSOR, _TENSOR],
+    "torch generator": torch.Generator().manual_seed(3).get_state(),
+    "numpy generator": np.random.default_rng(3).bit_generator.state,
+    "mersenne twister": np.random.MT19937(3).state,
+    "big integers": 2**200,
+    "nothing": None,
+    "lists": [1, 2.5, "x", None, [True, []]],
+    "integer keys": {0: {"step": torch.tensor(2.0)}, 1: {}},
+    "tuples": {"betas": (0.9, 0.999)},
+    "keys with a dollar": {"$array": 1, "a/b": np.ones(2), "a": {"b": np.zeros(2)}},
+}
+
+
+@pytest.mark.parametrize("name", _LEAVES)
+def test_a_leaf_comes_back_as_it_was(tmp_path, name):
+    _same(_LEAVES[name], _round_trip(tmp_path, _LEAVES[name]))
+
+
+def test_all_leaves_in_one_tree(tmp_path):
+    _same(_LEAVES, _round_trip(tmp_path, _LEAVES))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    array=stnp.arrays(
+        dtype=st.one_of(
+            stnp.integer_dtypes(endianness="="), stnp.floating_dtypes(sizes=(16, 32, 64), endianness="=")
+        ),
+        shape=stnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4),
+    ),
+    data=st.data(),
+)
+def test_any_view_of_any_array(tmp_path_factory, array, data):
+    view = array.transpose(data.draw(st.permutations(range(array.ndim))))
+    if view.ndim:
+        view = view[:: data.draw(st.sampled_from([1, 2, -1, -2]))]
+    _same(view, _round_trip(tmp_path_factory.mktemp("c"), view))
+
+
+def test_an_optimiser_continues_exactly(tmp_path):
+    def run(steps, model, optimiser):
+        for step in range(steps):
+            optimiser.zero_grad()
+            model(torch.full((1, 3), 0.1 * step)).sum().backward()
+            optimiser.step()
+
+    def fresh():
+        torch.manual_seed(0)
+        model = torch.nn.Linear(3, 2)
+        return model, torch.optim.Adam(model.parameters())
+
+    model, optimiser = fresh()
+    run(3, model, optimiser)
+    state = _round_trip(tmp_path, {"model": dict(model.state_dict()), "optimiser": optimiser.state_dict()})
+    run(3, model, optimiser)
+    other, other_optimiser = fresh()
+    other.load_state_dict(state["model"])
+    other_optimiser.load_state_dict(state["optimiser"])
+    run(3, other, other_optimiser)
+    _same(dict(model.state_dict()), dict(other.state_dict()))
+
+
+@pytest.mark.parametrize("leaf", [object(), np.array(["a"]), np.array([1], "datetime64[s]"), {1, 2}])
+def test_what_cannot_be_held_is_named(tmp_path, leaf):
+    with pytest.raises(TypeError, match="state/x/inner"):
+        checkpoint.save(tmp_path, 1, _WEIGHTS, {"x": {"inner": leaf}}, {})
+    assert not checkpoint.exists(tmp_path)
+
+
+def test_arrays_that_come_back_can_be_written(tmp_path):
+    state = _round_trip(tmp_path, np.zeros(3))
+    state[0] = 1
+
+
+def _save(folder, env_steps, value=0):
+    return checkpoint.save(
+        folder, env_steps, _WEIGHTS, {"value": value, "array": np.full(3, value)}, {"rows": value}
+    )
+
+
+def test_the_newest_is_current_and_older_ones_go(tmp_path):
+    for steps in (10, 20, 30):
+        _save(tmp_path, steps, steps)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["30", "latest"]
+    assert sorted(path.name for path in (tmp_path / "30").iterdir()) == [
+        "network.safetensors",
+        "state.json",
+        "state.safetensors",
+    ]
+    assert checkpoint.read_about(tmp_path) == {"rows": 30}
+    _same(dict(sorted(checkpoint.load_weights(tmp_path).items())), _WEIGHTS)
+
+
+def test_the_same_step_twice(tmp_path):
+    for value in (1, 2, 3):
+        _save(tmp_path, 10, value)
+        assert checkpoint.load_state(tmp_path)["value"] == value
+        assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("stop_at", ["save_file", "_sync", "_replace", "rename"])
+def test_a_kill_while_writing_leaves_the_old_one(tmp_path, monkeypatch, stop_at):
+    _save(tmp_path, 10, 1)
+    with monkeypatch.context() as patch:
+
+        def killed(*args, **kwargs):
+            raise KeyboardInterrupt
+
+        if stop_at == "rename":
+            patch.setattr("pathlib.Path.rename", killed)
+        else:
+            patch.setattr(checkpoint, stop_at, killed)
+        with pytest.raises(KeyboardInterrupt):
+            _save(tmp_path, 20, 2)
+    assert checkpoint.load_state(tmp_path)["value"] == 1
+    _save(tmp_path, 20, 3)
+    assert checkpoint.load_state(tmp_path)["value"] == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["20", "latest"]
+
+
+def _damage(folder, file, change):
+    path = folder / "10" / file
+    path.write_bytes(change(path.read_bytes()))
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("state.json", lambda data: data[:-5]),
+        ("state.json", lambda data: b"[]"),
+        ("state.json", lambda data: b"{}"),
+        ("state.json", lambda data: b"\xff\xfe"),
+        ("state.json", lambda data: data.replace(b'"format": 1', b'"format": 99')),
+        ("state.safetensors", lambda data: data[:-1]),
+        ("state.safetensors", lambda data: data[:-1] + bytes([data[-1] ^ 1])),
+        ("state.safetensors", lambda data: b""),
+        ("state.safetensors", lambda data: b"\x80\x04K\x01."),
+    ],
+)
+def test_a_damaged_file_is_one_line_that_names_it(tmp_path, file, change):
+    _save(tmp_path, 10, 1)
+    _damage(tmp_path, file, change)
+    with pytest.raises(CheckpointError) as error:
+        checkpoint.load_state(tmp_path)
+    assert file in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("pointer", ["", "20", "../10", "/", "10/.."])
+def test_a_pointer_to_nowhere(tmp_path, pointer):
+    _save(tmp_path, 10)
+    (tmp_path / "latest").write_text(pointer)
+    with pytest.raises(CheckpointError, match="latest: names no checkpoint"):
+        checkpoint.load_state(tmp_path)
+
+
+def test_no_checkpoint_and_no_best(tmp_path):
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+        checkpoint.load_state(tmp_path)
+    with pytest.raises(CheckpointError, match="no evaluation yet"):
+        checkpoint.load_best(tmp_path)
+    assert checkpoint.best_figures(tmp_path) is None
+
+
+def test_missing_arrays_are_found(tmp_path):
+    _save(tmp_path, 10)
+    path = tmp_path / "10" / "state.json"
+    content = json.loads(path.read_text())
+    content["state"]["array"]["$array"] = "state/other"
+    path.write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match="state/other"):
+        checkpoint.load_state(tmp_path)
+
+
+def test_best_weights_and_their_figures_are_one_file(tmp_path):
+    checkpoint.save_best(tmp_path, _WEIGHTS, {"env_steps": 5, "eval/success": 0.1, "eval/success_low": None})
+    checkpoint.save_best(tmp_path, _WEIGHTS, {"env_steps": 9, "eval/success": 0.3, "eval/success_low": None})
+    _same(dict(sorted(checkpoint.load_best(tmp_path).items())), _WEIGHTS)
+    assert checkpoint.best_figures(tmp_path) == {
+        "env_steps": 9,
+        "eval/success": 0.3,
+        "eval/success_low": None,
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["best.safetensors"]

@@ -1,0 +1,92 @@
+"""The view over several runs; that over one is tested with runs."""
+
+import io
+
+from rich.console import Console
+
+from dtqn.training import display
+
+
+class _Run:
+    def __init__(self, name, state="waiting", rows=(), total=1000):
+        self.name, self.state, self.rows, self.total_env_steps = name, state, list(rows), total
+
+
+def _row(env_steps, success=None, speed=50.0):
+    row = {"env_steps": env_steps, "seconds": env_steps / speed, "speed/env_steps_per_second": speed}
+    if success is not None:
+        row |= {"eval/return": success, "eval/success": success, "eval/success_low": 0.0}
+        row |= {"eval/success_high": 1.0}
+    return row
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_plain_lines_tell_every_change_of_state_once():
+    out = io.StringIO()
+    runs = [_Run("a"), _Run("b")]
+    view = display.open_runs_view(out, runs)
+    view.update(runs)
+    runs[0].state = "running"
+    view.update(runs[:1])
+    runs[0].rows = [_row(500, 0.25), _row(600)]
+    view.update(runs[:1])
+    runs[0].state, runs[1].state = "finished", "failed"
+    view.update(runs)
+    view.update(runs)
+    view.close()
+    assert out.getvalue().splitlines() == [
+        "a: running  0/1 000 env steps (0%)",
+        "a: finished in 0:12  600/1 000 env steps (60%)  success 25.0% [0.0%, 100.0%]",
+        "b: failed  0/1 000 env steps (0%)",
+    ]
+
+
+def test_plain_lines_give_an_overview_now_and_then():
+    out = io.StringIO()
+    runs = [_Run("a", "running", [_row(400, speed=30.0)]), _Run("b", "running", [_row(200, speed=20.0)])]
+    runs += [_Run("c"), _Run("d", "finished", [_row(1000, 1.0)])]
+    view = display.PlainRunsView(out, runs, every_seconds=0.0)
+    view.update([])
+    # left: 600 + 800 + 1000 steps at 50 a second
+    assert out.getvalue().splitlines() == [
+        "a: running  400/1 000 env steps (40%)",
+        "b: running  200/1 000 env steps (20%)",
+        "4 runs: 2 running, 1 waiting, 1 finished  eta 0:48",
+    ]
+
+
+def test_a_terminal_shows_all_runs_in_one_table():
+    runs = [_Run("a", "running", [_row(500, 0.25)]), _Run("b", "failed"), _Run("c", "finished", [_row(1000)])]
+    console = Console(file=_Terminal(), color_system=None, width=110, height=20)
+    view = display.TerminalRunsView(console, runs)
+    view.update(runs)
+    view.close()
+    with console.capture() as capture:
+        console.print(view._render())
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    assert lines[0].startswith("a  running") and "50%" in lines[0] and "50 env steps/s" in lines[0]
+    assert lines[0].endswith("success 25.0% [0.0%, 100.0%]")
+    assert lines[1].startswith("b  failed") and lines[2].startswith("c  finished")
+    assert lines[3] == "3 runs: 1 running, 1 failed, 1 finished  eta 0:10"
+    assert display.open_runs_view(io.StringIO(), []).__class__ is display.PlainRunsView
+
+
+def test_a_small_terminal_shows_what_runs_first():
+    runs = [_Run(f"w{i}") for i in range(5)] + [
+        _Run("r1", "running"),
+        _Run("f", "finished"),
+        _Run("r2", "running"),
+    ]
+    console = Console(file=_Terminal(), color_system=None, width=100, height=7)
+    view = display.TerminalRunsView(console, runs)
+    view.update(runs)
+    view.close()
+    with console.capture() as capture:
+        console.print(view._render())
+    first = [line.split()[0] for line in capture.get().splitlines()]
+    assert first == ["w0", "r1", "r2", "and", "8"]
+    assert "and 5 more" in capture.get()

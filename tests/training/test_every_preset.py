@@ -1,0 +1,107 @@
+"""Every agent's preset: it says what it means, trains, and goes on from a checkpoint bit for bit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import dtqn
+from dtqn.settings import presets
+from dtqn.settings.config import Config
+from dtqn.training import checkpoint
+from dtqn.training.trainer import Trainer, make_network
+
+PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
+DOCS = Path(dtqn.__file__).parents[1] / "docs" / "agents.md"
+SMALL = {
+    "env": "gridverse-memory-5x5", "task.time_limit": "20", "seed": "3", "device": "cpu",
+    "total_env_steps": "4000", "warmup_env_steps": "300", "metrics_every": "100000",
+    "network.width": "16", "network.mlp_width": "16", "network.head_width": "8", "network.memory_length": "7",
+    "learner.batch_size": "4", "learner.env_steps_per_update": "8",
+    "replay.capacity": "4000", "actor.num_envs": "4", "evaluation.period": "100000",
+}  # fmt: skip
+
+OF_AGENT = {
+    # A window that slides within the short episodes, or nothing gets into the bag.
+    "dtqn-bag": {"network.context_length": "6", "replay.learn_length": "3", "replay.burn_in_length": "3"},
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """What is computed here is too small to share out."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def config_of(agent: str) -> Config:
+    return presets.resolve(None, {"agent": agent, "env": "gridverse-memory-7x7"}, {})
+
+
+@pytest.mark.parametrize("agent", PRESETS)
+def test_a_preset_is_a_difference(agent: str) -> None:
+    """What it sets to the default it may set; but no two presets are the same agent."""
+    others = {other: config_of(other).model_dump(exclude={"agent"}) for other in PRESETS if other != agent}
+    same = [
+        name for name, config in others.items() if config == config_of(agent).model_dump(exclude={"agent"})
+    ]
+    assert same == []
+
+
+def test_the_docs_have_every_agent_with_its_parameters() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \|.*\| ([\d ]+) \|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    counted = {
+        agent: f"{sum(p.numel() for p in make_network(config_of(agent)).parameters()):,}".replace(",", " ")
+        for agent in PRESETS
+    }
+    assert dict(rows) == counted
+
+
+@pytest.mark.parametrize("agent", PRESETS)
+def test_it_trains_and_goes_on_from_a_checkpoint(agent: str, tmp_path: Path) -> None:
+    config = presets.resolve(None, {"agent": agent, **SMALL, **OF_AGENT.get(agent, {})}, {})
+    trainer = Trainer(config)
+    before = [p.clone() for p in trainer.network.parameters()]
+    while trainer.learner_steps < 4:
+        trainer.advance()
+    assert all(not torch.equal(a, b) for a, b in zip(before, trainer.network.parameters(), strict=True))
+    checkpoint.save(
+        tmp_path, trainer.env_steps, trainer.network.state_dict(), trainer.get_state(), {"agent": agent}
+    )
+    again = Trainer(config)
+    again.set_state(checkpoint.load_state(tmp_path))
+    for run in (trainer, again):
+        while run.learner_steps < 8:
+            run.advance()
+    assert trainer.learner.skipped_updates == 0
+    for a, b in zip(trainer.network.parameters(), again.network.parameters(), strict=True):
+        assert a.isfinite().all() and torch.equal(a, b)
+
+
+def test_dropout_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    """Bit for bit, as two runs of one seed do; without dropout the parameters are others."""
+    flags = {"agent": "dtqn", **SMALL, "network.dropout": "0.3"}
+    runs = [Trainer(presets.resolve(None, flags | {"network.dropout": p}, {})) for p in ("0.3", "0.3", "0")]
+    for run in runs:
+        while run.learner_steps < 4:
+            run.advance()
+    assert equal(runs[0], runs[1]) and not equal(runs[0], runs[2])
+    checkpoint.save(tmp_path, 1, runs[0].network.state_dict(), runs[0].get_state(), {"agent": "dtqn"})
+    again = Trainer(presets.resolve(None, flags, {}))
+    again.set_state(checkpoint.load_state(tmp_path))
+    torch.rand(7)  # no global draw decides
+    for run in (runs[0], again):
+        while run.learner_steps < 8:
+            run.advance()
+    assert equal(runs[0], again)
+
+
+def equal(one: Trainer, other: Trainer) -> bool:
+    pairs = zip(one.network.parameters(), other.network.parameters(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)

@@ -1,0 +1,399 @@
+"""Parity: from a stored sequence the learner's path returns the Q-values that the actor saw.
+
+A run acts with fixed parameters in tasks whose episodes end at different times, long enough for the rings to
+go round; the Q-values of every (tick, stream) are noted. Then sequences are sampled, converted and run as for
+an update, and every learned and tail row is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import envs
+from dtqn import networks
+from dtqn.learning import losses
+from dtqn.settings.config import Config
+from dtqn.training import trainer as training
+from dtqn.training.trainer import Trainer
+from dtqn.types import Sequences
+from replay import SampleInfo
+from tests import toy
+from tests.cases import SMALL, randomise
+
+NUM_ENVS, TICKS, M = 6, 260, 5
+FOREVER = 10**9
+GRIDVERSE = "gridverse-memory-7x7"
+
+
+class Played(NamedTuple):
+    trainer: Trainer
+    q: np.ndarray
+    """[ticks, N, A] as the actor saw them."""
+    episode: np.ndarray
+    """[ticks, N] the number of the row's episode in its stream."""
+
+
+def play(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    task: str = "toy",
+    dtype: torch.dtype = torch.float64,
+    trace_dtype: str = "float64",
+    parameters: float = 0.3,
+    publish_period: int = 1,
+    replay: dict[str, Any] | None = None,
+    learner: dict[str, Any] | None = None,
+    **network: Any,
+) -> Played:
+    """Act for TICKS ticks, as a run does while it warms up, and note what the actor sees."""
+    if task == "toy":
+        spec = SimpleNamespace(
+            observation_space=toy.OBSERVATION_SPACE,
+            action_space=toy.ACTION_SPACE,
+            has_success=True,
+            time_limit=30,
+        )
+        monkeypatch.setattr(envs, "spec", lambda _, **__: spec)
+        monkeypatch.setattr(envs, "make_vector", lambda _, num_envs, seed, **__: toy.ToyVectorEnv(num_envs))
+    config = Config.model_validate(
+        {
+            "env": task,
+            "seed": 3,
+            "total_env_steps": FOREVER,
+            "warmup_env_steps": FOREVER,
+            "metrics_every": FOREVER,
+            "device": "cpu",
+            "task": {"time_limit": 40},
+            "network": SMALL | {"memory_length": M} | network,
+            "learner": {"n_step": 3, "env_steps_per_update": 1} | (learner or {}),
+            "replay": {
+                "capacity": 100 * NUM_ENVS,
+                "learn_length": 4,
+                "sequence_period": 2,
+                "burn_in_length": 3,
+            }
+            | (replay or {})
+            | {"trace_dtype": "float32" if trace_dtype == "float64" else trace_dtype},
+            "actor": {"num_envs": NUM_ENVS, "publish_period": publish_period},
+            "evaluation": {"period": FOREVER},
+        }
+    )
+
+    def make_network(config: Config) -> nn.Module:
+        task = envs.spec(config.env)
+        torch.manual_seed(0)
+        built = networks.build(config.network, task.observation_space, int(task.action_space.n))
+        return randomise(built.to(dtype), scale=parameters)
+
+    fields_of = training.replay_fields
+
+    def replay_fields(config: Config, network: nn.Module) -> dict[str, Any]:
+        fields = fields_of(config, network)
+        return {
+            name: field._replace(dtype=np.dtype(trace_dtype)) if field.block == "trace" else field
+            for name, field in fields.items()
+        }
+
+    monkeypatch.setattr(training, "make_network", make_network)
+    monkeypatch.setattr(training, "replay_fields", replay_fields)
+    trainer = Trainer(config)
+    q, first = [], []
+
+    def note(module: nn.Module, inputs: Any, output: Any) -> None:
+        q.append(output[0].q[:, 0].numpy().copy())
+        first.append(inputs[0].first[:, 0].numpy().copy())
+
+    handle = trainer.actor.network.register_forward_hook(note)
+    for _ in range(TICKS):
+        trainer.advance()
+    handle.remove()
+    return Played(trainer, np.stack(q), np.cumsum(first, axis=0))
+
+
+def draw(played: Played, seed: int = 0, size: int = 200) -> tuple[Sequences, SampleInfo]:
+    sampled, info = played.trainer.replay.sample(size, np.random.default_rng(seed))
+    return played.trainer._to_sequences(sampled, info.importance_weights), info
+
+
+def as_acted(played: Played, batch: Sequences, info: SampleInfo) -> torch.Tensor:
+    """[B, R, A] what the actor saw on the rows of the learn block; padding repeats the last row."""
+    anchor, stream = np.divmod(info.ids, NUM_ENVS)
+    step = np.arange(batch.learn.first.shape[1])
+    rows = anchor[:, None] + np.minimum(step, batch.learn_rows.numpy()[:, None] - 1)
+    return torch.from_numpy(played.q[rows, stream[:, None]])
+
+
+@torch.no_grad()
+def errors(played: Played, batch: Sequences, info: SampleInfo) -> torch.Tensor:
+    """[B] the largest difference between the learner's and the actor's Q-values on a sequence's real rows."""
+    network = played.trainer.learner.online
+    q = network.learn_values(batch)[0].q
+    real = torch.arange(q.shape[1]) < batch.learn_rows[:, None]
+    return (q - as_acted(played, batch, info)).abs().amax(-1).where(real, 0.0).amax(-1)
+
+
+def error(played: Played, batch: Sequences, info: SampleInfo) -> float:
+    return float(errors(played, batch, info).max())
+
+
+def assert_every_kind_is_there(played: Played, batch: Sequences, info: SampleInfo) -> None:
+    """The batch must hold what the test says it tests."""
+    config = played.trainer.config
+    held, burned = batch.trace_valid.sum(dim=1), batch.burn_in_rows
+    window, burn_in = config.network.memory_length, config.replay.burn_in_length
+    anchor, stream = np.divmod(info.ids, NUM_ENVS)
+    assert (anchor == 0).sum() == 0 and len(
+        played.q
+    ) > played.trainer.replay.steps_per_stream  # the rings went round
+    assert ((held == 0) & (burned == 0)).any()  # an episode's start
+    assert (batch.learned_steps == 1).any() and (batch.learn_rows == 7).any()
+    terminated = (batch.discount == 0).any(dim=1)
+    assert terminated.any() and not terminated.all()
+    if window:
+        assert (held == window).any()
+    if window > 1:
+        assert ((held > 0) & (held < window)).any()  # partly filled
+    if burn_in > 1:
+        number = played.episode[anchor, stream]
+        before = [(played.episode[:, s] == n - 1).sum() for n, s in zip(number, stream, strict=True)]
+        after_short = np.array(before) - 1 < burn_in
+        assert (after_short & (burned.numpy() > 0)).any()
+    started = played.episode[1:] != played.episode[:-1]
+    assert (started.any(axis=1) & ~started.all(axis=1)).sum() > 20  # episodes do not begin together
+
+
+@pytest.mark.parametrize("burn_in_length", range(M + 4))
+def test_every_burn_in_length(burn_in_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = play(monkeypatch, replay={"burn_in_length": burn_in_length})
+    batch, info = draw(played)
+    assert_every_kind_is_there(played, batch, info)
+    assert error(played, batch, info) < 1e-9
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"gate": "residual", "norm": "post"},
+        {"gate": "output", "norm": "post", "use_prev_action": False},
+        {"gate": "input", "dueling": False},
+        {"gate": "highway", "use_prev_reward": True},
+        {"gate": "sigtanh", "num_layers": 1},
+        {"memory_length": 0},
+        {"memory_length": 1},
+        {"memory_length": 12},
+        {"publish_period": 1000},  # the actor keeps keys and values
+        {"replay": {"sequence_period": 1}},
+        {"replay": {"sequence_period": 4}},
+        {"replay": {"sequence_period": 3, "burn_in_length": 7}, "memory_length": 4},
+        {"distribution": "categorical", "num_atoms": 5},
+        {"distribution": "quantile", "num_quantiles": 4, "dueling": False},
+    ],
+    ids=str,
+)
+def test_networks_and_layouts(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    played = play(monkeypatch, **settings)
+    assert (played.trainer.actor.state.keys is not None) == ("publish_period" in settings)
+    batch, info = draw(played)
+    assert_every_kind_is_there(played, batch, info)
+    assert error(played, batch, info) < 1e-9
+
+
+def test_the_learners_td_errors_are_of_the_actors_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q(s_t, a_t) of the learned steps is the actor's, of the action that it took at t."""
+    played = play(monkeypatch)
+    batch, info = draw(played)
+    _, mask, q_taken, *_ = played.trainer.learner.td_errors(batch)
+    anchor, stream = np.divmod(info.ids, NUM_ENVS)
+    given = np.stack(played.trainer.actor.rows.env.actions)
+    for b in range(len(anchor)):
+        for t in range(int(batch.learned_steps[b])):
+            row = anchor[b] + t
+            expected = played.q[row, stream[b], given[row, stream[b]]]
+            assert q_taken[b, t].item() == pytest.approx(expected, abs=1e-9)
+    assert mask.sum() == batch.learned_steps.sum()
+
+
+@pytest.mark.parametrize(
+    "learner, network",
+    [
+        ({}, {}),
+        ({"value_rescaling": True, "reward_scale": 1.0, "double_q": False}, {"core": "gru"}),
+        ({"returns": "peng"}, {}),
+        ({"returns": "watkins", "q_lambda": 0.9}, {}),
+        ({}, {"distribution": "categorical", "num_atoms": 5}),
+        ({}, {"distribution": "quantile", "num_quantiles": 4}),
+    ],
+    ids=str,
+)
+def test_first_priorities_are_the_learners(
+    learner: dict[str, Any], network: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While both networks are the one that acted: probabilities are in proportion to them, to alpha."""
+    played = play(monkeypatch, learner=learner, **network)
+    batch, info = draw(played)
+    errors = played.trainer.learner.td_errors(batch)
+    config = played.trainer.config.replay
+    priority = losses.sequence_priority(errors.td_error, errors.mask, config.max_priority_weight)
+    share = priority.detach().numpy() ** config.priority_exponent / info.probabilities
+    assert priority.std() > 0.1 * priority.mean()
+    np.testing.assert_allclose(share, share[0], rtol=1e-4)
+
+
+def test_without_stored_memory_only_whole_histories_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`replay.memory: zero` is exact where burn-in goes back to the episode's start."""
+    played = play(monkeypatch, replay={"memory": "zero"})
+    batch, info = draw(played)
+    exact = errors(played, batch, info) < 1e-9
+    assert exact.tolist() == (batch.episode_step == 0).tolist()
+    assert exact.any() and not exact.all()
+
+
+@pytest.mark.parametrize(
+    "dtype, trace_dtype, bar",
+    [
+        (torch.float64, "float32", 1e-7),
+        (torch.float32, "float32", 1e-5),
+        (torch.float32, "float16", 1e-3),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("network", [{}, {"gate": "residual", "norm": "post"}], ids=str)
+def test_narrower_traces(
+    dtype: torch.dtype, trace_dtype: str, bar: float, network: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bar is a share of the largest |Q|, or of 1."""
+    played = play(monkeypatch, dtype=dtype, trace_dtype=trace_dtype, parameters=0.05, **network)
+    batch, info = draw(played)
+    assert batch.trace["memory"].dtype == getattr(torch, trace_dtype)
+    assert error(played, batch, info) < bar * max(1.0, abs(played.q).max())
+
+
+@pytest.mark.parametrize("trace_dtype", ["float64", "float16"])
+def test_gridverse(trace_dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task itself, for which the default network and layout are made."""
+    exact = trace_dtype == "float64"
+    played = play(
+        monkeypatch,
+        task=GRIDVERSE,
+        dtype=torch.float64 if exact else torch.float32,
+        trace_dtype=trace_dtype,
+        parameters=0.05,
+        replay={"burn_in_length": 10, "learn_length": 20, "sequence_period": 20, "capacity": 120 * NUM_ENVS},
+        width=64,
+        num_heads=4,
+        mlp_width=128,
+        head_width=64,
+        memory_length=20,
+        embedding_width=8,
+    )
+    batch, info = draw(played)
+    assert batch.burn_in_rows.unique().tolist() == [0, 10]
+    assert error(played, batch, info) < (1e-9 if exact else 1e-3 * max(1.0, abs(played.q).max()))
+
+
+K = 8
+WINDOWED = {"core": "dtqn", "context_length": K, "gate": "residual", "norm": "post"}
+
+
+def as_the_actor_sees(played: Played, batch: Sequences) -> torch.Tensor:
+    """[B, R] rows whose window is the actor's: it begins an episode, or is full and ends with the row."""
+    place = batch.burn_in_rows[:, None] + torch.arange(batch.learn.first.shape[1])
+    total = (batch.burn_in_rows + batch.learn_rows)[:, None]
+    first_window = (place < K) & ((batch.episode_step == 0)[:, None] | (place == K - 1))
+    second_window = (place >= K) & (place == total - 1)
+    return (first_window | second_window) & (place < total)
+
+
+@pytest.mark.parametrize("learn_length", [1, 3, 4, K])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"norm": "pre", "gate": "gru", "positions": "sinusoidal"},
+        {"dropout": 0.5},
+        {"norm": "none", "num_layers": 1, "head_width": 0},
+        {"distribution": "quantile", "num_quantiles": 4},
+        {"bag_size": 2},
+        {"bag_size": 1, "norm": "pre", "share_gates": True, "final_norm": True, "use_prev_reward": True},
+    ],
+    ids=str,
+)
+def test_windows(settings: dict[str, Any], learn_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The learner's windows and the actor's agree where they hold the same rows, and nowhere else."""
+    layout = {"learn_length": learn_length, "burn_in_length": K - learn_length, "sequence_period": 1}
+    played = play(monkeypatch, replay=layout, **(WINDOWED | settings))
+    assert not batch_has_trace(played)
+    batch, info = draw(played)
+    with torch.no_grad():
+        q = played.trainer.learner.online.learn_values(batch)[0].q
+    difference = (q - as_acted(played, batch, info)).abs().amax(-1)
+    same = as_the_actor_sees(played, batch)
+    assert difference[same].max() < 1e-9
+    place = batch.burn_in_rows[:, None] + torch.arange(q.shape[1])
+    real = torch.arange(q.shape[1]) < batch.learn_rows[:, None]
+    others = real & ~same
+    assert difference[others].min() > 1e-9 if others.any() else learn_length == 1
+    # The batch holds what the test says: episodes' starts, full windows in the middle, second windows.
+    assert (same & (place < K - 1)).any() and (same & (place >= K)).any()
+    assert (same & (place == K - 1) & (batch.episode_step > 0)[:, None]).any()
+    terminated = (batch.discount == 0).any(dim=1)
+    assert terminated.any() and not terminated.all()
+
+
+def batch_has_trace(played: Played) -> bool:
+    return any(field.block == "trace" for field in played.trainer.replay.fields.values())
+
+
+def test_the_windowed_learners_td_errors_are_of_the_actors_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In windows that begin an episode, Q(s_t, a_t) of each learned step is the actor's of its own action."""
+    layout = {"learn_length": 4, "burn_in_length": K - 4, "sequence_period": 4}
+    played = play(monkeypatch, replay=layout, **WINDOWED)
+    batch, info = draw(played)
+    _, _, q_taken, *_ = played.trainer.learner.td_errors(batch)
+    anchor, stream = np.divmod(info.ids, NUM_ENVS)
+    given = np.stack(played.trainer.actor.rows.env.actions)
+    compared = 0
+    for b in np.flatnonzero(batch.episode_step.numpy() == 0):
+        for t in range(int(batch.learned_steps[b])):
+            row = anchor[b] + t
+            expected = played.q[row, stream[b], given[row, stream[b]]]
+            assert q_taken[b, t].item() == pytest.approx(expected, abs=1e-9)
+            compared += 1
+    # With h dividing K, the first K steps of every episode are learned from its start.
+    assert compared > 200 and set(batch.burn_in_rows[batch.episode_step == 0].tolist()) == {0, 4}
+
+
+def shifted(x: torch.Tensor) -> torch.Tensor:
+    return x.roll(1, dims=1)
+
+
+BREAKS: dict[str, Callable[[Sequences], Sequences]] = {
+    "prev_action": lambda s: s._replace(learn=s.learn._replace(prev_action=shifted(s.learn.prev_action))),
+    "prev_action of burn-in": lambda s: s._replace(
+        burn_in=s.burn_in._replace(prev_action=shifted(s.burn_in.prev_action))
+    ),
+    "observation": lambda s: s._replace(learn=s.learn._replace(observation=shifted(s.learn.observation))),
+    "reward": lambda s: s._replace(learn=s.learn._replace(reward=shifted(s.learn.reward))),
+    "first": lambda s: s._replace(learn=s.learn._replace(first=torch.zeros_like(s.learn.first))),
+    "trace": lambda s: s._replace(trace={name: shifted(x) for name, x in s.trace.items()}),
+    "valid": lambda s: s._replace(trace_valid=shifted(s.trace_valid)),
+    "all valid": lambda s: s._replace(trace_valid=torch.ones_like(s.trace_valid)),
+    "burn-in left out": lambda s: s._replace(burn_in_rows=torch.zeros_like(s.burn_in_rows)),
+    "burn-in one row short": lambda s: s._replace(burn_in_rows=(s.burn_in_rows - 1).clamp(min=0)),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_misalignment_of_one_step_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of these must break parity, or the tests above prove nothing of it."""
+    played = play(monkeypatch, use_prev_reward=True)
+    batch, info = draw(played)
+    assert error(played, batch, info) < 1e-9
+    assert error(played, BREAKS[name](batch), info) > 1e-3

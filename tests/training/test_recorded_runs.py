@@ -1,0 +1,111 @@
+"""Recordings of every preset: its resolved configuration and the rows of a short run.
+
+A configuration changes with any default, preset or rule. The rows of a run change with anything on the way
+from the environment to the gradient. They are compared to the last digit, so only on the kind of machine that
+recorded them: another one adds numbers up in another order. If a change is meant, record anew from the root
+of the repository, all or the named ones:
+
+    python -m tests.training.test_recorded_runs [NAME ...]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from dtqn import cli
+from dtqn.settings import presets
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
+OPTIONS = {
+    "gtrxl+refreshed": ["--replay.memory", "refreshed"],
+    "gtrxl+peng+hard": ["--learner.returns", "peng", "--learner.target_update", "hard"],
+    "gtrxl+heavenhell": ["--env", "heavenhell", "--wandb", "disabled"],
+    "dtqn+quantile+threads": ["--network.distribution", "quantile", "--threads", "2"],
+}
+"""A preset, what is added to it, and the flags that add it."""
+NAMES = sorted([*PRESETS, *OPTIONS])
+REGENERATE = "python -m tests.training.test_recorded_runs"
+SHORT = [
+    *("--env", "gridverse-memory-7x7", "--task.time_limit", "60", "--seed", "3"),
+    *("--device", "cpu", "--wandb", "disabled"),
+    *("--total-env-steps", "3000", "--warmup-env-steps", "500", "--metrics-every", "500"),
+    *("--actor.num_envs", "16", "--actor.epsilon_anneal_env_steps", "1000"),
+    *("--learner.env_steps_per_update", "80", "--learner.batch_size", "4"),
+    *("--learner.target_update_period", "10", "--replay.capacity", "2400"),
+    *("--evaluation.period", "1500", "--evaluation.episodes", "10", "--evaluation.num_envs", "10"),
+]
+"""A second or two in which replay overflows, warm-up ends, targets are copied and episodes are evaluated."""
+CLOCKS = ("seconds", "speed/")
+
+
+def machine() -> dict[str, str]:
+    """What the last digit of a sum depends on."""
+    about: dict[str, str] = {}
+    if (cpuinfo := Path("/proc/cpuinfo")).exists():
+        lines = (line.partition(":") for line in cpuinfo.read_text().splitlines())
+        about = {name.strip(): value.strip() for name, _, value in lines}  # of the last core
+    return {
+        "cpu": about.get("model name", platform.processor()),
+        "flags": hashlib.sha256(about.get("flags", "").encode()).hexdigest()[:8],
+        "vectors": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__.partition("+")[0],
+        "numpy": np.__version__,
+    }
+
+
+def configuration(name: str) -> dict[str, Any]:
+    """Every setting of the preset on the default task, resolved."""
+    return yaml.safe_load(presets.to_yaml(presets.resolve(None, {"agent": name}, {})))
+
+
+def run(name: str, folder: Path) -> list[str]:
+    """The rows of a short run without its clocks, a line of JSON each."""
+    flags = ["--agent", name.partition("+")[0], *SHORT, *OPTIONS.get(name, []), "--run-dir", str(folder)]
+    assert cli.main(flags) == 0
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [
+        json.dumps({key: value for key, value in row.items() if not key.startswith(CLOCKS)}) for row in rows
+    ]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_configuration_of_a_preset_is_the_recorded_one(name: str) -> None:
+    recorded = yaml.safe_load((GOLDEN / "configs" / f"{name}.yaml").read_text())
+    assert configuration(name) == recorded, f"if this is meant: {REGENERATE} {name}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_short_run_has_the_recorded_rows(name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    header, *recorded = (GOLDEN / "runs" / f"{name}.jsonl").read_text().splitlines()
+    if json.loads(header) != machine():
+        pytest.skip(f"recorded on another machine: {header}")
+    rows = run(name, tmp_path / "run")
+    assert rows == recorded, f"if this is meant: {REGENERATE} {name}"
+
+
+def test_every_recording_is_of_a_preset_or_an_option() -> None:
+    assert sorted(path.stem for path in (GOLDEN / "configs").glob("*.yaml")) == PRESETS
+    assert sorted(path.stem for path in (GOLDEN / "runs").glob("*.jsonl")) == NAMES
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] or NAMES:
+        if name in PRESETS:
+            text = presets.to_yaml(presets.resolve(None, {"agent": name}, {}))
+            (GOLDEN / "configs" / f"{name}.yaml").write_text(text)
+        with tempfile.TemporaryDirectory() as folder:
+            rows = [json.dumps(machine()), *run(name, Path(folder) / "run")]
+        (GOLDEN / "runs" / f"{name}.jsonl").write_text("\n".join(rows) + "\n")

@@ -1,0 +1,118 @@
+"""Refreshed memory: replay keeps what the learner's forward pass left behind, and nothing else changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dtqn.settings.config import Config
+from dtqn.training import checkpoint
+from dtqn.training.trainer import Trainer
+from tests.cases import randomise
+
+
+def make_trainer(memory: str, network: dict[str, Any] | None = None, learning_rate: float = 1e-3) -> Trainer:
+    sizes = {"width": 8, "num_layers": 2, "mlp_width": 8, "memory_length": 4, "head_width": 8}
+    return Trainer(
+        Config.model_validate(
+            {
+                "env": "gridverse-memory-5x5",
+                "device": "cpu",
+                "seed": 2,
+                "total_env_steps": 4_000,
+                "warmup_env_steps": 600,
+                "metrics_every": 10**6,
+                "network": sizes | (network or {}),
+                "replay": {
+                    "capacity": 1_200,
+                    "learn_length": 6,
+                    "burn_in_length": 2,
+                    "priority_exponent": 0.0,
+                    "memory": memory,
+                    "trace_dtype": "float32",
+                },
+                "learner": {"batch_size": 32, "learning_rate": learning_rate, "env_steps_per_update": 20},
+                "actor": {"num_envs": 4},
+                "evaluation": {"episodes": 4, "num_envs": 4, "period": 10**6},
+                "task": {"time_limit": 20},
+            }
+        )
+    )
+
+
+def staleness(trainer: Trainer) -> dict[str, float]:
+    """Means over some batches of the sequences whose episode's start is stored."""
+    measured = [trainer._staleness() for _ in range(6)]
+    names = ["replay/delta_q_first", "replay/delta_q_last", "replay/memory_age", "replay/parameter_age"]
+    return {
+        name: float(np.mean([row[name] for row in measured if row.get(name) is not None])) for name in names
+    }
+
+
+@pytest.mark.parametrize("network", [{}, {"core": "lstm"}], ids=str)
+def test_it_forgets_the_parameters_that_it_was_made_with(network: dict[str, Any]) -> None:
+    """Under parameters that have changed once, delta-Q goes to zero; what is only stored stays stale."""
+    seen = {}
+    for memory in ("stored", "refreshed"):
+        trainer = make_trainer(memory, network, learning_rate=1e-12)
+        while trainer.env_steps < 600:
+            trainer.advance()
+        randomise(trainer.network, seed=1, scale=0.2)
+        before = staleness(trainer)
+        for _ in range(40):
+            trainer._learn()
+        seen[memory] = (before, staleness(trainer))
+    for before, _ in seen.values():
+        assert before["replay/delta_q_first"] > 0.01
+    _, stored = seen["stored"]
+    _, refreshed = seen["refreshed"]
+    assert stored["replay/delta_q_first"] > 0.01
+    assert refreshed["replay/delta_q_first"] < 1e-5 and refreshed["replay/delta_q_last"] < 1e-5
+    # Both acted with the first parameters; the memory of one is of the last updates.
+    assert stored["replay/parameter_age"] == refreshed["replay/parameter_age"] == 40
+    assert stored["replay/memory_age"] == 40 and refreshed["replay/memory_age"] < 25
+
+
+def test_it_lessens_staleness_in_a_run() -> None:
+    found = {}
+    for memory in ("stored", "refreshed"):
+        trainer = make_trainer(memory, learning_rate=3e-3)
+        while trainer.env_steps < 1_500:
+            trainer.advance()
+        found[memory] = staleness(trainer)
+    for name in ("replay/delta_q_first", "replay/memory_age"):
+        assert found["refreshed"][name] < 0.8 * found["stored"][name]
+
+
+def test_rows_but_for_the_trace_stay_as_they_were() -> None:
+    trainer = make_trainer("refreshed")
+    while trainer.env_steps < 600:
+        trainer.advance()
+    before = trainer.replay.get_state()["rows"]
+    for _ in range(5):
+        trainer._learn()
+    after = trainer.replay.get_state()["rows"]
+    changed = {name for name, rows in before.items() if not np.array_equal(rows, after[name])}
+    assert changed == {"trace/memory", "trace_version"}
+    # A trace row is of the learner step that its version says; those never drawn are the actor's.
+    touched = (before["trace/memory"] != after["trace/memory"]).any(axis=(1, 2))
+    assert touched.any() and not touched.all()
+    assert (after["trace_version"][~touched] == 0).all() and after["trace_version"].max() == 4
+
+
+def test_a_run_goes_on_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
+    whole, resumed = make_trainer("refreshed"), make_trainer("refreshed")
+    while whole.env_steps < 900:
+        whole.advance()
+    checkpoint.save(tmp_path, 1, {}, whole.get_state(), {})
+    resumed.set_state(checkpoint.load_state(tmp_path))
+    for trainer in (whole, resumed):
+        while trainer.env_steps < 1_500:  # the ring goes round
+            trainer.advance()
+    np.testing.assert_equal(resumed.replay.get_state(), whole.replay.get_state())
+    for one, other in zip(whole.network.parameters(), resumed.network.parameters(), strict=True):
+        assert torch.equal(one, other)

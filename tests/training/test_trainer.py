@@ -1,0 +1,96 @@
+"""The trainer: when it learns, how far the step size has fallen, and what the shortest run owes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dtqn.settings.config import Config
+from dtqn.training.trainer import Trainer
+
+SMALL: dict[str, Any] = {
+    "env": "gridverse-memory-5x5",
+    "network": {"width": 8, "num_layers": 1, "mlp_width": 8, "memory_length": 4, "head_width": 8},
+    "replay": {"capacity": 2_000, "learn_length": 6, "burn_in_length": 2},
+    "actor": {"num_envs": 4},
+    "evaluation": {"episodes": 4, "num_envs": 4, "period": 10**6},
+    "task": {"time_limit": 20},
+}
+
+
+def make_trainer(total: int, learner: dict[str, Any] | None = None, **settings: Any) -> Trainer:
+    merged = SMALL | {"total_env_steps": total, "learner": {"batch_size": 4} | (learner or {})} | settings
+    return Trainer(Config.model_validate(merged))
+
+
+def run(trainer: Trainer) -> list[dict[str, Any]]:
+    rows = []
+    while not trainer.finished:
+        rows.append(trainer.advance())
+    return [row for row in rows if row] + trainer.finish()
+
+
+@pytest.mark.parametrize("warmup, per_update", [(100, 8.0), (101, 2.5)])
+def test_one_learner_step_for_so_many_env_steps_after_warm_up(warmup: int, per_update: float) -> None:
+    trainer = make_trainer(400, {"env_steps_per_update": per_update}, warmup_env_steps=warmup)
+    while not trainer.finished:
+        trainer.advance()
+        assert trainer.learner_steps == int(max(0, trainer.env_steps - warmup) / per_update)
+    assert trainer.learner_steps > 25
+
+
+@pytest.mark.parametrize("start", [0.0, 0.6])
+@pytest.mark.parametrize("share", [0.1, 1.0])
+def test_the_step_size_is_constant_and_then_falls_on_a_straight_line(share: float, start: float) -> None:
+    settings = {
+        "learning_rate": 2e-3,
+        "final_learning_rate_share": share,
+        "learning_rate_decay_start": start,
+        "env_steps_per_update": 4.0,
+    }
+    trainer = make_trainer(600, settings, warmup_env_steps=50)
+    seen = []
+    while not trainer.finished:
+        before = trainer.learner_steps
+        trainer.advance()
+        if trainer.learner_steps > before:
+            seen.append((trainer.env_steps / 600, trainer.learner.optimizer.param_groups[0]["lr"]))
+    progress, rate = np.array(seen).T
+    expected = np.interp(progress, [start, 1.0], [2e-3, 2e-3 * share])  # constant beyond both ends
+    np.testing.assert_allclose(rate, expected, rtol=1e-12)
+    assert rate[-1] == pytest.approx(2e-3 * share, rel=0.03)
+    assert (rate[progress < start] == 2e-3).all()
+
+
+@pytest.mark.parametrize("total", [1, 5, 40])
+def test_the_shortest_run_owes_an_update_an_evaluation_and_a_row(total: int) -> None:
+    trainer = make_trainer(total)
+    last = run(trainer)[-1]
+    assert trainer.learner_steps >= 1
+    assert last["learner_steps"] == trainer.learner_steps
+    assert last["env_steps"] == trainer.env_steps
+    assert np.isfinite(last["learner/loss"])
+    assert 0.0 <= last["eval/success_low"] <= last["eval/success"] <= last["eval/success_high"] <= 1.0
+    assert 1 <= last["eval/length"] <= 20
+    assert last["eval/return"] < 5.0
+
+
+def test_an_evaluation_is_decided_by_its_seed() -> None:
+    """The same one played again, with the same parameters, is the same."""
+    trainer = make_trainer(100)
+    first = trainer.evaluate()
+    assert trainer.evaluate() == first
+
+
+def test_a_run_that_ended_before_any_sequence_can_be_made_longer() -> None:
+    """Its only update is from episodes that were cut; the replay takes no more rows of these."""
+    short = make_trainer(8)
+    run(short)
+    assert short.learner_steps == 1
+    longer = make_trainer(400)
+    longer.set_state(short.get_state())
+    while not longer.finished:
+        longer.advance()
+    assert longer.learner_steps > 1
