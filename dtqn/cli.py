@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import dtqn
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, legal, nearest
+from dtqn.text import columns
 from dtqn.training.directory import RunDir
 
 if TYPE_CHECKING:
@@ -459,11 +460,8 @@ def _list_envs() -> int:
     import envs
 
     rows = envs.rows()
-    header = {name: name.replace("_", " ") for name in rows[0]._fields}
-    lines = [header, *(row._asdict() for row in rows)]
-    widths = {name: max(len(line[name]) for line in lines) for name in header}
-    for line in lines:
-        print("  ".join(line[name].ljust(width) for name, width in widths.items()).rstrip())
+    header = [name.replace("_", " ") for name in rows[0]._fields]
+    print("\n".join(columns([header, *rows])))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,8 @@ from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
+
+from dtqn.files import replacing
 
 Row = Mapping[str, float | int | None]
 _EVALUATION, _TRAINING = "#1f5fa8", "#e07b39"
@@ -118,10 +119,8 @@ def _dress(axes: Axes, name: str, title: str, ceiling: float) -> None:
 def _save(figure: Figure, path: Path) -> None:
     """Write the picture whole, the same bytes for the same picture."""
     kind = path.suffix.lstrip(".")
-    temporary = path.with_suffix(".tmp")
-    with rc_context({"svg.hashsalt": "dtqn"}):
+    with replacing(path) as temporary, rc_context({"svg.hashsalt": "dtqn"}):
         figure.savefig(temporary, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None)
-    os.replace(temporary, path)
 
 
 def _evaluation_curve(axes: Axes, rows: Sequence[Row], name: str) -> None:

@@ -13,15 +13,19 @@ _SOURCES.append(_ROOT / "run.py")
 
 # What each package may import, of ours and of others, by the longest prefix of a module's name; the standard
 # library is free. Learning and acting never meet.
-_NETWORKS = {"torch", "numpy", "gymnasium", "dtqn.types", "dtqn.settings", "dtqn.networks"}
-_TRAINING = {"dtqn", "dtqn.plots", "dtqn.types", "dtqn.settings", "dtqn.training", "envs", "numpy"}
+_BASE = {"dtqn.types", "dtqn.text", "dtqn.files", "dtqn.signals"}
+_NETWORKS = {*_BASE, "torch", "numpy", "gymnasium", "dtqn.settings", "dtqn.networks"}
+_TRAINING = {*_BASE, "dtqn", "dtqn.plots", "dtqn.settings", "dtqn.training", "envs", "numpy"}
 _ALLOWED = {
     "envs": {"numpy", "gymnasium", "yaml", "PIL", "gym_gridverse", "envs"},
     "replay": {"numpy", "replay"},
     "run": {"dtqn.cli"},
     "dtqn": set(),
     "dtqn.types": {"torch", "numpy"},
-    "dtqn.plots": {"matplotlib"},
+    "dtqn.text": set(),
+    "dtqn.files": set(),
+    "dtqn.signals": set(),
+    "dtqn.plots": {"matplotlib", "dtqn.files"},
     "dtqn.settings": {"pydantic", "yaml", "envs", "dtqn.settings"},
     "dtqn.networks": _NETWORKS,
     "dtqn.learning": {*_NETWORKS, "dtqn.learning"},
@@ -32,7 +36,7 @@ _ALLOWED = {
         *("replay", "dtqn.learning", "dtqn.acting", "wandb", "safetensors", "rich"),
     },
     "dtqn.experiments": {*_TRAINING, "dtqn.experiments", "scipy", "sklearn", "sweeps"},
-    "dtqn.cli": {"dtqn", "dtqn.settings", "dtqn.training", "dtqn.experiments", "envs"},
+    "dtqn.cli": {*_BASE, "dtqn", "dtqn.settings", "dtqn.training", "dtqn.experiments", "envs"},
 }
 _ONE_FILE_ONLY = {"wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich", "sweeps", "sklearn"}
 

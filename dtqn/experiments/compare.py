@@ -18,9 +18,11 @@ from dtqn.experiments import comparison_table
 from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.intervals import band, interquartile_mean
 from dtqn.experiments.jobs import Job, Pool
+from dtqn.files import write_whole
 from dtqn.settings.config import Config, ConfigError
+from dtqn.text import number
 from dtqn.training.directory import RunDir, config_hash
-from dtqn.training.display import number, open_runs_view
+from dtqn.training.display import open_runs_view
 
 Clock = tuple[str, str, float]
 _CLOCKS: dict[str, Clock] = {
@@ -86,7 +88,7 @@ def compare(
         "table.json": comparison_table.to_json(lines, runs, baseline, notes),
     }
     for name, content in files.items():
-        (folder / name).write_text(content, encoding="utf-8")
+        write_whole(folder / name, content)
     for name, clock in _CLOCKS.items():
         panels = _panels(jobs, clock)
         for suffix in ("png", "svg"):

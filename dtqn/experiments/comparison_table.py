@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtqn.experiments.intervals import Estimate, estimate, improvement, interquartile_mean
+from dtqn.text import columns, number
 from dtqn.training.directory import RunDir
-from dtqn.training.display import number
 from dtqn.training.metrics import Row
 
 SOLVED = 0.9
@@ -219,13 +219,7 @@ def to_text(lines: Sequence[AgentFigures], baseline: str | None, notes: Sequence
     parts = []
     for env in _unique(line.env for line in lines):
         rows = _rows([line for line in lines if line.env == env], baseline)
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        parts.append(env)
-        parts += [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
-        parts.append("")
+        parts += [env, *columns(rows), ""]
     return "\n".join([*parts, *notes]) + "\n"
 
 

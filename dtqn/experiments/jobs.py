@@ -26,9 +26,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Any, Literal
+from typing import Literal
 
+from dtqn.signals import Signals
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row, read_rows
 
@@ -138,19 +138,21 @@ class Pool:
             program: the command that `--resume DIRECTORY` is added to.
         """
         self.parallel, self.jobs = parallel, list[Job]()
-        self.caught: int | None = None
-        """The signal that ended it, if one did."""
         self._program = program
-        self._before: dict[int, Any] = {}
+        self._signals = Signals()
 
     def __enter__(self) -> Pool:
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            self._before[signum] = signal.signal(signum, self._catch)
+        self._signals.__enter__()
         return self
+
+    @property
+    def caught(self) -> int | None:
+        """The signal that ended it, if one did."""
+        return self._signals.caught
 
     def __exit__(self, *_: object) -> None:
         """Let no training outlive its pool, however that is left."""
-        self._restore()
+        self._signals.__exit__()
         if self.caught is None:
             self._interrupt()
             until = time.monotonic() + _PATIENCE_SECONDS
@@ -160,14 +162,6 @@ class Pool:
                     job._update()
         for job in self.jobs:
             job._kill()
-
-    def _catch(self, signum: int, frame: FrameType | None) -> None:
-        self.caught = signum
-        self._restore()
-
-    def _restore(self) -> None:
-        for signum, handler in self._before.items():
-            signal.signal(signum, handler)
 
     def add(self, job: Job) -> None:
         """Run this one too; a finished one is only read."""

@@ -11,7 +11,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import os
 import shlex
 import shutil
 import statistics
@@ -23,9 +22,11 @@ from typing import Any, NamedTuple, TextIO
 
 from dtqn import plots
 from dtqn.experiments.jobs import Job, Pool
+from dtqn.files import replacing, write_whole
 from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.presets import to_yaml
-from dtqn.training.directory import RunDir, write_whole
+from dtqn.text import columns
+from dtqn.training.directory import RunDir
 from dtqn.training.display import RunsView, open_runs_view
 from dtqn.training.metrics import read_rows
 
@@ -184,7 +185,7 @@ class Sweep:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         ends = itertools.accumulate(widths, lambda end, width: end + 2 + width)
         shown = max(3, sum(end <= _width() for end in ends))
-        lines = ["  ".join(map(str.ljust, row[:shown], widths)).rstrip() for row in rows]
+        lines = columns([row[:shown] for row in rows])
         hidden = len(widths) - shown
         more = [f"{hidden} more parameters in {self.folder / 'leaderboard.csv'}"] if hidden else []
         return [*lines, *more]
@@ -204,13 +205,15 @@ class Sweep:
         write_whole(self._record, json.dumps(about | self.file.engine | {"runs": rows}, indent=2) + "\n")
         searched = self.file.searched
         header = ["rank", metric, *searched, "number", "state", "env_steps", "run_dir", "error"]
-        with (self.folder / "leaderboard.tmp").open("w", encoding="utf-8", newline="") as file:
+        with (
+            replacing(self.folder / "leaderboard.csv") as temporary,
+            temporary.open("w", encoding="utf-8", newline="") as file,
+        ):
             writer = csv.writer(file)
             writer.writerow(header)
             for row in sorted(rows, key=lambda row: (row["rank"] is None, row["rank"] or 0, row["number"])):
                 flat = row | row["parameters"]
                 writer.writerow([flat[name] for name in header])
-        os.replace(self.folder / "leaderboard.tmp", self.folder / "leaderboard.csv")
 
     def finish(self) -> list[str]:
         """Write the best configuration and the pictures; what is to be told."""

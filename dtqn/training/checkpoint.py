@@ -13,7 +13,6 @@ afterwards. So a kill at any moment leaves the old one or the new one. Nothing t
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
+from dtqn.files import replacing, sync, write_whole
 from dtqn.settings.config import ConfigError
 
 FORMAT = 1
@@ -69,10 +69,10 @@ def save(
     content = {"format": FORMAT, "about": about, "checksums": checksums, "state": skeleton}
     (temporary / _JSON).write_text(json.dumps(content), encoding="utf-8")
     for file in (_NETWORK, _STATE, _JSON):
-        _sync(temporary / file)
-    _sync(temporary)
+        sync(temporary / file)
+    sync(temporary)
     temporary.rename(folder / name)
-    _replace(folder / _POINTER, (name + "\n").encode())
+    write_whole(folder / _POINTER, name + "\n", durable=True)
     for other in folder.iterdir():
         if other.is_dir() and other.name != name:
             shutil.rmtree(other, ignore_errors=True)
@@ -111,10 +111,8 @@ def save_best(
 ) -> None:
     """Keep the weights that did best so far, and the figures of the evaluation that says so, in one file."""
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{_BEST}.tmp"
-    save_file(_independent(dict(weights)), temporary, metadata={"figures": json.dumps(figures)})
-    _sync(temporary)
-    temporary.replace(folder / _BEST)
+    with replacing(folder / _BEST, durable=True) as temporary:
+        save_file(_independent(dict(weights)), temporary, metadata={"figures": json.dumps(figures)})
 
 
 def load_best(folder: Path) -> dict[str, torch.Tensor]:
@@ -261,20 +259,3 @@ def _checksum(path: Path) -> int:
         while block := file.read(1 << 22):
             value = zlib.crc32(block, value)
     return value
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file or a folder's entries are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(content)
-    _sync(temporary)
-    temporary.replace(path)
-    _sync(path.parent)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dtqn.files import write_whole
 from dtqn.settings.config import Config, ConfigError, fields_of
 from dtqn.settings.presets import Layer, build, environment_layer, file_layer, merge, nested, to_yaml
 
@@ -235,10 +236,3 @@ def _lock(descriptor: int) -> bool:
     except (ImportError, OSError):  # Windows, and some network file systems
         pass
     return True
-
-
-def write_whole(file: Path, text: str) -> None:
-    """Write a file whole, so that a reader meets the old one or the new one."""
-    temporary = file.with_suffix(".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, file)

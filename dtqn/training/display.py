@@ -13,6 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from dtqn.text import clock, number
+
 Row = Mapping[str, float | int | None]
 _WINDOW_SECONDS = 30.0
 
@@ -318,18 +320,6 @@ def open_runs_view(out: TextIO, runs: Sequence[Watched]) -> RunsView:
         runs: all of them; more may be appended later.
     """
     return TerminalRunsView(Console(file=out), runs) if out.isatty() else PlainRunsView(out, runs)
-
-
-def number(value: float) -> str:
-    """`250 000`."""
-    return f"{value:,.0f}".replace(",", " ")
-
-
-def clock(seconds: float) -> str:
-    """`1:02:03` or `2:03`."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 def outcome(row: Row) -> str:

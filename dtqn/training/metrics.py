@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dtqn.settings.config import Config
+from dtqn.text import one_line
 
 Row = dict[str, float | int | None]
 CLOCK_KEYS = ("seconds", "speed/env_steps_per_second", "speed/learner_steps_per_second")
@@ -167,7 +168,7 @@ class WandbTracker:
             if lost is None:
                 self._run = None
                 lost = "stopped working, the run goes on without it"
-            self._say(f"W&B {lost}: {_one_line(error)}")
+            self._say(f"W&B {lost}: {one_line(error)}")
 
 
 @contextlib.contextmanager
@@ -217,7 +218,7 @@ def open_tracker(
         for number in range((int(run.starting_step) + 1) // 2, len(rows)):
             tracker.log(number, rows[number])
     except (Exception, SystemExit) as error:
-        say(f"W&B could not be started, the run goes on without it: {_one_line(error)}")
+        say(f"W&B could not be started, the run goes on without it: {one_line(error)}")
         return NoTracker(run_id)
     return tracker
 
@@ -284,12 +285,8 @@ def _start(
             raise
         wandb.teardown()  # else the id counts as in use
         run = init("offline")
-        say(f"W&B is not to be reached, its files are kept under {directory / 'wandb'}: {_one_line(error)}")
+        say(f"W&B is not to be reached, its files are kept under {directory / 'wandb'}: {one_line(error)}")
     run.define_metric("env_steps")
     run.define_metric("learner_steps", step_metric="env_steps")
     run.define_metric("*", step_metric="env_steps")
     return run
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__} {error}".split())[:200]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any, TextIO
 
 import numpy as np
@@ -19,10 +17,12 @@ import dtqn
 from dtqn.acting.evaluation import EvaluationResult, evaluate
 from dtqn.plots import learning_curve
 from dtqn.settings.config import Config, MisfitError
+from dtqn.signals import Signals
+from dtqn.text import clock, number, one_line, size
 from dtqn.training import checkpoint, machine
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved
-from dtqn.training.display import View, clock, number, open_view, outcome
+from dtqn.training.display import View, open_view, outcome
 from dtqn.training.metrics import MetricsFile, Row, Tracker, in_sweep, open_tracker, read_rows
 from dtqn.training.trainer import Trainer, device_of, make_env, make_network, plan_bytes, task_spec
 from dtqn.types import NonFiniteError
@@ -71,7 +71,7 @@ def evaluate_run(directory: RunDir, episodes: int, seed: int, weights: str) -> E
         network.load_state_dict(load(directory.checkpoints))
     except RuntimeError as error:
         raise CheckpointError(
-            f"{directory.checkpoints}: its weights do not fit config.yaml ({_short(error)})"
+            f"{directory.checkpoints}: its weights do not fit config.yaml ({one_line(error)})"
         ) from None
     env = make_env(config, min(episodes, config.evaluation.num_envs), np.random.SeedSequence(seed))
     return evaluate(network, env, episodes, task_spec(config).has_success)
@@ -102,7 +102,7 @@ def check(config: Config) -> None:
     plan, available = plan_bytes(config), available_bytes()
     if available is None or sum(plan.values()) <= available:
         return
-    it_takes = f"the run would take {_size(sum(plan.values()))} and the machine has {_size(available)}"
+    it_takes = f"the run would take {size(sum(plan.values()))} and the machine has {size(available)}"
     if plan["networks"] > available / 2:
         raise MisfitError(f"network.width is {config.network.width}: {it_takes}; try a smaller network")
     fitting = int(config.replay.capacity * 0.8 * (available - plan["networks"]) / plan["replay"])
@@ -122,33 +122,9 @@ def _restored_trainer(config: Config, directory: RunDir) -> Trainer:
         raise
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(
-            f"{directory.checkpoints}: does not fit this version ({_short(error)})"
+            f"{directory.checkpoints}: does not fit this version ({one_line(error)})"
         ) from error
     return trainer
-
-
-class _Signals:
-    """Ctrl-C and SIGTERM, remembered until the tick is done; a second one takes effect at once."""
-
-    def __init__(self) -> None:
-        self.caught: int | None = None
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> _Signals:
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            self._before[signum] = signal.signal(signum, self._catch)
-        return self
-
-    def _catch(self, signum: int, frame: FrameType | None) -> None:
-        self.caught = signum
-        self._restore()
-
-    def _restore(self) -> None:
-        for signum, handler in self._before.items():
-            signal.signal(signum, handler)
-
-    def __exit__(self, *_: object) -> None:
-        self._restore()
 
 
 class _Run:
@@ -195,7 +171,7 @@ class _Run:
         self._tracker.summary(_best_summary(self._best))
         exit_code = 1
         try:
-            with _Signals() as signals:
+            with Signals() as signals:
                 exit_code = self._loop(signals)
         except NonFiniteError as error:
             self._view.say(f"error: {error}")
@@ -211,7 +187,7 @@ class _Run:
             )
         return exit_code
 
-    def _loop(self, signals: _Signals) -> int:
+    def _loop(self, signals: Signals) -> int:
         trainer = self.trainer
         while not trainer.finished and not self._succeeded():
             if signals.caught is not None:
@@ -230,7 +206,7 @@ class _Run:
         try:
             trainer.film(self.directory.film)
         except Exception as error:  # whatever a task's own renderer raises
-            self._view.say(f"no film of an episode: {_short(error)}")
+            self._view.say(f"no film of an episode: {one_line(error)}")
         self._save(finished=True)
         _send_files(self._tracker, self.directory)
         return 0
@@ -314,12 +290,12 @@ class _Run:
 
     def _introduction(self) -> str:
         config, memory, available = self.config, plan_bytes(self.config), available_bytes()
-        machine_has = f" of the machine's {_size(available)}" if available else ""
+        machine_has = f" of the machine's {size(available)}" if available else ""
         threads = "1 thread" if config.threads == 1 else f"{config.threads} threads"
         lines = {
             "task": f"{config.env}, {config.actor.num_envs} copies",
             "agent": f"{config.agent}, {number(_parameters(self.trainer.network))} parameters",
-            "memory": ", ".join(f"{name} {_size(size)}" for name, size in memory.items()) + machine_has,
+            "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
             "replay": f"{number(config.replay.capacity)} steps",
             "device": f"{device_of(config).type}, {threads}",
             "steps": f"{number(config.total_env_steps)} env steps, {number(config.warmup)} of them at random",
@@ -395,15 +371,3 @@ def _score(evaluation: Mapping[str, Any]) -> float:
 
 def _parameters(network: nn.Module) -> int:
     return sum(parameter.numel() for parameter in network.parameters())
-
-
-def _size(size: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:,.3g} TB"
-
-
-def _short(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

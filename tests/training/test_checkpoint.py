@@ -170,7 +170,7 @@ def test_the_same_step_twice(tmp_path):
         assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("stop_at", ["save_file", "_sync", "_replace", "rename"])
+@pytest.mark.parametrize("stop_at", ["save_file", "sync", "write_whole", "rename"])
 def test_a_kill_while_writing_leaves_the_old_one(tmp_path, monkeypatch, stop_at):
     _save(tmp_path, 10, 1)
     with monkeypatch.context() as patch:

@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from dtqn import cli
+from dtqn import cli, text
 from dtqn.settings.presets import resolve
 from dtqn.training import checkpoint, display, session
 from dtqn.training.directory import RunDir
@@ -499,8 +499,8 @@ def test_the_live_view_of_a_terminal():
 
 
 def test_clocks_and_numbers():
-    assert [display.clock(seconds) for seconds in (0, 59.6, 3723)] == ["0:00", "1:00", "1:02:03"]
-    assert display.number(1234567.2) == "1 234 567"
+    assert [text.clock(seconds) for seconds in (0, 59.6, 3723)] == ["0:00", "1:00", "1:02:03"]
+    assert text.number(1234567.2) == "1 234 567"
 
 
 def test_ctrl_c_on_a_real_run_and_evaluation_of_what_it_saved(tmp_path):

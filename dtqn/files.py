@@ -1,0 +1,45 @@
+"""Files that are written whole: a reader meets the old one or the new one, and a full disk costs neither."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def replacing(file: Path, durable: bool = False) -> Iterator[Path]:
+    """A path beside `file` to write to; the result takes `file`'s place when the block ends.
+
+    An error in the block, such as a full disk, removes what was written and leaves `file` as it was.
+
+    Args:
+        durable: wait until the new file and its name are on the disk.
+    """
+    temporary = file.with_name(f".{file.name}.tmp")
+    try:
+        yield temporary
+        if durable:
+            sync(temporary)
+        os.replace(temporary, file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync(file.parent)
+
+
+def write_whole(file: Path, content: str, durable: bool = False) -> None:
+    """Write a text file by `replacing`."""
+    with replacing(file, durable) as temporary:
+        temporary.write_text(content, encoding="utf-8")
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's entries, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

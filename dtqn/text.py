@@ -1,0 +1,38 @@
+"""Numbers, durations, tables and errors as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def number(value: float) -> str:
+    """`250 000`."""
+    return f"{value:,.0f}".replace(",", " ")
+
+
+def clock(seconds: float) -> str:
+    """`1:02:03` or `2:03`."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def size(count: float) -> str:
+    """A number of bytes: `1.21 GB`."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.3g} TB"
+
+
+def one_line(error: object, longest: int = 200) -> str:
+    """An error's type and message without line breaks; any other object's text."""
+    text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
+    return " ".join(text.split())[:longest]
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines in which the cells of `rows`, all of one length, stand below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

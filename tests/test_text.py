@@ -1,0 +1,24 @@
+"""Text for people."""
+
+from __future__ import annotations
+
+from dtqn import text
+
+
+def test_columns_stand_below_each_other() -> None:
+    assert text.columns([["a", "long", "x"], ["wide", "b", ""]]) == ["a     long  x", "wide  b"]
+
+
+def test_sizes_have_three_digits() -> None:
+    assert [text.size(count) for count in (999, 1000, 12345678, 2e13)] == [
+        "999 bytes",
+        "1 kB",
+        "12.3 MB",
+        "20 TB",
+    ]
+
+
+def test_an_error_is_one_line_of_bounded_length() -> None:
+    assert text.one_line(ValueError("a\n  b")) == "ValueError: a b"
+    assert text.one_line(" plain\ttext ") == "plain text"
+    assert len(text.one_line("x" * 1000)) == 200
