@@ -21,6 +21,7 @@ from envs import drawing
 from envs.gridverse import codes
 from envs.gridverse.resets import layouts_memory
 from envs.gridverse.state import to_arrays
+from envs.registry import gymnasium_env
 
 every_task = pytest.mark.parametrize("id", envs.ids())
 ROOT = Path(__file__).parent.parent.parent
@@ -145,6 +146,26 @@ def test_gymnasium_can_also_vectorise_the_single_environment() -> None:
     env.reset(seed=1)
     ended = [env.step(np.array([4, 4]))[3].all() for _ in range(6)]
     assert ended == [False] * 4 + [True, False]
+
+
+@pytest.mark.parametrize("options", [{}, {"noise": 0.1}], ids=["plain", "noise"])
+@pytest.mark.parametrize("id", ["car-flag", "CartPole-v1"])
+def test_seeds_and_what_goes_without(id: str, options: dict[str, Any]) -> None:
+    """0 is a seed; every environment without one is another, and so is every episode."""
+
+    def begins(seed: int | None, *resets: int | None) -> bytes:
+        env = envs.make_vector(id, 2, seed, **options)
+        return [env.reset(seed=reset)[0].tobytes() for reset in resets][-1]
+
+    def begins_single(*resets: int | None) -> bytes:
+        env = gymnasium_env(id, **options)
+        return [env.reset(seed=reset)[0].tobytes() for reset in resets][-1]
+
+    assert begins(0, None) == begins(5, 0) == begins(5, None, 0) != begins(5, None)
+    assert begins_single(0) == begins_single(5, 0) != begins_single(5)
+    unseeded = [begins(None, None), begins(None, None), begins(5, None), begins(5, None, None)]
+    assert len(set(unseeded)) == 4
+    assert len({begins_single(None), begins_single(None), begins_single(5), begins_single(5, None)}) == 4
 
 
 def test_single_needs_a_reset_after_the_end() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, ClassVar
 
 import gymnasium
@@ -235,6 +236,71 @@ def test_the_task_is_the_same_with_and_without(seed: Any) -> None:
     assert 140 < dark < 260
 
 
+def layers(state: dict[str, Any]) -> list[dict[str, Any]]:
+    """The states of the wrappers from the outermost inward, and last the task's own."""
+    return [state, *layers(state["env"])] if "env" in state else [state]
+
+
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [
+        ("car-flag", {"noise": 0.1}),
+        ("car-flag", {"flicker": 0.5}),
+        ("numpad-2x2", {"noise": 0.1, "flicker": 0.5, "frame_stack": 2}),
+        ("hallway", {"flicker": 0.5}),
+        ("GV-DynamicObstacles-5x5-v0", {"flicker": 0.5, "frame_stack": 2}),
+        ("CartPole-v1", {"noise": 0.1, "flicker": 0.5}),
+    ],
+)
+def test_what_is_random_in_a_wrapper_leaves_the_task_alone(task: str, options: dict[str, Any]) -> None:
+    """Rewards, ends, states and the task's generator, through resets with a seed and without."""
+    plain, changed = (envs.make_vector(task, 4, 5, time_limit=20, **o) for o in ({}, options))
+    rng = np.random.default_rng(1)
+    for t in range(150):
+        if t % 50 == 0:
+            seed = 9 if t == 100 else None
+            plain.reset(seed=seed), changed.reset(seed=seed)
+        action = rng.integers(plain.single_action_space.n, size=4)  # type: ignore[attr-defined]
+        np.testing.assert_equal(changed.step(action)[1:], plain.step(action)[1:])
+        if task == "CartPole-v1":
+            states = [[e.unwrapped.state for e in env.unwrapped.envs] for env in (plain, changed)]  # type: ignore[attr-defined]
+            np.testing.assert_equal(states[1], states[0])
+        else:
+            np.testing.assert_equal(layers(changed.get_state())[-1], plain.get_state())  # type: ignore[attr-defined]
+
+
+def test_no_two_generators_share_a_stream() -> None:
+    """Those of the task, of its noise and of its flicker, for several seeds and their children."""
+    drawn: list[int] = []
+    seeds = [0, 1, np.random.SeedSequence(3), *np.random.SeedSequence(3).spawn(2), None, None]
+    for seed in seeds:
+        env = envs.make_vector("car-flag", 2, seed, noise=0.1, flicker=0.5)
+        env.reset()
+        state = env.get_state()  # type: ignore[attr-defined]
+        if seed is not None:
+            again = envs.make_vector("car-flag", 2, 7, noise=0.1, flicker=0.5)
+            again.reset(), again.step(np.array([0, 0])), again.reset(seed=seed)
+            np.testing.assert_equal(again.get_state(), state)  # type: ignore[attr-defined]
+        for layer in layers(state):
+            stream = np.random.PCG64()
+            stream.state = layer["rng"]
+            drawn += stream.random_raw(300).tolist()
+    assert len(drawn) == len(set(drawn)) == 3 * len(seeds) * 300
+
+
+def test_no_two_rows_have_the_same_noise() -> None:
+    """Neither between copies nor between steps, before and after a reset without a seed."""
+    env = make(UNBOUNDED, np.zeros((40, 8, 3), np.float32), noise=1.0)
+    noise = np.concatenate([*play(env, 39), *play(env, 39)])
+    assert len(np.unique(noise, axis=0)) == len(noise) == 2 * 40 * 8
+    env = make(Discrete(2), np.ones((100, 8), np.int64), flicker=0.5)
+    seen = np.concatenate([play(env, 99), play(env, 99)])  # [200, 8]
+    for i in range(8):
+        for j in range(i):
+            assert 60 < (seen[:, i] == seen[:, j]).sum() < 140
+        assert 30 < (seen[:100, i] == seen[100:, i]).sum() < 70
+
+
 @pytest.mark.parametrize("task", ["gridverse-memory-7x7"])
 def test_state_goes_on_exactly(task: str) -> None:
     options = {"time_limit": 12, "flicker": 0.4, "frame_stack": 3, "hide": (1,)}
@@ -251,6 +317,34 @@ def test_state_goes_on_exactly(task: str) -> None:
     env.reset(seed=9), other.reset(seed=9)
     for _ in range(20):
         np.testing.assert_equal(other.step(action), env.step(action))
+
+
+def test_a_state_goes_on_from_every_row() -> None:
+    """LAST rows included, after which the frames begin anew; what was handed out is not changed later."""
+    options = {"time_limit": 3, "frame_stack": 3}
+    env, other = (envs.make_vector("gridverse-memory-7x7", 2, seed, **options) for seed in (1, 2))
+    env.reset(), other.reset()
+    for _ in range(12):
+        state = env.get_state()  # type: ignore[attr-defined]
+        kept = copy.deepcopy(state)
+        rows = [env.step(np.array([4, 4])) for _ in range(2)]
+        for _ in range(2):
+            other.set_state(state)  # type: ignore[attr-defined]
+            np.testing.assert_equal([other.step(np.array([4, 4])) for _ in range(2)], rows)
+        np.testing.assert_equal(state, kept)
+
+
+def test_a_reset_forgets_that_the_row_before_was_the_last() -> None:
+    rows = np.arange(6, dtype=np.int64).reshape(3, 2)
+    env = make(Discrete(6), rows, [[0, 0], [1, 1], [0, 0]], frame_stack=2)
+    env.reset(), env.step(None), env.reset()
+    assert env.step(None)[0].tolist() == [[0, 2], [1, 3]]
+
+
+def test_the_best_return_is_known_where_nothing_is_hidden() -> None:
+    assert envs.spec("car-flag", frame_stack=2).best_return == 1.0
+    for options in ({"hide": (0,)}, {"noise": 0.1}, {"flicker": 0.1}):
+        assert envs.spec("car-flag", **options).best_return is None
 
 
 def test_a_state_of_another_task_is_refused() -> None:
