@@ -13,6 +13,7 @@ RUN = str(Path(__file__).resolve().parents[1] / "run.py")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 def test_the_default_agent_solves_the_default_task(tmp_path: Path) -> None:
     run_dir = str(tmp_path / "run")
     subprocess.run([sys.executable, RUN, "--run-dir", run_dir, "--wandb", "disabled"], check=True)

@@ -92,3 +92,30 @@ class DictTask(gymnasium.Env):
 
     def step(self, action):
         return {"a": 1, "b": 1}, 0.0, True, False, {}
+
+
+class Echo(gymnasium.Env):
+    """Two numbers at each step; the nearer the action is to the number before, the better.
+
+    So any two policies have different returns. Episodes of 1 to 12 steps, half of them truncated.
+    """
+
+    observation_space = OBSERVATION_SPACE
+    action_space = ACTION_SPACE
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = int(self.np_random.integers(1, 13))
+        self.before = self.shown = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self.left -= 1
+        reward = -abs(self.before - int(action)) / 4
+        terminates = bool(self.np_random.random() < 0.5)
+        observation, over = self._observe(), self.left == 0
+        return observation, reward, over and terminates, over and not terminates, {}
+
+    def _observe(self):
+        self.before, self.shown = self.shown, int(self.np_random.integers(3))
+        return np.array([self.np_random.integers(5), self.shown])

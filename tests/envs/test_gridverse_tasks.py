@@ -190,6 +190,7 @@ def four_rooms(openings: tuple[int, ...], chosen: np.ndarray[Any, Any]) -> State
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("id", ["gridverse-memory-four-rooms-7x7", "GV-MemoryFourRooms-7x7-v0"])
 def test_exact_ceiling_of_four_rooms(id: str) -> None:
     """All 16 choices of openings x 20 * 19 * 18 * 17 places of agent, beacon and exits."""

@@ -272,6 +272,7 @@ parameters: {learner.n_step: {values: [3, 9]}}
 """
 
 
+@pytest.mark.timeout(60)
 def test_hyperband_ends_what_lags_behind(run):
     """Run 2 waits after its third evaluation, the first bracket, and would wait for ever."""
     (run.folder / "held").write_text("9 1")

@@ -1,0 +1,264 @@
+"""A run tick by tick in plain loops: one copy of the task, one sequence and one priority after the other.
+
+The task, the network, one update of the learner and an evaluation are the package's own and are trusted here,
+since other tests hold them. All that lies between them is written anew: which row is stored, who is drawn
+with which weight, what an update is given, and where its results go.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import envs
+from dtqn import networks
+from dtqn.acting.evaluation import EvaluationResult, evaluate
+from dtqn.learning.learner import Learner
+from dtqn.settings.config import Config
+from dtqn.types import Sequences, StepInputs
+from replay import Field, SequenceLayout
+from tests.reference import losses_twin as losses
+from tests.reference.naive_replay import NaiveReplay
+
+INPUT_KINDS = StepInputs(torch.int64, torch.int64, torch.float64, torch.bool)
+
+
+class NaiveTrainer:
+    """The same run as `Trainer(config)`, for tasks with one array of integers as observation."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.task = envs.spec(config.env, **config.task.model_dump())
+        torch.manual_seed(int(self.seed(3).generate_state(1)[0]))
+        num_actions = int(self.task.action_space.n)
+        network = networks.build(config.network, self.task.observation_space, num_actions)
+        self.refreshed = config.replay.memory == "refreshed"
+        self.learner = Learner(
+            network,
+            config.learner,
+            max_priority_weight=config.replay.max_priority_weight,
+            seed=int(self.seed(5).generate_state(1)[0]),
+            refresh=self.refreshed,
+        )
+        self.acting = copy.deepcopy(network)
+        self.version = 0
+        """The learner step that `acting` is from."""
+        self.num_actions = num_actions
+        self.num_envs = config.actor.num_envs
+        self.env = self.make_env(self.num_envs, 0)
+        self.actor_generator = np.random.default_rng(self.seed(1))
+        self.replay_generator = np.random.default_rng(self.seed(2))
+        replay = config.replay
+        fields = {
+            name: Field(spec.shape, replay.trace_dtype, "trace", spec.window)
+            for name, spec in network.trace_spec().items()
+        }
+        fields |= {
+            "observation": Field(self.task.observation_space.shape, np.int64, "rows"),
+            "prev_action": Field((), np.int64, "rows"),
+            "reward": Field((), np.float32, "rows"),
+            "discount": Field((), np.bool_, "rows"),
+            "first": Field((), np.bool_, "rows"),
+            "last": Field((), np.bool_, "rows"),
+            "q_max": Field((), np.float32, "stored"),
+            "q_taken": Field((), np.float32, "stored"),
+            "version": Field((), np.int64, "stored"),
+            "trace_version": Field((), np.int64, "stored"),
+        }
+        self.trace_names = list(network.trace_spec())
+        self.replay = NaiveReplay(
+            fields,
+            SequenceLayout(
+                learn_length=replay.learn_length,
+                sequence_period=replay.sequence_period or replay.learn_length,
+                burn_in_length=replay.burn_in_length,
+                n_step=config.learner.n_step,
+            ),
+            capacity=replay.capacity,
+            num_streams=self.num_envs,
+            alpha=replay.priority_exponent,
+            beta=replay.importance_sampling_exponent,
+        )
+        self.observation = self.env.reset()[0]
+        self.prev_action = [0] * self.num_envs
+        self.reward = [0.0] * self.num_envs
+        self.first, self.last = [True] * self.num_envs, [False] * self.num_envs
+        self.terminated = [False] * self.num_envs
+        self.states: list[Any] = [None] * self.num_envs
+        self.env_steps = self.updates_due = self.evaluations = 0
+
+    def seed(self, *key: int) -> np.random.SeedSequence:
+        """0 the task, 1 the actor, 2 replay, 3 the network, (4, k) evaluation k, 5 the learner."""
+        return np.random.SeedSequence(self.config.seed, spawn_key=key)
+
+    def make_env(self, num_envs: int, *key: int) -> Any:
+        return envs.make_vector(self.config.env, num_envs, self.seed(*key), **self.config.task.model_dump())
+
+    @property
+    def warmup(self) -> int:
+        assert self.config.warmup_env_steps is not None
+        return self.config.warmup_env_steps
+
+    def advance(self) -> EvaluationResult | None:
+        """One tick; the evaluation where one is due."""
+        before = self.env_steps
+        self.act()
+        due = int(max(0, self.env_steps - self.warmup) / self.config.learner.env_steps_per_update)
+        while self.updates_due < due:
+            self.updates_due += 1
+            if self.replay.sampleable():
+                self.learn()
+        period = self.config.evaluation.period
+        if not any(step % period == 0 for step in range(before + 1, self.env_steps + 1)):
+            return None
+        settings = self.config.evaluation
+        env = self.make_env(min(settings.num_envs, settings.episodes), 4, self.evaluations)
+        self.evaluations += 1
+        return evaluate(self.learner.online, env, settings.episodes, self.task.has_success)
+
+    # Acting.
+
+    def epsilon(self, i: int) -> float:
+        """The share of random actions of copy i, now."""
+        actor = self.config.actor
+        since = self.env_steps - self.warmup
+        if since < 0:
+            return 1.0
+        final = actor.epsilon_final
+        if actor.exploration == "ladder":
+            final = actor.ladder_base ** (1 + actor.ladder_exponent * i / (self.num_envs - 1))
+        if since >= actor.epsilon_anneal_env_steps:
+            return final
+        return actor.epsilon_start + (final - actor.epsilon_start) * since / actor.epsilon_anneal_env_steps
+
+    @torch.no_grad()
+    def act(self) -> None:
+        draws = self.actor_generator.random(self.num_envs)
+        anything = self.actor_generator.integers(self.num_actions, size=self.num_envs)
+        rows, actions = [], []
+        for i in range(self.num_envs):
+            if self.first[i]:
+                self.states[i] = self.acting.initial_state(1)
+            row: dict[str, Any] = {
+                "observation": np.array(self.observation[i]),
+                "prev_action": self.prev_action[i],
+                "reward": self.reward[i],
+                "discount": not self.terminated[i],
+                "first": self.first[i],
+                "last": self.last[i],
+                "version": self.version,
+                "trace_version": self.version,
+            }
+            output, self.states[i], trace = self.acting(self.inputs([[row]]), self.states[i])
+            q = output.q[0, 0].tolist()
+            action = int(anything[i]) if draws[i] < self.epsilon(i) else losses.argmax(q)
+            row |= {"q_max": max(q), "q_taken": q[action]}
+            row |= {name: getattr(trace, name)[0, 0].numpy() for name in self.trace_names}
+            rows.append(row)
+            actions.append(action)
+        self.env_steps += self.last.count(False)
+        stored = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        for id_ in self.replay.append(stored, list(range(self.num_envs))):
+            if self.config.replay.initial_priority == "actor":
+                self.replay.update_priorities([id_], [self.first_priority(id_)])
+        observation, reward, terminated, truncated, _ = self.env.step(np.array(actions))
+        self.observation, self.prev_action, self.reward = observation, actions, list(map(float, reward))
+        self.first, self.terminated = self.last, list(map(bool, terminated))
+        self.last = [bool(a or b) for a, b in zip(terminated, truncated, strict=True)]
+
+    def first_priority(self, id_: int) -> float:
+        """From what the actor saw: n-step targets of its largest Q-values."""
+        config, sequence = self.config.learner, self.replay.sequence(id_)
+        rows = sequence["learn"]
+        y = losses.targets(
+            [config.reward_scale * float(row["reward"]) for row in rows],
+            [float(row["discount"]) for row in rows],
+            [float(row["q_max"]) for row in rows],
+            len(rows),
+            config.n_step,
+            config.gamma,
+        )
+        deltas = [y[t] - float(rows[t]["q_taken"]) for t in range(sequence["learned_steps"])]
+        return losses.priority(deltas, self.config.replay.max_priority_weight)
+
+    # Learning.
+
+    def learn(self) -> None:
+        ids = self.replay.sample_ids(self.config.learner.batch_size, self.replay_generator)
+        batch = self.batch(ids)
+        before = self.learner.learner_steps
+        update = self.learner.update(batch, self.learning_rate_share())
+        assert update.priorities is not None
+        self.replay.update_priorities(ids, update.priorities.tolist())
+        if self.refreshed:
+            fresh = update.trace
+            assert fresh is not None
+            values: dict[str, Any] = {name: rows.numpy() for name, rows in fresh.rows.items()}
+            values["trace_version"] = [before] * len(fresh.offset)
+            self.replay.write_back([ids[b] for b in fresh.sequence], fresh.offset.tolist(), values)
+        if self.learner.learner_steps % self.config.actor.publish_period == 0:
+            self.acting.load_state_dict(self.learner.online.state_dict())
+            self.version = self.learner.learner_steps
+
+    def learning_rate_share(self) -> float:
+        config = self.config.learner
+        start, end = (
+            config.learning_rate_decay_start * self.config.total_env_steps,
+            self.config.total_env_steps,
+        )
+        if self.env_steps <= start:
+            return 1.0
+        gone = min(1.0, (self.env_steps - start) / (end - start))
+        return 1.0 - (1.0 - config.final_learning_rate_share) * gone
+
+    def batch(self, ids: list[int]) -> Sequences:
+        found = [self.replay.sequence(id_) for id_ in ids]
+        if self.config.replay.memory == "zero":
+            for sequence in found:
+                sequence["memory"] = {name: [] for name in self.trace_names}
+        remembered = [len(next(iter(sequence["memory"].values()))) for sequence in found]
+        burn_in, learn = ([sequence[name] for sequence in found] for name in ("burn_in", "learn"))
+        longest = max(map(len, learn))
+        return Sequences(
+            trace={
+                name: self.padded([sequence["memory"][name] for sequence in found], spec.shape, left=True)
+                for name, spec in self.learner.online.trace_spec().items()
+            },
+            trace_valid=torch.tensor(
+                [[False] * (max(remembered) - count) + [True] * count for count in remembered],
+                dtype=torch.bool,
+            ),
+            episode_step=torch.tensor([sequence["episode_step"] for sequence in found]),
+            burn_in=self.inputs(burn_in),
+            burn_in_rows=torch.tensor(list(map(len, burn_in))),
+            learn=self.inputs(learn),
+            discount=torch.tensor(
+                [[float(row["discount"]) for row in rows] + [1.0] * (longest - len(rows)) for rows in learn]
+            ),
+            learn_rows=torch.tensor(list(map(len, learn))),
+            learned_steps=torch.tensor([sequence["learned_steps"] for sequence in found]),
+            importance_weights=torch.tensor(self.replay.weights(ids)),
+        )
+
+    def inputs(self, blocks: list[list[dict[str, Any]]]) -> StepInputs:
+        """[B, T] rows, as many as the longest block has."""
+        observed = self.task.observation_space.shape
+
+        def column(name: str, shape: tuple[int, ...] = ()) -> Tensor:
+            return self.padded([[row[name] for row in rows] for rows in blocks], shape)
+
+        columns = column("observation", observed), column("prev_action"), column("reward"), column("first")
+        return StepInputs(*(x.to(kind) for x, kind in zip(columns, INPUT_KINDS, strict=True)))
+
+    def padded(self, blocks: list[list[Any]], shape: tuple[int, ...], left: bool = False) -> Tensor:
+        """[B, longest, *shape] with zeros behind the shorter blocks, or before them; nobody reads these."""
+        longest = max(map(len, blocks))
+        filled = np.zeros((len(blocks), longest, *shape))
+        for b, rows in enumerate(blocks):
+            for i, row in enumerate(rows):
+                filled[b, longest - len(rows) + i if left else i] = row
+        return torch.from_numpy(filled)
