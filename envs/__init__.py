@@ -9,8 +9,9 @@
 After the import, `gymnasium.make("gridverse-memory-7x7")` is the same task.
 """
 
+from envs.options import TaskOptions
 from envs.registry import TaskRow, facts, ids, make_vector, register_with_gymnasium, rows, spec
-from envs.task import TaskOptions, TaskSpec
+from envs.task import TaskSpec
 
 __all__ = ["TaskOptions", "TaskRow", "TaskSpec", "facts", "ids", "make_vector", "rows", "spec"]
 

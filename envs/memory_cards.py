@@ -15,7 +15,8 @@ from gymnasium.spaces import Discrete, MultiDiscrete
 from numpy.typing import NDArray
 
 from envs.drawing import AGENT, WALL
-from envs.task import Task, TaskOptions, TaskSpec, native_task
+from envs.options import TaskOptions
+from envs.task import Task, TaskSpec, native_task
 from envs.vector import Arrays, Dynamics, check_fields, read_field
 
 PAIRS: Final = 5  # of DTQN's task

@@ -20,7 +20,8 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from envs.drawing import AGENT, BLUE, FLOOR, GREEN
-from envs.task import Task, TaskOptions, TaskSpec, native_task
+from envs.options import TaskOptions
+from envs.task import Task, TaskSpec, native_task
 from envs.vector import Arrays, Dynamics, check_fields, read_field
 
 SIZES: Final = (2, 3, 4)

@@ -13,8 +13,9 @@ from gymnasium.vector import VectorEnv
 from envs import car_flag, memory_cards, numpad, t_maze
 from envs.adapters import family as adapters
 from envs.gridverse import family as gridverse
+from envs.options import TaskOptions
 from envs.pomdp import family as pomdp
-from envs.task import Task, TaskOptions, TaskSpec
+from envs.task import Task, TaskSpec
 from envs.vector import Seed
 from envs.wrappers import wrapped
 
@@ -54,7 +55,7 @@ def spec(id: str, **options: Any) -> TaskSpec:
     Raises:
         ValueError: for an unknown id, naming the nearest known ones, and for options that the task lacks.
     """
-    return _find(id, TaskOptions(**options)).spec
+    return _find(id, TaskOptions.read(options)).spec
 
 
 def make_vector(
@@ -75,12 +76,12 @@ def make_vector(
     Raises:
         ValueError: for an unknown id, naming the nearest known ones, and for arguments out of range.
     """
-    return _find(id, TaskOptions(**options)).make_vector(num_envs, seed, render_mode=render_mode)
+    return _find(id, TaskOptions.read(options)).make_vector(num_envs, seed, render_mode=render_mode)
 
 
 def gymnasium_env(task: str, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
     """What `gymnasium.make` calls: one copy of a task, arguments as for `make_vector`."""
-    return _find(task, TaskOptions(**options)).make_single(render_mode=render_mode)
+    return _find(task, TaskOptions.read(options)).make_single(render_mode=render_mode)
 
 
 def gymnasium_vector_env(task: str, num_envs: int, **kwargs: Any) -> VectorEnv[Any, Any, Any]:

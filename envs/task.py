@@ -1,4 +1,4 @@
-"""What a task is: the facts of `TaskSpec`, the ways to make it, and the options that a user may ask for.
+"""What a task is: the facts of `TaskSpec`, and the ways to make it.
 
 A family of tasks is a module with two functions, listed in `envs.registry`:
 
@@ -12,12 +12,13 @@ or an option that is nearly right.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 from gymnasium.vector import VectorEnv
 
+from envs.options import TaskOptions
 from envs.single import NativeEnv
 from envs.vector import Dynamics, NativeVectorEnv, Seed
 
@@ -58,35 +59,6 @@ class TaskSpec:
         return "" if self.success_ceiling == 1 else f" (no agent can exceed {self.success_ceiling:.1%})"
 
 
-@dataclass(frozen=True)
-class TaskOptions:
-    """What a user may ask for beside the name; None is the task's own choice.
-
-    The fields are those of the settings `--task.*`.
-    """
-
-    time_limit: int | None = None
-    """Steps after which an episode is truncated."""
-    observation: Literal["grid", "vector"] | None = None
-    """What a gridverse task shows: (type, status, colour) of each cell in view, or DTQN's flat vector."""
-    backend: Literal["native", "gym-gridverse"] = "native"
-    """What runs a gridverse task: this project's own engine, or the installed gym_gridverse package."""
-    vectorization: str = "sync"
-    """How copies of a task that is not native are stepped: `sync` one by one, `async` in a process each."""
-    grayscale: bool = False
-    """Pictures without colour; this and those below are changes of what is observed (`envs.wrappers`)."""
-    resize: int | None = None
-    """Pictures of so many pixels a side."""
-    hide: tuple[int, ...] | None = None
-    """Components of a vector that are left out."""
-    noise: float = 0.0
-    """Standard deviation of Gaussian noise on numbers."""
-    flicker: float = 0.0
-    """Probability that an observation is replaced by zeros."""
-    frame_stack: int = 1
-    """How many observations are seen at once, the present one and those before it."""
-
-
 class MakeVector(Protocol):
     def __call__(
         self, num_envs: int, seed: Seed = None, *, render_mode: str | None = None
@@ -105,9 +77,11 @@ class Task(NamedTuple):
     make_single: MakeSingle
 
 
-def native_task(spec: TaskSpec, make_dynamics: Callable[[], Dynamics], options: TaskOptions) -> Task:
-    """The task of a native `Dynamics`; of the options it takes the time limit, which every task has."""
-    refuse_options(spec.id, options, "vectorization", "observation", "backend")
+def native_task(
+    spec: TaskSpec, make_dynamics: Callable[[], Dynamics], options: TaskOptions, takes: tuple[str, ...] = ()
+) -> Task:
+    """The task of a native `Dynamics`; `takes` names options that it has beside those of every task."""
+    options.refuse(spec.id, but=takes)
     if options.time_limit is not None:
         spec = replace(spec, time_limit=options.time_limit)
 
@@ -120,11 +94,3 @@ def native_task(spec: TaskSpec, make_dynamics: Callable[[], Dynamics], options: 
         return NativeEnv(make_vector(1, render_mode=render_mode))
 
     return Task(spec, make_vector, make_single)
-
-
-def refuse_options(id: str, options: TaskOptions, *names: str) -> None:
-    """ValueError where one of the options `names`, which the task `id` does not have, was asked for."""
-    for field in fields(options):
-        value = getattr(options, field.name)
-        if field.name in names and value != field.default:
-            raise ValueError(f"task.{field.name} is {value!r}, but {id} has no such option; leave it out")

@@ -26,8 +26,9 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from envs.options import TaskOptions
 from envs.single import NativeEnv
-from envs.task import Task, TaskOptions
+from envs.task import Task
 from envs.vector import Seed, generator, positive_int
 
 Array = NDArray[Any]

@@ -1,5 +1,7 @@
 """Every setting of a run, its default, its unit and its legal range: here and nowhere else.
 
+The options of a task are written in `envs.options`, and `TaskConfig` is made of them.
+
 Settings are frozen pydantic models in the groups `task network learner replay actor evaluation`.
 `presets` merges presets, files and flags, and turns what is wrong into a `ConfigError` of one line.
 """
@@ -9,17 +11,21 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, get_args, get_origin
+from dataclasses import fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     ValidationInfo,
+    create_model,
     field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
+
+from envs.options import TaskOptions
 
 
 class ConfigError(ValueError):
@@ -47,27 +53,17 @@ class Group(BaseModel):
         return _read(value, set(get_args(kind)) or {kind})
 
 
-class TaskConfig(Group):
-    time_limit: int | None = Field(None, ge=1)
-    """Environment steps after which an episode is truncated; none: the task's own limit."""
-    observation: Literal["grid", "vector"] | None = None
-    """Gridverse only: (type, status, colour) of cells in view, or DTQN's vector; none: as the original."""
-    backend: Literal["native", "gym-gridverse"] = "native"
-    """Gridverse only: this project's own engine, or the installed package gym_gridverse."""
-    vectorization: Literal["sync", "async"] = "sync"
-    """Copies of a task that is not native are stepped one by one, or in a process each (evaluation's too)."""
-    grayscale: bool = False
-    """Pictures without colour."""
-    resize: int | None = Field(None, ge=1)
-    """Pictures of so many pixels a side, by area average; none: as they are."""
-    hide: tuple[int, ...] | None = None
-    """Components of a vector observation to leave out, from 0; none: nothing."""
-    noise: float = Field(0.0, ge=0)
-    """Standard deviation of Gaussian noise on observed numbers (Box)."""
-    flicker: float = Field(0.0, ge=0, le=1)
-    """Probability that an observation is replaced by zeros (Hausknecht and Stone 2015)."""
-    frame_stack: int = Field(1, ge=1)
-    """k, observations seen at once: the present one and the k - 1 before it."""
+def _fields_of_options() -> dict[str, Any]:
+    """The fields of `TaskOptions`, whose metadata are the arguments of `Field`: description and limits."""
+    kinds = get_type_hints(TaskOptions)
+    return {one.name: (kinds[one.name], Field(one.default, **one.metadata)) for one in fields(TaskOptions)}
+
+
+_TaskOptions: Any = create_model("TaskOptions", __base__=Group, **_fields_of_options())
+
+
+class TaskConfig(_TaskOptions):
+    """The options of a task as settings; `envs.options` says what each is."""
 
 
 class NetworkConfig(Group):

@@ -11,7 +11,6 @@ import functools
 import importlib
 import re
 import sys
-from dataclasses import fields
 from typing import Any, NamedTuple, cast
 
 import gymnasium
@@ -22,8 +21,9 @@ from gymnasium.vector import VectorEnv
 from envs.adapters import memory_maze
 from envs.adapters.plain import PlainEnv, SuccessRule
 from envs.adapters.spaces import Actions, Observations, actions, observations
-from envs.adapters.vector import AdaptedVectorEnv, Vectorization
-from envs.task import Task, TaskOptions, TaskSpec, refuse_options
+from envs.adapters.vector import AdaptedVectorEnv
+from envs.options import TaskOptions
+from envs.task import Task, TaskSpec
 from envs.vector import Seed, brief, positive_int
 
 
@@ -45,8 +45,6 @@ PACKAGES = (
     Package("ALE/", "ale_py", "atari"),
     Package("MemoryMaze-", "memory_maze.tasks", "memory-maze"),
 )
-# Options that are applied here or, to the observations of all tasks, in `envs.wrappers`.
-_OPTIONS = ("time_limit", "vectorization", "grayscale", "resize", "hide", "noise", "flicker", "frame_stack")
 # MiniGrid's manual: a reward above 0 is given for success, and for nothing else. The playground gives none.
 _POSITIVE_RETURN = re.compile(r"(MiniGrid|BabyAI)-(?!Playground)")
 
@@ -75,7 +73,7 @@ def find(id: str, options: TaskOptions) -> Task | None:
     """
     if not _is_known(id):
         return None
-    refuse_options(id, options, *(field.name for field in fields(options) if field.name not in _OPTIONS))
+    options.refuse(id, but=("vectorization",))
     if options.vectorization not in ("sync", "async"):
         raise ValueError(f"task.vectorization is {options.vectorization!r}; it must be sync or async")
     limit = None if options.time_limit is None else positive_int("task.time_limit", options.time_limit)
@@ -99,7 +97,7 @@ def find(id: str, options: TaskOptions) -> Task | None:
             functools.partial(make_plain, render_mode),
             num_envs,
             seed,
-            vectorization=cast(Vectorization, options.vectorization),
+            vectorization=options.vectorization,
             time_limit=spec.time_limit,
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 import gymnasium
@@ -15,7 +14,8 @@ from envs.gridverse.dynamics import make_dynamics
 from envs.gridverse.representations import OBSERVATIONS, Representation
 from envs.gridverse.world import WorldSpec, load_world
 from envs.gridverse.worlds import DTQN, PACKAGE, world
-from envs.task import Task, TaskOptions, TaskSpec, native_task
+from envs.options import TaskOptions
+from envs.task import Task, TaskSpec, native_task
 from envs.vector import Dynamics
 
 FILE_PREFIX: Final = "gridverse:"
@@ -84,8 +84,7 @@ def _task(id: str, world: WorldSpec, observation: str, source: str, options: Tas
         source=source,
         success_ceiling=_CEILING.get(id, 1.0),
     )
-    options = replace(options, observation=None, backend="native")  # taken care of here
-    return native_task(spec, make, options)
+    return native_task(spec, make, options, takes=("observation", "backend"))
 
 
 def _description(world: WorldSpec) -> str:

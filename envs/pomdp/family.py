@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 
 import gymnasium
 
+from envs.options import TaskOptions
 from envs.pomdp import hallway, heavenhell, pictures
 from envs.pomdp.dynamics import Draw, GoalDynamics, PomdpDynamics
 from envs.pomdp.model import Model
 from envs.pomdp.parser import load
-from envs.task import Task, TaskOptions, TaskSpec, native_task, refuse_options
+from envs.task import Task, TaskSpec, native_task
 
 # Half of uniformly random episodes reach the goal within this limit; with the state in view 10.3 steps do.
 HALLWAY_TIME_LIMIT = 500
@@ -55,7 +55,7 @@ def _hallway(options: TaskOptions) -> Task:
         success=f"{_RETURN_SUCCESS}: the goal was reached",
         source="Littman, Cassandra, Kaelbling 1995 (ICML), gym-pomdps",
     )
-    return _task(spec, functools.partial(GoalDynamics, model, hallway.draw), options)
+    return native_task(spec, functools.partial(GoalDynamics, model, hallway.draw), options)
 
 
 def _heavenhell(id: str, n: int, options: TaskOptions) -> Task:
@@ -69,7 +69,9 @@ def _heavenhell(id: str, n: int, options: TaskOptions) -> Task:
         best_return=1.0,
         source="Geffner, Bonet 1998 (AAAI Fall Symposium), gym-pomdps",
     )
-    return _task(spec, functools.partial(GoalDynamics, model, functools.partial(heavenhell.draw, n)), options)
+    return native_task(
+        spec, functools.partial(GoalDynamics, model, functools.partial(heavenhell.draw, n)), options
+    )
 
 
 def _file(id: str, options: TaskOptions) -> Task:
@@ -84,7 +86,7 @@ def _file(id: str, options: TaskOptions) -> Task:
         source=path,
     )
     draw: Draw = functools.partial(pictures.draw_strips, len(model.states), len(model.observations) + 1)
-    return _task(spec, functools.partial(PomdpDynamics, model, draw), options)
+    return native_task(spec, functools.partial(PomdpDynamics, model, draw), options)
 
 
 def _spec(
@@ -107,8 +109,3 @@ def _spec(
         best_return=best_return,
         source=source,
     )
-
-
-def _task(spec: TaskSpec, make_dynamics: Callable[[], PomdpDynamics], options: TaskOptions) -> Task:
-    refuse_options(spec.id, options, "observation", "backend")
-    return native_task(spec, make_dynamics, options)

@@ -13,7 +13,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 import envs
-from envs.task import Task, TaskOptions, TaskSpec
+from envs.options import TaskOptions
+from envs.task import Task, TaskSpec
 from envs.wrappers import wrapped
 
 UNBOUNDED = Box(-np.inf, np.inf, (3,), np.float32)

@@ -1,3 +1,4 @@
+import dataclasses
 import typing
 
 import pytest
@@ -8,7 +9,7 @@ from pydantic import BaseModel
 
 import envs
 from dtqn.settings import presets
-from dtqn.settings.config import Config, ConfigError, fields_of, legal, nearest
+from dtqn.settings.config import Config, ConfigError, TaskConfig, fields_of, legal, nearest
 from dtqn.settings.presets import Layer, nested, read_yaml, resolve
 
 
@@ -399,3 +400,16 @@ def test_a_preset_sets_little_that_is_not_read(agent, env):
     """Only dtqn-paper does: gates that are shared and start without bias, should `network.gate` be gru."""
     named = {"network.gate_bias", "network.share_gates"} if agent == "dtqn-paper" else set()
     assert set(resolve(None, {"agent": agent, "env": env}, {}).unread()) == named
+
+
+def test_the_options_of_a_task_are_written_once():
+    """Names, order, types, defaults, limits and words of `--task.*` are those of `envs.TaskOptions`."""
+    options, kinds = dataclasses.fields(envs.TaskOptions), typing.get_type_hints(envs.TaskOptions)
+    made = TaskConfig.model_fields
+    assert list(made) == [option.name for option in options]
+    for option in options:
+        setting = made[option.name]
+        assert (setting.annotation, setting.default) == (kinds[option.name], option.default)
+        assert setting.description == option.metadata["description"]
+    assert legal(made["flicker"]) == "a number of at least 0 and at most 1"
+    assert envs.spec("hallway", **TaskConfig().model_dump()) == envs.spec("hallway")

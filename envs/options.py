@@ -1,0 +1,81 @@
+"""The options of a task: each with its type, default, limits and meaning, here and nowhere else.
+
+Settings `--task.*` are made from this class. It is a module of its own so that it can be read without tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal
+
+_EVERY_TASK: Final = ("time_limit", "grayscale", "resize", "hide", "noise", "flicker", "frame_stack")
+"""Options that every task takes. A family names the others that its tasks take."""
+
+
+def _option(default: Any, description: str, **limits: float) -> Any:
+    """A field with its meaning and its limits, `ge`, `gt`, `le`, as metadata of these names."""
+    return field(default=default, metadata={"description": description, **limits})
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """What a user may ask of a task beside its name; None is the task's own choice.
+
+    `grayscale` and what follows it change what is observed (`envs.wrappers`).
+    """
+
+    time_limit: int | None = _option(
+        None, "Environment steps after which an episode is truncated; none: the task's own limit.", ge=1
+    )
+    observation: Literal["grid", "vector"] | None = _option(
+        None,
+        "Gridverse only: (type, status, colour) of cells in view, or DTQN's vector; none: as the original.",
+    )
+    backend: Literal["native", "gym-gridverse"] = _option(
+        "native", "Gridverse only: this project's own engine, or the installed package gym_gridverse."
+    )
+    vectorization: Literal["sync", "async"] = _option(
+        "sync",
+        "How copies of a task that is not native are stepped: one by one, or each in a process of its own.",
+    )
+    step_timeout: float = _option(
+        300.0,
+        "Seconds without an answer from any process after which those that owe one count as hung (async).",
+        gt=0,
+    )
+    grayscale: bool = _option(False, "Pictures without colour.")
+    resize: int | None = _option(
+        None, "Pictures of so many pixels a side, by area average; none: as they are.", ge=1
+    )
+    hide: tuple[int, ...] | None = _option(
+        None, "Components of a vector observation to leave out, from 0; none: nothing."
+    )
+    noise: float = _option(0.0, "Standard deviation of Gaussian noise on observed numbers (Box).", ge=0)
+    flicker: float = _option(
+        0.0,
+        "Probability that an observation is replaced by zeros (Hausknecht and Stone 2015).",
+        ge=0,
+        le=1,
+    )
+    frame_stack: int = _option(
+        1, "k, observations seen at once: the present one and the k - 1 before it.", ge=1
+    )
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any]) -> TaskOptions:
+        """The options of these names and values; a ValueError of one line for a name that is none of them."""
+        known = [option.name for option in fields(cls)]
+        for name in options:
+            if name not in known:
+                raise ValueError(f"task.{name} is no option of a task (known: {', '.join(known)})")
+        return cls(**options)
+
+    def refuse(self, id: str, *, but: tuple[str, ...] = ()) -> None:
+        """ValueError where an option is asked for that neither every task takes nor `but` names."""
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.name not in (*_EVERY_TASK, *but) and value != option.default:
+                raise ValueError(
+                    f"task.{option.name} is {value!r}, but {id} has no such option; leave it out"
+                )
