@@ -19,26 +19,33 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.learning import losses
+from dtqn.learning.batches import Reading, fresh_rows, join, join_traces, split, take
 from dtqn.learning.objective import Objective, StepErrors
-from dtqn.learning.parts import fresh_rows, split, take
-from dtqn.learning.windows import next_window
 from dtqn.networks.heads import Prediction
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.networks.windowed import QNetwork
 from dtqn.settings.config import LearnerConfig
-from dtqn.types import FreshTrace, NonFiniteError, QOutput, Sequences, StepInputs, map_tree
+from dtqn.types import FreshTrace, NonFiniteError, Sequences, StepInputs
 
 MAX_SKIPPED_IN_A_ROW = 10
 _AUXILIARY = 2
 """The number of the auxiliary loss's draws; a batch has the parts 0 and 1."""
 
 
+class AuxiliaryLoss(NamedTuple):
+    """A loss beside that of the TD errors, of the online network on the whole batch."""
+
+    loss: Callable[[Any, Sequences, torch.Generator], Tensor]
+    """(network, batch, generator of its draws) -> scalar"""
+    weight: float
+
+
 class Update(NamedTuple):
     priorities: Tensor | None
-    """[B], or none where the update was skipped."""
+    """[B], or None where the update was skipped."""
     metrics: dict[str, float]
     trace: FreshTrace | None = None
-    """Of burn-in and learned rows, by the parameters before the update; where it is refreshed."""
+    """Of burn-in and learned rows, by the parameters before the update; where it is wanted."""
 
 
 class _Part(NamedTuple):
@@ -56,33 +63,34 @@ class Learner:
     def __init__(
         self,
         network: QNetwork,
+        *,
         config: LearnerConfig,
-        max_priority_weight: float = 0.9,
-        threads: int = 1,
-        seed: int = 0,
-        refresh: bool = False,
+        reading: Reading,
+        auxiliary: AuxiliaryLoss | None,
+        max_priority_weight: float,
+        want_trace: bool,
+        threads: int,
+        seed: int,
     ) -> None:
         """
         Args:
             network: the online network; its parameters are trained in place.
+            reading: what of a batch is learned, and the passes that its values come from.
+            auxiliary: a loss to add to that of the TD errors.
             max_priority_weight: eta of a sequence's priority.
+            want_trace: hand back the trace that a forward pass leaves, for replay to keep.
             threads: run the two parts of a batch side by side where it is above 1.
-            seed: of dropout.
-            refresh: hand back the trace that a forward pass leaves, for replay to keep.
+            seed: of dropout and of the auxiliary loss's draws.
         """
-        if config.auxiliary_weight and network.auxiliary is None:
-            raise ValueError(
-                f"learner.auxiliary_weight is {config.auxiliary_weight}, "
-                "but the network has no auxiliary loss; try 0"
-            )
-        self.config = config
+        self.config, self.reading = config, reading
+        self._auxiliary = auxiliary
         self._seed = seed
         self._threads = threads
         self._map: Callable[..., Iterable[_Part]] = map
         if threads > 1:
             self._map = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)).map
         self.max_priority_weight = max_priority_weight
-        self._refresh = refresh
+        self._want_trace = want_trace
         self.objective = Objective(config, cast(Prediction, network.head.prediction))
         self.online = network
         self.target = copy.deepcopy(network).requires_grad_(False)
@@ -97,41 +105,21 @@ class Learner:
 
     def td_errors(self, batch: Sequences) -> StepErrors:
         """delta_t = y_t - Q_online(s_t, a_t) and what belongs to it, with gradient in Q_online."""
-        online, _ = self._online_output(batch, None)
-        return self.objective.errors(batch, online, *self._bootstrap_outputs(batch, online))
+        return self._errors(self.reading.learned(batch), None)[0]
 
-    def _online_output(
+    def _errors(
         self, batch: Sequences, generator: torch.Generator | None
-    ) -> tuple[QOutput, dict[str, Tensor] | None]:
-        """Of the online network, [B, R, ...], with its trace where wanted; a `generator` draws dropout.
-
-        A sequence's last row has no TD error; with a next window nothing else needs it here either.
-        """
-        if self.config.next_window:
-            batch = batch._replace(learn_rows=batch.learn_rows - 1)
-        return self.online.learn_values(batch, generator, self._refresh)
-
-    @torch.no_grad()
-    def _bootstrap_outputs(self, batch: Sequences, online: QOutput) -> tuple[QOutput, QOutput]:
-        """What rows are bootstrapped with [B, R, ...]: the target network's output, and what chooses actions.
-
-        Of a next window, row 0 stands beside no other; it is not bootstrapped from, and is the row's own.
-        """
-        if not self.config.next_window:
-            return self.target.learn_values(batch)[0], online
-        later = next_window(batch)
-        target, chooser = (network.learn_values(later)[0] for network in (self.target, self.online))
-
-        def after(first: Tensor, rest: Tensor) -> Tensor:
-            return torch.cat([first[:, :1], rest], dim=1)
-
-        return map_tree(after, target, target), map_tree(after, online, chooser)
+    ) -> tuple[StepErrors, dict[str, Tensor] | None]:
+        """The errors of a batch's learned rows, and its trace where it is wanted."""
+        passes = self.reading.passes(self.online, self.target, batch, generator, self._want_trace)
+        return self.objective.errors(batch, passes.online, passes.target, passes.chooser), passes.trace
 
     def update(self, batch: Sequences, learning_rate_share: float = 1.0) -> Update:
         """One step of the optimiser; skipped, counted and told where the loss or gradient is not finite.
 
         `learning_rate_share` of the learning rate is the step size.
         """
+        batch = self.reading.learned(batch)
         config, members = self.config, split(batch, side_by_side=self._threads > 1)
         num_learned = batch.learned_steps.sum()
         generators = [self._generator(part, batch.learn_rows.device) for part in range(len(members))]
@@ -145,7 +133,7 @@ class Learner:
         gradients = parts[0].gradients
         for part in parts[1:]:
             torch._foreach_add_(gradients, part.gradients)
-        auxiliary = self._add_auxiliary(batch, gradients) if config.auxiliary_weight else {}
+        auxiliary = self._add_auxiliary(batch, gradients)
         loss = float(sum(part.loss for part in parts))
         norm = nn.utils.get_total_norm(gradients)
         if not (math.isfinite(norm) and math.isfinite(loss)):
@@ -158,7 +146,7 @@ class Learner:
         self.optimizer.step()
         self.learner_steps += 1
         self._update_target()
-        priorities = torch.cat([part.priorities for part in parts])[torch.cat(members).argsort()]
+        priorities = join([part.priorities for part in parts], members)
         td_error, q, target = (
             torch.cat(values) for values in zip(*(part.learned for part in parts), strict=True)
         )
@@ -174,13 +162,15 @@ class Learner:
             "replay/importance_weight_min": float(batch.importance_weights.min()),
             "replay/learned_steps_per_update": float(num_learned),
         } | auxiliary
-        return Update(priorities, metrics, _joined(parts, members))
+        return Update(priorities, metrics, join_traces([part.trace for part in parts], members))
 
     def _add_auxiliary(self, batch: Sequences, gradients: list[Tensor]) -> dict[str, float]:
-        """Adds the gradient of the network's own loss, of the whole batch, to `gradients` in place."""
-        assert isinstance(self.online, RecurrentQNetwork) and self.online.auxiliary is not None
-        loss = self.online.auxiliary(self.online, batch, self._generator(_AUXILIARY, batch.learn_rows.device))
-        weighted = self.config.auxiliary_weight * loss
+        """Adds the gradient of the auxiliary loss, of the whole batch, to `gradients` in place."""
+        if self._auxiliary is None:
+            return {}
+        generator = self._generator(_AUXILIARY, batch.learn_rows.device)
+        loss = self._auxiliary.loss(self.online, batch, generator)
+        weighted = self._auxiliary.weight * loss
         torch._foreach_add_(
             gradients, torch.autograd.grad(weighted, self._online_parameters, materialize_grads=True)
         )
@@ -194,8 +184,7 @@ class Learner:
 
     def _gradient(self, batch: Sequences, num_learned: Tensor, generator: torch.Generator) -> _Part:
         """One part's share of the loss and of its gradient."""
-        online, trace = self._online_output(batch, generator)
-        errors = self.objective.errors(batch, online, *self._bootstrap_outputs(batch, online))
+        errors, trace = self._errors(batch, generator)
         loss = losses.weighted_loss(errors.loss, batch.importance_weights) / num_learned
         gradients = torch.autograd.grad(loss, self._online_parameters, materialize_grads=True)
         with torch.no_grad():
@@ -252,19 +241,6 @@ class Learner:
         self.learner_steps = state["learner_steps"]
         self.skipped_updates = state["skipped_updates"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
-
-
-def _joined(parts: list[_Part], members: list[Tensor]) -> FreshTrace | None:
-    """The fresh trace of all parts, by places in the whole batch."""
-    fresh = [
-        part.trace._replace(sequence=of_part[part.trace.sequence])
-        for part, of_part in zip(parts, members, strict=True)
-        if part.trace is not None
-    ]
-    if not fresh:
-        return None
-    joined: FreshTrace = map_tree(lambda *rows: torch.cat(rows), *fresh)
-    return joined
 
 
 @torch.no_grad()

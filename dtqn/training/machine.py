@@ -13,7 +13,7 @@ def prepare() -> None:
     """One thread for each of torch's operations, and freed memory kept in the process.
 
     The arrays of these networks are too small to share one operation among threads: what runs side by side
-    are the parts of a batch (`dtqn.learning.parts`).
+    are the parts of a batch (`dtqn.learning.batches`).
 
     glibc hands blocks above 128 KiB back to the system when they are freed, so that every update of a small
     network pays hundreds of page faults for the same arrays again: a quarter of its time, measured on Linux.

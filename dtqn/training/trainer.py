@@ -21,9 +21,8 @@ from dtqn.acting.actor import Actor, Episodes
 from dtqn.acting.evaluation import EvaluationResult, evaluate, film
 from dtqn.acting.exploration import linear
 from dtqn.learning import losses
-from dtqn.learning.learner import Learner, delta_q
-from dtqn.learning.parts import take
-from dtqn.learning.windows import learned_whole
+from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, take, whole_sequence
+from dtqn.learning.learner import AuxiliaryLoss, Learner, delta_q
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.networks.windowed import QNetwork
 from dtqn.settings.config import Config, ConfigError, MisfitError
@@ -147,6 +146,24 @@ def plan_bytes(config: Config) -> dict[str, int]:
     }
 
 
+def make_learner(config: Config, network: QNetwork) -> Learner:
+    """The run's learner, of its reading of batches and of the network's own loss where that has a weight."""
+    auxiliary, weight = network.auxiliary, config.learner.auxiliary_weight
+    return Learner(
+        network,
+        config=config.learner,
+        reading=Reading(
+            learned=whole_sequence if config.replay.learn_burn_in else learn_block,
+            passes=next_window if config.learner.next_window else same_rows,
+        ),
+        auxiliary=AuxiliaryLoss(auxiliary, weight) if auxiliary is not None and weight else None,
+        max_priority_weight=config.replay.max_priority_weight,
+        want_trace=_refreshed(config),
+        threads=config.threads,
+        seed=int(_seed(config, _DROPOUT).generate_state(1)[0]),
+    )
+
+
 class Trainer:
     """One run of one agent on one task."""
 
@@ -157,14 +174,7 @@ class Trainer:
         network = make_network(config)
         fields = replay_fields(config, network)
         network.to(self.device)
-        self.learner = Learner(
-            network,
-            config.learner,
-            config.replay.max_priority_weight,
-            config.threads,
-            int(_seed(config, _DROPOUT).generate_state(1)[0]),
-            _refreshed(config),
-        )
+        self.learner = make_learner(config, network)
         more_than_a_tick = (
             config.actor.publish_period * config.learner.env_steps_per_update > config.actor.num_envs
         )
@@ -320,7 +330,7 @@ class Trainer:
             return torch.from_numpy(array).to(self.device)
 
         kept = batch.memory_valid.shape[1] if self.config.replay.memory != "zero" else 0
-        sequences = Sequences(
+        return Sequences(
             trace={
                 name.removeprefix("trace/"): tensor(
                     batch.memory[name][:, batch.memory[name].shape[1] - kept :]
@@ -338,7 +348,6 @@ class Trainer:
             importance_weights=tensor(weights),
             beside={name.removeprefix("trace/"): tensor(batch.learn[name]) for name in self._beside_names},
         )
-        return learned_whole(sequences) if self.config.replay.learn_burn_in else sequences
 
     def _due(self, before: int, period: int) -> bool:
         return self.env_steps // period > before // period
@@ -373,7 +382,8 @@ class Trainer:
         if not len(prefix.anchors):
             return {}
         available = torch.from_numpy(prefix.available.nonzero()[0])
-        batch = take(self._to_sequences(sampled, info.importance_weights), available)
+        read = self.learner.reading.learned(self._to_sequences(sampled, info.importance_weights))
+        batch = take(read, available)
         anchor = batch.episode_step + batch.burn_in_rows
         row = np.arange(prefix.rows["version"].shape[1])
         learned = (row >= anchor.cpu().numpy()[:, None]) & (row < prefix.row_counts[:, None])

@@ -17,11 +17,10 @@ import pytest
 import torch
 
 from dtqn import networks
-from dtqn.learning.learner import Learner
-from dtqn.learning.windows import learned_whole
 from dtqn.settings import presets
 from tests.cases import NUM_ACTIONS, SPACES
 from tests.learning.batches import Shape, make_batch
+from tests.learning.learners import make_learner
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "losses"
 PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
@@ -55,9 +54,10 @@ def losses(name: str, updates: int = 5) -> list[float]:
         torch.manual_seed(0)
         network = networks.build(config.network, SPACES["multi_discrete"], NUM_ACTIONS)
         step_sizes = {"learning_rate": 5e-4, "target_ema_rate": 0.005, "reward_scale": 0.2}
-        learner = Learner(network, config.learner.model_copy(update=step_sizes))
+        learner = make_learner(
+            network, config.learner.model_copy(update=step_sizes), whole=config.replay.learn_burn_in
+        )
         batch = make_batch(network, "multi_discrete", SHAPES, learn_length=40, dtype=torch.float32)
-        batch = learned_whole(batch) if config.replay.learn_burn_in else batch
         return [learner.update(batch).metrics["learner/loss"] for _ in range(updates)]
     finally:
         torch.set_num_threads(threads)

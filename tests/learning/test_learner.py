@@ -11,15 +11,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dtqn.learning import parts
+from dtqn.learning import batches
 from dtqn.learning.learner import Learner, delta_q
 from dtqn.settings.config import LearnerConfig
 from dtqn.types import NonFiniteError, QOutput, Sequences, StepInputs
 from tests.cases import inputs, make, part, randomise, trace_dict
+from tests.learning import learners
 from tests.learning.batches import N_STEP, SHAPES, Shape, make_batch
+from tests.learning.learners import ETA
 from tests.reference import learner_twin as twin
 
-ETA = 0.9
 CATEGORICAL: dict[str, Any] = {"distribution": "categorical", "num_atoms": 7, "v_min": -2.0, "v_max": 1.5}
 QUANTILE: dict[str, Any] = {"distribution": "quantile", "num_quantiles": 5}
 TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
@@ -57,7 +58,7 @@ def make_learner(
 ) -> Learner:
     """A learner whose target network differs from its online network."""
     config = LearnerConfig(**({"n_step": N_STEP, "gamma": 0.9, "target_ema_rate": 0.1} | (settings or {})))
-    learner = Learner(make(space, **network), config, ETA, threads)
+    learner = learners.make_learner(make(space, **network), config, threads=threads)
     randomise(learner.target, seed=9, scale=0.1)
     return learner
 
@@ -184,7 +185,7 @@ def of_the_action_taken(errors: Any) -> Any:
 def test_the_fresh_trace_is_that_of_the_online_network(network: dict[str, Any], threads: int) -> None:
     """Row by row, of every real row of burn-in and learn block, by the parameters before the update."""
     config = LearnerConfig(n_step=N_STEP)
-    learner = Learner(make("box", **network), config, ETA, threads, refresh=True)
+    learner = learners.make_learner(make("box", **network), config, threads=threads, want_trace=True)
     batch = make_batch(learner.online, "box")
     expected = {}
     for b in range(len(SHAPES)):
@@ -264,11 +265,11 @@ def test_nan_in_padded_rewards_and_discounts_changes_nothing() -> None:
 def test_a_batch_cut_into_parts_is_the_same_batch(
     threads: int, cost: int, num_parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "PART_COST", cost)
+    monkeypatch.setattr(batches, "PART_COST", cost)
     shapes = (*SHAPES, Shape(5, 3, 24), Shape(0, 0, 2), Shape(1, 0, 24, terminated=True))
     learner = make_learner(threads=threads)
     batch = make_batch(learner.online, "box", shapes, learn_length=21)
-    members = parts.split(batch, side_by_side=threads > 1)
+    members = batches.split(batch, side_by_side=threads > 1)
     assert len(members) == num_parts
     assert sorted(torch.cat(members).tolist()) == list(range(len(shapes)))
     expected = twin.update(learner.online, learner.target, batch, learner.config, ETA)
@@ -404,7 +405,7 @@ def test_state_continues_bit_for_bit(settings: dict[str, Any]) -> None:
         learner.update(batch)
     learner.update(poisoned(batches[0], float("nan")))
     state = copy.deepcopy(learner.get_state())
-    resumed = Learner(make("box", seed=3), learner.config, ETA)
+    resumed = learners.make_learner(make("box", seed=3), learner.config)
     resumed.set_state(state)
     for batch in batches[2:]:
         one, other = learner.update(batch), resumed.update(batch)

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dtqn.learning.learner import Learner
-from dtqn.learning.windows import learned_whole, next_window
+from dtqn.learning.batches import whole_sequence, without_first_row
 from dtqn.settings import presets
 from dtqn.settings.config import Config, LearnerConfig
 from dtqn.training.trainer import Trainer
 from dtqn.types import Sequences, StepInputs, map_tree
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
+from tests.learning.learners import make_learner
 
 K = 5
 GAMMA, SCALE, RATE = 0.9, 0.2, 1e-2
@@ -41,10 +41,10 @@ def whole_rows(batch: Sequences, b: int) -> tuple[StepInputs, Tensor]:
 
 
 @pytest.mark.parametrize("junk", [None, 1e30])
-def test_learned_whole_joins_real_rows(junk: float | None) -> None:
+def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
     network = make("box", **NETWORKS["lstm"])
     batch = make_batch(network, "box", (*SHAPES, Shape(1, 1, 7), Shape(0, 0, 4)), junk=junk)
-    whole = learned_whole(batch)
+    whole = whole_sequence(batch)
     assert whole.burn_in.first.shape[1] == 0 and not whole.burn_in_rows.any()
     assert torch.equal(whole.episode_step, batch.episode_step)
     for b in range(len(batch.learn_rows)):
@@ -100,7 +100,7 @@ def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None
         "gamma": GAMMA, "reward_scale": SCALE, "n_step": 1, "learning_rate": RATE, "double_q": double_q,
         "next_window": True, "max_grad_norm": 0.5, "adam_epsilon": 5e-9, "target_update": "hard",
     }  # fmt: skip
-    learner = Learner(make("box", **NETWORKS[core]), LearnerConfig(**settings))
+    learner = make_learner(make("box", **NETWORKS[core]), LearnerConfig(**settings), whole=True)
     randomise(learner.target, seed=9)
     online = make("box", **NETWORKS[core])
     batch = make_batch(online, "box", SHAPES, learn_length=1)._replace(
@@ -109,7 +109,7 @@ def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None
     zero_state = batch._replace(
         trace={name: x[:, :0] for name, x in batch.trace.items()}, trace_valid=batch.trace_valid[:, :0]
     )
-    update = learner.update(learned_whole(zero_state))
+    update = learner.update(zero_state)
     loss, norm, learned = original_update(online, learner.target, batch, double_q)
     assert learned == 5 + 5 + 1 + 3 + 5 == update.metrics["replay/learned_steps_per_update"]
     assert update.metrics["learner/loss"] == pytest.approx(loss / 2, rel=1e-9)
@@ -123,17 +123,17 @@ def test_the_next_window_is_another() -> None:
     """Bootstrapped from the same window the update would be another."""
     batch = make_batch(make("box", **NETWORKS["dtqn"]), "box", SHAPES, learn_length=1)
     losses = [
-        Learner(make("box", **NETWORKS["dtqn"]), LearnerConfig(n_step=1, next_window=later))
-        .update(learned_whole(batch))
+        make_learner(make("box", **NETWORKS["dtqn"]), LearnerConfig(n_step=1, next_window=later), whole=True)
+        .update(batch)
         .metrics["learner/loss"]
         for later in (False, True)
     ]
     assert abs(losses[0] - losses[1]) > 1e-3
 
 
-def test_next_window_drops_the_first_row() -> None:
-    whole = learned_whole(make_batch(make("box", **NETWORKS["lstm"]), "box", SHAPES, learn_length=1))
-    later = next_window(whole)
+def test_the_next_window_has_no_first_row() -> None:
+    whole = whole_sequence(make_batch(make("box", **NETWORKS["lstm"]), "box", SHAPES, learn_length=1))
+    later = without_first_row(whole)
     assert torch.equal(later.learn.observation, whole.learn.observation[:, 1:])
     assert torch.equal(later.discount, whole.discount[:, 1:])
     assert torch.equal(later.learn_rows, whole.learn_rows - 1)
@@ -159,7 +159,7 @@ def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
     assert trainer.env_steps - trainer.replay.num_sequences == 2
     sampled, info = trainer.replay.sample(400, np.random.default_rng(0))
     assert np.ptp(info.probabilities) < 1e-12 and (info.importance_weights == 1).all()
-    batch = trainer._to_sequences(sampled, info.importance_weights)
+    batch = trainer.learner.reading.learned(trainer._to_sequences(sampled, info.importance_weights))
     step = torch.from_numpy(sampled.episode_step + sampled.burn_in_rows)  # of the window's last row
     assert torch.equal(batch.learned_steps, (step + 1).clamp(max=5))
     assert torch.equal(batch.learn_rows, batch.learned_steps + 1)

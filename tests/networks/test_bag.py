@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn import networks
-from dtqn.learning.parts import take
+from dtqn.learning.batches import take
 from dtqn.networks.bag import Bag, BagAttention, BagQNetwork
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.settings.config import Config, NetworkConfig

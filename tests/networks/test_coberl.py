@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dtqn.learning import parts
+from dtqn.learning import batches
 from dtqn.learning.learner import Learner
 from dtqn.networks.auxiliary import TEMPERATURE, ContrastiveLoss, real_rows
 from dtqn.networks.coberl import CoBERL
@@ -21,6 +21,7 @@ from dtqn.settings.presets import resolve
 from dtqn.types import map_tree
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
+from tests.learning.learners import make_learner
 from tests.networks.parameters import gate_parameters, layer_parameters, lstm_parameters
 from tests.reference.coberl_twin import coberl, contrastive_loss
 from tests.training.test_parity import assert_every_kind_is_there, draw, error, play
@@ -178,7 +179,7 @@ def test_junk_in_the_padding_changes_nothing() -> None:
 def updated(weight: float, threads: int = 1, seed: int = 5) -> tuple[Learner, dict[str, float]]:
     """A learner after two updates, and the metrics of the second."""
     config = LearnerConfig(auxiliary_weight=weight, max_grad_norm=1e9)
-    learner = Learner(network_of(), config, threads=threads, seed=seed)
+    learner = make_learner(network_of(), config, threads=threads, seed=seed)
     for number in (1, 2):
         metrics = learner.update(make_batch(learner.online, "box", seed=number)).metrics
     return learner, metrics
@@ -187,8 +188,8 @@ def updated(weight: float, threads: int = 1, seed: int = 5) -> tuple[Learner, di
 def test_the_learner_adds_it() -> None:
     """Its gradient, weighed, to that of the TD errors; its value to the metrics."""
     weight = 0.3
-    learner = Learner(network_of(), LearnerConfig(auxiliary_weight=weight, max_grad_norm=1e9), seed=5)
-    plain = Learner(network_of(), LearnerConfig(max_grad_norm=1e9), seed=5)
+    learner = make_learner(network_of(), LearnerConfig(auxiliary_weight=weight, max_grad_norm=1e9), seed=5)
+    plain = make_learner(network_of(), LearnerConfig(max_grad_norm=1e9), seed=5)
     batch = make_batch(learner.online, "box")
     loss = plain.online.auxiliary(plain.online, batch, plain._generator(2, torch.device("cpu")))
     added = torch.autograd.grad(loss, list(plain.online.parameters()), materialize_grads=True)
@@ -202,7 +203,7 @@ def test_the_learner_adds_it() -> None:
 
 def test_it_does_not_hang_on_the_parts_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     one, metrics = updated(0.3)
-    split = parts.split
+    split = batches.split
     counts = []
 
     def counted(batch: Any, side_by_side: bool) -> Any:
@@ -224,8 +225,6 @@ def test_it_does_not_hang_on_the_parts_of_a_batch(monkeypatch: pytest.MonkeyPatc
 def test_a_weight_without_a_loss_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"learner.auxiliary_weight is 0.1.*gru.*no auxiliary loss; try 0"):
         resolve(None, {"agent": "gru", "learner.auxiliary_weight": "0.1"}, {})
-    with pytest.raises(ValueError, match=r"learner.auxiliary_weight is 0.1.*no auxiliary loss; try 0"):
-        Learner(make("box"), LearnerConfig(auxiliary_weight=0.1))
     assert Config.model_validate({"network": {"core": "coberl"}, "learner": {"auxiliary_weight": 0.1}})
 
 

@@ -1,0 +1,229 @@
+"""Batches: which rows are learned, what they are bootstrapped from, how a batch is split and joined again.
+
+A learner is given a `Reading`: what it learns of each sequence, and which passes of the two networks make the
+values of an update. The agents of this suite learn the rows after the burn-in and bootstrap from the same
+pass. DTQN's public code learns a window whole and bootstraps from the next one: with K rows up to step t and
+the one after it, r_0 .. r_K, the Q-values of the steps come from the window r_0 .. r_{K-1}, and the bootstrap
+values from r_1 .. r_K, which does not have row r_0.
+
+A batch is split in two, the shorter sequences and the longer ones. Its gradient is the sum of its parts'
+gradients. Each part is cropped to its own longest sequence and memory, which saves the padding of the short
+ones, and the parts can run side by side.
+
+Legend: B sequences, P burn-in (or context) rows, R rows of the learn block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dtqn.networks.windowed import QNetwork
+from dtqn.types import FreshTrace, QOutput, Sequences, map_tree
+
+PART_COST = 1000
+"""The cost of a second part by itself, in quarters of a row of the learn block; measured on a CPU."""
+
+
+# How a batch is read.
+
+
+class Outputs(NamedTuple):
+    """What the networks say of the learn block, [B, R, ...] each."""
+
+    online: QOutput
+    """Of the online network, with gradient; a sequence's last row has no TD error and may hold anything."""
+    target: QOutput
+    """Of the target network: the values that rows are bootstrapped with."""
+    chooser: QOutput
+    """Of the online network: the actions of these values, with double Q-learning."""
+    trace: dict[str, Tensor] | None
+    """The trace rows that the online pass leaves now, where they are wanted: field -> [B, P + R, ...]."""
+
+
+class Passes(Protocol):
+    """Runs both networks on a batch."""
+
+    def __call__(
+        self,
+        online: QNetwork,
+        target: QNetwork,
+        batch: Sequences,
+        generator: torch.Generator | None,
+        want_trace: bool,
+    ) -> Outputs: ...
+
+
+class Reading(NamedTuple):
+    """How a learner reads a batch from replay."""
+
+    learned: Callable[[Sequences], Sequences]
+    """A batch -> the same with its learned rows in the learn block: `learn_block` or `whole_sequence`."""
+    passes: Passes
+    """`same_rows` or `next_window`."""
+
+
+def learn_block(batch: Sequences) -> Sequences:
+    """The batch as it is: burn-in rows are not learned."""
+    return batch
+
+
+def whole_sequence(batch: Sequences) -> Sequences:
+    """`batch` with its burn-in rows put before the learn block, to be learned as well."""
+    burned, device = batch.burn_in.first.shape[1], batch.learn_rows.device
+    before, learn_rows = batch.burn_in_rows[:, None], batch.burn_in_rows + batch.learn_rows
+    place = torch.minimum(torch.arange(int(learn_rows.max()), device=device), learn_rows[:, None] - 1)
+    index = torch.where(place < before, place, place - before + burned)
+    rows = torch.arange(len(index), device=device)[:, None]
+
+    def joined(burn_in: Tensor, learn: Tensor) -> Tensor:
+        return torch.cat([burn_in, learn], dim=1)[rows, index]
+
+    # No row before the anchor terminates.
+    discount = F.pad(batch.discount, (burned, 0), value=1.0)[rows, index]
+    return batch._replace(
+        burn_in=map_tree(lambda x: x[:, :0], batch.burn_in),
+        burn_in_rows=torch.zeros_like(batch.burn_in_rows),
+        learn=map_tree(joined, batch.burn_in, batch.learn),
+        discount=discount,
+        learn_rows=learn_rows,
+        learned_steps=batch.burn_in_rows + batch.learned_steps,
+    )
+
+
+def same_rows(
+    online: QNetwork,
+    target: QNetwork,
+    batch: Sequences,
+    generator: torch.Generator | None,
+    want_trace: bool,
+) -> Outputs:
+    """Rows are learned and bootstrapped from in one pass of each network; `generator` draws dropout."""
+    output, trace = online.learn_values(batch, generator, want_trace)
+    with torch.no_grad():
+        return Outputs(output, target.learn_values(batch)[0], output, trace)
+
+
+def next_window(
+    online: QNetwork,
+    target: QNetwork,
+    batch: Sequences,
+    generator: torch.Generator | None,
+    want_trace: bool,
+) -> Outputs:
+    """Rows are bootstrapped from in passes of their own, which do not have the sequence's first row.
+
+    Row 0 is never bootstrapped from. In its place stand the chooser's values from the first pass, and the
+    target's of row 1.
+    """
+    # The last row has no TD error, and nothing else needs its value in this pass.
+    output, trace = online.learn_values(
+        batch._replace(learn_rows=batch.learn_rows - 1), generator, want_trace
+    )
+    with torch.no_grad():
+        later = without_first_row(batch)
+        of_target, of_online = (network.learn_values(later)[0] for network in (target, online))
+
+        def after(first: Tensor, rest: Tensor) -> Tensor:
+            return torch.cat([first[:, :1], rest], dim=1)
+
+        return Outputs(
+            output, map_tree(after, of_target, of_target), map_tree(after, output, of_online), trace
+        )
+
+
+def without_first_row(batch: Sequences) -> Sequences:
+    """`batch`, which has no burn-in, without the first row of its sequences."""
+    assert batch.burn_in.first.shape[1] == 0
+    return batch._replace(
+        episode_step=batch.episode_step + 1,
+        learn=map_tree(lambda x: x[:, 1:], batch.learn),
+        discount=batch.discount[:, 1:],
+        beside={name: x[:, 1:] for name, x in batch.beside.items()},
+        learn_rows=batch.learn_rows - 1,
+        learned_steps=batch.learned_steps - 1,
+    )
+
+
+# Parts.
+
+
+def split(batch: Sequences, side_by_side: bool) -> list[Tensor]:
+    """The members [n] of each part of the batch; on an accelerator there is one part, which suits it better.
+
+    Args:
+        side_by_side: the parts will run at the same time, so the larger of them counts; otherwise their sum,
+            and there is a second part only where the padding that it saves is worth its own cost.
+    """
+    size, device = len(batch.learn_rows), batch.learn_rows.device
+    whole = [torch.arange(size, device=device)]
+    if size == 1 or device.type != "cpu":
+        return whole
+    # Rows of the learn block are run by both networks, once with a gradient; what comes before costs about a
+    # quarter (memory: projections alone) to a half (burn-in: forward alone) of that.
+    before = batch.trace_valid.sum(dim=1) + 2 * batch.burn_in_rows
+    cost, order = (4 * batch.learn_rows + before).sort(stable=True)
+    count = torch.arange(1, size)
+    shorter, longer = count * cost[:-1], (size - count) * cost[-1]
+    price = torch.maximum(shorter, longer) if side_by_side else shorter + longer + PART_COST
+    cut = int(price.argmin()) + 1
+    if not side_by_side and price[cut - 1] >= size * cost[-1]:
+        return whole
+    return [order[:cut].sort().values, order[cut:].sort().values]
+
+
+def take(batch: Sequences, members: Tensor) -> Sequences:
+    """Some members [n] of a batch, every block cropped to the longest of them."""
+    if len(members) == len(batch.learn_rows):
+        return batch
+    valid = batch.trace_valid[members]
+    burn_in_rows, learn_rows = batch.burn_in_rows[members], batch.learn_rows[members]
+    memory, burned, rows = int(valid.sum(dim=1).max()), int(burn_in_rows.max()), int(learn_rows.max())
+    return Sequences(
+        trace={name: x[members, max(0, x.shape[1] - memory) :] for name, x in batch.trace.items()},
+        trace_valid=valid[:, valid.shape[1] - memory :],
+        episode_step=batch.episode_step[members],
+        burn_in=map_tree(lambda x: x[members, :burned], batch.burn_in),
+        burn_in_rows=burn_in_rows,
+        learn=map_tree(lambda x: x[members, :rows], batch.learn),
+        discount=batch.discount[members, :rows],
+        learn_rows=learn_rows,
+        learned_steps=batch.learned_steps[members],
+        importance_weights=batch.importance_weights[members],
+        beside={name: x[members, :rows] for name, x in batch.beside.items()},
+    )
+
+
+def join(parts: list[Tensor], members: list[Tensor]) -> Tensor:
+    """Numbers [n] of each part's sequences, in the order of the whole batch [B]."""
+    return torch.cat(parts)[torch.cat(members).argsort()]
+
+
+def fresh_rows(batch: Sequences, trace: dict[str, Tensor]) -> FreshTrace:
+    """The real rows of a trace of burn-in and learn block, field -> [B, P + R, ...]."""
+    device = batch.learn_rows.device
+    burned = torch.arange(batch.burn_in.first.shape[1], device=device)
+    learned = torch.arange(batch.learn.first.shape[1], device=device).expand(len(batch.learn_rows), -1)
+    burn_in_rows = batch.burn_in_rows[:, None]
+    offset = torch.cat([burned - burn_in_rows, learned], dim=1)
+    real = torch.cat([burned < burn_in_rows, learned < batch.learn_rows[:, None]], dim=1)
+    return FreshTrace(
+        real.nonzero()[:, 0], offset[real], {name: values[real] for name, values in trace.items()}
+    )
+
+
+def join_traces(traces: list[FreshTrace | None], members: list[Tensor]) -> FreshTrace | None:
+    """The fresh traces of all parts as one, by places in the whole batch."""
+    placed = [
+        trace._replace(sequence=of_part[trace.sequence])
+        for trace, of_part in zip(traces, members, strict=True)
+        if trace is not None
+    ]
+    if not placed:
+        return None
+    joined: FreshTrace = map_tree(lambda *rows: torch.cat(rows), *placed)
+    return joined
