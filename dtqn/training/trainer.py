@@ -24,8 +24,8 @@ from dtqn.learning import losses
 from dtqn.learning.learner import Learner, delta_q
 from dtqn.learning.parts import take
 from dtqn.learning.windows import learned_whole
+from dtqn.networks.q_network import QNetwork
 from dtqn.networks.recurrent import RecurrentQNetwork
-from dtqn.networks.windowed import QNetwork
 from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.types import FreshTrace, NonFiniteError, Sequences, StepInputs, named_parts, observation_of
 from replay import Field, SequenceBatch, SequenceLayout, SequenceReplay, replay_bytes
