@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from dtqn.acting.exploration import epsilon_ladder, exponential, linear
-from dtqn.networks.windowed import QNetwork
+from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import ActorConfig
 from dtqn.types import NonFiniteError, State, StepInputs, map_tree, named_parts, reset_rows
 

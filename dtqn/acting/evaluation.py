@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from dtqn.acting.actor import Episodes, VectorRows
-from dtqn.networks.windowed import QNetwork
+from dtqn.networks.q_network import QNetwork
 from dtqn.types import reset_rows
 from envs import pictures
 

@@ -12,7 +12,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,9 +21,8 @@ from torch import Tensor, nn
 from dtqn.learning import losses
 from dtqn.learning.batches import Reading, fresh_rows, join, join_traces, split, take
 from dtqn.learning.objective import Objective, StepErrors
-from dtqn.networks.heads import Prediction
+from dtqn.networks.q_network import QNetwork
 from dtqn.networks.recurrent import RecurrentQNetwork
-from dtqn.networks.windowed import QNetwork
 from dtqn.settings.config import LearnerConfig
 from dtqn.types import FreshTrace, NonFiniteError, Sequences, StepInputs
 
@@ -91,7 +90,7 @@ class Learner:
             self._map = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)).map
         self.max_priority_weight = max_priority_weight
         self._want_trace = want_trace
-        self.objective = Objective(config, cast(Prediction, network.head.prediction))
+        self.objective = Objective(config, network.head.prediction)
         self.online = network
         self.target = copy.deepcopy(network).requires_grad_(False)
         self.optimizer = torch.optim.Adam(

@@ -1,3 +1,3 @@
-"""Networks: one contract (`dtqn.networks.recurrent`), one builder."""
+"""Networks: one contract (`dtqn.networks.q_network`), one builder."""
 
 from dtqn.networks.builder import build as build

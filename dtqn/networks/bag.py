@@ -18,7 +18,7 @@ Legend: B batch, T steps, K context length, S rows of a bag, H heads, D width, A
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dtqn.networks.decoder import TransformerDecoder
+from dtqn.networks.q_network import Encoder, Head
 from dtqn.networks.windowed import WindowedQNetwork, pick
 from dtqn.types import Observation, QOutput, Sequences, State, StepInputs, Trace, TraceSpec, map_tree
 
@@ -95,9 +96,9 @@ class BagQNetwork(WindowedQNetwork):
 
     def __init__(
         self,
-        encoder: nn.Module,
+        encoder: Encoder,
         decoder: TransformerDecoder,
-        head: nn.Module,
+        head: Head,
         observation_space: gymnasium.Space,
         attention: BagAttention,
         bag_size: int,
@@ -203,7 +204,7 @@ class BagQNetwork(WindowedQNetwork):
         return BagState(*window[:5], **_named(Bag(empty, torch.zeros_like(window.count))))
 
     def state_from_trace(  # type: ignore[override]
-        self, rows: dict[str, Observation], valid: Tensor, episode_step: Tensor
+        self, rows: dict[str, Any], valid: Tensor, episode_step: Tensor
     ) -> BagState:
         """As of `WindowedQNetwork`, of `rows` that have the trace beside the inputs."""
         empty = self.initial_state(len(valid))

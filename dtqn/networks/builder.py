@@ -18,10 +18,11 @@ from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.heads import Categorical, DuelingHead, Expectation, Prediction, QHead, Quantiles
 from dtqn.networks.lru import LRULayer
 from dtqn.networks.mingru import MinGRULayer
-from dtqn.networks.recurrent import AuxiliaryLoss, Core, RecurrentQNetwork
+from dtqn.networks.q_network import AuxiliaryLoss, Core, QNetwork
+from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.networks.rnn import GRULayer, LSTMLayer
 from dtqn.networks.stack import Hidden, HiddenAndCell, NoState, RecurrentStack
-from dtqn.networks.windowed import QNetwork, WindowedQNetwork
+from dtqn.networks.windowed import WindowedQNetwork
 from dtqn.settings.config import NetworkConfig
 
 
@@ -35,7 +36,7 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
     has_bag = config.core == "dtqn" and config.bag_size > 0
     features = 2 * config.width if has_bag else config.width
     head = head_type(features, num_actions, config.head_width, _prediction(config))
-    network: QNetwork
+    network: RecurrentQNetwork | WindowedQNetwork
     if has_bag:
         attention = BagAttention(config.width, config.num_heads)
         network = BagQNetwork(encoder, _decoder(config), head, observation_space, attention, config.bag_size)

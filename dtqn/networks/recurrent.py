@@ -6,33 +6,11 @@ whole sequence, and any split of a sequence into calls gives the same Q-values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
-
 import torch
 from torch import Tensor, nn
 
+from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, trace_window
 from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec
-
-
-class Core(Protocol):
-    """A module that maps features [B, T, D] and the state before them to features, state and trace."""
-
-    def __call__(
-        self, x: Tensor, state: State, want_trace: bool = True, /
-    ) -> tuple[Tensor, State, Trace]: ...
-
-    def initial_state(self, batch_size: int, /) -> State: ...
-
-    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor, /) -> State: ...
-
-    def trace_spec(self) -> dict[str, TraceSpec]: ...
-
-    def cache(self, state: State, /) -> State: ...
-
-
-AuxiliaryLoss: TypeAlias = "Callable[[RecurrentQNetwork, Sequences, torch.Generator], Tensor]"
-"""A scalar of the network, a batch and a generator of its draws."""
 
 
 def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
@@ -53,7 +31,7 @@ def _latest_index(num_memory: int, burn_in_rows: Tensor, size: int) -> Tensor:
 
 class RecurrentQNetwork(nn.Module):
     def __init__(
-        self, encoder: nn.Module, core: Core, head: nn.Module, auxiliary: AuxiliaryLoss | None = None
+        self, encoder: Encoder, core: Core, head: Head, auxiliary: AuxiliaryLoss | None = None
     ) -> None:
         """`auxiliary`: a loss that the learner may add; a module where it has parameters."""
         super().__init__()
@@ -108,7 +86,7 @@ class RecurrentQNetwork(nn.Module):
                 return state, None
             _, _, burned = self.core(self.encoder(batch.burn_in), state, True)
             memory = valid.shape[1]
-            size = min(max((field.window for field in spec.values()), default=0), memory + burn_in)
+            size = min(trace_window(self), memory + burn_in)
             rows = {
                 name: latest_rows(trace[name], getattr(burned, name), batch.burn_in_rows, field.window)
                 for name, field in spec.items()

@@ -13,7 +13,7 @@ block, A actions.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.decoder import TransformerDecoder
-from dtqn.networks.recurrent import AuxiliaryLoss, RecurrentQNetwork
+from dtqn.networks.q_network import AuxiliaryLoss, Encoder, Head
 from dtqn.types import Observation, QOutput, Sequences, State, StepInputs, Trace, TraceSpec, map_tree
 
 
@@ -53,9 +53,9 @@ class WindowedQNetwork(nn.Module):
 
     def __init__(
         self,
-        encoder: nn.Module,
+        encoder: Encoder,
         decoder: TransformerDecoder,
-        head: nn.Module,
+        head: Head,
         observation_space: gymnasium.Space,
     ) -> None:
         """`observation_space` gives the shapes of the raw observations that a state holds."""
@@ -193,9 +193,7 @@ class WindowedQNetwork(nn.Module):
             torch.zeros(batch_size, dtype=torch.int64, device=device),
         )
 
-    def state_from_trace(
-        self, rows: dict[str, Observation], valid: Tensor, episode_step: Tensor
-    ) -> WindowState:
+    def state_from_trace(self, rows: dict[str, Any], valid: Tensor, episode_step: Tensor) -> WindowState:
         """The state after context rows [B, W, ...] under the names of `StepInputs`, newest last.
 
         `valid` [B, W] marks the real ones, at the end. As nothing is stored there may be none at all.
@@ -212,7 +210,7 @@ class WindowedQNetwork(nn.Module):
             kept = kept.masked_fill(~real.view(*real.shape, *[1] * (kept.dim() - 2)), 0)
             return torch.cat([empty[:, real.shape[1] :].to(kept.dtype), kept], dim=1)
 
-        kept = map_tree(newest, StepInputs(*state[:4]), StepInputs(**rows))  # type: ignore[arg-type]
+        kept = map_tree(newest, StepInputs(*state[:4]), StepInputs(**rows))
         return WindowState(**kept._asdict(), count=real.sum(dim=1))
 
     def trace_spec(self) -> dict[str, TraceSpec]:
@@ -221,7 +219,3 @@ class WindowedQNetwork(nn.Module):
 
     def cache(self, state: State) -> State:
         return state
-
-
-QNetwork: TypeAlias = RecurrentQNetwork | WindowedQNetwork
-"""Both are called alike by the actor, and by the learner through `learn_values`."""

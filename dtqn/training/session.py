@@ -11,10 +11,10 @@ from typing import Any, TextIO
 
 import numpy as np
 import torch
-from torch import nn
 
 import dtqn
 from dtqn.acting.evaluation import EvaluationResult, evaluate
+from dtqn.networks.q_network import QNetwork
 from dtqn.plots import learning_curve
 from dtqn.settings.config import Config, MisfitError
 from dtqn.signals import Signals
@@ -369,5 +369,5 @@ def _score(evaluation: Mapping[str, Any]) -> float:
     return float(evaluation["eval/return"] if success is None else success)
 
 
-def _parameters(network: nn.Module) -> int:
+def _parameters(network: QNetwork) -> int:
     return sum(parameter.numel() for parameter in network.parameters())

@@ -23,8 +23,8 @@ from dtqn.acting.exploration import linear
 from dtqn.learning import losses
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, take, whole_sequence
 from dtqn.learning.learner import AuxiliaryLoss, Learner, delta_q
+from dtqn.networks.q_network import QNetwork
 from dtqn.networks.recurrent import RecurrentQNetwork
-from dtqn.networks.windowed import QNetwork
 from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.types import FreshTrace, NonFiniteError, Sequences, StepInputs, named_parts, observation_of
 from replay import Field, SequenceBatch, SequenceLayout, SequenceReplay, replay_bytes

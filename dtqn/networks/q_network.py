@@ -1,0 +1,172 @@
+"""The contract of a Q-network: all that the actor, the learner and evaluation rely on.
+
+A Q-network reads raw step inputs and gives Q-values. Its state is an argument and a return value, never an
+attribute, and a call on T steps gives the same Q-values as any split of these steps into calls. So the actor,
+which calls it with T = 1, and the learner, which calls it with a whole sequence, use one function.
+
+At each step the network leaves a trace row behind. The state before a step is a function of the last W trace
+rows of its episode, so replay stores each step once and any stored sequence can be continued.
+
+Legend: B batch, T steps of a call, W trace window, P burn-in rows, R rows of a learn block, D width,
+A actions, Z numbers of a distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, Self, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from dtqn.networks.heads import Prediction
+from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec
+
+CONTRACT_VERSION = 1
+"""Grows when a network, core, encoder or head written for the contract before would no longer work."""
+
+AuxiliaryLoss: TypeAlias = Callable[[Any, Sequences, torch.Generator], Tensor]
+"""(the network that has it, a batch, a generator for its draws) -> a scalar that the learner may add.
+
+It is a module where it has parameters, which then are trained with those of the network."""
+
+
+class Encoder(Protocol):
+    """A module from raw step inputs to features."""
+
+    def __call__(self, inputs: StepInputs, /) -> Tensor:
+        """Inputs [B, T, ...] -> features [B, T, D], each step's of that step alone."""
+        ...
+
+
+class Core(Protocol):
+    """A module that remembers: from features and the state before them to features of the same shape."""
+
+    def __call__(self, x: Tensor, state: State, want_trace: bool = True, /) -> tuple[Tensor, State, Trace]:
+        """Features [B, T, D] and the state before them -> output [B, T, D], the state after, the trace.
+
+        No gradient enters the state. State and trace are None unless `want_trace`.
+        """
+        ...
+
+    def initial_state(self, batch_size: int, /) -> State:
+        """The state [B, ...] at an episode's start."""
+        ...
+
+    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor, /) -> State:
+        """As `QNetwork.state_from_trace`."""
+        ...
+
+    def trace_spec(self) -> dict[str, TraceSpec]:
+        """As `QNetwork.trace_spec`."""
+        ...
+
+    def cache(self, state: State, /) -> State:
+        """As `QNetwork.cache`."""
+        ...
+
+
+class Head(Protocol):
+    """A module from features to Q-values."""
+
+    @property
+    def prediction(self) -> Prediction:
+        """How the last layer's numbers are read: expected value, atoms' probabilities, or quantiles."""
+        ...
+
+    def __call__(self, features: Tensor, /) -> QOutput:
+        """Features [B, T, D] -> Q-values [B, T, A], and a distributional head's numbers [B, T, A, Z]."""
+        ...
+
+
+class Module(Protocol):
+    """The part of `torch.nn.Module` that is used of a network."""
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], /) -> Any: ...
+
+    def requires_grad_(self, requires_grad: bool, /) -> Self: ...
+
+    def to(self, device: torch.device, /) -> Self: ...
+
+
+class QNetwork(Module, Protocol):
+    """A module that the actor calls with T = 1 and the learner through `learn_values`.
+
+    `tests/networks/test_contract.py` holds every network of the suite to it.
+    """
+
+    @property
+    def head(self) -> Head:
+        """The learner reads `head.prediction`, to know how its output is moved to a target."""
+        ...
+
+    @property
+    def auxiliary(self) -> AuxiliaryLoss | None:
+        """The loss that `learner.auxiliary_weight` weighs; None where the network has none."""
+        ...
+
+    def __call__(
+        self, inputs: StepInputs, state: State, want_trace: bool = True
+    ) -> tuple[QOutput, State, Trace]:
+        """Q-values of T steps from the state before them.
+
+        Args:
+            inputs: [B, T, ...]
+            state: [B, ...]
+            want_trace: give the state and the trace; without them a call costs less.
+        Returns: the output [B, T, A]; the state after the T steps [B, ...]; the trace rows that these leave
+            behind [B, T, ...]. State and trace are None unless `want_trace`.
+        """
+        ...
+
+    def initial_state(self, batch_size: int) -> State:
+        """The state [B, ...] at an episode's start, by the present parameters, on their device."""
+        ...
+
+    def state_from_trace(self, rows: dict[str, Any], valid: Tensor, episode_step: Tensor) -> State:
+        """The state [B, ...] after trace rows of one episode each.
+
+        Args:
+            rows: field -> [B, W, ...], newest last, of any float type; fewer rows than the trace's window are
+                an episode that has no more. A windowed network, which stores none, takes raw rows under the
+                names of `StepInputs`.
+            valid: [B, W] bool, the real rows, which are the last ones; the others may hold anything.
+            episode_step: [B] the step's number in its episode that the state is for.
+        """
+        ...
+
+    def trace_spec(self) -> dict[str, TraceSpec]:
+        """The fields of one trace row, by name; empty where the network leaves nothing behind."""
+        ...
+
+    def cache(self, state: State) -> State:
+        """`state` with everything that can be computed from it once while the parameters stay the same."""
+        ...
+
+    def learn_values(
+        self, batch: Sequences, generator: torch.Generator | None = None, want_trace: bool = False
+    ) -> tuple[QOutput, dict[str, Tensor] | None]:
+        """Q-values of a batch's learn blocks, with gradient.
+
+        Args:
+            generator: draws dropout, which is off without it.
+            want_trace: give the trace as well.
+        Returns: the output [B, R, A]; the trace that burn-in and learn block leave under the present
+            parameters, without gradient, field -> [B, P + R, ...], or None unless `want_trace`.
+        """
+        ...
+
+
+def trace_window(network: QNetwork) -> int:
+    """W: the state before a step is a function of so many stored trace rows.
+
+    It is 0 for a network whose state is made anew from raw rows, or that has none: nothing that replay keeps
+    of it goes stale.
+    """
+    return max((field.window for field in network.trace_spec().values()), default=0)
