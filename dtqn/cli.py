@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import dtqn
 from dtqn.settings import presets
-from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, legal, nearest
+from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of
+from dtqn.settings.values import legal, nearest
 from dtqn.text import columns
 from dtqn.training.directory import RunDir
 

@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, nearest
+from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of
 from dtqn.settings.presets import read_yaml
+from dtqn.settings.values import nearest
 from dtqn.training.metrics import Row
 
 with warnings.catch_warnings():

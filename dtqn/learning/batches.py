@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dtqn.networks.windowed import QNetwork
+from dtqn.networks.q_network import QNetwork
 from dtqn.types import FreshTrace, QOutput, Sequences, map_tree
 
 PART_COST = 1000

@@ -1,18 +1,17 @@
-"""Every setting of a run, its default, its unit and its legal range: here and nowhere else.
+"""Every setting of a run, its default, its unit, its legal range and the cores that read it.
 
 The options of a task are written in `envs.options`, and `TaskConfig` is made of them.
 
-Settings are frozen pydantic models in the groups `task network learner replay actor evaluation`.
-`presets` merges presets, files and flags, and turns what is wrong into a `ConfigError` of one line.
+Settings are frozen pydantic models in the groups `task network learner replay actor evaluation`. `rules` says
+which of them do not go together and which nothing reads. `presets` merges presets, files and flags, and
+turns what is wrong into a `ConfigError` of one line.
 """
 
 from __future__ import annotations
 
-import difflib
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -25,15 +24,22 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from dtqn.settings import rules, values
+from dtqn.settings.values import Cores, OwnOr
 from envs.options import TaskOptions
 
 
 class ConfigError(ValueError):
-    """A setting a user can mend; its text is one line for the terminal."""
+    """A mistake that a user can mend; its text is one line for the terminal."""
 
 
 class MisfitError(ConfigError):
     """Settings that are legal one by one and not together."""
+
+
+def wrong(name: str, value: object, why: str) -> ConfigError:
+    """The error of one setting or option: `--runs-dir is x: leave it out with --run-dir`."""
+    return ConfigError(f"{name} is {values.shown(value) if isinstance(value, str) else value}: {why}")
 
 
 class Group(BaseModel):
@@ -44,13 +50,19 @@ class Group(BaseModel):
         allow_inf_nan=False,
         protected_namespaces=(),
     )
+    rules_of_group: ClassVar[Sequence[rules.Rule]] = ()
 
     @field_validator("*", mode="before")
     @classmethod
     def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
-        """Read values as people and YAML write them: `1e6` is an integer, `none` is null, 1 no boolean."""
-        kind = cls.model_fields[info.field_name or ""].annotation
-        return _read(value, set(get_args(kind)) or {kind})
+        return values.read(value, cls.model_fields[info.field_name or ""])
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Group:
+        for rule in self.rules_of_group:
+            if text := rule(self):
+                raise ValueError(text)
+        return self
 
 
 def _fields_of_options() -> dict[str, Any]:
@@ -66,56 +78,62 @@ class TaskConfig(_TaskOptions):
     """The options of a task as settings; `envs.options` says what each is."""
 
 
+_LAYERS = Cores("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "dtqn")
+_ATTENTION = Cores("gtrxl", "coberl", "dtqn")
+
+
 class NetworkConfig(Group):
-    core: Literal["gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "dtqn", "none"] = "gtrxl"
+    rules_of_group = rules.NETWORK
+
+    core: Annotated[str, OwnOr("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "dtqn", "none")] = "gtrxl"
     """What remembers between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
     width: int = Field(64, ge=2)
     """D, features of a step between the layers; with attention a multiple of `num_heads`, with gtrxl even."""
-    num_layers: int = Field(2, ge=1)
+    num_layers: Annotated[int, _LAYERS] = Field(2, ge=1)
     """L, layers of the core."""
-    num_heads: int = Field(2, ge=1)
+    num_heads: Annotated[int, _ATTENTION] = Field(2, ge=1)
     """H, attention heads of each layer."""
-    mlp_width: int = Field(128, ge=1)
-    """Hidden features of the feed-forward part of a layer (gtrxl, coberl, dtqn, mingru)."""
+    mlp_width: Annotated[int, Cores("gtrxl", "coberl", "mingru", "dtqn")] = Field(128, ge=1)
+    """Hidden features of the feed-forward part of a layer."""
     memory_length: int = Field(40, ge=0)
     """M, how many environment steps back an attention layer sees; `chrono_init`'s longest time scale."""
     context_length: int = Field(50, ge=1)
     """K, steps of the window that is re-read at each step, the present one among them (dtqn)."""
-    positions: Literal["learned", "sinusoidal", "none"] = "learned"
-    """What is added to features for their place in the window (dtqn)."""
-    dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of features and attention weights zeroed in the online network's learning (dtqn)."""
-    gate: Literal["gru", "output", "input", "highway", "sigtanh", "residual"] = "gru"
+    positions: Annotated[Literal["learned", "sinusoidal", "none"], Cores("dtqn")] = "learned"
+    """What is added to features for their place in the window."""
+    dropout: Annotated[float, Cores("dtqn")] = Field(0.0, ge=0, lt=1)
+    """Share of features and attention weights zeroed in the online network's learning."""
+    gate: Annotated[Literal["gru", "output", "input", "highway", "sigtanh", "residual"], _ATTENTION] = "gru"
     """What joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
-    gate_bias: float | None = None
-    """b_g at initialisation; none: the gate's own (gru 2, others 1). Larger is closer to the identity."""
-    norm: Literal["pre", "post", "none"] = "pre"
+    gate_bias: Annotated[float | None, _ATTENTION] = None
+    """b_g at initialisation; larger is closer to the identity. None is the gate's own: gru 2, others 1."""
+    norm: Annotated[Literal["pre", "post", "none"], _ATTENTION] = "pre"
     """LayerNorm at each sub-module's input (identity map reordering), after the sum (TrXL), or nowhere."""
-    bag_size: int = Field(0, ge=0)
-    """S, rows that have left the window and are still attended to, chosen by the Q-values; 0: none (dtqn)."""
-    share_gates: bool = False
-    """One pair of gates for all layers, as in DTQN's public code (dtqn)."""
-    final_norm: bool = False
-    """LayerNorm after the last layer too (dtqn)."""
-    skip_connections: bool = False
-    """Add each layer's input to its output (lstm, gru); for deep ones."""
-    chrono_init: bool = False
-    """Gates that at first forget over 1 to `memory_length` steps, not torch's 2 (recurrences but lru)."""
-    mask_share: float = Field(0.15, gt=0, lt=1)
-    """Share of a sequence's features that the contrastive loss hides and predicts (coberl)."""
-    invariance_weight: float = Field(1.0, ge=0)
-    """Weight of the KL terms in the contrastive loss (coberl)."""
-    adaptive_span: bool = False
-    """Each head learns how far it looks back, at most `memory_length` (gtrxl; Sukhbaatar et al. 2019)."""
-    span_ramp: int = Field(8, ge=1)
+    bag_size: Annotated[int, Cores("dtqn")] = Field(0, ge=0)
+    """S, rows that have left the window and are still attended to, chosen by the Q-values; 0: no bag."""
+    share_gates: Annotated[bool, Cores("dtqn")] = False
+    """One pair of gates for all layers, as in DTQN's public code."""
+    final_norm: Annotated[bool, Cores("dtqn")] = False
+    """LayerNorm after the last layer too."""
+    skip_connections: Annotated[bool, Cores("lstm", "gru")] = False
+    """Add each layer's input to its output, for deep cores."""
+    chrono_init: Annotated[bool, Cores("lstm", "gru", "mingru", "coberl")] = False
+    """Gates that at first forget over 1 to `memory_length` steps, not torch's 2."""
+    mask_share: Annotated[float, Cores("coberl")] = Field(0.15, gt=0, lt=1)
+    """Share of a sequence's features that the contrastive loss hides and predicts."""
+    invariance_weight: Annotated[float, Cores("coberl")] = Field(1.0, ge=0)
+    """Weight of the KL terms in the contrastive loss."""
+    adaptive_span: Annotated[bool, Cores("gtrxl")] = False
+    """Each head learns how far it looks back, at most `memory_length` (Sukhbaatar et al. 2019)."""
+    span_ramp: Annotated[int, Cores("gtrxl")] = Field(8, ge=1)
     """R, steps over which a head's view fades out beyond its span (adaptive_span)."""
-    compressed_slots: int = Field(0, ge=0)
-    """C, rows of compressed memory that are seen beyond `memory_length` (gtrxl; Rae et al. 2019); 0: none."""
-    compression_rate: int = Field(4, ge=2)
+    compressed_slots: Annotated[int, Cores("gtrxl")] = Field(0, ge=0)
+    """C, compressed rows that are seen beyond `memory_length` (Rae et al. 2019); 0: no such rows."""
+    compression_rate: Annotated[int, Cores("gtrxl")] = Field(4, ge=2)
     """c, steps that a row of compressed memory stands for (compressed_slots)."""
     soft_attention: bool = False
     """Attend to the observation's components by the state before the step (lstm; DARQN)."""
-    encoder: Literal["default", "dtqn"] = "default"
+    encoder: Annotated[str, OwnOr("default", "dtqn")] = "default"
     """From inputs to features; `dtqn`: the map and the initial weights of DTQN's public code."""
     use_prev_action: bool = True
     """Feed the previous action to the encoder."""
@@ -140,63 +158,9 @@ class NetworkConfig(Group):
     num_quantiles: int = Field(32, ge=1)
     """Quantiles of the return (quantile); the loss of a step costs their number squared."""
 
-    @model_validator(mode="after")
-    def _range_fits(self) -> NetworkConfig:
-        if self.v_min >= self.v_max:
-            raise ValueError(
-                f"network.v_min is {self.v_min}, not below network.v_max {self.v_max}; try {self.v_max - 1}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _sizes_fit(self) -> NetworkConfig:
-        if self.soft_attention and (self.core != "lstm" or self.encoder != "default"):
-            raise ValueError(
-                f"network.soft_attention is true with network.core {self.core} and network.encoder "
-                f"{self.encoder}; it needs lstm and default"
-            )
-        if self.encoder == "dtqn" and self.chrono_init:
-            raise ValueError(
-                "network.chrono_init is true, but network.encoder is dtqn, whose initial biases are zero; "
-                "try false"
-            )
-        if self.encoder == "dtqn" and self.use_prev_reward:
-            raise ValueError(
-                "network.use_prev_reward is true, but network.encoder is dtqn, which reads no reward; "
-                "try default"
-            )
-        if self.core == "gtrxl" and self.compressed_slots:
-            if self.adaptive_span:
-                raise ValueError(
-                    f"network.compressed_slots is {self.compressed_slots} with network.adaptive_span true: "
-                    "spans end within the memory; try 0, or false"
-                )
-            if self.memory_length < self.compression_rate:
-                raise ValueError(
-                    f"network.memory_length is {self.memory_length}, below network.compression_rate "
-                    f"{self.compression_rate}: blocks would be seen before they are whole; try "
-                    f"{self.compression_rate}"
-                )
-        if self.core not in ("gtrxl", "coberl", "dtqn"):
-            return self
-        needs_even = self.core != "dtqn" or self.positions == "sinusoidal"
-        if self.width % self.num_heads:
-            step = math.lcm(self.num_heads, 2) if needs_even else self.num_heads
-            good = max(1, round(self.width / step)) * step
-            raise ValueError(
-                f"network.width is {self.width}, not a multiple of network.num_heads {self.num_heads}; "
-                f"try {good}"
-            )
-        if self.width % 2 and needs_even:
-            raise ValueError(
-                f"network.width is {self.width}; the sinusoids of positions need an even width; "
-                f"try {self.width + self.num_heads}"
-            )
-        return self
-
     @property
-    def trace_window(self) -> int:
-        """W, how many stored trace rows make the core's state."""
+    def trace_window(self) -> int | None:
+        """W, how many stored trace rows make the core's state; None for a core of the user's own."""
         match self.core:
             case "gtrxl":
                 return self.memory_length + self.compressed_slots * self.compression_rate
@@ -204,7 +168,7 @@ class NetworkConfig(Group):
                 return max(1, self.memory_length)
             case "dtqn" | "none":
                 return 0
-        return 1
+        return None if values.is_own(self.core) else 1
 
     @property
     def auxiliary_loss(self) -> Literal["contrastive", "span", "reconstruction"] | None:
@@ -220,6 +184,8 @@ class NetworkConfig(Group):
 
 
 class LearnerConfig(Group):
+    rules_of_group = rules.LEARNER
+
     learning_rate: float = Field(1e-3, gt=0)
     """Adam's step size at the start."""
     final_learning_rate_share: float = Field(0.05, ge=0, le=1)
@@ -271,29 +237,22 @@ class LearnerConfig(Group):
     env_steps_per_update: float = Field(48.0, gt=0)
     """Environment steps (all copies together, after warm-up) for one learner step."""
 
-    @model_validator(mode="after")
-    def _targets_have_a_meaning(self) -> LearnerConfig:
-        if self.munchausen and self.value_rescaling:
-            raise ValueError(
-                "learner.munchausen is true with learner.value_rescaling true: an entropy cannot be added to "
-                "rescaled values; try false for one of them"
-            )
-        return self
-
 
 class ReplayConfig(Group):
+    rules_of_group = rules.REPLAY
+
     capacity: int = Field(500_000, ge=1)
     """Steps kept, over all streams; the oldest go first."""
     learn_length: int = Field(40, ge=1)
     """Steps of a sequence that get a TD error."""
     sequence_period: int | None = Field(None, ge=1)
-    """Steps between the anchors of an episode; none: `learn_length`, so each step is in one sequence."""
+    """Steps between the anchors of an episode; None is `learn_length`: each step is in one sequence."""
     burn_in_length: int = Field(4, ge=0)
     """Rows before the anchor that are run without gradient to freshen the stored memory."""
     priority_exponent: float = Field(0.9, ge=0, le=1)
     """alpha in P(i) ~ p_i^alpha; 0: uniform."""
     importance_sampling_exponent: float = Field(0.6, ge=0, le=1)
-    """beta in the weights (N P(i))^-beta; 0: none."""
+    """beta in the weights (N P(i))^-beta; 0 weighs all alike."""
     max_priority_weight: float = Field(0.9, ge=0, le=1)
     """eta: a sequence's priority is eta max|delta| + (1 - eta) mean|delta|."""
     initial_priority: Literal["actor", "max"] = "actor"
@@ -304,15 +263,6 @@ class ReplayConfig(Group):
     """Give the rows of burn-in or context a TD error too: a sequence is learned from its first row on."""
     trace_dtype: Literal["float16", "float32"] = "float16"
     """How stored memory is kept."""
-
-    @model_validator(mode="after")
-    def _period_fits(self) -> ReplayConfig:
-        if self.sequence_period is not None and self.sequence_period > self.learn_length:
-            raise ValueError(
-                f"replay.sequence_period is {self.sequence_period}, above replay.learn_length "
-                f"{self.learn_length}: steps between would never be learned; try {self.learn_length}"
-            )
-        return self
 
     @property
     def period(self) -> int:
@@ -352,28 +302,30 @@ class EvaluationConfig(Group):
 class Config(Group):
     """One run, resolved."""
 
+    rules_of_group = rules.RUN
+
     env: str = "gridverse-memory-7x7"
-    """The task's id; `python run.py envs` lists them."""
+    """The task's id; the command `envs` lists them."""
     agent: str = "gtrxl"
-    """The preset of settings that makes up an agent."""
+    """A preset (configs/agents), a YAML file of your own, or NAME=BASE+setting=value."""
     seed: int = Field(1, ge=0)
     """Root of every random generator of the run."""
     total_env_steps: int = Field(450_000, ge=1)
     """Environment steps of the run, warm-up included."""
     warmup_env_steps: int | None = Field(None, ge=0)
-    """Random steps before learning; none: min(20 000, total/5)."""
+    """Random steps before learning; None is min(20 000, total/5)."""
     checkpoint_every: int = Field(50_000, ge=1)
     """Environment steps between checkpoints; one is always written at the end."""
     metrics_every: int = Field(2_000, ge=1)
     """Environment steps between rows of training metrics."""
     threads: int = Field(1, ge=1)
-    """CPU threads of one run; two runs side by side need one each."""
+    """CPU threads of one run."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where networks run; auto: cuda where there is one."""
+    """The device of the networks; auto: cuda if there is one."""
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
-    """W&B; auto: online where the user is logged in, offline otherwise."""
+    """Whether W&B gets the run; auto: online if the user is logged in, else offline."""
     stop_at_success: float | None = Field(None, gt=0, le=1)
-    """End when the lower end of an evaluation's 95 % interval of success is at or above this; none: off."""
+    """End once an evaluation's 95 % interval of success lies at or above this; None never ends early."""
     task: TaskConfig = TaskConfig()
     network: NetworkConfig = NetworkConfig()
     learner: LearnerConfig = LearnerConfig()
@@ -381,220 +333,23 @@ class Config(Group):
     actor: ActorConfig = ActorConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 
-    @model_validator(mode="after")
-    def _options_fit(self) -> Config:
-        kind, learner = self.network.distribution, self.learner
-        if kind != "none" and learner.returns != "n_step":
-            raise ValueError(
-                f"learner.returns is {learner.returns} with network.distribution {kind}: Q(lambda) is of "
-                "expected values here; try n_step, or network.distribution none"
-            )
-        if kind == "categorical" and learner.munchausen:
-            raise ValueError(
-                "learner.munchausen is true with network.distribution categorical; try quantile or none"
-            )
-        if learner.auxiliary_weight and self.network.auxiliary_loss is None:
-            raise ValueError(
-                f"learner.auxiliary_weight is {learner.auxiliary_weight}, but network.core "
-                f"{self.network.core} as it is set has no auxiliary loss; try 0"
-            )
-        if self.replay.memory == "refreshed" and self.network.trace_window == 0:
-            raise ValueError(
-                f"replay.memory is refreshed, but network.core {self.network.core} with "
-                f"network.memory_length {self.network.memory_length} stores no memory; try stored"
-            )
-        replay, remembers = self.replay, self.network.trace_window > 0
-        if replay.learn_burn_in and replay.memory == "refreshed":
-            raise ValueError(
-                "replay.learn_burn_in is true with replay.memory refreshed, which is for rows that are not "
-                "learned; try stored or zero"
-            )
-        if replay.learn_burn_in and self.network.core == "dtqn" and self.network.bag_size:
-            raise ValueError(
-                f"replay.learn_burn_in is true with network.bag_size {self.network.bag_size}, which is read "
-                "with the learn block alone; try false"
-            )
-        if replay.learn_burn_in and replay.priority_exponent and replay.initial_priority == "actor":
-            raise ValueError(
-                "replay.learn_burn_in is true with replay.initial_priority actor, which is of the learn "
-                "block alone; try max"
-            )
-        if learner.next_window and replay.burn_in_length and not replay.learn_burn_in:
-            raise ValueError(
-                f"learner.next_window is true, but replay.burn_in_length is {replay.burn_in_length} with "
-                "replay.learn_burn_in false; try true, or a burn-in of 0"
-            )
-        if learner.next_window and remembers and replay.memory != "zero":
-            raise ValueError(
-                f"learner.next_window is true with replay.memory {replay.memory}, which is of the row before "
-                "the sequence and not the next one's; try zero"
-            )
-        return self
-
     def unread(self) -> list[str]:
         """Settings that were changed from their default and that nothing reads, given the others.
 
         Those that presets of tasks set for every agent are left out, such as `network.memory_length`.
         """
-        fields = fields_of()
-        unread = []
-        for name, is_read in _IS_READ.items():
-            group, _, setting = name.partition(".")
-            if getattr(getattr(self, group), setting) != fields[name].default and not is_read(self):
-                unread.append(name)
-        return unread
-
-    @model_validator(mode="after")
-    def _sizes_fit(self) -> Config:
-        if self.warmup_env_steps is not None and self.warmup_env_steps > self.total_env_steps:
-            raise ValueError(
-                f"warmup_env_steps is {self.warmup_env_steps}, above total_env_steps {self.total_env_steps}: "
-                f"nothing would be learned; try {self.total_env_steps // 5}"
-            )
-        replay, streams, context = self.replay, self.actor.num_envs, self.network.context_length
-        if self.network.core == "dtqn" and replay.burn_in_length + replay.learn_length != context:
-            raise ValueError(
-                f"replay.learn_length is {replay.learn_length} and replay.burn_in_length "
-                f"{replay.burn_in_length}, but a window of network.context_length {context} is both; try "
-                f"{min(replay.learn_length, context)} and {max(0, context - replay.learn_length)}"
-            )
-        if self.network.core == "dtqn" and self.learner.n_step > context:
-            raise ValueError(
-                f"learner.n_step is {self.learner.n_step}, above network.context_length {context}: no window "
-                f"holds all rows that are bootstrapped from; try {context} or less"
-            )
-        need = self.network.trace_window + replay.burn_in_length + replay.learn_length + self.learner.n_step
-        if replay.capacity // streams <= need:
-            raise ValueError(
-                f"replay.capacity is {replay.capacity}, {replay.capacity // streams} steps for each of "
-                f"{streams} actor.num_envs, but a sequence with its memory spans {need}; "
-                f"try {(need + 1) * streams} or more"
-            )
-        return self
+        return [
+            name
+            for name, field in fields_of().items()
+            if value_of(self, name) != field.default and not rules.is_read(self, name, field)
+        ]
 
     @property
     def warmup(self) -> int:
-        """Random environment steps before learning."""
+        """Environment steps at random before learning, with None resolved."""
         if self.warmup_env_steps is not None:
             return self.warmup_env_steps
         return min(20_000, self.total_env_steps // 5)
-
-
-_CORES = {
-    "num_layers": {"gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "dtqn"},
-    "num_heads": {"gtrxl", "coberl", "dtqn"},
-    "mlp_width": {"gtrxl", "coberl", "mingru", "dtqn"},
-    "positions": {"dtqn"},
-    "dropout": {"dtqn"},
-    "gate": {"gtrxl", "coberl", "dtqn"},
-    "norm": {"gtrxl", "coberl", "dtqn"},
-    "bag_size": {"dtqn"},
-    "final_norm": {"dtqn"},
-    "chrono_init": {"lstm", "gru", "mingru", "coberl"},
-    "adaptive_span": {"gtrxl"},
-    "compressed_slots": {"gtrxl"},
-}
-"""Which cores read a setting of the network; with one that is not named here it is not as simple."""
-
-
-def _read_with(cores: set[str]) -> Callable[[Config], bool]:
-    return lambda config: config.network.core in cores
-
-
-def _several_epsilons(config: Config) -> bool:
-    return config.actor.exploration == "ladder" and config.actor.num_envs > 1
-
-
-_IS_READ: dict[str, Callable[[Config], bool]] = {
-    **{f"network.{name}": _read_with(cores) for name, cores in _CORES.items()},
-    "network.gate_bias": lambda c: (
-        c.network.core in _CORES["gate"] and c.network.gate not in ("input", "residual")
-    ),
-    "network.skip_connections": lambda c: (  # DARQN's layer, the first, has none
-        c.network.core in ("lstm", "gru") and c.network.num_layers > int(c.network.soft_attention)
-    ),
-    "network.share_gates": lambda c: c.network.core == "dtqn" and c.network.gate != "residual",
-    "network.span_ramp": lambda c: c.network.core == "gtrxl" and c.network.adaptive_span,
-    "network.compression_rate": lambda c: c.network.core == "gtrxl" and c.network.compressed_slots > 0,
-    "network.mask_share": lambda c: c.network.core == "coberl" and c.learner.auxiliary_weight > 0,
-    "network.invariance_weight": lambda c: c.network.core == "coberl" and c.learner.auxiliary_weight > 0,
-    "network.embedding_width": lambda c: not c.network.soft_attention,
-    "network.image_encoder": lambda c: c.network.encoder != "dtqn",
-    "network.num_atoms": lambda c: c.network.distribution == "categorical",
-    "network.v_min": lambda c: c.network.distribution == "categorical",
-    "network.v_max": lambda c: c.network.distribution == "categorical",
-    "network.num_quantiles": lambda c: c.network.distribution == "quantile",
-    "learner.q_lambda": lambda c: c.learner.returns != "n_step",
-    "learner.munchausen_alpha": lambda c: c.learner.munchausen,
-    "learner.munchausen_temperature": lambda c: c.learner.munchausen,
-    "learner.munchausen_clip": lambda c: c.learner.munchausen,
-    "learner.loss": lambda c: c.network.distribution == "none",
-    "learner.huber_threshold": lambda c: (
-        c.network.distribution == "quantile"
-        or (c.network.distribution == "none" and c.learner.loss == "huber")
-    ),
-    "learner.target_ema_rate": lambda c: c.learner.target_update == "soft",
-    "learner.target_update_period": lambda c: c.learner.target_update == "hard",
-    "learner.learning_rate_decay_start": lambda c: c.learner.final_learning_rate_share < 1,
-    "replay.max_priority_weight": lambda c: c.replay.priority_exponent > 0,
-    "replay.memory": lambda c: c.network.trace_window > 0,
-    "replay.trace_dtype": lambda c: c.network.trace_window > 0,
-    "actor.epsilon_final": lambda c: not _several_epsilons(c),
-    "actor.epsilon_start": lambda c: c.actor.epsilon_anneal_env_steps > 0,
-    "actor.annealing": lambda c: c.actor.epsilon_anneal_env_steps > 0,
-}
-"""Setting -> whether anything reads it, given the others; those not named here are always read."""
-
-
-def _read(value: Any, kinds: set[Any]) -> Any:
-    if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
-        return None
-    if _holds_tuple(kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
-        items = value.split(",") if isinstance(value, str) else value
-        return tuple(int(str(item)) for item in (items if isinstance(items, list | tuple) else [items]))
-    if bool in kinds:
-        if isinstance(value, str) and value.lower() in ("true", "false"):
-            return value.lower() == "true"
-        if not isinstance(value, bool):
-            raise ValueError("no boolean")
-    if kinds & {int, float} and isinstance(value, bool):
-        raise ValueError("no number")
-    if int in kinds and isinstance(value, str):
-        return _integer(value)
-    return value
-
-
-def _holds_tuple(kinds: Iterable[Any]) -> bool:
-    return any(get_origin(kind) is tuple for kind in kinds)
-
-
-def _integer(text: str) -> int | str:
-    """The integer that `text` is, be it written `1000000`, `1_000_000` or `1e6`; otherwise `text` itself."""
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return int(number) if math.isfinite(number) and number.is_integer() else text
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean ...?` for the closest known name, or all known names where they are few."""
-    names = sorted(known)
-    # A bare field name is meant as the dotted name that ends in it, and `lr` as `learning_rate`.
-    ends = [candidate for candidate in names if candidate.rpartition(".")[2] == name]
-    ends = ends or [candidate for candidate in names if _initials(candidate) == name.rpartition(".")[2]]
-    close = ends or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f"; known: {', '.join(names)}" if len(names) <= 30 else ""
-
-
-def _initials(name: str) -> str:
-    return "".join(word[:1] for word in name.rpartition(".")[2].split("_"))
 
 
 def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> dict[str, FieldInfo]:
@@ -609,34 +364,9 @@ def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> dict[str, Fi
     return leaves
 
 
-def legal(field: FieldInfo) -> str:
-    """What a field takes, in words: `a number above 0`, `an integer of at least 1, or none`."""
-    kinds = choices(field.annotation) or get_args(field.annotation) or (field.annotation,)
-    optional = ", or none" if type(None) in (*kinds, *get_args(field.annotation)) else ""
-    if bool in kinds:
-        return "true or false"
-    if _holds_tuple(kinds):
-        return f"integers with commas between{optional}"
-    if int in kinds or float in kinds:
-        noun = "an integer" if int in kinds else "a number"
-        return f"{noun}{_bounds(field)}{optional}"
-    if str in kinds:
-        return "text"
-    return f"one of {', '.join(map(str, kinds))}{optional}"
-
-
-def choices(annotation: Any) -> tuple[Any, ...]:
-    """What a Literal, or one beside None, lets be chosen; empty for any other type."""
-    if get_origin(annotation) is Literal:
-        return get_args(annotation)
-    return next((get_args(kind) for kind in get_args(annotation) if get_origin(kind) is Literal), ())
-
-
-def _bounds(field: FieldInfo) -> str:
-    low, high = [], []
-    for limit in field.metadata:
-        low += [f"of at least {limit.ge}"] if hasattr(limit, "ge") else []
-        low += [f"above {limit.gt}"] if hasattr(limit, "gt") else []
-        high += [f"at most {limit.le}"] if hasattr(limit, "le") else []
-        high += [f"below {limit.lt}"] if hasattr(limit, "lt") else []
-    return "".join(f" {part}" for part in [" and ".join(low + high)] if part)
+def value_of(config: Config, name: str) -> Any:
+    """The value of a setting by its dotted name."""
+    value: Any = config
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, legal, nearest
+from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of
+from dtqn.settings.values import choices, legal, nearest, shown
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
@@ -124,7 +125,7 @@ def _agent_preset(agent: Any, given: Sequence[Layer], configs: Path) -> list[Lay
     known = agents(configs)
     if agent not in known:
         hint = nearest(str(agent), known)
-        raise ConfigError(f"agent is {_show(agent)}{_from(given, 'agent')}: there is no such agent{hint}")
+        raise ConfigError(f"agent is {shown(agent)}{_from(given, 'agent')}: there is no such agent{hint}")
     return [file_layer(configs / "agents" / f"{agent}.yaml")]
 
 
@@ -191,11 +192,11 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
     if error["type"] == "extra_forbidden":
         return f"{name} is no setting{_from(layers, name)}{nearest(name, [*fields, *_GROUPS])}"
     if name in fields:
-        hint = nearest(str(error["input"]), _choices(name)) if _choices(name) else ""
+        hint = nearest(str(error["input"]), choices(fields[name]))
         hint = hint if "mean" in hint else ""
-        return f"{name} is {_show(error['input'])}{_from(layers, name)}: must be {legal(fields[name])}{hint}"
+        return f"{name} is {shown(error['input'])}{_from(layers, name)}: must be {legal(fields[name])}{hint}"
     if name in _GROUPS and error["type"] != "value_error":
-        return f"{name} is {_show(error['input'])}{_from(layers, name)}: must be a group of settings"
+        return f"{name} is {shown(error['input'])}{_from(layers, name)}: must be a group of settings"
     text = str(error["ctx"]["error"])
     named = (match.group() for match in re.finditer(r"[\w.]+\w", text) if match.group() in fields)
     sources = [
@@ -204,17 +205,6 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
         if (source := _from(layers, setting).strip(" ()"))
     ]
     return f"{text} ({', '.join(sources)})" if sources else text
-
-
-def _choices(name: str) -> list[str]:
-    kind = legal(fields_of()[name])
-    return kind.removeprefix("one of ").split(", ") if kind.startswith("one of ") else []
-
-
-def _show(value: Any) -> str:
-    plain = not isinstance(value, str) or re.fullmatch(r"[\w.+-]+", value)
-    text = str(value) if plain else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _from(layers: Sequence[Layer], name: str) -> str:

@@ -9,8 +9,9 @@ from pydantic import BaseModel
 
 import envs
 from dtqn.settings import presets
-from dtqn.settings.config import Config, ConfigError, TaskConfig, fields_of, legal, nearest
+from dtqn.settings.config import Config, ConfigError, TaskConfig, fields_of
 from dtqn.settings.presets import Layer, nested, read_yaml, resolve
+from dtqn.settings.values import legal, nearest
 
 
 def _value(config, name):

@@ -1,0 +1,349 @@
+"""Which settings do not go together, and which nothing reads.
+
+A rule looks at a group or at the whole run. It says in one line what is wrong and what to try, or None.
+`config` applies `NETWORK`, `LEARNER`, `REPLAY` and `RUN` to the groups of these names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic.fields import FieldInfo
+
+from dtqn.settings.values import Cores, is_own, mark_of
+
+if TYPE_CHECKING:
+    from dtqn.settings.config import Config, LearnerConfig, NetworkConfig, ReplayConfig
+
+Rule: TypeAlias = Callable[[Any], str | None]
+
+# -- The network ---------------------------------------------------------------------------------------------
+
+
+def _atoms_have_a_range(network: NetworkConfig) -> str | None:
+    if network.v_min < network.v_max:
+        return None
+    return (
+        f"network.v_min is {network.v_min}, not below network.v_max {network.v_max}; try {network.v_max - 1}"
+    )
+
+
+def _soft_attention_is_of_darqn(network: NetworkConfig) -> str | None:
+    if not network.soft_attention or (network.core, network.encoder) == ("lstm", "default"):
+        return None
+    return (
+        f"network.soft_attention is true with network.core {network.core} and network.encoder "
+        f"{network.encoder}; it needs lstm and default"
+    )
+
+
+def _dtqns_biases_are_zero(network: NetworkConfig) -> str | None:
+    if network.encoder != "dtqn" or not network.chrono_init:
+        return None
+    return (
+        "network.chrono_init is true, but network.encoder is dtqn, whose initial biases are zero; try false"
+    )
+
+
+def _dtqns_encoder_reads_no_reward(network: NetworkConfig) -> str | None:
+    if network.encoder != "dtqn" or not network.use_prev_reward:
+        return None
+    return "network.use_prev_reward is true, but network.encoder is dtqn, which reads no reward; try default"
+
+
+def _spans_end_within_the_memory(network: NetworkConfig) -> str | None:
+    if network.core != "gtrxl" or not network.compressed_slots or not network.adaptive_span:
+        return None
+    return (
+        f"network.compressed_slots is {network.compressed_slots} with network.adaptive_span true: "
+        "spans end within the memory; try 0, or false"
+    )
+
+
+def _blocks_are_compressed_whole(network: NetworkConfig) -> str | None:
+    rate = network.compression_rate
+    if network.core != "gtrxl" or not network.compressed_slots or network.memory_length >= rate:
+        return None
+    return (
+        f"network.memory_length is {network.memory_length}, below network.compression_rate {rate}: "
+        f"blocks would be seen before they are whole; try {rate}"
+    )
+
+
+def _heads_divide_the_width(network: NetworkConfig) -> str | None:
+    width, heads = network.width, network.num_heads
+    if network.core not in ("gtrxl", "coberl", "dtqn") or not width % heads:
+        return None
+    step = math.lcm(heads, 2) if _has_sinusoids(network) else heads
+    good = max(1, round(width / step)) * step
+    return f"network.width is {width}, not a multiple of network.num_heads {heads}; try {good}"
+
+
+def _sinusoids_come_in_pairs(network: NetworkConfig) -> str | None:
+    if (
+        network.core not in ("gtrxl", "coberl", "dtqn")
+        or not network.width % 2
+        or not _has_sinusoids(network)
+    ):
+        return None
+    return (
+        f"network.width is {network.width}; the sinusoids of positions need an even width; "
+        f"try {network.width + network.num_heads}"
+    )
+
+
+def _has_sinusoids(network: NetworkConfig) -> bool:
+    return network.core != "dtqn" or network.positions == "sinusoidal"
+
+
+NETWORK: Sequence[Rule] = (
+    _atoms_have_a_range,
+    _soft_attention_is_of_darqn,
+    _dtqns_biases_are_zero,
+    _dtqns_encoder_reads_no_reward,
+    _spans_end_within_the_memory,
+    _blocks_are_compressed_whole,
+    _heads_divide_the_width,
+    _sinusoids_come_in_pairs,
+)
+
+# -- Learner and replay --------------------------------------------------------------------------------------
+
+
+def _entropies_are_not_rescaled(learner: LearnerConfig) -> str | None:
+    if not (learner.munchausen and learner.value_rescaling):
+        return None
+    return (
+        "learner.munchausen is true with learner.value_rescaling true: an entropy cannot be added to "
+        "rescaled values; try false for one of them"
+    )
+
+
+LEARNER: Sequence[Rule] = (_entropies_are_not_rescaled,)
+
+
+def _every_step_is_learned(replay: ReplayConfig) -> str | None:
+    if replay.sequence_period is None or replay.sequence_period <= replay.learn_length:
+        return None
+    return (
+        f"replay.sequence_period is {replay.sequence_period}, above replay.learn_length "
+        f"{replay.learn_length}: steps between would never be learned; try {replay.learn_length}"
+    )
+
+
+REPLAY: Sequence[Rule] = (_every_step_is_learned,)
+
+# -- The run -------------------------------------------------------------------------------------------------
+
+
+def _q_lambda_is_of_expected_values(config: Config) -> str | None:
+    kind, returns = config.network.distribution, config.learner.returns
+    if kind == "none" or returns == "n_step":
+        return None
+    return (
+        f"learner.returns is {returns} with network.distribution {kind}: Q(lambda) is of "
+        "expected values here; try n_step, or network.distribution none"
+    )
+
+
+def _munchausen_has_no_atoms(config: Config) -> str | None:
+    if config.network.distribution != "categorical" or not config.learner.munchausen:
+        return None
+    return "learner.munchausen is true with network.distribution categorical; try quantile or none"
+
+
+def _the_auxiliary_loss_exists(config: Config) -> str | None:
+    network, weight = config.network, config.learner.auxiliary_weight
+    if not weight or network.auxiliary_loss is not None or is_own(network.core):
+        return None
+    return (
+        f"learner.auxiliary_weight is {weight}, but network.core {network.core} as it is set has no "
+        "auxiliary loss; try 0"
+    )
+
+
+def _the_memory_fits(config: Config) -> str | None:
+    window = config.network.trace_window
+    return None if window is None else memory_misfit(config, window)
+
+
+def _learned_rows_are_not_refreshed(config: Config) -> str | None:
+    if not config.replay.learn_burn_in or config.replay.memory != "refreshed":
+        return None
+    return (
+        "replay.learn_burn_in is true with replay.memory refreshed, which is for rows that are not "
+        "learned; try stored or zero"
+    )
+
+
+def _a_bag_is_of_the_learn_block(config: Config) -> str | None:
+    network = config.network
+    if not config.replay.learn_burn_in or network.core != "dtqn" or not network.bag_size:
+        return None
+    return (
+        f"replay.learn_burn_in is true with network.bag_size {network.bag_size}, which is read "
+        "with the learn block alone; try false"
+    )
+
+
+def _first_priorities_are_of_the_learn_block(config: Config) -> str | None:
+    replay = config.replay
+    if not (replay.learn_burn_in and replay.priority_exponent and replay.initial_priority == "actor"):
+        return None
+    return (
+        "replay.learn_burn_in is true with replay.initial_priority actor, which is of the learn "
+        "block alone; try max"
+    )
+
+
+def _a_next_window_is_learned_whole(config: Config) -> str | None:
+    replay = config.replay
+    if not config.learner.next_window or not replay.burn_in_length or replay.learn_burn_in:
+        return None
+    return (
+        f"learner.next_window is true, but replay.burn_in_length is {replay.burn_in_length} with "
+        "replay.learn_burn_in false; try true, or a burn-in of 0"
+    )
+
+
+def _something_is_learned(config: Config) -> str | None:
+    warmup, total = config.warmup_env_steps, config.total_env_steps
+    if warmup is None or warmup <= total:
+        return None
+    return (
+        f"warmup_env_steps is {warmup}, above total_env_steps {total}: "
+        f"nothing would be learned; try {total // 5}"
+    )
+
+
+def _a_window_is_a_sequence(config: Config) -> str | None:
+    replay, context = config.replay, config.network.context_length
+    if config.network.core != "dtqn" or replay.burn_in_length + replay.learn_length == context:
+        return None
+    return (
+        f"replay.learn_length is {replay.learn_length} and replay.burn_in_length "
+        f"{replay.burn_in_length}, but a window of network.context_length {context} is both; try "
+        f"{min(replay.learn_length, context)} and {max(0, context - replay.learn_length)}"
+    )
+
+
+def _a_window_holds_the_bootstrap(config: Config) -> str | None:
+    n, context = config.learner.n_step, config.network.context_length
+    if config.network.core != "dtqn" or n <= context:
+        return None
+    return (
+        f"learner.n_step is {n}, above network.context_length {context}: no window "
+        f"holds all rows that are bootstrapped from; try {context} or less"
+    )
+
+
+RUN: Sequence[Rule] = (
+    _q_lambda_is_of_expected_values,
+    _munchausen_has_no_atoms,
+    _the_auxiliary_loss_exists,
+    _learned_rows_are_not_refreshed,
+    _a_bag_is_of_the_learn_block,
+    _first_priorities_are_of_the_learn_block,
+    _a_next_window_is_learned_whole,
+    _something_is_learned,
+    _a_window_is_a_sequence,
+    _a_window_holds_the_bootstrap,
+    _the_memory_fits,
+)
+
+# -- The stored memory: rules about W, which a user's core tells when it is built ---------------------------
+
+
+def memory_misfit(config: Config, window: int) -> str | None:
+    """What does not go with a network whose state is made of `window` stored trace rows; None if all does.
+
+    Settings know the window of the suite's own cores (`NetworkConfig.trace_window`). A user's core says it by
+    its `trace_spec` when it is built, and these rules are asked then.
+    """
+    return next((text for rule in _MEMORY if (text := rule(config, window))), None)
+
+
+def _only_a_memory_is_refreshed(config: Config, window: int) -> str | None:
+    if config.replay.memory != "refreshed" or window:
+        return None
+    return (
+        f"replay.memory is refreshed, but network.core {config.network.core} with "
+        f"network.memory_length {config.network.memory_length} stores no memory; try stored"
+    )
+
+
+def _a_next_window_starts_from_nothing(config: Config, window: int) -> str | None:
+    if not config.learner.next_window or not window or config.replay.memory == "zero":
+        return None
+    return (
+        f"learner.next_window is true with replay.memory {config.replay.memory}, which is of the row before "
+        "the sequence and not the next one's; try zero"
+    )
+
+
+def _a_sequence_fits_in_replay(config: Config, window: int) -> str | None:
+    replay, streams = config.replay, config.actor.num_envs
+    need = window + replay.burn_in_length + replay.learn_length + config.learner.n_step
+    if replay.capacity // streams > need:
+        return None
+    return (
+        f"replay.capacity is {replay.capacity}, {replay.capacity // streams} steps for each of "
+        f"{streams} actor.num_envs, but a sequence with its memory spans {need}; "
+        f"try {(need + 1) * streams} or more"
+    )
+
+
+_MEMORY = (_only_a_memory_is_refreshed, _a_next_window_starts_from_nothing, _a_sequence_fits_in_replay)
+
+# -- What nothing reads --------------------------------------------------------------------------------------
+
+
+def is_read(config: Config, name: str, field: FieldInfo) -> bool:
+    """Whether anything reads a setting, given the others. A user's core is taken to read all."""
+    cores = mark_of(field, Cores)
+    if cores and config.network.core not in cores.names and not is_own(config.network.core):
+        return False
+    return name not in _READ_IF or _READ_IF[name](config)
+
+
+def _several_epsilons(config: Config) -> bool:
+    return config.actor.exploration == "ladder" and config.actor.num_envs > 1
+
+
+_READ_IF: dict[str, Callable[[Config], bool]] = {
+    "network.gate_bias": lambda c: c.network.gate not in ("input", "residual"),
+    # DARQN's layer, the first, has none.
+    "network.skip_connections": lambda c: c.network.num_layers > int(c.network.soft_attention),
+    "network.share_gates": lambda c: c.network.gate != "residual",
+    "network.span_ramp": lambda c: c.network.adaptive_span,
+    "network.compression_rate": lambda c: c.network.compressed_slots > 0,
+    "network.mask_share": lambda c: c.learner.auxiliary_weight > 0,
+    "network.invariance_weight": lambda c: c.learner.auxiliary_weight > 0,
+    "network.embedding_width": lambda c: not c.network.soft_attention,
+    "network.image_encoder": lambda c: c.network.encoder != "dtqn",
+    "network.num_atoms": lambda c: c.network.distribution == "categorical",
+    "network.v_min": lambda c: c.network.distribution == "categorical",
+    "network.v_max": lambda c: c.network.distribution == "categorical",
+    "network.num_quantiles": lambda c: c.network.distribution == "quantile",
+    "learner.q_lambda": lambda c: c.learner.returns != "n_step",
+    "learner.munchausen_alpha": lambda c: c.learner.munchausen,
+    "learner.munchausen_temperature": lambda c: c.learner.munchausen,
+    "learner.munchausen_clip": lambda c: c.learner.munchausen,
+    "learner.loss": lambda c: c.network.distribution == "none",
+    "learner.huber_threshold": lambda c: (
+        c.network.distribution == "quantile"
+        or (c.network.distribution == "none" and c.learner.loss == "huber")
+    ),
+    "learner.target_ema_rate": lambda c: c.learner.target_update == "soft",
+    "learner.target_update_period": lambda c: c.learner.target_update == "hard",
+    "learner.learning_rate_decay_start": lambda c: c.learner.final_learning_rate_share < 1,
+    "replay.max_priority_weight": lambda c: c.replay.priority_exponent > 0,
+    "replay.memory": lambda c: c.network.trace_window != 0,
+    "replay.trace_dtype": lambda c: c.network.trace_window != 0,
+    "actor.epsilon_final": lambda c: not _several_epsilons(c),
+    "actor.epsilon_start": lambda c: c.actor.epsilon_anneal_env_steps > 0,
+    "actor.annealing": lambda c: c.actor.epsilon_anneal_env_steps > 0,
+}
+"""Setting -> whether it has an effect beside the others, the core aside; those not named here always have."""

@@ -1,0 +1,152 @@
+"""Values as people and YAML write them, what a setting takes in words, and the name that was meant."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+LONGEST_NUMBER = 1000
+"""Digits of an integer; Python refuses to print more than some thousands."""
+
+
+@dataclass(frozen=True)
+class Cores:
+    """The cores that read a setting, at the setting itself: `Annotated[int, Cores("lstm", "gru")]`."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", names)
+
+
+@dataclass(frozen=True)
+class OwnOr:
+    """One of the suite's names, or `module:name` for what a user has written."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", names)
+
+    def check(self, value: Any) -> None:
+        if not isinstance(value, str) or not (value in self.names or is_own(value)):
+            raise ValueError("neither a known name nor module:name")
+
+
+def is_own(name: str) -> bool:
+    """Whether a name is `module:name`, which a user has written."""
+    return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", name) is not None
+
+
+def mark_of(field: FieldInfo, kind: type[Any]) -> Any:
+    """The mark of this kind that a setting has; None without one."""
+    return next((mark for mark in field.metadata if isinstance(mark, kind)), None)
+
+
+def read(value: Any, field: FieldInfo) -> Any:
+    """Read values as people and YAML write them: `1e6` is an integer, `none` is None, 1 is no boolean."""
+    if own := mark_of(field, OwnOr):
+        own.check(value)
+        return value
+    kinds = set(get_args(field.annotation)) or {field.annotation}
+    if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
+        return None
+    if _holds_tuple(kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
+        items = value.split(",") if isinstance(value, str) else value
+        return tuple(int(str(item)) for item in (items if isinstance(items, list | tuple) else [items]))
+    if bool in kinds:
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        if not isinstance(value, bool):
+            raise ValueError("no boolean")
+    if kinds & {int, float} and isinstance(value, bool):
+        raise ValueError("no number")
+    if int in kinds and isinstance(value, str):
+        return _integer(value)
+    return value
+
+
+def _holds_tuple(kinds: Iterable[Any]) -> bool:
+    return any(get_origin(kind) is tuple for kind in kinds)
+
+
+def _integer(text: str) -> int | str:
+    """The integer that `text` is, be it written `1000000`, `1_000_000` or `1e6`; otherwise `text` itself."""
+    if len(text) > LONGEST_NUMBER:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if math.isfinite(number) and number.is_integer() else text
+
+
+def choices(field: FieldInfo) -> tuple[Any, ...]:
+    """The names that a setting lets be chosen, None aside; empty for numbers and free text."""
+    if own := mark_of(field, OwnOr):
+        return tuple(own.names)
+    kinds = [field.annotation, *get_args(field.annotation)]
+    return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+
+
+def legal(field: FieldInfo) -> str:
+    """What a setting takes, in words: `a number above 0`, `an integer of at least 1, or none`."""
+    kinds = get_args(field.annotation) or (field.annotation,)
+    optional = ", or none" if type(None) in kinds else ""
+    if names := choices(field):
+        own = ", or module:name of your own" if mark_of(field, OwnOr) else ""
+        return f"one of {', '.join(map(str, names))}{own}{optional}"
+    if bool in kinds:
+        return "true or false"
+    if _holds_tuple(kinds):
+        return f"integers with commas between{optional}"
+    if int in kinds or float in kinds:
+        noun = "an integer" if int in kinds else "a number"
+        return f"{noun}{_bounds(field)}{optional}"
+    return "text"
+
+
+def _bounds(field: FieldInfo) -> str:
+    low, high = [], []
+    for limit in field.metadata:
+        low += [f"of at least {limit.ge}"] if hasattr(limit, "ge") else []
+        low += [f"above {limit.gt}"] if hasattr(limit, "gt") else []
+        high += [f"at most {limit.le}"] if hasattr(limit, "le") else []
+        high += [f"below {limit.lt}"] if hasattr(limit, "lt") else []
+    return "".join(f" {part}" for part in [" and ".join(low + high)] if part)
+
+
+def shown(value: Any) -> str:
+    """A user's value in an error: quoted where it is no plain word, cut where it is long."""
+    try:
+        plain = not isinstance(value, str) or re.fullmatch(r"[\w.+:-]+", value)
+        text = str(value) if plain else repr(value)
+    except ValueError:  # an integer of thousands of digits
+        text = "a very long number"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean ...?` for the closest known name, or all known names where they are few."""
+    names = sorted(known)
+    # A bare field name is meant as the dotted name that ends in it, and `lr` as `learning_rate`.
+    ends = [candidate for candidate in names if candidate.rpartition(".")[2] == name]
+    ends = ends or [candidate for candidate in names if _initials(candidate) == name.rpartition(".")[2]]
+    close = ends or difflib.get_close_matches(name[:100], names, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; known: {', '.join(names)}" if len(names) <= 30 else ""
+
+
+def _initials(name: str) -> str:
+    return "".join(word[:1] for word in name.rpartition(".")[2].split("_"))
