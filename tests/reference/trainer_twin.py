@@ -17,6 +17,7 @@ from torch import Tensor
 import envs
 from dtqn import networks
 from dtqn.acting.evaluation import EvaluationResult, evaluate
+from dtqn.learning.batches import Reading, learn_block, same_rows
 from dtqn.learning.learner import Learner
 from dtqn.settings.config import Config
 from dtqn.types import Sequences, StepInputs
@@ -39,10 +40,13 @@ class NaiveTrainer:
         self.refreshed = config.replay.memory == "refreshed"
         self.learner = Learner(
             network,
-            config.learner,
+            config=config.learner,
+            reading=Reading(learn_block, same_rows),
+            auxiliary=None,
             max_priority_weight=config.replay.max_priority_weight,
+            want_trace=self.refreshed,
+            threads=1,
             seed=int(self.seed(5).generate_state(1)[0]),
-            refresh=self.refreshed,
         )
         self.acting = copy.deepcopy(network)
         self.version = 0
