@@ -109,7 +109,7 @@ class Turns:
         self.batches: list[Sequences] = []
         for _ in range(num_batches):
             sampled, info = trainer.replay.sample(trainer.config.learner.batch_size, trainer.generator)
-            self.batches.append(trainer._to_sequences(sampled, info.importance_weights))
+            self.batches.append(trainer.schema.sequences(sampled, info.importance_weights))
         self._next = itertools.cycle(self.batches)
 
     def update(self) -> None:

@@ -7,93 +7,16 @@ Q-values are handed out together; actions are chosen; the environments step.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
 
-from dtqn.acting.exploration import epsilon_ladder, exponential, linear
+from dtqn.acting.exploration import Exploration
+from dtqn.acting.rows import Episodes, Rows, VectorRows
 from dtqn.networks.q_network import QNetwork
-from dtqn.settings.config import ActorConfig
-from dtqn.types import NonFiniteError, State, StepInputs, map_tree, named_parts, reset_rows
-
-
-class Episodes(NamedTuple):
-    """Episodes that ended at a tick, [n] each."""
-
-    episode_return: np.ndarray
-    length: np.ndarray
-    success: np.ndarray
-
-
-class VectorRows:
-    """The rows that N copies of a task emit, one per copy and tick, as they arrive (NEXT_STEP autoreset).
-
-    The observation is an array [N, ...], or one such array a key for a Dict space.
-    """
-
-    def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
-        self.env = env
-        self.begin()
-
-    def begin(self, generator: np.random.Generator | None = None) -> None:
-        """New episodes in all copies, seeded by `generator`; without one as the environments were made."""
-        count = self.env.num_envs
-        seed = None if generator is None else int(generator.integers(2**31))
-        self.observation = map_tree(np.asarray, self.env.reset(seed=seed)[0])
-        self.prev_action = np.zeros(count, np.int64)
-        self.reward = np.zeros(count, np.float64)
-        self.terminated = np.zeros(count, bool)
-        self.first = np.ones(count, bool)
-        self.last = np.zeros(count, bool)
-        self.episode_return = np.zeros(count, np.float64)
-        self.length = np.zeros(count, np.int64)
-
-    def step(self, action: np.ndarray) -> Episodes:
-        """Step every copy; the action of a copy on its LAST row is ignored and begins the next episode."""
-        self.first = self.last
-        observation, reward, terminated, truncated, infos = self.env.step(action)
-        self.observation = map_tree(np.asarray, observation)
-        self.prev_action = action
-        self.reward = np.asarray(reward, np.float64)
-        if not np.isfinite(self.reward).all():
-            wrong = self.reward[~np.isfinite(self.reward)][0]
-            raise NonFiniteError(f"the task gave the reward {wrong}; every reward must be a finite number")
-        self.terminated = np.asarray(terminated)
-        self.last = self.terminated | truncated
-        self.episode_return = np.where(self.first, 0.0, self.episode_return + self.reward)
-        self.length = np.where(self.first, 0, self.length + 1)
-        ended = np.flatnonzero(self.last)
-        success = infos["is_success"][ended] if "is_success" in infos else np.zeros(len(ended), bool)
-        return Episodes(self.episode_return[ended], self.length[ended], success)
-
-    def inputs(self, device: torch.device, dtype: torch.dtype) -> StepInputs:
-        """The network's inputs, [N, 1, ...]."""
-        return StepInputs(
-            map_tree(lambda part: torch.from_numpy(part).to(device)[:, None], self.observation),
-            torch.from_numpy(self.prev_action).to(device)[:, None],
-            torch.from_numpy(self.reward).to(device, dtype)[:, None],
-            torch.from_numpy(self.first).to(device)[:, None],
-        )
-
-    _ARRAYS = (
-        "observation prev_action reward terminated first last episode_return length".split()  # noqa: SIM905
-    )
-
-    def get_state(self) -> dict[str, Any]:
-        """`env` is none where the environments' state cannot be saved."""
-        env = self.env.get_state()  # type: ignore[attr-defined]
-        return {"env": env, **{name: getattr(self, name) for name in self._ARRAYS}}
-
-    def set_state(self, state: dict[str, Any], generator: np.random.Generator) -> None:
-        """Goes on from `state`; with new episodes, seeded by `generator`, where the environments' is none."""
-        if state["env"] is None:
-            self.begin(generator)
-            return
-        self.env.set_state(state["env"])  # type: ignore[attr-defined]
-        for name in self._ARRAYS:
-            setattr(self, name, map_tree(np.copy, state[name]))
+from dtqn.types import State, map_tree, reset_rows
 
 
 class Actor:
@@ -103,22 +26,22 @@ class Actor:
         self,
         env: gymnasium.vector.VectorEnv,
         network: QNetwork,
-        config: ActorConfig,
+        *,
+        exploration: Exploration,
         generator: np.random.Generator,
-        warmup_env_steps: int,
         keep_cache: bool,
     ) -> None:
         """
         Args:
             network: the actor's own copy; `publish` overwrites its parameters.
-            warmup_env_steps: environment steps of random actions, at the start.
+            exploration: the share of random actions of each copy.
+            generator: draws explorations, random actions and, after a resume, the seed of new episodes.
             keep_cache: keep projected keys and values of the memory from one publishing to the next.
         """
         self.rows = VectorRows(env)
         self.network = network.requires_grad_(False)
-        self.config = config
+        self.exploration = exploration
         self.generator = generator
-        self.warmup_env_steps = warmup_env_steps
         self.keep_cache = keep_cache
         self.version = 0
         self.env_steps = 0
@@ -127,19 +50,12 @@ class Actor:
         self.device, self.dtype = parameter.device, parameter.dtype
         self._parameters: list[torch.Tensor] = list(network.parameters())
         self._trace_names = list(network.trace_spec())
-        count = env.num_envs
-        ladder = config.exploration == "ladder" and count > 1
-        self.final_epsilon = (
-            epsilon_ladder(count, config.ladder_base, config.ladder_exponent)
-            if ladder
-            else np.full(count, config.epsilon_final)
-        )
         self._initial = self._fresh_state()
         self.state: State = self._initial
 
     def _fresh_state(self) -> State:
         """The state at an episode's start under the actor's present parameters, [N, ...]."""
-        return self._cached(self.network.initial_state(len(self.final_epsilon)))
+        return self._cached(self.network.initial_state(self.rows.env.num_envs))
 
     def _cached(self, state: State) -> State:
         if not self.keep_cache:
@@ -161,17 +77,9 @@ class Actor:
 
     def epsilon(self) -> np.ndarray:
         """[N] the share of random actions of each copy, now."""
-        since = self.env_steps - self.warmup_env_steps
-        if since < 0:
-            return np.ones(len(self.final_epsilon))
-        start, duration = self.config.epsilon_start, self.config.epsilon_anneal_env_steps
-        if duration == 0:
-            return self.final_epsilon
-        if self.config.annealing == "exponential":
-            return exponential(start, self.final_epsilon, since, duration)
-        return linear(start, self.final_epsilon, since / duration)
+        return self.exploration.epsilon(self.env_steps)
 
-    def tick(self) -> tuple[dict[str, np.ndarray], Episodes]:
+    def tick(self) -> tuple[Rows[np.ndarray], Episodes]:
         """One tick of every copy: its rows [N, ...] for replay, and the episodes that its step ended."""
         rows = self.rows
         with torch.no_grad():
@@ -184,20 +92,20 @@ class Actor:
         greedy = q.argmax(axis=1)
         explore = self.generator.random(count) < self.epsilon()
         action = np.where(explore, self.generator.integers(self.num_actions, size=count), greedy)
-        stored = {
-            **named_parts(rows.observation),
-            "prev_action": rows.prev_action,
-            "reward": rows.reward,
-            "discount": ~rows.terminated,
-            "first": rows.first,
-            "last": rows.last,
-            "q_max": q[everyone, greedy],
-            "q_taken": q[everyone, action],
-            "version": np.full(count, self.version),
-            **{f"trace/{name}": getattr(trace, name)[:, 0].cpu().numpy() for name in self._trace_names},
-        }
+        emitted = Rows(
+            observation=rows.observation,
+            prev_action=rows.prev_action,
+            reward=rows.reward,
+            discount=~rows.terminated,
+            first=rows.first,
+            last=rows.last,
+            q_max=q[everyone, greedy],
+            q_taken=q[everyone, action],
+            version=np.full(count, self.version),
+            trace={name: getattr(trace, name)[:, 0].cpu().numpy() for name in self._trace_names},
+        )
         self.env_steps += count - int(rows.last.sum())
-        return stored, rows.step(action)
+        return emitted, rows.step(action)
 
     def get_state(self) -> dict[str, Any]:
         return {

@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from dtqn.acting.actor import Episodes, VectorRows
+from dtqn.acting.rows import Episodes, VectorRows
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import reset_rows
 from envs import pictures

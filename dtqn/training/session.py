@@ -24,7 +24,8 @@ from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved
 from dtqn.training.display import View, open_view, outcome
 from dtqn.training.metrics import MetricsFile, Row, Tracker, in_sweep, open_tracker, read_rows
-from dtqn.training.trainer import Trainer, device_of, make_env, make_network, plan_bytes, task_spec
+from dtqn.training.setup import device_of, make_env, make_network, plan_bytes, task_spec
+from dtqn.training.trainer import Trainer
 from dtqn.types import NonFiniteError
 
 

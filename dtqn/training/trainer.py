@@ -6,162 +6,30 @@ due, and `get_state` / `set_state` carry everything that decides what comes next
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 
-import envs
-from dtqn import networks
-from dtqn.acting.actor import Actor, Episodes
 from dtqn.acting.evaluation import EvaluationResult, evaluate, film
-from dtqn.acting.exploration import linear
+from dtqn.acting.rows import Episodes
 from dtqn.learning import losses
-from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, take, whole_sequence
-from dtqn.learning.learner import AuxiliaryLoss, Learner, delta_q
+from dtqn.learning.batches import take
+from dtqn.learning.learner import delta_q
 from dtqn.networks.q_network import QNetwork
 from dtqn.networks.recurrent import RecurrentQNetwork
-from dtqn.settings.config import Config, ConfigError, MisfitError
-from dtqn.types import FreshTrace, NonFiniteError, Sequences, StepInputs, named_parts, observation_of
-from replay import Field, SequenceBatch, SequenceLayout, SequenceReplay, replay_bytes
+from dtqn.settings.config import Config
+from dtqn.training import setup
+from dtqn.training.schema import NAMES
+from dtqn.training.setup import Stream, seed_of
+from dtqn.types import FreshTrace, NonFiniteError
 
 SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means."""
 STALENESS_SEQUENCES = 8
 """Sequences for which the staleness of their stored memory is measured, each time metrics are due."""
-_TRACE_VERSION = "trace_version"
-"""The field of the learner step whose parameters made a row's trace, where that is not `version`."""
-_ENV, _ACTOR, _REPLAY, _NETWORK, _EVALUATION, _DROPOUT, _FILM = range(7)
-
-
-def _seed(config: Config, *key: int) -> np.random.SeedSequence:
-    """The seed of one of the run's generators."""
-    return np.random.SeedSequence(config.seed, spawn_key=key)
-
-
-def device_of(config: Config) -> torch.device:
-    if config.device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device is cuda, but torch finds none; try cpu")
-    use_cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
-    return torch.device("cuda" if use_cuda else "cpu")
-
-
-def task_spec(config: Config) -> envs.TaskSpec:
-    return envs.spec(config.env, **config.task.model_dump())
-
-
-def make_env(
-    config: Config, num_envs: int, seed: np.random.SeedSequence, render_mode: str | None = None
-) -> gymnasium.vector.VectorEnv:
-    return envs.make_vector(config.env, num_envs, seed, render_mode=render_mode, **config.task.model_dump())
-
-
-def make_network(config: Config) -> QNetwork:
-    """The run's network with its initial parameters; a MisfitError where it cannot read the task."""
-    task = task_spec(config)
-    actions = num_actions(task)
-    torch.manual_seed(int(_seed(config, _NETWORK).generate_state(1)[0]))
-    try:
-        return networks.build(config.network, task.observation_space, actions)
-    except ValueError as error:
-        raise MisfitError(f"env is {config.env}: {error}") from None
-
-
-def num_actions(task: envs.TaskSpec) -> int:
-    """How many actions the task has; a ConfigError where they cannot be counted."""
-    if not isinstance(task.action_space, gymnasium.spaces.Discrete):
-        raise ConfigError(
-            f"env is {task.id}: its actions are {task.action_space}; Q-learning needs Discrete ones, "
-            "or a MultiDiscrete of at most 1024 combinations"
-        )
-    return int(task.action_space.n)
-
-
-def observation_parts(space: gymnasium.Space) -> dict[str, gymnasium.Space]:
-    """The spaces of an observation's arrays, by the names that they are stored under."""
-    return named_parts(dict(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else space)
-
-
-def smallest_dtype(space: gymnasium.Space) -> np.dtype:
-    """The smallest dtype that holds all values of an array's space and that torch can index."""
-    match space:
-        case gymnasium.spaces.Discrete():
-            bounds = int(space.start), int(space.start + space.n - 1)
-        case gymnasium.spaces.MultiDiscrete():
-            bounds = int(space.start.min()), int((space.start + space.nvec - 1).max())
-        case _:
-            return np.dtype(space.dtype or np.float32)
-    names = ("uint8", "int8", "int16", "int32", "int64")
-    ranges = {name: np.iinfo(np.dtype(name)) for name in names}
-    return np.dtype(next(n for n, r in ranges.items() if r.min <= bounds[0] and bounds[1] <= r.max))
-
-
-def replay_fields(config: Config, network: QNetwork) -> dict[str, Field]:
-    """What replay stores at every step."""
-    task = task_spec(config)
-    trace = {
-        f"trace/{name}": Field(
-            field.shape,
-            field.dtype or np.dtype(config.replay.trace_dtype),
-            "trace" if field.window else "rows",
-            field.window,
-        )
-        for name, field in network.trace_spec().items()
-    }
-    return {
-        **{
-            name: Field(space.shape or (), smallest_dtype(space), "rows")
-            for name, space in observation_parts(task.observation_space).items()
-        },
-        "prev_action": Field((), smallest_dtype(task.action_space), "rows"),
-        "reward": Field((), np.dtype(np.float32), "rows"),
-        "discount": Field((), np.dtype(np.bool_), "rows"),
-        "first": Field((), np.dtype(np.bool_), "rows"),
-        "last": Field((), np.dtype(np.bool_), "rows"),
-        "q_max": Field((), np.dtype(np.float32), "stored"),
-        "q_taken": Field((), np.dtype(np.float32), "stored"),
-        "version": Field((), np.dtype(np.int32), "stored"),
-        **({_TRACE_VERSION: Field((), np.dtype(np.int32), "stored")} if _refreshed(config) else {}),
-        **trace,
-    }
-
-
-def _refreshed(config: Config) -> bool:
-    return config.replay.memory == "refreshed"
-
-
-def plan_bytes(config: Config) -> dict[str, int]:
-    """What the run will take in memory, part by part, before any of it is taken."""
-    with torch.device("meta"):  # shapes without memory
-        network = make_network(config)
-    parameters = sum(p.numel() * p.element_size() for p in network.parameters())
-    return {
-        "replay": replay_bytes(replay_fields(config, network), config.replay.capacity, config.actor.num_envs),
-        # online, target, actor's copy, gradients and Adam's two moments
-        "networks": 6 * parameters,
-    }
-
-
-def make_learner(config: Config, network: QNetwork) -> Learner:
-    """The run's learner, of its reading of batches and of the network's own loss where that has a weight."""
-    auxiliary, weight = network.auxiliary, config.learner.auxiliary_weight
-    return Learner(
-        network,
-        config=config.learner,
-        reading=Reading(
-            learned=whole_sequence if config.replay.learn_burn_in else learn_block,
-            passes=next_window if config.learner.next_window else same_rows,
-        ),
-        auxiliary=AuxiliaryLoss(auxiliary, weight) if auxiliary is not None and weight else None,
-        max_priority_weight=config.replay.max_priority_weight,
-        want_trace=_refreshed(config),
-        threads=config.threads,
-        seed=int(_seed(config, _DROPOUT).generate_state(1)[0]),
-    )
 
 
 class Trainer:
@@ -169,45 +37,18 @@ class Trainer:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.device = device_of(config)
-        self.has_success = task_spec(config).has_success
-        network = make_network(config)
-        fields = replay_fields(config, network)
-        network.to(self.device)
-        self.learner = make_learner(config, network)
-        more_than_a_tick = (
-            config.actor.publish_period * config.learner.env_steps_per_update > config.actor.num_envs
-        )
-        self.actor = Actor(
-            make_env(config, config.actor.num_envs, _seed(config, _ENV)),
-            copy.deepcopy(network),
-            config.actor,
-            np.random.default_rng(_seed(config, _ACTOR)),
-            config.warmup,
-            keep_cache=more_than_a_tick,
-        )
-        self.replay = SequenceReplay(
-            fields,
-            SequenceLayout(
-                config.replay.learn_length,
-                config.replay.period,
-                config.replay.burn_in_length,
-                config.learner.n_step,
-            ),
-            config.replay.capacity,
-            config.actor.num_envs,
-            config.replay.priority_exponent,
-            config.replay.importance_sampling_exponent,
-        )
-        self.generator = np.random.default_rng(_seed(config, _REPLAY))
-        parts = observation_parts(task_spec(config).observation_space)
-        self._input_names = [*parts, "prev_action", "reward", "first"]
+        self.has_success = setup.task_spec(config).has_success
+        network = setup.make_network(config)
+        self.schema = setup.make_schema(config, network)
+        network.to(self.schema.device)
+        self.learner = setup.make_learner(config, network)
+        self.actor = setup.make_actor(config, network)
+        self.replay = setup.make_replay(config, self.schema)
+        self.generator = np.random.default_rng(seed_of(config, Stream.REPLAY))
+        self._learning_rate_share = setup.learning_rate_share(config)
         self.resume_is_exact = True
         """False once it has gone on from a state without the environments'. The actor then begins new
         episodes, and replay ends the open ones, as truncated, where the first rows of these come in."""
-        traces = {name: field for name, field in fields.items() if name.startswith("trace/")}
-        self._trace_names = [name for name, field in traces.items() if field.window]
-        self._beside_names = [name for name, field in traces.items() if not field.window]
         self._update_credit = 0.0
         self._evaluations = 0
         self._evaluated_at = -1
@@ -266,20 +107,17 @@ class Trainer:
 
     def _act(self) -> None:
         rows, episodes = self.actor.tick()
-        if _refreshed(self.config):
-            rows[_TRACE_VERSION] = rows["version"]
-        ids = self.replay.append(rows)
+        ids = self.replay.append(self.schema.stored(rows))
         if len(ids) and self.config.replay.initial_priority == "actor":
             self.replay.update_priorities(ids, self._first_priorities(ids))
         self._remember(episodes)
 
     def _first_priorities(self, ids: np.ndarray) -> np.ndarray:
         """Priorities from the Q-values that the actor saw, by the learner's own formulas."""
-        names = ["reward", "discount", "q_max", "q_taken"]
+        names = [NAMES.reward, NAMES.discount, NAMES.q_max, NAMES.q_taken]
         rows, counts, learned = self.replay.learn_rows(ids, names)
-        reward, discount, q_max, q_taken = (torch.from_numpy(rows[name]) for name in names)
         td_error = self.learner.objective.first_td_errors(
-            reward, discount, q_max, q_taken, torch.from_numpy(counts)
+            *(torch.from_numpy(rows[name]) for name in names), torch.from_numpy(counts)
         )
         mask = torch.arange(td_error.shape[1]) < torch.from_numpy(learned)[:, None]
         return losses.sequence_priority(td_error, mask, self.config.replay.max_priority_weight).numpy()
@@ -296,12 +134,9 @@ class Trainer:
 
     def _learn(self) -> None:
         sampled, info = self.replay.sample(self.config.learner.batch_size, self.generator)
-        batch = self._to_sequences(sampled, info.importance_weights)
-        start = self.config.learner.learning_rate_decay_start
-        decayed = (self.env_steps / self.config.total_env_steps - start) / (1 - start)
-        share = linear(1.0, self.config.learner.final_learning_rate_share, decayed)
+        batch = self.schema.sequences(sampled, info.importance_weights)
         try:
-            update = self.learner.update(batch, share)
+            update = self.learner.update(batch, self._learning_rate_share(self.env_steps))
         except NonFiniteError as error:
             raise NonFiniteError(f"{error}; the last batch held the sequences {info.ids.tolist()}") from None
         if update.priorities is not None:
@@ -316,38 +151,9 @@ class Trainer:
 
     def _write_back(self, ids: np.ndarray, trace: FreshTrace) -> None:
         """Replay's memory becomes what the update's forward pass made of it."""
-        fresh = {f"trace/{name}": rows.cpu().numpy() for name, rows in trace.rows.items()}
-        offset = trace.offset.cpu().numpy()
-        fresh[_TRACE_VERSION] = np.full(len(offset), self.learner_steps - 1)
-        self.replay.write_back(ids[trace.sequence.cpu().numpy()], offset, fresh)
-
-    def _step_inputs(self, rows: dict[str, np.ndarray]) -> StepInputs:
-        read = {name: torch.from_numpy(rows[name]).to(self.device) for name in self._input_names}
-        return StepInputs(observation_of(read), read["prev_action"], read["reward"], read["first"])
-
-    def _to_sequences(self, batch: SequenceBatch, weights: np.ndarray) -> Sequences:
-        def tensor(array: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(array).to(self.device)
-
-        kept = batch.memory_valid.shape[1] if self.config.replay.memory != "zero" else 0
-        return Sequences(
-            trace={
-                name.removeprefix("trace/"): tensor(
-                    batch.memory[name][:, batch.memory[name].shape[1] - kept :]
-                )
-                for name in self._trace_names
-            },
-            trace_valid=tensor(batch.memory_valid[:, batch.memory_valid.shape[1] - kept :]),
-            episode_step=tensor(batch.episode_step),
-            burn_in=self._step_inputs(batch.burn_in),
-            burn_in_rows=tensor(batch.burn_in_rows),
-            learn=self._step_inputs(batch.learn),
-            discount=tensor(batch.learn["discount"]).float(),
-            learn_rows=tensor(batch.learn_rows),
-            learned_steps=tensor(batch.learned_steps),
-            importance_weights=tensor(weights),
-            beside={name.removeprefix("trace/"): tensor(batch.learn[name]) for name in self._beside_names},
-        )
+        sequences, offsets = (x.cpu().numpy() for x in (trace.sequence, trace.offset))
+        fresh = self.schema.refreshed(trace, self.learner_steps - 1)
+        self.replay.write_back(ids[sequences], offsets, fresh)
 
     def _due(self, before: int, period: int) -> bool:
         return self.env_steps // period > before // period
@@ -377,27 +183,27 @@ class Trainer:
     def _staleness(self) -> dict[str, float | int | None]:
         """Ages in learner steps of what a few replay sequences were made with, and R2D2's delta-Q of them."""
         sampled, info = self.replay.sample(STALENESS_SEQUENCES, self.generator)
-        trace_version = _TRACE_VERSION if _refreshed(self.config) else "version"
-        prefix = self.replay.prefix(info.ids, list({"version", trace_version}) + self._input_names)
+        version, trace_version = NAMES.version, self.schema.memory.version
+        prefix = self.replay.prefix(info.ids, {version, trace_version, *self.schema.input_names})
         if not len(prefix.anchors):
             return {}
         available = torch.from_numpy(prefix.available.nonzero()[0])
-        read = self.learner.reading.learned(self._to_sequences(sampled, info.importance_weights))
+        read = self.learner.reading.learned(self.schema.sequences(sampled, info.importance_weights))
         batch = take(read, available)
         anchor = batch.episode_step + batch.burn_in_rows
-        row = np.arange(prefix.rows["version"].shape[1])
+        row = np.arange(prefix.rows[version].shape[1])
         learned = (row >= anchor.cpu().numpy()[:, None]) & (row < prefix.row_counts[:, None])
         start = batch.episode_step.cpu().numpy()
         oldest = start - batch.trace_valid.sum(dim=1).cpu().numpy()
         remembered = (row < start[:, None]) & (row >= oldest[:, None])
-        age = self.learner_steps - prefix.rows["version"]
+        age = self.learner_steps - prefix.rows[version]
         memory_age = self.learner_steps - prefix.rows[trace_version]
         measured: dict[str, float | int | None] = {
             "replay/parameter_age": float(age[learned].mean()),
             "replay/memory_age": float(memory_age[remembered].mean()) if remembered.any() else None,
         }
         if isinstance(self.network, RecurrentQNetwork):  # a window is never stale
-            first, last = delta_q(self.network, batch, self._step_inputs(prefix.rows), anchor)
+            first, last = delta_q(self.network, batch, self.schema.inputs(prefix.rows), anchor)
             measured |= {
                 "replay/delta_q_first": float(first.mean()),
                 "replay/delta_q_last": float(last.mean()),
@@ -420,16 +226,16 @@ class Trainer:
     def evaluate(self) -> EvaluationResult:
         """Greedy episodes of the online network, on seeds that no other evaluation or training shares."""
         config = self.config.evaluation
-        env = make_env(
-            self.config,
-            min(config.num_envs, config.episodes),
-            _seed(self.config, _EVALUATION, self._evaluations),
-        )
+        copies = min(config.num_envs, config.episodes)
+        seed = seed_of(self.config, Stream.EVALUATION, self._evaluations)
+        env = setup.make_env(self.config, copies, seed)
         return evaluate(self.network, env, config.episodes, self.has_success)
 
     def film(self, file: Path) -> None:
         """A greedy episode as a GIF; ValueError where the task cannot be drawn."""
-        film(self.network, make_env(self.config, 1, _seed(self.config, _FILM), "rgb_array"), file)
+        film(
+            self.network, setup.make_env(self.config, 1, seed_of(self.config, Stream.FILM), "rgb_array"), file
+        )
 
     def get_state(self) -> dict[str, Any]:
         return {

@@ -11,8 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dtqn.acting.actor import Actor, Episodes
+from dtqn.acting.actor import Actor
+from dtqn.acting.rows import Episodes
 from dtqn.settings.config import ActorConfig
+from dtqn.training.schema import named
+from dtqn.training.setup import make_exploration
 from dtqn.types import NonFiniteError
 from tests.cases import make
 from tests.toy import NUM_ACTIONS, OBSERVATION_SPACE, ToyVectorEnv, episode
@@ -30,7 +33,8 @@ def make_actor(
 ) -> Actor:
     network = make(OBSERVATION_SPACE, memory_length=4)
     env, generator = ToyVectorEnv(num_envs, env_seed), np.random.default_rng(seed)
-    return Actor(env, network, ActorConfig(**settings), generator, warmup, keep_cache)
+    exploration = make_exploration(ActorConfig(num_envs=num_envs, **settings), warmup)
+    return Actor(env, network, exploration=exploration, generator=generator, keep_cache=keep_cache)
 
 
 def watch(actor: Actor) -> list[np.ndarray]:
@@ -46,7 +50,8 @@ def watch(actor: Actor) -> list[np.ndarray]:
 
 def run(actor: Actor, ticks: int) -> tuple[Rows, list[Episodes]]:
     """Stored rows [ticks, N, ...] and the episodes that ended."""
-    rows, ended = zip(*(actor.tick() for _ in range(ticks)), strict=True)
+    ticks_of_rows, ended = zip(*(actor.tick() for _ in range(ticks)), strict=True)
+    rows = [named(of_tick) for of_tick in ticks_of_rows]
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}, list(ended)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtqn.acting.exploration import epsilon_ladder, exponential, linear
+from dtqn.acting.exploration import epsilon_ladder
+from dtqn.schedules import exponential, linear
 
 
 def test_ladder() -> None:
-    assert epsilon_ladder(8).tolist() == pytest.approx([0.4**k for k in range(1, 9)])
-    assert epsilon_ladder(2).tolist() == pytest.approx([0.4, 0.4**8])
-    assert epsilon_ladder(32)[5] == pytest.approx(0.4 ** (1 + 7 * 5 / 31))
+    assert epsilon_ladder(8, base=0.4, exponent=7.0).tolist() == pytest.approx([0.4**k for k in range(1, 9)])
+    assert epsilon_ladder(2, base=0.4, exponent=7.0).tolist() == pytest.approx([0.4, 0.4**8])
+    assert epsilon_ladder(32, base=0.4, exponent=7.0)[5] == pytest.approx(0.4 ** (1 + 7 * 5 / 31))
     assert epsilon_ladder(3, base=0.5, exponent=2.0).tolist() == pytest.approx([0.5, 0.25, 0.125])
 
 

@@ -257,9 +257,10 @@ def test_the_table_says_what_is_the_same_for_all(run, tmp_path):
 
 
 def test_an_evaluation_has_the_same_seeds_for_every_agent(monkeypatch):
-    from dtqn.training import trainer
+    from dtqn.training import setup
+    from dtqn.training.trainer import Trainer
 
-    seen, make = {}, trainer.make_env
+    seen, make = {}, setup.make_env
     tiny = {"actor.num_envs": "2", "replay.capacity": "2000", "evaluation.episodes": "3"}
     for agent in ("dqn", "gru"):
 
@@ -267,8 +268,8 @@ def test_an_evaluation_has_the_same_seeds_for_every_agent(monkeypatch):
             seen.setdefault(config.agent, []).append((copies, seed.entropy, seed.spawn_key))
             return make(config, copies, seed)
 
-        monkeypatch.setattr(trainer, "make_env", make_env)
-        trainer = trainer.Trainer(resolve(None, tiny | {"agent": agent, "task.time_limit": "5"}, {}))
+        monkeypatch.setattr(setup, "make_env", make_env)
+        trainer = Trainer(resolve(None, tiny | {"agent": agent, "task.time_limit": "5"}, {}))
         for _ in range(2):
             trainer._evaluation_metrics()
     assert seen["dqn"] == seen["gru"]

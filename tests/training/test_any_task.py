@@ -17,7 +17,8 @@ import torch
 import envs
 from dtqn.settings.config import Config, ConfigError
 from dtqn.training import checkpoint
-from dtqn.training.trainer import Trainer, observation_parts, smallest_dtype
+from dtqn.training.schema import smallest_dtype
+from dtqn.training.trainer import Trainer
 from dtqn.types import map_tree, named_parts, observation_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,9 +141,9 @@ def test_what_is_stored_gives_the_q_values_of_the_actor(name: str) -> None:
     while not trainer.finished:
         trainer.advance()
     ids = trainer.replay.end_episodes()
-    prefix = trainer.replay.prefix(ids, ["q_max", *trainer._input_names])
+    prefix = trainer.replay.prefix(ids, ["q_max", *trainer.schema.input_names])
     assert len(prefix.anchors) >= 2
-    inputs = trainer._step_inputs(prefix.rows)
+    inputs = trainer.schema.inputs(prefix.rows)
     with torch.no_grad():
         output = trainer.network(inputs, trainer.network.initial_state(len(prefix.anchors)))[0]
     real = np.arange(output.q.shape[1]) < prefix.row_counts[:, None]
@@ -159,8 +160,6 @@ def test_each_part_is_stored_under_its_name_in_the_smallest_dtype() -> None:
         "observation/image": ((7, 7, 3), np.uint8),
     }
     assert fields["prev_action"].dtype == np.uint8
-    plain = gymnasium.spaces.Discrete(300)
-    assert observation_parts(plain) == {"observation": plain}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import dtqn
 from dtqn.settings import presets
 from dtqn.settings.config import Config
 from dtqn.training import checkpoint
-from dtqn.training.trainer import Trainer, make_network
+from dtqn.training.setup import make_network
+from dtqn.training.trainer import Trainer
 
 PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
 DOCS = Path(dtqn.__file__).parents[1] / "docs" / "agents.md"

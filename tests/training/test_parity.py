@@ -20,7 +20,8 @@ import envs
 from dtqn import networks
 from dtqn.learning import losses
 from dtqn.settings.config import Config
-from dtqn.training import trainer as training
+from dtqn.training import setup
+from dtqn.training.schema import Schema
 from dtqn.training.trainer import Trainer
 from dtqn.types import Sequences
 from replay import SampleInfo
@@ -92,17 +93,18 @@ def play(
         built = networks.build(config.network, task.observation_space, int(task.action_space.n))
         return randomise(built.to(dtype), scale=parameters)
 
-    fields_of = training.replay_fields
+    make_schema = setup.make_schema
 
-    def replay_fields(config: Config, network: nn.Module) -> dict[str, Any]:
-        fields = fields_of(config, network)
-        return {
+    def schema_of(config: Config, network: nn.Module) -> Schema:
+        schema = make_schema(config, network)
+        schema.fields = {
             name: field._replace(dtype=np.dtype(trace_dtype)) if field.block == "trace" else field
-            for name, field in fields.items()
+            for name, field in schema.fields.items()
         }
+        return schema
 
-    monkeypatch.setattr(training, "make_network", make_network)
-    monkeypatch.setattr(training, "replay_fields", replay_fields)
+    monkeypatch.setattr(setup, "make_network", make_network)
+    monkeypatch.setattr(setup, "make_schema", schema_of)
     trainer = Trainer(config)
     q, first = [], []
 
@@ -119,7 +121,7 @@ def play(
 
 def draw(played: Played, seed: int = 0, size: int = 200) -> tuple[Sequences, SampleInfo]:
     sampled, info = played.trainer.replay.sample(size, np.random.default_rng(seed))
-    return played.trainer._to_sequences(sampled, info.importance_weights), info
+    return played.trainer.schema.sequences(sampled, info.importance_weights), info
 
 
 def as_acted(played: Played, batch: Sequences, info: SampleInfo) -> torch.Tensor:

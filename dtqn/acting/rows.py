@@ -1,0 +1,118 @@
+"""Rows: what N copies of a task emit at every tick, and the episodes that end there."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import gymnasium
+import numpy as np
+import torch
+
+from dtqn.types import NonFiniteError, StepInputs, map_tree
+
+Leaf = TypeVar("Leaf")
+
+
+class Rows(NamedTuple, Generic[Leaf]):
+    """One row of each copy as it arrives, and what the actor adds to it: arrays [N, ...].
+
+    The names of these fields are those of replay's (`dtqn.training.schema`).
+    """
+
+    observation: Leaf | dict[str, Leaf]
+    """An array, or one a key for a Dict space."""
+    prev_action: Leaf
+    """a_{t-1}; ignored where `first`."""
+    reward: Leaf
+    """r_t, as it arrives with the observation; 0 where `first`."""
+    discount: Leaf
+    """bool: False on the row that terminates."""
+    first: Leaf
+    """bool: the row begins an episode."""
+    last: Leaf
+    """bool: the row ends an episode, terminated or truncated."""
+    q_max: Leaf
+    """The largest Q-value that the actor saw."""
+    q_taken: Leaf
+    """The Q-value of the action that it took."""
+    version: Leaf
+    """The learner step whose parameters acted."""
+    trace: dict[str, Leaf]
+    """What the network left behind: field -> [N, ...]."""
+
+
+class Episodes(NamedTuple):
+    """Episodes that ended at a tick, [n] each."""
+
+    episode_return: np.ndarray
+    length: np.ndarray
+    success: np.ndarray
+
+
+class VectorRows:
+    """The rows that N copies of a task emit, one per copy and tick, as they arrive (NEXT_STEP autoreset).
+
+    The observation is an array [N, ...], or one such array a key for a Dict space.
+    """
+
+    def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
+        self.env = env
+        self.begin()
+
+    def begin(self, generator: np.random.Generator | None = None) -> None:
+        """New episodes in all copies, seeded by `generator`; without one as the environments were made."""
+        count = self.env.num_envs
+        seed = None if generator is None else int(generator.integers(2**31))
+        self.observation = map_tree(np.asarray, self.env.reset(seed=seed)[0])
+        self.prev_action = np.zeros(count, np.int64)
+        self.reward = np.zeros(count, np.float64)
+        self.terminated = np.zeros(count, bool)
+        self.first = np.ones(count, bool)
+        self.last = np.zeros(count, bool)
+        self.episode_return = np.zeros(count, np.float64)
+        self.length = np.zeros(count, np.int64)
+
+    def step(self, action: np.ndarray) -> Episodes:
+        """Step every copy; the action of a copy on its LAST row is ignored and begins the next episode."""
+        self.first = self.last
+        observation, reward, terminated, truncated, infos = self.env.step(action)
+        self.observation = map_tree(np.asarray, observation)
+        self.prev_action = action
+        self.reward = np.asarray(reward, np.float64)
+        if not np.isfinite(self.reward).all():
+            wrong = self.reward[~np.isfinite(self.reward)][0]
+            raise NonFiniteError(f"the task gave the reward {wrong}; every reward must be a finite number")
+        self.terminated = np.asarray(terminated)
+        self.last = self.terminated | truncated
+        self.episode_return = np.where(self.first, 0.0, self.episode_return + self.reward)
+        self.length = np.where(self.first, 0, self.length + 1)
+        ended = np.flatnonzero(self.last)
+        success = infos["is_success"][ended] if "is_success" in infos else np.zeros(len(ended), bool)
+        return Episodes(self.episode_return[ended], self.length[ended], success)
+
+    def inputs(self, device: torch.device, dtype: torch.dtype) -> StepInputs:
+        """The network's inputs, [N, 1, ...]."""
+        return StepInputs(
+            map_tree(lambda part: torch.from_numpy(part).to(device)[:, None], self.observation),
+            torch.from_numpy(self.prev_action).to(device)[:, None],
+            torch.from_numpy(self.reward).to(device, dtype)[:, None],
+            torch.from_numpy(self.first).to(device)[:, None],
+        )
+
+    _ARRAYS = (
+        "observation prev_action reward terminated first last episode_return length".split()  # noqa: SIM905
+    )
+
+    def get_state(self) -> dict[str, Any]:
+        """`env` is None where the environments' state cannot be saved."""
+        env = self.env.get_state()  # type: ignore[attr-defined]
+        return {"env": env, **{name: getattr(self, name) for name in self._ARRAYS}}
+
+    def set_state(self, state: dict[str, Any], generator: np.random.Generator) -> None:
+        """Goes on from `state`; with new episodes, seeded by `generator`, where the environments' is None."""
+        if state["env"] is None:
+            self.begin(generator)
+            return
+        self.env.set_state(state["env"])  # type: ignore[attr-defined]
+        for name in self._ARRAYS:
+            setattr(self, name, map_tree(np.copy, state[name]))

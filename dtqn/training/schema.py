@@ -1,0 +1,164 @@
+"""The schema of a row: what replay stores of a step, and how sampled rows become the learner's tensors.
+
+`Rows` (`dtqn.acting.rows`) is its one list of names. Filled with arrays it is what an actor hands out at a
+tick, filled with `Field`s it is what replay is made with, filled with names it is `NAMES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+
+from dtqn.acting.rows import Leaf, Rows
+from dtqn.types import FreshTrace, Sequences, StepInputs, TraceSpec, named_parts, observation_of
+from replay import Field, SequenceBatch
+
+NAMES: Rows[str] = Rows._make(Rows._fields)
+"""The name of each single array of a row in replay; observation and trace are several (`named`)."""
+_TRACE = "trace/"
+"""The beginning of the names of a trace's fields."""
+
+
+class Memory(NamedTuple):
+    """Where the state comes from that a sequence starts in."""
+
+    is_read: bool
+    """From stored memory; otherwise every sequence starts in the initial state."""
+    is_refreshed: bool
+    """Each update writes the memory that it has made anew back into replay."""
+    version: str
+    """The field that holds the learner step whose parameters made a row's memory."""
+
+
+MEMORIES = {
+    "stored": Memory(is_read=True, is_refreshed=False, version=NAMES.version),
+    "zero": Memory(is_read=False, is_refreshed=False, version=NAMES.version),
+    "refreshed": Memory(is_read=True, is_refreshed=True, version="trace_version"),
+}
+"""`replay.memory` -> what it stands for."""
+
+
+def named(rows: Rows[Leaf]) -> dict[str, Leaf]:
+    """The parts of `rows` under the names that they are stored by.
+
+    Those of a Dict observation are `observation/<key>`, those of the trace `trace/<field>`.
+    """
+    single = {name: part for name, part in rows._asdict().items() if name not in ("observation", "trace")}
+    trace = {f"{_TRACE}{name}": part for name, part in rows.trace.items()}
+    return {**named_parts(rows.observation), **single, **trace}
+
+
+def row_fields(
+    observation_space: gymnasium.Space,
+    action_space: gymnasium.Space,
+    trace_spec: Mapping[str, TraceSpec],
+    trace_dtype: str,
+) -> Rows[Field]:
+    """How each part of a row is stored; floats of the trace in `trace_dtype` where the network names none."""
+
+    def of_space(space: gymnasium.Space) -> Field:
+        return Field(space.shape or (), smallest_dtype(space), "rows")
+
+    is_dict = isinstance(observation_space, gymnasium.spaces.Dict)
+    flag = Field((), np.dtype(np.bool_), "rows")
+    q = Field((), np.dtype(np.float32), "stored")
+    return Rows(
+        observation=(
+            {key: of_space(space) for key, space in observation_space.spaces.items()}
+            if is_dict
+            else of_space(observation_space)
+        ),
+        prev_action=of_space(action_space),
+        reward=Field((), np.dtype(np.float32), "rows"),
+        discount=flag,
+        first=flag,
+        last=flag,
+        q_max=q,
+        q_taken=q,
+        version=Field((), np.dtype(np.int32), "stored"),
+        trace={
+            name: Field(
+                spec.shape,
+                spec.dtype or np.dtype(trace_dtype),
+                "trace" if spec.window else "rows",
+                spec.window,
+            )
+            for name, spec in trace_spec.items()
+        },
+    )
+
+
+def smallest_dtype(space: gymnasium.Space) -> np.dtype:
+    """The smallest dtype that holds all values of an array's space and that torch can index."""
+    match space:
+        case gymnasium.spaces.Discrete():
+            bounds = int(space.start), int(space.start + space.n - 1)
+        case gymnasium.spaces.MultiDiscrete():
+            bounds = int(space.start.min()), int((space.start + space.nvec - 1).max())
+        case _:
+            return np.dtype(space.dtype or np.float32)
+    names = ("uint8", "int8", "int16", "int32", "int64")
+    ranges = {name: np.iinfo(np.dtype(name)) for name in names}
+    return np.dtype(next(n for n, r in ranges.items() if r.min <= bounds[0] and bounds[1] <= r.max))
+
+
+class Schema:
+    """What one run stores at every step, and back."""
+
+    def __init__(self, rows: Rows[Field], memory: Memory, device: torch.device) -> None:
+        """`device`: where the learner's tensors are."""
+        self.memory, self.device = memory, device
+        self.fields: dict[str, Field] = {**named(rows), memory.version: rows.version}
+        """Name -> field, as replay takes them."""
+        self.input_names = [
+            *named_parts(rows.observation),
+            *(NAMES.prev_action, NAMES.reward, NAMES.first),
+        ]
+        """The fields that a network reads at each step."""
+        self._memory_names = [name for name, field in rows.trace.items() if field.window]
+        self._beside_names = [name for name, field in rows.trace.items() if not field.window]
+
+    def stored(self, rows: Rows[np.ndarray]) -> dict[str, np.ndarray]:
+        """What replay appends of an actor's tick."""
+        return {**named(rows), self.memory.version: rows.version}
+
+    def refreshed(self, trace: FreshTrace, version: int) -> dict[str, np.ndarray]:
+        """What replay overwrites with the memory that the parameters of learner step `version` have made."""
+        rows = {f"{_TRACE}{name}": rows.cpu().numpy() for name, rows in trace.rows.items()}
+        return {**rows, self.memory.version: np.full(len(trace.offset), version)}
+
+    def inputs(self, rows: Mapping[str, np.ndarray]) -> StepInputs:
+        """What a network reads of sampled rows [B, T, ...]."""
+        read = {name: self._tensor(rows[name]) for name in self.input_names}
+        return StepInputs(
+            observation_of(read), read[NAMES.prev_action], read[NAMES.reward], read[NAMES.first]
+        )
+
+    def sequences(self, batch: SequenceBatch, importance_weights: np.ndarray) -> Sequences:
+        """A sampled batch as the learner reads it."""
+        valid = batch.memory_valid if self.memory.is_read else batch.memory_valid[:, :0]
+        kept = valid.shape[1]
+        memory = {name: batch.memory[f"{_TRACE}{name}"] for name in self._memory_names}
+        beside = {name: batch.learn[f"{_TRACE}{name}"] for name in self._beside_names}
+        return Sequences(
+            trace={
+                name: self._tensor(rows[:, max(0, rows.shape[1] - kept) :]) for name, rows in memory.items()
+            },
+            trace_valid=self._tensor(valid),
+            episode_step=self._tensor(batch.episode_step),
+            burn_in=self.inputs(batch.burn_in),
+            burn_in_rows=self._tensor(batch.burn_in_rows),
+            learn=self.inputs(batch.learn),
+            discount=self._tensor(batch.learn[NAMES.discount]).float(),
+            learn_rows=self._tensor(batch.learn_rows),
+            learned_steps=self._tensor(batch.learned_steps),
+            importance_weights=self._tensor(importance_weights),
+            beside={name: self._tensor(rows) for name, rows in beside.items()},
+        )
+
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self.device)

@@ -1,0 +1,170 @@
+"""Setup: from a run's settings to its task, networks, learner, actor, replay and seeds.
+
+Names become classes here and values of the settings become what the parts are given; the parts themselves
+have no defaults and do not ask the settings of another.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from enum import IntEnum
+
+import gymnasium
+import numpy as np
+import torch
+
+import envs
+from dtqn import networks
+from dtqn.acting import exploration
+from dtqn.acting.actor import Actor
+from dtqn.acting.exploration import Exploration
+from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
+from dtqn.learning.learner import AuxiliaryLoss, Learner
+from dtqn.networks.q_network import QNetwork
+from dtqn.schedules import linear
+from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
+from dtqn.training.schema import MEMORIES, Schema, row_fields
+from replay import SequenceLayout, SequenceReplay, replay_bytes
+
+
+class Stream(IntEnum):
+    """The random streams of a run; each is a key below the run's seed."""
+
+    ENV = 0
+    ACTOR = 1
+    REPLAY = 2
+    NETWORK = 3
+    EVALUATION = 4
+    LEARNER = 5
+    FILM = 6
+
+
+def seed_of(config: Config, *key: int) -> np.random.SeedSequence:
+    """The seed of one of the run's random streams, and of a member of it."""
+    return np.random.SeedSequence(config.seed, spawn_key=tuple(int(part) for part in key))
+
+
+def device_of(config: Config) -> torch.device:
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device is cuda, but torch finds none; try cpu")
+    use_cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
+    return torch.device("cuda" if use_cuda else "cpu")
+
+
+def task_spec(config: Config) -> envs.TaskSpec:
+    return envs.spec(config.env, **config.task.model_dump())
+
+
+def make_env(
+    config: Config, num_envs: int, seed: np.random.SeedSequence, render_mode: str | None = None
+) -> gymnasium.vector.VectorEnv:
+    return envs.make_vector(config.env, num_envs, seed, render_mode=render_mode, **config.task.model_dump())
+
+
+def make_network(config: Config) -> QNetwork:
+    """The run's network with its initial parameters; a MisfitError where it cannot read the task."""
+    task = task_spec(config)
+    actions = num_actions(task)
+    torch.manual_seed(int(seed_of(config, Stream.NETWORK).generate_state(1)[0]))
+    try:
+        return networks.build(config.network, task.observation_space, actions)
+    except ValueError as error:
+        raise MisfitError(f"env is {config.env}: {error}") from None
+
+
+def num_actions(task: envs.TaskSpec) -> int:
+    """How many actions the task has; a ConfigError where they cannot be counted."""
+    if not isinstance(task.action_space, gymnasium.spaces.Discrete):
+        raise ConfigError(
+            f"env is {task.id}: its actions are {task.action_space}; Q-learning needs Discrete ones, "
+            "or a MultiDiscrete of at most 1024 combinations"
+        )
+    return int(task.action_space.n)
+
+
+def make_schema(config: Config, network: QNetwork) -> Schema:
+    task = task_spec(config)
+    rows = row_fields(
+        task.observation_space, task.action_space, network.trace_spec(), config.replay.trace_dtype
+    )
+    return Schema(rows, MEMORIES[config.replay.memory], device_of(config))
+
+
+def make_replay(config: Config, schema: Schema) -> SequenceReplay:
+    replay = config.replay
+    return SequenceReplay(
+        schema.fields,
+        SequenceLayout(replay.learn_length, replay.period, replay.burn_in_length, config.learner.n_step),
+        replay.capacity,
+        config.actor.num_envs,
+        replay.priority_exponent,
+        replay.importance_sampling_exponent,
+    )
+
+
+def make_learner(config: Config, network: QNetwork) -> Learner:
+    """The run's learner; it trains the parameters of `network` in place."""
+    auxiliary, weight = network.auxiliary, config.learner.auxiliary_weight
+    return Learner(
+        network,
+        config=config.learner,
+        reading=Reading(
+            learned=whole_sequence if config.replay.learn_burn_in else learn_block,
+            passes=next_window if config.learner.next_window else same_rows,
+        ),
+        auxiliary=AuxiliaryLoss(auxiliary, weight) if auxiliary is not None and weight else None,
+        max_priority_weight=config.replay.max_priority_weight,
+        want_trace=MEMORIES[config.replay.memory].is_refreshed,
+        threads=config.threads,
+        seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
+    )
+
+
+def make_actor(config: Config, network: QNetwork) -> Actor:
+    """The run's actor, with a copy of `network` and the copies of the task."""
+    env_steps_per_publishing = config.actor.publish_period * config.learner.env_steps_per_update
+    return Actor(
+        make_env(config, config.actor.num_envs, seed_of(config, Stream.ENV)),
+        copy.deepcopy(network),
+        exploration=make_exploration(config.actor, config.warmup),
+        generator=np.random.default_rng(seed_of(config, Stream.ACTOR)),
+        # It pays where it lasts longer than a tick.
+        keep_cache=env_steps_per_publishing > config.actor.num_envs,
+    )
+
+
+def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
+    """The ladder is for several copies; a single one has `epsilon_final`."""
+    count = config.num_envs
+    if config.exploration == "ladder" and count > 1:
+        final = exploration.epsilon_ladder(count, config.ladder_base, config.ladder_exponent)
+    else:
+        final = np.full(count, config.epsilon_final)
+    start, duration = config.epsilon_start, config.epsilon_anneal_env_steps
+    if duration == 0:
+        annealing = exploration.constant()
+    elif config.annealing == "exponential":
+        annealing = exploration.exponentially(start, duration)
+    else:
+        annealing = exploration.linearly(start, duration)
+    return Exploration(final, annealing, warmup_env_steps)
+
+
+def learning_rate_share(config: Config) -> Callable[[int], float]:
+    """Environment steps of the run -> the share of the learning rate that is left then."""
+    start, final = config.learner.learning_rate_decay_start, config.learner.final_learning_rate_share
+    return lambda env_steps: linear(1.0, final, (env_steps / config.total_env_steps - start) / (1 - start))
+
+
+def plan_bytes(config: Config) -> dict[str, int]:
+    """What the run will take in memory, part by part, before any of it is taken."""
+    with torch.device("meta"):  # shapes without memory
+        network = make_network(config)
+    parameters = sum(p.numel() * p.element_size() for p in network.parameters())
+    fields = make_schema(config, network).fields
+    return {
+        "replay": replay_bytes(fields, config.replay.capacity, config.actor.num_envs),
+        # online, target, actor's copy, gradients and Adam's two moments
+        "networks": 6 * parameters,
+    }
