@@ -268,9 +268,9 @@ def test_an_evaluation_has_the_same_seeds_for_every_agent(monkeypatch):
             return make(config, copies, seed)
 
         monkeypatch.setattr(trainer, "make_env", make_env)
-        trainer = trainer.Trainer(resolve(None, tiny | {"agent": agent, "task.time_limit": "5"}, {}))
+        run = trainer.Trainer(resolve(None, tiny | {"agent": agent, "task.time_limit": "5"}, {}))
         for _ in range(2):
-            trainer._evaluation_metrics()
+            run._evaluation_metrics()
     assert seen["dqn"] == seen["gru"]
     assert len(set(seen["dqn"])) == 3, "training and either evaluation have seeds of their own"
 
