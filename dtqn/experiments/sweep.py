@@ -32,7 +32,8 @@ from dtqn.training.metrics import read_rows
 
 try:
     from dtqn.experiments.importance import LEAST_RUNS, axis_of, importance
-    from dtqn.experiments.sweep_engine import SweepFile, Trial, check, hopeless, propose, read_file
+    from dtqn.experiments.sweep_engine import Trial, hopeless, propose
+    from dtqn.experiments.sweep_file import SweepFile, check, read_file
 except ImportError as error:
     raise ConfigError(
         f"sweep needs {error.name}, which is not installed: "

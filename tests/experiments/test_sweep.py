@@ -21,9 +21,10 @@ import yaml
 from PIL import Image
 
 from dtqn import cli, plots
-from dtqn.experiments import jobs, sweep, sweep_engine
+from dtqn.experiments import jobs, sweep, sweep_engine, sweep_file
 from dtqn.experiments.importance import Axis, Importance, importance
-from dtqn.experiments.sweep_engine import Trial, propose, read_file
+from dtqn.experiments.sweep_engine import Trial, propose
+from dtqn.experiments.sweep_file import read_file
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training.metrics import read_rows
@@ -479,7 +480,7 @@ def test_a_metric_is_a_column_of_a_run(tmp_path):
     }  # fmt: skip
     assert cli.main([word for name, value in options.items() for word in (f"--{name}", value)]) == 0
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")
-    assert sorted({name for row in rows for name in row}) == sorted(sweep_engine._METRICS)
+    assert sorted({name for row in rows for name in row}) == sorted(sweep_file._METRICS)
 
 
 def _axis(name, positions, ordered=True):
@@ -748,7 +749,7 @@ def test_flags_of_the_command_count_and_wandb_is_told_the_sweep(run):
 
 def test_without_the_engine_one_line_says_how_to_get_it(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "sweeps", None)
-    for name in ("dtqn.experiments.sweep_engine", "dtqn.experiments.sweep"):
+    for name in ("dtqn.experiments.sweep_engine", "dtqn.experiments.sweep_file", "dtqn.experiments.sweep"):
         monkeypatch.delitem(sys.modules, name)
         monkeypatch.delattr(name)
     assert cli.main(["sweep", str(_SHIPPED[0])]) == 2
