@@ -7,6 +7,7 @@ The layers are laid over each other in the order: defaults, agent preset, env pr
 from __future__ import annotations
 
 import functools
+import importlib.resources
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,15 @@ from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of
 from dtqn.settings.values import choices, legal, nearest, shown
 from envs import yaml_file
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+def _shipped() -> Path:
+    """The folder of the shipped presets: `dtqn/configs` in a wheel, `configs` at the top of a checkout."""
+    package = Path(str(importlib.resources.files("dtqn")))
+    inside = package / "configs"
+    return inside if inside.is_dir() else package.parent / "configs"
+
+
+CONFIGS = _shipped()
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
 _GROUPS = [name for name, field in Config.model_fields.items() if isinstance(field.default, BaseModel)]
 
