@@ -2,7 +2,7 @@
 
 import sys
 
-from dtqn.cli import main
+from dtqn.__main__ import main
 
 if __name__ == "__main__":
     sys.exit(main())

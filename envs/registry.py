@@ -46,7 +46,7 @@ def _find(id: str, options: TaskOptions) -> Task:
             return wrapped(task, options)
     near = difflib.get_close_matches(str(id), ids(), n=3, cutoff=0.4)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise ValueError(f"unknown task {id!r}{hint} (python run.py envs lists all)")
+    raise ValueError(f"unknown task {id!r}{hint} (the command `envs` lists all)")
 
 
 def spec(id: str, **options: Any) -> TaskSpec:
@@ -90,7 +90,7 @@ def gymnasium_vector_env(task: str, num_envs: int, **kwargs: Any) -> VectorEnv[A
 
 
 def rows() -> list[TaskRow]:
-    """The list of tasks as text, for `python run.py envs`."""
+    """The list of tasks as text, for the command `envs`."""
     return [
         TaskRow(
             id=s.id,
@@ -105,7 +105,7 @@ def rows() -> list[TaskRow]:
 
 
 def facts(id: str, **options: Any) -> dict[str, str]:
-    """All that is known of one task, as text, for `python run.py envs --env X`."""
+    """All that is known of one task, as text, for the command `envs --env X`."""
     s = spec(id, **options)
     return {
         "id": s.id,

@@ -2,7 +2,7 @@
 
 A family of tasks is a module with two functions, listed in `envs.registry`:
 
-    ids()             -> names of those tasks that `python run.py envs` lists
+    ids()             -> names of those tasks that the command `envs` lists
     find(id, options) -> the task of that name, or None where the name is none of the family's
 
 Names may be more than are listed (`t-maze-passive-1234`). `find` raises a ValueError of one line for a name

@@ -13,15 +13,17 @@ _SOURCES.append(_ROOT / "run.py")
 
 # What each package may import, of ours and of others, by the longest prefix of a module's name; the standard
 # library is free. Learning and acting never meet.
-_BASE = {"dtqn.types", "dtqn.text", "dtqn.files", "dtqn.signals"}
+_BASE = {"dtqn.types", "dtqn.text", "dtqn.files", "dtqn.signals", "dtqn.program"}
 _NETWORKS = {*_BASE, "torch", "numpy", "gymnasium", "dtqn.settings", "dtqn.networks"}
 _TRAINING = {*_BASE, "dtqn", "dtqn.plots", "dtqn.settings", "dtqn.training", "envs", "numpy"}
 _ALLOWED = {
     "envs": {"numpy", "gymnasium", "yaml", "PIL", "gym_gridverse", "envs"},
     "replay": {"numpy", "replay"},
-    "run": {"dtqn.cli"},
+    "run": {"dtqn.__main__"},
     "dtqn": set(),
     "dtqn.types": {"torch", "numpy"},
+    "dtqn.__main__": {"dtqn.cli", "dtqn.program"},
+    "dtqn.program": set(),
     "dtqn.text": set(),
     "dtqn.files": set(),
     "dtqn.signals": set(),
@@ -135,6 +137,12 @@ def test_every_third_party_import_is_a_dependency():
         _requirement_name(r) for r in project["dependencies"] + project["optional-dependencies"]["sweep"]
     }
     assert {names.get(name, name).lower() for name in used} - {"ray", "gym_gridverse"} <= declared
+
+
+def test_the_wheel_has_every_package():
+    listed = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    folders = {".".join(path.parent.relative_to(_ROOT).parts) for path in _SOURCES} - {""}
+    assert set(listed["packages"]) == folders | {"dtqn.configs"}
 
 
 def test_every_package_is_typed():

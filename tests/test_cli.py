@@ -191,7 +191,7 @@ def test_a_folder_without_permission(capsys, tmp_path, monkeypatch):
 def test_a_directory_that_holds_a_run_is_refused(capsys, tmp_path):
     (tmp_path / "config.yaml").write_text("seed: 1\n")
     message = _fails(capsys, "--run-dir", tmp_path)
-    assert message == f"run_dir {tmp_path} holds a run; to go on with it: python run.py --resume {tmp_path}"
+    assert message == f"run_dir {tmp_path} holds a run; to go on with it: python -m dtqn --resume {tmp_path}"
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_names_of_run_directories():
     config = resolve(None, {"env": "a:b/../c d.yaml", "seed": "4"}, {})
     assert RunDir.default(config).path == Path("runs/a-b-..-c-d.yaml/gtrxl/seed4")
     directory = RunDir(Path("my runs/a"))
-    assert directory.resume_command == "python run.py --resume 'my runs/a'"
+    assert directory.resume_command == "python -m dtqn --resume 'my runs/a'"
 
 
 @pytest.mark.parametrize(

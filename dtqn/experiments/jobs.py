@@ -1,4 +1,4 @@
-"""Many trainings at once, each a `python run.py` of its own. Knows nothing of torch.
+"""Many trainings at once, each a process of its own. Knows nothing of torch.
 
 A run is a directory that holds its configuration, so starting it and going on with it are one command:
 
@@ -22,12 +22,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Literal
 
+from dtqn.program import WORKER, worker_environment
 from dtqn.signals import Signals
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row, read_rows
@@ -37,7 +36,6 @@ State = Literal["waiting", "running", "finished", "failed", "stopped", "interrup
 _ENDED = ("finished", "failed", "stopped", "interrupted")
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0
-_RUN_PY = Path(__file__).resolve().parents[2] / "run.py"
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -84,7 +82,7 @@ class Job:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | dict.fromkeys(_THREAD_VARIABLES, threads),
+                env=worker_environment() | dict.fromkeys(_THREAD_VARIABLES, threads),
                 start_new_session=True,  # a Ctrl-C reaches this process only, which passes on one signal
             )
         self.state = "running"
@@ -131,7 +129,7 @@ class Job:
 class Pool:
     """Trainings, some at a time, in the order in which they were added."""
 
-    def __init__(self, parallel: int, program: Sequence[str] = (sys.executable, str(_RUN_PY))) -> None:
+    def __init__(self, parallel: int, program: Sequence[str] = WORKER) -> None:
         """
         Args:
             parallel: trainings at a time.

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TextIO
 from dtqn import plots
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.files import replacing, write_whole
+from dtqn.program import program
 from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.presets import to_yaml
 from dtqn.text import columns
@@ -227,7 +228,7 @@ class Sweep:
         settings = ", ".join(f"{name} {_cell(value)}" for name, value in best.parameters.items())
         text = f"{self.file.metric} {best.value:.4f}" + (f" with {settings}" if settings else "")
         write_whole(file, f"# {text}\n{to_yaml(config)}")
-        again = f"again with another seed: python run.py --config {shlex.quote(str(file))} --seed N"
+        again = f"again with another seed: {program()} --config {shlex.quote(str(file))} --seed N"
         told = textwrap.fill(f"best: {text}", _width(), subsequent_indent="  ", break_on_hyphens=False)
         return [told, *self._draw(), again]
 

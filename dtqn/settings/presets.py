@@ -7,6 +7,7 @@ The layers are laid over each other in the order: defaults, agent preset, env pr
 from __future__ import annotations
 
 import functools
+import importlib.resources
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +18,17 @@ from pydantic import BaseModel, ValidationError
 
 from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of
 from dtqn.settings.values import choices, legal, nearest, shown
+from envs import yaml_file
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+def _shipped() -> Path:
+    """The folder of the shipped presets: `dtqn/configs` in a wheel, `configs` at the top of a checkout."""
+    package = Path(str(importlib.resources.files("dtqn")))
+    inside = package / "configs"
+    return inside if inside.is_dir() else package.parent / "configs"
+
+
+CONFIGS = _shipped()
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
 _GROUPS = [name for name, field in Config.model_fields.items() if isinstance(field.default, BaseModel)]
 
@@ -35,15 +45,13 @@ class Layer(NamedTuple):
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping that a YAML file holds; empty where the file holds nothing."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml_file.read(path)
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1}: {error.problem})" if mark else ""  # type: ignore[union-attr]
-        raise ConfigError(f"{path}: is not a YAML file{where}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -54,31 +62,47 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """Settings by group, from names with dots or nested ones, with dashes or underscores."""
+    """Settings by group, from names with dots or nested ones, with dashes or underscores.
+
+    Raises:
+        ConfigError: where a setting is there twice, in two spellings.
+    """
     result: dict[str, Any] = {}
     for key, value in values.items():
-        first, _, rest = str(key).replace("-", "_").partition(".")
-        if rest:
-            value = {rest: value}
+        name = str(key).replace("-", "_")
+        first, _, rest = name.partition(".")
         if isinstance(value, Mapping):
             value = nested(value)
-        elif value is None and first in _GROUPS:  # a group whose lines are all commented out
+        elif value is None and name in _GROUPS:  # a group whose lines are all commented out
             continue
-        result = merge(result, {first: value})
+        result = merge(result, {first: {rest: value} if rest else value}, once=name)
     return result
 
 
-def merge(base: Mapping[str, Any], difference: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the nested `difference` laid over it."""
+def merge(base: Mapping[str, Any], difference: Mapping[str, Any], once: str = "") -> dict[str, Any]:
+    """`base` with the nested `difference` laid over it.
+
+    Args:
+        once: refuse to replace a value; what to call the difference then.
+    """
     merged = dict(base)
     for key, value in difference.items():
         old = merged.get(key)
-        merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            merged[key] = merge(old, value, once)
+        elif once and key in merged:
+            raise ConfigError(f"{shown(once)} is there twice, in two spellings")
+        else:
+            merged[key] = value
     return merged
 
 
 def file_layer(path: Path) -> Layer:
-    return Layer(str(path), nested(read_yaml(path)))
+    content = read_yaml(path)
+    try:
+        return Layer(str(path), nested(content))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def environment_layer(environment: Mapping[str, str]) -> list[Layer]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dtqn.files import write_whole
+from dtqn.program import program
 from dtqn.settings.config import Config, ConfigError, fields_of
 from dtqn.settings.presets import Layer, build, environment_layer, file_layer, merge, nested, to_yaml
 
@@ -66,11 +67,11 @@ class RunDir:
 
     @property
     def resume_command(self) -> str:
-        return f"python run.py --resume {shlex.quote(str(self.path))}"
+        return f"{program()} --resume {shlex.quote(str(self.path))}"
 
     @property
     def eval_command(self) -> str:
-        return f"python run.py eval {shlex.quote(str(self.path))}"
+        return f"{program()} eval {shlex.quote(str(self.path))}"
 
     @property
     def wandb_id(self) -> str:

@@ -237,7 +237,7 @@ def test_what_has_no_place_is_named() -> None:
         ("no_such_package:Class", "needs no_such_package, which cannot be imported"),
         ("numpy:Nothing", "numpy has neither a class nor a registered task 'Nothing'"),
         (f"{HERE}:Scripted", "neither a class"),
-        ("qq", "python run.py envs lists all"),
+        ("qq", "the command `envs` lists all"),
     ],
 )
 def test_unknown_names_are_one_line(id: str, text: str) -> None:

@@ -192,13 +192,13 @@ def test_gymnasiums_reset_takes_a_state() -> None:
 )
 def test_unknown_ids_name_the_nearest(id: str, near: str) -> None:
     for function in (envs.spec, lambda id: envs.make_vector(id, 1)):
-        with pytest.raises(ValueError, match=f"{id}.*{near}.*python run.py envs") as error:
+        with pytest.raises(ValueError, match=f"{id}.*{near}.*the command `envs`") as error:
             function(id)
         assert "\n" not in str(error.value)
 
 
 def test_unknown_ids_with_nothing_near() -> None:
-    with pytest.raises(ValueError, match=r"unknown task 'qq' \(python run.py envs lists all\)"):
+    with pytest.raises(ValueError, match=r"unknown task 'qq' \(the command `envs` lists all\)"):
         envs.spec("qq")
 
 

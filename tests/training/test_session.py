@@ -182,7 +182,7 @@ def test_what_is_said(tmp_path, trainer):
     assert re.fullmatch(
         r"done in 0:\d\d: success \S+% \[\S+%, \S+%\] over 20 episodes at 1 000 env steps; "
         r"best: success .* at \d+ "
-        r"\(eval --checkpoint best\); in \S+/my run; next: python run.py eval '\S+/my run'",
+        r"\(eval --checkpoint best\); in \S+/my run; next: python -m dtqn eval '\S+/my run'",
         lines[-1],
     )
 
@@ -405,7 +405,7 @@ def test_a_signal_finishes_the_tick_saves_and_says_how_to_go_on(tmp_path, traine
     before = signal.getsignal(number)
     found, lines = _start(tmp_path / "run")
     assert found == code
-    assert lines[-1] == f"interrupted and saved; to go on: python run.py --resume {tmp_path / 'run'}"
+    assert lines[-1] == f"interrupted and saved; to go on: python -m dtqn --resume {tmp_path / 'run'}"
     assert checkpoint.read_about(tmp_path / "run/checkpoint")["env_steps"] == 470
     assert signal.getsignal(number) == before
     trainer.at_tick = staticmethod(lambda running: None)

@@ -1,0 +1,42 @@
+"""How this program was started: what people type, what starts another process of it, whether it is itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import sys
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+def program() -> str:
+    """The command that the user really has: `python run.py`, `dtqn` or `python -m dtqn`."""
+    started = Path(sys.argv[0] if sys.argv else "")
+    if started.name == "run.py":
+        return f"python {shlex.quote(str(started))}"
+    return "dtqn" if started.stem == "dtqn" else "python -m dtqn"
+
+
+WORKER = (sys.executable, "-P", "-m", "dtqn")
+"""The command of another process of this program; it wants `worker_environment`."""
+
+
+def worker_environment() -> dict[str, str]:
+    """The environment in which a worker imports what this process imports, wherever it is started."""
+    path = [os.path.abspath(entry) for entry in sys.path]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def shadowed() -> str | None:
+    """One line about a package that stands in the place of our `envs` or `replay`; None where none does."""
+    for name in ("envs", "replay"):
+        spec = importlib.util.find_spec(name)
+        places = [Path(place).resolve() for place in (spec and spec.submodule_search_locations) or []]
+        if _ROOT / name in places:
+            continue
+        where = str(places[0]) if places else str(spec.origin) if spec else "missing"
+        own = f"and not dtqn's own, {_ROOT / name}"
+        return f"the package {name} is {where}, {own}; rename it or leave its folder"
+    return None

@@ -1,0 +1,78 @@
+"""The command that people have, and a process of this program that works wherever it is started."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dtqn
+from dtqn import program
+from dtqn.settings import presets
+
+_ROOT = Path(dtqn.__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    ("started", "name"),
+    [
+        ("run.py", "python run.py"),
+        ("../my code/run.py", "python '../my code/run.py'"),
+        ("/usr/bin/dtqn", "dtqn"),
+        ("dtqn.exe", "dtqn"),
+        ("/usr/lib/python3/dtqn/__main__.py", "python -m dtqn"),
+        ("-c", "python -m dtqn"),
+        ("", "python -m dtqn"),
+    ],
+)
+def test_messages_name_the_command_that_was_used(monkeypatch, started, name):
+    monkeypatch.setattr(sys, "argv", [started, "--seed", "1"])
+    assert program.program() == name
+
+
+def _python(*arguments, cwd, **variables):
+    environment = program.worker_environment() | variables
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+
+
+def test_a_worker_is_this_very_program_wherever_it_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # `python -m` puts the present folder there
+    monkeypatch.chdir(_ROOT)
+    environment = program.worker_environment()
+    for name in ("dtqn", "envs", "torch"):  # of the folder that it starts in nothing is taken
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(99)")
+    command = [*program.WORKER[:-2], "-c", "import dtqn, envs, torch; print(dtqn.__file__)"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, dtqn.__file__), done.stderr
+    done = subprocess.run(
+        [*program.WORKER, "--version"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == dtqn.__version__ + "\n"
+
+
+@pytest.mark.parametrize("name", ["envs", "replay"])
+@pytest.mark.parametrize("kind", ["package", "module", "folder"])
+def test_a_package_in_the_place_of_ours_is_one_line(tmp_path, name, kind):
+    file = tmp_path / (f"{name}.py" if kind == "module" else f"{name}/__init__.py")
+    file.parent.mkdir(exist_ok=True)
+    if kind != "folder":
+        file.write_text("")
+    done = _python("-m", "dtqn", "--version", cwd=tmp_path, PYTHONPATH=str(_ROOT))
+    if kind == "folder":  # holds no Python file, so ours comes first
+        assert (done.returncode, done.stderr) == (0, "")
+        return
+    where = file if kind == "module" else file.parent
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: the package {name} is {where}, and not dtqn's own, {_ROOT / name}; "
+        "rename it or leave its folder\n"
+    )
+
+
+def test_presets_lie_beside_the_checkout_or_in_the_package(tmp_path, monkeypatch):
+    assert presets.CONFIGS == _ROOT / "configs"
+    (tmp_path / "dtqn" / "configs").mkdir(parents=True)
+    monkeypatch.setattr(presets.importlib.resources, "files", lambda name: tmp_path / name)
+    assert presets._shipped() == tmp_path / "dtqn" / "configs"
