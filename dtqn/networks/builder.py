@@ -36,7 +36,7 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
     has_bag = config.core == "dtqn" and config.bag_size > 0
     features = 2 * config.width if has_bag else config.width
     head = head_type(features, num_actions, config.head_width, _prediction(config))
-    network: RecurrentQNetwork | WindowedQNetwork
+    network: RecurrentQNetwork | WindowedQNetwork | BagQNetwork
     if has_bag:
         attention = BagAttention(config.width, config.num_heads)
         network = BagQNetwork(encoder, _decoder(config), head, observation_space, attention, config.bag_size)
