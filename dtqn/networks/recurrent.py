@@ -62,7 +62,6 @@ class RecurrentQNetwork(nn.Module):
             want_trace: hand back the trace rows that burn-in and learn block leave now, without gradient:
                 field -> [B, P + R, ...].
         """
-        del generator  # nothing here is random
         state, burned = self.starting_state(batch)
         output, _, learned = self(batch.learn, state, want_trace)
         if not want_trace:
