@@ -5,6 +5,8 @@ Legend: B batch, T time, W trace window, N environments, A actions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,11 +14,13 @@ import torch
 from torch import Tensor
 
 State: TypeAlias = Any
-"""What a network carries from step to step: a NamedTuple whose leaves are tensors [B, ...] or None."""
+"""A tree of tensors [B, ...] that a network carries from step to step."""
 
 Trace: TypeAlias = Any
-"""What a network leaves behind at each step: a NamedTuple of tensors [B, T, ...]."""
+"""A tree of tensors [B, T, ...] that a network leaves behind, a row at each step."""
 
+# A tree is a NamedTuple or dict of trees, down to its leaves; None is an empty place. So the state of a
+# network that is made of parts is made of their states. The path of a leaf is `<field>/<field>/...`.
 
 Observation: TypeAlias = Tensor | dict[str, Tensor]
 """[B, T, *observation shape]; for a Dict space one such tensor a key."""
@@ -45,14 +49,15 @@ class QOutput(NamedTuple):
     """[B, T, A, Z] of a distributional head: log-probabilities of the atoms, or the quantiles."""
 
 
-class TraceSpec(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TraceSpec:
     """One field of a trace row."""
 
     shape: tuple[int, ...]
     window: int
-    """W: how many of the last rows the state is a function of; 0: the learner reads it beside the row."""
+    """W: the state is a function of so many of the last rows; 0: the learner reads it beside its row."""
     dtype: np.dtype[Any] | None = None
-    """As it is stored; none: a float of `replay.trace_dtype`."""
+    """The dtype to store it in; None: a float of `replay.trace_dtype`."""
 
 
 class Sequences(NamedTuple):
@@ -62,7 +67,7 @@ class Sequences(NamedTuple):
     """
 
     trace: dict[str, Tensor]
-    """Field -> [B, W, ...]: trace rows before the first burn-in (or learned) row, newest last."""
+    """Path -> [B, W, ...]: trace rows before the first burn-in (or learned) row, newest last."""
     trace_valid: Tensor
     """[B, W] bool"""
     episode_step: Tensor
@@ -82,7 +87,7 @@ class Sequences(NamedTuple):
     importance_weights: Tensor
     """[B] float"""
     beside: dict[str, Tensor] = {}  # noqa: RUF012  # of a NamedTuple, and never written to
-    """Field -> [B, R, ...]: the trace of the learn block's rows, of fields without a window."""
+    """Path -> [B, R, ...]: the trace of the learn block's rows, of fields without a window."""
 
 
 class FreshTrace(NamedTuple):
@@ -93,7 +98,7 @@ class FreshTrace(NamedTuple):
     offset: Tensor
     """[n] rows after that sequence's anchor; negative in its burn-in."""
     rows: dict[str, Tensor]
-    """Field -> [n, ...]"""
+    """Path -> [n, ...]"""
 
 
 class NonFiniteError(RuntimeError):
@@ -108,15 +113,41 @@ def map_tree(function: Any, *trees: Any) -> Any:
     if isinstance(tree, dict):
         return {key: map_tree(function, *(other[key] for other in trees)) for key in tree}
     if isinstance(tree, tuple):
-        return type(tree)(*(map_tree(function, *leaves) for leaves in zip(*trees, strict=True)))
+        return type(tree)(*(map_tree(function, *parts) for parts in zip(*trees, strict=True)))
     return function(*trees)
+
+
+def leaves(tree: Any, path: str = "") -> dict[str, Any]:
+    """The leaves of a tree by their paths, such as `transformer/memory`, each below `path`."""
+    if tree is None:
+        return {}
+    parts = tree._asdict() if hasattr(tree, "_asdict") else tree
+    if not isinstance(parts, dict):
+        return {path: tree}
+    below = (leaves(part, _join(path, key)).items() for key, part in parts.items())
+    return {name: leaf for part in below for name, leaf in part}
+
+
+def from_leaves(template: Any, named: Mapping[str, Any], path: str = "") -> Any:
+    """The tree of the shape of `template` whose leaves are those of `named`: the inverse of `leaves`.
+
+    `named` may hold other paths too. It must hold those of the template's leaves, and may hold the paths of
+    its Nones.
+    """
+    if isinstance(template, dict):
+        return {key: from_leaves(part, named, _join(path, key)) for key, part in template.items()}
+    if hasattr(template, "_asdict"):
+        return type(template)(**from_leaves(template._asdict(), named, path))
+    return named.get(path) if template is None else named[path]
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}/{key}" if path else key
 
 
 def named_parts(observation: Any) -> dict[str, Any]:
     """An observation as named arrays: `observation` alone, or `observation/<key>` for each part of a dict."""
-    if isinstance(observation, dict):
-        return {f"{OBSERVATION}/{key}": part for key, part in observation.items()}
-    return {OBSERVATION: observation}
+    return leaves(observation, OBSERVATION)
 
 
 def observation_of(named: Any) -> Any:

@@ -45,7 +45,7 @@ def parse(text: str) -> Any:
         return loader.get_single_data()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        if isinstance(error, _Refusal):
+        if mark is not None and isinstance(error, _Refusal):
             raise ValueError(f"line {mark.line + 1}: {error.problem}") from None
         problem = " ".join(str(getattr(error, "problem", None) or "a character that YAML forbids").split())
         where = f" (line {mark.line + 1}: {problem})" if mark else f" ({problem})"

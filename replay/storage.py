@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from dataclasses import astuple, dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,8 @@ Block = Literal["rows", "trace", "stored"]
 BLOCKS = ("rows", "trace", "stored")
 
 
-class Field(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Field:
     """What one step stores under one name."""
 
     shape: tuple[int, ...]
@@ -40,10 +42,10 @@ def checked_fields(fields: Mapping[str, Field]) -> dict[str, Field]:
     for name in ("first", "last"):
         if name not in fields:
             raise ValueError(f"fields: {name!r} is missing; add {name}=Field((), bool, 'rows')")
-    checked = {name: field._replace(dtype=np.dtype(field.dtype)) for name, field in fields.items()}
+    checked = {name: replace(field, dtype=np.dtype(field.dtype)) for name, field in fields.items()}
     for name, field in checked.items():
         if name in ("first", "last") and (field.shape, field.dtype, field.block) != ((), np.bool_, "rows"):
-            raise ValueError(f"fields: {name} is {tuple(field)}; it must be Field((), bool, 'rows')")
+            raise ValueError(f"fields: {name} is {astuple(field)}; it must be Field((), bool, 'rows')")
         if field.block not in BLOCKS:
             raise ValueError(f"fields: {name}.block is {field.block!r}; use one of {', '.join(BLOCKS)}")
         if np.dtype(field.dtype).kind not in "buif":

@@ -123,8 +123,3 @@ def inputs(space: str, batch: int, steps: int, seed: int = 0, first: bool = True
 def part(rows: StepInputs, start: int, stop: int) -> StepInputs:
     """Rows start..stop-1 of every sequence."""
     return StepInputs(*(x[:, start:stop] for x in rows))
-
-
-def trace_dict(trace: Any) -> dict[str, torch.Tensor]:
-    """The trace as `state_from_trace` takes it."""
-    return dict(trace._asdict())

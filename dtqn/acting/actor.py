@@ -16,7 +16,7 @@ import torch
 from dtqn.acting.exploration import Exploration
 from dtqn.acting.rows import Episodes, Rows, VectorRows
 from dtqn.networks.q_network import QNetwork
-from dtqn.types import State, map_tree, reset_rows
+from dtqn.types import State, from_leaves, leaves, reset_rows
 
 
 class Actor:
@@ -86,7 +86,7 @@ class Actor:
             first = torch.from_numpy(rows.first).to(self.device)
             state = reset_rows(self.state, self._initial, first)
             output, self.state, trace = self.network(rows.inputs(self.device, self.dtype), state)
-        q = output.q[:, 0].cpu().numpy()
+        q, left = output.q[:, 0].cpu().numpy(), leaves(trace)
         count = len(q)
         everyone = np.arange(count)
         greedy = q.argmax(axis=1)
@@ -102,7 +102,7 @@ class Actor:
             q_max=q[everyone, greedy],
             q_taken=q[everyone, action],
             version=np.full(count, self.version),
-            trace={name: getattr(trace, name)[:, 0].cpu().numpy() for name in self._trace_names},
+            trace={name: left[name][:, 0].cpu().numpy() for name in self._trace_names},
         )
         self.env_steps += count - int(rows.last.sum())
         return emitted, rows.step(action)
@@ -110,7 +110,7 @@ class Actor:
     def get_state(self) -> dict[str, Any]:
         return {
             "rows": self.rows.get_state(),
-            "memory": {name: value for name, value in self.state._asdict().items() if value is not None},
+            "memory": leaves(self.state),
             "network": self.network.state_dict(),
             "generator": self.generator.bit_generator.state,
             "version": self.version,
@@ -121,8 +121,7 @@ class Actor:
         self.generator.bit_generator.state = state["generator"]
         self.rows.set_state(state["rows"], self.generator)
         self.network.load_state_dict(state["network"])
-        self.state = type(self.state)(
-            **{name: map_tree(lambda x: x.to(self.device), value) for name, value in state["memory"].items()}
-        )
+        memory = {path: x.to(self.device) for path, x in state["memory"].items()}
+        self.state = from_leaves(self.network.initial_state(self.rows.env.num_envs), memory)
         self._initial = self._fresh_state()
         self.version, self.env_steps = state["version"], state["env_steps"]

@@ -33,14 +33,12 @@ def real_rows(batch: Sequences) -> Tensor:
 
 def span_penalty(network: RecurrentQNetwork, batch: Sequences, generator: torch.Generator) -> Tensor:
     """The mean length of GTrXL's adaptive spans in steps (Sukhbaatar et al. 2019, arXiv 1905.07799, 2.2)."""
-    del batch, generator
     spans = [layer.attention.span for layer in cast(GTrXL, network.core).layers]
     return torch.cat([span.lengths() for span in spans if span is not None]).mean()
 
 
 def reconstruction_loss(network: RecurrentQNetwork, batch: Sequences, generator: torch.Generator) -> Tensor:
     """That of GTrXL's compressed memory at the learn block's rows (Rae et al. 2019, arXiv 1911.05507)."""
-    del generator
     with torch.no_grad():
         state, _ = network.starting_state(batch)
         trace = network.core(network.encoder(batch.learn), state)[2]

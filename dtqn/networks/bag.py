@@ -28,8 +28,27 @@ from torch.nn import functional as F
 
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.q_network import Encoder, Head
-from dtqn.networks.windowed import WindowedQNetwork, pick
-from dtqn.types import Observation, QOutput, Sequences, State, StepInputs, Trace, TraceSpec, map_tree
+from dtqn.networks.windowed import (
+    Window,
+    WindowState,
+    appended,
+    empty_rows,
+    empty_window,
+    learn_in_windows,
+    pick,
+    window_after,
+)
+from dtqn.types import (
+    QOutput,
+    Sequences,
+    State,
+    StepInputs,
+    Trace,
+    TraceSpec,
+    from_leaves,
+    leaves,
+    map_tree,
+)
 
 
 class Bag(NamedTuple):
@@ -40,32 +59,18 @@ class Bag(NamedTuple):
 
 
 class BagState(NamedTuple):
-    """The last K rows [B, K, ...], newest last, how many are real, and the bag [B, S, ...]."""
-
-    observation: Observation
-    prev_action: Tensor
-    reward: Tensor
-    first: Tensor
-    count: Tensor  # type: ignore[assignment]  # hides tuple.count; checkpoints hold the name
-    bag_observation: Tensor
-    bag_prev_action: Tensor
-    bag_reward: Tensor
-    bag_first: Tensor
-    bag_size: Tensor
+    window: WindowState
+    """The last K rows: one more than a step reads, as the oldest may go into the bag."""
+    bag: Bag
 
 
 class BagTrace(NamedTuple):
-    """The bag after each step, [B, T, S, ...], and its rows, [B, T]."""
-
-    bag_observation: Tensor
-    bag_prev_action: Tensor
-    bag_reward: Tensor
-    bag_first: Tensor
-    bag_size: Tensor
+    bag: Bag
+    """[B, T, S, ...] and [B, T]: the bag after each step."""
 
 
 class BagAttention(nn.Module):
-    """[B, T, D] and the features of a bag [B, S, D], the first `size` [B] of them real -> [B, T, D]."""
+    """Multi-head attention over a bag's rows, which have no positions."""
 
     def __init__(self, width: int, num_heads: int) -> None:
         super().__init__()
@@ -80,19 +85,26 @@ class BagAttention(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, x: Tensor, bag: Tensor, size: Tensor) -> Tensor:
+        """Steps x [B, T, D] read the features [B, S, D] of a bag's rows: [B, T, D]; zero of an empty bag.
+
+        Args:
+            size: [B] how many of the rows are real, the first ones.
+        """
         q, k, v = (
             y.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
             for y in (self.query(x), self.key(bag), self.value(bag))
         )
-        # Of an empty bag the first place is seen, so that the softmax has a value, and the result dropped.
+        # The first place of an empty bag is seen, so that the softmax has a value; the result is dropped.
         seen = torch.arange(bag.shape[1], device=size.device) < size.clamp(min=1)[:, None]
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen[:, None, None])
         y: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return y.masked_fill((size == 0)[:, None, None], 0.0)
 
 
-class BagQNetwork(WindowedQNetwork):
-    """`head` reads 2 D features. A Dict observation is refused: a ValueError."""
+class BagQNetwork(nn.Module):
+    """A windowed Q-network with a bag; its `head` reads 2 D features."""
+
+    auxiliary = None
 
     def __init__(
         self,
@@ -103,55 +115,59 @@ class BagQNetwork(WindowedQNetwork):
         attention: BagAttention,
         bag_size: int,
     ) -> None:
-        """`bag_size` is S."""
+        """
+        Args:
+            observation_space: no Dict, which is a ValueError.
+            bag_size: S, at least 1.
+        """
         if isinstance(observation_space, gymnasium.spaces.Dict):
             raise ValueError(
                 f"network.bag_size is {bag_size}, but no bag is made of a Dict observation; try 0"
             )
-        super().__init__(encoder, decoder, head, observation_space)
+        super().__init__()
+        self.encoder, self.decoder, self.head = encoder, decoder, head
+        self.observation_space, self.context_length = observation_space, decoder.context_length
         self.attention, self.bag_size = attention, bag_size
-        self.held_rows = self.context_length  # one more, which the next step may put into the bag
+        self.held_rows = self.context_length
 
     def forward(
-        self, inputs: StepInputs, state: State, want_trace: bool = True
+        self, inputs: StepInputs, state: BagState, want_trace: bool = True
     ) -> tuple[QOutput, State, Trace]:
-        """As of `WindowedQNetwork`; step by step, as each may change the bag that the next one sees."""
+        """As `WindowedQNetwork`; step by step, since each may change the bag that the next one sees."""
         outputs, bags = [], []
         for t in range(inputs.first.shape[1]):
             output, state = self._step(map_tree(lambda x, t=t: x[:, t : t + 1], inputs), state)
             outputs.append(output)
-            bags.append(state[5:])
+            bags.append(state.bag)
         joined: QOutput = map_tree(lambda *steps: torch.cat(steps, dim=1), *outputs)
         if not want_trace:
             return joined, None, None
-        return joined, state, BagTrace(*(torch.stack(steps, dim=1) for steps in zip(*bags, strict=True)))
+        return joined, state, BagTrace(map_tree(lambda *steps: torch.stack(steps, dim=1), *bags))
 
     def _step(self, row: StepInputs, state: BagState) -> tuple[QOutput, BagState]:
-        """One row [B, 1, ...]: its output and the state after it."""
-        held, batch = self.held_rows, torch.arange(len(state.count), device=state.count.device)
-        rows = map_tree(
-            lambda old, new: torch.cat([old.to(new.dtype), new], dim=1), StepInputs(*state[:4]), row
-        )
+        """The output of one row [B, 1, ...] and the state after it."""
+        held, filled = self.held_rows, state.window.filled
+        batch = torch.arange(len(filled), device=filled.device)
+        rows = appended(state.window.rows, row)
         # Real rows from position 0 on. At the end the newest is repeated, which no step before it sees.
-        length = (state.count + 1).clamp(max=held)
+        length = (filled + 1).clamp(max=held)
         index = torch.arange(int(length.max()), device=batch.device) + (held + 1 - length)[:, None]
         x = self.decoder(self.encoder(pick(rows, index.clamp(max=held))))
-        leaving, oldest = state.count == held, map_tree(lambda x: x[:, :1], rows)
-        bag = self._updated(Bag(StepInputs(*state[5:9]), state.bag_size), oldest, leaving, x)
+        bag = self._updated(state.bag, map_tree(lambda x: x[:, :1], rows), filled == held, x)
         output = self._output(x[batch, length - 1][:, None], self._features(bag, row), bag.size)
-        newest = map_tree(lambda x: x[:, 1:], rows)
-        return output, BagState(**newest._asdict(), count=length, **_named(bag))
+        return output, BagState(WindowState(map_tree(lambda x: x[:, 1:], rows), length), bag)
 
     def _features(self, bag: Bag, row: StepInputs) -> Tensor:
-        """[B, S, D] of the bag's rows; in free places of `row` [B, 1, ...], which any encoder can read."""
+        """Features [B, S, D] of the bag's rows, and of `row` [B, 1, ...] in free places.
+
+        Any encoder can read `row`, which is real; a free place may hold anything.
+        """
         free = torch.arange(self.bag_size, device=bag.size.device) >= bag.size[:, None]
-        features: Tensor = self.encoder(map_tree(lambda new, old: _where(free, new, old), row, bag.rows))
-        return features
+        return self.encoder(map_tree(lambda new, old: _where(free, new, old), row, bag.rows))
 
     def _output(self, x: Tensor, bag_features: Tensor, size: Tensor) -> QOutput:
-        """Of steps whose features are x [B, T, D]."""
-        output: QOutput = self.head(torch.cat([x, self.attention(x, bag_features, size)], dim=-1))
-        return output
+        """The output of steps whose features are x [B, T, D]."""
+        return self.head(torch.cat([x, self.attention(x, bag_features, size)], dim=-1))
 
     @torch.no_grad()
     def _updated(self, bag: Bag, row: StepInputs, leaving: Tensor, x: Tensor) -> Bag:
@@ -182,62 +198,60 @@ class BagQNetwork(WindowedQNetwork):
         at: Tensor | None = None,
         bag: Bag | None = None,
     ) -> QOutput:
-        """As of `WindowedQNetwork`, all positions with one bag; without one it is empty."""
+        """As `WindowedQNetwork.window`; every position reads `bag` [B, S, ...], or an empty one."""
         x = self.decoder(self.encoder(inputs), generator, at)
         if bag is None:
-            state = self.initial_state(len(x))
-            bag = Bag(StepInputs(*state[5:9]), state.bag_size)
+            bag = self.initial_state(len(x)).bag
         first = map_tree(lambda x: x[:, :1], inputs)
         return self._output(x, self._features(bag, first), bag.size)
 
-    def _beside(self, batch: Sequences, last: Tensor) -> tuple[Bag]:
-        rows = torch.arange(len(last), device=last.device)
-        stored = {name: x[rows, last] for name, x in batch.beside.items()}
-        size = stored.pop("bag_size").long()
-        bag = StepInputs(**{name.removeprefix("bag_"): x for name, x in stored.items()})
-        return (Bag(bag, size),)
+    def learn_values(
+        self, batch: Sequences, generator: torch.Generator | None = None, want_trace: bool = False
+    ) -> tuple[QOutput, dict[str, Tensor] | None]:
+        """As `WindowedQNetwork.learn_values`; each window reads the bag that is stored with its last row."""
 
-    def initial_state(self, batch_size: int) -> BagState:  # type: ignore[override]
-        window = super().initial_state(batch_size)
-        rows = StepInputs(*window[:4])
-        empty = map_tree(lambda x: x[:, :1].repeat(1, self.bag_size, *[1] * (x.dim() - 2)), rows)
-        return BagState(*window[:5], **_named(Bag(empty, torch.zeros_like(window.count))))
+        def read(window: Window, draws: torch.Generator | None) -> QOutput:
+            bag = from_leaves(self._trace_spec(), window.beside).bag
+            return self.window(window.rows, draws, window.at, bag._replace(size=bag.size.long()))
 
-    def state_from_trace(  # type: ignore[override]
-        self, rows: dict[str, Any], valid: Tensor, episode_step: Tensor
-    ) -> BagState:
-        """As of `WindowedQNetwork`, of `rows` that have the trace beside the inputs."""
+        return learn_in_windows(batch, self.context_length, read, generator), {} if want_trace else None
+
+    def initial_state(self, batch_size: int) -> BagState:
+        """The state at an episode's start: no row is real, and the bag is empty."""
+        space, like = self.observation_space, next(self.parameters())
+        window = empty_window(space, batch_size, self.held_rows, like)
+        bag = Bag(empty_rows(space, (batch_size, self.bag_size), like), torch.zeros_like(window.filled))
+        return BagState(window, bag)
+
+    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> BagState:
+        """As `WindowedQNetwork.state_from_trace`, from raw rows and the bags that are stored with them."""
         empty = self.initial_state(len(valid))
         if not rows:
             return empty
-        inputs = {name: rows[name] for name in StepInputs._fields}
-        window = super().state_from_trace(inputs, valid, episode_step)
-
-        def newest(name: str, initial: Tensor) -> Tensor:
-            given = rows[name]
-            assert isinstance(given, Tensor)
-            return _where(valid[:, -1], given[:, -1].to(initial.dtype), initial)
-
-        bag = {name: newest(name, getattr(empty, name)) for name in BagTrace._fields}
-        return BagState(*window[:5], **bag)
+        newest = map_tree(
+            lambda stored, initial: _where(valid[:, -1], stored[:, -1], initial),
+            from_leaves(self._trace_spec(), rows).bag,
+            empty.bag,
+        )
+        return BagState(window_after(empty.window, rows, valid), newest)
 
     def trace_spec(self) -> dict[str, TraceSpec]:
         """The bag, as raw rows in their own dtypes, read beside the rows that it belongs to."""
-        observation = self._empty_observation
-        dtype = np.dtype(str(observation.dtype).removeprefix("torch."))
-        size = self.bag_size
-        return {
-            "bag_observation": TraceSpec((size, *observation.shape), 0, dtype),
-            "bag_prev_action": TraceSpec((size,), 0, np.dtype(np.int32)),
-            "bag_reward": TraceSpec((size,), 0, np.dtype(np.float32)),
-            "bag_first": TraceSpec((size,), 0, np.dtype(np.bool_)),
-            "bag_size": TraceSpec((), 0, np.dtype(np.int32)),
-        }
+        return leaves(self._trace_spec())
 
+    def _trace_spec(self) -> BagTrace:
+        def rows(dtype: type, *shape: int) -> Any:
+            return TraceSpec((self.bag_size, *shape), 0, np.dtype(dtype))
 
-def _named(bag: Bag) -> dict[str, Tensor]:
-    """By their names in a state and a trace."""
-    return {**{f"bag_{name}": x for name, x in bag.rows._asdict().items()}, "bag_size": bag.size}
+        space: Any = self.observation_space
+        content = StepInputs(
+            rows(space.dtype, *space.shape), rows(np.int32), rows(np.float32), rows(np.bool_)
+        )
+        size: Any = TraceSpec((), 0, np.dtype(np.int32))
+        return BagTrace(Bag(content, size))
+
+    def cache(self, state: State) -> State:
+        return state
 
 
 def _where(condition: Tensor, new: Tensor, old: Tensor) -> Tensor:

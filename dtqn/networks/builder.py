@@ -18,7 +18,7 @@ from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.heads import Categorical, DuelingHead, Expectation, Prediction, QHead, Quantiles
 from dtqn.networks.lru import LRULayer
 from dtqn.networks.mingru import MinGRULayer
-from dtqn.networks.q_network import AuxiliaryLoss, Core, QNetwork
+from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, QNetwork
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.networks.rnn import GRULayer, LSTMLayer
 from dtqn.networks.stack import Hidden, HiddenAndCell, NoState, RecurrentStack
@@ -31,96 +31,137 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
 
     Parameters are drawn from torch's global generator: seed it before.
     """
+    network: RecurrentQNetwork | WindowedQNetwork | BagQNetwork
     encoder = _encoder(config, observation_space, num_actions)
-    head_type = DuelingHead if config.dueling else QHead
-    has_bag = config.core == "dtqn" and config.bag_size > 0
-    features = 2 * config.width if has_bag else config.width
-    head = head_type(features, num_actions, config.head_width, _prediction(config))
-    network: RecurrentQNetwork | WindowedQNetwork
-    if has_bag:
-        attention = BagAttention(config.width, config.num_heads)
-        network = BagQNetwork(encoder, _decoder(config), head, observation_space, attention, config.bag_size)
-    elif config.core == "dtqn":
-        network = WindowedQNetwork(encoder, _decoder(config), head, observation_space)
-    else:
-        network = RecurrentQNetwork(encoder, _core(config), head, _auxiliary(config))
+    match config.core:
+        case "dtqn" if config.bag_size:
+            network = BagQNetwork(
+                encoder=encoder,
+                head=_head(config, 2 * config.width, num_actions),
+                attention=BagAttention(width=config.width, num_heads=config.num_heads),
+                decoder=_decoder(config),
+                observation_space=observation_space,
+                bag_size=config.bag_size,
+            )
+        case "dtqn":
+            network = WindowedQNetwork(
+                encoder=encoder,
+                head=_head(config, config.width, num_actions),
+                decoder=_decoder(config),
+                observation_space=observation_space,
+            )
+        case _:
+            network = RecurrentQNetwork(
+                encoder=encoder,
+                head=_head(config, config.width, num_actions),
+                core=_core(config),
+                auxiliary=_auxiliary(config),
+            )
     if config.encoder == "dtqn":
         network.apply(initialise_as_dtqn)
     return network
 
 
-def _encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> nn.Module:
+def _encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> Encoder:
     if config.soft_attention:
         return PartsEncoder(
-            observation_space,
-            num_actions,
-            config.width,
-            config.use_prev_action,
-            config.use_prev_reward,
-            config.image_encoder,
+            observation_space=observation_space,
+            num_actions=num_actions,
+            width=config.width,
+            use_prev_action=config.use_prev_action,
+            use_prev_reward=config.use_prev_reward,
+            image_encoder=config.image_encoder,
         )
     if config.encoder == "dtqn":
         return DTQNEncoder(
-            observation_space, num_actions, config.width, config.embedding_width, config.use_prev_action
+            observation_space=observation_space,
+            num_actions=num_actions,
+            width=config.width,
+            embedding_width=config.embedding_width,
+            use_prev_action=config.use_prev_action,
         )
     return StepEncoder(
-        observation_space,
-        num_actions,
-        config.width,
-        config.embedding_width,
-        config.use_prev_action,
-        config.use_prev_reward,
-        config.image_encoder,
+        observation_space=observation_space,
+        num_actions=num_actions,
+        width=config.width,
+        embedding_width=config.embedding_width,
+        use_prev_action=config.use_prev_action,
+        use_prev_reward=config.use_prev_reward,
+        image_encoder=config.image_encoder,
+    )
+
+
+def _head(config: NetworkConfig, width: int, num_actions: int) -> Head:
+    """A head on `width` features."""
+    head = DuelingHead if config.dueling else QHead
+    return head(
+        width=width,
+        num_actions=num_actions,
+        hidden_width=config.head_width,
+        prediction=_prediction(config),
     )
 
 
 def _prediction(config: NetworkConfig) -> Prediction:
     match config.distribution:
         case "categorical":
-            return Categorical(config.num_atoms, config.v_min, config.v_max)
+            return Categorical(num_atoms=config.num_atoms, v_min=config.v_min, v_max=config.v_max)
         case "quantile":
-            return Quantiles(config.num_quantiles)
+            return Quantiles(num_quantiles=config.num_quantiles)
     return Expectation()
 
 
 def _decoder(config: NetworkConfig) -> TransformerDecoder:
     return TransformerDecoder(
-        config.width,
-        config.num_layers,
-        config.num_heads,
-        config.mlp_width,
-        config.context_length,
-        config.positions,
-        config.gate,
-        config.gate_bias,
-        config.norm,
-        config.dropout,
-        config.share_gates,
-        config.final_norm,
+        width=config.width,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        mlp_width=config.mlp_width,
+        context_length=config.context_length,
+        positions=config.positions,
+        gate=config.gate,
+        gate_bias=config.gate_bias,
+        norm=config.norm,
+        dropout=config.dropout,
+        share_gates=config.share_gates,
+        final_norm=config.final_norm,
     )
 
 
-def _gtrxl(
-    config: NetworkConfig, span_ramp: int | None = None, compression: Compression | None = None
-) -> GTrXL:
+def _gtrxl(config: NetworkConfig, span_ramp: int | None, compression: Compression | None) -> GTrXL:
     return GTrXL(
-        config.width,
-        config.num_layers,
-        config.num_heads,
-        config.mlp_width,
-        config.memory_length,
-        config.gate,
-        config.gate_bias,
-        config.norm,
-        span_ramp,
-        compression,
+        width=config.width,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        mlp_width=config.mlp_width,
+        memory_length=config.memory_length,
+        gate=config.gate,
+        gate_bias=config.gate_bias,
+        norm=config.norm,
+        span_ramp=span_ramp,
+        compression=compression,
+    )
+
+
+def _compression(config: NetworkConfig) -> Compression | None:
+    if not config.compressed_slots:
+        return None
+    return Compression(
+        width=config.width,
+        memory_length=config.memory_length,
+        num_slots=config.compressed_slots,
+        rate=config.compression_rate,
     )
 
 
 def _auxiliary(config: NetworkConfig) -> AuxiliaryLoss | None:
     match config.auxiliary_loss:
         case "contrastive":
-            return ContrastiveLoss(config.width, config.mask_share, config.invariance_weight)
+            return ContrastiveLoss(
+                width=config.width,
+                mask_share=config.mask_share,
+                invariance_weight=config.invariance_weight,
+            )
         case "span":
             return span_penalty
         case "reconstruction":
@@ -131,30 +172,30 @@ def _auxiliary(config: NetworkConfig) -> AuxiliaryLoss | None:
 def _core(config: NetworkConfig) -> Core:
     width, depth, skip = config.width, range(config.num_layers), config.skip_connections
     longest = config.memory_length if config.chrono_init else None
+    layers: list[nn.Module]
     match config.core:
         case "gtrxl":
-            slots, rate = config.compressed_slots, config.compression_rate
-            return _gtrxl(
-                config,
-                config.span_ramp if config.adaptive_span else None,
-                Compression(width, config.memory_length, slots, rate) if slots else None,
-            )
+            return _gtrxl(config, config.span_ramp if config.adaptive_span else None, _compression(config))
         case "coberl":
-            gate = make_gate(config.gate, width, config.gate_bias)
-            return CoBERL(_gtrxl(config), gate, LSTMLayer(width, longest=longest))
-        case "lstm":
-            layers: list[nn.Module] = [LSTMLayer(width, skip, longest) for _ in depth]
-            if config.soft_attention:
-                layers[0] = AttentiveLSTMLayer(width, longest)
-            return RecurrentStack(layers, HiddenAndCell, (width,))
-        case "gru":
-            return RecurrentStack((GRULayer(width, skip, longest) for _ in depth), Hidden, (width,))
-        case "mingru":
-            return RecurrentStack(
-                (MinGRULayer(width, config.mlp_width, longest) for _ in depth), Hidden, (width,)
+            gate = make_gate(config.gate, width=width, bias=config.gate_bias)
+            transformer = _gtrxl(config, None, None)
+            return CoBERL(
+                transformer=transformer, gate=gate, lstm=LSTMLayer(width=width, skip=False, longest=longest)
             )
+        case "lstm":
+            layers = [LSTMLayer(width=width, skip=skip, longest=longest) for _ in depth]
+            if config.soft_attention:
+                layers[0] = AttentiveLSTMLayer(width=width, longest=longest)
+            return RecurrentStack(layers=layers, state_type=HiddenAndCell, layer_shape=(width,))
+        case "gru":
+            layers = [GRULayer(width=width, skip=skip, longest=longest) for _ in depth]
+            return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(width,))
+        case "mingru":
+            layers = [MinGRULayer(width=width, mlp_width=config.mlp_width, longest=longest) for _ in depth]
+            return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(width,))
         case "lru":
-            return RecurrentStack((LRULayer(width) for _ in depth), Hidden, (2, width))
+            layers = [LRULayer(width=width) for _ in depth]
+            return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(2, width))
         case "none":
-            return RecurrentStack([], NoState)
+            return RecurrentStack(layers=[], state_type=NoState, layer_shape=())
     raise AssertionError(config.core)

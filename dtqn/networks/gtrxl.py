@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,7 @@ from dtqn.types import TraceSpec
 class GTrXLState(NamedTuple):
     memory: Tensor
     """[B, m, L, D] layer inputs of the last m steps, oldest first."""
-    count: Tensor  # type: ignore[assignment]  # hides tuple.count; checkpoints hold the name
+    filled: Tensor
     """[B] how many of the newest rows of `memory` are real."""
     keys: Tensor | None = None
     """[B, L, H, m, d] the last M rows' keys where they are kept (acting between two publishings), or none."""
@@ -197,10 +197,9 @@ class GTrXL(nn.Module):
                     nn.init.xavier_normal_(module.weight)
                     nn.init.zeros_(module.bias)
 
-    def trace_spec(self) -> dict[str, TraceSpec]:
-        if self.window == 0:
-            return {}
-        return {"memory": TraceSpec((self.num_layers, self.width), self.window)}
+    def trace_spec(self) -> GTrXLTrace:
+        memory: Any = TraceSpec((self.num_layers, self.width), self.window) if self.window else None
+        return GTrXLTrace(memory)
 
     def initial_state(self, batch_size: int) -> GTrXLState:
         parameter = next(self.parameters())
@@ -208,14 +207,14 @@ class GTrXL(nn.Module):
         zeros = torch.zeros(batch_size, dtype=torch.int64, device=parameter.device)
         return GTrXLState(memory, zeros, phase=None if self.compression is None else zeros)
 
-    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> GTrXLState:
+    def state_from_trace(self, rows: GTrXLTrace, valid: Tensor, episode_step: Tensor) -> GTrXLState:
         """State after trace rows [B, W, ...], newest last; `valid` [B, W] marks the real ones, at the end.
 
         Positions are relative; `episode_step` [B] says where blocks of compressed memory begin.
         """
         if self.window == 0:
             return self.initial_state(len(valid))
-        memory = rows["memory"][:, -self.window :]
+        memory = rows.memory[:, -self.window :]
         valid = valid[:, valid.shape[1] - memory.shape[1] :]
         memory = memory.to(next(self.parameters()).dtype)
         phase = None if self.compression is None else episode_step % self.compression.rate
@@ -234,10 +233,10 @@ class GTrXL(nn.Module):
         self, x: Tensor, state: GTrXLState, want_trace: bool = True
     ) -> tuple[Tensor, GTrXLState | None, GTrXLTrace | None]:
         """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' trace."""
-        memory, count = state.memory.detach(), state.count
+        memory, filled = state.memory.detach(), state.filled
         recent, steps = self._recent(memory), x.shape[1]
         num_memory = recent.shape[1]
-        mask = self._empty_slots(count, num_memory, steps, x.dtype)
+        mask = self._empty_slots(filled, num_memory, steps, x.dtype)
         blocks = self._blocks(state, steps)
         positions = self.positions.to(x.dtype)  # kept in float64, so that the table is exact at any precision
         inputs, keys, values = [], [], []
@@ -260,7 +259,7 @@ class GTrXL(nn.Module):
         start = max(0, memory.shape[1] + steps - self.window)
         new_state = GTrXLState(
             memory=torch.cat([memory, trace.detach()], dim=1)[:, start:],
-            count=(count + steps).clamp(max=self.window),
+            filled=(filled + steps).clamp(max=self.window),
         )
         if self.compression is not None and state.phase is not None:
             new_state = new_state._replace(phase=(state.phase + steps) % self.compression.rate)
@@ -306,14 +305,14 @@ class GTrXL(nn.Module):
     def _blocks(self, state: GTrXLState, steps: int) -> Blocks | None:
         if self.compression is None or state.phase is None:
             return None
-        return self.compression.blocks(state.count, state.phase, state.memory.shape[1], steps)
+        return self.compression.blocks(state.filled, state.phase, state.memory.shape[1], steps)
 
     @staticmethod
-    def _empty_slots(count: Tensor, num_memory: int, steps: int, dtype: torch.dtype) -> Tensor | None:
+    def _empty_slots(filled: Tensor, num_memory: int, steps: int, dtype: torch.dtype) -> Tensor | None:
         """[B, 1, 1, m + T]: minus infinity for memory slots that hold nothing; none where all are real."""
-        if num_memory == 0 or bool((count >= num_memory).all()):
+        if num_memory == 0 or bool((filled >= num_memory).all()):
             return None
-        key = torch.arange(num_memory + steps, device=count.device)
-        empty = key < (num_memory - count)[:, None]
-        mask = torch.zeros(empty.shape, dtype=dtype, device=count.device).masked_fill(empty, -math.inf)
+        key = torch.arange(num_memory + steps, device=filled.device)
+        empty = key < (num_memory - filled)[:, None]
+        mask = torch.zeros(empty.shape, dtype=dtype, device=filled.device).masked_fill(empty, -math.inf)
         return mask[:, None, None]

@@ -53,12 +53,12 @@ class Core(Protocol):
         """The state [B, ...] at an episode's start."""
         ...
 
-    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor, /) -> State:
-        """As `QNetwork.state_from_trace`."""
+    def state_from_trace(self, rows: Trace, valid: Tensor, episode_step: Tensor, /) -> State:
+        """As `QNetwork.state_from_trace`, from rows [B, W, ...] in the shape of `trace_spec`."""
         ...
 
-    def trace_spec(self) -> dict[str, TraceSpec]:
-        """As `QNetwork.trace_spec`."""
+    def trace_spec(self) -> Trace:
+        """A tree of the shape of the trace with a `TraceSpec` for each leaf that is stored, else None."""
         ...
 
     def cache(self, state: State, /) -> State:
@@ -129,20 +129,20 @@ class QNetwork(Module, Protocol):
         """The state [B, ...] at an episode's start, by the present parameters, on their device."""
         ...
 
-    def state_from_trace(self, rows: dict[str, Any], valid: Tensor, episode_step: Tensor) -> State:
+    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
         """The state [B, ...] after trace rows of one episode each.
 
         Args:
-            rows: field -> [B, W, ...], newest last, of any float type; fewer rows than the trace's window are
-                an episode that has no more. A windowed network, which stores none, takes raw rows under the
-                names of `StepInputs`.
+            rows: path -> [B, W, ...], newest last, of any float type; fewer rows than the trace's window are
+                an episode that has no more. A windowed network takes raw rows besides, by their paths in
+                `StepInputs`; it stores none of its own.
             valid: [B, W] bool, the real rows, which are the last ones; the others may hold anything.
             episode_step: [B] the step's number in its episode that the state is for.
         """
         ...
 
     def trace_spec(self) -> dict[str, TraceSpec]:
-        """The fields of one trace row, by name; empty where the network leaves nothing behind."""
+        """The fields of a trace row, by their paths in the trace; empty where no row is stored."""
         ...
 
     def cache(self, state: State) -> State:
@@ -158,7 +158,7 @@ class QNetwork(Module, Protocol):
             generator: draws dropout, which is off without it.
             want_trace: give the trace as well.
         Returns: the output [B, R, A]; the trace that burn-in and learn block leave under the present
-            parameters, without gradient, field -> [B, P + R, ...], or None unless `want_trace`.
+            parameters, without gradient, path -> [B, P + R, ...], or None unless `want_trace`.
         """
         ...
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, trace_window
-from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec
+from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec, from_leaves, leaves
 
 
 def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
@@ -62,15 +62,13 @@ class RecurrentQNetwork(nn.Module):
             want_trace: hand back the trace rows that burn-in and learn block leave now, without gradient:
                 field -> [B, P + R, ...].
         """
-        del generator  # nothing here is random
         state, burned = self.starting_state(batch)
         output, _, learned = self(batch.learn, state, want_trace)
         if not want_trace:
             return output, None
-        left = [trace for trace in (burned, learned) if trace is not None]
+        left = [leaves(trace) for trace in (burned, learned) if trace is not None]
         return output, {
-            name: torch.cat([getattr(trace, name).detach() for trace in left], dim=1)
-            for name in self.trace_spec()
+            name: torch.cat([rows[name].detach() for rows in left], dim=1) for name in self.trace_spec()
         }
 
     def starting_state(self, batch: Sequences) -> tuple[State, Trace | None]:
@@ -87,8 +85,9 @@ class RecurrentQNetwork(nn.Module):
             _, _, burned = self.core(self.encoder(batch.burn_in), state, True)
             memory = valid.shape[1]
             size = min(trace_window(self), memory + burn_in)
+            fresh = leaves(burned)
             rows = {
-                name: latest_rows(trace[name], getattr(burned, name), batch.burn_in_rows, field.window)
+                name: latest_rows(trace[name], fresh[name], batch.burn_in_rows, field.window)
                 for name, field in spec.items()
             }
             index = _latest_index(memory, batch.burn_in_rows, size)
@@ -102,11 +101,11 @@ class RecurrentQNetwork(nn.Module):
 
     def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
         """The state after the trace rows [B, W, ...] (newest last, real where `valid` [B, W])."""
-        return self.core.state_from_trace(rows, valid, episode_step)
+        return self.core.state_from_trace(from_leaves(self.core.trace_spec(), rows), valid, episode_step)
 
     def trace_spec(self) -> dict[str, TraceSpec]:
         """What one trace row holds, field by field."""
-        return self.core.trace_spec()
+        return leaves(self.core.trace_spec())
 
     def cache(self, state: State) -> State:
         """`state` with what can be kept of it while the parameters stay the same."""

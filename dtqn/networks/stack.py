@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dtqn.types import State, Trace, TraceSpec
+from dtqn.types import State, Trace, TraceSpec, map_tree
 
 
 class NoState(NamedTuple):
@@ -55,25 +55,24 @@ class RecurrentStack(nn.Module):
         self._fields = fields
         self._shape = (self.num_layers, *layer_shape)
 
-    def trace_spec(self) -> dict[str, TraceSpec]:
-        return {name: TraceSpec(self._shape, 1) for name in self._fields}
+    def trace_spec(self) -> Trace:
+        return self._state_type(*(TraceSpec(self._shape, 1) for _ in self._fields))
 
     def initial_state(self, batch_size: int) -> State:
         return self._state_type(
             *(next(self.parameters()).new_zeros((batch_size, *self._shape)) for _ in self._fields)
         )
 
-    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
-        """The newest of the trace rows [B, W, ...] is the state; the initial one where it is not `valid`."""
-        del episode_step
-        if not self._fields or valid.shape[1] == 0:
+    def state_from_trace(self, rows: Trace, valid: Tensor, episode_step: Tensor) -> State:
+        """The newest of the trace rows [B, W, ...], or the initial state where that is not `valid` [B, W]."""
+        if valid.shape[1] == 0:
             return self.initial_state(len(valid))
-        dtype = next(self.parameters()).dtype
-        empty = ~valid[:, -1]
-        newest = (rows[name][:, -1].to(dtype) for name in self._fields)
-        return self._state_type(
-            *(row.masked_fill(empty.view(-1, *[1] * (row.dim() - 1)), 0.0) for row in newest)
-        )
+
+        def newest(row: Tensor) -> Tensor:
+            last = row[:, -1].to(next(self.parameters()).dtype)
+            return last.masked_fill(~valid[:, -1].view(-1, *[1] * (last.dim() - 1)), 0.0)
+
+        return map_tree(newest, rows)
 
     def cache(self, state: State) -> State:
         return state

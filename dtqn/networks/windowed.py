@@ -7,13 +7,14 @@ would be those of another model.
 
 Nothing is stored with a step. The state is the last K - 1 raw rows, and the learner reads them from replay.
 
-Legend: B batch, T steps of the call, K context length, P burn-in (here: context) rows, R rows of the learn
-block, A actions.
+Legend: B batch, T steps of the call, K context length, H rows of a state, P burn-in (here: context) rows,
+R rows of the learn block, S positions of a window, D width, A actions.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -21,23 +22,26 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.decoder import TransformerDecoder
-from dtqn.networks.q_network import AuxiliaryLoss, Encoder, Head
-from dtqn.types import Observation, QOutput, Sequences, State, StepInputs, Trace, TraceSpec, map_tree
+from dtqn.networks.q_network import Encoder, Head
+from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec, from_leaves, map_tree
 
 
 class WindowState(NamedTuple):
-    """The last K - 1 rows [B, K-1, ...] as they arrived, newest last, and how many are real."""
-
-    observation: Observation
-    prev_action: Tensor
-    reward: Tensor
-    first: Tensor
-    count: Tensor  # type: ignore[assignment]  # hides tuple.count; checkpoints hold the name
-    """[B] how many of the newest rows are of this episode."""
+    rows: StepInputs
+    """[B, H, ...] the last rows as they arrived, newest last."""
+    filled: Tensor
+    """[B] how many of the newest of `rows` are of this episode."""
 
 
-class WindowTrace(NamedTuple):
-    """Of a network that leaves nothing behind."""
+class Window(NamedTuple):
+    """A window of each sequence of a batch."""
+
+    rows: StepInputs
+    """[B, S, ...] at most K rows, the oldest at position 0."""
+    at: Tensor
+    """[B, R] the positions whose Q-values are wanted."""
+    beside: dict[str, Tensor]
+    """Path -> [B, ...]: the trace that is stored beside the window's last row, of fields without a window."""
 
 
 def pick(tree: StepInputs, index: Tensor) -> StepInputs:
@@ -47,27 +51,108 @@ def pick(tree: StepInputs, index: Tensor) -> StepInputs:
     return picked
 
 
+def appended(rows: StepInputs, new: StepInputs) -> StepInputs:
+    """Rows [B, H, ...] and then `new` [B, T, ...], in the dtypes of `new`."""
+    joined: StepInputs = map_tree(lambda old, x: torch.cat([old.to(x.dtype), x], dim=1), rows, new)
+    return joined
+
+
+def empty_rows(space: gymnasium.Space, shape: tuple[int, ...], like: Tensor) -> StepInputs:
+    """Rows [*shape, ...] of zeros: observations of `space`, rewards of the dtype of `like`, on its device."""
+
+    def zeros(part: gymnasium.Space) -> Tensor:
+        dtype = torch.from_numpy(np.zeros(0, part.dtype)).dtype
+        return torch.zeros((*shape, *(part.shape or ())), dtype=dtype, device=like.device)
+
+    return StepInputs(
+        map_tree(zeros, dict(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else space),
+        torch.zeros(shape, dtype=torch.int64, device=like.device),
+        like.new_zeros(shape),
+        torch.zeros(shape, dtype=torch.bool, device=like.device),
+    )
+
+
+def empty_window(space: gymnasium.Space, batch_size: int, held_rows: int, like: Tensor) -> WindowState:
+    """The state at an episode's start; the arguments are those of `empty_rows`."""
+    filled = torch.zeros(batch_size, dtype=torch.int64, device=like.device)
+    return WindowState(empty_rows(space, (batch_size, held_rows), like), filled)
+
+
+def window_after(empty: WindowState, rows: dict[str, Tensor], valid: Tensor) -> WindowState:
+    """The state after raw rows, from the one at an episode's start.
+
+    Args:
+        rows: path in `StepInputs` -> [B, W, ...], newest last.
+        valid: [B, W] bool, the real rows, which are the last ones.
+    """
+    held = empty.rows.first.shape[1]
+    real = valid[:, max(0, valid.shape[1] - held) :]
+
+    def newest(zeros: Tensor, given: Tensor) -> Tensor:
+        kept = given[:, given.shape[1] - real.shape[1] :]
+        kept = kept.masked_fill(~real.view(*real.shape, *[1] * (kept.dim() - 2)), 0)
+        return torch.cat([zeros[:, real.shape[1] :].to(kept.dtype), kept], dim=1)
+
+    return WindowState(map_tree(newest, empty.rows, from_leaves(empty.rows, rows)), real.sum(dim=1))
+
+
+def learn_in_windows(
+    batch: Sequences,
+    size: int,
+    read: Callable[[Window, torch.Generator | None], QOutput],
+    generator: torch.Generator | None,
+) -> QOutput:
+    """The output [B, R, ...] of a batch's learn blocks, read in windows of at most `size` rows.
+
+    The burn-in rows, here context with gradient, and the learn block's are one run of rows. Its first `size`
+    rows are a window, which holds all learned rows. Rows beyond are only bootstrapped from; their values come
+    from a second window, the run's last `size` rows, without gradient and without dropout.
+
+    Args:
+        read: gives the output [B, R, ...] of a window at its wanted positions; a generator draws its dropout.
+    """
+    context, device = batch.burn_in.first.shape[1], batch.learn_rows.device
+    before, total = batch.burn_in_rows[:, None], (batch.burn_in_rows + batch.learn_rows)[:, None]
+    joined = map_tree(lambda a, b: torch.cat([a, b], dim=1), batch.burn_in, batch.learn)
+    sequence = torch.arange(len(total), device=device)
+
+    def window(start: Tensor | int, rows: int, at: Tensor) -> Window:
+        """The `rows` rows from place `start` of each run on, and their values at the places `at` of it."""
+        # Places past the run's end, which no real row sees, repeat its last row.
+        place = torch.minimum(start + torch.arange(rows, device=device), total - 1)
+        index = torch.where(place < before, place, place - before + context)
+        last = place[:, -1] - batch.burn_in_rows
+        beside = {name: x[sequence, last] for name, x in batch.beside.items()}
+        return Window(pick(joined, index), at - start, beside)
+
+    longest = int(total.max())
+    place = torch.minimum(before + torch.arange(batch.learn.first.shape[1], device=device), total - 1)
+    output = read(window(0, min(size, longest), place.clamp(max=size - 1)), generator)
+    if longest <= size:
+        return output
+    with torch.no_grad():
+        beyond = torch.minimum(size + torch.arange(longest - size, device=device), total - 1)
+        second = read(window((total - size).clamp(min=0), size, beyond), None)
+        later = map_tree(lambda x: x[sequence[:, None], (place - size).clamp(min=0)], second)
+
+    def join(x: Tensor, y: Tensor) -> Tensor:
+        return torch.where((place < size).view(*place.shape, *[1] * (x.dim() - 2)), x, y)
+
+    values: QOutput = map_tree(join, output, later)
+    return values
+
+
 class WindowedQNetwork(nn.Module):
-    auxiliary: AuxiliaryLoss | None = None
-    """It has none."""
+    auxiliary = None
 
     def __init__(
-        self,
-        encoder: Encoder,
-        decoder: TransformerDecoder,
-        head: Head,
-        observation_space: gymnasium.Space,
+        self, encoder: Encoder, decoder: TransformerDecoder, head: Head, observation_space: gymnasium.Space
     ) -> None:
         """`observation_space` gives the shapes of the raw observations that a state holds."""
         super().__init__()
         self.encoder, self.decoder, self.head = encoder, decoder, head
-        self.context_length = decoder.context_length
+        self.observation_space, self.context_length = observation_space, decoder.context_length
         self.held_rows = self.context_length - 1
-        spaces = observation_space
-        self._empty_observation = map_tree(
-            lambda space: torch.from_numpy(np.zeros(space.shape, space.dtype)),
-            dict(spaces.spaces) if isinstance(spaces, gymnasium.spaces.Dict) else spaces,
-        )
 
     def forward(
         self, inputs: StepInputs, state: WindowState, want_trace: bool = True
@@ -77,26 +162,25 @@ class WindowedQNetwork(nn.Module):
         Args:
             inputs: [B, T, ...]
             state: the rows before them.
-            want_trace: hand back the state and the (empty) trace.
+            want_trace: give the state and the (empty) trace.
         Returns: output [B, T, A], the state after the T steps, the trace.
         """
-        held, steps = state.first.shape[1], inputs.first.shape[1]
-        before = StepInputs(*state[:4])
-        rows = map_tree(lambda old, new: torch.cat([old.to(new.dtype), new], dim=1), before, inputs)
+        filled, device = state.filled, state.filled.device
+        held, steps = state.rows.first.shape[1], inputs.first.shape[1]
+        rows = appended(state.rows, inputs)
         # Real rows from position 0 on. At the end the newest is repeated, which no step before it sees.
-        longest = int(state.count.max())
-        index = torch.arange(longest + steps, device=state.count.device) + (held - state.count)[:, None]
+        longest = int(filled.max())
+        index = torch.arange(longest + steps, device=device) + (held - filled)[:, None]
         features = self.encoder(pick(rows, index.clamp(max=held + steps - 1)))
-        place = state.count[:, None] + torch.arange(steps, device=state.count.device)
+        place = filled[:, None] + torch.arange(steps, device=device)
         output = self.head(self._decode(features, place, longest))
         if not want_trace:
             return output, None, None
         newest = map_tree(lambda x: x[:, steps:], rows)
-        count = (state.count + steps).clamp(max=held)
-        return output, WindowState(**newest._asdict(), count=count), WindowTrace()
+        return output, WindowState(newest, (filled + steps).clamp(max=held)), {}
 
     def _decode(self, features: Tensor, place: Tensor, longest: int) -> Tensor:
-        """[B, T, D]: what the decoder makes of the K rows that end at each of `place` [B, T].
+        """Decode the K rows that end at each of `place` [B, T] and keep the last of them: [B, T, D].
 
         Args:
             features: [B, S, D] of all rows, from the oldest on.
@@ -123,95 +207,35 @@ class WindowedQNetwork(nn.Module):
     ) -> QOutput:
         """Q-values [B, T, A] at every position of windows [B, T, ...] in one pass, T at most K.
 
-        That is the paper's intermediate Q-value prediction. They are those of the acting function where the
-        window begins an episode, and at the last position where T = K.
+        This is the paper's intermediate Q-value prediction. The values are those of the acting function where
+        the window begins an episode, and at the last position where T = K.
 
         Args:
             generator: draws dropout, which is off without it.
             at: [B, S] the positions that are wanted, for [B, S, A].
         """
-        output: QOutput = self.head(self.decoder(self.encoder(inputs), generator, at))
-        return output
+        return self.head(self.decoder(self.encoder(inputs), generator, at))
 
     def learn_values(
         self, batch: Sequences, generator: torch.Generator | None = None, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
-        """Output [B, R, ...] of the learn block; the trace is empty.
-
-        The burn-in rows, here context with gradient, and the learn block's are one run of rows. The first K
-        of it are a window, which holds all learned rows. Rows beyond are only bootstrapped from; they have
-        their values from a second window, the run's last K rows, without gradient and without dropout.
-
-        Args:
-            generator: draws dropout, which is off without it.
-        """
-        trace: dict[str, Tensor] | None = {} if want_trace else None
-        size, context, device = self.context_length, batch.burn_in.first.shape[1], batch.learn_rows.device
-        before, total = batch.burn_in_rows[:, None], (batch.burn_in_rows + batch.learn_rows)[:, None]
-        joined = map_tree(lambda a, b: torch.cat([a, b], dim=1), batch.burn_in, batch.learn)
-
-        def run(place: Tensor) -> StepInputs:
-            """The rows at `place` of the run; past its end, which no real row sees, the last one again."""
-            place = torch.minimum(place, total - 1)
-            return pick(joined, torch.where(place < before, place, place - before + context))
-
-        longest = int(total.max())
-        position = torch.arange(min(size, longest), device=device)
-        place = torch.minimum(before + torch.arange(batch.learn.first.shape[1], device=device), total - 1)
-        last = torch.minimum(total, torch.full_like(total, size))[:, 0] - 1 - batch.burn_in_rows
-        first = run(position.expand(len(total), -1))
-        output = self.window(first, generator, place.clamp(max=size - 1), *self._beside(batch, last))
-        if longest <= size:
-            return output, trace
-        with torch.no_grad():
-            start = (total - size).clamp(min=0)
-            beyond = torch.minimum(size + torch.arange(longest - size, device=device), total - 1)
-            beside = self._beside(batch, batch.learn_rows - 1)
-            second = self.window(run(start + position), None, beyond - start, *beside)
-            rows = torch.arange(len(total), device=device)[:, None]
-            later = map_tree(lambda x: x[rows, (place - size).clamp(min=0)], second)
-
-        def join(x: Tensor, y: Tensor) -> Tensor:
-            return torch.where((place < size).view(*place.shape, *[1] * (x.dim() - 2)), x, y)
-
-        return map_tree(join, output, later), trace
-
-    def _beside(self, batch: Sequences, last: Tensor) -> tuple[Any, ...]:
-        """What `window` reads beside windows of `batch` that end with row `last` [B] of the learn block."""
-        del batch, last
-        return ()
+        """The output [B, R, ...] of the learn block, from windows of K rows; the trace is empty."""
+        output = learn_in_windows(
+            batch, self.context_length, lambda w, draws: self.window(w.rows, draws, w.at), generator
+        )
+        return output, {} if want_trace else None
 
     def initial_state(self, batch_size: int) -> WindowState:
         """The state at an episode's start: no row is real."""
-        shape, parameter = (batch_size, self.held_rows), next(self.parameters())
-        device = parameter.device
-        return WindowState(
-            map_tree(lambda x: x.to(device).new_zeros((*shape, *x.shape)), self._empty_observation),
-            torch.zeros(shape, dtype=torch.int64, device=device),
-            parameter.new_zeros(shape),
-            torch.zeros(shape, dtype=torch.bool, device=device),
-            torch.zeros(batch_size, dtype=torch.int64, device=device),
-        )
+        return empty_window(self.observation_space, batch_size, self.held_rows, next(self.parameters()))
 
-    def state_from_trace(self, rows: dict[str, Any], valid: Tensor, episode_step: Tensor) -> WindowState:
-        """The state after context rows [B, W, ...] under the names of `StepInputs`, newest last.
+    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> WindowState:
+        """The state after context rows [B, W, ...] by their paths in `StepInputs`, newest last.
 
-        `valid` [B, W] marks the real ones, at the end. As nothing is stored there may be none at all.
+        `valid` [B, W] marks the real ones, at the end. There may be no rows at all.
         """
-        del episode_step  # positions count from the window's start
         state = self.initial_state(len(valid))
-        held = state.first.shape[1]
-        if not rows:
-            return state
-        real = valid[:, max(0, valid.shape[1] - held) :]
-
-        def newest(empty: Tensor, given: Tensor) -> Tensor:
-            kept = given[:, given.shape[1] - real.shape[1] :]
-            kept = kept.masked_fill(~real.view(*real.shape, *[1] * (kept.dim() - 2)), 0)
-            return torch.cat([empty[:, real.shape[1] :].to(kept.dtype), kept], dim=1)
-
-        kept = map_tree(newest, StepInputs(*state[:4]), StepInputs(**rows))
-        return WindowState(**kept._asdict(), count=real.sum(dim=1))
+        return window_after(state, rows, valid) if rows else state
 
     def trace_spec(self) -> dict[str, TraceSpec]:
         """Nothing is left behind."""

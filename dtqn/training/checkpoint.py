@@ -28,7 +28,7 @@ from safetensors.torch import load_file, save_file
 from dtqn.files import replacing, sync, write_whole
 from dtqn.settings.config import ConfigError
 
-FORMAT = 1
+FORMAT = 2
 _NETWORK, _STATE, _JSON = "network.safetensors", "state.safetensors", "state.json"
 _POINTER, _BEST = "latest", "best.safetensors"
 _ARRAY, _ITEMS, _TUPLE = "$array", "$items", "$tuple"

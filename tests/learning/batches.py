@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dtqn.types import Sequences, StepInputs
+from dtqn.types import Sequences, StepInputs, leaves
 from tests.cases import NUM_ACTIONS, inputs, observations
 
 
@@ -107,12 +107,12 @@ def make_batch(
 def _beside(
     network: nn.Module, space: str, batch: int, steps: int, seed: int, dtype: torch.dtype
 ) -> dict[str, torch.Tensor]:
-    """Of a network whose trace lies beside the rows: that of the last steps of an episode long enough."""
+    """The trace that lies beside the rows, where there is one: of the last steps of a long enough episode."""
     names = [name for name, field in network.trace_spec().items() if not field.window]
     if not names:
         return {}
     rows = inputs(space, batch, steps + 2 * network.context_length, seed)
     rows = rows._replace(reward=rows.reward.to(dtype))
     with torch.no_grad():
-        trace = network(rows, network.initial_state(batch))[2]
-    return {name: getattr(trace, name)[:, -steps:] for name in names}
+        left = leaves(network(rows, network.initial_state(batch))[2])
+    return {name: left[name][:, -steps:] for name in names}

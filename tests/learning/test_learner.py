@@ -15,7 +15,7 @@ from dtqn.learning import batches
 from dtqn.learning.learner import Learner, delta_q
 from dtqn.settings.config import LearnerConfig
 from dtqn.types import NonFiniteError, QOutput, Sequences, StepInputs
-from tests.cases import inputs, make, part, randomise, trace_dict
+from tests.cases import inputs, make, part, randomise
 from tests.learning import learners
 from tests.learning.batches import N_STEP, SHAPES, Shape, make_batch
 from tests.learning.learners import ETA
@@ -430,7 +430,7 @@ def stored_episode(
     )
     _, _, trace = network(episode, network.initial_state(len(anchors)))
     window = network.trace_spec()["memory"].window
-    held = torch.zeros_like(trace_dict(trace)["memory"][:, :window])
+    held = torch.zeros_like(trace.memory[:, :window])
     valid = torch.zeros(len(anchors), window, dtype=torch.bool)
 
     def cut(start: int, stop: int) -> StepInputs:

@@ -80,8 +80,8 @@ def test_twin(bag_size: int) -> None:
         q.append(torch.stack(expected))
         torch.testing.assert_close(output.q[b], q[-1], rtol=0, atol=1e-9)
         for t, bag in enumerate(bags):
-            assert trace.bag_size[b, t] == len(bag) == min(bag_size, max(0, t + 1 - K))
-            assert torch.equal(trace.bag_observation[b, t, : len(bag)], seen[b, bag])
+            assert trace.bag.size[b, t] == len(bag) == min(bag_size, max(0, t + 1 - K))
+            assert torch.equal(trace.bag.rows.observation[b, t, : len(bag)], seen[b, bag])
             if t and len(bags[t - 1]) == bag_size:
                 kept, changed = kept + (bag == bags[t - 1]), changed + (bag != bags[t - 1])
     assert kept > 2 and changed > 2  # both were chosen
@@ -122,8 +122,8 @@ def test_it_is_built_with_its_own_head() -> None:
     count = [sum(p.numel() for p in network.parameters()) for network in (plain, bagged)]
     assert count[1] - count[0] == 4 * (16 * 16 + 16) + 16 * 8  # the attention, and the head's wider input
     assert {name: (field.shape, field.window) for name, field in bagged.trace_spec().items()} == {
-        "bag_observation": ((5, 6), 0), "bag_prev_action": ((5,), 0), "bag_reward": ((5,), 0),
-        "bag_first": ((5,), 0), "bag_size": ((), 0),
+        "bag/rows/observation": ((5, 6), 0), "bag/rows/prev_action": ((5,), 0),
+        "bag/rows/reward": ((5,), 0), "bag/rows/first": ((5,), 0), "bag/size": ((), 0),
     }  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def test_a_part_of_a_batch_has_its_own_bags() -> None:
     for b, of_batch in zip(part, members, strict=True):
         rows = shapes[of_batch].learn
         torch.testing.assert_close(b[:rows], whole[of_batch, :rows], rtol=0, atol=1e-12)
-    emptied = batch._replace(beside=batch.beside | {"bag_size": torch.zeros_like(batch.beside["bag_size"])})
+    emptied = batch._replace(beside=batch.beside | {"bag/size": torch.zeros_like(batch.beside["bag/size"])})
     assert (network.learn_values(emptied)[0].q - whole).abs().max() > 1e-3
 
 

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from dtqn.learning import batches
 from dtqn.learning.learner import Learner
 from dtqn.networks.auxiliary import TEMPERATURE, ContrastiveLoss, real_rows
-from dtqn.networks.coberl import CoBERL
+from dtqn.networks.coberl import CoBERL, CoBERLTrace
 from dtqn.networks.gates import make_gate
-from dtqn.networks.gtrxl import GTrXL
+from dtqn.networks.gtrxl import GTrXL, GTrXLTrace
 from dtqn.networks.rnn import LSTMLayer
+from dtqn.networks.stack import HiddenAndCell
 from dtqn.settings.config import Config, ConfigError, LearnerConfig
 from dtqn.settings.presets import resolve
-from dtqn.types import map_tree
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import make_learner
@@ -71,7 +71,7 @@ def test_twin(memory_length: int, gate: str, norm: str) -> None:
     fill = [window, 1, 0]
     held = random(BATCH, window, LAYERS, WIDTH, seed=2)
     hidden, cell = random(2, BATCH, window, 1, WIDTH, seed=3)
-    rows = {"memory": held, "hidden": hidden, "cell": cell}
+    rows = CoBERLTrace(GTrXLTrace(held), HiddenAndCell(hidden, cell))
     valid = torch.arange(window) >= window - torch.tensor(fill)[:, None]
     state = core.state_from_trace(rows, valid, torch.tensor(fill))
     output, _, trace = core(features, state)
@@ -90,7 +90,8 @@ def test_twin(memory_length: int, gate: str, norm: str) -> None:
         h, c = (x[b, -1, 0] if n else torch.zeros_like(x[b, -1, 0]) for x in (hidden, cell))
         expected.append(coberl(features[b], before, h, c, *settings))
     outputs, memories, hiddens, cells = (torch.stack(x) for x in zip(*expected, strict=True))
-    left = (trace.memory, memories), (trace.hidden[:, :, 0], hiddens), (trace.cell[:, :, 0], cells)
+    kept = trace.transformer.memory, trace.recurrent.hidden[:, :, 0], trace.recurrent.cell[:, :, 0]
+    left = zip(kept, (memories, hiddens, cells), strict=True)
     for mine, twin in ((output, outputs), *left):
         torch.testing.assert_close(mine, twin, rtol=0, atol=1e-9)
     assert_same_gradients(core, (output * weights).sum(), (outputs * weights).sum(), features)
@@ -241,12 +242,10 @@ def test_a_weight_without_a_loss_is_refused() -> None:
 def test_parity(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The learner's path returns the Q-values that the actor saw."""
     played = play(monkeypatch, core="coberl", **settings)
-    assert (played.trainer.actor.state.keys is not None) == ("publish_period" in settings)
+    assert (played.trainer.actor.state.transformer.keys is not None) == ("publish_period" in settings)
     batch, info = draw(played)
     if settings.get("memory_length", 5):
         assert_every_kind_is_there(played, batch, info)
     assert error(played, batch, info) < 1e-9
-    broken = batch._replace(
-        trace=batch.trace | {"cell": map_tree(lambda x: x.roll(1, 0), batch.trace["cell"])}
-    )
+    broken = batch._replace(trace=batch.trace | {"recurrent/cell": batch.trace["recurrent/cell"].roll(1, 0)})
     assert error(played, broken, info) > 1e-6

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -16,10 +15,11 @@ from dtqn.networks.attention import RelativeAttention
 from dtqn.networks.bag import BagQNetwork
 from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gtrxl import GTrXL
+from dtqn.networks.q_network import trace_window
 from dtqn.networks.windowed import WindowedQNetwork
 from dtqn.settings import presets
-from dtqn.types import State, StepInputs, map_tree, reset_rows
-from tests.cases import CASES, SMALL, SPACES, WINDOWED, another, inputs, make, part, trace_dict
+from dtqn.types import State, StepInputs, from_leaves, leaves, map_tree, reset_rows
+from tests.cases import CASES, SMALL, SPACES, WINDOWED, another, inputs, make, part
 
 STEPS = 11
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-9}
@@ -60,18 +60,20 @@ def partly_filled(network: nn.Module, batch: int, seed: int = 5) -> State:
 
 def window_of(network: nn.Module) -> int:
     """How many of the rows before a step its state is a function of."""
-    if isinstance(network, WindowedQNetwork):
-        return network.held_rows
-    return max((field.window for field in network.trace_spec().values()), default=0)
+    return network.held_rows if is_windowed(network) else trace_window(network)
+
+
+def is_windowed(network: nn.Module) -> bool:
+    return isinstance(network, WindowedQNetwork | BagQNetwork)
 
 
 def some_trace(network: nn.Module, batch: int, seed: int) -> dict[str, Tensor]:
     """Random trace rows [B, W, ...]; for a windowed network raw rows, and a bag that has been filled."""
-    if isinstance(network, WindowedQNetwork):
+    if is_windowed(network):
         window = window_of(network)
         rows = inputs(space_of(network), batch, 2 * window + 2, seed, first=False)
         trace = network(rows, network.initial_state(batch))[2]
-        left = trace_dict(rows) | trace_dict(trace)
+        left = leaves(rows) | leaves(trace)
         return {name: x[:, x.shape[1] - window :] for name, x in left.items()}
     generator = torch.Generator().manual_seed(seed)
     return {
@@ -80,13 +82,8 @@ def some_trace(network: nn.Module, batch: int, seed: int) -> dict[str, Tensor]:
     }
 
 
-def space_of(network: WindowedQNetwork) -> str:
-    shape = network.initial_state(1).observation.shape[2:], network.initial_state(1).observation.dtype
-    return next(
-        name
-        for name, space in SPACES.items()
-        if shape == (space.shape, torch.from_numpy(np.zeros((), space.dtype)).dtype)
-    )
+def space_of(network: nn.Module) -> str:
+    return next(name for name, space in SPACES.items() if space == network.observation_space)
 
 
 def values(network: nn.Module, rows: StepInputs, state: State) -> Tensor:
@@ -111,8 +108,8 @@ def test_any_split_into_calls_is_the_same_function(
         trace.append(left)
     torch.testing.assert_close(torch.cat(q, 1), whole.q, **CLOSE)
     for name in network.trace_spec():
-        joined = torch.cat([trace_dict(left)[name] for left in trace], 1)
-        torch.testing.assert_close(joined, trace_dict(whole_trace)[name], **CLOSE)
+        joined = torch.cat([leaves(left)[name] for left in trace], 1)
+        torch.testing.assert_close(joined, leaves(whole_trace)[name], **CLOSE)
 
 
 def test_without_trace_the_values_are_the_same(case: tuple[nn.Module, str]) -> None:
@@ -171,10 +168,14 @@ def test_a_cache_made_under_other_parameters_is_renewed(case: tuple[nn.Module, s
     network, space = case
     state = partly_filled(network, 4)
     stale = network.cache(state)
-    if isinstance(network, WindowedQNetwork) or not isinstance(network.core, GTrXL | CoBERL):
+    if is_windowed(network) or not isinstance(network.core, GTrXL | CoBERL):
         assert stale is state  # nothing that parameters could spoil
         return
-    stale = stale._replace(keys=torch.full_like(stale.keys, 9.0), values=torch.full_like(stale.values, 9.0))
+    made = leaves(stale).keys() - leaves(state).keys()
+    assert {name.rpartition("/")[2] for name in made} == {"keys", "values"}
+    stale = from_leaves(
+        stale, {name: torch.full_like(x, 9.0) if name in made else x for name, x in leaves(stale).items()}
+    )
     rows = inputs(space, 4, 3, first=False)
     torch.testing.assert_close(
         values(network, rows, network.cache(stale)), values(network, rows, state), **CLOSE
@@ -183,7 +184,7 @@ def test_a_cache_made_under_other_parameters_is_renewed(case: tuple[nn.Module, s
 
 def receptive_field(network: nn.Module, steps: int) -> tuple[int, int]:
     """How many steps back an output depends on all of its inputs, at most `steps`; and on some of them."""
-    if isinstance(network, WindowedQNetwork):
+    if is_windowed(network):
         return network.context_length - 1, network.context_length - 1
     core = network.core
     if isinstance(core, GTrXL):
@@ -224,7 +225,7 @@ def test_an_output_depends_on_exactly_its_receptive_field(case: tuple[nn.Module,
     assert (q[:, at : at + reach + 1].amax(-1) > 1e-12).all()
     if isinstance(network, BagQNetwork):
         return
-    if isinstance(network, WindowedQNetwork) or isinstance(network.core, GTrXL) or reach == 0:
+    if is_windowed(network) or isinstance(network.core, GTrXL) or reach == 0:
         after = q[:, at + farthest + 1 :]
         torch.testing.assert_close(after, torch.zeros_like(after), rtol=0, atol=1e-13)
 
@@ -260,9 +261,9 @@ def test_state_from_trace_equals_the_running_state(case: tuple[nn.Module, str], 
     rows, probe = inputs(space, 3, window + 3, 1), inputs(space, 3, 4, 2, first=False)
     for steps in {1, max(1, window - 1), window + 1, window + 3}:
         _, running, trace = network(part(rows, 0, steps), network.initial_state(3))
-        held = trace_dict(trace) if window else {}
-        if isinstance(network, WindowedQNetwork) and window:
-            held |= trace_dict(part(rows, 0, steps))
+        held = leaves(trace) if window else {}
+        if is_windowed(network) and window:
+            held |= leaves(part(rows, 0, steps))
         newest = {name: x[:, -window:] for name, x in held.items()}
         empty = {
             name: torch.full_like(x[:, :1], 7).expand(-1, extra, *x.shape[2:]) for name, x in newest.items()
@@ -313,7 +314,7 @@ def test_trace_rows_have_the_shape_of_their_spec(case: tuple[nn.Module, str]) ->
     assert output.q.shape == (2, 4, 3)
     for name, field in network.trace_spec().items():
         assert field.window >= 1 or isinstance(network, BagQNetwork)
-        assert getattr(trace, name).shape == (2, 4, *field.shape)
+        assert leaves(trace)[name].shape == (2, 4, *field.shape)
 
 
 def test_reset_rows_selects_by_row_and_leaves_none_alone(case: tuple[nn.Module, str]) -> None:
@@ -322,8 +323,7 @@ def test_reset_rows_selects_by_row_and_leaves_none_alone(case: tuple[nn.Module, 
     assert reset_rows(old, new, torch.zeros(3, dtype=torch.bool)) is old
     chosen = reset_rows(old, new, torch.tensor([False, True, False]))
     assert type(chosen) is type(old)
-    for a, b, c in zip(old, new, chosen, strict=True):
-        if a is None:
-            assert c is None
-        else:
-            assert torch.equal(c[[0, 2]], a[[0, 2]]) and torch.equal(c[1], b[1])
+    olds, news, chosens = leaves(old), leaves(new), leaves(chosen)
+    assert olds.keys() == chosens.keys()
+    for name, c in chosens.items():
+        assert torch.equal(c[[0, 2]], olds[name][[0, 2]]) and torch.equal(c[1], news[name][1])

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.types import QOutput, StepInputs
-from tests.cases import randomise, trace_dict
+from tests.cases import randomise
 from tests.networks.parameters import layer_parameters
 from tests.reference.gtrxl_twin import gtrxl
 
@@ -80,7 +80,7 @@ def test_twin(memory_length: int, steps: int, fill: tuple[int, ...], gate: str, 
         gate,
     )
     torch.testing.assert_close(output.q, expected, rtol=0, atol=1e-9)
-    torch.testing.assert_close(trace_dict(trace)["memory"], expected_trace, rtol=0, atol=1e-9)
+    torch.testing.assert_close(trace.memory, expected_trace, rtol=0, atol=1e-9)
 
     gradients, twins = (
         torch.autograd.grad(
@@ -141,4 +141,4 @@ def test_memory_of_a_step_is_the_input_of_each_layer(norm: str) -> None:
     _, state, trace = network(rows(features), network.initial_state(2))
     assert torch.equal(trace.memory[:, :, 0], features)
     assert torch.equal(state.memory, trace.memory[:, -4:])
-    assert state.count.tolist() == [4, 4]
+    assert state.filled.tolist() == [4, 4]

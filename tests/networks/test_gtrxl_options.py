@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.compression import Compression
-from dtqn.networks.gtrxl import GTrXL
+from dtqn.networks.gtrxl import GTrXL, GTrXLTrace
 from dtqn.settings.config import Config, ConfigError, NetworkConfig
 from dtqn.settings.presets import resolve
 from tests.cases import make, part, randomise
@@ -63,7 +63,7 @@ def state_and_rows(core: GTrXL, fill: list[int], steps: list[int]) -> tuple[Any,
     memory = random(BATCH, window, LAYERS, WIDTH, seed=2)
     valid = torch.arange(window) >= window - torch.tensor(fill)[:, None]
     rows = [[memory[b, window - n + i] for i in range(n)] for b, n in enumerate(fill)]
-    return core.state_from_trace({"memory": memory}, valid, torch.tensor(steps)), rows
+    return core.state_from_trace(GTrXLTrace(memory), valid, torch.tensor(steps)), rows
 
 
 def set_spans(core: GTrXL, shares: list[list[float]]) -> None:
@@ -195,7 +195,7 @@ def test_the_reconstruction_loss_is_of_the_learners_batch() -> None:
     _, _, trace = network(batch.learn, state)
     parameters = [layer_parameters("gru", layer) for layer in network.core.layers]
     starts = (batch.episode_step + batch.burn_in_rows).tolist()
-    rows = [list(state.memory[b, state.memory.shape[1] - int(n) :]) for b, n in enumerate(state.count)]
+    rows = [list(state.memory[b, state.memory.shape[1] - int(n) :]) for b, n in enumerate(state.filled)]
     traces = [trace.memory[b, : shape.learn] for b, shape in enumerate(shapes)]
     twin = reconstruction_loss(traces, rows, starts, parameters, HEADS, 5, 2, 3, "pre")
     assert values[0] == pytest.approx(twin.item(), rel=1e-9)

@@ -15,7 +15,7 @@ from dtqn import networks
 from dtqn.networks.decoder import TransformerDecoder, drop
 from dtqn.networks.windowed import WindowedQNetwork
 from dtqn.settings.config import Config, NetworkConfig
-from dtqn.types import QOutput, Sequences, StepInputs, map_tree
+from dtqn.types import QOutput, Sequences, StepInputs, leaves, map_tree
 from tests.cases import randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks.parameters import decoder_parameters
@@ -348,17 +348,17 @@ def test_observations_of_several_parts() -> None:
     inputs = StepInputs({"code": code, "numbers": numbers}, action, torch.zeros(2, 7), first)
     whole, _, _ = network(inputs, network.initial_state(2))
     state = network.initial_state(2)
-    assert {name: x.shape for name, x in state.observation.items()} == {
+    assert {name: x.shape for name, x in state.rows.observation.items()} == {
         "code": (2, K - 1, 2),
         "numbers": (2, K - 1, 2),
     }
     for t in range(7):
         output, state, _ = network(map_tree(lambda x, t=t: x[:, t : t + 1], inputs), state)
         torch.testing.assert_close(output.q[:, 0], whole.q[:, t], rtol=0, atol=1e-9)
-    assert state.observation["code"].dtype == torch.uint8
+    assert state.rows.observation["code"].dtype == torch.uint8
     context = map_tree(lambda x: x[:, :6], inputs)
     state = network.state_from_trace(
-        context._asdict(), torch.ones(2, 6, dtype=torch.bool), torch.tensor([6, 6])
+        leaves(context), torch.ones(2, 6, dtype=torch.bool), torch.tensor([6, 6])
     )
     output, _, _ = network(map_tree(lambda x: x[:, 6:], inputs), state)
     torch.testing.assert_close(output.q[:, 0], whole.q[:, 6], rtol=0, atol=1e-9)

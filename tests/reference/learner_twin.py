@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from dtqn.types import leaves
 from tests.reference import losses_twin as losses
 
 
@@ -27,6 +28,12 @@ class Result(NamedTuple):
 def row(rows: Any, b: int, t: int) -> Any:
     """Row t of sequence b as a batch of one sequence of one step."""
     return type(rows)(*(x[b, t][None, None] for x in rows))
+
+
+def trace_row(network: nn.Module, trace: Any) -> dict[str, Tensor]:
+    """What is stored of the one step of a trace, by path."""
+    left = leaves(trace)
+    return {name: left[name][0, 0] for name in network.trace_spec()}
 
 
 def state_after(network: nn.Module, rows: list[dict[str, Tensor]], episode_step: int) -> Any:
@@ -52,7 +59,7 @@ def state_at_anchor(network: nn.Module, batch: Any, b: int) -> Any:
     state = state_after(network, rows, step)
     for t in range(int(batch.burn_in_rows[b])):
         _, state, left = network(row(batch.burn_in, b, t), state)
-        rows.append({name: getattr(left, name)[0, 0] for name in network.trace_spec()})
+        rows.append(trace_row(network, left))
         step += 1
     return state_after(network, rows, step)
 
@@ -97,10 +104,10 @@ def trace_rows(network: nn.Module, batch: Any, b: int) -> dict[int, dict[str, Te
     burned = int(batch.burn_in_rows[b])
     for t in range(burned):
         _, state, trace = network(row(batch.burn_in, b, t), state)
-        left[t - burned] = {name: getattr(trace, name)[0, 0] for name in network.trace_spec()}
+        left[t - burned] = trace_row(network, trace)
     for t in range(int(batch.learn_rows[b])):
         _, state, trace = network(row(batch.learn, b, t), state)
-        left[t] = {name: getattr(trace, name)[0, 0] for name in network.trace_spec()}
+        left[t] = trace_row(network, trace)
     return left
 
 

@@ -250,9 +250,9 @@ def test_windows_of_several_parts_are_trained_on_and_resumed(tmp_path: Path) -> 
         before.advance()
     checkpoint.save(tmp_path, 1, {}, before.get_state(), {})
     after.set_state(checkpoint.load_state(tmp_path))
-    for name, part in before.actor.state.observation.items():
-        assert torch.equal(part, after.actor.state.observation[name])
-    assert before.actor.state.count.max() == 7
+    for name, part in before.actor.state.rows.observation.items():
+        assert torch.equal(part, after.actor.state.rows.observation[name])
+    assert before.actor.state.filled.max() == 7
     train(after)
 
 

@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as stnp
 from dtqn.training import checkpoint
 from dtqn.training.checkpoint import CheckpointError
 
+_FORMAT = f'"format": {checkpoint.FORMAT}'.encode()
 _WEIGHTS = {"layer.bias": torch.zeros(2), "layer.weight": torch.arange(6.0).reshape(2, 3)}
 
 
@@ -202,7 +203,7 @@ def _damage(folder, file, change):
         ("state.json", lambda data: b"[]"),
         ("state.json", lambda data: b"{}"),
         ("state.json", lambda data: b"\xff\xfe"),
-        ("state.json", lambda data: data.replace(b'"format": 1', b'"format": 99')),
+        ("state.json", lambda data: data.replace(_FORMAT, b'"format": 99')),
         ("state.safetensors", lambda data: data[:-1]),
         ("state.safetensors", lambda data: data[:-1] + bytes([data[-1] ^ 1])),
         ("state.safetensors", lambda data: b""),

@@ -7,6 +7,7 @@ an update, and every learned and tail row is compared.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -98,7 +99,7 @@ def play(
     def schema_of(config: Config, network: nn.Module) -> Schema:
         schema = make_schema(config, network)
         schema.fields = {
-            name: field._replace(dtype=np.dtype(trace_dtype)) if field.block == "trace" else field
+            name: dataclasses.replace(field, dtype=np.dtype(trace_dtype)) if field.block == "trace" else field
             for name, field in schema.fields.items()
         }
         return schema
