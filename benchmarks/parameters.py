@@ -60,9 +60,21 @@ def dtqn_table() -> dict[str, Any]:
 
 
 def gtrxl_parameters(gate: str) -> int:
-    """Of the core alone, on no device."""
+    """The parameters of the core alone, on no device."""
     with torch.device("meta"):
-        return count(GTrXL(GTRXL_WIDTH, GTRXL_LAYERS, GTRXL_HEADS, gate=gate))
+        core = GTrXL(
+            width=GTRXL_WIDTH,
+            num_layers=GTRXL_LAYERS,
+            num_heads=GTRXL_HEADS,
+            mlp_width=128,
+            memory_length=40,
+            gate=gate,
+            gate_bias=None,
+            norm="pre",
+            span_ramp=None,
+            compression=None,
+        )
+        return count(core)
 
 
 def gtrxl_table() -> dict[str, Any]:

@@ -30,7 +30,7 @@ OBSERVATION = "observation"
 
 
 class StepInputs(NamedTuple):
-    """What a network reads at each step; row t as it arrives."""
+    """The inputs of a network at each step; row t as it arrives."""
 
     observation: Observation
     """[B, T, *observation shape], or key -> such a tensor."""

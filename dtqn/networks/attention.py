@@ -5,8 +5,8 @@ D = H d, J = m + T keys. Key j and query t stand j and m + t steps after the old
 
     score(t, j) = (q_t.k_j + q_t.r_D + u.k_j + v.r_D) / sqrt(d),   D = m + t - j,   r_D = W_R sinusoid(D)
 
-A query sees the keys at distances 0..M and no others, whatever the split of a sequence into calls. That is
-what makes one call of T = 40 and forty calls of T = 1 the same function.
+A query sees the keys at distances 0..M and no others, whatever the split of a sequence into calls. So one
+call of T = 40 and forty calls of T = 1 are the same function.
 
 Two options: an `AdaptiveSpan` weighs each head's keys by their distance, and `Slots` are rows of compressed
 memory that are seen beside the keys.
@@ -57,16 +57,16 @@ class Band(torch.autograd.Function):
 
 
 class AdaptiveSpan(nn.Module):
-    """How far each head looks back (Sukhbaatar et al. 2019, arXiv 1905.07799, section 2.2).
+    """A reach that each head learns for itself (Sukhbaatar et al. 2019, arXiv 1905.07799, section 2.2).
 
     A key at distance D enters the softmax of head h with its exponential times the soft mask
 
         m_h(D) = min(max((R + z_h - D) / R, 0), 1)
 
-    z = M * share is learned; below 0 it counts as 0, with the gradient of what lies within.
+    z = M * share is learned. A share below 0 counts as 0 and keeps its gradient, so that it can grow again.
     """
 
-    def __init__(self, num_heads: int, memory_length: int, ramp: int) -> None:
+    def __init__(self, *, num_heads: int, memory_length: int, ramp: int) -> None:
         """`ramp` is R in steps. Every head begins with z = M."""
         super().__init__()
         self.memory_length, self.ramp = memory_length, ramp
@@ -104,10 +104,12 @@ class Slots(NamedTuple):
 class RelativeAttention(nn.Module):
     """Attention of T queries over m memory rows and the T rows themselves."""
 
-    def __init__(self, width: int, num_heads: int, memory_length: int, span_ramp: int | None = None) -> None:
-        """`span_ramp`: R of an adaptive span, in steps; none: every head sees all M steps."""
+    def __init__(self, *, width: int, num_heads: int, memory_length: int, span_ramp: int | None) -> None:
+        """`span_ramp`: R of an adaptive span, in steps; None: every head sees all M steps."""
         super().__init__()
-        self.span = None if span_ramp is None else AdaptiveSpan(num_heads, memory_length, span_ramp)
+        self.span = None
+        if span_ramp is not None:
+            self.span = AdaptiveSpan(num_heads=num_heads, memory_length=memory_length, ramp=span_ramp)
         self.width, self.num_heads, self.head_width = width, num_heads, width // num_heads
         self.memory_length = memory_length
         self.qkv = nn.Linear(width, 3 * width, bias=False)
@@ -159,7 +161,7 @@ class RelativeAttention(nn.Module):
         return self._attend(scores, torch.cat([slots.value, v], dim=2)), k, v
 
     def both_ways(self, inputs: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-        """Attention of T rows over all T of them, those that come later too: [B, T, D] -> [B, T, D].
+        """Attention of T rows over all T of them, later ones included: [B, T, D] -> [B, T, D].
 
         Args:
             inputs: normalised.

@@ -1,7 +1,7 @@
-"""Losses beside that of the TD errors: functions (network, batch, generator) -> scalar.
+"""Auxiliary losses, which the learner adds to that of the TD errors: (network, batch, generator) -> scalar.
 
 The learner adds one, times `learner.auxiliary_weight`, for the online network on the whole batch, so that its
-value does not hang on how the batch is cut in parts. What it draws comes from the update's own generator.
+value does not depend on how the batch is cut into parts. The generator is the update's own.
 
 Legend: B sequences, R rows of the learn block, D width.
 """
@@ -38,7 +38,7 @@ def span_penalty(network: RecurrentQNetwork, batch: Sequences, generator: torch.
 
 
 def reconstruction_loss(network: RecurrentQNetwork, batch: Sequences, generator: torch.Generator) -> Tensor:
-    """That of GTrXL's compressed memory at the learn block's rows (Rae et al. 2019, arXiv 1911.05507)."""
+    """The loss of GTrXL's compressed memory at the learn block's rows (Rae et al. 2019, arXiv 1911.05507)."""
     with torch.no_grad():
         state, _ = network.starting_state(batch)
         trace = network.core(network.encoder(batch.learn), state)[2]
@@ -49,7 +49,7 @@ class ContrastiveLoss(nn.Module):
     """CoBERL's masked prediction of features (after Banino et al. 2021, arXiv 2107.05431, section 2.1).
 
     Y are the encoder's features of a sequence's real rows. Some of them, the masked ones, are set to zero,
-    and X is what the core's transformer makes of that where every step sees all others. With
+    and X is the output of the core's transformer on them, where every step sees all others. With
     c(a, b) = cos(critic(a), critic(b)) / TEMPERATURE and sums over the real rows i of the same sequence:
 
         q_x(i|t) = exp c(x_t, y_i) / sum_i exp c(x_t, y_i)      q_y(i|t) the same of c(y_t, x_i)
@@ -61,7 +61,7 @@ class ContrastiveLoss(nn.Module):
     with sg no gradient. The loss is the mean of l_t over the batch's masked rows.
     """
 
-    def __init__(self, width: int, mask_share: float, invariance_weight: float) -> None:
+    def __init__(self, *, width: int, mask_share: float, invariance_weight: float) -> None:
         super().__init__()
         self.mask_share, self.invariance_weight = mask_share, invariance_weight
         self.critic = nn.Linear(width, width, bias=False)

@@ -7,11 +7,11 @@ row takes the place of the one in the bag, or of none, for which
     mean over the window's steps of max_a Q(step, a)
 
 is largest. With X the decoder's output and E the features of the bag's rows, which have no positions, the
-head reads [X, MHA(X, E, E)]; of an empty bag the second half is zero.
+head reads [X, MHA(X, E, E)]; with an empty bag the second half is zero.
 
-There the learner draws a bag at random from the rows before its window, and a bag's free places are attended
-to. Here the bag is what the actor had: it is stored with each step, and the learner's windows read the one of
-their own last row, so that both compute the same.
+In the public code the learner draws a bag at random from the rows before its window, and attends to a bag's
+free places too. Here the learner reads the actor's own bag: it is stored with each step, and a window reads
+the one that is stored with its last row. So both compute the same.
 
 Legend: B batch, T steps, K context length, S rows of a bag, H heads, D width, A actions.
 """
@@ -72,7 +72,7 @@ class BagTrace(NamedTuple):
 class BagAttention(nn.Module):
     """Multi-head attention over a bag's rows, which have no positions."""
 
-    def __init__(self, width: int, num_heads: int) -> None:
+    def __init__(self, *, width: int, num_heads: int) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.query = nn.Linear(width, width)
@@ -108,6 +108,7 @@ class BagQNetwork(nn.Module):
 
     def __init__(
         self,
+        *,
         encoder: Encoder,
         decoder: TransformerDecoder,
         head: Head,
@@ -171,7 +172,7 @@ class BagQNetwork(nn.Module):
 
     @torch.no_grad()
     def _updated(self, bag: Bag, row: StepInputs, leaving: Tensor, x: Tensor) -> Bag:
-        """The bag with `row` [B, 1, ...], where it is `leaving` [B] a window of features x [B, K, D]."""
+        """The bag after `row` [B, 1, ...] has, if `leaving` [B], left a window of features x [B, K, D]."""
         full = bag.size == self.bag_size
         place = torch.where(leaving & ~full, bag.size, self.bag_size)  # S: in no place
         choosing = (leaving & full).nonzero()[:, 0]
@@ -183,7 +184,7 @@ class BagQNetwork(nn.Module):
         return Bag(rows, bag.size + (leaving & ~full))
 
     def _best_place(self, rows: StepInputs, row: StepInputs, x: Tensor) -> Tensor:
-        """[n] which row of a full bag to give up for `row` [n, 1, ...]; S: none."""
+        """The place [n] in a full bag to give up for `row` [n, 1, ...]; S: none."""
         size = self.bag_size
         swapped = torch.eye(size + 1, size, dtype=torch.bool, device=x.device)[None, :, :, None]
         bags = torch.where(swapped, self.encoder(row)[:, None], self.encoder(rows)[:, None]).flatten(0, 1)
@@ -255,6 +256,6 @@ class BagQNetwork(nn.Module):
 
 
 def _where(condition: Tensor, new: Tensor, old: Tensor) -> Tensor:
-    """`new` where `condition` holds, which has the first dimensions of both, else `old`, in its dtype."""
+    """`new` if `condition`, which has the first dimensions of both, holds, else `old`; in its dtype."""
     missing = old.dim() - condition.dim()
     return torch.where(condition.view(*condition.shape, *[1] * missing), new.to(old.dtype), old)

@@ -5,8 +5,8 @@ With Y_t the encoder's features and X_t what the causal transformer makes of the
     Z_t = gate(Y_t, X_t)        output_t = LSTM(Z_t)
 
 The gate is one of GTrXL's (arXiv 1910.06764, section 3.2; the GRU gate by default) with the features in the
-place of its first argument, the one that passes unchanged while the gate is closed. So at the start the agent
-is an LSTM on features, and it learns how much of the transformer to let in.
+place of its first argument, which passes unchanged while the gate is closed. So at the start the agent is an
+LSTM on features, and it learns how much of the transformer to let in.
 
 The transformer leaves its layers' inputs behind (W = M), the LSTM its hidden state and cell (W = 1).
 
@@ -39,10 +39,12 @@ class CoBERLTrace(NamedTuple):
 class CoBERL(nn.Module):
     """A recurrent core made of two others; its state and its trace are made of theirs."""
 
-    def __init__(self, transformer: GTrXL, gate: nn.Module, lstm: LSTMLayer) -> None:
+    def __init__(self, *, transformer: GTrXL, gate: nn.Module, lstm: LSTMLayer) -> None:
         super().__init__()
         self.transformer, self.gate = transformer, gate
-        self.recurrent = RecurrentStack([lstm], HiddenAndCell, (transformer.width,))
+        self.recurrent = RecurrentStack(
+            layers=[lstm], state_type=HiddenAndCell, layer_shape=(transformer.width,)
+        )
         self.num_layers = transformer.num_layers
 
     def trace_spec(self) -> CoBERLTrace:

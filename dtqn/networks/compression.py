@@ -1,12 +1,12 @@
-"""Compressed memory: what lies beyond GTrXL's memory, a block of steps to a row (Compressive Transformer).
+"""Compressed memory: a row for each block of steps beyond GTrXL's memory (Compressive Transformer).
 
 Rae et al. 2019, arXiv 1911.05507. A block is c steps of an episode, from a multiple of c on, and its row is a
 linear map of the block's layer inputs (section 3.2: a convolution of width and stride c). The row stands at
 its block's first step. With C slots a query at step t sees the rows of the last C blocks that begin more than
 M steps before it, beside the steps t-M..t themselves.
 
-Which blocks a query sees is a function of t alone, whatever the split of an episode into calls, and all that
-it sees lies within the last M + C c steps: those are the trace rows that a state is made from.
+The blocks that a query sees are a function of t alone, whatever the split of an episode into calls, and all
+of them lie within the last M + C c steps: a state is made from so many trace rows.
 
 Legend: B batch, T steps of the call, m memory rows in a state, M memory length, C slots, c steps of a block,
 K blocks that some query of the call may see, H heads, d features of a head, D width.
@@ -26,7 +26,7 @@ class Blocks(NamedTuple):
     """The blocks of one call, by their places in memory-then-steps."""
 
     places: Tensor
-    """[B, K, c] places of a block's rows; where none of its queries sees it they may be any."""
+    """[B, K, c] the places of a block's rows; any places if no query sees the block."""
     distance: Tensor
     """[B, T, K] steps from a block's first row to the query."""
     visible: Tensor
@@ -39,12 +39,12 @@ class Blocks(NamedTuple):
 
 
 class Compression(nn.Module):
-    """The geometry of compressed memory; the maps are of the layers. It has no parameters."""
+    """The geometry of compressed memory. It has no parameters: the linear maps are the layers'."""
 
     positions: Tensor
     """[C c, D] sinusoids of the distances M + 1..M + C c."""
 
-    def __init__(self, width: int, memory_length: int, num_slots: int, rate: int) -> None:
+    def __init__(self, *, width: int, memory_length: int, num_slots: int, rate: int) -> None:
         super().__init__()
         self.memory_length, self.num_slots, self.rate = memory_length, num_slots, rate
         self.window = memory_length + num_slots * rate
@@ -52,7 +52,7 @@ class Compression(nn.Module):
         self.register_buffer("positions", table, persistent=False)
 
     def blocks(self, count: Tensor, phase: Tensor, num_memory: int, steps: int) -> Blocks | None:
-        """The blocks of a call; none where no query is far enough from the first row.
+        """The blocks of a call; None if no query is far enough from the first row.
 
         Args:
             count: [B] real memory rows, the last of `num_memory`.

@@ -31,8 +31,8 @@ from dtqn.types import StepInputs
 class CodeParts(nn.Module):
     """Each component of a discrete observation as a vector of its own table.
 
-    Where all components take the same values (the cells of a view), a vector of the value, whichever cell it
-    is in, is added.
+    Components that all take the same values, as the cells of a view do, share one more table: the value's
+    vector in it, the same for every cell, is added.
     """
 
     def __init__(self, encoder: CategoricalEncoder, space: gymnasium.Space, width: int) -> None:
@@ -112,23 +112,26 @@ def _parts_of(encoder: object, space: gymnasium.Space, width: int) -> nn.Module:
 class PartsEncoder(nn.Module):
     """Features [B, T, P, D]: a vector for each part of the observation.
 
-    The previous action and the previous reward, where switched on, are one part more each.
+    The previous action and the previous reward add one part each if they are switched on.
     """
 
     def __init__(
         self,
+        *,
         observation_space: gymnasium.Space,
         num_actions: int,
         width: int,
         use_prev_action: bool,
         use_prev_reward: bool,
-        image_encoder: ImageEncoder = "nature",
+        image_encoder: ImageEncoder,
     ) -> None:
         super().__init__()
-        encoder = observation_encoder(observation_space, width, image_encoder)
+        encoder = observation_encoder(observation_space, embedding_width=width, image_encoder=image_encoder)
         self.observation = _parts_of(encoder, observation_space, width)
         self.prev_action = nn.Embedding(num_actions, width) if use_prev_action else None
-        self.prev_reward = NumberParts(NumericEncoder(1), width) if use_prev_reward else None
+        self.prev_reward = (
+            NumberParts(NumericEncoder(size=1, divisor=1.0), width) if use_prev_reward else None
+        )
 
     def forward(self, inputs: StepInputs) -> Tensor:
         parts = [self.observation(inputs.observation)]
@@ -142,9 +145,12 @@ class PartsEncoder(nn.Module):
 
 
 class AttentiveLSTMLayer(nn.Module):
-    """The step after needs the hidden state of the step before: a loop over T. Initial values are torch's."""
+    """An LSTM that reads a mix of a step's parts, weighed by its hidden state before the step.
 
-    def __init__(self, width: int, longest: int | None = None) -> None:
+    So each step needs the one before it: a loop over T. Initial values are torch's.
+    """
+
+    def __init__(self, *, width: int, longest: int | None) -> None:
         """`longest`: see `LSTMLayer`."""
         super().__init__()
         self.of_part = nn.Linear(width, width)

@@ -27,7 +27,7 @@ from dtqn.networks.gates import make_gate, make_norm
 
 
 def drop(x: Tensor, probability: float, generator: torch.Generator | None) -> Tensor:
-    """Zeros with `probability`, drawn from `generator`, the rest scaled up; no `generator`: x itself."""
+    """x with a share of zeros, drawn from `generator`, and the rest scaled up; x itself without one."""
     if generator is None or probability == 0:
         return x
     kept = torch.empty_like(x).bernoulli_(1 - probability, generator=generator)
@@ -35,7 +35,7 @@ def drop(x: Tensor, probability: float, generator: torch.Generator | None) -> Te
 
 
 def _seen(x: Tensor, at: Tensor | None) -> Tensor:
-    """bool [B, 1, S, T] which steps of x [B, T, D] each of `at` [B, S] attends to, or each of all T steps."""
+    """bool [B, 1, S, T]: the steps of x [B, T, D] that each of `at` [B, S], or of all T, attends to."""
     step = torch.arange(x.shape[1], device=x.device)
     query = step[None] if at is None else at
     return (step <= query[..., None])[:, None]
@@ -44,6 +44,7 @@ def _seen(x: Tensor, at: Tensor | None) -> Tensor:
 class DecoderLayer(nn.Module):
     def __init__(
         self,
+        *,
         width: int,
         num_heads: int,
         mlp_width: int,
@@ -57,15 +58,15 @@ class DecoderLayer(nn.Module):
         self.qkv = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
         self.attention_norm = make_norm(norm, width)
-        self.attention_gate = make_gate(gate, width, gate_bias)
+        self.attention_gate = make_gate(gate, width=width, bias=gate_bias)
         self.mlp = nn.Sequential(nn.Linear(width, mlp_width), nn.ReLU(), nn.Linear(mlp_width, width))
         self.mlp_norm = make_norm(norm, width)
-        self.mlp_gate = make_gate(gate, width, gate_bias)
+        self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
 
     def forward(
         self, x: Tensor, generator: torch.Generator | None = None, at: Tensor | None = None
     ) -> Tensor:
-        """[B, T, D] -> [B, T, D]; where only the steps `at` [B, S] are wanted, [B, S, D] of these."""
+        """[B, T, D] -> [B, T, D], or [B, S, D] of the steps `at` [B, S] alone."""
         y = F.relu(self._attend(self.attention_norm(x) if self.pre_norm else x, generator, at))
         if at is not None:
             x = x[torch.arange(len(at), device=at.device)[:, None], at]
@@ -98,28 +99,42 @@ class TransformerDecoder(nn.Module):
 
     def __init__(
         self,
-        width: int = 64,
-        num_layers: int = 2,
-        num_heads: int = 8,
-        mlp_width: int = 256,
-        context_length: int = 50,
-        positions: str = "learned",
-        gate: str = "residual",
-        gate_bias: float | None = None,
-        norm: str = "post",
-        dropout: float = 0.0,
-        share_gates: bool = False,
-        final_norm: bool = False,
+        *,
+        width: int,
+        num_layers: int,
+        num_heads: int,
+        mlp_width: int,
+        context_length: int,
+        positions: str,
+        gate: str,
+        gate_bias: float | None,
+        norm: str,
+        dropout: float,
+        share_gates: bool,
+        final_norm: bool,
     ) -> None:
         """
         Args:
+            context_length: K.
+            positions: `learned`, `sinusoidal` or `none`.
+            gate_bias: b_g at the start; None: the gate's own.
+            norm: `pre`, `post` or `none`.
+            dropout: the share of features and attention weights that learning drops.
             share_gates: all layers have the first one's two gates.
             final_norm: LayerNorm after the last layer.
         """
         super().__init__()
         self.num_layers, self.context_length, self.dropout = num_layers, context_length, dropout
         self.layers = nn.ModuleList(
-            DecoderLayer(width, num_heads, mlp_width, gate, gate_bias, norm, dropout)
+            DecoderLayer(
+                width=width,
+                num_heads=num_heads,
+                mlp_width=mlp_width,
+                gate=gate,
+                gate_bias=gate_bias,
+                norm=norm,
+                dropout=dropout,
+            )
             for _ in range(num_layers)
         )
         for layer in self.layers[1:] if share_gates else ():

@@ -18,12 +18,13 @@ DEVIATION = 0.02
 
 
 class DTQNEncoder(nn.Module):
-    """Features [B, T, D]; the previous action, where switched on, takes the first E of them."""
+    """Features [B, T, D]; the previous action, if it is switched on, takes the first E of them."""
 
     start: Tensor
 
     def __init__(
         self,
+        *,
         observation_space: gymnasium.Space,
         num_actions: int,
         width: int,
@@ -78,9 +79,9 @@ class DTQNEncoder(nn.Module):
 
 
 def initialise_as_dtqn(module: nn.Module) -> None:
-    """Normal weights of deviation 0.02 and zero biases of linear maps, embeddings, LSTMs; for `Module.apply`.
+    """For `Module.apply`: weights of deviation 0.02 and zero biases in linear maps, embeddings and LSTMs.
 
-    The GRU gate has such weights too; its bias stays what `gate_bias` says. That code zeroes it.
+    The GRU gate gets such weights too and keeps the bias of `gate_bias`, which that code sets to zero.
     """
     match module:
         case nn.Linear() | nn.Embedding() | nn.LSTM() | GRUGate():

@@ -2,13 +2,13 @@
 
     Discrete, MultiDiscrete          each component has an embedding of its own (`CategoricalEncoder`)
     MultiBinary, Box                 the numbers as they are; bytes over their bound (`NumericEncoder`)
-    Box of uint8 with 2 or 3 axes,   a picture: a convolutional network (`dtqn.networks.images`); channels,
-      any Box with 3                   where there are any, are the last axis
+    Box of uint8 with 2 or 3 axes,   a picture: a convolutional network (`dtqn.networks.images`); a third
+      any Box with 3                   axis holds the channels
     MultiDiscrete with 3 axes,       a picture of codes, such as MiniGrid's: each channel has an embedding
       alike in all cells               that its cells share, and the convolutional network reads these
     Dict                             an encoder a key, side by side (`DictEncoder`)
 
-What there is is concatenated and mapped to the width of the core.
+All features are concatenated and mapped to the width of the core.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CategoricalEncoder(nn.Module):
 
     first_row: Tensor
 
-    def __init__(self, nvec: Sequence[int], start: Sequence[int], embedding_width: int) -> None:
+    def __init__(self, *, nvec: Sequence[int], start: Sequence[int], embedding_width: int) -> None:
         super().__init__()
         first_row = torch.as_tensor(np.cumsum([0, *nvec[:-1]]) - np.asarray(start), dtype=torch.int64)
         self.register_buffer("first_row", first_row, persistent=False)
@@ -58,12 +58,12 @@ class CategoricalEncoder(nn.Module):
 class SetEncoder(nn.Module):
     """The set of values in sight, wherever and however often: the sum of one embedding [D] over them.
 
-    For a MultiDiscrete whose components all take the same values, the cells of a view. Without it a colour
-    that was learned in one cell is unknown in the next; with counts instead, walls drown what is rare. Either
-    way an agent needs several times the episodes.
+    It is for a MultiDiscrete whose components all take the same values, such as the cells of a view. Without
+    it a colour that was learned in one cell is unknown in the next; with counts in its place walls drown out
+    rare values. Either way an agent needs several times the episodes.
     """
 
-    def __init__(self, num_values: int, start: int, width: int) -> None:
+    def __init__(self, *, num_values: int, start: int, width: int) -> None:
         super().__init__()
         self.start = start
         self.embedding = nn.Embedding(num_values, width)
@@ -78,7 +78,7 @@ class SetEncoder(nn.Module):
 class NumericEncoder(nn.Module):
     """MultiBinary or a Box: the numbers, flattened, over `divisor`."""
 
-    def __init__(self, size: int, divisor: float = 1.0) -> None:
+    def __init__(self, *, size: int, divisor: float) -> None:
         super().__init__()
         self.output_width = size
         self.divisor = divisor
@@ -92,7 +92,7 @@ class NumericEncoder(nn.Module):
 class PictureEncoder(nn.Module):
     """A picture of numbers [H, W] or [H, W, C], over `divisor`: 255 brings bytes into [0, 1]."""
 
-    def __init__(self, shape: tuple[int, ...], divisor: float, image_encoder: ImageEncoder) -> None:
+    def __init__(self, *, shape: tuple[int, ...], divisor: float, image_encoder: ImageEncoder) -> None:
         super().__init__()
         self.has_channels = len(shape) == 3
         self.divisor = divisor
@@ -111,12 +111,12 @@ class PictureEncoder(nn.Module):
 class CodePictureEncoder(nn.Module):
     """A picture [H, W, C] of codes: channel c takes nvec[c] values from start[c], each a vector [E].
 
-    A cell's vector of a channel is the same wherever the cell is; what is next to what, the convolutional
-    network finds out.
+    A value's vector is the same in every cell; the convolutional network learns which cells are neighbours.
     """
 
     def __init__(
         self,
+        *,
         size: tuple[int, int],
         nvec: Sequence[int],
         start: Sequence[int],
@@ -124,7 +124,7 @@ class CodePictureEncoder(nn.Module):
         image_encoder: ImageEncoder,
     ) -> None:
         super().__init__()
-        self.codes = CategoricalEncoder(nvec, start, embedding_width)
+        self.codes = CategoricalEncoder(nvec=nvec, start=start, embedding_width=embedding_width)
         self.network = image_network(image_encoder, self.codes.output_width, *size)
         self.output_width = self.network.output_width
 
@@ -136,7 +136,7 @@ class CodePictureEncoder(nn.Module):
 
 
 class DictEncoder(nn.Module):
-    """Keys of a Dict in the order of its space: an encoder each, their features side by side."""
+    """An encoder for each key of a Dict, in the order of its space; their features stand side by side."""
 
     def __init__(self, encoders: dict[str, ObservationEncoder]) -> None:
         super().__init__()
@@ -150,6 +150,7 @@ class DictEncoder(nn.Module):
 
 
 def image_network(name: ImageEncoder, channels: int, height: int, width: int) -> NatureCNN | ImpalaResNet:
+    """The network `name` for pictures [n, C, H, W] of this size."""
     match name:
         case "nature":
             return NatureCNN(channels, height, width)
@@ -158,35 +159,45 @@ def image_network(name: ImageEncoder, channels: int, height: int, width: int) ->
 
 
 def observation_encoder(
-    space: gymnasium.Space, embedding_width: int, image_encoder: ImageEncoder = "nature"
+    space: gymnasium.Space, *, embedding_width: int, image_encoder: ImageEncoder
 ) -> ObservationEncoder:
-    """The encoder for an observation space; a ValueError names a space that has none."""
+    """The encoder for an observation space, or a ValueError that names a space without one."""
     match space:
         case gymnasium.spaces.Dict():
             return DictEncoder(
                 {
-                    key: observation_encoder(part, embedding_width, image_encoder)
+                    key: observation_encoder(
+                        part, embedding_width=embedding_width, image_encoder=image_encoder
+                    )
                     for key, part in space.spaces.items()
                 }
             )
         case gymnasium.spaces.Discrete():
-            return CategoricalEncoder([int(space.n)], [int(space.start)], embedding_width)
+            return CategoricalEncoder(
+                nvec=[int(space.n)], start=[int(space.start)], embedding_width=embedding_width
+            )
         case gymnasium.spaces.MultiDiscrete() if _is_code_picture(space):
             height, width, _ = space.shape
             nvec, start = space.nvec[0, 0].tolist(), np.broadcast_to(space.start, space.shape)[0, 0].tolist()
-            return CodePictureEncoder((height, width), nvec, start, embedding_width, image_encoder)
+            return CodePictureEncoder(
+                size=(height, width),
+                nvec=nvec,
+                start=start,
+                embedding_width=embedding_width,
+                image_encoder=image_encoder,
+            )
         case gymnasium.spaces.MultiDiscrete():
             return CategoricalEncoder(
-                space.nvec.flatten().tolist(),
-                np.broadcast_to(space.start, space.nvec.shape).flatten().tolist(),
-                embedding_width,
+                nvec=space.nvec.flatten().tolist(),
+                start=np.broadcast_to(space.start, space.nvec.shape).flatten().tolist(),
+                embedding_width=embedding_width,
             )
         case gymnasium.spaces.MultiBinary():
-            return NumericEncoder(int(np.prod(space.shape)))
+            return NumericEncoder(size=int(np.prod(space.shape)), divisor=1.0)
         case gymnasium.spaces.Box() if _is_picture(space):
-            return PictureEncoder(space.shape, _divisor(space), image_encoder)
+            return PictureEncoder(shape=space.shape, divisor=_divisor(space), image_encoder=image_encoder)
         case gymnasium.spaces.Box():
-            return NumericEncoder(int(np.prod(space.shape)), _divisor(space))
+            return NumericEncoder(size=int(np.prod(space.shape)), divisor=_divisor(space))
     raise ValueError(
         f"observation space {space} has no encoder; Discrete, MultiDiscrete, MultiBinary, Box and a Dict of "
         "these have"
@@ -198,46 +209,51 @@ def _is_picture(space: gymnasium.spaces.Box) -> bool:
 
 
 def _is_code_picture(space: gymnasium.spaces.MultiDiscrete) -> bool:
-    """Whether it has rows, columns and channels, and each channel takes the same values in every cell."""
+    """True of rows, columns and channels, where each channel takes the same values in every cell."""
     if len(space.shape) != 3 or min(space.shape[:2]) < MIN_PICTURE_SIDE:
         return False
     return bool((space.nvec == space.nvec[0, 0]).all() and (space.start == space.start[0, 0]).all())
 
 
 def _divisor(space: gymnasium.spaces.Box) -> float:
-    """What brings bytes into [0, 1]: their upper bound; other numbers are taken as they are."""
+    """The upper bound of bytes, which brings them into [0, 1]; 1 for other numbers."""
     return float(max(1, int(space.high.max()))) if space.dtype == np.uint8 else 1.0
 
 
 def set_encoder(space: gymnasium.Space, width: int) -> SetEncoder | None:
-    """A set where every component of a MultiDiscrete takes the same values; none elsewhere."""
+    """A set encoder if the components of a MultiDiscrete all take the same values, else None."""
     if not isinstance(space, gymnasium.spaces.MultiDiscrete) or space.nvec.size < 2:
         return None
     values, starts = set(space.nvec.flatten().tolist()), set(np.ravel(space.start).tolist())
-    return SetEncoder(values.pop(), starts.pop(), width) if len(values) == len(starts) == 1 else None
+    if len(values) != 1 or len(starts) != 1:
+        return None
+    return SetEncoder(num_values=values.pop(), start=starts.pop(), width=width)
 
 
 class StepEncoder(nn.Module):
-    """Features [B, T, D] of the observation and, where switched on, of what came before it."""
+    """Features [B, T, D] of the observation and, as switched on, of the previous action and reward."""
 
     def __init__(
         self,
+        *,
         observation_space: gymnasium.Space,
         num_actions: int,
         width: int,
-        embedding_width: int = 8,
-        use_prev_action: bool = True,
-        use_prev_reward: bool = False,
-        image_encoder: ImageEncoder = "nature",
+        embedding_width: int,
+        use_prev_action: bool,
+        use_prev_reward: bool,
+        image_encoder: ImageEncoder,
     ) -> None:
         super().__init__()
-        self.observation = observation_encoder(observation_space, embedding_width, image_encoder)
+        self.observation = observation_encoder(
+            observation_space, embedding_width=embedding_width, image_encoder=image_encoder
+        )
         self.prev_action = nn.Embedding(num_actions, embedding_width) if use_prev_action else None
         self.use_prev_reward = use_prev_reward
         joined = self.observation.output_width + embedding_width * use_prev_action + int(use_prev_reward)
         self.join = nn.Linear(joined, width)
         self.values = set_encoder(observation_space, width)
-        # Where there is a set, what is seen speaks louder at first than where it is seen and what was done.
+        # At first a set of values in sight outweighs their places and the previous action.
         nn.init.xavier_normal_(self.join.weight, gain=0.15 if self.values is not None else 1.0)
         nn.init.zeros_(self.join.bias)
 

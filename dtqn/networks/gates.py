@@ -101,11 +101,11 @@ class GRUGate(nn.Module):
 
 
 def make_norm(norm: str, width: int) -> nn.Module:
-    """What normalises a sub-module's input (`pre`) or output (`post`); for `none` the identity."""
+    """LayerNorm for a sub-module's input (`pre`) or output (`post`); the identity for `none`."""
     return nn.Identity() if norm == "none" else nn.LayerNorm(width)
 
 
-def make_gate(name: str, width: int, bias: float | None = None) -> nn.Module:
+def make_gate(name: str, *, width: int, bias: float | None) -> nn.Module:
     """A gate by its name in the paper; `bias` None takes the gate's own b_g."""
     chosen = GATE_BIAS[name] if bias is None else bias
     match name:

@@ -7,8 +7,8 @@ For a layer with input E and memory M, the layer's own inputs at the last M step
 
 With `norm="post"` it is Transformer-XL: Y' = LayerNorm(gate_1(E, Y)), E' = LayerNorm(gate_2(Y', F)).
 
-Options: heads that learn how far they look back (`attention.AdaptiveSpan`), and rows that stand for what lies
-beyond the memory (`compression`), which are made anew from the layer inputs at each call.
+Options: heads that learn how far they look back (`attention.AdaptiveSpan`), and rows that stand for blocks of
+steps beyond the memory (`compression`), which are made anew from the layer inputs at each call.
 
 Legend: B batch, T steps, M memory length, m memory rows in a state (at most the window W, which is M without
 compression), L layers, H heads, d features of a head, D width, K blocks of compressed memory, c steps of one.
@@ -36,7 +36,7 @@ class GTrXLState(NamedTuple):
     filled: Tensor
     """[B] how many of the newest rows of `memory` are real."""
     keys: Tensor | None = None
-    """[B, L, H, m, d] the last M rows' keys where they are kept (acting between two publishings), or none."""
+    """[B, L, H, m, d] keys of the last M rows if they are kept, between two publishings to the actor."""
     values: Tensor | None = None
     """[B, L, H, m, d]"""
     phase: Tensor | None = None
@@ -51,6 +51,7 @@ class GTrXLTrace(NamedTuple):
 class GTrXLLayer(nn.Module):
     def __init__(
         self,
+        *,
         width: int,
         num_heads: int,
         mlp_width: int,
@@ -58,18 +59,20 @@ class GTrXLLayer(nn.Module):
         gate: str,
         gate_bias: float | None,
         norm: str,
-        span_ramp: int | None = None,
-        compression_rate: int | None = None,
+        span_ramp: int | None,
+        compression_rate: int | None,
     ) -> None:
         super().__init__()
         self.pre_norm = norm == "pre"
-        self.attention = RelativeAttention(width, num_heads, memory_length, span_ramp)
+        self.attention = RelativeAttention(
+            width=width, num_heads=num_heads, memory_length=memory_length, span_ramp=span_ramp
+        )
         self.compressor = None if compression_rate is None else compressor(width, compression_rate)
         self.attention_norm = make_norm(norm, width)
-        self.attention_gate = make_gate(gate, width, gate_bias)
+        self.attention_gate = make_gate(gate, width=width, bias=gate_bias)
         self.mlp = nn.Sequential(nn.Linear(width, mlp_width), nn.ReLU(), nn.Linear(mlp_width, width))
         self.mlp_norm = make_norm(norm, width)
-        self.mlp_gate = make_gate(gate, width, gate_bias)
+        self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values [B, H, m, d] of memory rows [B, m, D]."""
@@ -96,7 +99,7 @@ class GTrXLLayer(nn.Module):
         return Slots(*self.project_memory(compressed), positions, blocks.distance, blocks.visible)
 
     def reconstruction_loss(self, rows: Tensor, blocks: Blocks, seen: Tensor) -> Tensor:
-        """How far attention over the blocks' compressed rows is from attention over the rows themselves.
+        """The squared distance between attention over compressed rows and over the rows themselves.
 
             mean over queries t that see a block of |attn(h_t, rows) - attn(h_t, f(rows))|^2 / D
 
@@ -132,11 +135,11 @@ class GTrXLLayer(nn.Module):
         return self._output(x, self.attention.both_ways(self.normalised(x), positions, mask))
 
     def normalised(self, x: Tensor) -> Tensor:
-        """What the attention reads of its layer's input."""
+        """The layer's input x [B, T, D] as its attention reads it."""
         return self.attention_norm(x) if self.pre_norm else x
 
     def _output(self, x: Tensor, y: Tensor) -> Tensor:
-        """The layer's output from its input and what its attention gave."""
+        """The layer's output from its input x and its attention's output y, [B, T, D] each."""
         if self.pre_norm:
             x = self.attention_gate(x, F.relu(y))
             return self.mlp_gate(x, F.relu(self.mlp(self.mlp_norm(x))))
@@ -145,7 +148,7 @@ class GTrXLLayer(nn.Module):
 
 
 class GTrXL(nn.Module):
-    """A recurrent core: a function of the step's features and of the memory it is handed."""
+    """A recurrent core: a function of the steps' features and of the memory that it is given."""
 
     positions: Tensor
     layers: Sequence[GTrXLLayer]
@@ -153,21 +156,25 @@ class GTrXL(nn.Module):
 
     def __init__(
         self,
-        width: int = 64,
-        num_layers: int = 2,
-        num_heads: int = 4,
-        mlp_width: int = 128,
-        memory_length: int = 40,
-        gate: str = "gru",
-        gate_bias: float | None = None,
-        norm: str = "pre",
-        span_ramp: int | None = None,
-        compression: Compression | None = None,
+        *,
+        width: int,
+        num_layers: int,
+        num_heads: int,
+        mlp_width: int,
+        memory_length: int,
+        gate: str,
+        gate_bias: float | None,
+        norm: str,
+        span_ramp: int | None,
+        compression: Compression | None,
     ) -> None:
         """
         Args:
-            span_ramp: R of adaptive spans, in steps; none: every head sees all M steps.
-            compression: of what lies beyond the last M steps, which are then at least `compression.rate`.
+            memory_length: M; with compression at least `compression.rate`.
+            gate_bias: b_g at the start; None: the gate's own.
+            norm: `pre`, `post` or `none`.
+            span_ramp: R of adaptive spans, in steps; None: every head sees all M steps.
+            compression: the rows that stand for what lies beyond the last M steps; None: there are none.
         """
         super().__init__()
         self.width, self.num_layers, self.num_heads = width, num_layers, num_heads
@@ -175,7 +182,17 @@ class GTrXL(nn.Module):
         self.window = memory_length if compression is None else compression.window
         rate = None if compression is None else compression.rate
         layers = nn.ModuleList(
-            GTrXLLayer(width, num_heads, mlp_width, memory_length, gate, gate_bias, norm, span_ramp, rate)
+            GTrXLLayer(
+                width=width,
+                num_heads=num_heads,
+                mlp_width=mlp_width,
+                memory_length=memory_length,
+                gate=gate,
+                gate_bias=gate_bias,
+                norm=norm,
+                span_ramp=span_ramp,
+                compression_rate=rate,
+            )
             for _ in range(num_layers)
         )
         self.layers = cast("Sequence[GTrXLLayer]", layers)
@@ -309,7 +326,7 @@ class GTrXL(nn.Module):
 
     @staticmethod
     def _empty_slots(filled: Tensor, num_memory: int, steps: int, dtype: torch.dtype) -> Tensor | None:
-        """[B, 1, 1, m + T]: minus infinity for memory slots that hold nothing; none where all are real."""
+        """[B, 1, 1, m + T]: minus infinity for memory slots that hold nothing; None if all are real."""
         if num_memory == 0 or bool((filled >= num_memory).all()):
             return None
         key = torch.arange(num_memory + steps, device=filled.device)

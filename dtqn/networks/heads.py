@@ -1,7 +1,7 @@
 """From features [B, T, D] to Q-values at every step, [B, T, A].
 
 A head's last layer gives Z numbers for each action, and its *prediction* says what they are: the expected
-return itself (Z = 1), the logits of a distribution on atoms, or quantiles. Whatever it is, the output has the
+return itself (Z = 1), the logits of a distribution on atoms, or quantiles. In each case the output holds the
 expected return `q`, which actors, evaluation and metrics read.
 """
 
@@ -71,18 +71,16 @@ def _linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 class QHead(nn.Module):
-    """Q-values through a hidden layer, or straight from the features where `hidden_width` is 0."""
+    """Q-values through a hidden layer, or straight from the features if `hidden_width` is 0."""
 
-    def __init__(
-        self, width: int, num_actions: int, hidden_width: int, prediction: Prediction | None = None
-    ) -> None:
-        """`prediction`: one of those above; the expected return where none is given."""
+    def __init__(self, *, width: int, num_actions: int, hidden_width: int, prediction: Prediction) -> None:
         super().__init__()
-        self.prediction: Prediction = prediction or Expectation()
+        self.prediction = prediction
         self.hidden = _linear(width, hidden_width) if hidden_width else None
         self.q = _linear(hidden_width or width, num_actions * self.prediction.size)
 
     def forward(self, features: Tensor) -> QOutput:
+        """[B, T, D] -> output"""
         numbers = self.q(features if self.hidden is None else F.relu(self.hidden(features)))
         output: QOutput = self.prediction(numbers.unflatten(-1, (-1, self.prediction.size)))
         return output
@@ -91,20 +89,18 @@ class QHead(nn.Module):
 class DuelingHead(nn.Module):
     """Q(s, a) = V(s) + A(s, a) - mean_a A(s, a) (Wang et al. 2016, arXiv 1511.06581, equation 9).
 
-    Of a distribution, for each of its numbers (Hessel et al. 2018, arXiv 1710.02298, section 3).
+    With a distribution this holds for each of its numbers (Hessel et al. 2018, arXiv 1710.02298, section 3).
     """
 
-    def __init__(
-        self, width: int, num_actions: int, hidden_width: int, prediction: Prediction | None = None
-    ) -> None:
-        """As `QHead`."""
+    def __init__(self, *, width: int, num_actions: int, hidden_width: int, prediction: Prediction) -> None:
         super().__init__()
-        self.prediction: Prediction = prediction or Expectation()
+        self.prediction = prediction
         self.hidden = _linear(width, 2 * hidden_width) if hidden_width else None
         self.value = _linear(hidden_width or width, self.prediction.size)
         self.advantage = _linear(hidden_width or width, num_actions * self.prediction.size)
 
     def forward(self, features: Tensor) -> QOutput:
+        """[B, T, D] -> output"""
         if self.hidden is None:
             of_value = of_advantage = features
         else:

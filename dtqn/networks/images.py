@@ -1,7 +1,7 @@
 """Convolutional networks for pictures [n, C, H, W] whose numbers are about 1; they return [n, features].
 
-Both keep torch's own initialisation, uniform within 1/sqrt(fan in), which is that of the Torch 7 that the
-first was made with.
+Both keep torch's own initialisation, uniform within 1/sqrt(fan in). Torch 7, in which the first of them was
+written, had the same.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from torch import Tensor, nn
 NATURE_SIDE = 36
 """The smallest side that Nature's kernels fit into."""
 POOL_ABOVE = 8
-"""The smallest side that IMPALA's network still halves is one more."""
+"""IMPALA's network halves sides above so many pixels."""
 
 
 class NatureCNN(nn.Module):
     """Mnih et al. 2015 (Nature 518, Methods): three convolutions and a hidden layer, each with a ReLU.
 
-    32 filters of 8 x 8 with stride 4, 64 of 4 x 4 with stride 2, 64 of 3 x 3 with stride 1, 512 units. Where
-    a side is below 36 pixels these kernels do not fit: there all are 3 x 3 with a padding of 1, the second
-    with stride 2, and the first too where both sides are at least 16.
+    32 filters of 8 x 8 with stride 4, 64 of 4 x 4 with stride 2, 64 of 3 x 3 with stride 1, 512 units.
+    These kernels do not fit a side below 36 pixels: there all are 3 x 3 with a padding of 1, the second with
+    stride 2, and the first too if both sides are at least 16.
     """
 
     output_width = 512
@@ -82,6 +82,6 @@ class ResidualBlock(nn.Module):
 
 
 def _features(network: nn.Module, channels: int, height: int, width: int) -> int:
-    """How many numbers the network makes of one picture."""
+    """The number of features that the network makes of one picture."""
     with torch.no_grad():
         return network(torch.zeros(1, channels, height, width)).numel()

@@ -32,7 +32,7 @@ class MinGRULayer(nn.Module):
     z_t's bias where `longest` is given: see `dtqn.networks.rnn`.
     """
 
-    def __init__(self, width: int, mlp_width: int, longest: int | None = None) -> None:
+    def __init__(self, *, width: int, mlp_width: int, longest: int | None) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
         self.gate_and_candidate = nn.Linear(width, 2 * width)

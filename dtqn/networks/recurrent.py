@@ -30,9 +30,9 @@ def _latest_index(num_memory: int, burn_in_rows: Tensor, size: int) -> Tensor:
 
 
 class RecurrentQNetwork(nn.Module):
-    def __init__(
-        self, encoder: Encoder, core: Core, head: Head, auxiliary: AuxiliaryLoss | None = None
-    ) -> None:
+    """A Q-network that carries the state of its core."""
+
+    def __init__(self, *, encoder: Encoder, core: Core, head: Head, auxiliary: AuxiliaryLoss | None) -> None:
         """`auxiliary`: a loss that the learner may add; a module where it has parameters."""
         super().__init__()
         self.encoder, self.core, self.head, self.auxiliary = encoder, core, head, auxiliary
@@ -45,8 +45,7 @@ class RecurrentQNetwork(nn.Module):
         Args:
             inputs: [B, T, ...]
             state: [B, ...]
-            want_trace: hand back the state and the trace; a learner that needs only Q-values saves their
-                making.
+            want_trace: give the state and the trace; a learner that needs only Q-values saves their cost.
         Returns: output [B, T, A], the state after the T steps [B, ...], the trace rows that they leave
             [B, T, ...].
         """
@@ -59,8 +58,8 @@ class RecurrentQNetwork(nn.Module):
         """Output [B, R, ...] of the learn block, from the network's own starting state.
 
         Args:
-            want_trace: hand back the trace rows that burn-in and learn block leave now, without gradient:
-                field -> [B, P + R, ...].
+            want_trace: give the trace rows that burn-in and learn block leave now, without gradient:
+                path -> [B, P + R, ...].
         """
         state, burned = self.starting_state(batch)
         output, _, learned = self(batch.learn, state, want_trace)
@@ -100,13 +99,13 @@ class RecurrentQNetwork(nn.Module):
         return self.core.initial_state(batch_size)
 
     def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
-        """The state after the trace rows [B, W, ...] (newest last, real where `valid` [B, W])."""
+        """The state after trace rows, path -> [B, W, ...], newest last; the last are real: `valid` [B, W]."""
         return self.core.state_from_trace(from_leaves(self.core.trace_spec(), rows), valid, episode_step)
 
     def trace_spec(self) -> dict[str, TraceSpec]:
-        """What one trace row holds, field by field."""
+        """The fields of a trace row, by their paths in the core's trace."""
         return leaves(self.core.trace_spec())
 
     def cache(self, state: State) -> State:
-        """`state` with what can be kept of it while the parameters stay the same."""
+        """`state` with all that can be computed from it once while the parameters stay the same."""
         return self.core.cache(state)

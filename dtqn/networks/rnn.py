@@ -1,8 +1,8 @@
 """Layers of LSTM (Hochreiter and Schmidhuber 1997) and GRU (Cho et al. 2014, arXiv 1406.1078).
 
 Both are torch's own, with its parameters and initial values: uniform within 1/sqrt(D), two biases. With
-`skip` a layer's input is added to its output (Wu et al. 2016, arXiv 1609.08144, section 3.1), without which
-many of them on each other do not learn.
+`skip` a layer's input is added to its output (Wu et al. 2016, arXiv 1609.08144, section 3.1); without it a
+deep stack does not learn.
 
 Torch's initial gates forget half of the state at each step. Chrono initialisation (Tallec and Ollivier 2018,
 arXiv 1804.11188, section 2) draws the bias of the gate that keeps as log(U(1, T_max - 1)) and that of the
@@ -27,7 +27,7 @@ def chrono_bias(width: int, longest: int) -> Tensor:
 
 @torch.no_grad()
 def chrono_lstm_(bias_ih: Tensor, bias_hh: Tensor, longest: int) -> None:
-    """In place on torch's biases [4 D] of the gates input, forget, cell, output, which it adds."""
+    """Set torch's two biases [4 D] of the gates input, forget, cell, output, which it adds up."""
     width = len(bias_ih) // 4
     keep = chrono_bias(width, longest)
     bias_ih[: 2 * width] = torch.cat([-keep, keep])
@@ -36,18 +36,18 @@ def chrono_lstm_(bias_ih: Tensor, bias_hh: Tensor, longest: int) -> None:
 
 @torch.no_grad()
 def chrono_gru_(bias_ih: Tensor, bias_hh: Tensor, longest: int) -> None:
-    """In place on torch's biases [3 D] of the gates reset, update, new; its update gate keeps."""
+    """Set torch's two biases [3 D] of the gates reset, update, new; its update gate keeps."""
     width = len(bias_ih) // 3
     bias_ih[width : 2 * width] = chrono_bias(width, longest)
     bias_hh[width : 2 * width] = 0.0
 
 
 class LSTMLayer(nn.Module):
-    def __init__(self, width: int, skip: bool = False, longest: int | None = None) -> None:
+    def __init__(self, *, width: int, skip: bool, longest: int | None) -> None:
         """
         Args:
             skip: add the input to the output.
-            longest: chrono initialisation's T_max in steps; none: torch's initial values.
+            longest: chrono initialisation's T_max in steps; None: torch's initial values.
         """
         super().__init__()
         self.lstm = nn.LSTM(width, width, batch_first=True)
@@ -67,10 +67,10 @@ class LSTMLayer(nn.Module):
         return (x + y if self.skip else y), rows
 
     def _cells(self, x: Tensor, y: Tensor, hidden: Tensor, cell: Tensor) -> Tensor:
-        """The cell after every step, of which torch hands back the last one only.
+        """The cells [B, T, D] after every step; torch returns the last one only.
 
-        With every hidden state known the gates of all steps are one product, and given the gates the cell is
-        a linear recurrence: c_t = f_t c_{t-1} + i_t g_t.
+        As every hidden state is known, one matrix product gives the gates of all steps. Given the gates, the
+        cell is a linear recurrence: c_t = f_t c_{t-1} + i_t g_t.
         """
         weight_ih, weight_hh, bias_ih, bias_hh = self.lstm.all_weights[0]
         before = torch.cat([hidden[:, None], y[:, :-1]], dim=1)
@@ -80,7 +80,7 @@ class LSTMLayer(nn.Module):
 
 
 class GRULayer(nn.Module):
-    def __init__(self, width: int, skip: bool = False, longest: int | None = None) -> None:
+    def __init__(self, *, width: int, skip: bool, longest: int | None) -> None:
         """As `LSTMLayer`."""
         super().__init__()
         self.gru = nn.GRU(width, width, batch_first=True)

@@ -1,6 +1,6 @@
-"""A core made of recurrent layers, whose state is what its layers left behind at the last step: W = 1.
+"""A core made of recurrent layers. Its state is the last row of its trace: W = 1.
 
-Legend: B batch, T steps, L layers, N what a layer keeps of one field.
+Legend: B batch, T steps, L layers, D width, N the shape that a layer keeps of one field.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dtqn.types import State, Trace, TraceSpec, map_tree
 
 
 class NoState(NamedTuple):
-    """Of a core without memory."""
+    """The state of a core without memory."""
 
 
 class Hidden(NamedTuple):
@@ -34,13 +34,13 @@ class HiddenAndCell(NamedTuple):
 class RecurrentStack(nn.Module):
     """Layers one on the other, from first to last.
 
-    A layer is called with features x [B, T, D], whether its rows are wanted, and the fields of its own state
-    before the first step, [B, N] each. It returns its output [B, T, D] and, where they are wanted, the fields
-    of its state after each step, [B, T, N] each. No layer at all is a core without memory.
+    A layer is called with features x [B, T, D], True if its rows are wanted, and the fields of its own state
+    before the first step, [B, N] each. It returns its output [B, T, D] and, if they are wanted, the fields of
+    its state after each step, [B, T, N] each. A stack of no layers is a core without memory.
     """
 
     def __init__(
-        self, layers: Iterable[nn.Module], state_type: Callable[..., State], layer_shape: tuple[int, ...] = ()
+        self, *, layers: Iterable[nn.Module], state_type: Callable[..., State], layer_shape: tuple[int, ...]
     ) -> None:
         """
         Args:

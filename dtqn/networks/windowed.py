@@ -146,7 +146,12 @@ class WindowedQNetwork(nn.Module):
     auxiliary = None
 
     def __init__(
-        self, encoder: Encoder, decoder: TransformerDecoder, head: Head, observation_space: gymnasium.Space
+        self,
+        *,
+        encoder: Encoder,
+        decoder: TransformerDecoder,
+        head: Head,
+        observation_space: gymnasium.Space,
     ) -> None:
         """`observation_space` gives the shapes of the raw observations that a state holds."""
         super().__init__()

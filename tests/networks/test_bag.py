@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from dtqn import networks
 from dtqn.learning.batches import take
 from dtqn.networks.bag import Bag, BagAttention, BagQNetwork
-from dtqn.networks.decoder import TransformerDecoder
 from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import QOutput, StepInputs
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
+from tests.networks import modules
 from tests.networks.parameters import decoder_parameters
 from tests.reference.bag_twin import attend, episode
 from tests.reference.decoder_twin import decoder
@@ -37,10 +37,17 @@ class Head(nn.Linear):
 
 def bare(bag_size: int) -> BagQNetwork:
     torch.manual_seed(0)
-    core = TransformerDecoder(WIDTH, 1, HEADS, 12, K).double()
+    core = modules.decoder(num_layers=1, context_length=K).double()
     space = gymnasium.spaces.Box(-1, 1, (WIDTH,), np.float64)
-    head, attention = Head(2 * WIDTH, ACTIONS).double(), BagAttention(WIDTH, HEADS).double()
-    network = BagQNetwork(Observe(WIDTH, WIDTH).double(), core, head, space, attention, bag_size)
+    head = Head(2 * WIDTH, ACTIONS).double()
+    network = BagQNetwork(
+        attention=BagAttention(width=WIDTH, num_heads=HEADS).double(),
+        encoder=Observe(WIDTH, WIDTH).double(),
+        decoder=core,
+        head=head,
+        observation_space=space,
+        bag_size=bag_size,
+    )
     return randomise(network)  # type: ignore[return-value]
 
 

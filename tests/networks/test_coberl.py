@@ -14,14 +14,14 @@ from dtqn.learning.learner import Learner
 from dtqn.networks.auxiliary import TEMPERATURE, ContrastiveLoss, real_rows
 from dtqn.networks.coberl import CoBERL, CoBERLTrace
 from dtqn.networks.gates import make_gate
-from dtqn.networks.gtrxl import GTrXL, GTrXLTrace
-from dtqn.networks.rnn import LSTMLayer
+from dtqn.networks.gtrxl import GTrXLTrace
 from dtqn.networks.stack import HiddenAndCell
 from dtqn.settings.config import Config, ConfigError, LearnerConfig
 from dtqn.settings.presets import resolve
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import make_learner
+from tests.networks.modules import gtrxl, lstm_layer
 from tests.networks.parameters import gate_parameters, layer_parameters, lstm_parameters
 from tests.reference.coberl_twin import coberl, contrastive_loss
 from tests.training.test_parity import assert_every_kind_is_there, draw, error, play
@@ -32,7 +32,7 @@ SHAPES = (Shape(5, 3, 5), Shape(0, 0, 7), Shape(2, 3, 2, terminated=True), Shape
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
-    """What is computed here is too small to share out."""
+    """The tensors here are too small to share out."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -63,8 +63,12 @@ def assert_same_gradients(module: nn.Module, one: Tensor, other: Tensor, *inputs
 def test_twin(memory_length: int, gate: str, norm: str) -> None:
     """From partly filled memories and an LSTM in the middle of an episode, and at one's start."""
     torch.manual_seed(0)
-    transformer = GTrXL(WIDTH, LAYERS, HEADS, 12, memory_length, gate, None, norm)
-    core = randomise(CoBERL(transformer, make_gate(gate, WIDTH), LSTMLayer(WIDTH)).double())
+    core = CoBERL(
+        transformer=gtrxl(memory_length=memory_length, gate=gate, norm=norm),
+        gate=make_gate(gate, width=WIDTH, bias=None),
+        lstm=lstm_layer(WIDTH),
+    )
+    randomise(core.double())
     features, weights = random(2, BATCH, STEPS, WIDTH, seed=1)
     features.requires_grad_()
     window = max(1, memory_length)
@@ -107,7 +111,7 @@ def network_of(**settings: Any) -> nn.Module:
     ids=str,
 )
 def test_contrastive_loss(settings: dict[str, Any]) -> None:
-    """Of sequences of 5, 7, 2 and 1 real rows, some of them without a hidden one."""
+    """Sequences of 5, 7, 2 and 1 real rows, some of them without a hidden one, as the twin has them."""
     network = network_of(**settings)
     loss = network.auxiliary
     batch = make_batch(network, "box", SHAPES)
@@ -139,7 +143,7 @@ def test_a_perfect_prediction_has_almost_no_loss() -> None:
         def both_ways(self, x: Tensor, real: Tensor) -> Tensor:
             return torch.eye(4, dtype=torch.float64)[None]
 
-    loss = ContrastiveLoss(4, 0.15, 1.0).double()
+    loss = ContrastiveLoss(width=4, mask_share=0.15, invariance_weight=1.0).double()
     nn.init.eye_(loss.critic.weight)
     network = nn.Module()
     network.core = Copies()

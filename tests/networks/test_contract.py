@@ -59,7 +59,7 @@ def partly_filled(network: nn.Module, batch: int, seed: int = 5) -> State:
 
 
 def window_of(network: nn.Module) -> int:
-    """How many of the rows before a step its state is a function of."""
+    """The number of rows before a step that its state is a function of."""
     return network.held_rows if is_windowed(network) else trace_window(network)
 
 
@@ -183,7 +183,7 @@ def test_a_cache_made_under_other_parameters_is_renewed(case: tuple[nn.Module, s
 
 
 def receptive_field(network: nn.Module, steps: int) -> tuple[int, int]:
-    """How many steps back an output depends on all of its inputs, at most `steps`; and on some of them."""
+    """The steps back to which an output depends on all inputs, at most `steps`, and on some of them."""
     if is_windowed(network):
         return network.context_length - 1, network.context_length - 1
     core = network.core
@@ -194,7 +194,7 @@ def receptive_field(network: nn.Module, steps: int) -> tuple[int, int]:
 
 
 def greatest_span(attention: RelativeAttention) -> int:
-    """Of all heads: the largest distance whose soft mask is above zero."""
+    """The largest distance at which the soft mask of some head is above zero."""
     if attention.span is None:
         return attention.memory_length
     end = attention.span.ramp + float(attention.span.lengths().max())

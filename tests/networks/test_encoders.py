@@ -14,11 +14,10 @@ from dtqn.networks.encoders import (
     CodePictureEncoder,
     NumericEncoder,
     PictureEncoder,
-    StepEncoder,
-    observation_encoder,
 )
 from dtqn.networks.images import ImpalaResNet, NatureCNN
 from dtqn.types import StepInputs, map_tree
+from tests.networks import modules
 
 Array = np.ndarray[Any, Any]
 
@@ -126,7 +125,7 @@ def test_every_size_is_read(kind: type[NatureCNN | ImpalaResNet], side: int) -> 
 @pytest.mark.parametrize("shape", [(9, 7, 3), (9, 7)])
 def test_pictures_are_bytes_over_255_with_channels_last(name: Any, shape: tuple[int, ...]) -> None:
     torch.manual_seed(3)
-    encoder = observation_encoder(Box(0, 255, shape, np.uint8), 4, name)
+    encoder = modules.encoder(Box(0, 255, shape, np.uint8), 4, name)
     assert isinstance(encoder, PictureEncoder)
     seen = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (2, 3, *shape), np.uint8))
     out = encoder(seen)
@@ -138,15 +137,15 @@ def test_pictures_are_bytes_over_255_with_channels_last(name: Any, shape: tuple[
 
 
 def test_floats_are_taken_as_they_are_and_bytes_over_their_bound() -> None:
-    picture = observation_encoder(Box(0, 1, (6, 6, 2), np.float32), 4)
+    picture = modules.encoder(Box(0, 1, (6, 6, 2), np.float32))
     assert isinstance(picture, PictureEncoder)
     seen = torch.rand(1, 1, 6, 6, 2)
     torch.testing.assert_close(picture(seen)[0, 0], picture.network(seen[0].permute(0, 3, 1, 2))[0])
     for space, numbers in ((Box(0, 200, (3,), np.uint8), [50, 100, 200]), (Box(-9, 9, (3,)), [0.25, 0.5, 1])):
-        vector = observation_encoder(space, 4)
+        vector = modules.encoder(space)
         assert isinstance(vector, NumericEncoder)
         assert vector(torch.tensor([[numbers]]))[0, 0].tolist() == [0.25, 0.5, 1.0]
-    matrix = observation_encoder(Box(-1, 1, (2, 3)), 4)
+    matrix = modules.encoder(Box(-1, 1, (2, 3)))
     assert isinstance(matrix, NumericEncoder)
 
 
@@ -154,7 +153,7 @@ def test_floats_are_taken_as_they_are_and_bytes_over_their_bound() -> None:
 def test_codes_share_their_vectors_among_cells(name: Any) -> None:
     torch.manual_seed(4)
     nvec = np.broadcast_to([4, 3], (5, 6, 2))
-    encoder = observation_encoder(MultiDiscrete(nvec, start=np.broadcast_to([1, 0], (5, 6, 2))), 3, name)
+    encoder = modules.encoder(MultiDiscrete(nvec, start=np.broadcast_to([1, 0], (5, 6, 2))), 3, name)
     assert isinstance(encoder, CodePictureEncoder)
     seen = np.random.default_rng(1).integers([1, 0], [5, 3], (2, 3, 5, 6, 2))
     out = encoder(torch.from_numpy(seen))
@@ -174,7 +173,7 @@ def test_codes_share_their_vectors_among_cells(name: Any) -> None:
     "nvec", [np.full((2, 3, 3), 4), np.arange(1, 76).reshape(5, 5, 3)], ids=["small", "cells differ"]
 )
 def test_other_codes_have_an_embedding_each(nvec: Array) -> None:
-    encoder = observation_encoder(MultiDiscrete(nvec), 2)
+    encoder = modules.encoder(MultiDiscrete(nvec), 2)
     assert encoder.output_width == nvec.size * 2
 
 
@@ -188,7 +187,7 @@ def test_a_dicts_parts_are_side_by_side() -> None:
         }
     )
     torch.manual_seed(5)
-    encoder = observation_encoder(space, 5)
+    encoder = modules.encoder(space, 5)
     keys = list(space.spaces)
     space.seed(1)
     seen = {key: torch.from_numpy(np.array([[space.sample()[key]]])) for key in keys}
@@ -210,7 +209,7 @@ def test_a_row_is_encoded_by_itself(name: str) -> None:
     space = SPACES[name]
     space.seed(2)
     torch.manual_seed(6)
-    encoder = StepEncoder(space, 3, 8, 4, image_encoder="impala").double()
+    encoder = modules.step_encoder(space, image_encoder="impala").double()
     rows = [space.sample() for _ in range(6)]
     keys = rows[0].keys() if isinstance(rows[0], dict) else None
     stacked: Any = {key: np.stack([r[key] for r in rows]) for key in keys} if keys else np.stack(rows)

@@ -8,9 +8,9 @@ from torch import nn
 
 from dtqn import networks
 from dtqn.networks.gates import make_gate
-from dtqn.networks.gtrxl import GTrXL
 from dtqn.settings.config import NetworkConfig
 from tests.cases import SMALL, SPACES, randomise
+from tests.networks.modules import gtrxl
 from tests.networks.parameters import gate_parameters
 from tests.reference.gates_twin import gate as twin
 
@@ -19,7 +19,7 @@ BIAS = {"gru": 2.0, "output": 1.0, "highway": 1.0, "sigtanh": 1.0, "input": None
 
 @pytest.mark.parametrize("name", BIAS)
 def test_formula(name: str) -> None:
-    gate = randomise(make_gate(name, 6).double())
+    gate = randomise(make_gate(name, width=6, bias=None).double())
     x, y = torch.randn(2, 4, 5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     expected = torch.stack(
         [
@@ -79,7 +79,7 @@ def test_parameters_over_the_residual_variant(gate: str, millions: float) -> Non
 
     def parameters(name: str) -> int:
         with torch.device("meta"):
-            core = GTrXL(512, 12, 8, 1024, 4, name)
+            core = gtrxl(width=512, num_layers=12, num_heads=8, mlp_width=1024, gate=name)
         return sum(p.numel() for p in core.parameters())
 
     assert round((parameters(gate) - parameters("residual")) / 1e6, 1) == millions
@@ -88,4 +88,4 @@ def test_parameters_over_the_residual_variant(gate: str, millions: float) -> Non
 def test_a_large_bias_keeps_a_layer_close_to_identity() -> None:
     x, y = torch.randn(2, 3, 8, dtype=torch.float64)
     for name in ("gru", "output", "highway", "sigtanh"):
-        torch.testing.assert_close(make_gate(name, 8, 40.0).double()(x, y), x, rtol=0, atol=1e-9)
+        torch.testing.assert_close(make_gate(name, width=8, bias=40.0).double()(x, y), x, rtol=0, atol=1e-9)

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.types import QOutput, StepInputs
 from tests.cases import randomise
+from tests.networks.modules import gtrxl
 from tests.networks.parameters import layer_parameters
-from tests.reference.gtrxl_twin import gtrxl
+from tests.reference import gtrxl_twin
 
 GATES = ["gru", "output", "input", "highway", "sigtanh", "residual"]
 WIDTH, LAYERS, HEADS, BATCH = 8, 2, 2, 3
@@ -30,8 +30,8 @@ class Show(nn.Module):
 def bare(memory_length: int, gate: str, norm: str) -> RecurrentQNetwork:
     """A network that is its core alone: features in, features out."""
     torch.manual_seed(0)
-    core = GTrXL(WIDTH, LAYERS, HEADS, 12, memory_length, gate, None, norm).double()
-    return RecurrentQNetwork(Observe(), randomise(core), Show())
+    core = gtrxl(width=WIDTH, num_layers=LAYERS, memory_length=memory_length, gate=gate, norm=norm).double()
+    return RecurrentQNetwork(encoder=Observe(), core=randomise(core), head=Show(), auxiliary=None)
 
 
 def rows(features: Tensor) -> StepInputs:
@@ -70,7 +70,7 @@ def test_twin(memory_length: int, steps: int, fill: tuple[int, ...], gate: str, 
 
     state = network.state_from_trace({"memory": memory}, valid, torch.tensor(fill))
     output, _, trace = network(rows(features), state)
-    expected, expected_trace = gtrxl(
+    expected, expected_trace = gtrxl_twin.gtrxl(
         features,
         [[memory[b, memory_length - n + i] for i in range(n)] for b, n in enumerate(fill)],
         [layer_parameters(gate, layer) for layer in network.core.layers],

@@ -15,6 +15,7 @@ from dtqn.settings.config import Config, ConfigError, NetworkConfig
 from dtqn.settings.presets import resolve
 from tests.cases import make, part, randomise
 from tests.learning.batches import Shape, make_batch
+from tests.networks import modules
 from tests.networks.parameters import layer_parameters
 from tests.reference.compressive_twin import compressive, reconstruction_loss
 from tests.reference.gtrxl_twin import gtrxl
@@ -25,7 +26,7 @@ WIDTH, LAYERS, HEADS, BATCH = 8, 2, 2, 3
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
-    """What is computed here is too small to share out."""
+    """The tensors here are too small to share out."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -38,9 +39,13 @@ def random(*shape: int, seed: int) -> Tensor:
 
 def core_of(memory_length: int, norm: str, **options: Any) -> GTrXL:
     torch.manual_seed(0)
-    core = GTrXL(WIDTH, LAYERS, HEADS, 12, memory_length, "gru", None, norm, **options)
+    core = modules.gtrxl(memory_length=memory_length, norm=norm, **options)
     randomise(core.double())
     return core
+
+
+def compression(reach: int, slots: int, rate: int) -> Compression:
+    return Compression(width=WIDTH, memory_length=reach, num_slots=slots, rate=rate)
 
 
 def gradients_of(loss: Tensor, core: nn.Module, *inputs: Tensor) -> dict[str, Tensor]:
@@ -95,8 +100,8 @@ def test_span_twin(norm: str, shares: list[list[float]]) -> None:
 
 def test_spans_begin_as_plain_attention() -> None:
     torch.manual_seed(0)
-    spans = GTrXL(WIDTH, LAYERS, HEADS, 12, 6, span_ramp=2).double()
-    plain = GTrXL(WIDTH, LAYERS, HEADS, 12, 6).double()
+    spans = modules.gtrxl(memory_length=6, span_ramp=2).double()
+    plain = modules.gtrxl(memory_length=6).double()
     plain.load_state_dict({name: x for name, x in spans.state_dict().items() if "span" not in name})
     features = random(BATCH, 9, WIDTH, seed=1)
     outputs = [core(features, core.initial_state(BATCH))[0] for core in (spans, plain)]
@@ -142,7 +147,7 @@ GEOMETRIES = [
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
 def test_compressive_twin(geometry: tuple[Any, ...], norm: str) -> None:
     reach, slots, rate, steps, fill, starts = geometry
-    core = core_of(reach, norm, compression=Compression(WIDTH, reach, slots, rate))
+    core = core_of(reach, norm, compression=compression(reach, slots, rate))
     features, weights = random(2, BATCH, steps, WIDTH, seed=1)
     features.requires_grad_()
     state, rows = state_and_rows(core, fill, starts)
@@ -170,7 +175,7 @@ def test_compressive_twin(geometry: tuple[Any, ...], norm: str) -> None:
 
 
 def test_a_compressor_begins_as_the_mean() -> None:
-    core = GTrXL(WIDTH, 1, HEADS, 12, 3, compression=Compression(WIDTH, 3, 2, 2)).double()
+    core = modules.gtrxl(num_layers=1, memory_length=3, compression=compression(3, 2, 2)).double()
     rows = random(4, 2, WIDTH, seed=1)
     torch.testing.assert_close(core.layers[0].compressor(rows.flatten(1)), rows.mean(dim=1))
 

@@ -9,11 +9,12 @@ import torch
 from torch.nn import functional as F
 
 from dtqn import networks
-from dtqn.networks.encoders import StepEncoder, observation_encoder, set_encoder
+from dtqn.networks.encoders import set_encoder
 from dtqn.networks.heads import Categorical, DuelingHead, QHead, Quantiles
 from dtqn.settings.config import NetworkConfig
 from dtqn.types import StepInputs
 from tests.cases import SMALL, SPACES, inputs, make, observations, randomise
+from tests.networks import modules
 
 ONE_HOT = {  # what each value of a categorical observation is, as its own column
     "discrete": lambda x: F.one_hot(x - 2, 5),
@@ -23,7 +24,7 @@ ONE_HOT = {  # what each value of a categorical observation is, as its own colum
 
 @pytest.mark.parametrize("space", ONE_HOT)
 def test_each_value_of_each_component_has_its_own_vector(space: str) -> None:
-    encoder = randomise(observation_encoder(SPACES[space], 4).double())
+    encoder = randomise(modules.encoder(SPACES[space]).double())
     seen = observations(space, (6, 7), np.random.default_rng(0))
     one_hot = ONE_HOT[space](seen).flatten(0, 1).double()
     encoded = encoder(seen).flatten(0, 1)
@@ -39,7 +40,7 @@ def test_each_value_of_each_component_has_its_own_vector(space: str) -> None:
 @pytest.mark.parametrize("start", [0, -3])
 def test_components_do_not_share_rows(start: int) -> None:
     space = gymnasium.spaces.MultiDiscrete([2, 3], start=[start, start + 1])
-    encoder = observation_encoder(space, 2)
+    encoder = modules.encoder(space, 2)
     rows = []
     for a in (start, start + 1):
         for b in (start + 1, start + 2, start + 3):
@@ -61,7 +62,7 @@ def test_components_do_not_share_rows(start: int) -> None:
     ids=str,
 )
 def test_numbers_are_taken_as_they_are(space: gymnasium.Space, shape: tuple[int, ...]) -> None:
-    encoder = observation_encoder(space, 4).double()
+    encoder = modules.encoder(space).double()
     space.seed(0)
     seen = torch.from_numpy(np.stack([[space.sample() for _ in range(3)] for _ in range(2)]))
     assert torch.equal(encoder(seen), seen.reshape(2, 3, -1).double())
@@ -79,13 +80,15 @@ def test_numbers_are_taken_as_they_are(space: gymnasium.Space, shape: tuple[int,
 )
 def test_a_space_without_encoder_is_named(space: gymnasium.Space) -> None:
     with pytest.raises(ValueError, match="Sequence" if "Seq" in str(space) else "Text"):
-        observation_encoder(space, 4)
+        modules.encoder(space)
 
 
 @pytest.mark.parametrize("use_prev_action", [False, True])
 @pytest.mark.parametrize("use_prev_reward", [False, True])
 def test_what_is_switched_on_counts_and_nothing_else(use_prev_action: bool, use_prev_reward: bool) -> None:
-    encoder = StepEncoder(SPACES["box"], 3, 8, 4, use_prev_action, use_prev_reward).double()
+    encoder = modules.step_encoder(
+        SPACES["box"], use_prev_action=use_prev_action, use_prev_reward=use_prev_reward
+    ).double()
     rows = inputs("box", 2, 5, first=False)
     features = encoder(rows)
     other_action = encoder(rows._replace(prev_action=(rows.prev_action + 1) % 3))
@@ -96,7 +99,7 @@ def test_what_is_switched_on_counts_and_nothing_else(use_prev_action: bool, use_
 
 
 def test_the_action_before_a_first_row_is_ignored_whatever_it_is() -> None:
-    encoder = StepEncoder(SPACES["box"], 3, 8, 4).double()
+    encoder = modules.step_encoder(SPACES["box"]).double()
     rows = inputs("box", 2, 5)
     junk = rows._replace(prev_action=rows.prev_action.masked_fill(rows.first, -1_000_000))
     assert torch.equal(encoder(rows), encoder(junk))
@@ -118,7 +121,7 @@ def test_integers_of_any_width_are_the_same_input() -> None:
 
 @pytest.mark.parametrize("hidden", [0, 5])
 def test_plain_head(hidden: int) -> None:
-    head = randomise(QHead(4, 3, hidden).double())
+    head = randomise(modules.head(QHead, hidden).double())
     x = torch.randn(2, 3, 4, dtype=torch.float64)
     h = torch.clamp(x @ head.hidden.weight.T + head.hidden.bias, min=0) if hidden else x
     torch.testing.assert_close(head(x).q, h @ head.q.weight.T + head.q.bias, rtol=0, atol=1e-9)
@@ -127,7 +130,7 @@ def test_plain_head(hidden: int) -> None:
 @pytest.mark.parametrize("hidden", [0, 5])
 def test_dueling_head(hidden: int) -> None:
     """Q = V + A - mean A: the mean over actions is the value, the differences are the advantages'."""
-    head = randomise(DuelingHead(4, 3, hidden).double())
+    head = randomise(modules.head(DuelingHead, hidden).double())
     x = torch.randn(2, 3, 4, dtype=torch.float64)
     h = torch.clamp(x @ head.hidden.weight.T + head.hidden.bias, min=0) if hidden else torch.cat([x, x], -1)
     value = h[..., : h.shape[-1] // 2] @ head.value.weight.T + head.value.bias
@@ -143,7 +146,7 @@ def test_a_distributional_head_has_its_expected_value(dueling: bool) -> None:
     x = torch.randn(2, 3, 4, dtype=torch.float64)
     for prediction in (Categorical(5, -1.0, 3.0), Quantiles(5)):
         torch.manual_seed(1)
-        head = (DuelingHead if dueling else QHead)(4, 3, 0, prediction)
+        head = modules.head(DuelingHead if dueling else QHead, 0, prediction=prediction)
         head = randomise(head.double())
         if dueling:
             advantage = (x @ head.advantage.weight.T + head.advantage.bias).view(2, 3, 3, 5)

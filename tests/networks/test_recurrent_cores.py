@@ -16,13 +16,14 @@ from dtqn.networks.darqn import AttentiveLSTMLayer, PartsEncoder
 from dtqn.networks.dtqn_encoder import DTQNEncoder
 from dtqn.networks.lru import R_MAX, R_MIN, LRULayer
 from dtqn.networks.mingru import MinGRULayer, positive
-from dtqn.networks.rnn import GRULayer, LSTMLayer
+from dtqn.networks.rnn import GRULayer
 from dtqn.networks.scan import linear_scan
 from dtqn.networks.stack import Hidden, HiddenAndCell, RecurrentStack
 from dtqn.settings import presets
 from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import StepInputs
 from tests.cases import SPACES, inputs, make, randomise
+from tests.networks.modules import gru_layer, lstm_layer
 from tests.networks.parameters import lstm_parameters
 from tests.reference.darqn_twin import darqn
 from tests.reference.gru_twin import gru
@@ -36,7 +37,7 @@ WIDTH, BATCH, STEPS = 6, 3, 7
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
-    """What is computed here is too small to share out."""
+    """The tensors here are too small to share out."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -81,24 +82,28 @@ def attention_parameters(layer: AttentiveLSTMLayer) -> dict[str, Tensor]:
     }  # fmt: skip
 
 
+def stack(layers: list[nn.Module], state_type: type, *layer_shape: int) -> RecurrentStack:
+    return RecurrentStack(layers=layers, state_type=state_type, layer_shape=layer_shape)
+
+
 def lstm_stack(depth: int, skip: bool) -> RecurrentStack:
-    return RecurrentStack((LSTMLayer(WIDTH, skip) for _ in range(depth)), HiddenAndCell, (WIDTH,))
+    return stack([lstm_layer(WIDTH, skip) for _ in range(depth)], HiddenAndCell, WIDTH)
 
 
 def gru_stack(depth: int, skip: bool) -> RecurrentStack:
-    return RecurrentStack((GRULayer(WIDTH, skip) for _ in range(depth)), Hidden, (WIDTH,))
+    return stack([gru_layer(WIDTH, skip) for _ in range(depth)], Hidden, WIDTH)
 
 
 def mingru_stack(depth: int, _: bool) -> RecurrentStack:
-    return RecurrentStack((MinGRULayer(WIDTH, 9) for _ in range(depth)), Hidden, (WIDTH,))
+    return stack([MinGRULayer(width=WIDTH, mlp_width=9, longest=None) for _ in range(depth)], Hidden, WIDTH)
 
 
 def lru_stack(depth: int, _: bool) -> RecurrentStack:
-    return RecurrentStack((LRULayer(WIDTH) for _ in range(depth)), Hidden, (2, WIDTH))
+    return stack([LRULayer(WIDTH) for _ in range(depth)], Hidden, 2, WIDTH)
 
 
 def attentive_stack(_: int, __: bool) -> RecurrentStack:
-    return RecurrentStack([AttentiveLSTMLayer(WIDTH)], HiddenAndCell, (WIDTH,))
+    return stack([AttentiveLSTMLayer(width=WIDTH, longest=None)], HiddenAndCell, WIDTH)
 
 
 Twin = Callable[[RecurrentStack, Tensor, Any, bool], tuple[Tensor, ...]]
@@ -282,7 +287,7 @@ def test_initial_values() -> None:
     assert layer.b.std().item() == pytest.approx((2 * width) ** -0.5, rel=0.02)
     assert layer.c.std().item() == pytest.approx(width**-0.5, rel=0.02)
     bound = 64**-0.5
-    for rnn in (LSTMLayer(64).lstm, GRULayer(64).gru):
+    for rnn in (lstm_layer(64).lstm, gru_layer(64).gru):
         for parameter in rnn.parameters():
             assert parameter.abs().max() <= bound
             assert parameter.std().item() == pytest.approx(bound / 3**0.5, rel=0.2)
@@ -293,12 +298,12 @@ def test_chrono_initialisation(longest: int) -> None:
     """The odds of keeping to forgetting are uniform from 1 to T_max - 1, and those of writing the inverse."""
     torch.manual_seed(0)
     width = 500
-    _, _, b_ih, b_hh = LSTMLayer(width, longest=longest).lstm.all_weights[0]
+    _, _, b_ih, b_hh = lstm_layer(width, longest=longest).lstm.all_weights[0]
     write, forget, *_ = (b_ih + b_hh).chunk(4)
     assert torch.equal(write, -forget)
-    update = sum(x.chunk(3)[1] for x in GRULayer(width, longest=longest).gru.all_weights[0][2:])
-    mingru_update = MinGRULayer(width, 1, longest=longest).gate_and_candidate.bias[:width]
-    attentive = AttentiveLSTMLayer(width, longest).lstm
+    update = sum(x.chunk(3)[1] for x in gru_layer(width, longest=longest).gru.all_weights[0][2:])
+    mingru_update = MinGRULayer(width=width, mlp_width=1, longest=longest).gate_and_candidate.bias[:width]
+    attentive = AttentiveLSTMLayer(width=width, longest=longest).lstm
     for bias in (
         forget,
         update,
@@ -335,7 +340,8 @@ def test_parameters_of_dtqns_baselines(agent: str, parameters: int) -> None:
 @pytest.mark.parametrize("use_prev_action", [False, True])
 def test_dtqns_encoder_shares_one_table(use_prev_action: bool) -> None:
     space = gymnasium.spaces.MultiDiscrete([3, 4, 2], start=[1, 0, -1])
-    encoder = DTQNEncoder(space, 3, 8, 3, use_prev_action).double()
+    sizes = {"num_actions": 3, "width": 8, "embedding_width": 3}
+    encoder = DTQNEncoder(observation_space=space, use_prev_action=use_prev_action, **sizes).double()
     assert encoder.embedding is not None and encoder.embedding.num_embeddings == 6
     rows = inputs("multi_discrete", 2, 4)
     seen = rows._replace(observation=rows.observation + torch.tensor([1, 0, -1]))
@@ -349,6 +355,18 @@ def test_dtqns_encoder_shares_one_table(use_prev_action: bool) -> None:
                 expected = torch.cat([acted, expected])
             torch.testing.assert_close(encoder(seen)[b, t], expected, rtol=0, atol=1e-12)
     assert expected.shape == (8,)
+
+
+def parts_encoder(space: gymnasium.Space, width: int, beside: bool) -> PartsEncoder:
+    """`beside` the observation are the previous action and reward."""
+    return PartsEncoder(
+        observation_space=space,
+        num_actions=3,
+        width=width,
+        use_prev_action=beside,
+        use_prev_reward=beside,
+        image_encoder="nature",
+    )
 
 
 PICTURE = gymnasium.spaces.Box(0, 255, (40, 40, 3), np.uint8)
@@ -369,7 +387,7 @@ PICTURE = gymnasium.spaces.Box(0, 255, (40, 40, 3), np.uint8)
 def test_the_parts_of_an_observation(space: gymnasium.Space, parts: int) -> None:
     """Each part is read from its own place, and what is fed besides is a part more each."""
     torch.manual_seed(0)
-    encoder = PartsEncoder(space, 3, 5, use_prev_action=True, use_prev_reward=True)
+    encoder = parts_encoder(space, 5, beside=True)
     space.seed(0)
     samples = [space.sample() for _ in range(8)]
     if isinstance(space, gymnasium.spaces.Dict):
@@ -392,7 +410,7 @@ def test_the_parts_of_an_observation(space: gymnasium.Space, parts: int) -> None
 
 def test_each_part_has_a_place_of_its_own() -> None:
     """A change of one component changes one part; cells share a value's vector and have one of their own."""
-    encoder = PartsEncoder(gymnasium.spaces.MultiDiscrete([5, 5, 5]), 3, 4, False, False).double()
+    encoder = parts_encoder(gymnasium.spaces.MultiDiscrete([5, 5, 5]), 4, beside=False).double()
     nothing = torch.zeros(1, 1)
 
     def read(*values: int) -> Tensor:

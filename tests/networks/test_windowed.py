@@ -18,6 +18,7 @@ from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import QOutput, Sequences, StepInputs, leaves, map_tree
 from tests.cases import randomise
 from tests.learning.batches import Shape, make_batch
+from tests.networks import modules
 from tests.networks.parameters import decoder_parameters
 from tests.reference.decoder_twin import acting, decoder
 from tests.reference.gtrxl_twin import layer_norm
@@ -36,12 +37,17 @@ class Show(nn.Module):
         return QOutput(features)
 
 
+def around(core: TransformerDecoder) -> WindowedQNetwork:
+    space = gymnasium.spaces.Box(-1, 1, (WIDTH,), np.float64)
+    return WindowedQNetwork(
+        encoder=Observe(), decoder=randomise(core.double()), head=Show(), observation_space=space
+    )
+
+
 def bare(gate: str, norm: str, positions: str, layers: int = 2) -> WindowedQNetwork:
     """A network that is its decoder alone: features in, features out."""
     torch.manual_seed(0)
-    core = TransformerDecoder(WIDTH, layers, HEADS, 12, K, positions, gate, None, norm).double()
-    space = gymnasium.spaces.Box(-1, 1, (WIDTH,), np.float64)
-    return WindowedQNetwork(Observe(), randomise(core), Show(), space)
+    return around(modules.decoder(num_layers=layers, positions=positions, gate=gate, norm=norm))
 
 
 def rows(features: Tensor) -> StepInputs:
@@ -107,10 +113,9 @@ def compare_gradients(network: nn.Module, features: Tensor, one: Tensor, other: 
 def test_twin_with_shared_gates_and_a_norm_at_the_end(gate: str) -> None:
     """The twin is given one pair of gates for both layers; their gradient is that of all their uses."""
     torch.manual_seed(0)
-    core = TransformerDecoder(WIDTH, 2, HEADS, 12, K, gate=gate, share_gates=True, final_norm=True).double()
-    space = gymnasium.spaces.Box(-1, 1, (WIDTH,), np.float64)
-    network = WindowedQNetwork(Observe(), randomise(core), Show(), space)
-    separate = TransformerDecoder(WIDTH, 2, HEADS, 12, K, gate=gate)
+    core = modules.decoder(gate=gate, share_gates=True, final_norm=True)
+    network = around(core)
+    separate = modules.decoder(gate=gate)
     of_gates = sum(p.numel() for p in separate.layers[0].attention_gate.parameters())
     size = sum(p.numel() for p in separate.parameters())
     assert sum(p.numel() for p in core.parameters()) == size - 2 * of_gates + 2 * WIDTH
@@ -248,9 +253,7 @@ def test_padding_changes_nothing(junk: float) -> None:
 
 def test_dropout_is_in_learning_only_and_drawn_from_the_generator() -> None:
     torch.manual_seed(0)
-    core = TransformerDecoder(WIDTH, 2, HEADS, 12, K, dropout=0.5).double()
-    space = gymnasium.spaces.Box(-1, 1, (WIDTH,), np.float64)
-    network = WindowedQNetwork(Observe(), randomise(core), Show(), space).requires_grad_(False)
+    network = around(modules.decoder(dropout=0.5)).requires_grad_(False)
     batch = batch_of(network)
 
     def learned(seed: int | None) -> Tensor:
@@ -269,8 +272,7 @@ def test_dropout_is_in_learning_only_and_drawn_from_the_generator() -> None:
 def test_learning_with_dropout_that_drops_nothing_is_learning_without() -> None:
     """Attention that drops weights is written out; one in 10^12 is dropped."""
     torch.manual_seed(0)
-    core = randomise(TransformerDecoder(WIDTH, 2, HEADS, 12, K, dropout=1e-12).double())
-    network = WindowedQNetwork(Observe(), core, Show(), gymnasium.spaces.Box(-1, 1, (WIDTH,), np.float64))
+    network = around(modules.decoder(dropout=1e-12))
     batch, generator = batch_of(network), torch.Generator().manual_seed(0)
     plain, dropped = (network.learn_values(batch, given)[0].q for given in (None, generator))
     torch.testing.assert_close(dropped, plain, rtol=0, atol=1e-9)

@@ -31,7 +31,7 @@ def row(rows: Any, b: int, t: int) -> Any:
 
 
 def trace_row(network: nn.Module, trace: Any) -> dict[str, Tensor]:
-    """What is stored of the one step of a trace, by path."""
+    """The stored leaves of a trace of one step, by path."""
     left = leaves(trace)
     return {name: left[name][0, 0] for name in network.trace_spec()}
 

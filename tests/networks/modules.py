@@ -1,0 +1,51 @@
+"""Modules with every argument given: small ones, of which a test names the arguments that it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from dtqn.networks.decoder import TransformerDecoder
+from dtqn.networks.encoders import ObservationEncoder, StepEncoder, observation_encoder
+from dtqn.networks.gtrxl import GTrXL
+from dtqn.networks.heads import DuelingHead, Expectation, QHead
+from dtqn.networks.rnn import GRULayer, LSTMLayer
+
+
+def gtrxl(**given: Any) -> GTrXL:
+    sizes = {"width": 8, "num_layers": 2, "num_heads": 2, "mlp_width": 12, "memory_length": 4}
+    options = {"gate": "gru", "gate_bias": None, "norm": "pre", "span_ramp": None, "compression": None}
+    return GTrXL(**(sizes | options | given))
+
+
+def decoder(**given: Any) -> TransformerDecoder:
+    sizes = {"width": 8, "num_layers": 2, "num_heads": 2, "mlp_width": 12, "context_length": 4}
+    options = {"positions": "learned", "gate": "residual", "gate_bias": None, "norm": "post"}
+    switches = {"dropout": 0.0, "share_gates": False, "final_norm": False}
+    return TransformerDecoder(**(sizes | options | switches | given))
+
+
+def step_encoder(space: gymnasium.Space, **given: Any) -> StepEncoder:
+    sizes = {"num_actions": 3, "width": 8, "embedding_width": 4}
+    options = {"use_prev_action": True, "use_prev_reward": False, "image_encoder": "nature"}
+    return StepEncoder(observation_space=space, **(sizes | options | given))
+
+
+def encoder(
+    space: gymnasium.Space, embedding_width: int = 4, image_encoder: Any = "nature"
+) -> ObservationEncoder:
+    return observation_encoder(space, embedding_width=embedding_width, image_encoder=image_encoder)
+
+
+def head(kind: type[QHead | DuelingHead], hidden_width: int, **given: Any) -> QHead | DuelingHead:
+    sizes = {"width": 4, "num_actions": 3, "hidden_width": hidden_width}
+    return kind(**(sizes | {"prediction": Expectation()} | given))
+
+
+def lstm_layer(width: int, skip: bool = False, longest: int | None = None) -> LSTMLayer:
+    return LSTMLayer(width=width, skip=skip, longest=longest)
+
+
+def gru_layer(width: int, skip: bool = False, longest: int | None = None) -> GRULayer:
+    return GRULayer(width=width, skip=skip, longest=longest)
