@@ -43,21 +43,32 @@ class Panel(NamedTuple):
     ceiling: float = 1.0
 
 
-def learning_curve(rows: Sequence[Row], path: Path, title: str, ceiling: float = 1.0) -> None:
+def learning_curve(
+    rows: Sequence[Row], path: Path, title: str, ceiling: float = 1.0, chance: float | None = None
+) -> None:
     """Draw success, or the return where the task defines none, against environment steps.
+
+    Both axes of a success begin at 0, and the steps do in any case.
 
     Args:
         rows: the metrics file's rows.
         path: the PNG, replaced atomically.
         title: the task, agent and seed.
         ceiling: the success rate that no agent can exceed.
+        chance: what uniformly random actions reach, on the scale of y; none where that is not known.
     """
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = figure.subplots()
     name = "success" if any(row.get("eval/success") is not None for row in rows) else "return"
     _training_curve(axes, rows, name)
     _evaluation_curve(axes, rows, name)
+    if chance is not None:
+        text = f"random actions, {chance:.1%}" if name == "success" else f"random actions, {chance:.3g}"
+        axes.axhline(chance, color="0.4", linestyle=":", linewidth=1, label=text)
     _dress(axes, name, title, ceiling)
+    if name == "success":
+        axes.set_ylim(0.0, 1.02)
+    axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel("environment steps")
     if axes.get_legend_handles_labels()[0]:
@@ -128,13 +139,33 @@ def _evaluation_curve(axes: Axes, rows: Sequence[Row], name: str) -> None:
     if not steps:
         return
     axes.plot(
-        steps, values, color=_EVALUATION, marker="o", markersize=4, linewidth=1.8, label="greedy evaluation"
+        steps,
+        values,
+        color=_EVALUATION,
+        marker="o",
+        markersize=4,
+        linewidth=1.8,
+        label=f"greedy evaluation{_episodes(rows)}",
+        clip_on=False,  # a marker at 0 is drawn whole
+        zorder=3,
     )
     low, high = _points(rows, "eval/success_low")[1], _points(rows, "eval/success_high")[1]
-    if name == "success" and len(low) == len(high) == len(steps):
-        axes.fill_between(
-            steps, low, high, color=_EVALUATION, alpha=0.18, linewidth=0, label="95 % interval (Wilson)"
-        )
+    if name != "success" or not len(low) == len(high) == len(steps):
+        return
+    interval = "95 % interval of its episodes (Wilson)"
+    if len(steps) == 1:  # a band of no width is not seen
+        axes.vlines(steps, low, high, color=_EVALUATION, alpha=0.4, linewidth=4, label=interval)
+    else:
+        axes.fill_between(steps, low, high, color=_EVALUATION, alpha=0.18, linewidth=0, label=interval)
+
+
+def _episodes(rows: Sequence[Row]) -> str:
+    """How many episodes an evaluation had, for the legend."""
+    counts = [int(count) for count in _points(rows, "eval/episodes")[1]]
+    if not counts:
+        return ""
+    low, high = min(counts), max(counts)
+    return f", n = {low}" if low == high else f", n = {low} to {high}"
 
 
 def _training_curve(axes: Axes, rows: Sequence[Row], name: str) -> None:

@@ -12,7 +12,8 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 class Signals:
     """Ctrl-C, SIGTERM and SIGHUP inside of a `with` block; a second one takes effect at once.
 
-    A SIGHUP that is ignored stays so: `nohup` asks for that.
+    A SIGHUP that is ignored stays so: `nohup` asks for that. A terminal that goes away may send several, from
+    the system and from the shell, so none after the first takes effect.
     """
 
     def __init__(self) -> None:
@@ -28,11 +29,10 @@ class Signals:
 
     def _catch(self, signum: int, frame: FrameType | None) -> None:
         self.caught = signum
-        self._restore()
-
-    def _restore(self) -> None:
-        for signum, handler in self._before.items():
-            signal.signal(signum, handler)
+        for other, handler in self._before.items():
+            if other != signum or other != getattr(signal, "SIGHUP", None):
+                signal.signal(other, handler)
 
     def __exit__(self, *_: object) -> None:
-        self._restore()
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)

@@ -17,6 +17,14 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
+def duration(seconds: float) -> str:
+    """`40 s`, `12 min`, `3.5 h` or `2.1 days`."""
+    for unit, length, end in (("s", 1, 90), ("min", 60, 90), ("h", 3600, 36)):
+        if seconds / length < end:
+            return f"{seconds / length:.{int(unit == 'h')}f} {unit}"
+    return f"{seconds / 86400:.1f} days"
+
+
 def size(count: float) -> str:
     """A number of bytes: `1.21 GB`."""
     for unit in ("bytes", "kB", "MB", "GB"):

@@ -3,16 +3,18 @@
     latest                           the name of the current checkpoint, replaced atomically
     <env_steps>/network.safetensors  the online network's weights, all that evaluation needs
     <env_steps>/state.safetensors    every other array, by its path in the tree
-    <env_steps>/state.json           the tree without its arrays, what is known of the run, checksums
-    best.safetensors                 the weights that did best in an evaluation, with its figures
+    <env_steps>/state.json           the tree without its arrays, what is known of the run, checksums of all
+    best.safetensors                 the weights that did best in an evaluation, its figures, a checksum
 
 A checkpoint is written whole under a temporary name, renamed, and only then made current; older ones go
-afterwards. So a kill at any moment leaves the old one or the new one. Nothing that is read can execute code.
+afterwards. So a kill at any moment leaves the old one or the new one, and a full disk leaves the old one.
+Without `latest` the newest whole checkpoint is the current one. Nothing that is read can execute code.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping
@@ -27,11 +29,15 @@ from safetensors.torch import load_file, save_file
 
 from dtqn.files import replacing, sync, write_whole
 from dtqn.settings.config import ConfigError
+from dtqn.text import one_line
+from dtqn.training.directory import file_errors
 
 FORMAT = 2
 _NETWORK, _STATE, _JSON = "network.safetensors", "state.safetensors", "state.json"
 _POINTER, _BEST = "latest", "best.safetensors"
 _ARRAY, _ITEMS, _TUPLE = "$array", "$items", "$tuple"
+FOREIGN = (ValueError, LookupError, TypeError, AttributeError, RuntimeError)
+"""What content that is not as expected raises."""
 
 
 class CheckpointError(ConfigError):
@@ -53,82 +59,138 @@ def save(
         weights: the online network's, kept apart for evaluation.
         state: nested dicts, lists and tuples of numpy arrays, torch tensors and JSON values.
         about: JSON values that describe the run; `read_about` returns them without the arrays.
+
+    Raises:
+        ConfigError: where it cannot be written; the one before is kept, and nothing of the new one.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    current = _current_name(folder)
-    name = f"{env_steps}-again" if current == str(env_steps) else str(env_steps)
-    temporary = folder / f".{name}.tmp"
-    for leftover in (temporary, folder / name):
-        shutil.rmtree(leftover, ignore_errors=True)
-    temporary.mkdir()
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = current(folder) if exists(folder) else None
+    name = f"{env_steps}-again" if kept == folder / str(env_steps) else str(env_steps)
+    temporary, whole = folder / f".{name}.tmp", folder / name
     arrays: dict[str, torch.Tensor] = {}
     skeleton = _take_arrays(state, "state", arrays)
-    save_file(_independent(dict(weights)), temporary / _NETWORK)
-    save_file(_independent(arrays), temporary / _STATE)
-    checksums = {file: _checksum(temporary / file) for file in (_NETWORK, _STATE)}
-    content = {"format": FORMAT, "about": about, "checksums": checksums, "state": skeleton}
-    (temporary / _JSON).write_text(json.dumps(content), encoding="utf-8")
-    for file in (_NETWORK, _STATE, _JSON):
-        sync(temporary / file)
-    sync(temporary)
-    temporary.rename(folder / name)
-    write_whole(folder / _POINTER, name + "\n", durable=True)
-    for other in folder.iterdir():
-        if other.is_dir() and other.name != name:
-            shutil.rmtree(other, ignore_errors=True)
-    return folder / name
+    try:
+        with _writing(whole):
+            _remove(temporary, whole)
+            temporary.mkdir()
+            save_file(_independent(dict(weights)), temporary / _NETWORK)
+            save_file(_independent(arrays), temporary / _STATE)
+            checksums = {file: _checksum(temporary / file) for file in (_NETWORK, _STATE)}
+            content = {"format": FORMAT, "about": about, "checksums": checksums, "state": skeleton}
+            content["checksum"] = _checksum_of(content)
+            (temporary / _JSON).write_text(json.dumps(content), encoding="utf-8")
+            for file in (_NETWORK, _STATE, _JSON):
+                sync(temporary / file)
+            sync(temporary)
+            temporary.rename(whole)
+            write_whole(folder / _POINTER, name + "\n", durable=True)
+    except BaseException:
+        _remove(temporary, *([] if _pointed(folder) == name else [whole]))
+        raise
+    _remove(*(other for other in folder.iterdir() if other.is_dir() and other != whole))
+    return whole
 
 
 def exists(folder: Path) -> bool:
-    """Whether a checkpoint was ever completed here."""
+    """Whether a checkpoint was ever completed here.
+
+    Raises:
+        CheckpointError: where `folder` is something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"{folder}: is a file; must be the folder of the run's checkpoints")
+    return has_pointer(folder) or bool(_completed(folder))
+
+
+def has_pointer(folder: Path) -> bool:
+    """Whether the file that names the current checkpoint is there."""
     return (folder / _POINTER).exists()
+
+
+def current(folder: Path) -> Path:
+    """The checkpoint that `latest` names; without that file the newest one that is whole.
+
+    Raises:
+        CheckpointError: where there is none, naming the file that is damaged.
+    """
+    if has_pointer(folder):
+        name = _pointed(folder)
+        if not name or Path(name).name != name or not (folder / name).is_dir():
+            raise CheckpointError(
+                f"{folder / _POINTER}: names no checkpoint beside it; without this file the newest is taken"
+            )
+        return folder / name
+    if not (completed := _completed(folder)):
+        raise CheckpointError(f"{folder}: holds no checkpoint")
+    whole, errors = [], []
+    for path in completed:
+        try:
+            whole.append((_check_whole(path), path))
+        except CheckpointError as error:
+            errors.append(error)
+    if not whole:
+        raise errors[-1]
+    return max(whole)[1]
 
 
 def read_about(folder: Path) -> dict[str, Any]:
     """What the current checkpoint says of its run."""
-    about: dict[str, Any] = _read_json(_current(folder))["about"]
+    about: dict[str, Any] = _read_json(current(folder))["about"]
     return about
 
 
 def load_state(folder: Path) -> dict[str, Any]:
     """The current checkpoint's state, every leaf as it was given to `save`."""
-    current = _current(folder)
-    content = _read_json(current)
-    arrays = _read_tensors(current / _STATE, content["checksums"][_STATE])
-    with _reading(current):
+    path = current(folder)
+    content = _read_json(path)
+    arrays = _read_tensors(path / _STATE, content["checksums"][_STATE])
+    with _reading(path):
         state: dict[str, Any] = _put_arrays(content["state"], arrays)
     return state
 
 
 def load_weights(folder: Path) -> dict[str, torch.Tensor]:
     """The online network's weights in the current checkpoint."""
-    current = _current(folder)
-    return _read_tensors(current / _NETWORK, _read_json(current)["checksums"][_NETWORK])
+    path = current(folder)
+    return _read_tensors(path / _NETWORK, _read_json(path)["checksums"][_NETWORK])
 
 
 def save_best(
     folder: Path, weights: Mapping[str, torch.Tensor], figures: dict[str, float | int | None]
 ) -> None:
     """Keep the weights that did best so far, and the figures of the evaluation that says so, in one file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / _BEST, durable=True) as temporary:
-        save_file(_independent(dict(weights)), temporary, metadata={"figures": json.dumps(figures)})
+    path, tensors, text = folder / _BEST, _independent(dict(weights)), json.dumps(figures)
+    metadata = {"figures": text, "checksum": str(_checksum_of_tensors(text, tensors))}
+    with _writing(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(path, durable=True) as temporary:
+            save_file(tensors, temporary, metadata=metadata)
 
 
 def load_best(folder: Path) -> dict[str, torch.Tensor]:
     """The weights that did best."""
     if not (folder / _BEST).exists():
         raise CheckpointError(f"{folder / _BEST}: there is no such file; the run has had no evaluation yet")
-    return _read_tensors(folder / _BEST)
+    return _read_best(folder)[1]
 
 
 def best_figures(folder: Path) -> dict[str, Any] | None:
-    """The evaluation that chose the best weights; none before the first one."""
-    if not (folder / _BEST).exists():
-        return None
-    with _reading(folder / _BEST), safe_open(folder / _BEST, "pt") as file:
-        figures: dict[str, Any] = json.loads(file.metadata()["figures"])
-    return figures
+    """The evaluation that chose the best weights; none before the first one.
+
+    Raises:
+        CheckpointError: where the file is damaged.
+        ConfigError: where no file can be written in its place.
+    """
+    if (folder / _BEST).is_dir():
+        raise ConfigError(f"{folder / _BEST}: is a folder; must be a file")
+    return _read_best(folder)[0] if (folder / _BEST).exists() else None
+
+
+def remove_best(folder: Path) -> None:
+    """Forget the best weights, for a run that starts anew."""
+    with _writing(folder / _BEST):
+        (folder / _BEST).unlink(missing_ok=True)
 
 
 def _take_arrays(node: Any, path: str, arrays: dict[str, torch.Tensor]) -> Any:
@@ -201,20 +263,33 @@ def _independent(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return result
 
 
-def _current_name(folder: Path) -> str | None:
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _pointed(folder: Path) -> str:
+    """The name in `latest`; empty where there is none."""
     try:
         return (folder / _POINTER).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
+    except (OSError, ValueError):
+        return ""
 
 
-def _current(folder: Path) -> Path:
-    name = _current_name(folder)
-    if name is None:
-        raise CheckpointError(f"{folder}: holds no checkpoint")
-    if not name or Path(name).name != name or not (folder / name).is_dir():
-        raise CheckpointError(f"{folder / _POINTER}: names no checkpoint beside it")
-    return folder / name
+def _completed(folder: Path) -> list[Path]:
+    """Checkpoints that `save` has given their name, in no order."""
+    if not folder.is_dir():
+        return []
+    return [path for path in folder.iterdir() if path.is_dir() and re.fullmatch(r"\d+(-again)?", path.name)]
+
+
+def _check_whole(checkpoint: Path) -> tuple[int, float]:
+    """The environment steps and the seconds of a checkpoint whose every file has its checksum."""
+    content = _read_json(checkpoint)
+    for file in (_NETWORK, _STATE):
+        _check(checkpoint / file, content["checksums"][file])
+    with _reading(checkpoint / _JSON):
+        return int(content["about"]["env_steps"]), float(content["about"]["seconds"])
 
 
 def _read_json(checkpoint: Path) -> dict[str, Any]:
@@ -225,20 +300,43 @@ def _read_json(checkpoint: Path) -> dict[str, Any]:
             raise CheckpointError(
                 f"{path}: has format {content['format']}; this version reads format {FORMAT}"
             )
-        (
-            content["checksums"][_STATE],
-            content["checksums"][_NETWORK],
-            content["about"],
-            content["state"],
-        )  # all there
+        if content["checksum"] != _checksum_of(content):
+            raise CheckpointError(f"{path}: is damaged: its checksum is not the one that it holds")
     return content
 
 
-def _read_tensors(path: Path, checksum: int | None = None) -> dict[str, torch.Tensor]:
+def _check(path: Path, checksum: int) -> None:
     with _reading(path):
-        if checksum is not None and _checksum(path) != checksum:
+        if _checksum(path) != checksum:
             raise CheckpointError(f"{path}: is damaged: its checksum is not the one in {_JSON}")
+
+
+def _read_tensors(path: Path, checksum: int) -> dict[str, torch.Tensor]:
+    _check(path, checksum)
+    with _reading(path):
         return load_file(path)
+
+
+def _read_best(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Figures and weights."""
+    path = folder / _BEST
+    with _reading(path):
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata()
+        tensors, text = load_file(path), metadata["figures"]
+        if int(metadata["checksum"]) != _checksum_of_tensors(text, tensors):
+            raise CheckpointError(f"{path}: is damaged: its checksum is not the one that it holds")
+        return json.loads(text), tensors
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Whatever a full disk or a folder that is no folder raises, as one line."""
+    try:
+        with file_errors(path, "cannot be written"):
+            yield
+    except SafetensorError as error:
+        raise CheckpointError(f"{path}: cannot be written: {one_line(str(error))}") from None
 
 
 @contextmanager
@@ -248,8 +346,8 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except CheckpointError:
         raise
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
+    except (*FOREIGN, OSError, SafetensorError) as error:
+        reason = one_line(str(error))
         raise CheckpointError(f"{path}: is no checkpoint of this program, or damaged ({reason})") from None
 
 
@@ -258,4 +356,18 @@ def _checksum(path: Path) -> int:
     with path.open("rb") as file:
         while block := file.read(1 << 22):
             value = zlib.crc32(block, value)
+    return value
+
+
+def _checksum_of(content: Mapping[str, Any]) -> int:
+    """Of all that `state.json` holds but the checksum itself."""
+    rest = {name: value for name, value in content.items() if name != "checksum"}
+    return zlib.crc32(json.dumps(rest).encode())
+
+
+def _checksum_of_tensors(text: str, tensors: Mapping[str, torch.Tensor]) -> int:
+    value = zlib.crc32(text.encode())
+    for name in sorted(tensors):
+        value = zlib.crc32(name.encode(), value)
+        value = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().tobytes(), value)
     return value

@@ -17,10 +17,11 @@ from dtqn.files import write_whole
 from dtqn.program import program
 from dtqn.settings.config import Config, ConfigError, fields_of
 from dtqn.settings.presets import Layer, build, environment_layer, file_layer, merge, nested, to_yaml
+from dtqn.text import one_line
 
 MAY_CHANGE = {"total_env_steps", "stop_at_success", "checkpoint_every", "wandb", "device", "threads"}
 """Settings that a resumed run may be given anew: where it ends and how it is run, not what is learned."""
-_HOW_IT_RUNS = {"checkpoint_every", "wandb", "device", "threads"}
+HOW_IT_RUNS = {"checkpoint_every", "wandb", "device", "threads"}
 """Settings that runs with the same `config_hash` may differ in. `total_env_steps` is none of them: the step
 size falls over a run's whole length, so a short run that was extended is not the long one."""
 
@@ -31,8 +32,17 @@ def config_hash(config: Config) -> str:
     So a setting that a later version adds leaves the hash as it was. Where a later version changes a default,
     `RunDir.prepare` meets the old value in the run's own configuration and refuses.
     """
-    settings = resolved(config).model_dump(mode="json", exclude=_HOW_IT_RUNS, exclude_defaults=True)
+    settings = resolved(config).model_dump(mode="json", exclude=HOW_IT_RUNS, exclude_defaults=True)
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+
+
+@contextlib.contextmanager
+def file_errors(path: Path, what: str) -> Iterator[None]:
+    """An `OSError` in the block as a `ConfigError`: `<path>: <what>: <reason>`."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{path}: {what}: {error.strerror or one_line(error)}") from None
 
 
 class InUseError(ConfigError):
@@ -78,11 +88,19 @@ class RunDir:
         """The run's id at W&B, made at the first call. Inside a W&B sweep each start gets another one."""
         if not self._id_file.exists():
             self.wandb_id = secrets.token_hex(4)
-        return self._id_file.read_text(encoding="utf-8").strip()
+        with file_errors(self._id_file, "cannot be read"):
+            value = self._id_file.read_text(encoding="utf-8", errors="replace").strip()
+        if not re.fullmatch(r"[\w.-]+", value):
+            raise ConfigError(
+                f"{self._id_file}: holds {value[:40]!r}; must hold the run's id at W&B (letters, digits, "
+                "- and _); without this file the run gets a new one"
+            )
+        return value
 
     @wandb_id.setter
     def wandb_id(self, value: str) -> None:
-        self._id_file.write_text(value + "\n", encoding="utf-8")
+        with file_errors(self._id_file, "cannot be written"):
+            write_whole(self._id_file, value + "\n")
 
     def kept_files(self) -> dict[str, Path]:
         """What an evaluation of the run needs, and its figures, by name in the directory: no replay."""
@@ -106,7 +124,8 @@ class RunDir:
             InUseError: where another process has it.
         """
         self.writable()
-        descriptor = os.open(self.path, os.O_RDONLY)
+        with file_errors(self.path, "cannot be read"):
+            descriptor = os.open(self.path, os.O_RDONLY)
         try:
             if not _lock(descriptor):
                 raise InUseError(f"run_dir {self.path} is in use: another process trains there")
@@ -127,15 +146,25 @@ class RunDir:
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Keep what a finished run came to, in `result.json`."""
-        write_whole(self._result_file, json.dumps(result, indent=2) + "\n")
+        with file_errors(self._result_file, "cannot be written"):
+            write_whole(self._result_file, json.dumps(result, indent=2) + "\n")
 
     def read_result(self) -> dict[str, Any] | None:
-        """What the run came to; none where it has not finished (or was made longer since)."""
+        """What the run came to; none where it has not finished (or was made longer since).
+
+        A damaged file is none either: going on with the finished run writes it again from the checkpoint.
+        """
         try:
-            result: dict[str, Any] = json.loads(self._result_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            result = json.loads(self._result_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
             return None
-        return result if result["ends_at"] == ends_at(self.read_config()) else None
+        whole = isinstance(result, dict) and result.get("ends_at") == ends_at(self.read_config())
+        return result if whole else None
+
+    @property
+    def has_result(self) -> bool:
+        """Whether the run has finished once, so that it must have had a checkpoint."""
+        return self._result_file.exists()
 
     def claim(self) -> None:
         """Make the directory for a new run.
@@ -162,7 +191,8 @@ class RunDir:
 
         So a run that is extended keeps the warm-up that it had.
         """
-        write_whole(self.config_file, to_yaml(resolved(config)))
+        with file_errors(self.config_file, "cannot be written"):
+            write_whole(self.config_file, to_yaml(resolved(config)))
 
     def prepare(self, config: Config) -> None:
         """Make the directory ready for `--resume`, be there a run with these settings already or none.
@@ -171,7 +201,7 @@ class RunDir:
             ConfigError: naming the first setting in which a run that is there differs.
         """
         if self.config_file.exists():
-            self._check_same(self.read_config(), resolved(config), _HOW_IT_RUNS, "move the run away")
+            self._check_same(self.read_config(), resolved(config), HOW_IT_RUNS, "move the run away")
         self.writable()
         self.write_config(config)
 
@@ -203,6 +233,20 @@ class RunDir:
         self._check_same(stored, config, MAY_CHANGE, "leave it out to resume")
         return config
 
+    def check_trained(self, config: Config, trained: Mapping[str, Any]) -> None:
+        """Compare with the settings, nested by group, that the run's checkpoint says it was trained with.
+
+        Raises:
+            ConfigError: where config.yaml has been changed since.
+        """
+        now = resolved(config).model_dump(mode="json")
+        for name in fields_of():
+            old, new = _setting(trained, name), _setting(now, name)
+            if old is not _ABSENT and old != new and name not in MAY_CHANGE:
+                raise ConfigError(
+                    f"{self.config_file}: {name} is {new}, but the checkpoint beside it was made with {old}"
+                )
+
     def _check_same(self, stored: Config, config: Config, but: set[str], remedy: str) -> None:
         for name in fields_of():
             old, new = _value(stored, name), _value(config, name)
@@ -223,6 +267,17 @@ def _value(config: Config, name: str) -> Any:
     value: Any = config
     for part in name.split("."):
         value = getattr(value, part)
+    return value
+
+
+_ABSENT = object()
+
+
+def _setting(settings: Mapping[str, Any], name: str) -> Any:
+    """The value under a dotted name, or `_ABSENT`."""
+    value: Any = settings
+    for part in name.split("."):
+        value = value.get(part, _ABSENT) if isinstance(value, Mapping) else _ABSENT
     return value
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TextIO
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,6 +19,42 @@ from dtqn.text import clock, number
 
 Row = Mapping[str, float | int | None]
 _WINDOW_SECONDS = 30.0
+
+
+class Output:
+    """A text stream whose reader may go away, as a closed terminal or `head` does.
+
+    What is written after that is lost, and raises nothing: the run sees `lost` and saves.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        """`stream` is none where the program was started without an output."""
+        self._stream = stream
+        self.lost = False
+
+    def write(self, text: str) -> int:
+        self._try(lambda stream: stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(lambda stream: stream.flush())
+
+    def isatty(self) -> bool:
+        return self._stream is not None and not self.lost and self._stream.isatty()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _try(self, action: Callable[[TextIO], object]) -> None:
+        if self._stream is None or self.lost:
+            return
+        try:
+            action(self._stream)
+        except OSError:
+            self.lost = True
+            # Else the interpreter would fail at its end to write what the stream still holds.
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
 class View(Protocol):
@@ -169,8 +207,9 @@ class TerminalView:
         self._live.stop()
 
 
-def open_view(out: TextIO, total: int, env_steps: int, learner_steps: int) -> View:
+def open_view(out: TextIO | Output, total: int, env_steps: int, learner_steps: int) -> View:
     """The live view where `out` is a terminal, plain lines where it is not."""
+    out = cast(TextIO, out)
     if out.isatty():
         return TerminalView(Console(file=out), total, env_steps, learner_steps)
     return PlainView(out, total, env_steps, learner_steps)

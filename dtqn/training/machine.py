@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from pathlib import Path
 
 import torch
 
@@ -25,3 +27,12 @@ def prepare() -> None:
         return
     mallopt(_M_MMAP_THRESHOLD, 32 << 20)
     mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def resident_bytes() -> int | None:
+    """The memory that this process has now; none where it cannot be told."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError, AttributeError):  # not Linux
+        return None

@@ -1,292 +1,98 @@
-"""Where rows of metrics go: `metrics.jsonl`, always, and Weights & Biases where it is wanted and works."""
+"""`metrics.jsonl`: what a run measured, one JSON object a line, in the order of the run."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import json
 import os
-import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
 
-from dtqn.settings.config import Config
-from dtqn.text import one_line
+from dtqn.settings.config import ConfigError
+from dtqn.training.directory import file_errors
 
 Row = dict[str, float | int | None]
 CLOCK_KEYS = ("seconds", "speed/env_steps_per_second", "speed/learner_steps_per_second")
 """The only keys in which a run and its killed and resumed twin may differ."""
-_WAIT_SECONDS = 10
-_ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = ("dtqn", "torch", "numpy", "gymnasium", "wandb")
 
 
 class MetricsFile:
-    """`metrics.jsonl`: one JSON object a line, in the order of the run."""
+    """The file, open for appending; every write that fails is a `ConfigError` in one line."""
 
-    def __init__(self, path: Path, rows: int | None = 0) -> None:
-        """Open for appending, keeping the first `rows` whole lines of what is there; none: all of them."""
-        kept = list(_whole_lines(path))[:rows]
-        self.rows = len(kept)
-        self._file = path.open("ab")
-        self._file.truncate(sum(map(len, kept)))
+    def __init__(self, path: Path, rows: int = 0) -> None:
+        """Keep the first `rows` rows of what is there, which the checkpoint counts on, and drop what follows.
+
+        Raises:
+            ConfigError: where these rows are not all there; the file is left as it was.
+        """
+        lines = _lines(path)[:rows]
+        _checked(path, [_row(line) for line in lines])
+        if len(lines) < rows:
+            raise ConfigError(
+                f"{path}: ends after line {len(lines)}, but the checkpoint was made after {rows} rows; "
+                "put the missing lines back to go on"
+            )
+        self.rows = rows
+        self._path = path
+        with file_errors(path, "cannot be written"):
+            self._file = path.open("ab")
+            self._file.truncate(sum(len(line) + 1 for line in lines))
 
     def append(self, row: Mapping[str, float | int | None]) -> None:
-        self._file.write(json.dumps(row).encode() + b"\n")
-        self._file.flush()
+        with file_errors(self._path, "cannot be written"):
+            self._file.write(json.dumps(row).encode() + b"\n")
+            self._file.flush()
         self.rows += 1
 
     def sync(self) -> None:
         """Wait until all rows are on the disk, so that a checkpoint may count on them."""
-        os.fsync(self._file.fileno())
+        with file_errors(self._path, "cannot be written"):
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # a row that could not be written was told by `append`
+            self._file.close()
 
 
 def read_rows(path: Path) -> list[Row]:
-    """All whole rows of a metrics file, an unfinished last line left out."""
-    return [json.loads(line) for line in _whole_lines(path)]
+    """All whole rows of a metrics file.
 
+    A line that is being written, and whatever a loss of power left at the end, are left out.
 
-def _whole_lines(path: Path) -> Iterator[bytes]:
-    if not path.exists():
-        return
-    for line in path.read_bytes().splitlines(keepends=True):
-        if not line.endswith(b"\n"):
-            return
-        try:
-            json.loads(line)
-        except ValueError:  # a machine that lost power can leave anything at the end
-            return
-        yield line
-
-
-class Tracker(Protocol):
-    """An experiment tracker beside the metrics file."""
-
-    id: str
-    """The run's name there. Inside a W&B sweep it is another one after each restart."""
-
-    def log(self, number: int, row: Mapping[str, Any]) -> None:
-        """Send row `number` of the metrics file."""
-
-    def summary(self, values: Mapping[str, Any]) -> None:
-        """Set figures of the run as a whole."""
-
-    def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
-        """Show pictures (`.png`) and films (`.gif`) at row `number`, the last one so far."""
-
-    def artifact(self, files: Mapping[str, Path]) -> None:
-        """Keep files, under the names that they have in the run's directory."""
-
-    def close(self, exit_code: int = 0) -> None: ...
-
-
-class NoTracker:
-    """Nothing beside the metrics file."""
-
-    def __init__(self, run_id: str) -> None:
-        self.id = run_id
-
-    def log(self, number: int, row: Mapping[str, Any]) -> None:
-        pass
-
-    def summary(self, values: Mapping[str, Any]) -> None:
-        pass
-
-    def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
-        pass
-
-    def artifact(self, files: Mapping[str, Path]) -> None:
-        pass
-
-    def close(self, exit_code: int = 0) -> None:
-        pass
-
-
-class WandbTracker:
-    """A W&B run. Whatever breaks in it is said in one line, and the training goes on without it.
-
-    W&B's own step is twice the row's number, so a row that is sent again is known as the same one. The odd
-    steps are free for pictures, which are shown after a row without taking the next one's place.
+    Raises:
+        ConfigError: where a line before the last row is damaged.
     """
-
-    def __init__(self, run: Any, say: Callable[[str], None]) -> None:
-        self.id = str(run.id)
-        self._run, self._say = run, say
-        self._files = Path(run.settings.sync_dir)
-
-    def log(self, number: int, row: Mapping[str, Any]) -> None:
-        values = {key: value for key, value in row.items() if value is not None}
-        self._try(lambda run: run.log(values, step=2 * number, commit=True))
-
-    def summary(self, values: Mapping[str, Any]) -> None:
-        self._try(lambda run: run.summary.update(dict(values)))
-
-    def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
-        import wandb
-
-        def show(run: Any) -> None:
-            shown: dict[str, Any] = {
-                name: wandb.Video(str(file), format="gif")
-                if file.suffix == ".gif"
-                else wandb.Image(str(file))
-                for name, file in files.items()
-            }
-            clocks = {name: row[name] for name in ("env_steps", "learner_steps")}
-            run.log(clocks | shown, step=2 * number + 1, commit=True)
-
-        self._try(show, "does not take the pictures")
-
-    def artifact(self, files: Mapping[str, Path]) -> None:
-        import wandb
-
-        def keep(run: Any) -> None:
-            artifact = wandb.Artifact(f"run-{run.id}", type="model")
-            with _waiting_in(self._files / "artifacts"):
-                for name, file in files.items():
-                    artifact.add_file(str(file), name=name)
-            run.log_artifact(artifact)
-
-        self._try(keep, "does not take the artifact")
-
-    def close(self, exit_code: int = 0) -> None:
-        self._try(lambda run: run.finish(exit_code=exit_code))
-
-    def _try(self, action: Callable[[Any], object], lost: str | None = None) -> None:
-        """Do something with the run; where it fails, W&B is given up, or only what is said to be `lost`."""
-        if self._run is None:
-            return
-        try:
-            action(self._run)
-        except TimeoutError:
-            self._run = None
-            self._say(f"W&B did not take everything; the rest is kept: wandb sync {self._files}")
-        except (Exception, SystemExit) as error:
-            if lost is None:
-                self._run = None
-                lost = "stopped working, the run goes on without it"
-            self._say(f"W&B {lost}: {one_line(error)}")
+    rows = [_row(line) for line in _lines(path)]
+    while rows and rows[-1] is None:
+        rows.pop()
+    return _checked(path, rows)
 
 
-@contextlib.contextmanager
-def _waiting_in(folder: Path) -> Iterator[None]:
-    """Let files of an artifact wait beside the run until they are sent, not in the user's home."""
-    before = os.environ.get("WANDB_DATA_DIR")
-    os.environ["WANDB_DATA_DIR"] = before or str(folder.absolute())
+def _lines(path: Path) -> list[bytes]:
+    """The lines that have an end, without it; none where there is no file."""
+    with file_errors(path, "cannot be read"):
+        return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+
+
+def _row(line: bytes) -> Row | None:
+    """The row that a line holds; none where it is damaged."""
     try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["WANDB_DATA_DIR"]
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, dict) or type(row.get("env_steps")) is not int:
+        return None
+    good = all(value is None or type(value) in (int, float) for value in row.values())
+    return row if good else None
 
 
-def in_sweep() -> bool:
-    """Whether a W&B agent started this process: then every start is a new run there, whatever id is asked."""
-    return bool(os.environ.get("WANDB_SWEEP_ID"))
-
-
-def open_tracker(
-    config: Config,
-    directory: Path,
-    run_id: str,
-    rows: Sequence[Row],
-    say: Callable[[str], None],
-    about: Mapping[str, Any] | None = None,
-) -> Tracker:
-    """Start or continue the run at W&B and send it the rows that it lacks; never asks, waits 10 s at most.
-
-    Args:
-        directory: the run's directory, for W&B's files.
-        run_id: the same after a resume. Inside a W&B sweep it is the run that rows were last sent to; where
-            there are rows, the new one is marked as its continuation, in the configuration as `continues`.
-        rows: the metrics file so far.
-        say: for the one line where W&B is not to be had.
-        about: what else is known of the run, kept with its configuration.
-    """
-    if config.wandb == "disabled":
-        return NoTracker(run_id)
-    try:
-        extra = dict(about or {}) | _provenance()
-        if in_sweep() and rows:
-            extra["continues"] = run_id
-        run = _start(config, directory, run_id, extra, say)
-        tracker = WandbTracker(run, say)
-        # Online, W&B knows how far it got. An offline file stands for itself, so it gets every row.
-        for number in range((int(run.starting_step) + 1) // 2, len(rows)):
-            tracker.log(number, rows[number])
-    except (Exception, SystemExit) as error:
-        say(f"W&B could not be started, the run goes on without it: {one_line(error)}")
-        return NoTracker(run_id)
-    return tracker
-
-
-def _provenance() -> dict[str, Any]:
-    """What a result depends on besides its settings. W&B itself adds the machine's memory and GPUs."""
-    versions = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:  # the sources themselves, not installed
-            continue
-    return {
-        "versions": versions,
-        "machine": {"host": platform.node(), "platform": platform.platform(), "cpus": os.cpu_count()},
-    }
-
-
-def _start(
-    config: Config, directory: Path, run_id: str, extra: Mapping[str, Any], say: Callable[[str], None]
-) -> Any:
-    # WANDB_MODE is in `config.wandb` by now. Error reporting would wait at exit for a server that is away.
-    os.environ.pop("WANDB_MODE", None)
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-    import wandb
-
-    settings = wandb.Settings(
-        silent=True,
-        console="off",
-        init_timeout=_WAIT_SECONDS,
-        finish_timeout=_WAIT_SECONDS,
-        finish_timeout_raises=True,
-        x_transaction_log_flush_interval=0.5,  # a run that is killed early is on the disk all the same
-    )
-    if (_ROOT / ".git").exists():  # the commit of this program, not of the folder that it was started in
-        settings.git_root = str(_ROOT)
-    wandb.setup(settings=settings)
-    mode = config.wandb
-    if mode == "auto":
-        mode = "online" if wandb.login(prompt=False, verify=False) else "offline"
-    # A W&B sweep sets the project, the id and the name itself.
-    own: dict[str, Any] = {
-        "project": os.environ.get("WANDB_PROJECT", "dtqn"),
-        "id": run_id,
-        "resume": "allow",
-        "name": f"{config.env}-{config.agent}-seed{config.seed}",
-    }
-
-    def init(mode: Any) -> Any:
-        return wandb.init(
-            **({} if in_sweep() else own),
-            group=os.environ.get("WANDB_RUN_GROUP", f"{config.env}-{config.agent}"),
-            job_type=os.environ.get("WANDB_JOB_TYPE", "sweep" if in_sweep() else "train"),
-            config=config.model_dump(mode="json") | dict(extra),
-            dir=str(directory),
-            mode=mode,
-            settings=settings,
-        )
-
-    try:
-        run = init(mode)
-    except Exception as error:
-        if mode == "offline":
-            raise
-        wandb.teardown()  # else the id counts as in use
-        run = init("offline")
-        say(f"W&B is not to be reached, its files are kept under {directory / 'wandb'}: {one_line(error)}")
-    run.define_metric("env_steps")
-    run.define_metric("learner_steps", step_metric="env_steps")
-    run.define_metric("*", step_metric="env_steps")
-    return run
+def _checked(path: Path, rows: list[Row | None]) -> list[Row]:
+    """The rows, where none is damaged."""
+    good: list[Row] = []
+    for number, row in enumerate(rows, 1):
+        if row is None:
+            raise ConfigError(
+                f"{path}: line {number} is damaged; must be a JSON object of numbers, env_steps among them"
+            )
+        good.append(row)
+    return good

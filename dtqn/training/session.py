@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -16,46 +17,64 @@ import dtqn
 from dtqn.acting.evaluation import EvaluationResult, evaluate
 from dtqn.networks.q_network import QNetwork
 from dtqn.plots import learning_curve
-from dtqn.settings.config import Config, MisfitError
+from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.signals import Signals
-from dtqn.text import clock, number, one_line, size
-from dtqn.training import checkpoint, machine
+from dtqn.text import number, one_line, size
+from dtqn.training import checkpoint, lines, machine
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved
-from dtqn.training.display import View, open_view, outcome
-from dtqn.training.metrics import MetricsFile, Row, Tracker, in_sweep, open_tracker, read_rows
+from dtqn.training.display import Output, View, open_view
+from dtqn.training.metrics import MetricsFile, Row, read_rows
 from dtqn.training.setup import device_of, make_env, make_network, plan_bytes, task_spec
+from dtqn.training.tracker import NoTracker, Tracker, in_sweep, open_tracker
 from dtqn.training.trainer import Trainer
 from dtqn.types import NonFiniteError
+
+_OUTPUT_LOST = 141
+"""The exit code of a program whose reader has gone, 128 + SIGPIPE."""
 
 
 def start(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
     """Train a new run, which `check` has passed, in a directory that holds none; the program's exit code."""
     directory.claim()
+    process_bytes = machine.resident_bytes()
     trainer = _make_trainer(config)
     directory.write_config(config)
-    return _Run(config, directory, trainer, out or sys.stdout).train()
+    return _Run(config, directory, trainer, Output(out or sys.stdout), process_bytes).train()
 
 
 def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
-    """Go on with the run in `directory` from its last checkpoint, or from the start where it has none."""
-    out = out or sys.stdout
+    """Go on with the run in `directory` from its last checkpoint, or from the start where it has none.
+
+    Raises:
+        ConfigError: where a file of the run is damaged; nothing has been changed.
+    """
+    shown, process_bytes = Output(out or sys.stdout), machine.resident_bytes()
     directory.writable()
     if not checkpoint.exists(directory.checkpoints):
+        if directory.has_result:
+            raise ConfigError(
+                f"{directory.path} has finished once, as its result.json says, but has no checkpoint; "
+                "to train it again, move the folder away"
+            )
         if directory.metrics_file.exists():
-            print(f"{directory.path} has no checkpoint yet: the run starts anew", file=out)
-        (directory.checkpoints / "best.safetensors").unlink(missing_ok=True)
-        run = _Run(config, directory, _make_trainer(config), out)
+            print(f"{directory.path} has no checkpoint yet: the run starts anew", file=shown)
+        run = _Run(config, directory, _make_trainer(config), shown, process_bytes)
+        checkpoint.remove_best(directory.checkpoints)
     else:
         about = checkpoint.read_about(directory.checkpoints)
+        directory.check_trained(config, about["config"])
+        if not checkpoint.has_pointer(directory.checkpoints):
+            newest = checkpoint.current(directory.checkpoints)
+            print(f"{newest.parent} has no file latest: {newest} is taken, its newest whole one", file=shown)
         if about["finished"] and about["ends_at"] == ends_at(config):
             directory.write_config(config)
             directory.write_result(_result_of(about))  # a kill may have come before it
-            _say_finished(directory, about, out)
+            print(lines.finished(directory, about["env_steps"], about["last_evaluation"]), file=shown)
             if in_sweep():
-                _report_finished(config, directory, about, out)
+                _report_finished(config, directory, about, shown)
             return 0
-        run = _Run(config, directory, _restored_trainer(config, directory), out, about)
+        run = _Run(config, directory, _restored_trainer(config, directory), shown, process_bytes, about)
     directory.write_config(config)
     return run.train()
 
@@ -63,6 +82,8 @@ def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
 def evaluate_run(directory: RunDir, episodes: int, seed: int, weights: str) -> EvaluationResult:
     """Greedy episodes of a run's `last` or `best` weights, on seeds of their own."""
     config = directory.read_config()
+    with contextlib.suppress(CheckpointError):  # the weights that are asked for may be whole all the same
+        directory.check_trained(config, checkpoint.read_about(directory.checkpoints)["config"])
     machine.prepare()
     # A run of a machine with a GPU can be evaluated on one without.
     device = "auto" if config.device == "cuda" else config.device
@@ -121,7 +142,7 @@ def _restored_trainer(config: Config, directory: RunDir) -> Trainer:
         trainer.set_state(checkpoint.load_state(directory.checkpoints))
     except CheckpointError:
         raise
-    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+    except checkpoint.FOREIGN as error:
         raise CheckpointError(
             f"{directory.checkpoints}: does not fit this version ({one_line(error)})"
         ) from error
@@ -136,46 +157,76 @@ class _Run:
         config: Config,
         directory: RunDir,
         trainer: Trainer,
-        out: TextIO,
+        out: Output,
+        process_bytes: int | None,
         about: Mapping[str, Any] | None = None,
     ) -> None:
-        """`about` is what the checkpoint says that the run goes on from; none for a run that starts."""
+        """
+        Args:
+            process_bytes: what the process took before there was a trainer.
+            about: what the checkpoint says that the run goes on from; none for a run that starts.
+
+        Raises:
+            ConfigError: where the rows that the checkpoint counts on are not all there.
+        """
         self.config, self.directory, self.trainer, self.out = config, directory, trainer, out
-        self._resumed = about is not None
+        self._process_bytes = process_bytes
+        self._saved_at = None if about is None else int(about["env_steps"])
         self._wandb_id = about["wandb_id"] if about and not in_sweep() else directory.wandb_id
         self._seconds_before = float(about["seconds"]) if about else 0.0
         self._started = time.monotonic()
         self._metrics = MetricsFile(directory.metrics_file, int(about["rows"]) if about else 0)
+        rows = read_rows(directory.metrics_file)
         self._last_evaluation: Row = dict(about["last_evaluation"]) if about else {}
-        self._best = checkpoint.best_figures(directory.checkpoints) or {}
+        self._best, self._best_is_lost = self._best_of(rows)
         self._evaluated: dict[str, list[float]] = {"success": [], "return": []}
-        for row in read_rows(directory.metrics_file):
+        for row in rows:
             self._tally(row)
         self._speed_mark = (self._seconds, trainer.env_steps, trainer.learner_steps)
 
+    def _best_of(self, rows: list[Row]) -> tuple[Row, bool]:
+        """The best evaluation so far, and whether its weights are lost."""
+        evaluations = [_evaluation(row) for row in rows if "eval/return" in row]
+        if not evaluations:
+            return {}, False
+        try:
+            if (figures := checkpoint.best_figures(self.directory.checkpoints)) is not None:
+                return figures, False
+            problem = f"{self.directory.checkpoints} has no best.safetensors"
+        except CheckpointError as error:
+            problem = str(error)
+        best = max(evaluations, key=lines.score)
+        print(
+            f"{problem}; the best weights, of {number(best['env_steps'] or 0)} env steps, are lost: "
+            "the run goes on, and keeps the next ones that are as good",
+            file=self.out,
+        )
+        return best, True
+
     def train(self) -> int:
-        """The loop; the program's exit code."""
+        """The loop; the program's exit code.
+
+        Raises:
+            ConfigError: where a file cannot be written; the last checkpoint is kept.
+        """
         print(self._introduction(), file=self.out, flush=True)
         trainer = self.trainer
         self._view: View = open_view(
             self.out, self.config.total_env_steps, trainer.env_steps, trainer.learner_steps
         )
-        self._tracker = open_tracker(
-            self.config,
-            self.directory.path,
-            self._wandb_id,
-            read_rows(self.directory.metrics_file),
-            self._view.say,
-            {"parameters": _parameters(trainer.network), "device_used": device_of(self.config).type},
-        )
-        self._wandb_id = self.directory.wandb_id = self._tracker.id
-        self._tracker.summary(_best_summary(self._best))
+        self._tracker: Tracker = NoTracker(self._wandb_id)
         exit_code = 1
         try:
+            self._track()
             with Signals() as signals:
                 exit_code = self._loop(signals)
         except NonFiniteError as error:
             self._view.say(f"error: {error}")
+        except ConfigError as error:
+            kept = "nothing has been saved yet"
+            if self._saved_at is not None:
+                kept = f"what the run had at {number(self._saved_at)} env steps is kept"
+            raise ConfigError(f"{error}; {kept}; to go on: {self.directory.resume_command}") from None
         finally:
             self._view.close()
             self._tracker.close(exit_code)
@@ -188,18 +239,34 @@ class _Run:
             )
         return exit_code
 
+    def _track(self) -> None:
+        network = self.trainer.network
+        self._tracker = open_tracker(
+            self.config,
+            self.directory.path,
+            self._wandb_id,
+            read_rows(self.directory.metrics_file),
+            self._view.say,
+            {"parameters": _parameters(network), "device_used": device_of(self.config).type},
+        )
+        self._wandb_id = self.directory.wandb_id = self._tracker.id
+        self._tracker.summary(_best_summary(self._best))
+
     def _loop(self, signals: Signals) -> int:
-        trainer = self.trainer
+        trainer, every = self.trainer, self.config.checkpoint_every
+        price = lines.Price(self.config.total_env_steps, trainer.env_steps, trainer.learner_steps)
         while not trainer.finished and not self._succeeded():
-            if signals.caught is not None:
+            if signals.caught is not None or self.out.lost:
                 self._save(finished=False)
-                return 128 + signals.caught
-            before = trainer.env_steps
+                return _OUTPUT_LOST if signals.caught is None else 128 + signals.caught
+            before, began = trainer.env_steps, time.monotonic()
             row = trainer.advance()
+            seconds = time.monotonic() - began
             if row is not None:
                 self._record(row)
             self._view.tick(trainer.env_steps, trainer.learner_steps)
-            every = self.config.checkpoint_every
+            if line := price.tick(seconds, trainer.env_steps, trainer.learner_steps, row is not None):
+                self._view.say(line)
             if trainer.env_steps // every > before // every and not trainer.finished:
                 self._save(finished=False)
         for row in trainer.finish():
@@ -239,8 +306,7 @@ class _Run:
         self._metrics.append(full)
         self._view.row(full)
         if "eval/return" in full:
-            keys = [key for key in full if key.startswith("eval/")]
-            self._last_evaluation = {key: full[key] for key in ["env_steps", *keys]}
+            self._last_evaluation = _evaluation(full)
             self._keep_best()
 
     def _tally(self, row: Row) -> Row:
@@ -256,9 +322,10 @@ class _Run:
         return figures
 
     def _keep_best(self) -> None:
-        evaluation = self._last_evaluation
-        if not self._best or _score(evaluation) > _score(self._best):
-            self._best = dict(evaluation)
+        new, old = self._last_evaluation, self._best
+        as_good = self._best_is_lost and bool(old) and lines.score(new) == lines.score(old)
+        if not old or as_good or lines.score(new) > lines.score(old):
+            self._best, self._best_is_lost = dict(new), False
             checkpoint.save_best(self.directory.checkpoints, self.trainer.network.state_dict(), self._best)
             self._tracker.summary(_best_summary(self._best))
 
@@ -283,44 +350,53 @@ class _Run:
         checkpoint.save(
             self.directory.checkpoints, self.trainer.env_steps, weights, self.trainer.get_state(), about
         )
-        title = f"{self.config.env}, {self.config.agent}, seed {self.config.seed}"
-        ceiling = task_spec(self.config).success_ceiling
-        learning_curve(read_rows(self.directory.metrics_file), self.directory.curve, title, ceiling)
+        self._saved_at = self.trainer.env_steps
+        self._draw()
         if finished:
             self.directory.write_result(_result_of(about))
 
+    def _draw(self) -> None:
+        """The learning curve so far; where it cannot be drawn or written, the run goes on without."""
+        title = f"{self.config.env}, {self.config.agent}, seed {self.config.seed}"
+        ceiling = task_spec(self.config).success_ceiling
+        try:
+            learning_curve(read_rows(self.directory.metrics_file), self.directory.curve, title, ceiling)
+        except Exception as error:  # a picture is worth no run
+            self._view.say(f"no learning curve: {one_line(error)}")
+
     def _introduction(self) -> str:
-        config, memory, available = self.config, plan_bytes(self.config), available_bytes()
-        machine_has = f" of the machine's {size(available)}" if available else ""
-        threads = "1 thread" if config.threads == 1 else f"{config.threads} threads"
-        lines = {
-            "task": f"{config.env}, {config.actor.num_envs} copies",
-            "agent": f"{config.agent}, {number(_parameters(self.trainer.network))} parameters",
-            "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
-            "replay": f"{number(config.replay.capacity)} steps",
-            "device": f"{device_of(config).type}, {threads}",
-            "steps": f"{number(config.total_env_steps)} env steps, {number(config.warmup)} of them at random",
-            "run": str(self.directory.path),
-        }
-        if self._resumed:
-            lines["resumed"] = f"at {number(self.trainer.env_steps)} env steps"
+        memory, resumed = plan_bytes(self.config), None
+        if self._process_bytes is not None:
+            memory = {**memory, "the process itself": self._process_bytes}
+        if self._saved_at is not None:
+            resumed = f"at {number(self.trainer.env_steps)} env steps"
             if not self.trainer.resume_is_exact:
-                lines["resumed"] += ", not exact: with new episodes, as the task's state cannot be saved"
-        if unread := config.unread():
-            lines["unread"] = f"{', '.join(unread)}: not read, given the other settings"
-        return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
+                resumed += ", not exact: with new episodes, as the task's state cannot be saved"
+        return lines.introduction(
+            self.config,
+            self.directory,
+            _parameters(self.trainer.network),
+            memory,
+            available_bytes(),
+            device_of(self.config).type,
+            resumed,
+        )
 
     def _result(self) -> str:
-        last, best = self._last_evaluation, self._best
-        better = ""
-        if best and _score(best) > _score(last):
-            better = f"; best: {outcome(best)} at {number(best['env_steps'])} (eval --checkpoint best)"
-        note = task_spec(self.config).ceiling_note
-        return (
-            f"done in {clock(self._seconds)}: {outcome(last)} over {last['eval/episodes']} episodes{note} at "
-            f"{number(self.trainer.env_steps)} env steps{better}; in {self.directory.path}; "
-            f"next: {self.directory.eval_command}"
+        return lines.result(
+            self.directory,
+            self.trainer.env_steps,
+            self._seconds,
+            self._last_evaluation,
+            self._best,
+            self._best_is_lost,
+            task_spec(self.config).ceiling_note,
         )
+
+
+def _evaluation(row: Row) -> Row:
+    """What a row says of an evaluation, and when that was."""
+    return {key: value for key, value in row.items() if key == "env_steps" or key.startswith("eval/")}
 
 
 def _best_summary(figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -332,12 +408,12 @@ def _best_summary(figures: Mapping[str, Any]) -> dict[str, Any]:
 def _send_files(tracker: Tracker, directory: RunDir) -> None:
     rows = read_rows(directory.metrics_file)
     pictures = {"learning_curve": directory.curve, "evaluation_film": directory.film}
-    pictures = {name: file for name, file in pictures.items() if file.exists()}
+    pictures = {name: file for name, file in pictures.items() if file.is_file()}
     tracker.pictures(len(rows) - 1, rows[-1], pictures)
     tracker.artifact(directory.kept_files())
 
 
-def _report_finished(config: Config, directory: RunDir, about: Mapping[str, Any], out: TextIO) -> None:
+def _report_finished(config: Config, directory: RunDir, about: Mapping[str, Any], out: Output) -> None:
     """Send a finished run to the new run that a W&B sweep has made for the same configuration."""
     rows = read_rows(directory.metrics_file)
     figures = {"parameters": about.get("parameters"), "device_used": device_of(config).type}
@@ -350,24 +426,10 @@ def _report_finished(config: Config, directory: RunDir, about: Mapping[str, Any]
     tracker.close()
 
 
-def _say_finished(directory: RunDir, about: Mapping[str, Any], out: TextIO) -> None:
-    print(
-        f"{directory.path} has finished at {number(about['env_steps'])} env steps: "
-        f"{outcome(about['last_evaluation'])}; a larger --total-env-steps extends it; "
-        f"next: {directory.eval_command}",
-        file=out,
-    )
-
-
 def _result_of(about: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept beside the run of a finished checkpoint's description."""
     names = ["ends_at", "env_steps", "learner_steps", "seconds", "parameters", "threads", "device"]
     return {name: about.get(name) for name in [*names, "last_evaluation", "program"]}
-
-
-def _score(evaluation: Mapping[str, Any]) -> float:
-    success = evaluation.get("eval/success")
-    return float(evaluation["eval/return"] if success is None else success)
 
 
 def _parameters(network: QNetwork) -> int:

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -9,6 +7,7 @@ from hypothesis.extra import numpy as stnp
 
 from dtqn.training import checkpoint
 from dtqn.training.checkpoint import CheckpointError
+from tests.training.fake import edited_checkpoint
 
 _FORMAT = f'"format": {checkpoint.FORMAT}'.encode()
 _WEIGHTS = {"layer.bias": torch.zeros(2), "layer.weight": torch.arange(6.0).reshape(2, 3)}
@@ -204,6 +203,8 @@ def _damage(folder, file, change):
         ("state.json", lambda data: b"{}"),
         ("state.json", lambda data: b"\xff\xfe"),
         ("state.json", lambda data: data.replace(_FORMAT, b'"format": 99')),
+        ("state.json", lambda data: data.replace(b'"rows": 1', b'"rows": 2')),
+        ("state.json", lambda data: data.replace(b'"checksum"', b'"checksun"')),
         ("state.safetensors", lambda data: data[:-1]),
         ("state.safetensors", lambda data: data[:-1] + bytes([data[-1] ^ 1])),
         ("state.safetensors", lambda data: b""),
@@ -237,10 +238,8 @@ def test_no_checkpoint_and_no_best(tmp_path):
 
 def test_missing_arrays_are_found(tmp_path):
     _save(tmp_path, 10)
-    path = tmp_path / "10" / "state.json"
-    content = json.loads(path.read_text())
-    content["state"]["array"]["$array"] = "state/other"
-    path.write_text(json.dumps(content))
+    with edited_checkpoint(tmp_path / "10") as content:
+        content["state"]["array"]["$array"] = "state/other"
     with pytest.raises(CheckpointError, match="state/other"):
         checkpoint.load_state(tmp_path)
 

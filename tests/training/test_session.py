@@ -1,6 +1,5 @@
 import io
 import itertools
-import json
 import os
 import re
 import signal
@@ -9,134 +8,22 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import yaml
 
 from dtqn import cli, text
-from dtqn.settings.presets import resolve
 from dtqn.training import checkpoint, display, session
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCK_KEYS, read_rows
-from tests.training import wandb_file
+from tests.training import fake, wandb_file
+from tests.training.fake import edited_checkpoint
 
 _ROOT = Path(__file__).parents[2]
 
 
-class _FakeTrainer:
-    """Ten steps a tick, a row every 50, an evaluation every 100 whose success grows and falls by chance."""
-
-    has_success = True
-    resume_is_exact = True
-    at_tick = staticmethod(lambda trainer: None)
-
-    def __init__(self, config):
-        self.config, self.env_steps, self.learner_steps, self._owed = config, 0, 0, True
-        torch.manual_seed(config.seed)
-        self.network = torch.nn.Linear(2, 2)
-        self.generator = np.random.default_rng(config.seed)
-
-    @property
-    def finished(self):
-        return self.env_steps >= self.config.total_env_steps
-
-    def advance(self):
-        self.env_steps += 10
-        self.learner_steps += 1
-        with torch.no_grad():
-            self.network.weight.fill_(float(self.generator.random()))
-        row = {}
-        if self.env_steps % 50 == 0:
-            row |= {"learner/loss": self.generator.random(), "train/success": self.generator.random()}
-        if self.env_steps % 100 == 0:
-            row |= self._evaluation()
-        type(self).at_tick(self)
-        return {"env_steps": self.env_steps, "learner_steps": self.learner_steps} | row if row else None
-
-    def _evaluation(self):
-        success = float(self.generator.random())
-        row = {
-            "eval/success": success,
-            "eval/success_low": success - 0.05,
-            "eval/success_high": success + 0.05,
-        }
-        if not self.has_success:
-            row = dict.fromkeys(row)
-        return row | {"eval/return": 10 * success, "eval/length": 5.0, "eval/episodes": 20}
-
-    def finish(self):
-        if self.env_steps % 100 == 0:
-            return []
-        return [{"env_steps": self.env_steps, "learner_steps": self.learner_steps} | self._evaluation()]
-
-    def film(self, file):
-        file.write_bytes(b"a film")
-
-    def get_state(self):
-        return {
-            "counters": [self.env_steps, self.learner_steps],
-            "network": dict(self.network.state_dict()),
-            "generator": self.generator.bit_generator.state,
-            "replay": np.arange(self.env_steps)[::2],
-        }
-
-    def set_state(self, state):
-        self.env_steps, self.learner_steps = state["counters"]
-        self.network.load_state_dict(state["network"])
-        self.generator.bit_generator.state = state["generator"]
-        np.testing.assert_array_equal(state["replay"], np.arange(self.env_steps)[::2])
-
-
-@pytest.fixture
-def trainer(monkeypatch):
-    """The fake in place of the real trainer, for the test to change."""
-
-    class Trainer(_FakeTrainer):
-        pass
-
-    monkeypatch.setattr(session, "Trainer", Trainer)
-    monkeypatch.setattr(session, "plan_bytes", lambda config: {"replay": 1000, "networks": 500})
-    monkeypatch.setattr(
-        session, "learning_curve", lambda rows, path, title, ceiling: path.write_bytes(b"a picture")
-    )
-    return Trainer
-
-
-def _config(**flags):
-    return resolve(None, {"total_env_steps": 1000, "checkpoint_every": 200, "wandb": "disabled"} | flags, {})
-
-
-def _start(path, **flags):
-    out = io.StringIO()
-    code = session.start(_config(**flags), RunDir(path), out)
-    return code, out.getvalue().splitlines()
-
-
-def _resume(path, **flags):
-    out = io.StringIO()
-    directory = RunDir(path)
-    code = session.resume(directory.resumed_config(flags, {}), directory, out)
-    return code, out.getvalue().splitlines()
-
-
-def _rows(path):
-    rows = read_rows(path / "metrics.jsonl")
-    return [{key: value for key, value in row.items() if key not in CLOCK_KEYS} for row in rows]
-
-
-def _tree(path):
-    """What must be the same in a run and its killed and resumed twin."""
-    state = checkpoint.load_state(path / "checkpoint")
-    return (
-        _rows(path),
-        json.dumps(state, default=lambda leaf: leaf.tolist()),
-        checkpoint.best_figures(path / "checkpoint"),
-    )
-
-
 def test_a_run_leaves_what_is_promised(tmp_path, trainer):
-    assert _start(tmp_path / "run")[0] == 0
+    assert fake.start(tmp_path / "run")[0] == 0
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {
         *("config.yaml", "metrics.jsonl", "learning_curve.png", "checkpoint", "wandb-id.txt", "result.json"),
@@ -156,14 +43,14 @@ def test_a_run_leaves_what_is_promised(tmp_path, trainer):
 
 
 def test_the_configuration_is_stored_in_full(tmp_path, trainer):
-    _start(tmp_path / "run")
+    fake.start(tmp_path / "run")
     stored = yaml.safe_load((tmp_path / "run/config.yaml").read_text())
     assert stored["warmup_env_steps"] == 200
-    assert stored["learner"].keys() == _config().learner.model_dump().keys()
+    assert stored["learner"].keys() == fake.config_of().learner.model_dump().keys()
 
 
 def test_what_is_said(tmp_path, trainer):
-    _, lines = _start(tmp_path / "my run")
+    _, lines = fake.start(tmp_path / "my run")
     text = "\n".join(lines)
     for words in (
         "gridverse-memory-7x7",
@@ -190,9 +77,9 @@ def test_what_is_said(tmp_path, trainer):
 def test_best_weights_are_those_of_the_best_evaluation(tmp_path, trainer):
     seen = {}
     trainer.at_tick = staticmethod(lambda t: seen.update({t.env_steps: t.network.weight.clone()}))
-    _start(tmp_path / "run")
+    fake.start(tmp_path / "run")
     evaluations = {
-        row["env_steps"]: row["eval/success"] for row in _rows(tmp_path / "run") if "eval/success" in row
+        row["env_steps"]: row["eval/success"] for row in fake.rows(tmp_path / "run") if "eval/success" in row
     }
     best = max(evaluations, key=evaluations.get)
     figures = checkpoint.best_figures(tmp_path / "run/checkpoint")
@@ -203,20 +90,20 @@ def test_best_weights_are_those_of_the_best_evaluation(tmp_path, trainer):
 
 def test_where_no_success_is_defined_the_return_counts(tmp_path, trainer):
     trainer.has_success = False
-    _, lines = _start(tmp_path / "run")
+    _, lines = fake.start(tmp_path / "run")
     assert re.match(r"done in 0:\d\d: return \S+ over 20 episodes", lines[-1])
-    returns = [row["eval/return"] for row in _rows(tmp_path / "run") if "eval/return" in row]
+    returns = [row["eval/return"] for row in fake.rows(tmp_path / "run") if "eval/return" in row]
     assert checkpoint.best_figures(tmp_path / "run/checkpoint")["eval/return"] == max(returns)
 
 
 def test_evaluations_tell_the_best_and_the_mean_so_far_also_after_a_kill(tmp_path, trainer):
     """As columns: a sweep reads them over time and as the run's result. No later evaluation counts."""
-    _kill_at(trainer, 570)
-    with pytest.raises(_Killed):
-        _start(tmp_path / "run")
-    _kill_at(trainer, None)
-    _resume(tmp_path / "run")
-    rows = [row for row in _rows(tmp_path / "run") if "eval/return" in row]
+    fake.kill_at(trainer, 570)
+    with pytest.raises(fake.Killed):
+        fake.start(tmp_path / "run")
+    fake.kill_at(trainer, None)
+    fake.resume(tmp_path / "run")
+    rows = [row for row in fake.rows(tmp_path / "run") if "eval/return" in row]
     assert len(rows) == 10
     for count in range(1, 11):
         for name in ("success", "return"):
@@ -224,12 +111,12 @@ def test_evaluations_tell_the_best_and_the_mean_so_far_also_after_a_kill(tmp_pat
             assert rows[count - 1][f"best_{name}"] == max(seen)
             assert rows[count - 1][f"mean_{name}"] == pytest.approx(sum(seen) / count)
     trainer.has_success = False
-    _start(tmp_path / "other")
-    assert not any("best_success" in row or "mean_success" in row for row in _rows(tmp_path / "other"))
+    fake.start(tmp_path / "other")
+    assert not any("best_success" in row or "mean_success" in row for row in fake.rows(tmp_path / "other"))
 
 
 def test_a_finished_run_is_reported_again_to_the_new_run_of_a_wandb_sweep(tmp_path, trainer, monkeypatch):
-    _start(tmp_path / "run", wandb="offline")
+    fake.start(tmp_path / "run", wandb="offline")
     parameters = tmp_path / "parameters.yaml"
     parameters.write_text("wandb_version: 1\n")
     sweep = {"ID": "swp", "PARAM_PATH": str(parameters)}
@@ -237,11 +124,9 @@ def test_a_finished_run_is_reported_again_to_the_new_run_of_a_wandb_sweep(tmp_pa
     for name, value in sweep.items():
         monkeypatch.setenv(f"WANDB_SWEEP_{name}", value)
     monkeypatch.setenv("WANDB_RUN_ID", "second22")
-    import wandb
-
-    wandb.teardown()  # an agent's program is a process of its own, which reads these anew
-    assert "has finished" in _resume(tmp_path / "run", wandb="offline")[1][0]
-    wandb.teardown()
+    wandb_file.wait()  # an agent's program is a process of its own, which reads these anew
+    assert "has finished" in fake.resume(tmp_path / "run", wandb="offline")[1][0]
+    wandb_file.wait()
     (file,) = (tmp_path / "run").glob("wandb/offline-run-*/run-second22.wandb")
     assert wandb_file.config(file)["continues"] == first
     shown = [row["env_steps"] for row in wandb_file.history(file) if "train/success" in row]
@@ -253,96 +138,82 @@ def test_a_finished_run_is_reported_again_to_the_new_run_of_a_wandb_sweep(tmp_pa
 
 
 def test_however_short_a_run_ends_with_what_it_owes(tmp_path, trainer):
-    assert _start(tmp_path / "run", total_env_steps=10)[0] == 0
-    assert [row["env_steps"] for row in _rows(tmp_path / "run") if "eval/success" in row] == [10]
-
-
-class _Killed(BaseException):
-    """Stands for SIGKILL: nothing after it is saved."""
-
-
-def _kill_at(trainer, env_steps):
-    def at_tick(running):
-        if running.env_steps == env_steps:
-            raise _Killed
-
-    trainer.at_tick = staticmethod(at_tick)
+    assert fake.start(tmp_path / "run", total_env_steps=10)[0] == 0
+    assert [row["env_steps"] for row in fake.rows(tmp_path / "run") if "eval/success" in row] == [10]
 
 
 @pytest.mark.parametrize("kills", [[470], [210, 590, 810], [400], [999990]])
 def test_a_killed_and_resumed_run_ends_like_one_that_was_not(tmp_path, trainer, kills):
-    _start(tmp_path / "whole")
+    fake.start(tmp_path / "whole")
     for number, env_steps in enumerate(kills):
-        _kill_at(trainer, env_steps)
+        fake.kill_at(trainer, env_steps)
         try:
-            _start(tmp_path / "killed") if number == 0 else _resume(tmp_path / "killed")
-        except _Killed:
+            fake.start(tmp_path / "killed") if number == 0 else fake.resume(tmp_path / "killed")
+        except fake.Killed:
             with (tmp_path / "killed/metrics.jsonl").open("a") as file:
                 file.write('{"env_steps": 1')
-    _kill_at(trainer, None)
-    assert _resume(tmp_path / "killed")[0] == 0
-    assert _tree(tmp_path / "killed") == _tree(tmp_path / "whole")
+    fake.kill_at(trainer, None)
+    assert fake.resume(tmp_path / "killed")[0] == 0
+    assert fake.tree(tmp_path / "killed") == fake.tree(tmp_path / "whole")
 
 
 def test_seconds_go_on_after_a_resume(tmp_path, trainer):
-    _kill_at(trainer, 470)
-    with pytest.raises(_Killed):
-        _start(tmp_path / "run")
-    about_file = tmp_path / "run/checkpoint/400/state.json"
-    content = json.loads(about_file.read_text())
-    content["about"]["seconds"] = 1000.0
-    about_file.write_text(json.dumps(content))
-    _kill_at(trainer, None)
-    _resume(tmp_path / "run")
+    fake.kill_at(trainer, 470)
+    with pytest.raises(fake.Killed):
+        fake.start(tmp_path / "run")
+    with edited_checkpoint(tmp_path / "run/checkpoint/400") as content:
+        content["about"]["seconds"] = 1000.0
+    fake.kill_at(trainer, None)
+    fake.resume(tmp_path / "run")
     rows = read_rows(tmp_path / "run/metrics.jsonl")
     assert 1000 < rows[-1]["seconds"] < 1100
     assert rows[8]["seconds"] > 1000 > rows[7]["seconds"]
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_anew(tmp_path, trainer):
-    _kill_at(trainer, 150)
-    with pytest.raises(_Killed):
-        _start(tmp_path / "killed")
+    fake.kill_at(trainer, 150)
+    with pytest.raises(fake.Killed):
+        fake.start(tmp_path / "killed")
     assert checkpoint.best_figures(tmp_path / "killed/checkpoint")["env_steps"] == 100
-    _kill_at(trainer, None)
-    code, lines = _resume(tmp_path / "killed")
+    fake.kill_at(trainer, None)
+    code, lines = fake.resume(tmp_path / "killed")
     assert (code, lines[0]) == (0, f"{tmp_path / 'killed'} has no checkpoint yet: the run starts anew")
-    _start(tmp_path / "whole")
-    assert _tree(tmp_path / "killed") == _tree(tmp_path / "whole")
+    fake.start(tmp_path / "whole")
+    assert fake.tree(tmp_path / "killed") == fake.tree(tmp_path / "whole")
 
 
 def test_a_finished_run_says_so_and_can_be_made_longer(tmp_path, trainer):
-    _start(tmp_path / "run")
-    before = _tree(tmp_path / "run")
-    code, lines = _resume(tmp_path / "run")
+    fake.start(tmp_path / "run")
+    before = fake.tree(tmp_path / "run")
+    code, lines = fake.resume(tmp_path / "run")
     assert code == 0
     assert len(lines) == 1
     assert "has finished at 1 000 env steps: success" in lines[0]
-    assert _tree(tmp_path / "run") == before
-    assert _resume(tmp_path / "run", total_env_steps=1500)[0] == 0
-    _start(tmp_path / "longer", total_env_steps=1500, warmup_env_steps=200)
-    assert _tree(tmp_path / "run") == _tree(tmp_path / "longer")
+    assert fake.tree(tmp_path / "run") == before
+    assert fake.resume(tmp_path / "run", total_env_steps=1500)[0] == 0
+    fake.start(tmp_path / "longer", total_env_steps=1500, warmup_env_steps=200)
+    assert fake.tree(tmp_path / "run") == fake.tree(tmp_path / "longer")
     assert RunDir(tmp_path / "run").read_config() == RunDir(tmp_path / "longer").read_config()
 
 
 def test_what_a_finished_run_came_to(tmp_path, trainer):
     directory = RunDir(tmp_path / "run")
-    _kill_at(trainer, 470)
-    with pytest.raises(_Killed):
-        _start(tmp_path / "run")
+    fake.kill_at(trainer, 470)
+    with pytest.raises(fake.Killed):
+        fake.start(tmp_path / "run")
     assert directory.read_result() is None
-    _kill_at(trainer, None)
-    _resume(tmp_path / "run")
+    fake.kill_at(trainer, None)
+    fake.resume(tmp_path / "run")
     result, last = directory.read_result(), read_rows(tmp_path / "run/metrics.jsonl")[-1]
     assert (result["env_steps"], result["learner_steps"], result["parameters"]) == (1000, 100, 6)
     assert result["last_evaluation"].items() <= last.items()
     assert result["seconds"] >= last["seconds"]
     (tmp_path / "run/result.json").unlink()  # as a kill right after the last checkpoint leaves it
-    assert _resume(tmp_path / "run")[0] == 0
+    assert fake.resume(tmp_path / "run")[0] == 0
     assert directory.read_result() == result
-    _kill_at(trainer, 1200)
-    with pytest.raises(_Killed):
-        _resume(tmp_path / "run", total_env_steps=1500)
+    fake.kill_at(trainer, 1200)
+    with pytest.raises(fake.Killed):
+        fake.resume(tmp_path / "run", total_env_steps=1500)
     assert directory.read_result() is None
 
 
@@ -350,17 +221,17 @@ def test_a_run_is_found_by_its_settings(tmp_path, trainer, capsys):
     def auto(*flags):
         return cli.main(["--resume", "auto", "--runs-dir", str(tmp_path), *_FLAGS, *flags])
 
-    _kill_at(trainer, 470)
-    with pytest.raises(_Killed):
+    fake.kill_at(trainer, 470)
+    with pytest.raises(fake.Killed):
         auto()
     (path,) = (tmp_path / "gridverse-memory-7x7/gtrxl").iterdir()
-    assert path == RunDir.of_config(_config(), tmp_path).path
-    _kill_at(trainer, None)
+    assert path == RunDir.of_config(fake.config_of(), tmp_path).path
+    fake.kill_at(trainer, None)
     capsys.readouterr()
     assert auto("--threads", "2", "--warmup-env-steps", "200") == 0, "the same run, written otherwise"
     assert "resumed  at 400 env steps" in capsys.readouterr().out
-    _start(tmp_path / "whole")
-    assert _tree(path) == _tree(tmp_path / "whole")
+    fake.start(tmp_path / "whole")
+    assert fake.tree(path) == fake.tree(tmp_path / "whole")
     assert RunDir(path).read_config().threads == 2
     assert auto() == 0
     printed = capsys.readouterr().out
@@ -371,7 +242,7 @@ def test_a_run_is_found_by_its_settings(tmp_path, trainer, capsys):
 
 
 def test_a_directory_in_use_is_refused(tmp_path, trainer, capsys):
-    _start(tmp_path / "run")
+    fake.start(tmp_path / "run")
     with RunDir(tmp_path / "run").lock():
         assert cli.main(["--resume", str(tmp_path / "run")]) == 2
         assert capsys.readouterr().err == (
@@ -384,34 +255,39 @@ _FLAGS = ["--total-env-steps", "1000", "--checkpoint-every", "200", "--wandb", "
 
 
 def test_a_run_ends_at_the_success_that_was_asked_for(tmp_path, trainer):
-    code, _ = _start(tmp_path / "run", stop_at_success=0.7)
-    rows = [row for row in _rows(tmp_path / "run") if "eval/success" in row]
+    code, _ = fake.start(tmp_path / "run", stop_at_success=0.7)
+    rows = [row for row in fake.rows(tmp_path / "run") if "eval/success" in row]
     assert code == 0
     assert rows[-1]["eval/success_low"] >= 0.7
     assert all(row["eval/success_low"] < 0.7 for row in rows[:-1])
     assert rows[-1]["env_steps"] < 1000
-    assert "has finished" in _resume(tmp_path / "run")[1][0]
-    assert _resume(tmp_path / "run", stop_at_success=None)[0] == 0
-    assert _rows(tmp_path / "run")[-1]["env_steps"] == 1000
+    assert "has finished" in fake.resume(tmp_path / "run")[1][0]
+    assert fake.resume(tmp_path / "run", stop_at_success=None)[0] == 0
+    assert fake.rows(tmp_path / "run")[-1]["env_steps"] == 1000
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_finishes_the_tick_saves_and_says_how_to_go_on(tmp_path, trainer, number, code):
+@pytest.mark.parametrize(
+    ("number", "code", "times"), [(signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 1), (signal.SIGHUP, 129, 2)]
+)
+def test_a_signal_finishes_the_tick_saves_and_says_how_to_go_on(tmp_path, trainer, number, code, times):
+    """A terminal that goes away sends SIGHUP twice: the system, and the shell."""
+
     def at_tick(running):
         if running.env_steps == 470:
-            os.kill(os.getpid(), number)
+            for _ in range(times):
+                os.kill(os.getpid(), number)
 
     trainer.at_tick = staticmethod(at_tick)
     before = signal.getsignal(number)
-    found, lines = _start(tmp_path / "run")
+    found, lines = fake.start(tmp_path / "run")
     assert found == code
     assert lines[-1] == f"interrupted and saved; to go on: python -m dtqn --resume {tmp_path / 'run'}"
     assert checkpoint.read_about(tmp_path / "run/checkpoint")["env_steps"] == 470
     assert signal.getsignal(number) == before
     trainer.at_tick = staticmethod(lambda running: None)
-    assert _resume(tmp_path / "run")[0] == 0
-    _start(tmp_path / "whole")
-    assert _tree(tmp_path / "run") == _tree(tmp_path / "whole")
+    assert fake.resume(tmp_path / "run")[0] == 0
+    fake.start(tmp_path / "whole")
+    assert fake.tree(tmp_path / "run") == fake.tree(tmp_path / "whole")
 
 
 def test_an_error_is_neither_hidden_nor_saved(tmp_path, trainer, capsys):
@@ -420,7 +296,7 @@ def test_an_error_is_neither_hidden_nor_saved(tmp_path, trainer, capsys):
             raise session.NonFiniteError("10 updates in a row; the last batch held the sequences [3]")
 
     trainer.at_tick = staticmethod(at_tick)
-    code, lines = _start(tmp_path / "run")
+    code, lines = fake.start(tmp_path / "run")
     assert code == 1
     assert lines[-1] == "error: 10 updates in a row; the last batch held the sequences [3]"
     assert checkpoint.read_about(tmp_path / "run/checkpoint")["env_steps"] == 400
@@ -442,7 +318,7 @@ def test_the_memory_of_this_machine_is_known():
 
 @pytest.mark.parametrize("damage", ["pointer", "state", "foreign"])
 def test_a_damaged_checkpoint_is_one_line(tmp_path, trainer, capsys, damage):
-    _start(tmp_path / "run", total_env_steps=200)
+    fake.start(tmp_path / "run", total_env_steps=200)
     folder = tmp_path / "run/checkpoint"
     if damage == "pointer":
         (folder / "latest").write_text("77")
@@ -458,14 +334,15 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path, trainer, capsys, damage):
 
 
 def test_rows_at_wandb_after_a_resume_are_those_of_the_metrics_file(tmp_path, trainer):
-    _kill_at(trainer, 470)
-    with pytest.raises(_Killed):
-        _start(tmp_path / "run", wandb="offline")
-    _kill_at(trainer, None)
-    _resume(tmp_path / "run")
+    fake.kill_at(trainer, 470)
+    with pytest.raises(fake.Killed):
+        fake.start(tmp_path / "run", wandb="offline")
+    fake.kill_at(trainer, None)
+    fake.resume(tmp_path / "run")
     files = sorted((tmp_path / "run/wandb").glob("offline-run-*/run-*.wandb"))
     assert len({file.name for file in files}) == 1, "one id"
     assert len(files) == 2
+    wandb_file.wait()
     history = wandb_file.history(files[-1])
     rows = read_rows(tmp_path / "run/metrics.jsonl")
     assert [row["env_steps"] for row in history] == [row["env_steps"] for row in rows]

@@ -8,11 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import wandb
 from wandb.proto import wandb_internal_pb2
 
 _BLOCK = 32768
 _HEADER = 7
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+
+
+def wait() -> None:
+    """Until every file of this process is whole, as it is when a program has ended.
+
+    W&B writes in a process of its own, which goes on for a moment after a run's `finish` has returned.
+    """
+    wandb.teardown()
 
 
 def records(path: Path) -> Iterator[wandb_internal_pb2.Record]:

@@ -1,0 +1,126 @@
+"""What a run says of itself in words: its price before it starts, and how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dtqn.settings.config import Config
+from dtqn.text import clock, duration, number, size
+from dtqn.training.directory import RunDir
+from dtqn.training.display import outcome
+from dtqn.training.metrics import Row
+
+TIMED_UPDATES = 100
+"""Learner updates after which a run says how long it will take."""
+
+
+def introduction(
+    config: Config,
+    directory: RunDir,
+    parameters: int,
+    memory: Mapping[str, int],
+    machine_bytes: int | None,
+    device: str,
+    resumed: str | None,
+) -> str:
+    """What will be trained, where, and what it takes.
+
+    Args:
+        memory: bytes by what takes them.
+        machine_bytes: what the machine has; none where it cannot be told.
+        resumed: where and how a run goes on; none for one that starts.
+    """
+    machine_has = f" of the machine's {size(machine_bytes)}" if machine_bytes else ""
+    threads = "1 thread" if config.threads == 1 else f"{config.threads} threads"
+    lines = {
+        "task": f"{config.env}, {config.actor.num_envs} copies",
+        "agent": f"{config.agent}, {number(parameters)} parameters",
+        "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
+        "replay": f"{number(config.replay.capacity)} steps",
+        "device": f"{device}, {threads}",
+        "steps": f"{number(config.total_env_steps)} env steps, {number(config.warmup)} of them at random; "
+        f"{number(updates(config))} learner updates",
+        "run": str(directory.path),
+    }
+    if resumed is not None:
+        lines["resumed"] = resumed
+    if unread := config.unread():
+        lines["unread"] = f"{', '.join(unread)}: not read, given the other settings"
+    return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
+
+
+def updates(config: Config) -> int:
+    """Learner updates of a run from its start to its end; a run of any length makes one."""
+    learning_steps = config.total_env_steps - config.warmup
+    return max(1, int(learning_steps / config.learner.env_steps_per_update))
+
+
+class Price:
+    """Says once how long a run will take: when its first hundred updates have been timed.
+
+    The first update, which sets things up, and what metrics and evaluations take are left out.
+    """
+
+    def __init__(self, total_env_steps: int, env_steps: int, learner_steps: int) -> None:
+        """The counts are those at which this stretch of the run begins."""
+        self._total, self._env_steps, self._learner_steps = total_env_steps, env_steps, learner_steps
+        self._before = learner_steps
+        self._seconds, self._timed_env_steps, self._timed_updates = 0.0, 0, 0
+
+    def tick(self, seconds: float, env_steps: int, learner_steps: int, measured: bool) -> str | None:
+        """Count a tick; the line, where it is due.
+
+        Args:
+            seconds: what the tick took.
+            measured: whether it made a row of metrics.
+        """
+        if self._timed_updates >= TIMED_UPDATES:
+            return None
+        if not measured and self._learner_steps > self._before:
+            self._seconds += seconds
+            self._timed_env_steps += env_steps - self._env_steps
+            self._timed_updates += learner_steps - self._learner_steps
+        self._env_steps, self._learner_steps = env_steps, learner_steps
+        left = self._total - env_steps
+        if self._timed_updates < TIMED_UPDATES or left <= 0:
+            return None
+        return (
+            f"about {duration(left * self._seconds / self._timed_env_steps)} to go, evaluations not counted: "
+            f"{number(left)} env steps; {self._timed_updates} updates took {duration(self._seconds)}"
+        )
+
+
+def result(
+    directory: RunDir, env_steps: int, seconds: float, last: Row, best: Row, best_is_lost: bool, note: str
+) -> str:
+    """How a run ended.
+
+    Args:
+        last: its last evaluation.
+        best: its best one.
+        best_is_lost: whether that one's weights were found damaged.
+        note: of the success that no agent can exceed.
+    """
+    better = ""
+    if best and score(best) > score(last):
+        weights = "its weights are lost" if best_is_lost else "eval --checkpoint best"
+        better = f"; best: {outcome(best)} at {number(best['env_steps'] or 0)} ({weights})"
+    return (
+        f"done in {clock(seconds)}: {outcome(last)} over {last['eval/episodes']} episodes{note} at "
+        f"{number(env_steps)} env steps{better}; in {directory.path}; next: {directory.eval_command}"
+    )
+
+
+def finished(directory: RunDir, env_steps: int, last: Row) -> str:
+    """What a run that has finished says when it is resumed."""
+    return (
+        f"{directory.path} has finished at {number(env_steps)} env steps: {outcome(last)}; "
+        f"a larger --total-env-steps extends it; next: {directory.eval_command}"
+    )
+
+
+def score(evaluation: Mapping[str, Any]) -> float:
+    """What evaluations are compared by: success, or the return where the task defines none."""
+    success = evaluation.get("eval/success")
+    return float(evaluation["eval/return"] if success is None else success)

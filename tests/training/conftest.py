@@ -1,0 +1,19 @@
+import pytest
+
+from dtqn.training import session
+from tests.training import fake
+
+
+@pytest.fixture
+def trainer(monkeypatch):
+    """The fake in place of the real trainer, for the test to change."""
+
+    class Trainer(fake.FakeTrainer):
+        pass
+
+    monkeypatch.setattr(session, "Trainer", Trainer)
+    monkeypatch.setattr(session, "plan_bytes", lambda config: {"replay": 1000, "networks": 500})
+    monkeypatch.setattr(
+        session, "learning_curve", lambda rows, path, title, ceiling: path.write_bytes(b"a picture")
+    )
+    return Trainer

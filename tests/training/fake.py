@@ -1,0 +1,134 @@
+"""A stand-in for the trainer, so that tests of a run's files, signals and reports take no time."""
+
+import contextlib
+import io
+import json
+import zlib
+
+import numpy as np
+import torch
+
+from dtqn.settings.presets import resolve
+from dtqn.training import checkpoint, session
+from dtqn.training.directory import RunDir
+from dtqn.training.metrics import CLOCK_KEYS, read_rows
+
+
+class FakeTrainer:
+    """Ten steps a tick, a row every 50, an evaluation every 100 whose success grows and falls by chance."""
+
+    has_success = True
+    resume_is_exact = True
+    at_tick = staticmethod(lambda trainer: None)
+
+    def __init__(self, config):
+        self.config, self.env_steps, self.learner_steps, self._owed = config, 0, 0, True
+        torch.manual_seed(config.seed)
+        self.network = torch.nn.Linear(2, 2)
+        self.generator = np.random.default_rng(config.seed)
+
+    @property
+    def finished(self):
+        return self.env_steps >= self.config.total_env_steps
+
+    def advance(self):
+        self.env_steps += 10
+        self.learner_steps += 1
+        with torch.no_grad():
+            self.network.weight.fill_(float(self.generator.random()))
+        row = {}
+        if self.env_steps % 50 == 0:
+            row |= {"learner/loss": self.generator.random(), "train/success": self.generator.random()}
+        if self.env_steps % 100 == 0:
+            row |= self._evaluation()
+        type(self).at_tick(self)
+        return {"env_steps": self.env_steps, "learner_steps": self.learner_steps} | row if row else None
+
+    def _evaluation(self):
+        success = float(self.generator.random())
+        row = {
+            "eval/success": success,
+            "eval/success_low": success - 0.05,
+            "eval/success_high": success + 0.05,
+        }
+        if not self.has_success:
+            row = dict.fromkeys(row)
+        return row | {"eval/return": 10 * success, "eval/length": 5.0, "eval/episodes": 20}
+
+    def finish(self):
+        if self.env_steps % 100 == 0:
+            return []
+        return [{"env_steps": self.env_steps, "learner_steps": self.learner_steps} | self._evaluation()]
+
+    def film(self, file):
+        file.write_bytes(b"a film")
+
+    def get_state(self):
+        return {
+            "counters": [self.env_steps, self.learner_steps],
+            "network": dict(self.network.state_dict()),
+            "generator": self.generator.bit_generator.state,
+            "replay": np.arange(self.env_steps)[::2],
+        }
+
+    def set_state(self, state):
+        self.env_steps, self.learner_steps = state["counters"]
+        self.network.load_state_dict(state["network"])
+        self.generator.bit_generator.state = state["generator"]
+        np.testing.assert_array_equal(state["replay"], np.arange(self.env_steps)[::2])
+
+
+def config_of(**flags):
+    return resolve(None, {"total_env_steps": 1000, "checkpoint_every": 200, "wandb": "disabled"} | flags, {})
+
+
+def start(path, **flags):
+    out = io.StringIO()
+    code = session.start(config_of(**flags), RunDir(path), out)
+    return code, out.getvalue().splitlines()
+
+
+def resume(path, **flags):
+    out = io.StringIO()
+    directory = RunDir(path)
+    code = session.resume(directory.resumed_config(flags, {}), directory, out)
+    return code, out.getvalue().splitlines()
+
+
+def rows(path):
+    """The metrics without clocks."""
+    found = read_rows(path / "metrics.jsonl")
+    return [{key: value for key, value in row.items() if key not in CLOCK_KEYS} for row in found]
+
+
+def tree(path):
+    """What must be the same in a run and its killed and resumed twin."""
+    state = checkpoint.load_state(path / "checkpoint")
+    return (
+        rows(path),
+        json.dumps(state, default=lambda leaf: leaf.tolist()),
+        checkpoint.best_figures(path / "checkpoint"),
+    )
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing after it is saved."""
+
+
+def kill_at(trainer, env_steps):
+    def at_tick(running):
+        if running.env_steps == env_steps:
+            raise Killed
+
+    trainer.at_tick = staticmethod(at_tick)
+
+
+@contextlib.contextmanager
+def edited_checkpoint(folder):
+    """The content of `state.json`, to be changed; its checksum is made right again."""
+    file = folder / "state.json"
+    content = json.loads(file.read_text())
+    yield content
+    del content["checksum"]
+    content["checksum"] = zlib.crc32(json.dumps(content).encode())
+    file.write_text(json.dumps(content))
