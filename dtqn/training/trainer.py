@@ -44,6 +44,11 @@ def _seed(config: Config, *key: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(config.seed, spawn_key=key)
 
 
+def evaluation_seed(config: Config, number: int) -> np.random.SeedSequence:
+    """That of a run's evaluation `number`, from 0 on; no other evaluation and no training shares it."""
+    return _seed(config, _EVALUATION, number)
+
+
 def device_of(config: Config) -> torch.device:
     if config.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device is cuda, but torch finds none; try cpu")
@@ -413,7 +418,7 @@ class Trainer:
         env = make_env(
             self.config,
             min(config.num_envs, config.episodes),
-            _seed(self.config, _EVALUATION, self._evaluations),
+            evaluation_seed(self.config, self._evaluations),
         )
         return evaluate(self.network, env, config.episodes, self.has_success)
 
