@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from matplotlib import colormaps, rc_context
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from dtqn.files import replacing
 
@@ -31,6 +31,8 @@ class Curve(NamedTuple):
     low: Sequence[float] | None
     """Lower edge of the band; none for a line alone."""
     high: Sequence[float] | None
+    runs: int
+    """How many the curve is of."""
 
 
 class Panel(NamedTuple):
@@ -41,6 +43,9 @@ class Panel(NamedTuple):
     """`success` or `return`."""
     curves: Sequence[Curve]
     ceiling: float = 1.0
+    """The success rate that no agent can exceed."""
+    chance: float | None = None
+    """What uniformly random actions reach."""
 
 
 def learning_curve(
@@ -87,17 +92,15 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str) -> No
     columns = min(len(panels), _COLUMNS)
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(5.2 * columns + 1.6, 3.7 * rows + 0.3), layout="constrained")
-    labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
+    styles = _styles(panels)
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
     for axes, panel in zip(grid, panels, strict=False):
-        for curve in panel.curves:
-            index = labels.index(curve.label)
-            colour, dash = _COLOURS[index % len(_COLOURS)], _DASHES[index // len(_COLOURS) % len(_DASHES)]
-            axes.plot(curve.x, curve.y, color=colour, linestyle=dash, linewidth=1.8, label=curve.label)
-            if curve.low is not None and curve.high is not None:
-                axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0)
+        for index, curve in enumerate(panel.curves):
+            _comparison_curve(axes, curve, styles[curve.label], (index - (len(panel.curves) - 1) / 2) * 5)
+        if panel.chance is not None:
+            axes.axhline(panel.chance, color="0.4", linestyle=":", linewidth=1.2, label="random actions")
         _dress(axes, panel.name, panel.title, panel.ceiling)
         axes.set_xlim(left=0)
         axes.set_xlabel(clock)
@@ -114,10 +117,44 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str) -> No
     _save(figure, path)
 
 
+def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
+    """Colour, dashes and the label in the legend of each agent, the same in all panels."""
+    counts: dict[str, list[int]] = {}
+    for panel in panels:
+        for curve in panel.curves:
+            counts.setdefault(curve.label, []).append(curve.runs)
+    return {
+        label: {
+            "color": _COLOURS[index % len(_COLOURS)],
+            "linestyle": _DASHES[index // len(_COLOURS) % len(_DASHES)],
+            "linewidth": 1.8,
+            "clip_on": False,  # a line at 0 is seen in full
+            "label": f"{label} (n = {' or '.join(map(str, sorted(set(runs))))})",
+        }
+        for index, (label, runs) in enumerate(counts.items())
+    }
+
+
+def _comparison_curve(axes: Axes, curve: Curve, style: Mapping[str, Any], aside: float) -> None:
+    """A line and its band; of a single evaluation a point and its bar, `aside` points beside its place."""
+    if len(curve.x) > 1:
+        axes.plot(curve.x, curve.y, **style)
+        if curve.low is not None and curve.high is not None:
+            axes.fill_between(curve.x, curve.low, curve.high, color=style["color"], alpha=0.16, linewidth=0)
+        return
+    bar = None
+    if curve.low is not None and curve.high is not None:
+        bar = [[curve.y[0] - curve.low[0]], [curve.high[0] - curve.y[0]]]
+    moved = axes.transData + ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
+    axes.errorbar(curve.x, curve.y, bar, marker="o", capsize=4, transform=moved, **style)
+    axes.update_datalim([(curve.x[0], end[0]) for end in (curve.low, curve.y, curve.high) if end is not None])
+    axes.autoscale_view()
+
+
 def _dress(axes: Axes, name: str, title: str, ceiling: float) -> None:
     """What all pictures of success or return have."""
     if name == "success":
-        axes.set_ylim(-0.02, 1.02)
+        axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         if ceiling < 1:
             axes.axhline(ceiling, color="0.4", linestyle="--", linewidth=1, label=f"ceiling {ceiling:.1%}")
@@ -196,9 +233,19 @@ class Share(Protocol):
     def correlation(self) -> float | None: ...
 
 
-def importance(shares: Sequence[Share], path: Path, metric: str) -> None:
-    """Draw the importance and the correlation of each parameter, the first at the top."""
-    figure = Figure(figsize=(8.0, 1.4 + 0.42 * len(shares)), layout="constrained")
+def importance(shares: Sequence[Share], path: Path, metric: str, r2: float, runs: int) -> None:
+    """Draw the importance and the correlation of each parameter, the first at the top.
+
+    Args:
+        shares: none where no dependence was found, which the picture then says.
+        r2: the share of the results' variance that is explained in runs that were held out.
+    """
+    figure = Figure(figsize=(8.0, 1.4 + 0.42 * max(len(shares), 1)), layout="constrained")
+    if not shares:
+        text = f"no dependence of {metric} found: held-out R² = {r2:.2f}, {runs} runs"
+        figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=11)
+        _save(figure, path)
+        return
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1))
     places = list(range(len(shares)))
     left.barh(
@@ -209,7 +256,7 @@ def importance(shares: Sequence[Share], path: Path, metric: str) -> None:
         ecolor="0.4",
         height=0.6,
     )
-    left.set_xlabel("permutation importance\n(drop in R² of a random forest)")
+    left.set_xlabel("permutation importance\n(drop in held-out R² of a random forest)")
     left.set_yticks(places, [share.name for share in shares])
     left.invert_yaxis()
     known = [
@@ -224,81 +271,58 @@ def importance(shares: Sequence[Share], path: Path, metric: str) -> None:
         axes.grid(axis="x", alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
-    figure.suptitle(f"What {metric} depends on", fontsize=11)
+    figure.suptitle(f"What {metric} depends on: held-out R² = {r2:.2f}, {runs} runs", fontsize=11)
     _save(figure, path)
 
 
-class Coordinate(NamedTuple):
-    """A vertical axis that every run's line crosses."""
-
-    name: str
-    positions: Sequence[float]
-    """One a run."""
-    ticks: Sequence[tuple[float, str]]
-
-
 class Parameter(Protocol):
-    """What `Coordinate` says, of a parameter."""
+    """What was tried of a setting."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def positions(self) -> Sequence[float]: ...
+    def positions(self) -> Sequence[float]:
+        """One a run."""
+        ...
 
     @property
     def ticks(self) -> Sequence[tuple[float, str]]: ...
 
 
-def parallel_coordinates(
-    parameters: Sequence[Parameter],
-    values: Sequence[float],
-    path: Path,
-    metric: str,
-    larger_is_better: bool,
+def by_parameter(
+    parameters: Sequence[Parameter], values: Sequence[float], path: Path, metric: str, best: int
 ) -> None:
-    """Draw each run as a line through its parameters to its result, the better the darker and on top.
+    """Draw every run's result against each parameter, a panel a parameter, in the given order.
 
     Args:
         values: the results of the runs.
         metric: what they are.
+        best: the run that is marked in all panels.
     """
-    low, high = min(values), max(values)
-    ticks = [(low + (high - low) * share / 4, f"{low + (high - low) * share / 4:.3g}") for share in range(5)]
-    result = Coordinate(metric, values, ticks if high > low else ticks[:1])
-    columns: list[Parameter] = [*parameters, result]
-    figure = Figure(figsize=(2.0 + 1.35 * len(columns), 4.8), layout="constrained")
-    axes = figure.subplots()
-    scales = [_unit([*column.positions, *(tick for tick, _ in column.ticks)]) for column in columns]
-    shades = _unit(values)
-    for run in sorted(range(len(values)), key=lambda run: values[run], reverse=not larger_is_better):
-        heights = [scale(column.positions[run]) for scale, column in zip(scales, columns, strict=True)]
-        share = shades(values[run]) if larger_is_better else 1 - shades(values[run])
-        colour = colormaps["viridis_r"](share)
-        axes.plot(range(len(columns)), heights, color=colour, linewidth=1.0 + 1.6 * share, alpha=0.85)
-    for place, (scale, column) in enumerate(zip(scales, columns, strict=True)):
-        axes.axvline(place, color="0.3", linewidth=0.9)
-        for tick, text in column.ticks:
-            axes.plot([place - 0.03, place], [scale(tick)] * 2, color="0.3", linewidth=0.9)
-            label = axes.text(place - 0.06, scale(tick), text, ha="right", va="center", fontsize=8)
-            label.set_bbox({"facecolor": "white", "alpha": 0.85, "linewidth": 0, "pad": 1.0})
-    names = [_broken(column.name) for column in columns]
-    axes.set_xticks(range(len(columns)), names, fontsize=8)
-    axes.set_xlim(-0.45, len(columns) - 0.65)
-    axes.set_yticks([])
-    axes.spines[:].set_visible(False)
-    axes.tick_params(axis="x", length=0, pad=8)
-    axes.set_title(f"{len(values)} runs; darker: better {metric}", fontsize=11)
+    columns = min(len(parameters), 4)
+    rows = -(-len(parameters) // columns)
+    figure = Figure(figsize=(max(2.7 * columns, 5.0) + 0.4, 2.3 * rows + 0.5), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
+    for axes in grid[len(parameters) :]:
+        axes.set_visible(False)
+    for axes, parameter in zip(grid, parameters, strict=False):
+        axes.scatter(parameter.positions, values, s=16, color=_EVALUATION, alpha=0.6, linewidth=0)
+        axes.scatter(
+            parameter.positions[best],
+            values[best],
+            s=44,
+            facecolor="none",
+            edgecolor=_TRAINING,
+            linewidth=1.8,
+        )
+        places, texts = zip(*parameter.ticks, strict=True)
+        axes.set_xticks(places, texts, fontsize=8)
+        axes.margins(x=0.12)
+        axes.tick_params(axis="y", labelsize=8)
+        axes.set_title(parameter.name, fontsize=9)
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.supylabel(metric, fontsize=10)
+    figure.suptitle(f"{len(values)} runs; ringed: the best", fontsize=11)
     _save(figure, path)
-
-
-def _broken(name: str) -> str:
-    """A setting's name on lines that fit below an axis."""
-    spaced = name.replace(".", ". ").replace("_", "_ ")
-    return textwrap.fill(spaced, 20).replace(". ", ".").replace("_ ", "_")
-
-
-def _unit(values: Sequence[float]) -> Callable[[float], float]:
-    """The map of the values' range to 0..1; to the middle where they are all the same."""
-    low, high = min(values), max(values)
-    return lambda value: (value - low) / (high - low) if high > low else 0.5

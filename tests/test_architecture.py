@@ -38,7 +38,7 @@ _ALLOWED = {
         *_TRAINING,
         *("replay", "dtqn.schedules", "dtqn.learning", "dtqn.acting", "wandb", "safetensors", "rich"),
     },
-    "dtqn.experiments": {*_TRAINING, "dtqn.experiments", "scipy", "sklearn", "sweeps"},
+    "dtqn.experiments": {*_TRAINING, "dtqn.acting", "dtqn.experiments", "scipy", "sklearn", "sweeps"},
     "dtqn.cli": {*_BASE, "dtqn", "dtqn.settings", "dtqn.training", "dtqn.experiments", "envs"},
 }
 _ONE_FILE_ONLY = {"wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich", "sweeps", "sklearn"}

@@ -6,7 +6,7 @@ Taking the first episodes to finish instead would favour short ones.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,11 +51,22 @@ def evaluate(
         env: freshly made, with at most `episodes` copies; it is closed afterwards.
     """
     with contextlib.closing(env):
-        return _evaluate(network, env, episodes, has_success)
+        return _evaluate(lambda rows: _greedy(network, rows), env, episodes, has_success)
+
+
+def evaluate_random(
+    env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool, generator: np.random.Generator
+) -> EvaluationResult:
+    """The same of uniformly random actions, drawn from `generator`: what an agent has to be better than."""
+    with contextlib.closing(env):
+        return _evaluate(lambda rows: _uniform(generator, rows), env, episodes, has_success)
 
 
 def _evaluate(
-    network: QNetwork, env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool
+    policy: Callable[[VectorRows], Iterator[Episodes]],
+    env: gymnasium.vector.VectorEnv,
+    episodes: int,
+    has_success: bool,
 ) -> EvaluationResult:
     copies = env.num_envs
     quota = np.full(copies, episodes // copies)
@@ -63,7 +74,7 @@ def _evaluate(
     played = np.zeros(copies, np.int64)
     returns, lengths, successes = [], [], []
     rows = VectorRows(env)
-    play = _greedy(network, rows)
+    play = policy(rows)
     while (played < quota).any():
         ended = next(play)
         counted = (played < quota)[rows.last]
@@ -109,3 +120,10 @@ def _greedy(network: QNetwork, rows: VectorRows) -> Iterator[Episodes]:
         state = reset_rows(state, initial, torch.from_numpy(rows.first).to(parameter.device))
         output, state, _ = network(rows.inputs(parameter.device, parameter.dtype), state)
         yield rows.step(output.q[:, 0].argmax(dim=-1).cpu().numpy())
+
+
+def _uniform(generator: np.random.Generator, rows: VectorRows) -> Iterator[Episodes]:
+    """Step every copy by an action at random, for ever; the episodes that end at each step."""
+    actions = int(rows.env.single_action_space.n)  # type: ignore[attr-defined]
+    while True:
+        yield rows.step(generator.integers(actions, size=rows.env.num_envs))

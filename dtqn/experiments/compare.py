@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -14,9 +15,10 @@ import numpy as np
 
 import envs
 from dtqn import plots
-from dtqn.experiments import comparison_table
+from dtqn.acting.evaluation import EvaluationResult
+from dtqn.experiments import chance, comparison_table
 from dtqn.experiments.comparison_table import RunFigures
-from dtqn.experiments.intervals import band, interquartile_mean
+from dtqn.experiments.intervals import LEAST_RUNS, band
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.files import write_whole
 from dtqn.settings.config import Config, ConfigError
@@ -77,29 +79,62 @@ def compare(
         done = sum(job.state == "finished" for job in jobs)
         print(f"interrupted, {done} of {len(jobs)} runs finished; the same command goes on", file=out)
         return 128 + caught
+    floors = chance.measured(configs, folder / "random.json")
     runs = [_figures(job) for job in jobs]
-    lines = comparison_table.agent_figures(runs, baseline)
+    lines = comparison_table.agent_figures(runs, baseline, floors)
     notes = [*_notes(jobs, runs, baseline, given), *_missing(runs)]
-    text = comparison_table.to_text(lines, baseline, notes)
+    under = {env: _unlike(configs, env) for env in [*floors, comparison_table.ALL_TASKS]}
+    table = comparison_table.Table(lines, baseline, under, notes)
+    text = comparison_table.to_text(table)
     files = {
         "table.txt": text,
-        "table.md": comparison_table.to_markdown(lines, baseline, notes),
-        "table.csv": comparison_table.to_csv(lines),
-        "table.json": comparison_table.to_json(lines, runs, baseline, notes),
+        "table.md": comparison_table.to_markdown(table),
+        "table.csv": comparison_table.to_csv(table),
+        "table.json": comparison_table.to_json(table, runs),
     }
     for name, content in files.items():
         write_whole(folder / name, content)
     for name, clock in _CLOCKS.items():
-        panels = _panels(jobs, clock)
+        panels = _panels(jobs, clock, floors)
         for suffix in ("png", "svg"):
-            plots.comparison(panels, folder / f"curves-{name}.{suffix}", clock[0], _LINES_AND_BANDS)
+            plots.comparison(panels, folder / f"curves-{name}.{suffix}", clock[0], _lines_and_bands(panels))
     print(f"\n{text}\ntable and curves in {folder}", file=out)
     return 1 if any(run.error for run in runs) else 0
 
 
-_LINES_AND_BANDS = (
-    "line: interquartile mean over seeds of greedy evaluations; band: 95 % bootstrap interval over seeds"
-)
+def _lines_and_bands(panels: Sequence[plots.Panel]) -> str:
+    """What is drawn of greedy evaluations, by the numbers of runs."""
+    counts = [curve.runs for panel in panels for curve in panel.curves]
+    many, few = "interquartile mean and 95 % bootstrap interval of runs", "mean, minimum and maximum of runs"
+    if all(count < LEAST_RUNS for count in counts):
+        return f"line and band: {few}"
+    if all(count >= LEAST_RUNS for count in counts):
+        return f"line and band: {many}"
+    return f"line and band: {many}; of fewer than {LEAST_RUNS}: {few}"
+
+
+_UNLIKE = {
+    "network.use_prev_action": "the previous action",
+    "network.use_prev_reward": "the previous reward",
+    "network.dueling": "a dueling head",
+}
+"""What some presets have and others, as published, lack, though it has nothing to do with their memory."""
+
+
+def _unlike(configs: Sequence[Config], env: str) -> list[str]:
+    """In which of these the agents of a task (or of all) differ: what does not come from their memory."""
+    here = [config for config in configs if env in (config.env, comparison_table.ALL_TASKS)]
+    notes = []
+    for setting, name in _UNLIKE.items():
+        group, _, leaf = setting.partition(".")
+        having = {config.agent: getattr(getattr(config, group), leaf) for config in here}
+        lacking = [agent for agent, has in having.items() if not has]
+        if 0 < len(lacking) < len(having):
+            others = ", ".join(agent for agent, has in having.items() if has)
+            notes.append(
+                f"Not alike in more than memory: {others} with {name}, {', '.join(lacking)} without."
+            )
+    return notes
 
 
 def _job(config: Config, runs_dir: Path) -> Job:
@@ -141,6 +176,7 @@ def _notes(
     settings = ", ".join(f"{name} {value}" for name, value in given.items()) or "none"
     notes = [
         f"Seeds: {seeds}, for every agent.",
+        "random: uniform actions, one evaluation's episodes on the seeds of a first evaluation.",
         _same("Budget", of_each(lambda config: f"{number(config.total_env_steps)} env steps")),
         _same("Threads of a run", [(run.env, run.agent, str(run.threads)) for run in finished]),
         _same("Device", [(run.env, run.agent, str(run.device)) for run in finished]),
@@ -148,16 +184,20 @@ def _notes(
         "Tuning: every agent is its preset with the task's laid over it, which wins where both set something;"
         f" settings given for all alike: {settings}.",
         _same("Episodes in an evaluation", of_each(lambda config: str(config.evaluation.episodes))),
-        "Success and return are of the last evaluation (greedy), the mean over seeds.",
+        "Success and return are of the last evaluation (greedy), the mean over runs.",
         "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
         _same("Evaluations", [(run.env, run.agent, str(run.evaluations)) for run in finished]),
-        "IQM: interquartile mean over seeds; in brackets the 95 % interval by percentile bootstrap of seeds, "
-        "each task's among themselves; none for one seed.",
-        "To 90 %: at the first evaluation with 90 % success; the median over seeds (how many got there). "
+        "To 90 %: at the first evaluation with 90 % success; the median over runs (how many got there). "
         "Minutes are by the clock, beside whatever else ran.",
         "updates/s: learner steps by seconds of the whole run, acting and evaluation included.",
     ]
-    if baseline is not None:
+    counts = Counter((run.env, run.agent) for run in finished)
+    if max(counts.values(), default=0) >= LEAST_RUNS:
+        notes.append(
+            "IQM: interquartile mean over runs; in brackets the 95 % interval by percentile bootstrap of "
+            f"runs, each task's among themselves; from {LEAST_RUNS} runs of an agent on a task on."
+        )
+    if baseline is not None and sum(count >= LEAST_RUNS for count in counts.values()) > 1:
         notes.append(
             f"P(better than {baseline}): that the agent's run ends above {baseline}'s; ties count half."
         )
@@ -199,7 +239,7 @@ def _missing(runs: Sequence[RunFigures]) -> list[str]:
     ]
 
 
-def _panels(jobs: Sequence[Job], clock: Clock) -> list[plots.Panel]:
+def _panels(jobs: Sequence[Job], clock: Clock, floors: Mapping[str, EvaluationResult]) -> list[plots.Panel]:
     """A panel for each task, of runs that have finished."""
     panels = []
     for env in dict.fromkeys(job.config.env for job in jobs):
@@ -211,12 +251,13 @@ def _panels(jobs: Sequence[Job], clock: Clock) -> list[plots.Panel]:
             mine = [job for job in here if job.config.agent == agent and job.state == "finished"]
             if mine:
                 curves.append(_curve(agent, mine, f"eval/{name}", clock))
-        panels.append(plots.Panel(env, name, curves, spec.success_ceiling))
+        floor = floors[env].success if spec.has_success else floors[env].episode_return
+        panels.append(plots.Panel(env, name, curves, spec.success_ceiling, floor))
     return panels
 
 
 def _curve(agent: str, jobs: Sequence[Job], key: str, clock: Clock) -> plots.Curve:
-    """The interquartile mean over runs at every moment at which one of them was evaluated.
+    """The middle of the runs and their spread at every moment at which one of them was evaluated.
 
     Between its evaluations a run's value is on the straight line, after its end it stays. The curve begins
     where every run has been evaluated once.
@@ -233,6 +274,6 @@ def _curve(agent: str, jobs: Sequence[Job], key: str, clock: Clock) -> plots.Cur
     x = np.unique(np.concatenate([x for x, _ in points]))
     x = x[x >= begin]
     values = np.stack([np.interp(x, *run) for run in points], axis=1)
-    edges = band(values, np.random.default_rng(_SEED))
-    low, high = (None, None) if edges is None else (edges[0].tolist(), edges[1].tolist())
-    return plots.Curve(agent, x.tolist(), interquartile_mean(values).tolist(), low, high)
+    found = band(values, np.random.default_rng(_SEED))
+    low, high = (found.low.tolist(), found.high.tolist()) if len(jobs) > 1 else (None, None)
+    return plots.Curve(agent, x.tolist(), found.middle.tolist(), low, high, len(jobs))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtqn.experiments.intervals import Estimate, estimate, improvement, interquartile_mean
+from dtqn.acting.evaluation import EvaluationResult
+from dtqn.experiments.intervals import LEAST_RUNS, Estimate, estimate, improvement, interquartile_mean
 from dtqn.text import columns, number
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row
@@ -19,6 +21,10 @@ from dtqn.training.metrics import Row
 SOLVED = 0.9
 """The success that `env_steps_to_90` and `minutes_to_90` are about."""
 ALL_TASKS = "all tasks"
+MANY_RUNS = 10
+"""Runs from which on an interval covers nearly what it says."""
+RANDOM = "random"
+"""The line of uniformly random actions."""
 _SEED = 0
 """Of the bootstrap, so that a table is the same whenever it is made."""
 
@@ -60,27 +66,52 @@ class RunFigures(NamedTuple):
 
 
 class AgentFigures(NamedTuple):
-    """One agent in one task, or in all; means over finished runs."""
+    """One agent in one task, or in all; means over finished runs. The row `random` has no runs."""
 
     env: str
     agent: str
     finished: int
     """Runs that the figures are of."""
     runs: int
+    fewest: int
+    """Finished runs on the task that has the fewest."""
     score: str
-    """`success` or `return`: what `iqm` and `improvement` are of."""
-    success: float | None
-    episode_return: float | None
-    iqm: Estimate | None
-    improvement: Estimate | None
+    """`success` or `return`: what the next five but `episode_return` are of."""
+    success: float | None = None
+    episode_return: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    iqm: Estimate | None = None
+    """None below five runs on each task, as is the next one."""
+    improvement: Estimate | None = None
     """Over the baseline; none for the baseline itself."""
-    reached_90: int | None
+    reached_90: int | None = None
     """Runs that reached 90 % success; none where the task defines no success."""
-    env_steps_to_90: float | None
+    env_steps_to_90: float | None = None
     """The median over runs, one that never got there being later than all; none where the median is such."""
-    minutes_to_90: float | None
-    parameters: int | None
-    updates_per_second: float | None
+    minutes_to_90: float | None = None
+    parameters: int | None = None
+    updates_per_second: float | None = None
+
+
+class Table(NamedTuple):
+    """What is written in all forms."""
+
+    lines: list[AgentFigures]
+    """A task's together, with `all tasks` at the end where there are several."""
+    baseline: str | None
+    under: Mapping[str, Sequence[str]]
+    """By task, what stands right below its table."""
+    notes: Sequence[str]
+
+    @property
+    def parts(self) -> list[tuple[str, list[list[str]], list[str]]]:
+        """For each task its name, its header and rows, and what stands below it."""
+        found = []
+        for env in _unique(line.env for line in self.lines):
+            lines = [line for line in self.lines if line.env == env]
+            found.append((env, _rows(lines, self.baseline), [*self.under.get(env, ()), *_few_runs(lines)]))
+        return found
 
 
 def run_figures(
@@ -119,13 +150,35 @@ def _value(row: Row, key: str) -> float:
     return float(row[key] or 0)
 
 
-def agent_figures(runs: Sequence[RunFigures], baseline: str | None) -> list[AgentFigures]:
-    """A line for each agent in each task, and of several tasks one for all of them; in `runs`' order."""
+def agent_figures(
+    runs: Sequence[RunFigures], baseline: str | None, chance: Mapping[str, EvaluationResult]
+) -> list[AgentFigures]:
+    """A line for each agent in each task, and of several tasks one for all of them; in `runs`' order.
+
+    Args:
+        chance: by task, what random actions reach there: the last line of each task.
+    """
     envs, agents = _unique(run.env for run in runs), _unique(run.agent for run in runs)
-    lines = [_line([env], agent, runs, baseline) for env in envs for agent in agents]
-    if len(envs) > 1:
-        lines += [_line(envs, agent, runs, baseline) for agent in agents]
+    lines = []
+    for group in [[env] for env in envs] + ([envs] if len(envs) > 1 else []):
+        here = [_line(group, agent, runs, baseline) for agent in agents]
+        lines += [*here, _random_line(here[0], [chance[env] for env in group])]
     return lines
+
+
+def _random_line(beside: AgentFigures, chance: Sequence[EvaluationResult]) -> AgentFigures:
+    """The line of random actions in the table of another one."""
+    single, has_success = len(chance) == 1, beside.score == "success"
+    return AgentFigures(
+        env=beside.env,
+        agent=RANDOM,
+        finished=0,
+        runs=0,
+        fewest=0,
+        score=beside.score,
+        success=_mean(result.success for result in chance) if has_success else None,
+        episode_return=chance[0].episode_return if single else None,
+    )
 
 
 def _line(envs: list[str], agent: str, runs: Sequence[RunFigures], baseline: str | None) -> AgentFigures:
@@ -138,18 +191,20 @@ def _line(envs: list[str], agent: str, runs: Sequence[RunFigures], baseline: str
     others = [_scores([run for run in here if run.agent == baseline], env) for env in envs]
     single = len(envs) == 1
     full = all(map(len, samples)) and len(set(map(len, samples))) == 1  # each task has the same weight
+    scores = [score for sample in samples for score in sample.tolist()] if full and comparable else []
     return AgentFigures(
         env=envs[0] if single else ALL_TASKS,
         agent=agent,
         finished=len(done),
         runs=len(mine),
+        fewest=min(map(len, samples)),
         score="success" if has_success else "return",
         success=_mean(run.success for run in done) if full and has_success else None,
         episode_return=_mean(run.episode_return for run in done) if full and single else None,
-        iqm=_estimate(interquartile_mean, samples) if full and comparable else None,
-        improvement=_estimate(improvement, [*samples, *others])
-        if full and all(map(len, others)) and agent != baseline
-        else None,
+        minimum=min(scores, default=None),
+        maximum=max(scores, default=None),
+        iqm=_estimate(interquartile_mean, samples) if scores else None,
+        improvement=_estimate(improvement, [*samples, *others]) if full and agent != baseline else None,
         reached_90=sum(run.env_steps_to_90 is not None for run in done) if single and has_success else None,
         env_steps_to_90=_median_time([run.env_steps_to_90 for run in done]) if single else None,
         minutes_to_90=_median_time([run.minutes_to_90 for run in done]) if single else None,
@@ -166,7 +221,7 @@ def _scores(runs: Iterable[RunFigures], env: str) -> np.ndarray:
     return np.array([run.score for run in runs if run.env == env and run.score is not None])
 
 
-def _estimate(statistic: Any, samples: Sequence[np.ndarray]) -> Estimate:
+def _estimate(statistic: Any, samples: Sequence[np.ndarray]) -> Estimate | None:
     return estimate(statistic, samples, np.random.default_rng(_SEED))
 
 
@@ -183,12 +238,15 @@ def _median_time(times: Sequence[float | None]) -> float | None:
 def cells(line: AgentFigures, baseline: str | None) -> dict[str, str]:
     """A line as people read it, by column."""
     reached = "" if line.reached_90 is None else f" ({line.reached_90}/{line.finished})"
+    form = ".1%" if line.score == "success" else ".3g"
+    count = str(line.runs) if line.finished == line.runs else f"{line.finished} of {line.runs}"
     texts = {
         "agent": line.agent,
-        "seeds": str(line.runs) if line.finished == line.runs else f"{line.finished} of {line.runs}",
+        "runs": "-" if line.agent == RANDOM else count,
         "success": "-" if line.success is None else f"{line.success:.1%}",
         "return": "-" if line.episode_return is None else f"{line.episode_return:.3g}",
-        f"IQM of {line.score} [95 %]": _show(line.iqm, ".1%" if line.score == "success" else ".3g"),
+        f"{line.score}, min to max": _range(line, form),
+        f"IQM of {line.score} [95 %]": _show(line.iqm, form),
         f"P(better than {baseline}) [95 %]": _show(line.improvement, ".2f"),
         "env steps to 90 %": "-" if line.env_steps_to_90 is None else number(line.env_steps_to_90),
         "minutes to 90 %": "-" if line.minutes_to_90 is None else f"{line.minutes_to_90:.1f}",
@@ -196,58 +254,80 @@ def cells(line: AgentFigures, baseline: str | None) -> dict[str, str]:
         "updates/s": "-" if line.updates_per_second is None else f"{line.updates_per_second:.3g}",
     }
     texts["env steps to 90 %"] += reached
-    if baseline is None:
-        del texts["P(better than None) [95 %]"]
     if line.env == ALL_TASKS:
-        texts = {name: texts[name] for name in texts if name in _OF_ALL or "[95 %]" in name}
+        texts = {name: texts[name] for name in texts if name in _OF_ALL or name.endswith(_OF_RUNS)}
     return texts
 
 
-_OF_ALL = ("agent", "seeds", "success")
+_OF_ALL = ("agent", "runs", "success")
+_NEEDS_RUNS = "[95 %]"
+_OF_RUNS = ("min to max", _NEEDS_RUNS)
+
+
+def _range(line: AgentFigures, form: str) -> str:
+    if line.minimum is None or line.maximum is None:
+        return "-"
+    return f"{line.minimum:{form}} to {line.maximum:{form}}"
 
 
 def _show(figure: Estimate | None, form: str) -> str:
-    if figure is None:
-        return "-"
-    if figure.low is None or figure.high is None:
-        return f"{figure.value:{form}}"
-    return f"{figure.value:{form}} [{figure.low:{form}}, {figure.high:{form}}]"
+    return "-" if figure is None else f"{figure.value:{form}} [{figure.low:{form}}, {figure.high:{form}}]"
 
 
-def to_text(lines: Sequence[AgentFigures], baseline: str | None, notes: Sequence[str]) -> str:
-    """A table for each task, and the notes."""
+def _few_runs(lines: Sequence[AgentFigures]) -> list[str]:
+    """What the numbers of runs let a reader conclude from a table."""
+    agents = [line for line in lines if line.agent != RANDOM]
+    where = " on a task" if lines[0].env == ALL_TASKS else ""
+    notes = []
+    if few := [line.agent for line in agents if line.fewest < LEAST_RUNS]:
+        notes.append(
+            f"Fewer than {LEAST_RUNS} runs{where} of {', '.join(few)}: minimum and maximum, no interval, no "
+            "P(better). These figures do not tell which agent is better."
+        )
+    if some := [line.agent for line in agents if LEAST_RUNS <= line.fewest < MANY_RUNS]:
+        notes.append(
+            f"Fewer than {MANY_RUNS} runs{where} of {', '.join(some)}: intervals are narrower than they say. "
+            f"With {LEAST_RUNS} runs, nominal 95 % cover 80 to 90 %."
+        )
+    return notes
+
+
+def to_text(table: Table) -> str:
+    """A table for each task, each with what is to be known right below it, and the notes."""
+    parts = [[env, *columns(rows), *under, ""] for env, rows, under in table.parts]
+    return "\n".join([*itertools.chain(*parts), *table.notes]) + "\n"
+
+
+def to_markdown(table: Table) -> str:
     parts = []
-    for env in _unique(line.env for line in lines):
-        rows = _rows([line for line in lines if line.env == env], baseline)
-        parts += [env, *columns(rows), ""]
-    return "\n".join([*parts, *notes]) + "\n"
-
-
-def to_markdown(lines: Sequence[AgentFigures], baseline: str | None, notes: Sequence[str]) -> str:
-    parts = []
-    for env in _unique(line.env for line in lines):
-        header, *rows = _rows([line for line in lines if line.env == env], baseline)
-        table = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
-        parts += [f"### {env}", "", *(f"| {' | '.join(row)} |" for row in table), ""]
-    return "\n".join([*parts, *(f"- {note}" for note in notes)]) + "\n"
+    for env, (header, *rows), under in table.parts:
+        lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+        parts += [f"### {env}", "", *(f"| {' | '.join(line)} |" for line in lines), ""]
+        parts += [text for note in under for text in (note, "")]
+    return "\n".join([*parts, *(f"- {note}" for note in table.notes)]) + "\n"
 
 
 def _rows(lines: Sequence[AgentFigures], baseline: str | None) -> list[list[str]]:
-    """The header and a row a line."""
+    """The header and a row a line, without the columns that no line has runs enough for."""
     texts = [cells(line, baseline) for line in lines]
-    return [list(texts[0]), *(list(text.values()) for text in texts)]
+    kept = [
+        name
+        for name in texts[0]
+        if not (name.endswith(_NEEDS_RUNS) and all(text[name] == "-" for text in texts))
+    ]
+    return [kept, *([text[name] for name in kept] for text in texts)]
 
 
-def to_csv(lines: Sequence[AgentFigures]) -> str:
+def to_csv(table: Table) -> str:
     """One table, a line a row; nothing where there is no figure."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    for index, line in enumerate(lines):
+    for index, line in enumerate(table.lines):
         flat: dict[str, Any] = {}
         for name, value in line._asdict().items():
             if name in ("iqm", "improvement"):
-                figure = value or Estimate(None, None, None)  # type: ignore[arg-type]
-                flat |= {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
+                found = (None, None, None) if value is None else value
+                flat |= dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))
             else:
                 flat[name.replace("episode_return", "return")] = value
         if index == 0:
@@ -256,9 +336,7 @@ def to_csv(lines: Sequence[AgentFigures]) -> str:
     return out.getvalue()
 
 
-def to_json(
-    lines: Sequence[AgentFigures], runs: Sequence[RunFigures], baseline: str | None, notes: Sequence[str]
-) -> str:
+def to_json(table: Table, runs: Sequence[RunFigures]) -> str:
     """The table, every run behind it and the notes."""
 
     def plain(figures: AgentFigures | RunFigures) -> dict[str, Any]:
@@ -270,9 +348,10 @@ def to_json(
         }
 
     content = {
-        "baseline": baseline,
-        "table": [plain(line) for line in lines],
+        "baseline": table.baseline,
+        "table": [plain(line) for line in table.lines],
         "runs": [plain(run) for run in runs],
-        "notes": list(notes),
+        "under": {env: under for env, _, under in table.parts},
+        "notes": list(table.notes),
     }
     return json.dumps(content, indent=2) + "\n"

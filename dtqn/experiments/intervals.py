@@ -1,7 +1,10 @@
-"""Figures over seeds and tasks, and what they are worth (Agarwal et al. 2021, arXiv 2108.13264).
+"""Figures over runs and tasks, and what they are worth (Agarwal et al. 2021, arXiv 2108.13264).
 
-Scores are given as `samples`: one array for each task, a score for each seed. Intervals are SciPy's
-percentile bootstrap, in which every task's seeds are drawn from among themselves (stratified by task).
+Scores are given as `samples`: one array for each task, a score for each run. Intervals are SciPy's
+percentile bootstrap, in which every task's runs are drawn from among themselves (stratified by task).
+
+With few runs such an interval is narrower than it says. There is none below `LEAST_RUNS`, where minimum and
+maximum take its place; `docs/compare.md` has what the nominal 95 % cover from there on.
 """
 
 from __future__ import annotations
@@ -12,15 +15,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
+LEAST_RUNS = 5
+"""Runs of an agent on a task from which on there are intervals and comparisons."""
+
 Samples = Sequence[np.ndarray]
 _BATCH = 1000
 
 
 class Estimate(NamedTuple):
+    """A figure over at least `LEAST_RUNS` runs a task, and its 95 % interval."""
+
     value: float
-    low: float | None
-    """Lower end of the 95 % interval; none where a task has a single seed."""
-    high: float | None
+    low: float
+    high: float
 
 
 def interquartile_mean(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -36,7 +43,7 @@ def improvement(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
 
     Args:
         samples: X of every task, then Y of every task.
-        axis: that of seeds.
+        axis: that of runs.
     """
     tasks = len(samples) // 2
     shares = []
@@ -48,31 +55,38 @@ def improvement(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
 
 def estimate(
     statistic: Callable[..., np.ndarray], samples: Samples, rng: np.random.Generator, resamples: int = 10_000
-) -> Estimate:
-    """A statistic of the samples and its 95 % interval.
+) -> Estimate | None:
+    """A statistic of the samples and its 95 % interval; None where a sample has too few runs.
 
     Args:
         statistic: `interquartile_mean` or `improvement`.
         samples: one array of scores for each stratum.
     """
-    value = float(statistic(*samples))
-    if min(len(sample) for sample in samples) < 2:
-        return Estimate(value, None, None)
+    if min(len(sample) for sample in samples) < LEAST_RUNS:
+        return None
     low, high = _interval(statistic, samples, rng, resamples)
-    return Estimate(value, float(low), float(high))
+    return Estimate(float(statistic(*samples)), float(low), float(high))
 
 
-def band(
-    values: np.ndarray, rng: np.random.Generator, resamples: int = 2000
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """The interquartile mean's 95 % interval at each of P points, low [P] and high [P]; none of one seed.
+class Band(NamedTuple):
+    """A curve over runs at P points, each [P], and what lies around it."""
+
+    middle: np.ndarray
+    """The interquartile mean of at least `LEAST_RUNS` runs, else the mean."""
+    low: np.ndarray
+    """The ends of the 95 % interval of at least `LEAST_RUNS` runs, else minimum and maximum."""
+    high: np.ndarray
+
+
+def band(values: np.ndarray, rng: np.random.Generator, resamples: int = 2000) -> Band:
+    """The middle of several runs and their spread.
 
     Args:
-        values: scores [P, seeds].
+        values: scores [P, runs].
     """
-    if values.shape[1] < 2:
-        return None
-    return _interval(interquartile_mean, [values], rng, resamples)
+    if values.shape[1] < LEAST_RUNS:
+        return Band(values.mean(axis=1), values.min(axis=1), values.max(axis=1))
+    return Band(interquartile_mean(values), *_interval(interquartile_mean, [values], rng, resamples))
 
 
 def _interval(

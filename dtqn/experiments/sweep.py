@@ -32,7 +32,7 @@ from dtqn.training.display import RunsView, open_runs_view
 from dtqn.training.metrics import read_rows
 
 try:
-    from dtqn.experiments.importance import LEAST_RUNS, axis_of, importance
+    from dtqn.experiments.importance import LEAST_RUNS, axis_of, dependence
     from dtqn.experiments.sweep_engine import Trial, hopeless, propose
     from dtqn.experiments.sweep_file import SweepFile, check, read_file
 except ImportError as error:
@@ -240,16 +240,24 @@ class Sweep:
             if trial.state in ("finished", "stopped") and value is not None:
                 values.append(value)
                 parameters.append(trial.parameters)
-        specs = self.file.engine["parameters"]
+        specs, metric = self.file.engine["parameters"], self.file.metric
         axes = [axis_of(name, specs[name], [p[name] for p in parameters]) for name in self.file.searched]
-        picture = self.folder / "parallel_coordinates.png"
-        plots.parallel_coordinates(axes, values, picture, self.file.metric, self.file.sign > 0)
-        shares = importance(axes, values)
-        if not shares:
+        if not axes:
+            return []
+        found = dependence(axes, values)
+        shares = found.shares if found else []
+        ranks = {share.name: rank for rank, share in enumerate(shares)}
+        ordered = sorted(axes, key=lambda axis: ranks.get(axis.name, len(ranks)))
+        best = max(range(len(values)), key=lambda run: self.file.sign * values[run])
+        plots.by_parameter(ordered, values, self.folder / "by_parameter.png", metric, best)
+        if found is None:
             return [f"no parameter importance: it needs {LEAST_RUNS} runs with different results"]
-        table = [share._asdict() for share in shares]
-        write_whole(self.folder / "importance.json", json.dumps(table, indent=2) + "\n")
-        plots.importance(shares, self.folder / "importance.png", self.file.metric)
+        about = {"runs": found.runs, "held_out_r2": found.r2, "dependence_found": found.found}
+        content = about | {"parameters": [share._asdict() for share in shares]}
+        write_whole(self.folder / "importance.json", json.dumps(content, indent=2) + "\n")
+        plots.importance(shares, self.folder / "importance.png", metric, found.r2, found.runs)
+        if not found.found:
+            return [f"no dependence of {metric} on the parameters found (held-out R² {found.r2:.2f})"]
         return []
 
 

@@ -1,0 +1,58 @@
+"""What uniformly random actions reach in a task: the floor beside which an agent's figures stand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dtqn
+from dtqn.acting.evaluation import EvaluationResult, evaluate_random
+from dtqn.files import write_whole
+from dtqn.settings.config import Config
+from dtqn.training.setup import Stream, make_env, seed_of, task_spec
+
+
+def measured(configs: Iterable[Config], file: Path) -> dict[str, EvaluationResult]:
+    """The chance level of each task, kept in a JSON file so that no task is played twice.
+
+    Args:
+        configs: runs; of each task the first one says how it is evaluated, and on which seeds.
+    """
+    known = _read(file)
+    results, entries = {}, []
+    for config in {config.env: config for config in reversed(list(configs))}.values():
+        settings = _settings(config)
+        result = next(
+            (EvaluationResult(**old["result"]) for old in known if old["settings"] == settings), None
+        )
+        results[config.env] = result or _play(config)
+        entries.append({"settings": settings, "result": results[config.env]._asdict()})
+    if entries != known:
+        write_whole(file, json.dumps(entries, indent=2) + "\n")
+    return results
+
+
+def _play(config: Config) -> EvaluationResult:
+    """As many episodes as an evaluation has, on the seeds of the run's first one."""
+    episodes = config.evaluation.episodes
+    env = make_env(config, min(config.evaluation.num_envs, episodes), seed_of(config, Stream.EVALUATION, 0))
+    return evaluate_random(env, episodes, task_spec(config).has_success, np.random.default_rng(config.seed))
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    """What the chance level depends on."""
+    of_config = config.model_dump(mode="json", include={"env", "task", "evaluation", "seed"})
+    return of_config | {"dtqn": dtqn.__version__}
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    """What was measured before; nothing where the file is not there or cannot be read."""
+    try:
+        entries: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+        return [entry for entry in entries if entry["result"].keys() == set(EvaluationResult._fields)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
