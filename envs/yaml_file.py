@@ -31,7 +31,7 @@ def read(path: str | Path) -> Any:
         try:
             text = file.read(_LARGEST + 1)
         except UnicodeDecodeError:
-            raise ValueError("is not a YAML file: it is no text in UTF-8") from None
+            raise ValueError("is not a YAML file") from None
     if len(text) > _LARGEST:
         raise ValueError(f"is longer than {_LARGEST} characters")
     return parse(text)
@@ -45,7 +45,7 @@ def parse(text: str) -> Any:
         return loader.get_single_data()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        if isinstance(error, _Refusal):
+        if mark and isinstance(error, _Refusal):
             raise ValueError(f"line {mark.line + 1}: {error.problem}") from None
         problem = " ".join(str(getattr(error, "problem", None) or "a character that YAML forbids").split())
         where = f" (line {mark.line + 1}: {problem})" if mark else f" ({problem})"

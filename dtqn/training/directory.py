@@ -15,7 +15,7 @@ from typing import Any
 
 from dtqn.files import write_whole
 from dtqn.program import program
-from dtqn.settings.config import Config, ConfigError, fields_of
+from dtqn.settings.config import Config, ConfigError, fields_of, value_of
 from dtqn.settings.presets import Layer, build, environment_layer, file_layer, merge, nested, to_yaml
 
 MAY_CHANGE = {"total_env_steps", "stop_at_success", "checkpoint_every", "wandb", "device", "threads"}
@@ -205,7 +205,7 @@ class RunDir:
 
     def _check_same(self, stored: Config, config: Config, but: set[str], remedy: str) -> None:
         for name in fields_of():
-            old, new = _value(stored, name), _value(config, name)
+            old, new = value_of(stored, name), value_of(config, name)
             if old != new and name not in but:
                 raise ConfigError(f"{name} is {new}, but the run in {self.path} has {old}; {remedy}")
 
@@ -217,13 +217,6 @@ def ends_at(config: Config) -> list[float | None]:
 
 def resolved(config: Config) -> Config:
     return build([Layer(None, merge(config.model_dump(), {"warmup_env_steps": config.warmup}))])
-
-
-def _value(config: Config, name: str) -> Any:
-    value: Any = config
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
 
 
 def _lock(descriptor: int) -> bool:

@@ -16,6 +16,7 @@ from torch import nn
 import dtqn
 from dtqn.acting.evaluation import EvaluationResult, evaluate
 from dtqn.plots import learning_curve
+from dtqn.settings import presets
 from dtqn.settings.config import Config, MisfitError
 from dtqn.signals import Signals
 from dtqn.text import clock, number, one_line, size
@@ -305,7 +306,7 @@ class _Run:
             lines["resumed"] = f"at {number(self.trainer.env_steps)} env steps"
             if not self.trainer.resume_is_exact:
                 lines["resumed"] += ", not exact: with new episodes, as the task's state cannot be saved"
-        if unread := config.unread():
+        if unread := presets.unread(config):
             lines["unread"] = f"{', '.join(unread)}: not read, given the other settings"
         return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
 

@@ -226,7 +226,7 @@ def test_a_wandb_mode_that_is_none():
 def test_the_file_chooses_the_presets_unless_a_flag_does(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("agent: gtrx")
-    assert f"agent is gtrx (from {file}): there is no such agent; did you mean gtrxl?" in _error({}, file)
+    assert f"agent is gtrx (from {file}): gtrx is no agent; did you mean gtrxl?" in _error({}, file)
     assert resolve(file, {"agent": "gtrxl"}, {}).agent == "gtrxl"
 
 
@@ -398,5 +398,14 @@ def test_a_setting_that_the_others_leave_unread_is_named(flags, unread):
 @pytest.mark.parametrize("env", ["gridverse-memory-7x7", "t-maze-passive-10", "MemoryMaze-9x9-v0"])
 def test_a_preset_sets_little_that_is_not_read(agent, env):
     """Only dtqn-paper does: gates that are shared and start without bias, should `network.gate` be gru."""
+    config = resolve(None, {"agent": agent, "env": env}, {})
     named = {"network.gate_bias", "network.share_gates"} if agent == "dtqn-paper" else set()
-    assert set(resolve(None, {"agent": agent, "env": env}, {}).unread()) == named
+    assert set(config.unread()) == named
+    assert presets.unread(config) == [], "and nobody is warned of it"
+
+
+def test_a_setting_that_its_preset_sets_otherwise_is_warned_of():
+    config = resolve(None, {"agent": "dtqn-paper", "network.gate_bias": "3"}, {})
+    assert presets.unread(config) == ["network.gate_bias"]
+    of_a_user = config.model_copy(update={"agent": "mine"})
+    assert presets.unread(of_a_user) == ["network.gate_bias", "network.share_gates"]
