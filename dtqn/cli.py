@@ -8,31 +8,38 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import dtqn
+import envs
+from dtqn.program import program
 from dtqn.settings import presets
-from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of
-from dtqn.settings.values import legal, nearest
+from dtqn.settings.config import Config, ConfigError, fields_of, wrong
+from dtqn.settings.task import task_of
+from dtqn.settings.values import Cores, legal, mark_of, nearest
 from dtqn.text import columns
 from dtqn.training.directory import RunDir
 
-if TYPE_CHECKING:
-    from envs import TaskSpec
-
 _DESCRIPTION = """\
-Train a memory agent on a partially observable task, and more.
+Train memory agents on partially observable tasks, compare them and search their settings.
 
 commands:
-  train                  train an agent (what is done where no command is named)
-  eval RUN_DIR           evaluate the weights of a run
-  compare                agents side by side (compare --env X --agents gtrxl,drqn --seeds 5)
-  sweep FILE             search settings as a W&B sweep file says, here and without an account
-  envs                   list the tasks, or show one (envs --env X --render FILE.gif)
+  train           train an agent; a command line without a command does this
+  eval RUN_DIR    evaluate the weights of a run
+  compare         compare agents on the same tasks and seeds
+  sweep FILE      search settings as a W&B sweep file says, with or without an account
+  envs            list the tasks, or show one
 """
+_HELPED = {
+    *("env", "agent", "seed", "total_env_steps", "threads", "device", "wandb"),
+    *("network.memory_length", "learner.learning_rate", "learner.env_steps_per_update"),
+    *("replay.learn_length", "actor.num_envs"),
+}
+"""The settings that `--help` shows; `--help-all` shows all."""
 _TRAIN_ONLY = ("config", "print_config", "resume", "run_dir", "runs_dir")
 _AUTO = Path("auto")
 
@@ -59,31 +66,43 @@ def main(argv: Sequence[str] | None = None) -> int:
 class _Parser(argparse.ArgumentParser):
     """argparse without guessing: names in full, dash and underscore alike, mistakes as `ConfigError`."""
 
-    def __init__(self, command: str = "", **settings: Any) -> None:
+    def __init__(
+        self, command: str, arguments: Sequence[str], usage: str | None = None, **texts: Any
+    ) -> None:
+        """
+        Args:
+            arguments: what is to be read; `--help-all` among them makes every setting visible.
+            usage: what follows the command.
+        """
+        prog = f"{program()} {command}".rstrip()
         super().__init__(
-            prog=f"python run.py {command}".rstrip(),
+            prog=prog,
+            usage=f"{prog} {usage}" if usage else None,
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            **settings,
+            **texts,
         )
+        self._given = list(arguments)
+        self._shows_all = "help_all" in map(_plain, arguments)
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
 
-    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        return self.parse_args(self._spelled(arguments))
+    def read(self) -> dict[str, Any]:
+        """All arguments of the command by name, and the settings that were given."""
+        return vars(self.parse_args(self._spelled()))
 
-    def _spelled(self, arguments: Sequence[str]) -> list[str]:
+    def _spelled(self) -> list[str]:
         """The arguments with every option in its declared spelling, and negative numbers tied to theirs."""
         declared = {_plain(option): option for action in self._actions for option in action.option_strings}
         result: list[str] = []
-        for argument in arguments:
+        for argument in self._given:
             if argument.startswith("--"):
                 name, equals, value = argument.partition("=")
                 if _plain(name) not in declared:
                     known = [option.lstrip("-") for option in declared.values()]
                     hint = nearest(_plain(name), known).replace("mean ", "mean --")
-                    raise ConfigError(f"{name} is no option{hint or '; --help lists all'}")
+                    raise ConfigError(f"{name} is no option{hint or '; --help-all lists all'}")
                 argument = declared[_plain(name)] + equals + value
             elif result and result[-1].startswith("--") and "=" not in result[-1] and _is_number(argument):
                 result[-1] += "=" + argument
@@ -91,9 +110,37 @@ class _Parser(argparse.ArgumentParser):
             result.append(argument)
         return result
 
+    def add_settings(self, wanted: Callable[[str], bool], top: argparse._ArgumentGroup | None = None) -> None:
+        """An option for every setting whose dotted name is wanted; those of no group go to `top`."""
+        names = [name for name in fields_of() if wanted(name)]
+        hidden = len(set(names) - _HELPED)
+        (top or self).add_argument("--help-all", action="help", help=f"show {hidden} more settings")
+        groups = {"": top}
+        for name in names:
+            group, _, leaf = name.rpartition(".")
+            if group not in groups:
+                groups[group] = self.add_argument_group(group)
+            shown = self._shows_all or name in _HELPED
+            (groups[group] or self).add_argument(
+                f"--{name}" if group else f"--{leaf.replace('_', '-')}",
+                dest=name,
+                default=argparse.SUPPRESS,
+                metavar="X",
+                help=_help(name) if shown else argparse.SUPPRESS,
+            )
+
+
+def _help(name: str) -> str:
+    field = fields_of()[name]
+    default = "none" if field.default is None else str(field.default).lower()
+    cores = mark_of(field, Cores)
+    of = f"; cores: {', '.join(cores.names)}" if cores else ""
+    text = (field.description or "").replace("None", "none")  # as it is typed
+    return f"{text} [{legal(field)}; default {default}{of}]".replace("%", "%%")
+
 
 def _plain(option: str) -> str:
-    return option.lstrip("-").replace("-", "_")
+    return option.partition("=")[0].lstrip("-").replace("-", "_")
 
 
 def _is_number(text: str) -> bool:
@@ -104,13 +151,17 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _train_parser() -> _Parser:
-    parser = _Parser(usage="python run.py [command] [--option value ...]", description=_DESCRIPTION)
+def _train_parser(arguments: Sequence[str]) -> _Parser:
+    parser = _Parser(
+        "",
+        arguments,
+        usage="[COMMAND] [--option value ...]",
+        description=_DESCRIPTION,
+        epilog=f"`{program()} COMMAND --help` explains a command.",
+    )
     run = parser.add_argument_group("run")
     run.add_argument("--version", action="version", version=dtqn.__version__)
-    run.add_argument(
-        "--config", metavar="FILE", type=_path, help="YAML file of settings, laid over the presets"
-    )
+    _add_config(run)
     run.add_argument("--print-config", action="store_true", help="print every setting as YAML and end")
     run.add_argument("--run-dir", metavar="DIR", type=_path, help="default <runs-dir>/<env>/<agent>/seed<k>")
     run.add_argument("--runs-dir", metavar="DIR", type=_path, help="folder of run directories; default runs")
@@ -118,48 +169,32 @@ def _train_parser() -> _Parser:
         "--resume",
         metavar="RUN_DIR",
         type=_path,
-        help="go on with the run in this directory; auto: with the run that has these very settings, in "
-        "<runs-dir>/<env>/<agent>/seed<k>-<hash of the settings>, where there is none start it",
+        help="go on with the run in this directory; auto: go on with the run of these very settings, in "
+        "<runs-dir>/<env>/<agent>/seed<k>-<hash of the settings>, or start it",
     )
-    _add_settings(parser, lambda _: True, run)
+    parser.add_settings(lambda _: True, run)
     return parser
 
 
-def _add_settings(
-    parser: _Parser, wanted: Callable[[str], bool], top: argparse._ArgumentGroup | None = None
-) -> None:
-    """An option for every setting whose dotted name is wanted; those of no group go to `top`."""
-    groups = {"": top}
-    for name, field in fields_of().items():
-        if not wanted(name):
-            continue
-        group, _, leaf = name.rpartition(".")
-        if group not in groups:
-            groups[group] = parser.add_argument_group(group)
-        default = "none" if field.default is None else str(field.default).lower()
-        text = f"{field.description} [{legal(field)}; default {default}]"
-        option = f"--{name}" if group else f"--{leaf.replace('_', '-')}"
-        (groups[group] or parser).add_argument(
-            option, dest=name, default=argparse.SUPPRESS, metavar="X", help=text.replace("%", "%%")
-        )
+def _add_config(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--config", metavar="FILE", type=_path, help="YAML file of settings, laid over the presets"
+    )
 
 
 def _train(arguments: Sequence[str]) -> int:
-    given = vars(_train_parser().read(arguments))
-    flags = {name: value for name, value in given.items() if name not in _TRAIN_ONLY}
-    file, print_config, resume, run_dir, runs_dir = (given[name] for name in _TRAIN_ONLY)
+    given = _train_parser(arguments).read()
+    file, print_config, resume, run_dir, runs_dir = (given.pop(name) for name in _TRAIN_ONLY)
     if resume not in (None, _AUTO):
         for name, value in (("--config", file), ("--run-dir", run_dir), ("--runs-dir", runs_dir)):
             if value is not None:
-                raise ConfigError(
-                    f"{name} is {value}: leave it out with --resume, which reads {resume}/config.yaml"
-                )
+                raise wrong(name, value, f"leave it out with --resume, which reads {resume}/config.yaml")
         directory = RunDir(resume)
-        config = directory.resumed_config(flags, os.environ)
+        config = directory.resumed_config(given, os.environ)
     else:
-        config = presets.resolve(file, flags, os.environ)
+        config = presets.resolve(file, given, os.environ)
         directory = _directory_for(config, run_dir, runs_dir, resume)
-    _check_task(config)
+    task_of(config)
     if print_config:
         print(presets.to_yaml(config), end="")
         return 0
@@ -185,81 +220,52 @@ def _directory_for(
         return make(config, runs_dir or Path("runs"))
     for name, value in (("--runs-dir", runs_dir), ("--resume", resume)):
         if value is not None:
-            raise ConfigError(f"--run-dir is {run_dir}: leave it out with {name}")
+            raise wrong("--run-dir", run_dir, f"leave it out with {name}")
     return RunDir(run_dir)
 
 
-def _check_task(config: Config) -> TaskSpec:
-    """The run's task; a ConfigError where there is no such or where it does not fit the settings."""
-    import envs
-
-    kind = ConfigError
-    try:
-        envs.spec(config.env)
-        kind = MisfitError  # a task that there is, with options that are not its own
-        spec = envs.spec(config.env, **config.task.model_dump())
-    except ValueError as error:
-        raise kind(f"env is {config.env}: {error}") from None
-    if config.stop_at_success is not None and not spec.has_success:
-        raise MisfitError(
-            f"stop_at_success is {config.stop_at_success}, but {config.env} defines no success; try none"
-        )
-    return spec
-
-
 def _eval(arguments: Sequence[str]) -> int:
-    parser = _Parser("eval", description="Evaluate the weights of a run with greedy episodes.")
+    parser = _Parser("eval", arguments, description="Evaluate the weights of a run with greedy episodes.")
     parser.add_argument("run_dir", metavar="RUN_DIR", type=_path)
     parser.add_argument("--episodes", type=_positive, default=500, metavar="N", help="default %(default)s")
     parser.add_argument(
-        "--seed", type=_natural, default=7, metavar="N", help="of the tasks; default %(default)s"
+        "--seed", type=_natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
     )
     parser.add_argument(
         "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    given = parser.read(arguments)
-    directory = RunDir(given.run_dir)
+    given = parser.read()
+    directory, weights, seed = RunDir(given["run_dir"]), given["checkpoint"], given["seed"]
     config = directory.read_config()
-    task = _check_task(config)
+    task = task_of(config)
     from dtqn.training import session
-    from dtqn.training.display import interval
+    from dtqn.training.display import evaluation_figures, evaluation_line
 
-    result = session.evaluate_run(directory, given.episodes, given.seed, given.checkpoint)
-    figures = {
-        "success": result.success,
-        "success_low": result.success_low,
-        "success_high": result.success_high,
-        "success_ceiling": task.success_ceiling if task.has_success else None,
-        "return": result.episode_return,
-        "length": result.length,
-        "episodes": result.episodes,
-    }
-    if given.json:
-        which = {
-            "env": config.env,
-            "agent": config.agent,
-            "checkpoint": given.checkpoint,
-            "seed": given.seed,
-        }
-        print(json.dumps(which | figures))
-        return 0
-    rate = "" if result.success is None else f"{interval(*result[:3])}{task.ceiling_note}, "
-    print(
-        f"{config.env}, {config.agent}, {given.checkpoint} weights, {result.episodes} episodes: "
-        f"{rate}return {result.episode_return:.3f}, length {result.length:.1f}"
-    )
+    result = session.evaluate_run(directory, given["episodes"], seed, weights)
+    if given["json"]:
+        which = {"env": config.env, "agent": config.agent, "checkpoint": weights, "seed": seed}
+        print(json.dumps(which | evaluation_figures(result, task)))
+    else:
+        print(f"{config.env}, {config.agent}, {weights} weights, {evaluation_line(result, task)}")
     return 0
 
 
 def _compare(arguments: Sequence[str]) -> int:
     parser = _Parser(
         "compare",
+        arguments,
+        usage="--agents A,B,... [--option value ...]",
         description="Compare agents on the same tasks and seeds; what has been trained is not trained again.",
-        usage="python run.py compare --agents A,B,... [--option value ...]",
     )
     own = parser.add_argument_group("comparison")
-    own.add_argument("--agents", metavar="A,B", required=True, help="presets, with commas between")
+    own.add_argument(
+        "--agents",
+        metavar="A,B",
+        required=True,
+        help="presets, YAML files of your own and variants such as long=gtrxl+network.memory_length=80, with "
+        "commas between",
+    )
     own.add_argument(
         "--seeds", type=_positive, default=5, metavar="N", help="how many seeds; default %(default)s"
     )
@@ -268,12 +274,10 @@ def _compare(arguments: Sequence[str]) -> int:
         type=_natural,
         default=1,
         metavar="S",
-        help="the first of them: seeds that no setting was chosen on; default %(default)s",
+        help="the first seed; take seeds that no setting was chosen on; default %(default)s",
     )
-    own.add_argument("--baseline", metavar="A", help="the agent that others are compared with; default none")
-    own.add_argument(
-        "--jobs", type=_positive, metavar="N", help="trainings at a time; default CPUs / threads"
-    )
+    own.add_argument("--baseline", metavar="A", help="compare the others with this agent; default none")
+    _add_jobs(own)
     own.add_argument(
         "--runs-dir", metavar="DIR", type=_path, default=Path("runs"), help="default %(default)s"
     )
@@ -281,123 +285,72 @@ def _compare(arguments: Sequence[str]) -> int:
         "--out",
         metavar="DIR",
         type=_path,
-        help="of table and curves; default <runs-dir>/compare/<task>-<hash>",
+        help="folder of table and curves; default <runs-dir>/compare/<task>-<hash>",
     )
     run = parser.add_argument_group("settings of all runs (--env: one task, or several with commas between)")
-    run.add_argument(
-        "--config", metavar="FILE", type=_path, help="YAML file of settings, laid over the presets"
-    )
-    _add_settings(parser, lambda name: name not in ("agent", "seed"), run)
-    given = vars(parser.read(arguments))
+    _add_config(run)
+    parser.add_settings(lambda name: name not in ("agent", "seed"), run)
+    given = parser.read()
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
-    file, agents, seeds, first_seed, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
-    agents, known = _names("--agents", agents), presets.agents()
-    for agent in agents:
-        if agent not in known:
-            raise ConfigError(f"--agents is {','.join(agents)}: {agent} is no agent{nearest(agent, known)}")
-    if baseline is not None and baseline not in agents:
-        raise ConfigError(f"--baseline is {baseline}: it is none of --agents{nearest(baseline, agents)}")
-    env = given.pop("env", None) or presets.resolve(file, {**given, "agent": agents[0]}, os.environ).env
-    configs = [
-        presets.resolve(file, {**given, "env": task, "agent": agent, "seed": seed}, os.environ)
-        for task in _names("--env", env)
-        for agent in agents
-        for seed in range(first_seed, first_seed + seeds)
-    ]
+    file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
     from dtqn.experiments import compare
-    from dtqn.training import session
+    from dtqn.experiments import jobs as workers
 
-    for config in configs[::seeds]:
-        _check_task(config)
-        session.check(config)
-    told = ({} if file is None else {"config": str(file)}) | given
-    jobs = jobs or _parallel(configs[0])
+    agents = compare.read_agents(text)
+    if baseline is not None and baseline not in agents:
+        raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
+    configs = compare.plan(list(agents.values()), range(first, first + seeds), file, given)
+    told = {name: value for name, value in given.items() if name != "env"}
+    if file is not None:
+        told = {"config": str(file)} | told
     os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the trainings tell W&B
     out = out or compare.default_folder(configs, runs_dir)
-    return compare.compare(configs, jobs, runs_dir, out, baseline, told)
+    own_agents = [item for name, item in agents.items() if name != item]
+    return compare.compare(
+        configs, jobs or workers.fitting(configs[0]), runs_dir, out, baseline, told, own_agents
+    )
 
 
 def _sweep(arguments: Sequence[str]) -> int:
     parser = _Parser(
         "sweep",
+        arguments,
+        usage="FILE [--jobs N] [--option value ...]",
         description="Search settings as a W&B sweep file says; the same command goes on after a kill.",
-        usage="python run.py sweep FILE [--jobs N] [--option value ...]",
     )
     own = parser.add_argument_group("sweep")
     own.add_argument("file", metavar="FILE", type=_path, help="such as configs/sweeps/learning-rate.yaml")
-    own.add_argument(
-        "--jobs", type=_positive, metavar="N", help="trainings at a time; default CPUs / threads"
-    )
+    _add_jobs(own)
     own.add_argument("--run-cap", type=_positive, metavar="N", help="runs in all; default the file's run_cap")
     own.add_argument(
-        "--search-seed", type=_natural, default=0, metavar="N", help="of the choices; default %(default)s"
+        "--search-seed",
+        type=_natural,
+        default=0,
+        metavar="N",
+        help="seed of the choices; default %(default)s",
     )
     own.add_argument("--runs-dir", metavar="DIR", type=_path, help="default the file's, or runs")
     own.add_argument(
-        "--out", metavar="DIR", type=_path, help="of the results; default <runs-dir>/sweeps/<name>-<hash>"
+        "--out", metavar="DIR", type=_path, help="folder of results; default <runs-dir>/sweeps/<name>-<hash>"
     )
     run = parser.add_argument_group("settings of all runs")
-    run.add_argument(
-        "--config", metavar="FILE", type=_path, help="YAML file of settings, laid over the presets"
-    )
-    _add_settings(parser, lambda _: True, run)
-    given = vars(parser.read(arguments))
-    names = ("file", "jobs", "run_cap", "search_seed", "runs_dir", "out", "config")
-    path, jobs, run_cap, seed, runs_dir, out, config_file = (given.pop(name) for name in names)
+    _add_config(run)
+    parser.add_settings(lambda _: True, run)
+    given = parser.read()
+    path = given.pop("file")
+    own_options = {
+        name: given.pop(name) for name in ("config", "runs_dir", "out", "run_cap", "jobs", "search_seed")
+    }
     from dtqn.experiments import sweep
 
-    file = sweep.read_file(path)
-    try:
-        command = vars(_train_parser().read(file.flags))
-    except ConfigError as error:
-        raise ConfigError(f"{path}: command: {error}") from None
-    own_flags = {name: command.pop(name) for name in _TRAIN_ONLY}  # of them the sweep itself finds the runs
-    config_file, runs_dir = (
-        config_file or own_flags["config"],
-        runs_dir or own_flags["runs_dir"] or Path("runs"),
+    asked = sweep.Asked(given, **own_options)
+    return sweep.command(path, asked, lambda flags: _train_parser(flags).read())
+
+
+def _add_jobs(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--jobs", type=_positive, metavar="N", help="trainings at a time; default CPUs / threads"
     )
-    given = {name: value for name, value in command.items() if name not in given} | given
-    for name in given:
-        if name in file.searched:
-            raise ConfigError(f"--{name} is {given[name]}, but {path} searches it; leave it out")
-    file = file.without(given)
-    run_cap = run_cap or file.run_cap
-    if run_cap is None and file.engine["method"] != "grid":
-        raise ConfigError(f"{path}: method {file.engine['method']} has no end; give --run-cap N")
-
-    from dtqn.training import session
-
-    def resolve(parameters: Mapping[str, Any]) -> Config:
-        choice = presets.Layer(str(path), presets.nested(parameters))
-        config = presets.resolve(config_file, given, os.environ, below=[choice])
-        file.check_metric(config.env, _check_task(config).has_success)
-        session.check(config)
-        return config
-
-    fitting = sweep.check(file, resolve)  # before anything is there
-    jobs = jobs or _parallel(fitting)
-    os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the trainings tell W&B
-    os.environ.setdefault("WANDB_JOB_TYPE", "sweep")
-    folder = out or sweep.default_folder(file, given | {"config": config_file}, seed, runs_dir)
-    return sweep.run(sweep.Sweep(file, folder, runs_dir, resolve, run_cap, seed), jobs)
-
-
-def _names(option: str, text: str) -> list[str]:
-    """Names with commas between, each once."""
-    names = text.split(",")
-    for name in names:
-        if not name or names.count(name) > 1:
-            what = "is empty" if not name else "is there twice"
-            raise ConfigError(
-                f"{option} is {text}: {name or 'a name'} {what}; must be names with commas between"
-            )
-    return names
-
-
-def _parallel(config: Config) -> int:
-    """Trainings at a time, so that each has a CPU of this process for every thread of its own."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cpus // config.threads)
 
 
 def _path(text: str) -> Path:
@@ -422,26 +375,27 @@ def _at_least(text: str, low: int) -> int:
 
 
 def _envs(arguments: Sequence[str]) -> int:
-    parser = _Parser("envs", description="List the tasks, or show one.")
-    parser.add_argument("--env", metavar="X", help="show what this task is")
+    parser = _Parser("envs", arguments, description="List the tasks, or show one.")
+    parser.add_argument("--env", metavar="X", help="show this task")
     parser.add_argument(
         "--render",
         metavar="FILE",
         type=_path,
-        help=".png: its first state; .gif: a random episode",
+        help="write a picture of it; .png: the first state, .gif: a random episode",
     )
     parser.add_argument("--seed", type=_natural, default=1, metavar="N", help="default %(default)s")
-    _add_settings(parser, lambda name: name.startswith("task."))
-    given = vars(parser.read(arguments))
+    parser.add_settings(lambda name: name.startswith("task."))
+    given = parser.read()
     id, file, seed = (given.pop(name) for name in ("env", "render", "seed"))
     if id is None:
         for name in ["render", *given] if file is not None else given:
             raise ConfigError(f"--{name} needs --env")
-        return _list_envs()
+        rows = envs.rows()
+        header = [name.replace("_", " ") for name in rows[0]._fields]
+        print("\n".join(columns([header, *rows], _terminal_width())))
+        return 0
     config = presets.resolve(None, {"env": id, **given}, os.environ)
-    _check_task(config)
-    import envs
-
+    task_of(config)
     options = config.task.model_dump()
     lines = envs.facts(id, **options)
     if file is not None:
@@ -451,19 +405,14 @@ def _envs(arguments: Sequence[str]) -> int:
             env = envs.make_vector(id, 1, seed, render_mode="rgb_array", **options)
             lines["picture"] = f"{file} ({pictures.save(env, file, seed)} frames)"
         except (ValueError, OSError) as error:
-            raise ConfigError(f"--render is {file}: {error}") from None
-    for name, text in lines.items():
-        print(f"{name:<12} {text}")
+            raise wrong("--render", file, str(error)) from None
+    print("\n".join(columns(list(lines.items()), _terminal_width())))
     return 0
 
 
-def _list_envs() -> int:
-    import envs
-
-    rows = envs.rows()
-    header = [name.replace("_", " ") for name in rows[0]._fields]
-    print("\n".join(columns([header, *rows])))
-    return 0
+def _terminal_width() -> int | None:
+    """The columns of the terminal; None where the output goes to a file or a program, which gets all."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import textwrap
 from collections.abc import Sequence
+
+_NARROWEST = 10
+"""Characters to which a column is wrapped at most."""
 
 
 def number(value: float) -> str:
@@ -40,7 +45,25 @@ def one_line(error: object, longest: int = 200) -> str:
     return " ".join(text.split())[:longest]
 
 
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines in which the cells of `rows`, all of one length, stand below each other."""
+def columns(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
+    """Lines in which the cells of `rows`, all of one length, stand below each other.
+
+    Args:
+        width: where lines would be longer, the widest columns but the first are wrapped; None never wraps.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    while width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
+        widest = max(range(1, len(widths)), key=widths.__getitem__, default=0)
+        if not widest or widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+    lines = []
+    for row in rows:
+        cells = [_wrapped(cell, room) for cell, room in zip(row, widths, strict=True)]
+        for parts in itertools.zip_longest(*cells, fillvalue=""):
+            lines.append("  ".join(map(str.ljust, parts, widths)).rstrip())
+    return lines
+
+
+def _wrapped(cell: str, room: int) -> list[str]:
+    return [cell] if len(cell) <= room else textwrap.wrap(cell, room, break_on_hyphens=False)

@@ -31,7 +31,7 @@ def read(path: str | Path) -> Any:
         try:
             text = file.read(_LARGEST + 1)
         except UnicodeDecodeError:
-            raise ValueError("is not a YAML file: it is no text in UTF-8") from None
+            raise ValueError("is not a YAML file") from None
     if len(text) > _LARGEST:
         raise ValueError(f"is longer than {_LARGEST} characters")
     return parse(text)

@@ -55,7 +55,7 @@ def test_run_py_hands_over_arguments_and_exit_code():
 
 
 def test_version_and_help(capsys):
-    for argv in (["--version"], ["--help"]):
+    for argv in (["--version"], ["--help-all"]):
         with pytest.raises(SystemExit) as end:
             cli.main(argv)
         assert end.value.code == 0
@@ -66,6 +66,39 @@ def test_version_and_help(capsys):
         assert field.description.split()[0] in printed
     for group in ("task", "network", "learner", "replay", "actor", "evaluation"):
         assert f"\n{group}:\n" in printed
+
+
+@pytest.mark.parametrize("command", [[], ["compare"], ["sweep"]])
+def test_help_shows_the_settings_that_matter(capsys, command):
+    with pytest.raises(SystemExit):
+        cli.main([*command, "--help"])
+    printed = capsys.readouterr().out
+    shown = {
+        name for name in fields_of() if f"--{name if '.' in name else name.replace('_', '-')} " in printed
+    }
+    assert shown == cli._HELPED - ({"agent", "seed"} if command == ["compare"] else set())
+    assert len(printed.splitlines()) < 100
+    assert "--help-all" in printed
+
+
+def test_help_names_the_cores_that_read_a_setting(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help-all"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "[an integer of at least 1; default 2; cores: gtrxl, coberl, dtqn]" in printed
+    assert "[an integer of at least 0; default 40]" in printed
+
+
+def test_the_list_of_tasks_fits_a_terminal(capsys, monkeypatch):
+    assert cli.main(["envs"]) == 0
+    whole = capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for columns in (100, 140):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert cli.main(["envs"]) == 0
+        printed = capsys.readouterr().out
+        assert max(map(len, printed.splitlines())) <= columns < max(map(len, whole.splitlines()))
+        assert sorted("".join(printed.split())) == sorted("".join(whole.split())), "nothing is lost"
 
 
 def test_envs_lists_every_task(capsys):
@@ -122,16 +155,16 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
             ["--env", "gridverse-memory-7x8"],
             "env is gridverse-memory-7x8: unknown task .*did you mean gridverse-memory-7x7 .*",
         ),
-        (["--agent", "gtrx"], "agent is gtrx .from --agent.: .*; did you mean gtrxl?"),
+        (["--agent", "gtrx"], "agent is gtrx .from --agent.: gtrx is no agent; did you mean gtrxl?"),
         (
             ["--learner.learning_rte", "1"],
             "--learner.learning_rte is no option; did you mean --learner.learning_rate?",
         ),
         (["--n-step", "1"], "--n-step is no option; did you mean --learner.n_step?"),
         (["--total-env", "1"], "--total-env is no option; did you mean --total-env-steps?"),
-        (["--xyzzy"], "--xyzzy is no option; --help lists all"),
+        (["--xyzzy"], "--xyzzy is no option; --help-all lists all"),
         (["--learner.lr", "1"], "--learner.lr is no option; did you mean --learner.learning_rate?"),
-        (["--agent", ""], "agent is '' .*: there is no such agent; known: adrqn, .*"),
+        (["--agent", ""], "agent is '' .*: '' is no agent; known: adrqn, .*"),
         (["--run-dir", ""], "argument --run-dir: the name is empty; must be a path"),
         (["--seed"], "argument --seed: expected one argument"),
         (["--seed", "1", "7"], "unrecognized arguments: 7"),
@@ -337,7 +370,7 @@ def test_ctrl_c_before_the_start_is_no_traceback(capsys, monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_check_task", interrupted)
+    monkeypatch.setattr(cli, "task_of", interrupted)
     assert cli.main([]) == 130
     assert capsys.readouterr().err == "interrupted\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -21,7 +22,9 @@ from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.intervals import LEAST_RUNS, band
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.files import write_whole
-from dtqn.settings.config import Config, ConfigError
+from dtqn.settings import presets
+from dtqn.settings.config import Config, ConfigError, wrong
+from dtqn.settings.task import task_of
 from dtqn.text import number
 from dtqn.training.directory import RunDir, config_hash
 from dtqn.training.display import open_runs_view
@@ -34,6 +37,65 @@ _CLOCKS: dict[str, Clock] = {
 """By file name: the axis, the key of the metrics file and what it is divided by."""
 _SEED = 0
 """Of the bands' bootstrap."""
+
+
+def read_agents(text: str) -> dict[str, str]:
+    """Name -> what stands for the agent, from presets, files and variants with commas between.
+
+    Raises:
+        ConfigError: for an agent that there is not, and for two of one name.
+    """
+    agents: dict[str, str] = {}
+    for item in names("--agents", text):
+        try:
+            name = presets.find_agent(item).name
+        except ConfigError as error:
+            raise wrong("--agents", text, str(error)) from None
+        if name in agents:
+            raise wrong("--agents", text, f"{name} is the name of two; write NAME={item}")
+        agents[name] = item
+    return agents
+
+
+def names(option: str, text: str) -> list[str]:
+    """Names with commas between, each once."""
+    found = text.split(",")
+    for name in found:
+        if not name or found.count(name) > 1:
+            what = "a name is empty" if not name else f"{name} is there twice"
+            raise wrong(option, text, f"{what}; must be names with commas between")
+    return found
+
+
+def plan(
+    agents: Sequence[str], seeds: Sequence[int], file: Path | None, given: Mapping[str, str]
+) -> list[Config]:
+    """The runs of a comparison, by task, then agent, then seed.
+
+    Args:
+        agents: what stands for each, as `--agent` takes it.
+        file: what `--config` names.
+        given: settings of all runs; `env` may be several tasks with commas between.
+
+    Raises:
+        ConfigError: for settings that do not make a run of each.
+    """
+    from dtqn.training import session
+
+    def resolve(**own: str) -> Config:
+        return presets.resolve(file, {**given, **own}, os.environ)
+
+    env = given.get("env") or resolve(agent=agents[0]).env
+    configs = [
+        resolve(env=task, agent=agent, seed=str(seed))
+        for task in names("--env", env)
+        for agent in agents
+        for seed in seeds
+    ]
+    for config in configs[:: len(seeds)]:
+        task_of(config)
+        session.check(config)
+    return configs
 
 
 def default_folder(configs: Sequence[Config], runs_dir: Path) -> Path:
@@ -51,6 +113,7 @@ def compare(
     folder: Path,
     baseline: str | None,
     given: Mapping[str, str],
+    own_agents: Sequence[str] = (),
     out: TextIO | None = None,
 ) -> int:
     """Train what has not finished and write the comparison; the program's exit code.
@@ -61,6 +124,7 @@ def compare(
         folder: where the table and the curves go.
         baseline: the agent that the others are compared with.
         given: the settings that were given for all runs, to be told with the table.
+        own_agents: files and variants as they were given, to be told with the table.
 
     Returns:
         0, 1 where a run has failed (the table is of the others), 128 + n after signal n.
@@ -72,7 +136,7 @@ def compare(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"--out is {folder}: {error.strerror}; must be a folder") from None
+        raise wrong("--out", folder, f"{error.strerror}; must be a folder") from None
     jobs = [_job(config, runs_dir) for config in configs]
     caught = train(jobs, parallel, out)
     if caught is not None:
@@ -82,7 +146,8 @@ def compare(
     floors = chance.measured(configs, folder / "random.json")
     runs = [_figures(job) for job in jobs]
     lines = comparison_table.agent_figures(runs, baseline, floors)
-    notes = [*_notes(jobs, runs, baseline, given), *_missing(runs)]
+    own = [f"Agents of your own: {', '.join(own_agents)}."] if own_agents else []
+    notes = [*_notes(jobs, runs, baseline, given), *own, *_missing(runs)]
     under = {env: _unlike(configs, env) for env in [*floors, comparison_table.ALL_TASKS]}
     table = comparison_table.Table(lines, baseline, under, notes)
     text = comparison_table.to_text(table)

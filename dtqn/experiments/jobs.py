@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from dtqn.program import WORKER, worker_environment
+from dtqn.settings.config import Config
 from dtqn.signals import Signals
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row, read_rows
@@ -37,6 +38,12 @@ _ENDED = ("finished", "failed", "stopped", "interrupted")
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def fitting(config: Config) -> int:
+    """Trainings at a time, so that each has a CPU of this process for every thread of its own."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cpus // config.threads)
 
 
 class Job:

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import os
 import shlex
 import shutil
 import statistics
@@ -21,11 +22,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from dtqn import plots
-from dtqn.experiments.jobs import Job, Pool
+from dtqn.experiments.jobs import Job, Pool, fitting
 from dtqn.files import replacing, write_whole
 from dtqn.program import program
-from dtqn.settings.config import Config, ConfigError
+from dtqn.settings import presets
+from dtqn.settings.config import Config, ConfigError, fields_of
 from dtqn.settings.presets import to_yaml
+from dtqn.settings.task import task_of
 from dtqn.text import columns
 from dtqn.training.directory import RunDir
 from dtqn.training.display import RunsView, open_runs_view
@@ -41,7 +44,7 @@ except ImportError as error:
         'python -m pip install -c constraints.txt -e ".[sweep]"'
     ) from None
 
-__all__ = ["Sweep", "check", "default_folder", "read_file", "run"]
+__all__ = ["Asked", "Sweep", "check", "command", "default_folder", "read_file", "run"]
 
 _ATTEMPTS = 50
 """Draws of a configuration that was not tried before, until the space counts as exhausted."""
@@ -259,6 +262,60 @@ class Sweep:
         if not found.found:
             return [f"no dependence of {metric} on the parameters found (held-out R² {found.r2:.2f})"]
         return []
+
+
+class Asked(NamedTuple):
+    """What the command line says beside the sweep file; None leaves it to the file."""
+
+    settings: Mapping[str, str]
+    """Settings of all runs. The file may fix them too, and may not search them."""
+    config: Path | None
+    runs_dir: Path | None
+    out: Path | None
+    run_cap: int | None
+    jobs: int | None
+    search_seed: int
+
+
+def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str, Any]]) -> int:
+    """Run the sweep of a file, or go on with it; the program's exit code.
+
+    Args:
+        read_flags: the flags of a sweep file's `command` -> the options of a training by name.
+
+    Raises:
+        ConfigError: before anything is there, where the file or the settings are wrong.
+    """
+    file = read_file(path)
+    try:
+        flags = read_flags(file.flags)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: command: {error}") from None
+    settings = {name: value for name, value in flags.items() if name in fields_of()} | dict(asked.settings)
+    config_file = asked.config or flags.get("config")
+    runs_dir = asked.runs_dir or flags.get("runs_dir") or Path("runs")
+    for name in settings:
+        if name in file.searched:
+            raise ConfigError(f"--{name} is {settings[name]}, but {path} searches it; leave it out")
+    file = file.without(settings)
+    run_cap = asked.run_cap or file.run_cap
+    if run_cap is None and file.engine["method"] != "grid":
+        raise ConfigError(f"{path}: method {file.engine['method']} has no end; give --run-cap N")
+    from dtqn.training import session
+
+    def resolve(parameters: Mapping[str, Any]) -> Config:
+        choice = presets.Layer(str(path), presets.nested(parameters))
+        config = presets.resolve(config_file, settings, os.environ, below=[choice])
+        file.check_metric(config.env, task_of(config).has_success)
+        session.check(config)
+        return config
+
+    jobs = asked.jobs or fitting(check(file, resolve))
+    os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the trainings tell W&B
+    os.environ.setdefault("WANDB_JOB_TYPE", "sweep")
+    given = settings | {"config": config_file}
+    folder = asked.out or default_folder(file, given, asked.search_seed, runs_dir)
+    return run(Sweep(file, folder, runs_dir, resolve, run_cap, asked.search_seed), jobs)
 
 
 def default_folder(file: SweepFile, given: Mapping[str, Any], seed: int, runs_dir: Path) -> Path:

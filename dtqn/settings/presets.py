@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of
+from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, value_of
 from dtqn.settings.values import choices, legal, nearest, shown
 from envs import yaml_file
 
@@ -91,7 +92,7 @@ def merge(base: Mapping[str, Any], difference: Mapping[str, Any], once: str = ""
         if isinstance(old, Mapping) and isinstance(value, Mapping):
             merged[key] = merge(old, value, once)
         elif once and key in merged:
-            raise ConfigError(f"{shown(once)} is there twice, in two spellings")
+            raise ConfigError(f"{shown(once)} is there twice")
         else:
             merged[key] = value
     return merged
@@ -132,12 +133,20 @@ def resolve(
     except ConfigError as error:
         raise ConfigError(f"config is {error}") from None
     given += [*environment_layer(environment), *below, Layer(None, nested(flags))]
-    chosen = {"env": Config().env, "agent": Config().agent}
-    for layer in given:
-        chosen |= {name: value for name, value in layer.values.items() if name in chosen}
-    return build(
-        [*_agent_preset(chosen["agent"], given, configs), *_env_preset(chosen["env"], configs), *given]
-    )
+    env = next((layer.values["env"] for layer in reversed(given) if "env" in layer.values), Config().env)
+    agent = _chosen_agent(given, configs)
+    name = Layer(None, {"agent": agent.name})
+    return build([agent.preset, *_env_preset(env, configs), *given, agent.variant, name])
+
+
+class Agent(NamedTuple):
+    """What `--agent` asks for: a preset, a file of the user's, or a variant of either."""
+
+    name: str
+    preset: Layer
+    """It lies below the task's preset."""
+    variant: Layer
+    """It lies above everything, as no other setting may undo what the variant is about."""
 
 
 def agents(configs: Path = CONFIGS) -> list[str]:
@@ -145,12 +154,66 @@ def agents(configs: Path = CONFIGS) -> list[str]:
     return sorted(path.stem for path in (configs / "agents").glob("*.yaml"))
 
 
-def _agent_preset(agent: Any, given: Sequence[Layer], configs: Path) -> list[Layer]:
+def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
+    """The agent that `gtrxl`, `my.yaml`, `name=my.yaml` or `long=gtrxl+network.memory_length=80` stands for.
+
+    Raises:
+        ConfigError: one line that begins with the part that is wrong.
+    """
+    head, *changes = re.split(r"\+(?=[A-Za-z][\w.-]*=)", text)
+    named, equals, base = head.rpartition("=")
     known = agents(configs)
-    if agent not in known:
-        hint = nearest(str(agent), known)
-        raise ConfigError(f"agent is {shown(agent)}{_from(given, 'agent')}: there is no such agent{hint}")
-    return [file_layer(configs / "agents" / f"{agent}.yaml")]
+    if base.endswith((".yaml", ".yml")) or "/" in base or os.sep in base:
+        file = Path(base)
+        preset, name = _of_agent(file_layer(file)), named if equals else file.stem
+    elif base in known:
+        file = configs / "agents" / f"{base}.yaml"
+        preset, name = file_layer(file), named if equals else base
+    else:
+        raise ConfigError(f"{shown(base)} is no agent{nearest(base, known)}")
+    if changes and not equals:
+        raise ConfigError(f"{shown(text)} has no name; write NAME={shown(text)}")
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ConfigError(f"{shown(name)} is no name; use letters, digits, dots and dashes: NAME={base}")
+    if name in known and (changes or file.resolve() != (configs / "agents" / f"{name}.yaml").resolve()):
+        other = "+".join([f"my-{name}={base}", *changes])
+        raise ConfigError(f"{name} is the name of a shipped agent; write {other}")
+    settings: dict[str, Any] = {}
+    for change in changes:
+        setting, _, value = change.partition("=")
+        settings = merge(settings, nested({setting: value}), once=setting)
+    return Agent(name, preset, _of_agent(Layer(f"agent {name}", settings)))
+
+
+def _of_agent(layer: Layer) -> Layer:
+    for name in ("env", "agent", "seed"):
+        if name in layer.values:
+            raise ConfigError(f"{layer.source} sets {name}, which is no part of an agent; leave it out")
+    return layer
+
+
+def _chosen_agent(given: Sequence[Layer], configs: Path) -> Agent:
+    source = next((layer for layer in reversed(given) if "agent" in layer.values), Layer(None, {}))
+    text = str(source.values.get("agent", Config().agent))
+    if all(has_setting(source.values, name) for name in fields_of()):  # a run's own file needs no preset
+        return Agent(text, Layer(None, {}), Layer(None, {}))
+    try:
+        return find_agent(text, configs)
+    except ConfigError as error:
+        raise ConfigError(f"agent is {shown(text)}{_from(given, 'agent')}: {error}") from None
+
+
+def unread(config: Config) -> list[str]:
+    """Settings that nothing reads (`Config.unread`), but those that the agent's shipped preset sets."""
+    if config.agent not in agents():
+        return config.unread()
+    preset = find_agent(config.agent).preset
+    own = build([preset])
+    return [
+        name
+        for name in config.unread()
+        if not has_setting(preset.values, name) or value_of(config, name) != value_of(own, name)
+    ]
 
 
 def _env_preset(env: Any, configs: Path) -> list[Layer]:
@@ -234,15 +297,19 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
 def _from(layers: Sequence[Layer], name: str) -> str:
     """` (from ...)` with the last source that sets `name`, or nothing where none does."""
     for layer in reversed(layers):
-        value: Any = layer.values
-        for part in name.split("."):
-            value = value.get(part, _ABSENT) if isinstance(value, Mapping) else _ABSENT
-        if value is not _ABSENT:
+        if has_setting(layer.values, name):
             return f" (from {layer.source or _flag(name)})"
     return ""
 
 
-_ABSENT = object()
+def has_setting(values: Mapping[str, Any], name: str) -> bool:
+    """Whether nested values hold the setting of this dotted name."""
+    value: Any = values
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return False
+        value = value[part]
+    return True
 
 
 def _flag(name: str) -> str:

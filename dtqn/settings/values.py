@@ -129,7 +129,7 @@ def _bounds(field: FieldInfo) -> str:
 def shown(value: Any) -> str:
     """A user's value in an error: quoted where it is no plain word, cut where it is long."""
     try:
-        plain = not isinstance(value, str) or re.fullmatch(r"[\w.+:-]+", value)
+        plain = not isinstance(value, str) or re.fullmatch(r"[\w.,+:/=-]+", value)
         text = str(value) if plain else repr(value)
     except ValueError:  # an integer of thousands of digits
         text = "a very long number"

@@ -15,7 +15,7 @@ from typing import Any
 
 from dtqn.files import write_whole
 from dtqn.program import program
-from dtqn.settings.config import Config, ConfigError, fields_of
+from dtqn.settings.config import Config, ConfigError, fields_of, value_of
 from dtqn.settings.presets import Layer, build, environment_layer, file_layer, merge, nested, to_yaml
 from dtqn.text import one_line
 
@@ -249,7 +249,7 @@ class RunDir:
 
     def _check_same(self, stored: Config, config: Config, but: set[str], remedy: str) -> None:
         for name in fields_of():
-            old, new = _value(stored, name), _value(config, name)
+            old, new = value_of(stored, name), value_of(config, name)
             if old != new and name not in but:
                 raise ConfigError(f"{name} is {new}, but the run in {self.path} has {old}; {remedy}")
 
@@ -261,13 +261,6 @@ def ends_at(config: Config) -> list[float | None]:
 
 def resolved(config: Config) -> Config:
     return build([Layer(None, merge(config.model_dump(), {"warmup_env_steps": config.warmup}))])
-
-
-def _value(config: Config, name: str) -> Any:
-    value: Any = config
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
 
 
 _ABSENT = object()

@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TextIO, cast
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -16,6 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dtqn.text import clock, number
+
+if TYPE_CHECKING:
+    from dtqn.acting.evaluation import EvaluationResult
+    from envs import TaskSpec
 
 Row = Mapping[str, float | int | None]
 _WINDOW_SECONDS = 30.0
@@ -371,3 +375,22 @@ def outcome(row: Row) -> str:
 def interval(success: Any, low: Any, high: Any) -> str:
     """A success rate with its 95 % interval."""
     return f"success {success:.1%} [{low:.1%}, {high:.1%}]"
+
+
+def evaluation_figures(result: EvaluationResult, task: TaskSpec) -> dict[str, float | None]:
+    """What `eval` tells of a run's weights, by name."""
+    return {
+        "success": result.success,
+        "success_low": result.success_low,
+        "success_high": result.success_high,
+        "success_ceiling": task.success_ceiling if task.has_success else None,
+        "return": result.episode_return,
+        "length": result.length,
+        "episodes": result.episodes,
+    }
+
+
+def evaluation_line(result: EvaluationResult, task: TaskSpec) -> str:
+    """The same for people."""
+    rate = "" if result.success is None else f"{interval(*result[:3])}{task.ceiling_note}, "
+    return f"{result.episodes} episodes: {rate}return {result.episode_return:.3f}, length {result.length:.1f}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dtqn.settings import presets
 from dtqn.settings.config import Config
 from dtqn.text import clock, duration, number, size
 from dtqn.training.directory import RunDir
@@ -45,7 +46,7 @@ def introduction(
     }
     if resumed is not None:
         lines["resumed"] = resumed
-    if unread := config.unread():
+    if unread := presets.unread(config):
         lines["unread"] = f"{', '.join(unread)}: not read, given the other settings"
     return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
 

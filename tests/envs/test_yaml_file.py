@@ -72,7 +72,7 @@ def test_a_tag_of_no_plain_data_is_refused(tag):
 def test_files(tmp_path):
     file = tmp_path / "a.yaml"
     file.write_bytes(b"a: \xff")
-    with pytest.raises(ValueError, match=r"^is not a YAML file: it is no text in UTF-8$"):
+    with pytest.raises(ValueError, match=r"^is not a YAML file$"):
         yaml_file.read(file)
     file.write_text("# " + "x" * 200_000)
     with pytest.raises(ValueError, match=r"^is longer than 200000 characters$"):

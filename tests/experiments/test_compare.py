@@ -104,7 +104,9 @@ def run(tmp_path, monkeypatch):
             for seed in range(1, len(seeds) + 1)
         ]
         out = io.StringIO()
-        code = compare.compare(configs, parallel, tmp_path / "runs", tmp_path / "out", baseline, given, out)
+        code = compare.compare(
+            configs, parallel, tmp_path / "runs", tmp_path / "out", baseline, given, out=out
+        )
         return code, out.getvalue()
 
     return run
@@ -424,13 +426,13 @@ def test_the_command_says_what_is_to_be_run(monkeypatch, tmp_path):
     argv = "compare --env gridverse-memory-5x5,gridverse-memory-7x7 --agents gtrxl,dqn --seeds 2 --jobs 3"
     argv += f" --baseline dqn --runs-dir {tmp_path} --total-env-steps 1e4 --learner.n-step 5"
     assert cli.main(argv.split()) == 0
-    configs, parallel, runs_dir, folder, baseline, given = asked[0]
+    configs, parallel, runs_dir, folder, baseline, given, own_agents = asked[0]
     assert [(config.env[-3:], config.agent, config.seed) for config in configs] == [
         (env, agent, seed) for env in ("5x5", "7x7") for agent in ("gtrxl", "dqn") for seed in (1, 2)
     ]
     assert {(config.total_env_steps, config.learner.n_step) for config in configs} == {(10_000, 5)}
     assert (parallel, runs_dir, baseline) == (3, tmp_path, "dqn")
-    assert given == {"total_env_steps": "1e4", "learner.n_step": "5"}
+    assert (given, own_agents) == ({"total_env_steps": "1e4", "learner.n_step": "5"}, [])
     assert re.fullmatch(r"2-tasks-[0-9a-f]{8}", folder.name) and folder.parent == tmp_path / "compare"
 
 

@@ -665,7 +665,7 @@ def _one(key, text):
         (
             _ONE,
             ["--agent", "gtrx"],
-            "agent is gtrx (from --agent): there is no such agent; did you mean gtrxl?",
+            "agent is gtrx (from --agent): gtrx is no agent; did you mean gtrxl?",
         ),
         (
             _ONE,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import envs
-from dtqn.settings import presets
+from dtqn.settings import presets, rules
 from dtqn.settings.config import Config, ConfigError, TaskConfig, fields_of
 from dtqn.settings.presets import Layer, nested, read_yaml, resolve
 from dtqn.settings.values import legal, nearest
@@ -227,7 +227,7 @@ def test_a_wandb_mode_that_is_none():
 def test_the_file_chooses_the_presets_unless_a_flag_does(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("agent: gtrx")
-    assert f"agent is gtrx (from {file}): there is no such agent; did you mean gtrxl?" in _error({}, file)
+    assert f"agent is gtrx (from {file}): gtrx is no agent; did you mean gtrxl?" in _error({}, file)
     assert resolve(file, {"agent": "gtrxl"}, {}).agent == "gtrxl"
 
 
@@ -399,8 +399,156 @@ def test_a_setting_that_the_others_leave_unread_is_named(flags, unread):
 @pytest.mark.parametrize("env", ["gridverse-memory-7x7", "t-maze-passive-10", "MemoryMaze-9x9-v0"])
 def test_a_preset_sets_little_that_is_not_read(agent, env):
     """Only dtqn-paper does: gates that are shared and start without bias, should `network.gate` be gru."""
+    config = resolve(None, {"agent": agent, "env": env}, {})
     named = {"network.gate_bias", "network.share_gates"} if agent == "dtqn-paper" else set()
-    assert set(resolve(None, {"agent": agent, "env": env}, {}).unread()) == named
+    assert set(config.unread()) == named
+    assert presets.unread(config) == [], "and nobody is warned of it"
+
+
+def test_a_setting_that_its_preset_sets_otherwise_is_warned_of():
+    config = resolve(None, {"agent": "dtqn-paper", "network.gate_bias": "3"}, {})
+    assert presets.unread(config) == ["network.gate_bias"]
+    of_a_user = config.model_copy(update={"agent": "mine"})
+    assert presets.unread(of_a_user) == ["network.gate_bias", "network.share_gates"]
+
+
+_DEEP = "learner: " + "{a: " * 60 + "1" + "}" * 60
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("seed: 1\nlearner: {n_step: 2}\nseed: 2", "line 3: seed is there twice"),
+        ("learner:\n  n_step: 2\n  gamma: 0.9\n  n_step: 3", "line 4: n_step is there twice"),
+        ("learner.n_step: 2\nlearner: {n_step: 3}", "learner is there twice"),
+        ("learner: {n_step: 2, n-step: 3}", "n_step is there twice"),
+        ("seed: !!int x", "line 1: 'x' is no int"),
+        ("a: &a [1]\nb: [*a, *a]", "line 2: aliases (*name) are not read; write the value out"),
+        (_DEEP, "line 1: more than 50 collections inside each other"),
+    ],
+)
+def test_a_file_says_each_thing_once_and_plainly(tmp_path, content, message):
+    file = tmp_path / "mine.yaml"
+    file.write_text(content)
+    assert _error({}, file) == f"config is {file}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("seed: 2020-01-31", "seed is 2020-01-31 (from {}): must be an integer of at least 0"),
+        ("seed: 2020-99-99", "seed is 2020-99-99 (from {}): must be an integer of at least 0"),
+        ("a.b.c.d: 1", "a is no setting (from {})"),
+        ("? !!int 3\n: 4", "3 is no setting (from {})"),
+        ("learner: [1]", "learner is [1] (from {}): must be a group of settings"),
+        ("seed: [1, {a: b}]", "seed is [1, {{'a': 'b'}}] (from {}): must be an integer of at least 0"),
+    ],
+)
+def test_odd_values_of_a_file_are_one_line(tmp_path, content, message):
+    file = tmp_path / "mine.yaml"
+    file.write_text(content)
+    assert _error({}, file).startswith(message.format(file))
+
+
+def _agents(tmp_path):
+    """Files of a user's: an agent, and one that is named as a shipped preset."""
+    for name in ("my", "gtrxl"):
+        (tmp_path / f"{name}.yaml").write_text("network: {core: lru, memory_length: 9}")
+    (tmp_path / "with-seed.yaml").write_text("seed: 3")
+    return tmp_path
+
+
+def test_an_agent_of_a_users_file(tmp_path):
+    config = resolve(None, {"agent": f"{_agents(tmp_path)}/my.yaml", "env": "t-maze-passive-9"}, {})
+    assert (config.agent, config.network.core) == ("my", "lru")
+    assert config.network.memory_length == 11, "the task's preset lies over the agent's, as over shipped ones"
+    config = resolve(None, {"agent": f"mine={tmp_path}/gtrxl.yaml"}, {})
+    assert (config.agent, config.network.memory_length) == ("mine", 9)
+
+
+def test_a_variant_is_its_base_with_a_few_settings_that_win(tmp_path):
+    flags = {"env": "t-maze-passive-9", "network.memory_length": "5", "network.width": "32"}
+    base = resolve(None, flags | {"agent": "gtrxl"}, {})
+    assert base.network.memory_length == 5
+    variant = "long=gtrxl+network.memory-length=80+learner.learning_rate=1e+3+network.gate_bias=-1e-1"
+    config = resolve(None, flags | {"agent": variant}, {})
+    changed = {
+        "agent": "long",
+        "network.memory_length": 80,
+        "learner.learning_rate": 1000.0,
+        "network.gate_bias": -0.1,
+    }
+    assert {
+        name: _value(config, name) for name in fields_of() if _value(config, name) != _value(base, name)
+    } == changed
+    of_file = resolve(None, {"agent": f"wide={_agents(tmp_path)}/my.yaml+network.width=128"}, {})
+    assert (of_file.agent, of_file.network.core, of_file.network.width) == ("wide", "lru", 128)
+
+
+@pytest.mark.parametrize(
+    ("agent", "message"),
+    [
+        ("absent.yaml", "absent.yaml: there is no such file"),
+        ("./gtrxl.yaml", "gtrxl is the name of a shipped agent; write my-gtrxl=./gtrxl.yaml"),
+        ("gtrxl=dqn", "gtrxl is the name of a shipped agent; write my-gtrxl=dqn"),
+        ("dqn=gtrxl+seed=1", "dqn is the name of a shipped agent; write my-dqn=gtrxl+seed=1"),
+        ("gtrxl+network.width=32", "gtrxl+network.width=32 has no name; write NAME=gtrxl+network.width=32"),
+        ("a/b=gtrxl", "a/b is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
+        ("=gtrxl", "'' is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
+        ("..=gtrxl", ".. is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
+        ("a=gtrx+network.width=32", "gtrx is no agent; did you mean gtrxl?"),
+        ("a=gtrxl+network.width=32+network.width=64", "network.width is there twice"),
+        ("a=gtrxl+seed=3", "agent a sets seed, which is no part of an agent; leave it out"),
+        ("with-seed.yaml", "with-seed.yaml sets seed, which is no part of an agent; leave it out"),
+    ],
+)
+def test_a_mistake_in_an_agent_is_one_line(tmp_path, monkeypatch, agent, message):
+    monkeypatch.chdir(_agents(tmp_path))
+    assert _error({"agent": agent}) == f"agent is {agent} (from --agent): {message}"
+
+
+def test_a_mistake_in_a_variants_settings_names_the_variant():
+    assert _error({"agent": "a=gtrxl+network.wdth=32"}) == (
+        "network.wdth is no setting (from agent a); did you mean network.width?"
+    )
+    assert _error({"agent": "a=gtrxl+network.width=-1"}) == (
+        "network.width is -1 (from agent a): must be an integer of at least 2"
+    )
+
+
+def test_a_whole_configuration_needs_no_file_of_its_agent(tmp_path):
+    config = resolve(None, {"agent": "long=gtrxl+network.memory_length=80"}, {})
+    file = tmp_path / "config.yaml"
+    file.write_text(presets.to_yaml(config))
+    assert resolve(file, {}, {}) == config
+    assert resolve(file, {"seed": "3"}, {}) == config.model_copy(update={"seed": 3})
+    assert "agent is lnog" in _error({"agent": "lnog"}, file)
+
+
+def test_a_core_and_an_encoder_of_a_users_own():
+    """All settings are taken to be read; the core tells W when it is built."""
+    flags = {"network.core": "my_code.cores:make", "network.encoder": "other:Encoder"}
+    odd = {"network.num_heads": "5", "network.positions": "none", "replay.trace_dtype": "float32"}
+    weighed = {"learner.auxiliary_weight": "0.5", "replay.memory": "refreshed"}
+    config = resolve(None, flags | odd | weighed, {})
+    assert (config.network.core, config.network.encoder) == ("my_code.cores:make", "other:Encoder")
+    assert config.unread() == []
+    assert config.network.trace_window is None
+    for name in ("core", "encoder"):
+        for wrong in ("my_core", "a:", ":b", "a:b:c", "a b:c", "a/b:c"):
+            assert "or module:name of your own" in _error({f"network.{name}": wrong})
+    assert "must be one of" in _error({"network.core": "lstn"})
+    assert _error({"network.core": "lstn"}).endswith("did you mean lstm?")
+
+
+def test_rules_about_the_stored_memory_are_asked_with_the_networks_own_window():
+    """The suite's own cores are asked by their settings, and give what is asked of a built network."""
+    config = resolve(None, {"network.core": "my:core", "replay.memory": "refreshed"}, {})
+    assert rules.memory_misfit(config, 3) is None
+    assert (rules.memory_misfit(config, 0) or "").startswith("replay.memory is refreshed, but")
+    assert (rules.memory_misfit(config, 10**6) or "").startswith("replay.capacity is 500000")
+    own = resolve(None, {}, {})
+    assert rules.memory_misfit(own, own.network.trace_window) is None
 
 
 def test_the_options_of_a_task_are_written_once():
