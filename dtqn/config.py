@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -549,7 +550,12 @@ _IS_READ: dict[str, Callable[[Config], bool]] = {
 def _read(value: Any, kinds: set[Any]) -> Any:
     if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
         return None
-    if _holds_tuple(kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
+    if _holds(Mapping, kinds) and isinstance(value, str):  # `{length: 20}`, as YAML or JSON
+        try:
+            return yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ValueError("no mapping") from None
+    if _holds(tuple, kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
         items = value.split(",") if isinstance(value, str) else value
         return tuple(int(str(item)) for item in (items if isinstance(items, list | tuple) else [items]))
     if bool in kinds:
@@ -564,8 +570,8 @@ def _read(value: Any, kinds: set[Any]) -> Any:
     return value
 
 
-def _holds_tuple(kinds: Iterable[Any]) -> bool:
-    return any(get_origin(kind) is tuple for kind in kinds)
+def _holds(origin: type, kinds: Iterable[Any]) -> bool:
+    return any(get_origin(kind) is origin for kind in kinds)
 
 
 def _integer(text: str) -> int | str:
@@ -615,7 +621,9 @@ def legal(field: FieldInfo) -> str:
     optional = ", or none" if type(None) in (*kinds, *get_args(field.annotation)) else ""
     if bool in kinds:
         return "true or false"
-    if _holds_tuple(kinds):
+    if _holds(Mapping, kinds):
+        return f"a mapping such as {{length: 20}}{optional}"
+    if _holds(tuple, kinds):
         return f"integers with commas between{optional}"
     if int in kinds or float in kinds:
         noun = "an integer" if int in kinds else "a number"

@@ -52,15 +52,18 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """Settings by group, from names with dots or nested ones, with dashes or underscores."""
+def nested(values: Mapping[Any, Any], group: str = "") -> dict[str, Any]:
+    """Settings by group, from names with dots or nested ones, with dashes or underscores.
+
+    A mapping that is itself the value of a setting stays as it is.
+    """
     result: dict[str, Any] = {}
     for key, value in values.items():
         first, _, rest = str(key).replace("-", "_").partition(".")
         if rest:
             value = {rest: value}
-        if isinstance(value, Mapping):
-            value = nested(value)
+        if isinstance(value, Mapping) and group + first not in fields_of():
+            value = nested(value, f"{group}{first}.")
         elif value is None and first in _GROUPS:  # a group whose lines are all commented out
             continue
         result = merge(result, {first: value})

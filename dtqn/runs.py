@@ -16,9 +16,10 @@ import torch
 from torch import nn
 
 import dtqn
+import envs
 from dtqn import checkpoint, machine
 from dtqn.checkpoint import CheckpointError
-from dtqn.config import Config, MisfitError
+from dtqn.config import Config, ConfigError, MisfitError
 from dtqn.evaluation import EvaluationResult, evaluate
 from dtqn.live import View, clock, number, open_view, outcome
 from dtqn.metrics import MetricsFile, Row, Tracker, in_sweep, open_tracker, read_rows
@@ -95,10 +96,15 @@ def check(config: Config) -> None:
     """What settings alone do not tell, before anything is made.
 
     Raises:
-        ConfigError: where the device is not there, or the task's actions cannot be counted.
+        ConfigError: where the device is not there, the task's actions cannot be counted, or a task that is
+            not this project's own fails a trial.
         MisfitError: where the network cannot read the task, or memory is too small.
     """
     device_of(config)
+    try:
+        envs.try_task(config.env, **config.task.model_dump())
+    except envs.TaskError as error:
+        raise ConfigError(str(error)) from None
     plan, available = plan_bytes(config), available_bytes()
     if available is None or sum(plan.values()) <= available:
         return
@@ -193,12 +199,18 @@ class _Run:
         )
         self._wandb_id = self.directory.wandb_id = self._tracker.id
         self._tracker.summary(_best_summary(self._best))
-        exit_code = 1
+        exit_code, signals = 1, _Signals()
         try:
-            with _Signals() as signals:
+            with signals:
                 exit_code = self._loop(signals)
         except NonFiniteError as error:
             self._view.say(f"error: {error}")
+        except envs.TaskError as error:  # what has been learned is sound, and new copies can go on from it
+            self._save(finished=False)
+            if signals.caught is not None:  # it came to the copies too
+                exit_code = 128 + signals.caught
+            else:
+                self._view.say(f"error: {error}; saved; to go on: {self.directory.resume_command}")
         finally:
             self._view.close()
             self._tracker.close(exit_code)

@@ -21,7 +21,7 @@ _ALLOWED = {
     "dtqn.types": {"torch", "numpy"},
     "dtqn.schedules": {"numpy"},
     "dtqn.machine": {"torch"},
-    "dtqn.config": {"pydantic", "envs.options"},
+    "dtqn.config": {"pydantic", "yaml", "envs.options"},
     "dtqn.layers": {"pydantic", "yaml", "dtqn.config", "envs"},
     "dtqn.rundir": {"dtqn.config", "dtqn.layers"},
     "dtqn.losses": {"torch", "dtqn.types"},
