@@ -9,10 +9,31 @@
 After the import, `gymnasium.make("gridverse-memory-7x7")` is the same task.
 """
 
+from envs.errors import TaskError
 from envs.options import TaskOptions
-from envs.registry import TaskRow, facts, ids, make_vector, register_with_gymnasium, rows, spec
+from envs.registry import (
+    TaskRow,
+    facts,
+    ids,
+    make_vector,
+    register_with_gymnasium,
+    rows,
+    spec,
+    try_task,
+)
 from envs.task import TaskSpec
 
-__all__ = ["TaskOptions", "TaskRow", "TaskSpec", "facts", "ids", "make_vector", "rows", "spec"]
+__all__ = [
+    "TaskError",
+    "TaskOptions",
+    "TaskRow",
+    "TaskSpec",
+    "facts",
+    "ids",
+    "make_vector",
+    "rows",
+    "spec",
+    "try_task",
+]
 
 register_with_gymnasium()

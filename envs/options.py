@@ -28,6 +28,14 @@ class TaskOptions:
     time_limit: int | None = _option(
         None, "Environment steps after which an episode is truncated; none: the task's own limit.", ge=1
     )
+    kwargs: Mapping[str, Any] | None = _option(
+        None, "Arguments of the constructor of a task that is not native, by name; none: its defaults."
+    )
+    success: str | None = _option(
+        None,
+        "When an episode of a task that is not native is a success: info:KEY of its last row, return>X or "
+        "return>=X; none: where the task says it.",
+    )
     observation: Literal["grid", "vector"] | None = _option(
         None,
         "Gridverse only: (type, status, colour) of cells in view, or DTQN's vector; none: as the original.",
@@ -43,6 +51,7 @@ class TaskOptions:
         300.0,
         "Seconds without an answer from any process after which those that owe one count as hung (async).",
         gt=0,
+        le=1_000_000,
     )
     grayscale: bool = _option(False, "Pictures without colour.")
     resize: int | None = _option(
@@ -62,6 +71,13 @@ class TaskOptions:
         1, "k, observations seen at once: the present one and the k - 1 before it.", ge=1
     )
 
+    def __post_init__(self) -> None:
+        if self.kwargs is not None and not (isinstance(self.kwargs, dict) and _is_plain(self.kwargs)):
+            raise ValueError(
+                f"task.kwargs is {self.kwargs!r}; it must be a mapping from names to numbers, text, true, "
+                "false, none, and lists and mappings of these"
+            )
+
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> TaskOptions:
         """The options of these names and values; a ValueError of one line for a name that is none of them."""
@@ -79,3 +95,12 @@ class TaskOptions:
                 raise ValueError(
                     f"task.{option.name} is {value!r}, but {id} has no such option; leave it out"
                 )
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is the same after it has been written as JSON."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(part) for key, part in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)

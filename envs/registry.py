@@ -58,6 +58,21 @@ def spec(id: str, **options: Any) -> TaskSpec:
     return _find(id, TaskOptions.read(options)).spec
 
 
+def try_task(id: str, **options: Any) -> None:
+    """Tries a task that is not this project's own: plays a few steps on a copy of its own, which it closes.
+
+    Nothing is done for this project's own tasks. A usual task takes a small part of a second.
+
+    Raises:
+        TaskError: one line that names task and field, for the first thing that breaks Gymnasium's interface
+            or is outside the task's own spaces.
+        ValueError: as `spec`.
+    """
+    task = _find(id, TaskOptions.read(options))
+    if task.try_out is not None:
+        task.try_out()
+
+
 def make_vector(
     id: str, num_envs: int, seed: Seed = None, *, render_mode: str | None = None, **options: Any
 ) -> VectorEnv[Any, Any, Any]:

@@ -75,6 +75,8 @@ class Task(NamedTuple):
     spec: TaskSpec
     make_vector: MakeVector
     make_single: MakeSingle
+    try_out: Callable[[], None] | None = None
+    """Plays a little on a copy of its own; a `TaskError` for what is wrong. None for this project's tasks."""
 
 
 def native_task(

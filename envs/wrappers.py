@@ -65,7 +65,7 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
     def make_single(*, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
         return NativeEnv(make_vector(1, render_mode=render_mode))
 
-    return Task(spec, make_vector, make_single)
+    return task._replace(spec=spec, make_vector=make_vector, make_single=make_single)
 
 
 class Change:

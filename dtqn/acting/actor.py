@@ -104,8 +104,10 @@ class Actor:
             version=np.full(count, self.version),
             trace={name: left[name][:, 0].cpu().numpy() for name in self._trace_names},
         )
-        self.env_steps += count - int(rows.last.sum())
-        return emitted, rows.step(action)
+        taken = count - int(rows.last.sum())
+        episodes = rows.step(action)
+        self.env_steps += taken  # not where a copy was lost, so that a checkpoint then counts what is stored
+        return emitted, episodes
 
     def get_state(self) -> dict[str, Any]:
         return {

@@ -62,19 +62,24 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
+def nested(values: Mapping[Any, Any], group: str = "") -> dict[str, Any]:
     """Settings by group, from names with dots or nested ones, with dashes or underscores.
 
+    A mapping that is itself the value of a setting stays as it is.
+
+    Args:
+        group: the group that the names are in, with a dot at its end.
+
     Raises:
-        ConfigError: where a setting is there twice, in two spellings.
+        ConfigError: a setting is there twice, in two spellings.
     """
     result: dict[str, Any] = {}
     for key, value in values.items():
         name = str(key).replace("-", "_")
         first, _, rest = name.partition(".")
-        if isinstance(value, Mapping):
-            value = nested(value)
-        elif value is None and name in _GROUPS:  # a group whose lines are all commented out
+        if isinstance(value, Mapping) and group + name not in fields_of():
+            value = nested(value, f"{group}{name}.")
+        elif value is None and group + name in _GROUPS:  # a group whose lines are all commented out
             continue
         result = merge(result, {first: {rest: value} if rest else value}, once=name)
     return result

@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
+
+from envs import yaml_file
 
 LONGEST_NUMBER = 1000
 """Digits of an integer; Python refuses to print more than some thousands."""
@@ -57,7 +59,9 @@ def read(value: Any, field: FieldInfo) -> Any:
     kinds = set(get_args(field.annotation)) or {field.annotation}
     if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
         return None
-    if _holds_tuple(kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
+    if _holds(Mapping, kinds) and isinstance(value, str):  # `{length: 20}`, as YAML or JSON
+        return yaml_file.parse(value)
+    if _holds(tuple, kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
         items = value.split(",") if isinstance(value, str) else value
         return tuple(int(str(item)) for item in (items if isinstance(items, list | tuple) else [items]))
     if bool in kinds:
@@ -72,8 +76,8 @@ def read(value: Any, field: FieldInfo) -> Any:
     return value
 
 
-def _holds_tuple(kinds: Iterable[Any]) -> bool:
-    return any(get_origin(kind) is tuple for kind in kinds)
+def _holds(origin: type, kinds: Iterable[Any]) -> bool:
+    return any(get_origin(kind) is origin for kind in kinds)
 
 
 def _integer(text: str) -> int | str:
@@ -108,7 +112,9 @@ def legal(field: FieldInfo) -> str:
         return f"one of {', '.join(map(str, names))}{own}{optional}"
     if bool in kinds:
         return "true or false"
-    if _holds_tuple(kinds):
+    if _holds(Mapping, kinds):
+        return f"a mapping such as {{length: 20}}{optional}"
+    if _holds(tuple, kinds):
         return f"integers with commas between{optional}"
     if int in kinds or float in kinds:
         noun = "an integer" if int in kinds else "a number"

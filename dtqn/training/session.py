@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 import dtqn
+import envs
 from dtqn.acting.evaluation import EvaluationResult, evaluate
 from dtqn.networks.q_network import QNetwork
 from dtqn.plots import learning_curve
@@ -117,10 +118,15 @@ def check(config: Config) -> None:
     """What settings alone do not tell, before anything is made.
 
     Raises:
-        ConfigError: where the device is not there, or the task's actions cannot be counted.
+        ConfigError: where the device is not there, the task's actions cannot be counted, or a task that is
+            not this project's own fails a trial.
         MisfitError: where the network cannot read the task, or memory is too small.
     """
     device_of(config)
+    try:
+        envs.try_task(config.env, **config.task.model_dump())
+    except envs.TaskError as error:
+        raise ConfigError(str(error)) from None
     plan, available = plan_bytes(config), available_bytes()
     if available is None or sum(plan.values()) <= available:
         return
@@ -215,13 +221,19 @@ class _Run:
             self.out, self.config.total_env_steps, trainer.env_steps, trainer.learner_steps
         )
         self._tracker: Tracker = NoTracker(self._wandb_id)
-        exit_code = 1
+        exit_code, signals = 1, Signals()
         try:
             self._track()
-            with Signals() as signals:
+            with signals:
                 exit_code = self._loop(signals)
         except NonFiniteError as error:
             self._view.say(f"error: {error}")
+        except envs.TaskError as error:  # what has been learned is sound, and new copies can go on from it
+            self._save(finished=False)
+            if signals.caught is not None:  # it came to the copies too
+                exit_code = 128 + signals.caught
+            else:
+                self._view.say(f"error: {error}; saved; to go on: {self.directory.resume_command}")
         except ConfigError as error:
             kept = "nothing has been saved yet"
             if self._saved_at is not None:

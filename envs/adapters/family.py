@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import difflib
 import functools
-import importlib
+import json
 import re
 import sys
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import gymnasium
-import numpy as np
-from gymnasium.spaces import MultiDiscrete
-from gymnasium.vector import VectorEnv
+from gymnasium.envs.registration import load_env_creator
 
+from envs import entry_points
 from envs.adapters import memory_maze
-from envs.adapters.plain import PlainEnv, SuccessRule
-from envs.adapters.spaces import Actions, Observations, actions, observations
-from envs.adapters.vector import AdaptedVectorEnv
+from envs.adapters.foreign import Recipe, foreign_task
+from envs.adapters.plain import SuccessRule
+from envs.entry_points import located
 from envs.options import TaskOptions
-from envs.task import Task, TaskSpec
-from envs.vector import Seed, brief, positive_int
+from envs.task import Task
+from envs.vector import brief, positive_int
 
 
 class Package(NamedTuple):
@@ -49,16 +48,6 @@ PACKAGES = (
 _POSITIVE_RETURN = re.compile(r"(MiniGrid|BabyAI)-(?!Playground)")
 
 
-class Facts(NamedTuple):
-    """What is seen by making a task once."""
-
-    observations: Observations
-    actions: Actions
-    time_limit: int | None
-    success: SuccessRule
-    render_modes: tuple[str, ...]
-
-
 def ids() -> tuple[str, ...]:
     """None: tasks of other packages are not listed."""
     return ()
@@ -73,45 +62,16 @@ def find(id: str, options: TaskOptions) -> Task | None:
     """
     if not _is_known(id):
         return None
-    options.refuse(id, but=("vectorization",))
-    if options.vectorization not in ("sync", "async"):
-        raise ValueError(f"task.vectorization is {options.vectorization!r}; it must be sync or async")
     limit = None if options.time_limit is None else positive_int("task.time_limit", options.time_limit)
-    facts = _facts(id, limit)
-    spec = TaskSpec(
-        id=id,
-        description=f"{id}, as its package defines it.",
-        observation_space=facts.observations.space,
-        action_space=facts.actions.space,
-        time_limit=facts.time_limit,
-        success=_SUCCESS[facts.success],
-        best_return=None,
+    recipe = Recipe(id, _make, (id, limit, json.dumps(options.kwargs or {})), id not in memory_maze.IDS)
+    return foreign_task(
+        recipe,
+        options,
+        description=_description(id),
         source=_source(id),
+        success=SuccessRule(bound=0.0) if _POSITIVE_RETURN.match(id.rpartition(":")[2]) else None,
+        takes=("kwargs",) if recipe.resets_quickly else (),
     )
-    make_plain = functools.partial(_make_plain, id, limit)
-
-    def make_vector(
-        num_envs: int, seed: Seed = None, *, render_mode: str | None = None
-    ) -> VectorEnv[Any, Any, Any]:
-        return AdaptedVectorEnv(
-            functools.partial(make_plain, render_mode),
-            num_envs,
-            seed,
-            vectorization=options.vectorization,
-            time_limit=spec.time_limit,
-        )
-
-    def make_single(*, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-        return make_plain(render_mode)
-
-    return Task(spec, make_vector, make_single)
-
-
-_SUCCESS: dict[SuccessRule, str | None] = {
-    None: None,
-    "info": 'info["is_success"] of the environment on its last row',
-    "positive return": "undiscounted return > 0",
-}
 
 
 def _package(id: str) -> Package | None:
@@ -122,15 +82,18 @@ def _is_known(id: str) -> bool:
     """Whether the name is a task of another package; a ValueError where it is nearly one."""
     package = _package(id)
     if package is not None:
-        _import(package.module, id, package.extra)
+        _import(package, id)
     if id in gymnasium.registry or id in memory_maze.IDS:
         return True
-    module, _, name = id.partition(":")
-    if name and re.fullmatch(r"[A-Za-z_][\w.]*", module):
-        imported = _import(module, id)
-        if hasattr(imported, name) or name in gymnasium.registry:
+    parts = entry_points.split(id)
+    if parts is not None:
+        module, name = entry_points.load(parts[0], id), parts[1]
+        if hasattr(module, name) or name in gymnasium.registry:
             return True
-        raise ValueError(f"unknown task {id!r}: {module} has neither a class nor a registered task {name!r}")
+        raise ValueError(
+            f"unknown task {id!r}: {parts[0]} has neither a class nor a registered task {name!r} "
+            f"(it is {getattr(module, '__file__', 'built in')})"
+        )
     known = [*memory_maze.IDS, *(key for key, spec in gymnasium.registry.items() if not _is_native(spec))]
     near = difflib.get_close_matches(id, known, n=2, cutoff=0.85)
     if near or package is not None:
@@ -143,110 +106,72 @@ def _is_native(spec: Any) -> bool:
     return spec.entry_point == "envs.registry:gymnasium_env"
 
 
-def _import(module: str, id: str, extra: str | None = None) -> Any:
-    try:
-        if module == "memory_maze.tasks":
-            return memory_maze.tasks()
-        imported = importlib.import_module(module)
-    except ImportError as error:
-        how = f"; install it: python -m pip install -c constraints.txt -e '.[{extra}]'" if extra else ""
-        raise ValueError(f"task {id} needs {module}, which cannot be imported ({error}){how}") from None
-    if module == "ale_py":  # no greeting from every copy
-        imported.ALEInterface.setLoggerMode(imported.LoggerMode.Error)
-    return imported
+def _import(package: Package, id: str) -> None:
+    hint = f"; install it: python -m pip install -c constraints.txt -e '.[{package.extra}]'"
+    own_way = memory_maze.tasks if package.module == "memory_maze.tasks" else None
+    module = entry_points.load(package.module, id, hint, own_way)
+    if package.module == "ale_py":  # no greeting from every copy
+        module.ALEInterface.setLoggerMode(module.LoggerMode.Error)
 
 
-def _make(id: str, time_limit: int | None, render_mode: str | None) -> gymnasium.Env[Any, Any]:
-    """The environment as its package makes it, with the time limit."""
+def _make(
+    id: str, time_limit: int | None, kwargs_json: str, render_mode: str | None
+) -> gymnasium.Env[Any, Any]:
+    """The environment as its package makes it, with the time limit; `kwargs_json` are of its constructor."""
+    kwargs = json.loads(kwargs_json)
     if not _is_known(id):  # imports the package, in a process that has not done so yet
         raise ValueError(f"unknown task {id!r}")
     wanted = {} if render_mode is None else {"render_mode": render_mode}
-    if id in gymnasium.registry:
-        return gymnasium.make(id, time_limit, disable_env_checker=True, **wanted)
+    target = _target(id)
     if id in memory_maze.IDS:
-        env, own = memory_maze.make(id, render_mode), memory_maze.time_limit(id)
-        return gymnasium.wrappers.TimeLimit(env, min(own, time_limit or own))
-    module, _, name = id.partition(":")
-    made = getattr(sys.modules[module], name, None)
-    if made is None:
-        return gymnasium.make(name, time_limit, disable_env_checker=True, **wanted)
-    env = made(**wanted)
+        own = memory_maze.time_limit(id)
+        make, time_limit = functools.partial(memory_maze.make, id, render_mode), min(own, time_limit or own)
+    elif target is not None:
+        entry_points.check_kwargs(id, target, kwargs)
+        make = functools.partial(target, **wanted, **kwargs)
+    else:
+        name = id if id in gymnasium.registry else id.partition(":")[2]
+        registered = gymnasium.registry[name]
+        entry_points.check_kwargs(id, _creator(registered.entry_point), kwargs, registered.kwargs)
+        make = functools.partial(
+            gymnasium.make, name, time_limit, disable_env_checker=True, **wanted, **kwargs
+        )
+        time_limit = None
+    try:
+        env = make()
+    except Exception as error:  # whatever another package raises
+        raise ValueError(f"task {id} cannot be made: {located(error)}") from None
+    if not isinstance(env, gymnasium.Env):
+        raise ValueError(f"task {id} is no gymnasium.Env: it makes a {type(env).__name__}")
     return env if time_limit is None else gymnasium.wrappers.TimeLimit(env, time_limit)
 
 
-@functools.lru_cache(maxsize=64)
-def _facts(id: str, time_limit: int | None) -> Facts:
-    """What is to be known of a task; says once what of its observations is left out."""
-    try:
-        env = _make(id, time_limit, None)
-        info = {} if id in memory_maze.IDS else env.reset(seed=0)[1]  # a maze takes seconds
-        codes = _minigrid_codes(env)
-        facts = Facts(
-            observations(env.observation_space, codes),
-            actions(env.action_space),
-            _time_limit(env),
-            _success(id, info),
-            tuple(env.metadata.get("render_modes", ())),
-        )
-        env.close()
-    except Exception as error:  # whatever another package raises
-        raise ValueError(f"task {id} cannot be made: {brief_error(error)}") from None
-    if facts.observations.left_out:
-        print(f"{id}: {', '.join(facts.observations.left_out)} is text and left out", file=sys.stderr)
-    return facts
+def _target(id: str) -> Any:
+    """What `module:Name` names where it names no registered task; None for a name of another form."""
+    parts = entry_points.split(id)
+    if parts is None or id in gymnasium.registry:
+        return None
+    target = getattr(sys.modules[parts[0]], parts[1], None)
+    if target is not None and not callable(target):
+        raise ValueError(f"task {id} is no gymnasium.Env: it is {brief(target)}")
+    return target
 
 
-def _make_plain(id: str, time_limit: int | None, render_mode: str | None) -> PlainEnv:
-    facts = _facts(id, time_limit)
-    if render_mode is not None and render_mode not in facts.render_modes:
-        raise ValueError(f"render_mode is {render_mode!r}; {id} has {brief(facts.render_modes)}")
-    return PlainEnv(_make(id, time_limit, render_mode), facts.observations, facts.actions, facts.success)
+def _creator(entry_point: Any) -> Any:
+    """What Gymnasium calls to make a registered task."""
+    return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
 
 
-def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
-    """The smallest limit that is known: of Gymnasium's wrapper, or MiniGrid's own."""
-    limits = []
-    layer: Any = env
-    while isinstance(layer, gymnasium.Wrapper):
-        if isinstance(layer, gymnasium.wrappers.TimeLimit):
-            limits.append(int(layer._max_episode_steps))
-        layer = layer.env
-    if _is_minigrid(env):
-        limits.append(int(cast(Any, env.unwrapped).max_steps))
-    return min(limits, default=None)
-
-
-def _success(id: str, info: dict[str, Any]) -> SuccessRule:
-    if "is_success" in info:
-        return "info"
-    return "positive return" if _POSITIVE_RETURN.match(id.rpartition(":")[2]) else None
-
-
-def _is_minigrid(env: gymnasium.Env[Any, Any]) -> bool:
-    module = sys.modules.get("minigrid.minigrid_env")
-    return module is not None and isinstance(env.unwrapped, module.MiniGridEnv)
-
-
-def _minigrid_codes(env: gymnasium.Env[Any, Any]) -> dict[str, gymnasium.Space[Any]]:
-    """MiniGrid declares bytes, but its picture holds codes: object, colour, state (or direction) of cells."""
-    space = env.observation_space
-    if not _is_minigrid(env) or not isinstance(space, gymnasium.spaces.Dict) or "image" not in space.spaces:
-        return {}
-    if space["image"] != cast(Any, env.unwrapped.observation_space)["image"]:
-        return {}  # a wrapper's picture
-    constants = importlib.import_module("minigrid.core.constants")
-    sizes = [max(t.values()) + 1 for t in (constants.OBJECT_TO_IDX, constants.COLOR_TO_IDX)]
-    codes = np.broadcast_to([*sizes, 4], space["image"].shape or ())
-    return {"image": MultiDiscrete(codes, dtype=np.uint8)}
+def _description(id: str) -> str:
+    """The first line of a class's own docstring, where there is one."""
+    text = (getattr(_target(id), "__doc__", None) or "").strip()
+    return text.splitlines()[0] if text else f"{id}, as its package defines it."
 
 
 def _source(id: str) -> str:
+    if _target(id) is not None:
+        return entry_points.source(id)
     spec = gymnasium.registry.get(id.rpartition(":")[2])
     if spec is None or spec.entry_point is None:
-        return id.partition(":")[0] if ":" in id else "memory-maze"
+        return "memory-maze"
     return spec.entry_point if isinstance(spec.entry_point, str) else "gymnasium.registry"
-
-
-def brief_error(error: Exception) -> str:
-    """An exception on one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -2,54 +2,159 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, SupportsFloat
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import gymnasium
+import numpy as np
 
-from envs.adapters.spaces import Actions, Observations
+from envs.adapters.spaces import Actions, Observations, part_name, parts
+from envs.entry_points import located, place_of
+from envs.errors import TaskError
+from envs.vector import brief
 
-SuccessRule = Literal["info", "positive return"] | None
-"""What makes an episode a success: `info["is_success"]` on its last row, or a return above 0."""
+_GYMNASIUM: Final = str(Path(gymnasium.__file__).parent)
+_ROWS: Final = {
+    "reset": ("two", ("observation", "info")),
+    "step": ("five", ("observation", "reward", "terminated", "truncated", "info")),
+}
+
+
+class SuccessRule(NamedTuple):
+    """What makes an episode a success, judged on its last row."""
+
+    key: str | None = None
+    """The value of this key in the row's info is true; None: the return decides."""
+    bound: float = 0.0
+    """What the undiscounted return has to exceed, or to reach."""
+    may_equal: bool = False
+    """Whether reaching the bound is enough."""
+
+    @classmethod
+    def read(cls, text: str) -> SuccessRule:
+        """A rule from `info:KEY`, `return>X` or `return>=X`.
+
+        Raises:
+            ValueError: for any other text.
+        """
+        if match := re.fullmatch(r"\s*info:(\S+)\s*", text):
+            return cls(key=match[1])
+        if match := re.fullmatch(r"\s*return\s*(>=?)\s*([+-]?[\d.]+(?:[eE][+-]?\d+)?)\s*", text):
+            try:
+                return cls(bound=float(match[2]), may_equal=match[1] == ">=")
+            except ValueError:
+                pass
+        raise ValueError(f"task.success is {text!r}; it must be info:KEY, return>X or return>=X")
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        if self.key is not None:
+            return f'info["{self.key}"] of the environment on its last row'
+        return f"undiscounted return {'>=' if self.may_equal else '>'} {self.bound:g}"
+
+    def holds(self, episode_return: float, info: Mapping[str, Any]) -> bool:
+        """Whether an episode that ended with this return and this info is a success."""
+        if self.key is not None:
+            return bool(info.get(self.key))
+        return episode_return > self.bound or (self.may_equal and episode_return == self.bound)
 
 
 class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Where both flags are set `terminated` wins; `info` holds `is_success`, if there is such, and no more.
 
+    Whatever the environment does wrong, or raises, becomes a `TaskError`.
+
     Args:
         env: this wrapper is its only user.
+        name: the task's id.
         observations: how its observations are read.
         actions: how to act in it.
-        success: the rule.
+        success: the rule; None where the task defines no success.
     """
 
     def __init__(
-        self, env: gymnasium.Env[Any, Any], observations: Observations, actions: Actions, success: SuccessRule
+        self,
+        env: gymnasium.Env[Any, Any],
+        name: str,
+        observations: Observations,
+        actions: Actions,
+        success: SuccessRule | None,
     ) -> None:
         super().__init__(env)
         self.observation_space = observations.space
         self.action_space = actions.space
-        self._read, self._act, self._success = observations.read, actions.act, success
+        self._name, self._read, self._act, self._success = name, observations.read, actions.act, success
+        self._shapes = {key: part.shape for key, part in parts(self.observation_space)}
         self._return = 0.0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        observation, _ = self.env.reset(seed=seed, options=options)
+        observation, _ = self.row("reset", lambda: self.env.reset(seed=seed, options=options))
         self._return = 0.0
-        return self._read(observation), self._info(False)
+        return self._seen(observation), self._info(False)
 
-    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self.env.step(self._act(action))
-        terminated, truncated = bool(terminated), bool(truncated) and not terminated
-        self._return += float(reward)
-        ok = bool(info.get("is_success")) if self._success == "info" else self._return > 0
-        return (
-            self._read(observation),
-            float(reward),
-            terminated,
-            truncated,
-            self._info(ok and (terminated or truncated)),
-        )
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        row = self.row("step", lambda: self.env.step(self._act(action)))
+        observation, reward, terminated, truncated, info = row
+        try:
+            reward = float(reward)
+        except (TypeError, ValueError):
+            problem = f"its step gave the reward {brief(reward)}; it must be a finite number"
+            raise self.error(problem) from None
+        terminated = self._attempt("terminated", lambda: bool(terminated))
+        truncated = self._attempt("truncated", lambda: bool(truncated)) and not terminated
+        self._return += reward
+        success = False
+        if self._success is not None and (terminated or truncated):
+            if terminated and self._success.key not in (None, *info):
+                raise self.error(
+                    f"the last info of an episode has no {self._success.key!r}, which decides on success; "
+                    f"it has {', '.join(map(repr, info)) or 'nothing'}"
+                )
+            success = self._success.holds(self._return, info)
+        return self._seen(observation), reward, terminated, truncated, self._info(success)
+
+    def error(self, problem: str) -> TaskError:
+        return TaskError(self._name, problem)
 
     def _info(self, success: bool) -> dict[str, Any]:
         return {} if self._success is None else {"is_success": success}
+
+    def _seen(self, observation: Any) -> Any:
+        """An observation of the environment as an array, or a flat dict of arrays."""
+        seen = self._attempt("observation", lambda: self._read(observation))
+        for key, part in parts(seen):
+            shape = self._shapes[key]
+            if np.shape(part) != shape:
+                raise self.error(
+                    f"its {part_name(key)} has the shape {np.shape(part)}; its space has {shape}"
+                )
+        return seen
+
+    def row(self, what: str, call: Callable[[], Any]) -> Any:
+        """What `reset` or `step` returns: as many values as it must be, the last of them a dict."""
+        row = self._attempt(what, call)
+        number, names = _ROWS[what]
+        if not isinstance(row, tuple) or len(row) != len(names):
+            found = f"{len(row)} values" if isinstance(row, tuple) else f"one {type(row).__name__}"
+            raise self.error(f"its {what} returns {found}; it must return {number}: {', '.join(names)}")
+        if not isinstance(row[-1], Mapping):
+            raise self.error(f"its {what} gave the info {brief(row[-1])}; it must be a dict")
+        return row
+
+    def _attempt(self, what: str, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except TaskError:
+            raise
+        except Exception as error:  # whatever another package raises
+            if "unpack" in str(error) and place_of(error).filename.startswith(_GYMNASIUM) and what in _ROWS:
+                number, names = _ROWS[what]  # a wrapper of Gymnasium's could not read it
+                problem = f"its {what} does not return {number} values: {', '.join(names)}"
+            else:
+                problem = f"its {what} failed: {located(error)}"
+            raise self.error(problem) from error

@@ -55,37 +55,51 @@ def observations(space: Space, replaced: Mapping[str, Space] | None = None) -> O
     Raises:
         ValueError: for a space that has no place here, naming it.
     """
-    parts: list[Part] = []
-    left_out: list[str] = []
-    for key, path, inner in _leaves(space):
-        if inner.dtype is not None and np.dtype(inner.dtype).kind == "U":
-            left_out.append(key)
-        else:
-            parts.append(_part(key, path, (replaced or {}).get(key, inner)))
-    if not parts:
+    made = [_part(key, path, (replaced or {}).get(key, inner)) for key, path, inner in leaves(space)]
+    left_out = tuple(key for key, _, inner in _all_leaves(space) if _is_text(inner))
+    if not made:
         raise ValueError(f"its observations are {space}, which holds no numbers")
-    if len(parts) == 1:
-        _, path, inner, convert = parts[0]
-        return Observations(inner, lambda observation: convert(_at(observation, path)), tuple(left_out))
+    if len(made) == 1:
+        _, path, inner, convert = made[0]
+        return Observations(inner, lambda observation: convert(at(observation, path)), left_out)
     return Observations(
-        Dict({part.key: part.space for part in parts}),
-        lambda observation: {part.key: part.convert(_at(observation, part.path)) for part in parts},
-        tuple(left_out),
+        Dict({part.key: part.space for part in made}),
+        lambda observation: {part.key: part.convert(at(observation, part.path)) for part in made},
+        left_out,
     )
 
 
-def _leaves(space: Space, path: tuple[Any, ...] = ()) -> list[tuple[str, tuple[Any, ...], Space]]:
-    """(key, path, space) of all parts that are neither Dict nor Tuple."""
+def leaves(space: Space) -> list[tuple[str, tuple[Any, ...], Space]]:
+    """(key, path, space) of all parts that are neither Dict nor Tuple nor text, in their order."""
+    return [leaf for leaf in _all_leaves(space) if not _is_text(leaf[2])]
+
+
+def _all_leaves(space: Space, path: tuple[Any, ...] = ()) -> list[tuple[str, tuple[Any, ...], Space]]:
     if not isinstance(space, Dict | Tuple):
         return [("/".join(map(str, path)), path, space)]
     inner = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
-    return [leaf for key, part in inner for leaf in _leaves(part, (*path, key))]
+    return [leaf for key, part in inner for leaf in _all_leaves(part, (*path, key))]
 
 
-def _at(observation: Any, path: tuple[Any, ...]) -> Any:
+def _is_text(space: Space) -> bool:
+    return space.dtype is not None and np.dtype(space.dtype).kind == "U"
+
+
+def at(observation: Any, path: tuple[Any, ...]) -> Any:
+    """The part of an observation that a path leads to."""
     for key in path:
         observation = observation[key]
     return observation
+
+
+def parts(tree: Any) -> list[tuple[str, Any]]:
+    """(key, part) of an observation that `Observations.read` returns, or of its space; of one alone ""."""
+    return list(tree.items()) if isinstance(tree, dict | Dict) else [("", tree)]
+
+
+def part_name(key: str) -> str:
+    """What errors call a part."""
+    return f"observation {key!r}" if key else "observation"
 
 
 def _part(key: str, path: tuple[Any, ...], space: Space) -> Part:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
+from envs.adapters.plain import PlainEnv
+from envs.adapters.processes import ProcessVectorEnv
+from envs.adapters.spaces import part_name, parts
+from envs.entry_points import located
+from envs.errors import TaskError
+from envs.options import TaskOptions
+from envs.task import TaskSpec
 from envs.vector import Seed, generator, positive_int
-
-Vectorization = Literal["sync", "async"]
 
 
 class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
@@ -25,32 +29,38 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
     cannot be saved as arrays: `get_state` returns None.
 
     Args:
-        make_env: makes one copy: a `PlainEnv`.
+        spec: what the task is, its time limit included, which the copies keep.
+        make_env: makes one copy.
         num_envs: number of copies N.
         seed: of the generator; None takes entropy from the system.
-        vectorization: `sync` steps the copies one after the other, `async` each in a process of its own.
-        time_limit: for information: the limit that the copies keep.
+        options: of these, how the copies are stepped.
+        render_mode: that `make_env` makes its copies with.
     """
 
     def __init__(
         self,
-        make_env: Callable[[], gymnasium.Env[Any, Any]],
+        spec: TaskSpec,
+        make_env: Callable[[], PlainEnv],
         num_envs: int,
         seed: Seed = None,
         *,
-        vectorization: Vectorization = "sync",
-        time_limit: int | None = None,
+        options: TaskOptions,
+        render_mode: str | None = None,
     ) -> None:
-        makers = [make_env] * positive_int("num_envs", num_envs)
+        positive_int("num_envs", num_envs)
         self._own_generator = generator(seed)
-        mode = AutoresetMode.NEXT_STEP
-        env: VectorEnv[Any, Any, Any] = (
-            AsyncVectorEnv(makers, autoreset_mode=mode)
-            if vectorization == "async"
-            else SyncVectorEnv(makers, autoreset_mode=mode)
-        )
+        env: VectorEnv[Any, Any, Any]
+        if options.vectorization == "async":
+            spaces = spec.observation_space, spec.action_space
+            timeout = options.step_timeout
+            env = ProcessVectorEnv(
+                make_env, spec.id, num_envs, *spaces, step_timeout=timeout, render_mode=render_mode
+            )
+        else:
+            env = SyncVectorEnv([make_env] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
         super().__init__(env)
-        self.time_limit = time_limit
+        self.time_limit = spec.time_limit
+        self._name = spec.id
 
     @property  # type: ignore[misc]
     def np_random(self) -> np.random.Generator:
@@ -67,16 +77,35 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
         if seed is not None:
             self._own_generator = generator(seed)
         seeds = self._own_generator.integers(2**31, size=self.num_envs).tolist()
-        observation, _ = self.env.reset(seed=seeds, options=options)
-        return observation, {}
+        return self._row(lambda: self.env.reset(seed=seeds, options=options))[0], {}
 
     def step(
         self, actions: Any
     ) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        """One row of every copy; the action of a copy whose last row was LAST is ignored."""
-        observation, reward, terminated, truncated, infos = self.env.step(actions)
+        """One row of every copy; the action of a copy whose last row was LAST is ignored.
+
+        Raises:
+            TaskError: where a copy breaks the interface, fails or is lost, or observes a number that is none.
+        """
+        observation, reward, terminated, truncated, infos = self._row(lambda: self.env.step(actions))
         success = {"is_success": infos["is_success"]} if "is_success" in infos else {}
         return observation, np.asarray(reward, np.float64), terminated, truncated, success
+
+    def _row(self, call: Callable[[], Any]) -> Any:
+        """What `reset` or `step` of the copies returns, if its observation is finite."""
+        try:
+            row = call()
+        except TaskError:
+            raise
+        except Exception as error:  # an observation of another shape, say, that cannot join the others
+            raise TaskError(self._name, f"a row of its copies cannot be read: {located(error)}") from error
+        for key, part in parts(row[0]):
+            if part.dtype.kind == "f" and not np.isfinite(part).all():
+                numbers = part.reshape(self.num_envs, -1)
+                copy, place = np.argwhere(~np.isfinite(numbers))[0]
+                problem = f"its {part_name(key)} holds {numbers[copy, place]}"
+                raise TaskError(self._name, problem, int(copy))
+        return row
 
     def get_state(self) -> None:
         """None: it cannot be saved."""

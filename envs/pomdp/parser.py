@@ -22,6 +22,8 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from array import array
+from collections import deque
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -33,7 +35,13 @@ from envs.pomdp.model import Model
 TOLERANCE: Final = 1e-5
 """How far the sum of a row of probabilities may be from 1."""
 MAX_ENTRIES: Final = 50_000_000
-"""Numbers that a table may have: 400 MB."""
+"""Numbers that T, O and R may have together: 400 MB."""
+MAX_NAMES: Final = 100_000
+"""States, actions or observations that a file may have."""
+MAX_BYTES: Final = 100_000_000
+"""Size that a file may have."""
+MAX_WRITTEN: Final = 20 * MAX_ENTRIES
+"""Numbers that all lines together may set, those that a later line replaces included: seconds of work."""
 
 _PREAMBLE: Final = ("discount", "values", "states", "actions", "observations")
 _SECTIONS: Final = ("T", "O", "R")
@@ -48,6 +56,8 @@ _AXES: Final = {
 }
 _FEWEST: Final = {"T": 1, "O": 1, "R": 2}
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_WORD: Final = re.compile(r":|[^\s:]+")
+_MOST_COMPARED: Final = 1000  # names among which the nearest is looked for
 _NAME: Final = re.compile(r"[A-Za-z_][^\s:*]*")
 
 _Index = int | slice
@@ -72,10 +82,16 @@ def load(path: str | Path) -> Model:
     Raises:
         ValueError: one line, for a file that cannot be read or is not right; it begins with path and line.
     """
+    file, name = Path(path), f"POMDP file {str(path)!r}"
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        about = file.stat()
+        if not (file.is_file() or file.is_dir()):  # a device, which has no end
+            raise ValueError(f"{name} cannot be read: it is no regular file")
+        if about.st_size > MAX_BYTES:
+            raise ValueError(f"{name} has {about.st_size} bytes; {MAX_BYTES} are the most")
+        text = file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise ValueError(f"POMDP file {str(path)!r} cannot be read: {error.strerror}") from None
+        raise ValueError(f"{name} cannot be read: {error.strerror}") from None
     return parse(text, str(path))
 
 
@@ -93,13 +109,15 @@ class _Reader:
 
     def __init__(self, text: str, name: str) -> None:
         self._name = name
-        self._tokens = [
+        lines = text.splitlines()
+        self._tokens = (
             _Token(word, number)
-            for number, line in enumerate(text.splitlines(), start=1)
-            for word in re.findall(r":|[^\s:]+", line.partition("#")[0])
-        ]
-        self._end = _Token("the end of the file", max(1, len(text.splitlines())))
-        self._next = 0
+            for number, line in enumerate(lines, start=1)
+            for word in _WORD.findall(line.partition("#")[0])
+        )
+        self._ahead: deque[_Token] = deque()  # those that have been looked at and not taken
+        self._end = _Token("the end of the file", max(1, len(lines)))
+        self._written = 0
         self._discount = self._sign = math.nan
         self._names: dict[str, dict[str, int]] = {}  # by kind: name -> number
         self._start: NDArray[np.float64] | None = None
@@ -114,13 +132,15 @@ class _Reader:
     def _fail(self, line: int, problem: str) -> NoReturn:
         raise ValueError(f"{self._name}:{line}: {problem}")
 
-    def _peek(self) -> _Token:
-        return self._tokens[self._next] if self._next < len(self._tokens) else self._end
+    def _peek(self, place: int = 0) -> _Token:
+        """The next word, or the one so many places after it."""
+        while len(self._ahead) <= place:
+            self._ahead.append(next(self._tokens, self._end))
+        return self._ahead[place]
 
     def _take(self) -> _Token:
-        token = self._peek()
-        self._next += 1
-        return token
+        self._peek()
+        return self._ahead.popleft()
 
     def _at(self, *texts: str) -> bool:
         return self._peek() is not self._end and self._peek().text in texts
@@ -139,19 +159,20 @@ class _Reader:
             self._fail(token.line, f"expected {what}, found {_quoted(token)}")
         value = float(token.text)
         if not math.isfinite(value):
-            self._fail(token.line, f"{token.text} is too large")
+            self._fail(token.line, f"{_short(token.text)} is too large")
         return value
 
     def _numbers(self, shape: tuple[int, ...], what: str, *, probabilities: bool) -> NDArray[np.float64]:
         """The next numbers, as many as `shape` has; a single one where it is ()."""
         num = math.prod(shape)
-        values = np.empty(num)
+        values = array("d")  # grows with what the file holds, however much it has promised
         for i in range(num):
             line = self._peek().line
-            values[i] = self._number(f"{what} {i + 1} of {num}" if num > 1 else f"a {what}")
-            if probabilities and not 0 <= values[i] <= 1:
-                self._fail(line, f"probability {values[i]:g} must be from 0 to 1")
-        return values.reshape(shape)
+            value = self._number(f"{what} {i + 1} of {num}" if num > 1 else f"a {what}")
+            if probabilities and not 0 <= value <= 1:
+                self._fail(line, f"probability {value:g} must be from 0 to 1")
+            values.append(value)
+        return np.array(values).reshape(shape)
 
     def _reference(self, kind: str) -> _Index:
         """The number of a state, action or observation; all of them for '*'."""
@@ -161,11 +182,12 @@ class _Reader:
         names = self._names[kind]
         if token.text in names:
             return names[token.text]
-        if re.fullmatch(r"\d+", token.text):
-            if int(token.text) < len(names):
-                return int(token.text)
-            self._fail(token.line, f"{kind} {token.text} must be from 0 to {len(names) - 1}")
-        near = difflib.get_close_matches(token.text, names, n=1)
+        number = _whole(token.text)
+        if number is not None:
+            if number < len(names):
+                return number
+            self._fail(token.line, f"{kind} {_short(token.text)} must be from 0 to {len(names) - 1}")
+        near = difflib.get_close_matches(token.text, names, n=1) if len(names) <= _MOST_COMPARED else []
         hint = f"; did you mean {near[0]!r}?" if near else ""
         self._fail(token.line, f"unknown {kind} {_quoted(token)}{hint}")
 
@@ -219,11 +241,11 @@ class _Reader:
 
     def _read_names(self, kind: str) -> None:
         first = self._peek()
-        if re.fullmatch(r"\d+", first.text):
+        count = _whole(first.text)
+        if count is not None:
             self._take()
-            if not 1 <= int(first.text) <= MAX_ENTRIES:
-                self._fail(first.line, f"the number of {kind}s is {first.text}; it must be at least 1")
-            self._names[kind] = {str(number): number for number in range(int(first.text))}
+            self._check_count(kind, count, first)
+            self._names[kind] = {str(number): number for number in range(count)}
             return
         names: dict[str, int] = {}
         while self._peek() is not self._end and self._peek().text not in _RESERVED:
@@ -231,11 +253,18 @@ class _Reader:
             if not _NAME.fullmatch(token.text):
                 self._fail(token.line, f"{_quoted(token)} is no name of a {kind}; names begin with a letter")
             if token.text in names:
-                self._fail(token.line, f"{kind} {token.text!r} is named twice")
+                self._fail(token.line, f"{kind} {_quoted(token)} is named twice")
             names[token.text] = len(names)
+            self._check_count(kind, len(names), token)
         if not names:
             self._fail(first.line, f"expected a number of {kind}s or their names, found {_quoted(first)}")
         self._names[kind] = names
+
+    def _check_count(self, kind: str, count: int, token: _Token) -> None:
+        if not 1 <= count <= MAX_NAMES:
+            given = _short(token.text) if _whole(token.text) is not None else f"{count} or more"
+            right = f"it must be at least 1 and at most {MAX_NAMES}"
+            self._fail(token.line, f"the number of {kind}s is {given}; {right}")
 
     def _read_start(self, line: int) -> None:
         self._need(_Token("start", line), "state")
@@ -258,8 +287,7 @@ class _Reader:
 
     def _number_follows(self) -> bool:
         """Whether the word after the next is a number too: then this is a vector, and no state's number."""
-        following = self._tokens[self._next + 1 : self._next + 2]
-        return bool(following and _NUMBER.fullmatch(following[0].text))
+        return _NUMBER.fullmatch(self._peek(1).text) is not None
 
     def _start_list(self, choice: str, line: int) -> NDArray[np.float64]:
         """Uniform over the states that are listed (include) or over the others (exclude)."""
@@ -303,20 +331,30 @@ class _Reader:
             self._reset = np.zeros(shape[:2], np.bool_)
 
     def _check_size(self, section: str, shape: tuple[int, ...], line: int) -> None:
-        if math.prod(shape) > MAX_ENTRIES:
+        """Fails, before there is a table of this shape, where all tables would be too large together."""
+        taken = sum(table.size for table in self._tables.values())
+        if taken + math.prod(shape) > MAX_ENTRIES:
             sizes = " x ".join(map(str, shape))
-            self._fail(line, f"{section} would be {sizes} numbers; {MAX_ENTRIES} are the most")
+            others = f", and other tables have {taken} of them" if taken else ""
+            self._fail(line, f"{section} would be {sizes} numbers; {MAX_ENTRIES} are the most{others}")
+
+    def _write(self, table: NDArray[Any], index: tuple[_Index, ...], values: Any, line: int) -> None:
+        part = table[index]
+        self._written += part.size
+        if self._written > MAX_WRITTEN:
+            self._fail(line, f"up to here all lines set more than {MAX_WRITTEN} numbers, which is the most")
+        table[index] = values
 
     def _fill(self, section: str, index: tuple[_Index, ...], shape: tuple[int, ...], line: int) -> None:
         table = self._tables[section]
         values: Any
-        reset = False
+        reset = identity = False
         if shape and self._at("uniform"):
             self._take()
             values = 1.0 / shape[-1]
         elif section == "T" and len(shape) == 2 and self._at("identity"):
             self._take()
-            values = np.eye(shape[0])
+            values, identity = 0.0, True
         elif section == "T" and len(shape) == 1 and self._at("reset"):
             self._take()
             values, reset = 0.0, True  # the row of `start` comes in the end: it may be given later
@@ -326,7 +364,9 @@ class _Reader:
             self._fail(word.line, f"{word.text!r} is for {places.get(word.text, 'rows of T and O')} only")
         else:
             values = self._numbers(shape, "probability", probabilities=True)
-        table[index] = values
+        self._write(table, index, values, line)
+        if identity:
+            np.einsum("...ii->...i", table[index])[...] = 1.0
         self._lines[section][index[:2]] = line
         if section == "T":
             self._reset[index[:2]] = reset
@@ -376,9 +416,20 @@ class _Reader:
         self._check_size("R", shape, self._rules[-1].line)
         reward = np.zeros(shape)
         for rule in self._rules:
-            reward[rule.at] = rule.values
+            self._write(reward, rule.at, rule.values, rule.line)
         return reward
 
 
 def _quoted(token: _Token) -> str:
-    return token.text if token.text == "the end of the file" else repr(token.text)
+    return token.text if token.text == "the end of the file" else repr(_short(token.text))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _whole(text: str) -> int | None:
+    """The number that a word of digits is, at most 10^18; None for another word."""
+    if not re.fullmatch(r"[0-9]+", text):
+        return None
+    return int(text) if len(text) <= 18 else 10**18

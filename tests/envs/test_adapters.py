@@ -11,7 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Sequence, Text, Tuple
 
 import envs
-from envs.adapters import family, memory_maze
+from envs.adapters import foreign, memory_maze
 from envs.adapters.memory_maze import DmEnv
 from envs.adapters.spaces import actions, channels_first, observations
 
@@ -153,7 +153,7 @@ def test_async_equals_sync() -> None:
 
 
 def test_nested_observations_become_flat(capsys: pytest.CaptureFixture[str]) -> None:
-    family._facts.cache_clear()
+    foreign._facts.cache_clear()
     spec = envs.spec(f"{HERE}:Nested")
     assert spec.observation_space == Dict(
         {
@@ -323,7 +323,7 @@ def test_a_task_as_its_package_plays_it(id: str) -> None:
 
 def test_minigrids_picture_is_codes_and_its_mission_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("minigrid")
-    family._facts.cache_clear()
+    foreign._facts.cache_clear()
     spec = envs.spec("MiniGrid-MemoryS7-v0")
     assert capsys.readouterr().err == "MiniGrid-MemoryS7-v0: mission is text and left out\n"
     codes = np.broadcast_to([11, 6, 4], (7, 7, 3))
@@ -433,7 +433,7 @@ def test_memory_maze_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
             return FakeMaze(seed)
 
     monkeypatch.setattr(memory_maze, "tasks", lambda: Tasks)
-    family._facts.cache_clear()
+    foreign._facts.cache_clear()
     spec = envs.spec("MemoryMaze-11x11-6CL-v0")
     assert (spec.observation_space, spec.action_space) == (Box(0, 255, (64, 64, 3), np.uint8), Discrete(6))
     assert (spec.time_limit, spec.has_success) == (2000, False)
@@ -447,14 +447,14 @@ def test_memory_maze_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         [1.5] * 2,
         [0.0] * 2,
     ]
-    family._facts.cache_clear()
+    foreign._facts.cache_clear()
 
 
 def test_memory_maze_itself() -> None:
     """Where MuJoCo finds a renderer."""
     pytest.importorskip("labmaze")
     pytest.importorskip("dm_control")
-    family._facts.cache_clear()
+    foreign._facts.cache_clear()
     env = envs.make_vector("MemoryMaze-9x9-v0", 1, seed=1)
     try:
         observation, _ = env.reset()

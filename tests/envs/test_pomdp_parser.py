@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import time
+import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from envs.pomdp import parser
 from envs.pomdp.hallway import hallway
 from envs.pomdp.heavenhell import heavenhell
 from envs.pomdp.model import Model
-from envs.pomdp.parser import MAX_ENTRIES, parse
+from envs.pomdp.parser import MAX_BYTES, MAX_ENTRIES, MAX_NAMES, load, parse
 
 # Cassandra, Kaelbling, Littman 1994: a tiger behind one of two doors; opening one starts anew.
 TIGER = """
@@ -376,3 +381,133 @@ def test_errors_name_their_line(text: str, line: int, problem: str) -> None:
 def test_a_number_too_many_is_hinted_at() -> None:
     with pytest.raises(ValueError, match=r"found '0' \(too many numbers before it\?\)$"):
         parse(HEAD + "T: x : a 1 0 0 0\n" + BODY)
+
+
+# -- Hostile files -------------------------------------------------------------------------------------------
+
+LIMIT = f"it must be at least 1 and at most {MAX_NAMES}"
+HOSTILE: dict[str, tuple[str, int, str]] = {
+    **{
+        f"a billion {kind}": (
+            HEAD.replace(names, "1000000000"),
+            line,
+            f"the number of {kind} is 1000000000; {LIMIT}",
+        )
+        for kind, names, line in (("states", "a b c", 3), ("actions", "x y", 4), ("observations", "u v", 5))
+    },
+    "a number of 5000 digits": (
+        HEAD.replace("a b c", "9" * 5000),
+        3,
+        f"the number of states is {'9' * 57}...; {LIMIT}",
+    ),
+    "a state of 5000 digits": (HEAD + f"T: x : {'9' * 5000}", 9, f"state {'9' * 57}... must be from 0 to 2"),
+    "a name of 5000 letters": (HEAD + f"T: x : {'n' * 5000}", 9, f"unknown state '{'n' * 57}...'"),
+    "T large": (
+        HEAD.replace("a b c", "5001").replace("start: a", "") + T_LINE,
+        9,
+        f"T would be 2 x 5001 x 5001 numbers; {MAX_ENTRIES} are the most",
+    ),
+    "T and O large together": (
+        HEAD.replace("a b c", "4000").replace("u v", "4000").replace("start: a", "") + T_LINE + O_LINE,
+        10,
+        f"O would be 2 x 4000 x 4000 numbers; {MAX_ENTRIES} are the most, and other tables have"
+        " 32000000 of them",
+    ),
+    "a matrix that is not there": (
+        HEAD.replace("a b c", "3000").replace("start: a", "") + "T: x\n1 0",
+        10,
+        "expected probability 3 of 9000000, found the end of the file",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "problem"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_files_are_refused_before_they_take_memory(text: str, line: int, problem: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError) as error:
+            parse(text, "f")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert str(error.value) == f"f:{line}: {problem}"
+    assert peak < 300e6  # T, where it may be made
+    if "billion" in problem or "1000000000" in problem:
+        assert peak < 1e6
+
+
+def test_what_has_no_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parser, "MAX_NAMES", 3)
+    parse(HEAD + BODY)
+    with pytest.raises(ValueError, match=r"^f:3: the number of states is 4 or more; it must .* at most 3$"):
+        parse(HEAD.replace("a b c", "a b c d e f") + BODY, "f")
+    monkeypatch.setattr(parser, "MAX_WRITTEN", 18 + 12 + 1 + 90)
+    parse(HEAD + BODY + "T: * identity\n" * 5)
+    with pytest.raises(ValueError, match=r"^f:17: up to here all lines set more than 121 numbers, which is"):
+        parse(HEAD + BODY + "T: * identity\n" * 6, "f")
+
+
+def test_devices_and_huge_files_are_not_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'/dev/zero' cannot be read: it is no regular file"):
+        load("/dev/zero")
+    file = tmp_path / "huge.pomdp"
+    with file.open("wb") as opened:
+        opened.truncate(MAX_BYTES + 1)  # without a byte on the disk
+    with pytest.raises(ValueError, match=f"huge.pomdp' has {MAX_BYTES + 1} bytes; {MAX_BYTES} are the most"):
+        load(file)
+
+
+def mutated(text: str, rng: np.random.Generator) -> str:
+    """The text of a file after one to three changes such as a slip, a bad disk or an enemy makes."""
+    hostile = ["0", "-1", "1e308", "1e999", "nan", "10000", "999999", "1000000000", "9" * 30, "*", ":", "#",
+        "\0", "uniform", "identity", "reset", "states:", "T:", "O: * : * : *", "R: *", "start:", "\u0664",
+        "\x85"]  # fmt: skip
+    for _ in range(rng.integers(1, 4)):
+        words = re.split(r"(\s+)", text)
+        lines = text.splitlines(keepends=True)
+        match rng.integers(6):
+            case 0:
+                words[rng.integers(len(words))] = hostile[rng.integers(len(hostile))]
+                text = "".join(words)
+            case 1:
+                first, second = rng.integers(len(words), size=2)
+                words[first], words[second] = words[second], words[first]
+                text = "".join(words)
+            case 2:
+                del lines[rng.integers(len(lines))]
+                text = "".join(lines)
+            case 3:
+                lines.insert(rng.integers(len(lines)), lines[rng.integers(len(lines))])
+                text = "".join(lines)
+            case 4:
+                place = rng.integers(len(text))
+                text = text[:place] + chr(rng.integers(1, 0x250)) + text[place + 1 :]
+            case 5:
+                text = text[: rng.integers(len(text))] if rng.random() < 0.3 else text
+        text = text or " "
+    return text
+
+
+def test_500_damaged_files_are_read_or_refused_in_one_line() -> None:
+    """None takes more than a second of computing, nor more than 500 MB."""
+    rng = np.random.default_rng(0)
+    counted = HEAD.replace("a b c", "3").replace("start: a", "") + BODY
+    whole = [TIGER, HEAD + BODY, written(heavenhell(1)), counted]
+    read = 0
+    for number in range(500):
+        text = mutated(whole[number % len(whole)], rng)
+        tracemalloc.start()
+        started = time.process_time()
+        try:
+            parse(text, "f")
+            read += 1
+        except ValueError as error:
+            assert re.match(r"f:\d+: ", str(error)), text
+            assert len(str(error).splitlines()) == 1, text
+            assert len(str(error)) < 400
+        finally:
+            seconds, peak = time.process_time() - started, tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert seconds < 1, text
+        assert peak < 500e6, text
+    assert 50 < read < 400

@@ -1,0 +1,151 @@
+"""A task of Gymnasium environments that are not this project's own, however they are made."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, TypeVar
+
+import gymnasium
+from gymnasium.vector import VectorEnv
+
+from envs.adapters import minigrid
+from envs.adapters.plain import PlainEnv, SuccessRule
+from envs.adapters.spaces import Actions, Observations, actions, observations
+from envs.adapters.trial import TriedEnv
+from envs.adapters.vector import AdaptedVectorEnv
+from envs.entry_points import brief_error
+from envs.options import TaskOptions
+from envs.task import Task, TaskSpec
+from envs.vector import Seed, brief
+
+Plain = TypeVar("Plain", bound=PlainEnv)
+
+
+class Recipe(NamedTuple):
+    """How a copy is made, in any process: by `maker(*arguments, render_mode)`, a function of a module."""
+
+    id: str
+    """The task's."""
+    maker: Callable[..., gymnasium.Env[Any, Any]]
+    arguments: tuple[Hashable, ...]
+    resets_quickly: bool = True
+    """Whether a reset costs little, so that it can be looked at wherever the task is asked for."""
+
+
+class Facts(NamedTuple):
+    """What is seen by making a task once."""
+
+    observations: Observations
+    actions: Actions
+    time_limit: int | None
+    says_success: bool
+    """Whether the info of a reset holds `is_success`."""
+    render_modes: tuple[str, ...]
+
+
+def foreign_task(
+    recipe: Recipe,
+    options: TaskOptions,
+    *,
+    description: str,
+    source: str,
+    success: SuccessRule | None = None,
+    takes: tuple[str, ...] = (),
+) -> Task:
+    """
+    Args:
+        recipe: the time limit and other options are already in it.
+        description, source: of the `TaskSpec`.
+        success: the rule where neither the user gives one nor the environment itself says it.
+        takes: options that the task has beside those of every task and of every foreign task.
+
+    Raises:
+        ValueError: one line, for an environment that cannot be made, spaces that have no place here, and
+            options that the task lacks.
+    """
+    options.refuse(recipe.id, but=("vectorization", "step_timeout", "success", *takes))
+    if options.vectorization not in ("sync", "async"):
+        raise ValueError(f"task.vectorization is {options.vectorization!r}; it must be sync or async")
+    facts = _facts(recipe)
+    if options.success is not None:
+        success = SuccessRule.read(options.success)
+    elif facts.says_success:
+        success = SuccessRule(key="is_success")
+    spec = TaskSpec(
+        id=recipe.id,
+        description=description,
+        observation_space=facts.observations.space,
+        action_space=facts.actions.space,
+        time_limit=facts.time_limit,
+        success=None if success is None else success.text,
+        best_return=None,
+        source=source,
+    )
+
+    def make_vector(
+        num_envs: int, seed: Seed = None, *, render_mode: str | None = None
+    ) -> VectorEnv[Any, Any, Any]:
+        make = functools.partial(_plain, PlainEnv, recipe, success, render_mode)
+        return AdaptedVectorEnv(spec, make, num_envs, seed, options=options, render_mode=render_mode)
+
+    def make_single(*, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+        return _plain(PlainEnv, recipe, success, render_mode)
+
+    def try_out() -> None:
+        _try(recipe, success)
+
+    return Task(spec, make_vector, make_single, try_out)
+
+
+@functools.lru_cache(maxsize=64)  # once is enough: where it fails, nothing is kept
+def _try(recipe: Recipe, success: SuccessRule | None) -> None:
+    with contextlib.closing(_plain(TriedEnv, recipe, success, None)) as env:
+        env.try_out()
+
+
+@functools.lru_cache(maxsize=64)
+def _facts(recipe: Recipe) -> Facts:
+    """What is to be known of a task; says once what of its observations is left out."""
+    id, env = recipe.id, recipe.maker(*recipe.arguments, None)
+    with contextlib.closing(env):
+        try:
+            facts = Facts(
+                observations(env.observation_space, minigrid.codes(env)),
+                actions(env.action_space),
+                _time_limit(env),
+                False,
+                tuple(env.metadata.get("render_modes", ())),
+            )
+        except Exception as error:  # a space that is not there, or has no place here
+            raise ValueError(f"task {id} cannot be made: {brief_error(error)}") from None
+        if recipe.resets_quickly:
+            plain = PlainEnv(env, id, facts.observations, facts.actions, None)
+            _, info = plain.row("reset", lambda: env.reset(seed=0))
+            facts = facts._replace(says_success="is_success" in info)
+    if facts.observations.left_out:
+        print(f"{id}: {', '.join(facts.observations.left_out)} is text and left out", file=sys.stderr)
+    return facts
+
+
+def _plain(kind: type[Plain], recipe: Recipe, success: SuccessRule | None, render_mode: str | None) -> Plain:
+    """One copy."""
+    facts = _facts(recipe)
+    if render_mode is not None and render_mode not in facts.render_modes:
+        raise ValueError(f"render_mode is {render_mode!r}; {recipe.id} has {brief(facts.render_modes)}")
+    env = recipe.maker(*recipe.arguments, render_mode)
+    return kind(env, recipe.id, facts.observations, facts.actions, success)
+
+
+def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+    """The smallest limit that is known: of Gymnasium's wrapper, or MiniGrid's own."""
+    limits = []
+    layer: Any = env
+    while isinstance(layer, gymnasium.Wrapper):
+        if isinstance(layer, gymnasium.wrappers.TimeLimit):
+            limits.append(int(layer._max_episode_steps))
+        layer = layer.env
+    own = minigrid.max_steps(env)
+    return min([*limits, *([] if own is None else [own])], default=None)

@@ -1,0 +1,105 @@
+"""A short play of a foreign task on a copy of its own, in which every value is looked at."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, MultiBinary, MultiDiscrete
+
+from envs.adapters.plain import PlainEnv
+from envs.adapters.spaces import at, leaves, part_name
+from envs.vector import brief
+
+STEPS: Final = 20
+"""Random steps of a trial."""
+STEPS_TO_END: Final = 1000
+"""Most steps for which it waits for an episode to end, where the last info decides on success."""
+
+
+class TriedEnv(PlainEnv):
+    """A `PlainEnv` that also looks into each observation, reward and flag. Slow."""
+
+    def try_out(self) -> None:
+        """A reset, a few random steps, and on to an episode's end where only that shows success.
+
+        Raises:
+            TaskError: for the first thing that is wrong.
+        """
+        actions = copy.deepcopy(self.action_space)  # one that the environment does not draw from
+        actions.seed(0)
+        self.reset(seed=0)
+        waits = self._success is not None and self._success.key is not None
+        step = 0
+        while step < STEPS or (waits and step < STEPS_TO_END):
+            _, _, terminated, truncated, _ = self.step(actions.sample())
+            step += 1
+            if terminated or truncated:
+                waits = waits and not terminated
+                self.reset()
+
+    def _seen(self, observation: Any) -> Any:
+        self._fits(observation, self.env.observation_space)
+        seen = super()._seen(observation)
+        self._fits(seen, self.observation_space)
+        return seen
+
+    def _fits(self, observation: Any, space: gymnasium.Space[Any]) -> None:
+        for key, path, part in leaves(space):
+            try:
+                value = at(observation, path)
+            except (KeyError, IndexError, TypeError):
+                raise self.error(f"it gave no {part_name(key)}; it gave {brief(observation)}") from None
+            problem = misfit(value, part)
+            if problem:
+                raise self.error(f"its {part_name(key)} {problem}")
+
+    def row(self, what: str, call: Callable[[], Any]) -> Any:
+        row = super().row(what, call)
+        if what == "step":
+            _, reward, *flags, _ = row
+            if np.ndim(reward) or not np.isfinite(float_or_nan(reward)):
+                raise self.error(f"its step gave the reward {brief(reward)}; it must be a finite number")
+            for name, flag in zip(("terminated", "truncated"), flags, strict=True):
+                if not isinstance(flag, bool | np.bool_) and not (isinstance(flag, int) and flag in (0, 1)):
+                    raise self.error(f"its step gave {name} {brief(flag)}; it must be True or False")
+        return row
+
+
+def float_or_nan(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def misfit(value: Any, space: gymnasium.Space[Any]) -> str | None:
+    """How a value is not one of a space that holds arrays or numbers; None where it is one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a list in place of an array, say, which Gymnasium reads
+        if space.contains(value):
+            return None
+    try:
+        array = np.asarray(value)
+    except ValueError:  # ragged
+        return f"is {brief(value)}; its space is {brief_space(space)}"
+    if isinstance(space, Box | MultiBinary | MultiDiscrete):
+        if array.shape != space.shape:
+            return f"has the shape {array.shape}; its space has {space.shape}"
+        if array.dtype.kind == "O" or not np.can_cast(array.dtype, space.dtype):
+            return f"is {array.dtype}; its space is {space.dtype}"
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return f"holds {array[~np.isfinite(array)].flat[0]}"
+    if isinstance(space, Box):
+        wrong = array[(array < space.low) | (array > space.high)]
+        return f"holds {wrong.flat[0]}, which is outside its space {brief_space(space)}"
+    return f"is {brief(value)}, which is outside its space {brief_space(space)}"
+
+
+def brief_space(space: gymnasium.Space[Any]) -> str:
+    text = " ".join(str(space).split())
+    return text if len(text) <= 60 else text[:57] + "..."

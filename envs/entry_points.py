@@ -1,0 +1,100 @@
+"""Names of the form `module:Name`, and what the thing of that name can be called with.
+
+A module is looked for where Python looks, and last in the working directory: a user's own file is found,
+and cannot stand in the way of any other module.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from envs.vector import brief
+
+
+def split(id: str) -> tuple[str, str] | None:
+    """Module and name of `module:Name`; None for a name of another form."""
+    matched = re.fullmatch(r"([A-Za-z_][\w.]*):(.+)", id)
+    return (matched[1], matched[2]) if matched else None
+
+
+def load(module: str, id: str, hint: str = "", own_way: Callable[[], ModuleType] | None = None) -> ModuleType:
+    """The module that the task `id` needs, imported by `own_way` where there is such.
+
+    Raises:
+        ValueError: one line, which ends with `hint`, where it cannot be imported.
+    """
+    search_working_directory()
+    try:
+        return own_way() if own_way else importlib.import_module(module)
+    except ImportError as error:
+        raise ValueError(f"task {id} needs {module}, which cannot be imported ({error}){hint}") from None
+    except (Exception, SystemExit) as error:  # whatever the module does
+        raise ValueError(f"task {id}: importing {module} failed: {located(error)}") from None
+
+
+def search_working_directory() -> None:
+    """Appends the working directory to Python's path; it stays there for what modules import later."""
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
+
+
+def brief_error(error: BaseException) -> str:
+    """An exception on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
+def place_of(error: BaseException) -> traceback.FrameSummary:
+    """Where an exception was raised."""
+    return traceback.extract_tb(error.__traceback__)[-1]
+
+
+def located(error: BaseException) -> str:
+    """An exception on one line, with the place where it was raised."""
+    place = place_of(error)
+    return f"{brief_error(error)} ({Path(place.filename).name}, line {place.lineno})"
+
+
+def source(id: str) -> str:
+    """The module of a name whose module has been loaded, and its file."""
+    module = id.partition(":")[0]
+    file = getattr(sys.modules[module], "__file__", None)
+    return f"{module} ({file})" if file else module
+
+
+def check_kwargs(
+    id: str, target: Callable[..., Any], kwargs: Mapping[str, Any], preset: Mapping[str, Any] | None = None
+) -> None:
+    """ValueError unless `target`, which makes the task `id`, can be called with these keyword arguments.
+
+    `render_mode` is none that a user gives: it is set where a picture is wanted. `preset` are arguments that
+    it is called with beside them.
+    """
+    try:
+        parameters = inspect.signature(target).parameters.values()
+    except (TypeError, ValueError):  # a thing without a signature takes what it takes
+        return
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    taken = [p.name for p in named if p.name != "render_mode"]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for key in kwargs:
+        if key == "render_mode" or (key not in taken and not takes_any):
+            near = difflib.get_close_matches(key, taken, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(
+                f"task.kwargs is {brief(dict(kwargs))}, but {id} takes no {key}{hint} "
+                f"(it takes: {', '.join(taken) or 'nothing'})"
+            )
+    missing = [p.name for p in named if p.default is p.empty and p.name not in {**kwargs, **(preset or {})}]
+    if missing:
+        raise ValueError(f"task {id} needs {', '.join(missing)}; give it in task.kwargs")

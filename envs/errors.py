@@ -1,0 +1,23 @@
+"""What a task that is not this project's own may do wrong while it runs."""
+
+from __future__ import annotations
+
+
+class TaskError(ValueError):
+    """A task breaks the interface of a Gymnasium environment, fails, or is lost: one line, which names it.
+
+    The vector environment that raised it is not to be stepped again.
+
+    Args:
+        task: the task's id.
+        problem: what is wrong, as the rest of a sentence.
+        copy: the number of the copy, from 0, where it is known.
+    """
+
+    def __init__(self, task: str, problem: str, copy: int | None = None) -> None:
+        super().__init__(task, problem, copy)  # as they are given: so it can go from process to process
+        self.task, self.problem, self.copy = task, problem, copy
+
+    def __str__(self) -> str:
+        where = "" if self.copy is None else f", copy {self.copy}"
+        return f"task {self.task}{where}: {self.problem}"

@@ -1,0 +1,421 @@
+"""What a task of somebody else's may do wrong: one line that names task and field, early or late."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+
+import envs
+from envs.adapters.plain import SuccessRule
+
+HERE = __name__
+LATE = 30
+"""The step at which `late` faults come, past those of a trial."""
+
+
+class Good(gymnasium.Env[Any, Any]):
+    """Two numbers and a picture; episodes of 25 steps, of which each second one is a success."""
+
+    observation_space: Any = Dict(
+        {"numbers": Box(-1, 1, (2,), np.float32), "picture": Box(0, 9, (3, 3), np.uint8)}
+    )
+    action_space = Discrete(3)
+
+    def __init__(self) -> None:
+        self.t = self.steps = self.episode = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.t, self.episode = 0, self.episode + 1
+        return self.observation(), {}
+
+    def observation(self) -> Any:
+        return {
+            "numbers": np.full(2, self.t / 100, np.float32),
+            "picture": np.full((3, 3), self.t % 9, np.uint8),
+        }
+
+    def step(self, action: Any) -> Any:
+        self.t, self.steps = self.t + 1, self.steps + 1
+        ended = self.t == 25
+        info = {"won": self.episode % 2 == 0, "score": 3} if ended else {}
+        return self.observation(), float(self.episode % 2), ended, False, info
+
+
+class FourTuple(Good):
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, info
+
+
+class OldReset(Good):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=seed)[0]
+
+
+class NoneReward(Good):
+    def step(self, action: Any) -> Any:
+        observation, _, *others = super().step(action)
+        return observation, None, *others
+
+
+class NanReward(Good):
+    def step(self, action: Any) -> Any:
+        observation, _, *others = super().step(action)
+        return observation, np.nan, *others
+
+
+class ArrayReward(Good):
+    def step(self, action: Any) -> Any:
+        observation, _, *others = super().step(action)
+        return observation, np.array([1.0]), *others
+
+
+class NoneTruncated(Good):
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, None, info
+
+
+class NoneInfo(Good):
+    def step(self, action: Any) -> Any:
+        return *super().step(action)[:4], None
+
+
+class WrongShape(Good):
+    def observation(self) -> Any:
+        return super().observation() | {"numbers": np.zeros(3, np.float32)}
+
+
+class WrongType(Good):
+    def observation(self) -> Any:
+        return super().observation() | {"numbers": np.zeros(2)}
+
+
+class Nan(Good):
+    def observation(self) -> Any:
+        return super().observation() | {"numbers": np.array([0, np.nan if self.t == 5 else 0], np.float32)}
+
+
+class Outside(Good):
+    def observation(self) -> Any:
+        return super().observation() | {"picture": np.full((3, 3), 10 * self.t, np.uint8)}
+
+
+class NoPicture(Good):
+    def observation(self) -> Any:
+        return {"numbers": super().observation()["numbers"]}
+
+
+class OutsideDiscrete(Good):
+    observation_space = Discrete(4)
+
+    def observation(self) -> Any:
+        return self.t
+
+
+class OutsideMultiDiscrete(Good):
+    observation_space = MultiDiscrete([4, 4])
+
+    def observation(self) -> Any:
+        return np.array([self.t, 0])
+
+
+class Raises(Good):
+    def step(self, action: Any) -> Any:
+        return super().step(action), 1 // 0
+
+
+class ResetRaises(Good):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        raise RuntimeError("no level\nof that name")
+
+
+EARLY = [
+    (
+        FourTuple,
+        "its step returns 4 values; it must return five: observation, reward, terminated, truncated",
+    ),
+    (OldReset, "its reset returns one dict; it must return two: observation, info"),
+    (NoneReward, "its step gave the reward None; it must be a finite number"),
+    (NanReward, "its step gave the reward nan; it must be a finite number"),
+    (ArrayReward, r"its step gave the reward array\(\[1\.\]\); it must be a finite number"),
+    (NoneTruncated, "its step gave truncated None; it must be True or False"),
+    (NoneInfo, "its step gave the info None; it must be a dict"),
+    (WrongShape, r"its observation 'numbers' has the shape \(3,\); its space has \(2,\)"),
+    (WrongType, "its observation 'numbers' is float64; its space is float32"),
+    (Nan, "its observation 'numbers' holds nan"),
+    (Outside, r"its observation 'picture' holds 10, which is outside its space Box\(0, 9, \(3, 3\), uint8\)"),
+    (NoPicture, "it gave no observation 'picture'; it gave {'numbers'"),
+    (OutsideDiscrete, r"its observation is 4, which is outside its space Discrete\(4\)"),
+    (OutsideMultiDiscrete, r"its observation is array\(\[4, 0\]\), which is outside its space MultiDiscrete"),
+    (Raises, r"its step failed: ZeroDivisionError: .* \(test_faults\.py, line \d+\)"),
+    (ResetRaises, r"its reset failed: RuntimeError: no level of that name \(test_faults\.py, line \d+\)"),
+]
+
+
+@pytest.mark.parametrize(("env", "problem"), EARLY, ids=[env.__name__ for env, _ in EARLY])
+def test_a_trial_names_task_and_field(env: type, problem: str) -> None:
+    with pytest.raises(envs.TaskError, match=f"task {HERE}:{env.__name__}: {problem}") as error:
+        envs.try_task(f"{HERE}:{env.__name__}")
+    assert "\n" not in str(error.value)
+
+
+def test_a_four_tuple_under_gymnasiums_own_wrapper_is_named() -> None:
+    """The time limit is a wrapper that takes the row apart before anybody else sees it."""
+    with pytest.raises(envs.TaskError, match="its step does not return five values: observation"):
+        envs.try_task(f"{HERE}:FourTuple", time_limit=40)
+
+
+def test_a_success_key_that_never_comes_is_named_with_those_that_do() -> None:
+    with pytest.raises(envs.TaskError, match="has no 'wom', which decides on success; it has 'won', 'score'"):
+        envs.try_task(f"{HERE}:Good", success="info:wom")
+    envs.try_task(f"{HERE}:Good", success="info:won")
+
+
+PACKAGES = {"CartPole-v1": None, "Blackjack-v1": None, "MiniGrid-MemoryS7-v0": "minigrid",
+    "popgym-RepeatPreviousEasy-v0": "popgym", "ALE/Pong-v5": "ale_py"}  # fmt: skip
+
+
+@pytest.mark.parametrize("id", PACKAGES)
+def test_tasks_of_known_packages_pass(id: str) -> None:
+    if (package := PACKAGES[id]) is not None:
+        pytest.importorskip(package)
+    envs.try_task(id)
+
+
+def test_a_trial_changes_nothing() -> None:
+    """Not even the generators of spaces that all copies share."""
+    id = f"{HERE}:Good"
+    before = [space.np_random.bit_generator.state for space in (Good.action_space, Good.observation_space)]
+    envs.try_task(id)
+    after = [space.np_random.bit_generator.state for space in (Good.action_space, Good.observation_space)]
+    assert before == after
+
+
+def test_tasks_of_this_project_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("envs.vector.NativeVectorEnv.reset", fail)
+    envs.try_task("hallway")
+    envs.try_task("hallway", noise=0.0, flicker=0.1)
+    with pytest.raises(ValueError, match="unknown task"):
+        envs.try_task("hallwa")
+
+
+def play(env: Any, steps: int) -> None:
+    env.reset()
+    for _ in range(steps):
+        env.step(np.zeros(env.num_envs, np.int64))
+
+
+class LateNan(Good):
+    def observation(self) -> Any:
+        number = np.inf if self.steps == LATE else 0
+        return super().observation() | {"numbers": np.array([0, number], np.float32)}
+
+
+class LateNone(Good):
+    def step(self, action: Any) -> Any:
+        observation, reward, *others = super().step(action)
+        return observation, None if self.steps == LATE else reward, *others
+
+
+class LateShape(Good):
+    def observation(self) -> Any:
+        return super().observation() | {"picture": np.zeros((3, 2 if self.steps == LATE else 3), np.uint8)}
+
+
+class LateError(Good):
+    def step(self, action: Any) -> Any:
+        return super().step(action if self.steps < LATE else [][1])
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("env", "problem"),
+    [
+        (LateNan, ", copy 0: its observation 'numbers' holds inf"),
+        (LateNone, ".*: its step gave the reward None; it must be a finite number"),
+        (LateShape, r".*: its observation 'picture' has the shape \(3, 2\); its space has \(3, 3\)"),
+        (LateError, r".*: its step failed: IndexError: .* \(test_faults\.py, line \d+\)"),
+    ],
+)
+def test_what_goes_wrong_later_is_named_too(env: type, problem: str, vectorization: str) -> None:
+    id = f"{HERE}:{env.__name__}"
+    envs.try_task(id)
+    made = envs.make_vector(id, 2, seed=1, vectorization=vectorization)
+    with pytest.raises(envs.TaskError, match=f"task {id}{problem}") as error:
+        play(made, 2 * LATE)
+    assert "\n" not in str(error.value)
+    made.close()
+
+
+class Fatal(Good):
+    """Copies that get a seed's word for it do away with themselves, or with everybody's time."""
+
+    def step(self, action: Any) -> Any:
+        if self.steps == 3:
+            match int(action):
+                case 1:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                case 2:
+                    os._exit(7)
+                case 3:
+                    time.sleep(3600)
+                case 4:
+                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                    time.sleep(3600)
+        return super().step(action)
+
+    action_space = Discrete(5)
+
+
+@pytest.mark.parametrize(
+    ("fate", "problem"),
+    [
+        (1, "its process was killed by SIGKILL"),
+        (2, "its process ended with exit code 7"),
+        (3, "its process does not answer: it hangs, or takes more than 2 seconds for a step"),
+        (4, "its process does not answer: it hangs, or takes more than 2 seconds for a step"),
+    ],
+)
+def test_a_lost_process_is_named_and_none_is_left(fate: int, problem: str) -> None:
+    env: Any = envs.make_vector(f"{HERE}:Fatal", 3, seed=1, vectorization="async", step_timeout=2)
+    processes = env.env.processes
+    env.env._step_timeout = 300  # until all are there, however busy the machine is
+    play(env, 3)
+    env.env._step_timeout = 2
+    with pytest.raises(envs.TaskError, match=f"task {HERE}:Fatal, copy 2: {problem}") as error:
+        env.step(np.array([0, 0, fate]))
+    assert error.value.copy == 2
+    assert "\n" not in str(error.value)
+    assert not any(process.is_alive() for process in processes)
+
+
+def test_a_process_killed_from_outside_is_named() -> None:
+    env: Any = envs.make_vector(f"{HERE}:Good", 2, seed=1, vectorization="async")
+    play(env, 2)
+    os.kill(env.env.processes[0].pid, signal.SIGTERM)
+    env.env.processes[0].join()
+    with pytest.raises(envs.TaskError, match="copy 0: its process was killed by SIGTERM"):
+        env.step(np.zeros(2, np.int64))
+
+
+def test_a_copy_that_cannot_be_made_in_its_process_is_named() -> None:
+    env: Any = envs.make_vector(f"{HERE}:OnlyHere", 2, seed=1, vectorization="async")
+    with pytest.raises(envs.TaskError, match=r"copy 0: .*cannot be made: RuntimeError: only in the parent"):
+        env.reset()
+
+
+class OnlyHere(Good):
+    def __init__(self) -> None:
+        super().__init__()
+        if os.getpid() != PID:
+            raise RuntimeError("only in the parent")
+
+
+PID = os.getpid()
+
+
+def test_slow_copies_are_no_hung_ones_while_others_answer() -> None:
+    """The first waits twice in vain, but more of the others have answered each time."""
+    env: Any = envs.make_vector(f"{HERE}:Good", 3, seed=1, vectorization="async")
+    play(env, 2)
+    first = iter([False, False, True])
+    second, third = iter([False, True, True]), iter([True, True, True])
+    env.env._waiters = [lambda _, said=said: next(said) for said in (first, second, third)]
+    env.step(np.zeros(3, np.int64))
+    env.close()
+
+
+def test_ctrl_c_is_not_for_the_copies() -> None:
+    env: Any = envs.make_vector(f"{HERE}:Good", 2, seed=1, vectorization="async")
+    play(env, 2)
+    for process in env.env.processes:
+        os.kill(process.pid, signal.SIGINT)
+    play(env, 2)
+    env.close()
+    assert [process.exitcode for process in env.env.processes] == [0, 0]
+
+
+def test_handlers_of_the_parent_are_not_those_of_its_copies() -> None:
+    """A run catches SIGTERM while its copies are made; they are to end by it all the same."""
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        env: Any = envs.make_vector(f"{HERE}:Good", 1, seed=1, vectorization="async")
+        play(env, 2)
+        env.env.processes[0].terminate()
+        env.env.processes[0].join(60)
+        assert env.env.processes[0].exitcode == -signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    env.close()
+
+
+def test_an_error_goes_from_process_to_process() -> None:
+    error = envs.TaskError("X-v0", "its step failed", 3)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.copy) == ("task X-v0, copy 3: its step failed", 3)
+    assert isinstance(again, ValueError)
+
+
+# -- Success -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "words"),
+    [
+        ("info:won", SuccessRule(key="won"), 'info["won"] of the environment on its last row'),
+        ("return>0", SuccessRule(), "undiscounted return > 0"),
+        ("return >= -2.5e1", SuccessRule(bound=-25.0, may_equal=True), "undiscounted return >= -25"),
+    ],
+)
+def test_rules_of_success_are_read(text: str, rule: SuccessRule, words: str) -> None:
+    assert SuccessRule.read(text) == rule
+    assert rule.text == words
+    assert envs.spec(f"{HERE}:Good", success=text).success == words
+
+
+@pytest.mark.parametrize("text", ["won", "info:", "return>", "return=1", "return>1.2.3", "return<1", ""])
+def test_other_texts_are_no_rule(text: str) -> None:
+    with pytest.raises(ValueError, match=r"task\.success is .*; it must be info:KEY, return>X or return>=X"):
+        envs.spec(f"{HERE}:Good", success=text)
+
+
+@pytest.mark.parametrize(
+    ("rule", "successes"),
+    [("info:won", [False, True, False]), ("return>=25", [True, False, True]), ("return>25", [False] * 3)],
+)
+def test_success_is_judged_on_last_rows(rule: str, successes: list[bool]) -> None:
+    """Episodes 1, 2, 3 return 25, 0, 25, and the second is won."""
+    assert not envs.spec(f"{HERE}:Good").has_success
+    env = envs.make_vector(f"{HERE}:Good", 1, seed=1, success=rule)
+    env.reset()
+    rows = [env.step(np.zeros(1, np.int64)) for _ in range(3 * 26 - 1)]
+    last = np.array([row[2][0] for row in rows])
+    success = np.array([row[4]["is_success"][0] for row in rows])
+    assert success[last].tolist() == successes
+    assert not success[~last].any()
+
+
+def test_a_time_limit_may_come_before_the_key() -> None:
+    env = envs.make_vector(f"{HERE}:Good", 1, seed=1, success="info:won", time_limit=5)
+    env.reset()
+    rows = [env.step(np.zeros(1, np.int64)) for _ in range(5)]
+    assert rows[-1][3][0]
+    assert not rows[-1][4]["is_success"][0]
+
+
+def test_native_tasks_have_their_own_success() -> None:
+    with pytest.raises(ValueError, match=r"task\.success is 'return>0', but hallway has no such option"):
+        envs.spec("hallway", success="return>0")

@@ -1,0 +1,230 @@
+"""Tasks of a user's own, trained from a folder that holds only the user's files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import envs
+from dtqn.cli import main
+from dtqn.settings.presets import resolve, to_yaml
+
+ROOT = Path(__file__).parents[2]
+
+CORRIDOR = '''
+import os
+import signal
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+
+
+class Corridor(gymnasium.Env):
+    """Walk to the end of a corridor, and say at the end what the first observation was.
+
+    The last info says whether that was right."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length=4, reward=1.0):
+        self.length, self.reward = length, reward
+        self.observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+
+    def observation(self):
+        return np.array([self.cue if self.t == 0 else 0, self.t / self.length], np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t, self.cue = 0, self.np_random.choice([-1, 1])
+        return self.observation(), {}
+
+    def step(self, action):
+        self.t += 1
+        ended = self.t == self.length
+        right = ended and action == (self.cue > 0)
+        return self.observation(), self.reward * right, ended, False, {"right": right} if ended else {}
+
+
+class Mortal(Corridor):
+    """A corridor whose first copy to get to step 100 is killed, once."""
+
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 100 and not Path("killed").exists():
+            Path("killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+class FourTuple(Corridor):
+    def step(self, action):
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, info
+
+
+class Needy(Corridor):
+    def __init__(self, size):
+        super().__init__(size)
+
+
+class NoEnv:
+    """Nothing to train on."""
+
+
+number = 3
+'''
+
+SMALL = (
+    *("--agent", "drqn", "--total-env-steps", "300", "--evaluation.episodes", "4", "--wandb", "disabled"),
+    *("--evaluation.num_envs", "2", "--actor.num_envs", "2", "--replay.capacity", "4000"),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mine")
+    (folder / "corridor.py").write_text(CORRIDOR)
+    (folder / "broken.py").write_text("x = 1\nx / 0\n")
+    return folder
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The program, with the folder of the user's files as the working directory."""
+    return subprocess.run(
+        [sys.executable, str(ROOT / "run.py"), *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "WANDB_MODE": "disabled"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_a_task_beside_the_user_is_trained_and_evaluated(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = ("--env", "corridor:Corridor", "--task.kwargs", "{length: 3}", "--task.success", "info:right")
+    done = run(folder, *task, *SMALL, "--run-dir", "mine")
+    assert done.returncode == 0, done.stderr
+    assert "success" in done.stdout
+    config = (folder / "mine" / "config.yaml").read_text()
+    assert "  kwargs:\n    length: 3\n  success: info:right\n" in config
+    monkeypatch.chdir(folder)
+    assert main(["eval", "mine", "--episodes", "4", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["length"] == 3.0
+    assert figures["success"] == figures["return"]
+
+
+def test_a_killed_copy_ends_the_run_saved(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = ("--env", "corridor:Mortal", "--task.vectorization", "async")
+    done = run(folder, *task, *SMALL, "--run-dir", "killed-once")
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("error")]
+    assert line.startswith("error: task corridor:Mortal, copy ")
+    assert ": its process was killed by SIGKILL; saved; to go on: " in line
+    assert line.endswith("--resume killed-once")
+    monkeypatch.chdir(folder)
+    assert main(["--resume", "killed-once"]) == 0
+    resumed = re.search(r"resumed  at (\d+) env steps", capsys.readouterr().out)
+    assert resumed is not None
+    assert 100 < int(resumed[1]) < 300
+
+
+CANNOT = "needs coridor, which cannot be imported (No module named 'coridor')"
+LENGTH = "task.kwargs is {'lenght': 3}, but corridor:Corridor takes no lenght; did you mean length?"
+
+
+@pytest.mark.parametrize(
+    ("task", "problem"),
+    [
+        (["coridor:Corridor"], CANNOT),
+        (["corridor:Coridor"], "corridor has neither a class nor a registered task 'Coridor' (it is"),
+        (["corridor:NoEnv"], "task corridor:NoEnv is no gymnasium.Env: it makes a NoEnv"),
+        (["corridor:number"], "task corridor:number is no gymnasium.Env: it is 3"),
+        (["broken:Task"], "task broken:Task: importing broken failed: ZeroDivisionError: "),
+        (["corridor:FourTuple"], "task corridor:FourTuple: its step returns 4 values; it must return five"),
+        (["corridor:Corridor", "--task.kwargs", "{lenght: 3}"], LENGTH + " (it takes: length, reward)"),
+        (["corridor:Corridor", "--task.kwargs", "{render_mode: x}"], "Corridor takes no render_mode"),
+        (["corridor:Corridor", "--task.kwargs", "{length: 3"], "must be a mapping such as {length: 20}"),
+        (["corridor:Corridor", "--task.kwargs", "3"], "must be a mapping such as {length: 20}, or none"),
+        (["corridor:Corridor", "--task.kwargs", "{length: 2020-01-01}"], "from names to numbers, text, true"),
+        (["corridor:Corridor", "--task.success", "right"], "it must be info:KEY, return>X or return>=X"),
+        (["corridor:Corridor", "--task.success", "info:no"], "has no 'no', which decides on success; it has"),
+        (["corridor:Needy"], "task corridor:Needy needs size; give it in task.kwargs"),
+        (["CartPole-v1", "--task.kwargs", "{sutton_bart: 1}"], "did you mean sutton_barto_reward?"),
+        (["hallway", "--task.kwargs", "{n: 3}"], "task.kwargs is {'n': 3}, but hallway has no such option"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(
+    folder: Path, task: list[str], problem: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Before anything is there."""
+    monkeypatch.chdir(folder)
+    before = sorted(folder.iterdir())
+    assert main(["--env", *task, *SMALL]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert problem in line
+    assert [path for path in sorted(folder.iterdir()) if path.name != "__pycache__"] == [
+        path for path in before if path.name != "__pycache__"
+    ]
+
+
+def test_arguments_reach_what_gymnasium_makes() -> None:
+    """CartPole's reward of Sutton and Barto is 0 while the pole stands, and -1 at the end."""
+    env = envs.make_vector("CartPole-v1", 1, seed=1, kwargs={"sutton_barto_reward": True})
+    env.reset()
+    rows = [env.step(np.zeros(1, np.int64)) for _ in range(20)]
+    end = [bool(row[2][0]) for row in rows].index(True)
+    assert [float(row[1][0]) for row in rows[: end + 1]] == [0.0] * end + [-1.0]
+
+
+def test_each_set_of_arguments_is_a_task_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+    def steps(**kwargs: int) -> int:
+        env = envs.make_vector("corridor:Corridor", 1, seed=1, kwargs=kwargs)
+        env.reset()
+        return [bool(env.step(np.zeros(1, np.int64))[2][0]) for _ in range(9)].index(True) + 1
+
+    assert (steps(), steps(length=7), steps(length=2), steps()) == (4, 7, 2, 4)
+
+
+def test_arguments_in_a_file_stay_as_they_are(tmp_path: Path) -> None:
+    """No dash or dot in them is taken for one of a setting's name; a flag replaces all of them."""
+    kwargs = {"sizes": {"a-b": 1, "c.d": [1, None, True]}, "text": "1e3"}
+    given = {"env": "corridor:Corridor", "task": {"kwargs": kwargs}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(given))
+    assert resolve(tmp_path / "mine.yaml", {}, {}).task.kwargs == kwargs
+    flags = {"task.kwargs": "{length: 3}"}
+    config = resolve(tmp_path / "mine.yaml", flags, {})
+    assert config.task.kwargs == {"length": 3}
+    assert resolve(None, {"task.kwargs": "none"}, {}).task.kwargs is None
+    assert to_yaml(config).count("length: 3") == 1
+
+
+def test_a_users_files_stand_in_nobodys_way(tmp_path: Path) -> None:
+    """Modules of the user's with names that the suite and its libraries use are not taken for these."""
+    (tmp_path / "corridor.py").write_text(CORRIDOR)
+    for name in ("replay", "yaml", "envs"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('not this one')\n")
+    done = run(tmp_path, "envs", "--env", "corridor:Corridor", "--task.kwargs", "{length: 7}")
+    assert done.returncode == 0, done.stderr
+    assert "Walk to the end of a corridor, and say at the end what the first observation was." in done.stdout
+    assert "corridor.py" in done.stdout
