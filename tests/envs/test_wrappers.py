@@ -320,17 +320,20 @@ def test_state_goes_on_exactly(task: str) -> None:
 
 
 def test_a_state_goes_on_from_every_row() -> None:
-    """LAST rows included, after which the frames begin anew; what was handed out is not changed later."""
+    """LAST rows included, after which the frames begin anew; what was handed out is not changed later.
+
+    Episodes have four rows and each state is three rows after the one before, so that all are met.
+    """
     options = {"time_limit": 3, "frame_stack": 3}
     env, other = (envs.make_vector("gridverse-memory-7x7", 2, seed, **options) for seed in (1, 2))
     env.reset(), other.reset()
     for _ in range(12):
         state = env.get_state()  # type: ignore[attr-defined]
         kept = copy.deepcopy(state)
-        rows = [env.step(np.array([4, 4])) for _ in range(2)]
+        rows = [env.step(np.array([4, 4])) for _ in range(3)]
         for _ in range(2):
             other.set_state(state)  # type: ignore[attr-defined]
-            np.testing.assert_equal([other.step(np.array([4, 4])) for _ in range(2)], rows)
+            np.testing.assert_equal([other.step(np.array([4, 4])) for _ in range(3)], rows)
         np.testing.assert_equal(state, kept)
 
 
