@@ -344,6 +344,20 @@ def test_a_reset_forgets_that_the_row_before_was_the_last() -> None:
     assert env.step(None)[0].tolist() == [[0, 2], [1, 3]]
 
 
+def test_a_given_state_and_pictures_pass_through() -> None:
+    options = {"state": {"position": [0.4, -0.9], "heaven": 1}}
+    env, plain = (
+        envs.make_vector("car-flag", 2, 1, render_mode="rgb_array", **o) for o in ({"frame_stack": 2}, {})
+    )
+    plain.reset(options=options)
+    observation, _ = env.reset(options=options)
+    np.testing.assert_array_equal(observation, np.float32([[0.4, 0, 1] * 2, [-0.9, 0, 0] * 2]))
+    np.testing.assert_array_equal(env.render(), plain.render())
+    single: gymnasium.Env[Any, Any] = gymnasium.make("car-flag", render_mode="rgb_array", frame_stack=2)
+    single.reset(options={"state": {"position": 0.4, "heaven": 1}})
+    np.testing.assert_array_equal(single.render(), plain.render()[0])  # type: ignore[index]
+
+
 def test_the_best_return_is_known_where_nothing_is_hidden() -> None:
     assert envs.spec("car-flag", frame_stack=2).best_return == 1.0
     for options in ({"hide": (0,)}, {"noise": 0.1}, {"flicker": 0.1}):
