@@ -138,11 +138,19 @@ def make(case: Case, seed: int) -> VectorRows:
     return VectorRows(Recorder(envs.make_vector(case.id, case.copies, seed, **case.options)))
 
 
-def episode_fields(state: dict[str, Any]) -> dict[str, Any]:
-    """What the task itself keeps of its episodes, below any wrappers."""
+def assert_counts(rows: VectorRows, ledger: Ledger) -> None:
+    """What is kept of the open episodes, by whoever reads the rows and by the task below any wrappers."""
+    assert rows.episode_return.tolist() == ledger.returns()
+    assert rows.length.tolist() == ledger.lengths()
+    assert rows.last.tolist() == ledger.over
+    state = rows.env.get_state()
+    if state is None:  # a task of another package
+        return
     while "env" in state:
         state = state["env"]
-    return state["episode"]
+    assert state["episode"]["return"].tolist() == ledger.returns()
+    assert state["episode"]["elapsed"].tolist() == ledger.lengths()
+    assert state["episode"]["last"].tolist() == ledger.over
 
 
 @every_case
@@ -154,6 +162,7 @@ def test_success_return_and_length_are_those_of_the_rows(case: Case) -> None:
         if t == 140:  # in the middle of episodes, all begin anew
             rows.begin(np.random.default_rng(3))
             ledger.begin()
+            assert_counts(rows, ledger)
         if t == 280 and (state := rows.get_state())["env"] is not None:  # goes on elsewhere
             rows = make(case, 4)
             rows.set_state(copy.deepcopy(state), rng)
@@ -170,13 +179,7 @@ def test_success_return_and_length_are_those_of_the_rows(case: Case) -> None:
         assert reported.episode_return.tolist() == [total(entry.rewards) for entry in ended]
         assert reported.length.tolist() == [len(entry.rewards) for entry in ended]
         assert reported.success.tolist() == success
-        assert rows.episode_return.tolist() == ledger.returns()
-        assert rows.length.tolist() == ledger.lengths()
-        if (state := rows.env.get_state()) is not None:
-            counted = episode_fields(state)
-            assert counted["return"].tolist() == ledger.returns()
-            assert counted["elapsed"].tolist() == ledger.lengths()
-            assert counted["last"].tolist() == ledger.over
+        assert_counts(rows, ledger)
     rows.env.close()
     if case.can_fail:
         assert_each_outcome_follows_the_other(ledger.entries, case.success)
@@ -211,3 +214,39 @@ def test_a_single_environment_counts_each_episode_anew(case: Case) -> None:
     env.close()
     assert len(entries) < 120
     assert_each_outcome_follows_the_other(entries, case.success)
+
+
+@pytest.mark.parametrize("id", sorted({case.id for case in NATIVE}))
+@pytest.mark.parametrize("time_limit", [1, 9])
+def test_episodes_begin_alike_and_independently(id: str, time_limit: int) -> None:
+    """After an autoreset as after a reset: the same initial states, drawn anew for every copy and episode."""
+    num = 64
+    env, rng = envs.make_vector(id, num, 1, time_limit=time_limit), np.random.default_rng(2)
+
+    def now() -> dict[str, np.ndarray]:
+        """Every field, [N, ...] -> [N, values]."""
+        state = env.get_state()["state"]  # type: ignore[attr-defined]
+        return {name: field.reshape(num, -1).astype(float) for name, field in state.items()}
+
+    starts = []
+    for _ in range(12):
+        env.reset()
+        starts.append(now())
+    restarts, last = [], np.zeros(num, np.bool_)
+    for _ in range(12 * (time_limit + 1)):
+        _, _, terminated, truncated, _ = env.step(rng.integers(env.single_action_space.n, size=num))  # type: ignore[attr-defined]
+        if last.any():
+            restarts.append({name: field[last] for name, field in now().items()})
+        last = terminated | truncated
+    for name in starts[0]:
+        first, later = (np.concatenate([state[name] for state in states]) for states in (starts, restarts))
+        error = np.sqrt(first.var(axis=0) * (1 / len(first) + 1 / len(later)))
+        assert (abs(first.mean(axis=0) - later.mean(axis=0)) <= 4.5 * error).all(), name
+        different = np.unique(first, axis=0)
+        if len(different) <= 30:
+            np.testing.assert_array_equal(np.unique(later, axis=0), different)
+    if time_limit == 1:  # all copies begin together
+        for states in (starts, restarts):
+            drawn = [np.concatenate(list(state.values()), axis=1) for state in states]
+            assert all(len(np.unique(copies, axis=0)) > 1 for copies in drawn)
+            assert len({copies.tobytes() for copies in drawn}) == len(states)

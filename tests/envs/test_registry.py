@@ -176,6 +176,11 @@ def test_single_needs_a_reset_after_the_end() -> None:
     env.step(0)
     with pytest.raises(gymnasium.error.ResetNeeded):
         env.step(0)
+    env = gymnasium_env("memory-cards-1")
+    env.reset(options={"state": {"cards": [1, 1], "shown": 0}})
+    assert env.step(1)[2:4] == (True, False)
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(0)
 
 
 def test_gymnasiums_reset_takes_a_state() -> None:

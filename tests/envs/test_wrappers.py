@@ -321,17 +321,20 @@ def test_state_goes_on_exactly(task: str) -> None:
 
 
 def test_a_state_goes_on_from_every_row() -> None:
-    """LAST rows included, after which the frames begin anew; what was handed out is not changed later."""
+    """LAST rows included, after which the frames begin anew; what was handed out is not changed later.
+
+    Episodes have four rows and each state is three rows after the one before, so that all are met.
+    """
     options = {"time_limit": 3, "frame_stack": 3}
     env, other = (envs.make_vector("gridverse-memory-7x7", 2, seed, **options) for seed in (1, 2))
     env.reset(), other.reset()
     for _ in range(12):
         state = env.get_state()  # type: ignore[attr-defined]
         kept = copy.deepcopy(state)
-        rows = [env.step(np.array([4, 4])) for _ in range(2)]
+        rows = [env.step(np.array([4, 4])) for _ in range(3)]
         for _ in range(2):
             other.set_state(state)  # type: ignore[attr-defined]
-            np.testing.assert_equal([other.step(np.array([4, 4])) for _ in range(2)], rows)
+            np.testing.assert_equal([other.step(np.array([4, 4])) for _ in range(3)], rows)
         np.testing.assert_equal(state, kept)
 
 
@@ -340,6 +343,20 @@ def test_a_reset_forgets_that_the_row_before_was_the_last() -> None:
     env = make(Discrete(6), rows, [[0, 0], [1, 1], [0, 0]], frame_stack=2)
     env.reset(), env.step(None), env.reset()
     assert env.step(None)[0].tolist() == [[0, 2], [1, 3]]
+
+
+def test_a_given_state_and_pictures_pass_through() -> None:
+    options = {"state": {"position": [0.4, -0.9], "heaven": 1}}
+    env, plain = (
+        envs.make_vector("car-flag", 2, 1, render_mode="rgb_array", **o) for o in ({"frame_stack": 2}, {})
+    )
+    plain.reset(options=options)
+    observation, _ = env.reset(options=options)
+    np.testing.assert_array_equal(observation, np.float32([[0.4, 0, 1] * 2, [-0.9, 0, 0] * 2]))
+    np.testing.assert_array_equal(env.render(), plain.render())
+    single: gymnasium.Env[Any, Any] = gymnasium.make("car-flag", render_mode="rgb_array", frame_stack=2)
+    single.reset(options={"state": {"position": 0.4, "heaven": 1}})
+    np.testing.assert_array_equal(single.render(), plain.render()[0])  # type: ignore[index]
 
 
 def test_the_best_return_is_known_where_nothing_is_hidden() -> None:
