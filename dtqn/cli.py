@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import dtqn
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, legal, nearest
+from dtqn.signals import end_with_parent
 from dtqn.text import columns
 from dtqn.training.directory import RunDir
 
@@ -167,6 +168,7 @@ def _train(arguments: Sequence[str]) -> int:
     session.check(config)  # before there is a folder
     if resume is None:
         directory.claim()
+    end_with_parent()
     with directory.lock():
         if resume is None:
             return session.start(config, directory)
