@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from dtqn import plots
-from dtqn.experiments.intervals import LEAST_RUNS as LEAST_RUNS_TO_COMPARE
+from dtqn.experiments.intervals import LEAST_RUNS as COMPARABLE
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.files import replacing, write_whole
 from dtqn.settings.config import Config, ConfigError
@@ -166,7 +166,7 @@ class Sweep:
             group = groups.setdefault(json.dumps(parameters), Configuration(parameters, [], None, None))
             group.trials.append(trial)
         lines = [group._replace(value=self._mean(group.trials)) for group in groups.values()]
-        known = sorted((-self.file.sign * line.value for line in lines if line.value is not None))
+        known = sorted(-self.file.sign * line.value for line in lines if line.value is not None)
         lines = [
             line if line.value is None else line._replace(rank=1 + known.index(-self.file.sign * line.value))
             for line in lines
@@ -238,9 +238,9 @@ class Sweep:
         told = textwrap.fill(f"best: {text}", _width(), subsequent_indent="  ", break_on_hyphens=False)
         tied = sum(line.rank == 1 for line in board) - 1
         more = [f"{tied} other{'s' if tied > 1 else ''} came to the same"] if tied else []
-        if len(best.trials) < LEAST_RUNS_TO_COMPARE:
+        if len(best.trials) < COMPARABLE:
             more.append(
-                f"fewer than {LEAST_RUNS_TO_COMPARE} runs a line: these ranks do not tell which settings are better"
+                f"fewer than {COMPARABLE} runs a line: these ranks do not tell which settings are better"
             )
         return [told, *more, *self._draw(), again]
 

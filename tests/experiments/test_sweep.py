@@ -494,7 +494,7 @@ def test_importance_finds_what_matters():
     values = [float(-3 * x + 2 * (k == 1)) for x, k in zip(a, kind, strict=True)]
     axes = [_axis("b", b), _axis("constant", constant), _axis("kind", kind, ordered=False), _axis("a", a)]
     found = dependence(axes, values)
-    assert (found.runs, found.found) == (40, True) and 0.7 < found.r2 < 1
+    assert (found.runs, found.found) == (40, True) and 0.4 < found.r2 < 1
     assert [share.name for share in found.shares] == ["a", "kind", "b"]
     first, second, third = found.shares
     assert first.importance > second.importance > 0.3 > 0.05 > abs(third.importance)
@@ -506,8 +506,9 @@ def test_importance_finds_what_matters():
     assert dependence([_axis("a", a)], [1.0] * 40) is None
 
 
-def test_noise_depends_on_nothing():
+def test_noise_depends_on_nothing(monkeypatch):
     """A forest that is asked of the runs that it was fitted to says 0.6 and more here."""
+    monkeypatch.setattr("dtqn.experiments.importance._TREES", 20)
     found = []
     for seed in range(10):
         generator = np.random.default_rng(seed)
