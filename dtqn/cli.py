@@ -21,6 +21,7 @@ from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, fields_of, wrong
 from dtqn.settings.task import task_of
 from dtqn.settings.values import Cores, legal, mark_of, nearest
+from dtqn.signals import end_with_parent
 from dtqn.text import columns
 from dtqn.training.directory import RunDir
 
@@ -203,6 +204,7 @@ def _train(arguments: Sequence[str]) -> int:
     session.check(config)  # before there is a folder
     if resume is None:
         directory.claim()
+    end_with_parent()
     with directory.lock():
         if resume is None:
             return session.start(config, directory)

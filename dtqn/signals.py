@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
@@ -36,3 +41,31 @@ class Signals:
     def __exit__(self, *_: object) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
+
+
+_PARENT = "DTQN_ENDS_WITH_STDIN"
+_PATIENCE_SECONDS = 60.0
+
+
+def ends_with_stdin(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a program that ends when its standard input does, by `end_with_parent`."""
+    return {**environment, _PARENT: "1"}
+
+
+def end_with_parent() -> None:
+    """Where the parent asked for it, send this process a SIGTERM once the parent has gone, however it went.
+
+    Standard input is then a pipe into which nobody writes, and whose other end only the parent holds: the
+    system closes it even when the parent is killed. A process that has not ended a minute later is killed.
+    """
+    if os.environ.pop(_PARENT, None) is None:
+        return
+    threading.Thread(target=_watch, args=(sys.stdin.fileno(),), daemon=True).start()
+
+
+def _watch(descriptor: int) -> None:
+    while os.read(descriptor, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_PATIENCE_SECONDS)
+    os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))

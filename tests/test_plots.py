@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dtqn import plots
 from dtqn.plots import Curve, Panel, comparison, learning_curve
 
 _SUCCESS = [
@@ -55,14 +56,51 @@ def test_a_ceiling_is_drawn_where_success_has_one(tmp_path):
 
 
 def test_a_comparison_has_one_legend_and_a_style_for_every_agent(tmp_path):
-    curves = [Curve(f"agent{i}", [0, 1000], [0.0, i / 10], [0.0, 0.0], [0.1, 1.0]) for i in range(10)]
-    panels = [Panel("first task", "success", curves, 0.9), Panel("second task", "return", curves[:3])]
+    curves = [Curve(f"agent{i}", [0, 1000], [0.0, i / 10], [0.0, 0.0], [0.1, 1.0], 5) for i in range(10)]
+    fewer = [curve._replace(runs=2) for curve in curves[:3]]
+    panels = [Panel("first task", "success", curves, 0.9), Panel("second task", "return", fewer)]
     for name in ("a.svg", "b.svg"):
         comparison(panels, tmp_path / name, "environment steps", "what lines are")
     picture = (tmp_path / "a.svg").read_text()
     assert (tmp_path / "b.svg").read_text() == picture
-    for label in [*(curve.label for curve in curves), "ceiling 90.0%", "first task", "second task", "1k"]:
+    labels = [f"{curve.label} (n = {'2 or 5' if i < 3 else 5})" for i, curve in enumerate(curves)]
+    for label in [*labels, "ceiling 90.0%", "first task", "second task", "1k"]:
         assert picture.count(f"<!-- {label} -->") == (2 if label == "1k" else 1)
     lines = re.findall(r'style="fill: none; (stroke[^"]*stroke-width: 1.8[^"]*)"', picture)
     assert len(lines) == 13 + 10, "curves, and their legend"
     assert len(set(lines)) == 10
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The axes of the pictures that are drawn, in place of files."""
+    found = []
+    monkeypatch.setattr(plots, "_save", lambda figure, path: found.append(figure.axes))
+    return found
+
+
+def test_the_spread_at_a_single_evaluation_is_seen(drawn, tmp_path):
+    """A bar from low to high; of one run a point. The axes have room for both, with each beside the other."""
+    curves = [Curve("a", [500], [3.0], [-1.0], [7.0], 5), Curve("b", [500], [4.0], None, None, 1)]
+    comparison([Panel("task", "return", curves)], tmp_path / "a.png", "environment steps", "")
+    ((axes,),) = drawn
+    (bar,) = axes.collections
+    (ends,) = bar.get_segments()
+    assert ends[:, 1].tolist() == [-1.0, 7.0]
+    points = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [line.get_ydata().tolist() for line in points] == [[3.0], [4.0]]
+    low, high = axes.get_ylim()
+    assert low < -1 and high > 7 and axes.get_xlim()[1] > 500
+    places = [line.get_transform().transform((500, 3.0))[0] for line in points]
+    assert places[1] - places[0] > 4
+
+
+def test_success_starts_at_zero_and_chance_is_a_line(drawn, tmp_path):
+    flat = Curve("a", [0, 1000], [0.0, 0.0], None, None, 1)
+    panels = [Panel("task", "success", [flat], chance=0.125), Panel("other", "return", [flat])]
+    comparison(panels, tmp_path / "a.png", "environment steps", "")
+    ((first, second),) = drawn
+    assert (first.get_xlim()[0], first.get_ylim()[0], second.get_xlim()[0]) == (0, 0, 0)
+    assert not first.lines[0].get_clip_on(), "a line at 0 is seen in full"
+    assert [line.get_ydata() for line in first.lines if line.get_label() == "random actions"] == [[0.125] * 2]
+    assert "random actions" not in [line.get_label() for line in second.lines]

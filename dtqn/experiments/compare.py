@@ -217,6 +217,8 @@ def train(jobs: Sequence[Job], parallel: int, out: TextIO) -> int | None:
                 pool.add(job)
             for changed in pool.changes():
                 view.update(changed)
+                for line in pool.news:
+                    view.say(line)
         finally:
             view.close()
     return pool.caught

@@ -15,6 +15,8 @@ A run is a directory that holds its configuration, so starting it and going on w
 Ctrl-C and SIGTERM start nothing more and ask each training to write its checkpoint and end; `changes` goes
 on until they have, then `pool.caught` is the signal. A second signal takes effect at once. What has finished
 is not run again, and what was interrupted goes on from its checkpoint when it is added to another pool.
+
+A training that is killed is run once more. When this process is killed itself, its trainings save and end.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from typing import Literal
 
 from dtqn.program import WORKER, worker_environment
 from dtqn.settings.config import Config
-from dtqn.signals import Signals
+from dtqn.signals import Signals, ends_with_stdin
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row, read_rows
 
@@ -59,6 +61,8 @@ class Job:
         self.config = directory.read_config()
         self.state: State = "waiting"
         self.exit_code: int | None = None
+        self.killed = ""
+        """By what its process was ended the first time, after which it is run once more."""
         self.rows: list[Row] = []
         """The metrics file so far, those of an earlier stretch included."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,10 +79,18 @@ class Job:
 
     @property
     def error(self) -> str:
-        """The last line that a failed run printed, and its exit code."""
+        """How a failed run ended, and the last line that it printed."""
         text = self.directory.log.read_text(errors="replace") if self.directory.log.exists() else ""
         last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
-        return f"exit code {self.exit_code}: {last}"
+        return f"{self.cause}: {last}"
+
+    @property
+    def cause(self) -> str:
+        """The exit code, or the signal that ended the process."""
+        number = _signal_of(self.exit_code)
+        if number is None:
+            return f"exit code {self.exit_code}"
+        return f"killed by {number.name}" + (" (out of memory?)" if number.name == "SIGKILL" else "")
 
     def _start(self, program: Sequence[str]) -> None:
         """Begin or go on; the output is added to the directory's log."""
@@ -86,10 +98,10 @@ class Job:
         with self.directory.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*program, "--resume", str(self.directory.path)],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # which the system closes when this process has gone
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=worker_environment() | dict.fromkeys(_THREAD_VARIABLES, threads),
+                env=ends_with_stdin(worker_environment() | dict.fromkeys(_THREAD_VARIABLES, threads)),
                 start_new_session=True,  # a Ctrl-C reaches this process only, which passes on one signal
             )
         self.state = "running"
@@ -107,9 +119,13 @@ class Job:
         ended = self._process is not None and self._process.poll() is not None
         grown = self._read()
         if ended and self._process is not None:
+            if self._process.stdin is not None:
+                self._process.stdin.close()
             self.exit_code, self._process = self._process.returncode, None
             if self.exit_code == 0:
                 self.state = "finished"
+            elif self._asked is None and not self.killed and _signal_of(self.exit_code) is not None:
+                self.state, self.killed = "waiting", self.cause
             elif self.directory.in_use:  # another pool was a moment faster; its run is this one
                 self.state = self._asked or "waiting"
             else:
@@ -133,8 +149,17 @@ class Job:
             self._update()
 
 
+def _signal_of(exit_code: int | None) -> signal.Signals | None:
+    """The signal that ended a process, be it by itself or after a checkpoint (128 + n)."""
+    code = exit_code or 0
+    try:
+        return signal.Signals(-code if code < 0 else code - 128)
+    except ValueError:
+        return None
+
+
 class Pool:
-    """Trainings, some at a time, in the order in which they were added."""
+    """Trainings, some at a time, in the order in which they were added; what was killed goes on last."""
 
     def __init__(self, parallel: int, program: Sequence[str] = WORKER) -> None:
         """
@@ -143,6 +168,8 @@ class Pool:
             program: the command that `--resume DIRECTORY` is added to.
         """
         self.parallel, self.jobs = parallel, list[Job]()
+        self.news: list[str] = []
+        """Lines for people about the present changes, such as a training that was killed."""
         self._program = program
         self._signals = Signals()
 
@@ -184,6 +211,7 @@ class Pool:
         that ran have.
         """
         known: dict[int, State] = {}
+        told: set[int] = set()
         while True:
             grown = [job for job in self.jobs if job._update()]
             if self.caught is None:
@@ -191,6 +219,12 @@ class Pool:
             else:
                 self._interrupt()
             changed = [job for job in self.jobs if job in grown or known.get(id(job)) != job.state]
+            self.news = [
+                f"{job.name}: {job.killed}; it is run once more"
+                for job in self.jobs
+                if job.killed and id(job) not in told
+            ]
+            told |= {id(job) for job in self.jobs if job.killed}
             known = {id(job): job.state for job in self.jobs}
             yield changed
             left = {job.state for job in self.jobs} - set(_ENDED)
@@ -208,7 +242,7 @@ class Pool:
     def _start(self) -> None:
         """Start as many as there is room for."""
         free = self.parallel - sum(job.state == "running" for job in self.jobs)
-        for job in self.jobs:
+        for job in sorted(self.jobs, key=lambda job: job.killed != ""):
             if job.state != "waiting":
                 continue
             if job.directory.read_result() is not None:

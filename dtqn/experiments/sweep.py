@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from dtqn import plots
+from dtqn.experiments.intervals import LEAST_RUNS as COMPARABLE
 from dtqn.experiments.jobs import Job, Pool, fitting
 from dtqn.files import replacing, write_whole
 from dtqn.program import program
@@ -62,6 +63,8 @@ class Configuration(NamedTuple):
     trials: list[Trial]
     value: float | None
     """The mean over its runs that have ended; none where one is open or has failed."""
+    rank: int | None
+    """From 1 on; those with the same value share one. None where there is no value."""
 
 
 class Sweep:
@@ -164,10 +167,15 @@ class Sweep:
         groups: dict[str, Configuration] = {}
         for trial in self.trials:
             parameters = {name: trial.parameters[name] for name in self.file.searched if name != "seed"}
-            group = groups.setdefault(json.dumps(parameters), Configuration(parameters, [], None))
+            group = groups.setdefault(json.dumps(parameters), Configuration(parameters, [], None, None))
             group.trials.append(trial)
         lines = [group._replace(value=self._mean(group.trials)) for group in groups.values()]
-        return sorted(lines, key=lambda line: (line.value is None, -self.file.sign * (line.value or 0.0)))
+        known = sorted(-self.file.sign * line.value for line in lines if line.value is not None)
+        lines = [
+            line if line.value is None else line._replace(rank=1 + known.index(-self.file.sign * line.value))
+            for line in lines
+        ]
+        return sorted(lines, key=lambda line: (line.rank is None, line.rank or 0))
 
     def _mean(self, trials: Sequence[Trial]) -> float | None:
         values = [t.value(self.file.metric) for t in trials if t.state in ("finished", "stopped")]
@@ -183,10 +191,10 @@ class Sweep:
             name for name in board[0].parameters if len({_cell(line.parameters[name]) for line in board}) > 1
         ]
         rows = [["", self.file.metric, "run", *(_leaf(name, names) for name in names)]]
-        for rank, line in enumerate(board[:_SHOWN], 1):
+        for line in board[:_SHOWN]:
             runs = ", ".join(map(_told, line.trials))
             cells = [_cell(line.parameters[name]) for name in names]
-            rows.append([f"{rank}.", f"{line.value:.4f}", runs, *cells])
+            rows.append([f"{line.rank}.", f"{line.value:.4f}", runs, *cells])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         ends = itertools.accumulate(widths, lambda end, width: end + 2 + width)
         shown = max(3, sum(end <= _width() for end in ends))
@@ -197,9 +205,8 @@ class Sweep:
 
     def save(self) -> None:
         """Write `sweep.json` and `leaderboard.csv`, each whole."""
-        metric, ranks = self.file.metric, dict[int, int]()
-        for rank, line in enumerate(self.leaderboard(), 1):
-            ranks |= {trial.number: rank for trial in line.trials if line.value is not None}
+        metric = self.file.metric
+        ranks = {trial.number: line.rank for line in self.leaderboard() for trial in line.trials}
         rows = []
         for trial in self.trials:
             rows.append(
@@ -233,7 +240,13 @@ class Sweep:
         write_whole(file, f"# {text}\n{to_yaml(config)}")
         again = f"again with another seed: {program()} --config {shlex.quote(str(file))} --seed N"
         told = textwrap.fill(f"best: {text}", _width(), subsequent_indent="  ", break_on_hyphens=False)
-        return [told, *self._draw(), again]
+        tied = sum(line.rank == 1 for line in board) - 1
+        more = [f"{tied} other{'s' if tied > 1 else ''} came to the same"] if tied else []
+        if len(best.trials) < COMPARABLE:
+            more.append(
+                f"fewer than {COMPARABLE} runs a line: these ranks do not tell which settings are better"
+            )
+        return [told, *more, *self._draw(), again]
 
     def _draw(self) -> list[str]:
         """The pictures; what is missing of them."""
@@ -386,6 +399,8 @@ def _train(sweep: Sweep, pool: Pool, view: RunsView) -> None:
             sweep.save()
         fill()
         view.update(changed)
+        for line in pool.news:
+            view.say(line)
         if ended and (lines := sweep.table()):
             view.say("\n".join(lines))
 

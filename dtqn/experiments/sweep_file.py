@@ -15,7 +15,9 @@ from dtqn.settings.values import nearest
 
 _NOT_THE_ENGINES = ("run_cap", "preemptible")
 """What W&B's server reads of a sweep file and the engine's schema refuses."""
-_PROGRAM = "${program}"
+_PROGRAM, _ARGS = "${program}", "${args}"
+_PROGRAMS = ("run.py", "dtqn/__main__.py")
+"""What W&B's agent can run of this suite, from the root of the repository."""
 _KINDS = {
     "array": "a list",
     "integer": "an integer",
@@ -127,10 +129,18 @@ def read_file(path: Path) -> SweepFile:
 
 def _flags(path: Path, content: Mapping[str, Any]) -> list[str]:
     """The words of `command` that are the program's: those after it, but what W&B fills in."""
-    command = [str(word) for word in content.get("command", [_PROGRAM])]
+    program = str(content.get("program", _PROGRAMS[0]))
+    if not any(f"/{program}".endswith(f"/{ours}") for ours in _PROGRAMS):
+        raise ConfigError(f"{path}: program is {program}: W&B would run that; must be {_PROGRAMS[0]}")
+    command = [str(word) for word in content.get("command", [_PROGRAM, _ARGS])]
     if _PROGRAM not in command:
         raise ConfigError(
             f"{path}: command is {' '.join(command)}; must hold {_PROGRAM}, with the program's flags after it"
+        )
+    if _ARGS not in command[command.index(_PROGRAM) :]:
+        raise ConfigError(
+            f"{path}: command is {' '.join(command)}; must hold {_ARGS} after {_PROGRAM}: "
+            "without it W&B would run every configuration alike"
         )
     words = [word for word in command[command.index(_PROGRAM) + 1 :] if not word.startswith("${")]
     return words[1:] if words[:1] == ["train"] else words

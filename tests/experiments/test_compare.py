@@ -13,12 +13,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 import envs
 from dtqn import cli
-from dtqn.experiments import compare, jobs
+from dtqn.acting.evaluation import EvaluationResult
+from dtqn.experiments import chance, compare, jobs
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import read_rows
@@ -62,10 +64,16 @@ result = {"ends_at": [config["total_env_steps"], config["stop_at_success"]], "pa
 result |= {"threads": config["threads"], "device": "cpu", "program": {"dtqn": "1.2", "torch": "3.4"}}
 (folder / "result.json").write_text(json.dumps(result))
 """
+_CHANCE = EvaluationResult(0.125, 0.1, 0.15, -3.25, 9.0, 50)
 _SCORES = {
     "gtrxl": [[0.1, 0.5, 0.92, 0.96], [0.2, 0.91, 0.85, 1.0], [0.1, 0.2, 0.3, 0.4]],
     "dtqn": [[0.0, 0.1, 0.8, 0.9], [0.0, 0.95, 1.0, 1.0], [0.1, 0.2, 0.9, 0.96]],
     "drqn": [[0.0, 0.1, 0.1, 0.4], [0.0, 0.3, 0.4, 0.4], [0.2, 0.6, 0.7, 0.8]],
+}
+_MORE = {
+    "gtrxl": [[0.96], [1.0], [0.4], [0.9], [0.95]],
+    "dtqn": [[0.9], [1.0], [0.96], [0.2], [0.5]],
+    "drqn": [[0.4], [0.8]],
 }
 
 
@@ -78,6 +86,9 @@ class _View:
     def update(self, changed):
         self._at_change(self.runs)
 
+    def say(self, text):
+        pass
+
     def close(self):
         pass
 
@@ -89,6 +100,7 @@ def run(tmp_path, monkeypatch):
     program = [sys.executable, "-I", str(tmp_path / "program.py")]
     monkeypatch.setattr(compare, "Pool", functools.partial(jobs.Pool, program=program))
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(chance, "_play", lambda config: _CHANCE)
 
     draw = compare.plots.comparison
 
@@ -118,8 +130,14 @@ def _kill_amid(tmp_path, agent, seed, number):
     sent = []
 
     def at_change(runs):
+        finished = sum(run.state == "finished" for run in runs)
         for run in runs:
-            if run.name == f"{_TASK} {agent} seed {seed}" and len(run.rows) == 4 and not sent:
+            if (
+                run.name == f"{_TASK} {agent} seed {seed}"
+                and len(run.rows) == 4
+                and not sent
+                and finished >= 2
+            ):
                 sent.append(os.kill(os.getpid(), number))
 
     return at_change
@@ -156,21 +174,21 @@ def test_killed_twice_it_ends_with_the_right_table(run, tmp_path):
                 "once, but for what was saved"
             )
             assert saved.exists() or (agent, seed) not in [("gtrxl", 3), ("drqn", 2)]
-    _check_table_by_hand(tmp_path, "drqn")
+    _check_table_by_hand(tmp_path)
     before = _files(tmp_path / "out")
     assert run(scores, baseline="drqn")[0] == 0
     assert len((tmp_path / "begun").read_text().splitlines()) == len(begun)
     assert _files(tmp_path / "out") == before
     names = {f"table.{kind}" for kind in ("txt", "md", "csv", "json")}
     pictures = {f"curves-{clock}.{kind}" for clock in ("env-steps", "minutes") for kind in ("png", "svg")}
-    assert set(before) == names | pictures
+    assert set(before) == names | pictures | {"random.json"}
 
 
 def _files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def _check_table_by_hand(tmp_path, baseline):
+def _check_table_by_hand(tmp_path):
     """Every number of the table once more, from the metrics files alone."""
     table = _table(tmp_path)
     final, whole = {}, {}
@@ -180,22 +198,18 @@ def _check_table_by_hand(tmp_path, baseline):
         agent = path.parents[1].name
         whole.setdefault(agent, []).append(rows)
         final.setdefault(agent, []).append(rows[-1])
-    assert [line["agent"] for line in table["table"]] == list(_SCORES)
-    for line in table["table"]:
+    *lines, floor = table["table"]
+    assert [line["agent"] for line in lines] == list(_SCORES)
+    assert (floor["agent"], floor["success"], floor["return"]) == ("random", 0.125, -3.25)
+    for line in lines:
         rows = final[line["agent"]]
         successes = [row["eval/success"] for row in rows]
-        others = [row["eval/success"] for row in final[baseline]]
         assert sorted(successes) == sorted(scores[-1] for scores in _SCORES[line["agent"]])
         assert (line["env"], line["finished"], line["runs"], line["score"]) == (_TASK, 3, 3, "success")
         assert line["success"] == pytest.approx(sum(successes) / 3)
         assert line["return"] == pytest.approx(sum(row["eval/return"] for row in rows) / 3)
-        assert line["iqm"]["value"] == pytest.approx(twin.iqm(successes))
-        _near(line["iqm"], twin.interval(lambda drawn: twin.iqm(drawn), [successes]))
-        if line["agent"] == baseline:
-            assert line["improvement"] is None
-        else:
-            assert line["improvement"]["value"] == pytest.approx(twin.improvement(successes, others))
-            _near(line["improvement"], twin.interval(twin.improvement, [successes, others]))
+        assert (line["minimum"], line["maximum"]) == (min(successes), max(successes))
+        assert (line["iqm"], line["improvement"]) == (None, None), "three runs"
         steps, minutes = [], []
         for run_rows in whole[line["agent"]]:
             solved = [row for row in run_rows if row["eval/success"] >= 0.9]
@@ -215,13 +229,14 @@ def _near(found, interval):
 
 
 def test_the_same_figures_in_every_form(run, tmp_path):
-    code, printed = run({_TASK: _SCORES}, baseline="dtqn")
+    """Two agents with five runs each, and one with two."""
+    code, printed = run({_TASK: _MORE}, baseline="dtqn")
     assert code == 0
     lines = {line["agent"]: line for line in _table(tmp_path)["table"]}
     text = (tmp_path / "out/table.txt").read_text()
     assert text in printed
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out/table.csv").read_text())))
-    assert [row["agent"] for row in rows] == list(_SCORES)
+    assert [row["agent"] for row in rows] == [*_MORE, "random"]
     markdown = [
         line.split("|")[1:-1] for line in (tmp_path / "out/table.md").read_text().splitlines() if "|" in line
     ]
@@ -229,18 +244,105 @@ def test_the_same_figures_in_every_form(run, tmp_path):
     for row, cells in zip(rows, markdown[2:], strict=True):
         line, cell = lines[row["agent"]], dict(zip(header, map(str.strip, cells), strict=True))
         assert float(row["success"]) == line["success"]
-        assert float(row["iqm_low"]) == line["iqm"]["low"]
-        assert row["env_steps_to_90"] == (
-            "" if line["env_steps_to_90"] is None else str(line["env_steps_to_90"])
-        )
         assert cell["success"] == f"{line['success']:.1%}"
-        iqm = line["iqm"]
-        assert cell["IQM of success [95 %]"] == f"{iqm['value']:.1%} [{iqm['low']:.1%}, {iqm['high']:.1%}]"
         for value in cell.values():
             assert value in text
-    assert lines["gtrxl"]["env_steps_to_90"] == 301 and "301 (2/3)" in text
-    assert "- (0/3)" in text, "drqn never got there"
-    assert "P(better than dtqn) [95 %]" in header
+        iqm, better = line["iqm"], line["improvement"]
+        assert (iqm is None, better is None) == (row["agent"] in ("drqn", "random"), row["agent"] != "gtrxl")
+        scores = [scores[-1] for scores in _MORE.get(row["agent"], [])]
+        if iqm is None:
+            assert (row["iqm"], row["iqm_low"], cell["IQM of success [95 %]"]) == ("", "", "-")
+        else:
+            assert iqm["value"] == pytest.approx(twin.iqm(scores))
+            _near(iqm, twin.interval(lambda drawn: twin.iqm(drawn), [scores]))
+            assert float(row["iqm_low"]) == iqm["low"]
+            shown = f"{iqm['value']:.1%} [{iqm['low']:.1%}, {iqm['high']:.1%}]"
+            assert cell["IQM of success [95 %]"] == shown
+        if better is None:
+            assert (row["improvement"], cell["P(better than dtqn) [95 %]"]) == ("", "-")
+        else:
+            others = [scores[-1] for scores in _MORE["dtqn"]]
+            assert better["value"] == pytest.approx(twin.improvement(scores, others))
+        if row["agent"] == "random":
+            assert (cell["runs"], cell["success, min to max"], row["minimum"]) == ("-", "-", "")
+        else:
+            assert (float(row["minimum"]), float(row["maximum"])) == (min(scores), max(scores))
+            assert cell["success, min to max"] == f"{min(scores):.1%} to {max(scores):.1%}"
+    few = "Fewer than 5 runs of drqn: minimum and maximum, no interval, no P(better). These figures do not "
+    some = "Fewer than 10 runs of gtrxl, dtqn: intervals are narrower than they say."
+    _, _, _, _, _, *under = text.splitlines()[1:]
+    under = under[: under.index("")]
+    assert _table(tmp_path)["under"] == {_TASK: under}, "right below the table"
+    assert any(note.startswith(few) for note in under) and any(note.startswith(some) for note in under)
+    for note in under:
+        assert f"\n{note}\n" in (tmp_path / "out/table.md").read_text()
+
+
+def test_three_runs_show_no_interval_anywhere(run, tmp_path):
+    run({_TASK: _SCORES}, baseline="dtqn", pictures=True)
+    for name in ("table.txt", "table.md"):
+        text = (tmp_path / "out" / name).read_text()
+        assert "95 %" not in text and "IQM" not in text and "[" not in text, name
+        assert text.count("P(better)") == 1, "in the note that says why there is none"
+    assert "Fewer than 5 runs of gtrxl, dtqn, drqn" in text
+    for row in csv.DictReader(io.StringIO((tmp_path / "out/table.csv").read_text())):
+        assert not any(value for name, value in row.items() if name.startswith(("iqm", "improvement")))
+    for clock in ("env-steps", "minutes"):
+        picture = (tmp_path / f"out/curves-{clock}.svg").read_text()
+        assert "line and band: mean, minimum and maximum of runs" in picture and "95 %" not in picture
+        assert "gtrxl (n = 3)" in picture and "random actions" in picture
+
+
+def test_agents_that_differ_in_more_than_memory_are_told_below_the_table(run, tmp_path):
+    scores = {agent: [[0.5]] for agent in ("gtrxl", "gru", "drqn", "adrqn")}
+    run({_TASK: scores})
+    under = _table(tmp_path)["under"][_TASK]
+    assert under[:2] == [
+        "Not alike in more than memory: gtrxl, gru, adrqn with the previous action, drqn without.",
+        "Not alike in more than memory: gtrxl, gru with a dueling head, drqn, adrqn without.",
+    ]
+    run({_TASK: {agent: [[0.5]] for agent in ("gtrxl", "lstm", "gru", "dtqn")}})
+    assert not any("Not alike" in note for note in _table(tmp_path)["under"][_TASK])
+
+
+def test_random_actions_are_played_once(tmp_path, monkeypatch):
+    """On the seeds of a first evaluation, the number of episodes that one has, counted by hand."""
+    from dtqn.training import trainer
+
+    flags = {"env": "t-maze-passive-10", "agent": "dqn", "evaluation.episodes": "9"}
+    flags |= {"evaluation.num_envs": "4", "actor.num_envs": "2", "replay.capacity": "2000"}
+    config, again = (resolve(None, flags | {"seed": seed}, {}) for seed in ("5", "6"))
+    seeds, make = [], trainer.make_env
+
+    def make_env(config, copies, seed):
+        seeds.append((copies, seed.entropy, seed.spawn_key))
+        return make(config, copies, seed)
+
+    monkeypatch.setattr(chance, "make_env", make_env)
+    found = chance.measured([config, again], tmp_path / "random.json")
+    assert list(found) == ["t-maze-passive-10"]
+    assert chance.measured([config, again], tmp_path / "random.json") == found and len(seeds) == 1
+    monkeypatch.setattr(trainer, "make_env", make_env)
+    trainer.Trainer(config)._evaluation_metrics()
+    assert seeds[0] == seeds[-1]
+    # Once more with plain loops: copy i plays every 4th episode.
+    env, draws = make(config, 4, trainer.evaluation_seed(config, 0)), np.random.default_rng(5)
+    env.reset()
+    returns, current, begins = [[], [], [], []], np.zeros(4), np.zeros(4, bool)
+    while any(len(played) < quota for played, quota in zip(returns, (3, 2, 2, 2), strict=True)):
+        _, reward, terminated, truncated, _ = env.step(draws.integers(env.single_action_space.n, size=4))
+        for i in range(4):
+            current[i] = 0 if begins[i] else current[i] + reward[i]
+            begins[i] = terminated[i] or truncated[i]
+            if begins[i]:
+                returns[i].append(current[i])
+    counted = [*returns[0][:3], *(value for played in returns[1:] for value in played[:2])]
+    result = found["t-maze-passive-10"]
+    assert (result.episodes, result.episode_return) == (9, pytest.approx(sum(counted) / 9))
+    longer = resolve(None, flags | {"seed": "5", "evaluation.episodes": "11"}, {})
+    assert chance.measured([longer], tmp_path / "random.json")["t-maze-passive-10"].episodes == 11
+    (tmp_path / "random.json").write_text("[{")
+    assert chance.measured([config], tmp_path / "random.json") == found, "what cannot be read is measured"
 
 
 def test_the_table_says_what_is_the_same_for_all(run, tmp_path):
@@ -288,9 +390,8 @@ def test_a_failed_run_is_named_and_the_table_is_of_the_others(run, tmp_path):
     scores = {_TASK: {"gtrxl": [[0.5], "fails", [0.7]], "dtqn": ["fails"], "drqn": [[0.3], [0.6]]}}
     code, printed = run(scores, baseline="drqn")
     assert code == 1
-    first, second, third = _table(tmp_path)["table"]
+    first, second, third, _ = _table(tmp_path)["table"]
     assert (first["finished"], first["runs"], first["success"]) == (2, 3, pytest.approx(0.6))
-    assert first["improvement"]["value"] == pytest.approx(3 / 4)
     assert (second["finished"], second["success"], second["iqm"], second["improvement"]) == (
         0,
         None,
@@ -309,59 +410,89 @@ def test_a_failed_run_is_named_and_the_table_is_of_the_others(run, tmp_path):
     assert _table(tmp_path)["table"][0]["success"] == pytest.approx(2 / 3)
 
 
-def test_one_seed_shows_no_interval(run, tmp_path):
-    run({_TASK: {"gtrxl": [[0.5]], "drqn": [[0.5]]}}, baseline="drqn")
-    line = _table(tmp_path)["table"][0]
-    assert line["iqm"] == {"value": 0.5, "low": None, "high": None}
-    assert line["improvement"] == {"value": 0.5, "low": None, "high": None}
-    assert "50.0%  0.50 " in re.sub(" {2,}", "  ", (tmp_path / "out/table.txt").read_text())
+_FIVE = {
+    "gtrxl": [[0.9], [1.0], [0.8], [0.95], [0.7]],
+    "dqn": [[0.2], [0.3], [0.25], [0.1], [0.8]],
+}
 
 
 def test_several_tasks_have_a_line_for_all(run, tmp_path):
     other = "gridverse-memory-four-rooms-7x7"
-    tasks = {_TASK: {"gtrxl": [[0.9], [1.0]], "dqn": [[0.2], [0.3]]}}
-    tasks[other] = {"gtrxl": [[0.5], [0.6]], "dqn": [[0.5], [0.7]]}
+    tasks = {_TASK: _FIVE, other: {"gtrxl": [[0.5], [0.6], [0.4], [0.5], [0.9]], "dqn": _FIVE["dqn"]}}
     run(tasks, baseline="dqn")
-    line = _table(tmp_path)["table"][4]
-    assert (line["env"], line["agent"], line["finished"], line["return"]) == ("all tasks", "gtrxl", 4, None)
-    assert line["success"] == pytest.approx(0.75)
-    assert line["iqm"]["value"] == pytest.approx(twin.iqm([0.9, 1.0, 0.5, 0.6]))
-    _near(line["iqm"], twin.interval(lambda a, b: twin.iqm([*a, *b]), [[0.9, 1.0], [0.5, 0.6]]))
-    assert line["improvement"]["value"] == pytest.approx((1 + 1.5 / 4) / 2)
+    line, _, floor = _table(tmp_path)["table"][6:]
+    scores = [[run[-1] for run in tasks[env]["gtrxl"]] for env in tasks]
+    theirs = [[run[-1] for run in tasks[env]["dqn"]] for env in tasks]
+    assert (line["env"], line["agent"], line["finished"], line["return"]) == ("all tasks", "gtrxl", 10, None)
+    assert (floor["env"], floor["agent"], floor["success"], floor["return"]) == (
+        "all tasks",
+        "random",
+        0.125,
+        None,
+    )
+    assert line["success"] == pytest.approx(sum(map(sum, scores)) / 10)
+    assert (line["minimum"], line["maximum"]) == (0.4, 1.0)
+    assert line["iqm"]["value"] == pytest.approx(twin.iqm([*scores[0], *scores[1]]))
+    assert line["improvement"]["value"] == pytest.approx(twin.mean_improvement(scores, theirs))
     ceiling = envs.spec(other).success_ceiling
     assert f"Ceiling: in {other} no agent can exceed {ceiling:.1%} success." in _table(tmp_path)["notes"]
+    assert (
+        "seeds" not in (tmp_path / "out/table.txt").read_text().partition("all tasks")[2].partition("\n\n")[0]
+    )
+
+
+def test_pooled_figures_need_five_runs_on_each_task(run, tmp_path):
+    tasks = {_TASK: _FIVE, "gridverse-memory-5x5": {agent: runs[:4] for agent, runs in _FIVE.items()}}
+    tasks["t-maze-passive-10"] = _FIVE
+    run(tasks, baseline="dqn")
+    table = _table(tmp_path)
+    by_task = {env: [line for line in table["table"] if line["env"] == env] for env in [*tasks, "all tasks"]}
+    for env, lines in by_task.items():
+        enough = env in (_TASK, "t-maze-passive-10")
+        assert (lines[0]["iqm"] is not None, lines[0]["improvement"] is not None) == (enough, enough), env
+    assert table["under"]["all tasks"][-1].startswith("Fewer than 5 runs on a task of gtrxl, dqn:")
 
 
 def test_returns_of_different_tasks_are_not_averaged(run, tmp_path):
-    tasks = {"CartPole-v1": {"gtrxl": [[0.9], [1.0]], "dqn": [[0.2], [0.3]]}}
-    tasks[_TASK] = tasks["CartPole-v1"]
+    tasks = {"CartPole-v1": _FIVE, _TASK: _FIVE}
     assert run(tasks, baseline="dqn")[0] == 0
-    first, *_, both, _ = _table(tmp_path)["table"]
+    first, *_, both, _, floor = _table(tmp_path)["table"]
     assert (first["score"], first["success"], first["reached_90"]) == ("return", None, None)
-    assert first["return"] == pytest.approx(statistics.fmean([4.0, 5.0]))
-    assert first["iqm"]["value"] == pytest.approx(4.5)
-    assert (both["env"], both["iqm"], both["improvement"]["value"]) == ("all tasks", None, 1.0)
+    assert first["return"] == pytest.approx(statistics.fmean([4.0, 5.0, 3.0, 4.5, 2.0]))
+    assert first["iqm"]["value"] == pytest.approx(twin.iqm([4.0, 5.0, 3.0, 4.5, 2.0]))
+    assert (both["env"], both["iqm"], both["minimum"]) == ("all tasks", None, None)
+    assert both["improvement"]["value"] == pytest.approx(
+        twin.improvement(*([r[0] for r in _FIVE[a]] for a in _FIVE))
+    )
+    assert (floor["success"], floor["return"]) == (None, None)
     assert "IQM of return [95 %]" in (tmp_path / "out/table.txt").read_text()
 
 
-def test_the_curves_are_means_over_seeds_at_every_evaluation():
+def test_the_curves_are_means_over_runs_at_every_evaluation():
     def job(seed, *points):
         config = resolve(None, {"seed": str(seed)}, {})
         rows = [{"env_steps": x, "seconds": 60.0 * x / seed, "eval/success": y} for x, y in points]
         return type("Job", (), {"config": config, "state": "finished", "rows": [{"env_steps": 1}, *rows]})
 
     runs = [job(1, (100, 0.0), (200, 1.0)), job(2, (100, 0.5), (200, 0.5)), job(3, (150, 0.4), (300, 0.7))]
-    (panel,) = compare._panels(runs, compare._CLOCKS["env-steps"])
+    steps, minutes = compare._CLOCKS["env-steps"], compare._CLOCKS["minutes"]
+    floors = {_TASK: _CHANCE}
+    (panel,) = compare._panels(runs, steps, floors)
     (curve,) = panel.curves
-    assert (panel.title, panel.name, panel.ceiling) == (_TASK, "success", 1.0)
+    assert (panel.title, panel.name, panel.ceiling, panel.chance) == (_TASK, "success", 1.0, 0.125)
     assert curve.x == [150.0, 200.0, 300.0], "from where every run has been evaluated"
     at_150, at_200, at_300 = [0.5, 0.5, 0.4], [1.0, 0.5, 0.5], [1.0, 0.5, 0.7]
-    assert curve.y == pytest.approx([twin.iqm(at_150), twin.iqm(at_200), twin.iqm(at_300)])
-    assert (curve.low[2], curve.high[2]) == pytest.approx((0.5, 1.0))
-    (panel,) = compare._panels(runs[:1], compare._CLOCKS["minutes"])
-    assert (panel.curves[0].x, panel.curves[0].low) == ([100.0, 200.0], None)
+    assert curve.y == pytest.approx([sum(at) / 3 for at in (at_150, at_200, at_300)]), "three runs: the mean"
+    assert (curve.low, curve.high) == (pytest.approx([0.4, 0.5, 0.5]), pytest.approx([0.5, 1.0, 1.0]))
+    (panel,) = compare._panels(runs[:1], minutes, floors)
+    assert (panel.curves[0].x, panel.curves[0].low, panel.curves[0].runs) == ([100.0, 200.0], None, 1)
     failed = [*runs[:1], type("Job", (), {"config": runs[1].config, "state": "failed", "rows": []})]
-    assert compare._panels(failed, compare._CLOCKS["env-steps"])[0].curves[0].y == [0.0, 1.0]
+    assert compare._panels(failed, steps, floors)[0].curves[0].y == [0.0, 1.0]
+    five = [job(seed, (100, score)) for seed, score in enumerate([0.2, 0.95, 0.4, 0.9, 0.7], 1)]
+    (curve,) = compare._panels(five, steps, floors)[0].curves
+    assert curve.y == [pytest.approx(twin.iqm([0.2, 0.95, 0.4, 0.9, 0.7]))]
+    exact = twin.interval(lambda drawn: twin.iqm(drawn), [[0.2, 0.95, 0.4, 0.9, 0.7]])
+    assert (curve.low[0], curve.high[0]) == pytest.approx(exact, abs=0.03)
 
 
 def test_the_pictures_of_a_comparison(run, tmp_path):
@@ -371,7 +502,7 @@ def test_the_pictures_of_a_comparison(run, tmp_path):
         colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 20)}
     assert {(0, 114, 178), (213, 94, 0), (0, 158, 115)} <= colours
     picture = (tmp_path / "out/curves-env-steps.svg").read_text()
-    for words in ("environment steps", "success rate", *_SCORES, _TASK, "95 % bootstrap interval"):
+    for words in ("environment steps", "success rate", *_SCORES, _TASK, "minimum and maximum of runs"):
         assert f"<!-- {words}" in picture or words in picture, words
 
 
@@ -437,15 +568,15 @@ def test_the_command_says_what_is_to_be_run(monkeypatch, tmp_path):
 
 
 _TINY = (
-    "--env gridverse-memory-5x5 --agents dqn --seeds 1 --total-env-steps 400 --warmup-env-steps 100 "
+    "--env gridverse-memory-5x5 --agents dqn --seeds 1 --total-env-steps 3000 --warmup-env-steps 100 "
     "--metrics-every 50 --actor.num-envs 4 --replay.capacity 5000 --evaluation.episodes 4 "
-    "--evaluation.num-envs 4 --evaluation.period 100 --task.time-limit 20 --wandb disabled "
+    "--evaluation.num-envs 4 --evaluation.period 750 --task.time-limit 20 --wandb disabled "
     "--network.width 8 --network.head-width 8"
 )
 
 
 def test_real_trainings_killed_twice(tmp_path):
-    """By SIGTERM, and by SIGKILL, which leaves the training without its parent."""
+    """By SIGTERM, and by SIGKILL, which leaves the training without its parent: it saves and ends too."""
     command = [sys.executable, "run.py", "compare", *_TINY.split(), "--runs-dir", str(tmp_path / "runs")]
     metrics = None
 
@@ -463,12 +594,18 @@ def test_real_trainings_killed_twice(tmp_path):
             printed = program.communicate(timeout=120)[0]
             assert program.returncode == code
     assert "interrupted" not in printed
+    directory = RunDir(metrics.parent)
+    until = time.monotonic() + 120
+    while directory.in_use:  # an orphan that trained on would end by itself, but without saying this:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert directory.log.read_text().count("interrupted and saved") == 2
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = tmp_path.glob("runs/compare/*/table.json")
     (run,) = json.loads(path.read_text())["runs"]
     last = [row for row in read_rows(metrics) if "eval/return" in row][-1]
-    assert run["env_steps"] == last["env_steps"] >= 400
+    assert run["env_steps"] == last["env_steps"] >= 3000
     assert (run["success"], run["return"]) == (last["eval/success"], last["eval/return"])
     steps = [row["env_steps"] for row in read_rows(metrics)]
     assert steps == sorted(set(steps)) and run["evaluations"] == 4

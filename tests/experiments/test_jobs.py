@@ -29,6 +29,12 @@ def event(name):
 saved = folder / "saved"
 done = int(saved.read_text()) if saved.exists() else 0
 event("begin")
+if plan.get("dies"):
+    plan["dies"].pop()
+    (folder / "plan.json").write_text(json.dumps(plan))
+    os.kill(os.getpid(), signal.SIGKILL)
+while plan.get("with") and f"begin {plan['with']}" not in (folder.parent / "events").read_text():
+    time.sleep(0.01)
 for row in range(done, plan["rows"]):
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"env_steps": row}) + "\\n")
@@ -87,7 +93,9 @@ def _pool(make, parallel, *added):
 
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_so_many_at_a_time_in_order_with_one_thread_each(make, tmp_path, parallel):
-    pool = _pool(make, parallel, *(make(name) for name in "abcd"))
+    """Of two at a time each waits until the other has begun, so that they overlap on any machine."""
+    pairs = {"a": "b", "b": "a", "c": "d", "d": "c"} if parallel == 2 else dict.fromkeys("abcd")
+    pool = _pool(make, parallel, *(make(name, **{"with": other}) for name, other in pairs.items()))
     assert _run(pool) == dict.fromkeys("abcd", "finished")
     running, most = 0, 0
     for kind, _, threads in _events(tmp_path):
@@ -135,15 +143,65 @@ def test_a_failure_is_reported_and_the_others_go_on(make):
     assert pool.jobs[0].error == "exit code 3: error: it broke"
 
 
-def test_a_training_killed_from_outside_has_failed(make):
+def test_a_training_that_is_killed_is_named_and_run_once_more(make, tmp_path):
+    told = []
+    pool = _pool(make, 1, make("a", dies=[1]), make("b"), make("c", dies=[1, 1]))
+    assert _run(pool, after=lambda _: told.extend(pool.news)) == {
+        "a": "finished",
+        "b": "finished",
+        "c": "failed",
+    }
+    begun = [name for kind, name, _ in _events(tmp_path) if kind == "begin"]
+    assert begun == ["a", "b", "c", "a", "c"], "when the others are done"
+    why = "killed by SIGKILL (out of memory?)"
+    assert told == [f"a: {why}; it is run once more", f"c: {why}; it is run once more"]
+    assert pool.jobs[2].error == f"{why}: no output"
+
+
+def test_a_training_that_others_end_by_a_signal_goes_on(make, tmp_path):
+    """It saves, and says by its exit code what came."""
+    sent = []
+
     def after(changed):
         for job in changed:
-            if job.state == "running" and job.rows:
-                os.kill(job._process.pid, signal.SIGKILL)
+            if job.state == "running" and job.rows and not sent:
+                sent.append(os.kill(job._process.pid, signal.SIGTERM))
+                plan = json.loads((tmp_path / "a/plan.json").read_text())
+                (tmp_path / "a/plan.json").write_text(json.dumps(plan | {"rows": 3}))
 
     pool = _pool(make, 1, make("a", 1000))
-    assert _run(pool, after=after) == {"a": "failed"}
-    assert pool.jobs[0].error == "exit code -9: no output"
+    assert _run(pool, after=after) == {"a": "finished"}
+    assert pool.jobs[0].killed == "killed by SIGTERM"
+
+
+_PARENT = """
+import subprocess, sys
+from dtqn.signals import ends_with_stdin
+import os
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE, stdout=sys.stdout,
+                         env=ends_with_stdin(os.environ), start_new_session=True)
+child.wait()
+"""
+_CHILD = """
+import time
+from dtqn.signals import Signals, end_with_parent
+end_with_parent()
+with Signals() as signals:
+    print("begun", flush=True)
+    while signals.caught is None:
+        time.sleep(0.01)
+print(f"saved after {signals.caught}", flush=True)
+"""
+
+
+def test_a_training_ends_when_its_parent_is_killed():
+    """By SIGKILL, which no program can answer. A training under `compare` is killed so by test_compare.py."""
+    command = [sys.executable, "-c", _PARENT, _CHILD]
+    with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout.readline() == "begun\n"
+        parent.kill()
+        assert parent.stdout.readline() == f"saved after {int(signal.SIGTERM)}\n"
+        assert parent.stdout.read() == "", "all who could write have gone"
 
 
 def test_one_is_stopped_early_and_can_be_gone_on_with(make, tmp_path):

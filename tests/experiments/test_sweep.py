@@ -22,11 +22,12 @@ from PIL import Image
 
 from dtqn import cli, plots
 from dtqn.experiments import jobs, sweep, sweep_engine, sweep_file
-from dtqn.experiments.importance import Axis, Importance, importance
+from dtqn.experiments.importance import Axis, Importance, dependence
 from dtqn.experiments.sweep_engine import Trial, propose
 from dtqn.experiments.sweep_file import read_file
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
+from dtqn.training.directory import RunDir
 from dtqn.training.metrics import read_rows
 
 _ROOT = Path(__file__).parents[2]
@@ -169,7 +170,7 @@ def test_shipped_files_run_here(run, path):
     assert len(records) == 5
     assert {record["state"] for record in records} <= {"finished", "stopped"}
     assert len({json.dumps(record["parameters"]) for record in records}) == 5
-    names = {"sweep.json", "leaderboard.csv", "best.yaml", "parallel_coordinates.png"}
+    names = {"sweep.json", "leaderboard.csv", "best.yaml", "by_parameter.png"}
     assert names <= {file.name for file in folder.iterdir()}
     best = resolve(folder / "best.yaml", {}, {})
     assert best.total_env_steps == 401
@@ -224,7 +225,7 @@ def test_a_grid_is_covered_once_also_after_a_kill(run):
     left = [record for record in _record(here / "out") if record["state"] == "open"]
     assert "2 1" in [f"{r['parameters']['learner.n_step']} {r['parameters']['seed']}" for r in left]
     for record in left:  # its trainings live on; the held one is ended here
-        if record["parameters"] | {"learner.learning_rate": 0} == _HELD:
+        if record["parameters"] | {"learner.learning_rate": 0} == _HELD:  # the small program has no eye on it
             os.kill(int((Path(record["run_dir"]) / "pid").read_text()), signal.SIGTERM)
     (here / "held").write_text("")
     code, printed, folder = run(_GRID)
@@ -493,31 +494,130 @@ def test_importance_finds_what_matters():
     kind, constant = generator.integers(3, size=40), np.ones(40)
     values = [float(-3 * x + 2 * (k == 1)) for x, k in zip(a, kind, strict=True)]
     axes = [_axis("b", b), _axis("constant", constant), _axis("kind", kind, ordered=False), _axis("a", a)]
-    found = importance(axes, values)
-    assert [share.name for share in found] == ["a", "kind", "b"]
-    assert found[0].importance > 1 > found[1].importance > 0.1 > abs(found[2].importance)
-    assert found[1].correlation is None
+    found = dependence(axes, values)
+    assert (found.runs, found.found) == (40, True) and 0.4 < found.r2 < 1
+    assert [share.name for share in found.shares] == ["a", "kind", "b"]
+    first, second, third = found.shares
+    assert first.importance > second.importance > 0.3 > 0.05 > abs(third.importance)
+    assert second.correlation is None
     ranks = [np.argsort(np.argsort(x)) for x in (a, values)]
-    assert found[0].correlation == pytest.approx(np.corrcoef(*ranks)[0, 1])
-    assert found == importance(axes, values)
-    assert importance([_axis("a", a[:4])], values[:4]) == []
-    assert importance([_axis("a", a)], [1.0] * 40) == []
+    assert first.correlation == pytest.approx(np.corrcoef(*ranks)[0, 1])
+    assert found == dependence(axes, values)
+    assert dependence([_axis("a", a[:19])], values[:19]) is None
+    assert dependence([_axis("a", a)], [1.0] * 40) is None
 
 
-def test_pictures(tmp_path):
-    """A line crosses every axis at its place: the best in the darkest shade, on top."""
+def test_noise_depends_on_nothing(monkeypatch):
+    """A forest that is asked of the runs that it was fitted to says 0.6 and more here."""
+    monkeypatch.setattr("dtqn.experiments.importance._TREES", 20)
+    found = []
+    for seed in range(10):
+        generator = np.random.default_rng(seed)
+        axes = [_axis(str(i), generator.random(30)) for i in range(4)]
+        found.append(dependence(axes, generator.random(30).tolist()))
+    assert sum(not one.found for one in found) >= 9
+    assert all(one.found or one.shares == [] for one in found)
+
+
+def test_held_out_figures_by_hand(monkeypatch):
+    """The mean of the other folds in place of a forest: R^2 from plain sums, and no parameter matters."""
+
+    class Mean:
+        def __init__(self, **_):
+            pass
+
+        def fit(self, table, values):
+            self.mean = values.mean()
+            return self
+
+        def predict(self, table):
+            return np.full(len(table), self.mean)
+
+    from dtqn.experiments import importance
+
+    monkeypatch.setattr(importance, "RandomForestRegressor", Mean)
+    values, lowest = np.arange(20.0) ** 2, np.inf
+    for split in range(importance._SPLITS):
+        folds = importance.KFold(5, shuffle=True, random_state=split).split(np.zeros((20, 1)))
+        errors = sum(((values[held] - np.delete(values, held).mean()) ** 2).sum() for _, held in folds)
+        lowest = min(lowest, 1 - errors / ((values - values.mean()) ** 2).sum())
+    found = dependence([_axis("a", range(20))], values.tolist())
+    assert (found.r2, found.shares) == (pytest.approx(lowest), []) and lowest < 0
+
+
+def test_a_sweep_says_that_it_found_no_dependence(tmp_path):
+    """The value is noise; what is drawn and written says so too."""
+    board = _board(tmp_path, np.random.default_rng(0).random(24))
+    told = board.finish()
+    written = json.loads((tmp_path / "importance.json").read_text())
+    assert (written["runs"], written["dependence_found"], written["parameters"]) == (24, False, [])
+    assert written["held_out_r2"] <= 0
+    sentence = (
+        f"no dependence of best_success on the parameters found (held-out R² {written['held_out_r2']:.2f})"
+    )
+    assert sentence in told
+    assert (tmp_path / "importance.png").exists()
+
+
+def _board(folder, values):
+    """A sweep of two parameters with a finished run for each value."""
+    (folder / "file.yaml").write_text(
+        "{method: random, metric: {name: best_success, goal: maximize}, "
+        "parameters: {learner.gamma: {min: 0.5, max: 0.9}, learner.n_step: {values: [1, 2, 3]}}}"
+    )
+    board = sweep.Sweep(read_file(folder / "file.yaml"), folder, folder, lambda _: None, None, 0)
+    draw = np.random.default_rng(1)
+    for number, value in enumerate(values, 1):
+        parameters = {
+            "learner.gamma": float(draw.uniform(0.5, 0.9)),
+            "learner.n_step": int(draw.integers(1, 4)),
+        }
+        rows = [{"env_steps": 9, "best_success": float(value)}]
+        board.trials.append(Trial(number, parameters, "finished", str(folder / "run"), rows=rows))
+    (folder / "run").mkdir()
+    RunDir(folder / "run").write_config(resolve(None, {}, {}))
+    return board
+
+
+def test_ties_share_a_rank(tmp_path):
+    board = _board(tmp_path, [0.5, 1.0, 0.25, 1.0, 0.5, 0.75])
+    assert [(line.rank, line.trials[0].number) for line in board.leaderboard()] == [
+        (1, 2), (1, 4), (3, 6), (4, 1), (4, 5), (6, 3),
+    ]  # fmt: skip
+    assert [line.split()[0] for line in board.table()[1:]] == ["1.", "1.", "3.", "4.", "4."]
+    board.save()
+    rows = list(csv.DictReader((tmp_path / "leaderboard.csv").open()))
+    assert [(row["rank"], row["number"]) for row in rows] == [
+        ("1", "2"), ("1", "4"), ("3", "6"), ("4", "1"), ("4", "5"), ("6", "3"),
+    ]  # fmt: skip
+    assert "1 other came to the same" in board.finish()
+
+
+def test_pictures(tmp_path, monkeypatch):
+    """A panel a parameter, in the given order, with every run at its place and the best one ringed."""
     shares = [
         Importance("learner.n_step", 0.8, 0.1, -0.5),
         Importance("network.gate", 0.1, 0.0, None),
     ]
-    plots.importance(shares, tmp_path / "importance.png", "mean_success")
     axes = [_axis("learner.n_step", [0, 1, 0.5]), _axis("network.gate", [1, 1, 0], ordered=False)]
     for name in ("a.png", "b.png"):
-        plots.parallel_coordinates(axes, [0.1, 0.9, 0.5], tmp_path / name, "mean_success", True)
+        plots.by_parameter(axes, [0.1, 0.9, 0.5], tmp_path / name, "mean_success", 1)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-    colours = {colour for _, colour in Image.open(tmp_path / "a.png").convert("RGB").getcolors(10**6)}
-    assert any(r < 100 and g < 60 and b > 80 for r, g, b in colours), "the dark end of the scale"
+    plots.importance(shares, tmp_path / "importance.png", "mean_success", 0.4, 25)
     assert Image.open(tmp_path / "importance.png").size[0] > 500
+    figures = []
+    monkeypatch.setattr(plots, "_save", lambda figure, path: figures.append(figure))
+    plots.by_parameter(axes, [0.1, 0.9, 0.5], tmp_path, "mean_success", 1)
+    plots.importance(shares, tmp_path, "mean_success", 0.4, 25)
+    plots.importance([], tmp_path, "mean_success", -0.2, 25)
+    panels = [panel for panel in figures[0].axes if panel.get_visible()]
+    assert [panel.get_title() for panel in panels] == ["learner.n_step", "network.gate"]
+    dots, ring = panels[0].collections
+    assert dots.get_offsets().tolist() == [[0, 0.1], [1, 0.9], [0.5, 0.5]]
+    assert ring.get_offsets().tolist() == [[1, 0.9]]
+    assert figures[1].get_suptitle() == "What mean_success depends on: held-out R² = 0.40, 25 runs"
+    (text,) = figures[2].texts
+    assert text.get_text() == "no dependence of mean_success found: held-out R² = -0.20, 25 runs"
 
 
 _SEARCH = "method: random\nmetric: {name: mean_success}\nrun_cap: 2\n"
@@ -642,6 +742,17 @@ def _one(key, text):
             [],
             "file.yaml: command: unrecognized arguments: eval",
         ),
+        (
+            _one("command", "[python, '${program}', --agent=gru]"),
+            [],
+            "command is python ${program} --agent=gru; must hold ${args} after ${program}: without it W&B",
+        ),
+        (
+            _one("program", "train.py"),
+            [],
+            "file.yaml: program is train.py: W&B would run that; must be run.py",
+        ),
+        (_one("program", "my_run.py"), [], "program is my_run.py: W&B would run that; must be run.py"),
         (_one("name", "3"), [], "file.yaml: name is 3: must be text"),
         (_SEARCH.replace("2", "0") + "parameters: {seed: {values: [1]}}", [], "run_cap is 0; must be"),
         (_one("mode", "x"), [], "mode is no key of a sweep file; did you mean method?"),
@@ -652,7 +763,7 @@ def _one(key, text):
             "method random has no end; give --run-cap N",
         ),
         (_ONE, ["--seed", "4"], "--seed is 4, but .* searches it"),
-        (_one("command", "['${program}', --lr=3]"), [], "file.yaml: command: --lr is no option"),
+        (_one("command", "['${program}', '${args}', --lr=3]"), [], "file.yaml: command: --lr is no option"),
         ("[1", [], "is not a YAML file"),
         (_ONE, ["--learner.gama", "0.9"], "--learner.gama is no option; did you mean --learner.gamma?"),
         (
