@@ -32,7 +32,7 @@ _ALLOWED = {
     "dtqn.settings": {"pydantic", "yaml", "envs", "dtqn.settings"},
     "dtqn.networks": _NETWORKS,
     "dtqn.learning": {*_NETWORKS, "dtqn.learning"},
-    "dtqn.acting": {*_NETWORKS, "envs", "scipy", "dtqn.schedules", "dtqn.acting"},
+    "dtqn.acting": {*_NETWORKS, "envs", "dtqn.schedules", "dtqn.acting"},
     "dtqn.training": {
         *_NETWORKS,
         *_TRAINING,

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.learning import losses
+from dtqn.learning.adam import Adam
 from dtqn.learning.batches import Reading, fresh_rows, join, join_traces, split, take
 from dtqn.learning.objective import Objective, StepErrors
 from dtqn.networks.q_network import QNetwork
@@ -93,9 +94,7 @@ class Learner:
         self.objective = Objective(config, network.head.prediction)
         self.online = network
         self.target = copy.deepcopy(network).requires_grad_(False)
-        self.optimizer = torch.optim.Adam(
-            network.parameters(), lr=config.learning_rate, eps=config.adam_epsilon, fused=True
-        )
+        self.optimizer = Adam(network.named_parameters(), epsilon=config.adam_epsilon)
         self._online_parameters: list[Tensor] = list(self.online.parameters())
         self._target_parameters: list[Tensor] = list(self.target.parameters())
         self.learner_steps = 0
@@ -141,8 +140,7 @@ class Learner:
         for parameter, gradient in zip(self._online_parameters, gradients, strict=True):
             parameter.grad = gradient
         nn.utils.clip_grads_with_norm_(self._online_parameters, config.max_grad_norm, norm)
-        self.optimizer.param_groups[0]["lr"] = config.learning_rate * learning_rate_share
-        self.optimizer.step()
+        self.optimizer.step(config.learning_rate * learning_rate_share)
         self.learner_steps += 1
         self._update_target()
         priorities = join([part.priorities for part in parts], members)
@@ -214,15 +212,10 @@ class Learner:
             torch._foreach_copy_(self._target_parameters, self._online_parameters)
 
     def get_state(self) -> dict[str, Any]:
-        names = [name for name, _ in self.online.named_parameters()]
         return {
             "online": self.online.state_dict(),
             "target": self.target.state_dict(),
-            "optimizer": {
-                name: dict(self.optimizer.state[parameter])
-                for name, parameter in zip(names, self._online_parameters, strict=True)
-                if parameter in self.optimizer.state
-            },
+            "optimizer": self.optimizer.get_state(),
             "learner_steps": self.learner_steps,
             "skipped_updates": self.skipped_updates,
             "skipped_in_a_row": self._skipped_in_a_row,
@@ -231,12 +224,7 @@ class Learner:
     def set_state(self, state: dict[str, Any]) -> None:
         self.online.load_state_dict(state["online"])
         self.target.load_state_dict(state["target"])
-        for name, parameter in self.online.named_parameters():
-            if name in state["optimizer"]:
-                moments = state["optimizer"][name]
-                self.optimizer.state[parameter] = {
-                    key: value.to(parameter.device, copy=True) for key, value in moments.items()
-                }
+        self.optimizer.set_state(state["optimizer"])
         self.learner_steps = state["learner_steps"]
         self.skipped_updates = state["skipped_updates"]
         self._skipped_in_a_row = state["skipped_in_a_row"]

@@ -7,12 +7,15 @@ have no defaults and do not ask the settings of another.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from enum import IntEnum
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 import envs
 from dtqn import networks
@@ -157,10 +160,50 @@ def learning_rate_share(config: Config) -> Callable[[int], float]:
     return lambda env_steps: linear(1.0, final, (env_steps / config.total_env_steps - start) / (1 - start))
 
 
+_SMALL = 10_000_000
+"""Numbers in a network that is made in passing, to be counted."""
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _Small(TorchFunctionMode):
+    """Raises `_TooLarge` before more than `_SMALL` numbers are made in all."""
+
+    _FACTORIES: ClassVar = {torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in self._FACTORIES:
+            self._made += math.prod(args[0] if isinstance(args[0], Iterable) else args)
+            if self._made > _SMALL:
+                raise _TooLarge
+        return func(*args, **(kwargs or {}))
+
+
+def _counted_network(config: Config) -> QNetwork:
+    """A network of the run's shapes.
+
+    A small network is simply made. A large one is made on the meta device, without memory; torch imports its
+    compiler for that, which takes seconds.
+    """
+    try:
+        with _Small():
+            return make_network(config)
+    except _TooLarge:
+        with torch.device("meta"):
+            return make_network(config)
+
+
 def plan_bytes(config: Config) -> dict[str, int]:
     """What the run will take in memory, part by part, before any of it is taken."""
-    with torch.device("meta"):  # shapes without memory
-        network = make_network(config)
+    network = _counted_network(config)
     parameters = sum(p.numel() * p.element_size() for p in network.parameters())
     fields = make_schema(config, network).fields
     return {
