@@ -55,6 +55,59 @@ def test_a_ceiling_is_drawn_where_success_has_one(tmp_path):
     np.testing.assert_array_equal(picture(_RETURN, 0.5), picture(_RETURN, 1.0))
 
 
+@pytest.fixture
+def drawn(monkeypatch, tmp_path):
+    """The axes of a learning curve of these rows."""
+
+    def draw(rows, **options):
+        kept = []
+        with monkeypatch.context() as patch:
+            patch.setattr(plots, "_save", lambda figure, path: kept.append(figure))
+            learning_curve(rows, tmp_path / "a.png", "t", **options)
+        return kept[0].axes[0]
+
+    return draw
+
+
+def _labels(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_a_learning_curve_begins_at_nothing(drawn):
+    axes = drawn(_SUCCESS)
+    assert (axes.get_xlim()[0], axes.get_ylim()[0]) == (0, 0)
+    axes = drawn(_RETURN)
+    assert axes.get_xlim()[0] == 0
+    assert axes.get_ylim()[0] != 0, "a return has no zero of its own"
+
+
+def test_the_episodes_of_an_evaluation_are_in_the_legend(drawn):
+    rows = [row | {"eval/episodes": 500} for row in _SUCCESS]
+    assert "greedy evaluation, n = 500" in _labels(drawn(rows))
+    rows[2]["eval/episodes"] = 50
+    assert "greedy evaluation, n = 50 to 500" in _labels(drawn(rows))
+
+
+def test_a_single_evaluation_shows_its_interval(drawn):
+    axes = drawn([{"env_steps": 10, "eval/success": 0.4, "eval/success_low": 0.3, "eval/success_high": 0.6}])
+    (bar,) = axes.collections
+    np.testing.assert_array_equal(bar.get_segments()[0], [[10, 0.3], [10, 0.6]])
+    assert bar.get_linewidth()[0] >= 2
+    assert "95 % interval of its episodes (Wilson)" in _labels(axes)
+
+
+@pytest.mark.parametrize(
+    ("rows", "chance", "label"),
+    [(_SUCCESS, 0.25, "random actions, 25.0%"), (_RETURN, -3.25, "random actions, -3.25")],
+)
+def test_chance_is_a_line_where_it_is_known(drawn, rows, chance, label):
+    axes = drawn(rows, chance=chance)
+    (line,) = (line for line in axes.get_lines() if line.get_label() == label)
+    assert set(line.get_ydata()) == {chance}
+    assert label in _labels(axes)
+    assert not any("random" in text for text in _labels(drawn(rows)))
+
+
 def test_a_comparison_has_one_legend_and_a_style_for_every_agent(tmp_path):
     curves = [Curve(f"agent{i}", [0, 1000], [0.0, i / 10], [0.0, 0.0], [0.1, 1.0], 5) for i in range(10)]
     fewer = [curve._replace(runs=2) for curve in curves[:3]]

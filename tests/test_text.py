@@ -35,3 +35,11 @@ def test_an_error_is_one_line_of_bounded_length() -> None:
     assert text.one_line(ValueError("a\n  b")) == "ValueError: a b"
     assert text.one_line(" plain\ttext ") == "plain text"
     assert len(text.one_line("x" * 1000)) == 200
+
+
+def test_durations_have_the_unit_that_people_would_say() -> None:
+    minute, hour = 60, 3600
+    seconds = [0.2, 89, 90, 12.4 * minute, 89 * minute, 1.5 * hour, 35 * hour, 36 * hour, 50 * hour]
+    assert [text.duration(count) for count in seconds] == [
+        *("0 s", "89 s", "2 min", "12 min", "89 min", "1.5 h", "35.0 h", "1.5 days", "2.1 days"),
+    ]

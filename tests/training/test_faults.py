@@ -1,0 +1,510 @@
+"""What happens to a run's files and to its terminal: each a real fault, one clear line, and nothing lost."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import resource
+import shutil
+import signal
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dtqn import cli
+from dtqn.settings.config import ConfigError
+from dtqn.training import checkpoint, lines, machine, session
+from dtqn.training.checkpoint import CheckpointError
+from dtqn.training.directory import RunDir
+from dtqn.training.metrics import MetricsFile, read_rows
+from tests.training import fake
+
+_FLAGS = ["--total-env-steps", "1000", "--checkpoint-every", "200", "--wandb", "disabled"]
+
+
+@contextmanager
+def _largest_file(size: int):
+    """No file of this process may grow beyond `size` bytes, as where a disk is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def _files(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def _killed_run(path: Path, trainer, env_steps: int = 470, **flags) -> Path:
+    fake.kill_at(trainer, env_steps)
+    with pytest.raises(fake.Killed):
+        fake.start(path, **flags)
+    fake.kill_at(trainer, None)
+    return path
+
+
+def _refused(path: Path, capsys, *flags: str) -> str:
+    """The one line of a resume that is refused; no file of the run has changed."""
+    before = _files(path)
+    capsys.readouterr()
+    assert cli.main(["--resume", str(path), *flags]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert _files(path) == before
+    return printed.err
+
+
+# Checkpoints
+
+
+def test_without_its_pointer_a_run_goes_on_from_the_newest_whole_checkpoint(tmp_path, trainer):
+    path = _killed_run(tmp_path / "run", trainer, 590)
+    folder = path / "checkpoint"
+    shutil.copytree(folder / "400", folder / "300")
+    with fake.edited_checkpoint(folder / "300") as content:
+        content["about"]["env_steps"] = 300
+    shutil.copytree(folder / "400", folder / "500")
+    (folder / "500/state.safetensors").write_bytes(b"damaged")
+    (folder / "latest").unlink()
+    fake.kill_at(trainer, 410)
+    out = io.StringIO()
+    with pytest.raises(fake.Killed):
+        session.resume(RunDir(path).resumed_config({}, {}), RunDir(path), out)
+    first = out.getvalue().splitlines()[0]
+    assert first == f"{folder} has no file latest: {folder / '400'} is taken, its newest whole one"
+    assert {"300", "400", "500"} <= {file.name for file in folder.iterdir()}, "nothing is deleted"
+    fake.kill_at(trainer, None)
+    assert fake.resume(path)[0] == 0
+    fake.start(tmp_path / "whole")
+    assert fake.tree(path) == fake.tree(tmp_path / "whole")
+
+
+def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(tmp_path, trainer, capsys):
+    path = _killed_run(tmp_path / "run", trainer)
+    (path / "checkpoint/latest").unlink()
+    (path / "checkpoint/400/network.safetensors").write_bytes(b"damaged")
+    assert "checkpoint/400/network.safetensors: is damaged" in _refused(path, capsys)
+
+
+def test_a_finished_run_without_its_checkpoint_is_not_trained_again(tmp_path, trainer, capsys):
+    fake.start(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/checkpoint")
+    assert "has finished once, as its result.json says, but has no" in _refused(tmp_path / "run", capsys)
+
+
+def test_the_same_step_twice_without_a_pointer_keeps_a_checkpoint_at_any_moment(tmp_path, monkeypatch):
+    def save(value):
+        about = {"env_steps": 10, "seconds": value}
+        return checkpoint.save(tmp_path, 10, {"w": torch.zeros(1)}, {"value": value}, about)
+
+    save(1)
+    (tmp_path / "latest").unlink()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(checkpoint, "write_whole", _interrupted)
+        save(2)
+    assert checkpoint.load_state(tmp_path) == {"value": 1}
+    save(3)
+    assert checkpoint.load_state(tmp_path) == {"value": 3}
+
+
+def _interrupted(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("file", ["10/state.json", "10/state.safetensors", "10/network.safetensors", "best"])
+def test_no_changed_bit_of_a_checkpoint_is_taken_for_the_truth(tmp_path, file):
+    weights = {"layer": torch.arange(6.0)}
+    checkpoint.save(tmp_path, 10, weights, {"x": 1, "a": np.ones(3)}, {"env_steps": 10, "seconds": 1.0})
+    checkpoint.save_best(tmp_path, weights, {"eval/success": 0.5})
+    path = tmp_path / (file if file != "best" else "best.safetensors")
+    whole = path.read_bytes()
+    generator = np.random.default_rng(1)
+    for position in generator.choice(len(whole), min(len(whole), 150), replace=False):
+        changed = bytearray(whole)
+        changed[position] ^= 1 << int(generator.integers(8))
+        path.write_bytes(changed)
+        with pytest.raises(CheckpointError, match=path.name):
+            if file == "best":
+                checkpoint.load_best(tmp_path)
+            elif file == "10/network.safetensors":
+                checkpoint.load_weights(tmp_path)
+            else:
+                checkpoint.load_state(tmp_path)
+
+
+def _best_lost(path, trainer, damage, seed):
+    """A run that was resumed after its best weights were damaged: what it said, and all its evaluations."""
+    _killed_run(path, trainer, seed=seed)
+    before = [row for row in fake.rows(path) if "eval/success" in row and row["env_steps"] <= 400]
+    best = max(before, key=lambda row: row["eval/success"])
+    damage(path / "checkpoint/best.safetensors")
+    with pytest.raises(ConfigError, match=r"best\.safetensors"):
+        session.evaluate_run(RunDir(path), 1, 1, "best")
+    code, said = fake.resume(path)
+    assert code == 0
+    assert "best.safetensors" in said[0]
+    assert f"the best weights, of {best['env_steps']} env steps, are lost: the run goes on" in said[0]
+    return said, [row for row in fake.rows(path) if "eval/success" in row]
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.write_bytes(b"junk"), lambda file: file.unlink()])
+def test_after_lost_best_weights_only_better_ones_are_the_best(tmp_path, trainer, damage):
+    """Seeds where the best evaluation comes early, and where it comes late."""
+    early = late = False
+    for seed in (1, 2, 3, 4):
+        path = tmp_path / str(seed)
+        said, evaluations = _best_lost(path, trainer, damage, seed)
+        best = max(evaluations, key=lambda row: row["eval/success"])
+        if best["env_steps"] <= 400:
+            early = True
+            assert "(its weights are lost)" in said[-1]
+            assert f"at {best['env_steps']} (" in said[-1]
+            with pytest.raises(CheckpointError, match=r"best\.safetensors"):
+                checkpoint.load_best(path / "checkpoint")
+        else:
+            late = True
+            figures = checkpoint.best_figures(path / "checkpoint")
+            assert (figures["env_steps"], figures["eval/success"]) == (
+                best["env_steps"],
+                best["eval/success"],
+            )
+    assert early and late
+
+
+def test_a_full_disk_keeps_the_old_checkpoint_and_the_run_goes_on_from_it(tmp_path, trainer):
+    trainer.extra = 0
+
+    def at_tick(running):
+        trainer.extra = 1 << 20 if running.env_steps >= 500 else 0
+
+    trainer.at_tick = staticmethod(at_tick)
+    get_state = trainer.get_state
+    trainer.get_state = lambda self: get_state(self) | {"extra": np.zeros(trainer.extra, np.uint8)}
+    path = tmp_path / "run"
+    with _largest_file(1 << 19), pytest.raises(ConfigError) as error:
+        fake.start(path)
+    folder = path / "checkpoint"
+    assert str(error.value).startswith(f"{folder / '600'}: cannot be written: ")
+    assert "File too large" in str(error.value)
+    assert str(error.value).endswith(
+        f"; what the run had at 400 env steps is kept; to go on: python run.py --resume {path}"
+    )
+    assert sorted(file.name for file in folder.iterdir()) == ["400", "best.safetensors", "latest"]
+    assert fake.resume(path)[0] == 0
+    fake.start(tmp_path / "whole")
+    assert fake.tree(path) == fake.tree(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("stage", ["sync", "write_whole", "save_file"])
+def test_no_space_at_any_stage_of_a_save_leaves_nothing_behind(tmp_path, monkeypatch, stage):
+    def save(env_steps):
+        return checkpoint.save(tmp_path, env_steps, {"w": torch.zeros(1)}, {"value": env_steps}, {})
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    save(10)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, stage, full)
+        with pytest.raises(ConfigError, match="20: cannot be written: No space left on device"):
+            save(20)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["10", "latest"]
+    assert checkpoint.load_state(tmp_path) == {"value": 10}
+
+
+def test_a_full_disk_that_takes_no_row_ends_the_run_in_a_line(tmp_path, trainer, capsys):
+    path = tmp_path / "run"
+
+    def at_tick(running):
+        if running.env_steps == 450:
+            size = (path / "metrics.jsonl").stat().st_size
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5, limits[1]))
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    trainer.at_tick = staticmethod(at_tick)
+    out = io.StringIO()
+    try:
+        with pytest.raises(ConfigError) as error:
+            session.start(fake.config_of(), RunDir(path), out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(error.value) == (
+        f"{path / 'metrics.jsonl'}: cannot be written: File too large; what the run had at 400 env steps is "
+        f"kept; to go on: python run.py --resume {path}"
+    )
+    rows = read_rows(path / "metrics.jsonl")
+    assert rows[-1]["env_steps"] == 400
+    trainer.at_tick = staticmethod(lambda running: None)
+    assert fake.resume(path)[0] == 0
+    fake.start(tmp_path / "whole")
+    assert fake.tree(path) == fake.tree(tmp_path / "whole")
+
+
+# Metrics
+
+
+def _damage_line(path: Path, number: int, line: bytes) -> None:
+    file = path / "metrics.jsonl"
+    parts = file.read_bytes().split(b"\n")
+    parts[number - 1] = line
+    file.write_bytes(b"\n".join(parts))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"\0\0", b"[1]", b'{"env_steps": 1', b'{"env_steps": "1"}', b"{}", b'{"env_steps": 1, "x": []}'],
+)
+def test_a_bad_row_in_the_middle_is_named_by_its_line(tmp_path, trainer, capsys, line):
+    path = _killed_run(tmp_path / "run", trainer)
+    _damage_line(path, 3, line)
+    assert f"{path / 'metrics.jsonl'}: line 3 is damaged; must be a JSON object" in _refused(path, capsys)
+    with pytest.raises(ConfigError, match="line 3 is damaged"):
+        read_rows(path / "metrics.jsonl")
+
+
+def test_fewer_rows_than_the_checkpoint_counts_are_refused(tmp_path, trainer, capsys):
+    path = _killed_run(tmp_path / "run", trainer)
+    lines = (path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (path / "metrics.jsonl").write_bytes(b"".join(lines[:5]))
+    refused = _refused(path, capsys)
+    assert "metrics.jsonl: ends after line 5, but the checkpoint was made after 8 rows" in refused
+    (path / "metrics.jsonl").write_bytes(b"".join(lines))
+    assert fake.resume(path)[0] == 0
+
+
+def test_what_comes_after_the_rows_that_count_is_dropped_whatever_it_is(tmp_path):
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(b'{"env_steps": 1}\n{"env_steps": 2}\n\0\0\n{"env_steps": 3}\n{"env')
+    MetricsFile(path, 2).close()
+    assert path.read_bytes() == b'{"env_steps": 1}\n{"env_steps": 2}\n'
+
+
+# A folder, a list, a file in place of another
+
+
+def _folder(file: Path) -> None:
+    file.unlink(missing_ok=True)
+    file.mkdir()
+    (file / "something").write_text("of the user's")
+
+
+def _file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("a file")
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("config.yaml", _folder),
+        ("metrics.jsonl", _folder),
+        ("checkpoint/best.safetensors", _folder),
+        ("checkpoint/latest", _folder),
+        ("checkpoint/latest", lambda file: file.write_bytes(b"\xff\xfe")),
+        ("checkpoint/1000/state.json", _folder),
+        ("checkpoint/1000/state.safetensors", _folder),
+        ("checkpoint", _file),
+        ("config.yaml", lambda file: file.write_text("- a\n- list\n")),
+    ],
+)
+def test_what_lies_in_place_of_a_file_is_one_line(tmp_path, trainer, capsys, name, damage):
+    fake.start(tmp_path / "run")
+    damage(tmp_path / "run" / name)
+    error = _refused(tmp_path / "run", capsys, "--total-env-steps", "1500")
+    assert error.startswith(f"error: {tmp_path / 'run' / name}: ")
+
+
+@pytest.mark.parametrize("name", ["wandb-id.txt", "result.json"])
+def test_a_folder_in_place_of_a_file_that_is_written_is_one_line(tmp_path, trainer, capsys, name):
+    fake.start(tmp_path / "run")
+    _folder(tmp_path / "run" / name)
+    capsys.readouterr()
+    assert cli.main(["--resume", str(tmp_path / "run"), "--total-env-steps", "1500"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {tmp_path / 'run' / name}: cannot be written: ")
+    assert error.count("\n") == 1
+    assert (tmp_path / "run" / name / "something").exists()
+
+
+@pytest.mark.parametrize("content", ["[]", "", "{}", "3", "null", '{"ends_at": 5}', "\0"])
+def test_a_result_that_is_none_is_written_again_from_the_checkpoint(tmp_path, trainer, content):
+    fake.start(tmp_path / "run")
+    directory, file = RunDir(tmp_path / "run"), tmp_path / "run/result.json"
+    whole = directory.read_result()
+    file.write_text(content)
+    assert directory.read_result() is None
+    assert "has finished" in fake.resume(tmp_path / "run")[1][0]
+    assert directory.read_result() == whole
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"a/b", b"\xff", b"two words"])
+def test_an_id_that_wandb_would_not_take_is_one_line(tmp_path, trainer, capsys, content):
+    """It is read where a run starts anew; later the checkpoint knows it."""
+    path = _killed_run(tmp_path / "run", trainer, 150)
+    (path / "wandb-id.txt").write_bytes(content)
+    capsys.readouterr()
+    assert cli.main(["--resume", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {path / 'wandb-id.txt'}: holds ")
+    assert error.count("\n") == 1
+
+
+def test_settings_that_were_changed_behind_a_checkpoint_are_named(tmp_path, trainer, capsys):
+    path = _killed_run(tmp_path / "run", trainer)
+    file = path / "config.yaml"
+    file.write_text(file.read_text().replace("n_step: 3", "n_step: 4"))
+    error = f"error: {file}: learner.n_step is 4, but the checkpoint beside it was made with 3\n"
+    assert _refused(path, capsys) == error
+    with pytest.raises(ConfigError, match=r"learner\.n_step is 4"):
+        session.evaluate_run(RunDir(path), 1, 1, "last")
+
+
+# A picture is worth no run
+
+
+def test_a_picture_that_cannot_be_written_ends_no_run(tmp_path, trainer):
+    path = tmp_path / "run"
+    (path / "learning_curve.png").mkdir(parents=True)
+    (path / "evaluation.gif").mkdir()
+    code, said = fake.start(path)
+    assert code == 0
+    assert any(line.startswith("no learning curve: IsADirectoryError") for line in said)
+    assert any(line.startswith("no film of an episode: IsADirectoryError") for line in said)
+    assert RunDir(path).read_result() is not None
+
+
+# The terminal goes away
+
+
+def _gone(path, trainer, out, close) -> int:
+    """The exit code of a run whose output goes away at 450 environment steps, before an evaluation."""
+
+    def at_tick(running):
+        if running.env_steps == 450:
+            close()
+
+    trainer.at_tick = staticmethod(at_tick)
+    code = session.start(fake.config_of(), RunDir(path), out)
+    trainer.at_tick = staticmethod(lambda running: None)
+    return code
+
+
+@pytest.mark.parametrize("kind", ["pipe", "terminal", "full"])
+def test_an_output_that_goes_away_saves_like_sigterm(tmp_path, trainer, kind):
+    """`head` closes a pipe; a terminal that is closed fails in another way, and a full disk too."""
+    path = tmp_path / "run"
+    reader, writer = pty.openpty() if kind == "terminal" else os.pipe()
+    with os.fdopen(writer, "w") as out:
+        if kind == "full":
+            code = _gone(path, trainer, out, lambda: os.dup2(os.open("/dev/full", os.O_WRONLY), writer))
+        else:
+            code = _gone(path, trainer, out, lambda: os.close(reader))
+    assert code == 141
+    assert 500 <= checkpoint.read_about(path / "checkpoint")["env_steps"] < 1000
+    assert fake.resume(path)[0] == 0
+    fake.start(tmp_path / "whole")
+    assert fake.tree(path) == fake.tree(tmp_path / "whole")
+
+
+def test_a_run_needs_no_output(tmp_path, trainer, monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)  # as a program has it that is started with `>&-`
+    assert session.start(fake.config_of(), RunDir(tmp_path / "run")) == 0
+
+
+# Others in the same folder
+
+
+def test_of_two_that_start_at_once_one_is_told(tmp_path, trainer, capsys):
+    path, flags = tmp_path / "run", ["--run-dir", str(tmp_path / "run"), *_FLAGS]
+    with RunDir(path).lock():
+        assert cli.main(flags) == 2
+    assert capsys.readouterr().err == f"error: run_dir {path} is in use: another process trains there\n"
+    assert cli.main(flags) == 0
+    capsys.readouterr()
+    assert cli.main(flags) == 2
+    assert capsys.readouterr().err.startswith(f"error: run_dir {path} holds a run; to go on with it: ")
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(trainer, capsys):
+    with tempfile.TemporaryDirectory() as parent:  # of pytest's own no other user may read
+        os.chmod(parent, 0o755)
+        path = Path(parent) / "run"
+        fake.start(path)
+        path.chmod(0o555)
+        root = os.geteuid() == 0
+        try:
+            if root:  # who may write everywhere
+                os.seteuid(65534)
+            assert cli.main(["--resume", str(path), "--total-env-steps", "1500"]) == 2
+            assert cli.main(["--run-dir", str(path / "new"), *_FLAGS]) == 2
+        finally:
+            if root:
+                os.seteuid(0)
+            path.chmod(0o755)
+        errors = capsys.readouterr().err.splitlines()
+        assert errors == [
+            f"error: run_dir {path} cannot be written: Permission denied",
+            f"error: run_dir {path / 'new'} cannot be written: Permission denied",
+        ]
+
+
+# What a run will cost
+
+
+def test_the_price_is_said_before_and_after_the_first_hundred_updates(tmp_path, trainer, monkeypatch):
+    _, said = fake.start(tmp_path / "run", total_env_steps=5000, warmup_env_steps=200)
+    steps = next(line for line in said if line.startswith("steps"))
+    assert steps == "steps    5 000 env steps, 200 of them at random; 100 learner updates"  # 4800 / 48
+    memory = next(line for line in said if line.startswith("memory"))
+    assert memory.startswith("memory   replay 1 kB, networks 500 bytes, the process itself ")
+    (price,) = (line for line in said if " to go, evaluations not counted: " in line)
+    # A tick is 10 env steps and an update; neither the first is timed nor those that measure, one in five:
+    # 3 of the first 5 ticks, 4 of each 5 in the next 24 fives, and the one at 1 260.
+    assert price.endswith(": 3 740 env steps; 100 updates took 0 s")
+
+
+def test_what_is_left_is_estimated_from_the_timed_ticks():
+    price = lines.Price(total_env_steps=10_000, env_steps=0, learner_steps=0)
+    said = [price.tick(9.0, env_steps, 0, False) for env_steps in (100, 200)]  # the warm-up
+    said += [price.tick(7.0, 300, 1, False)]  # sets things up
+    said += [price.tick(0.5, 300 + 20 * n, 1 + 2 * n, False) for n in range(1, 31)]
+    said += [price.tick(99.0, 920, 63, True)]  # evaluates
+    said += [price.tick(0.5, 920 + 20 * n, 63 + 2 * n, False) for n in range(1, 31)]
+    # 50 ticks of 0.5 s and 20 env steps each, the last of them at 920 + 20 * 20: 217 s for the rest.
+    assert [line for line in said if line] == [
+        "about 4 min to go, evaluations not counted: 8 680 env steps; 100 updates took 25 s"
+    ]
+
+
+def test_the_process_is_measured():
+    before = machine.resident_bytes()
+    if before is None:
+        pytest.skip("cannot be told here")
+    block = np.ones(64 << 20, np.uint8)
+    assert 60 << 20 < machine.resident_bytes() - before < 70 << 20
+    assert block.all()
+
+
+def test_updates_of_a_run():
+    config = fake.config_of(total_env_steps=1000, warmup_env_steps=200)
+    assert lines.updates(config) == 800 // 48
+    assert lines.updates(fake.config_of(total_env_steps=10)) == 1
+
+
+def test_a_second_hangup_is_not_taken_for_impatience():
+    from dtqn.signals import Signals
+
+    before = signal.getsignal(signal.SIGHUP)
+    with Signals() as signals:
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signals.caught == signal.SIGHUP
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "another signal takes effect at once"
+    assert signal.getsignal(signal.SIGHUP) == before
