@@ -1,0 +1,170 @@
+"""Random command lines, settings files, agents and sweep files: exit code 0, or 2 and one line of error.
+
+Nothing is trained: the commands go as far as to what would be run. `-m slow` tries two thousand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import traceback
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dtqn import cli
+from dtqn.experiments import compare, sweep
+from dtqn.settings import presets
+from dtqn.settings.config import fields_of
+from dtqn.training import session
+
+_QUICK = 120
+_SLOW = 2000
+_VALUES = [
+    *("", "0", "-1", "1", "2", "7", "0.5", "64", "1e3", "nan", "-inf", "1e400", "1e308", "9" * 400),
+    *("none", "true", "no", "x", "gtrxl", "a:", ":b", "é", "\udc80", "[1", "{a: b}", "*a", "..", "a" * 300),
+    *("%s", "{0}", "1,2", "1,,2", " ", "a b", "--", "-", "=", "+", "a=b", "a/b", "lstm", "dtqn", "refreshed"),
+    *("quantile", "vector", "gym-gridverse", "t-maze-passive-3", "memory-cards-5", "gridverse-memory-5x5"),
+    *("t-maze-passive-99999999", "CartPole-v1", "absent:Task", "x=gtrxl+network.width=32", "q=dqn+seed=1"),
+    "9" * 5000,
+]
+_SCALARS = [
+    *("1", "-1", "0.5", "1e3", "2020-01-01", "2020-99-99", "!!int x", "!!float x", "!!bool 3", "!!null x"),
+    *("!!timestamp x", "!!python/name:os.system ''", "!!set {a}", "~", "true", "*a", "&a 1", "<<", "'"),
+    *("[1, 2]", "{a: 1}", "[[[[1]]]]", "[" * 60 + "]" * 60, "9" * 5000, "0x" + "f" * 900, "?", "-", "|"),
+    *("1:30:45", ".inf", ".nan", "none", "horizon", "grid", "bayes", "maximize", "'\\udc80'", "é", "\x07"),
+    *("\t", '"\\0"'),
+]
+_SHIPPED = sorted(presets.CONFIGS.rglob("*.yaml"))
+_SWEEP_KEYS = [
+    *("program", "project", "name", "method", "run_cap", "metric", "goal", "early_terminate", "type"),
+    *("min_iter", "eta", "s", "max_iter", "parameters", "value", "values", "distribution", "min", "max"),
+    *("mu", "sigma", "q", "probabilities", "command", "description", "controller"),
+]
+
+
+def _text(rng: random.Random, keys: list[str], depth: int = 0) -> str:
+    """A mapping in block style, often wrong."""
+    lines = []
+    for _ in range(rng.randint(0, 4)):
+        key, value = rng.choice(keys), rng.choice(_SCALARS)
+        if depth < 3 and rng.random() < 0.4:
+            value = "\n" + _text(rng, keys, depth + 1)
+        lines.append("  " * depth + f"{key}: {value}")
+    return "\n".join(lines)
+
+
+def _damaged(rng: random.Random, text: str) -> str:
+    """A text with lines and characters taken out, doubled and replaced."""
+    for _ in range(rng.randint(1, 3)):
+        lines = text.split("\n")
+        place = rng.randrange(len(lines))
+        match rng.randrange(5):
+            case 0:
+                lines.insert(rng.randrange(len(lines)), lines[place])
+            case 1:
+                del lines[place]
+            case 2:
+                head, colon, _ = lines[place].partition(":")
+                lines[place] = f"{head}{colon} {rng.choice(_SCALARS)}"
+            case 3:
+                at = rng.randrange(len(lines[place]) + 1)
+                lines[place] = lines[place][:at] + rng.choice("{}[]:,&*!|>'\"%@`#-? \t") + lines[place][at:]
+            case 4:
+                lines[place] = "  " + lines[place]
+        text = "\n".join(lines)
+    return text
+
+
+def _file(rng: random.Random, folder: Path) -> str:
+    shipped = rng.choice(_SHIPPED)
+    keys = [*fields_of(), *(name.rpartition(".")[2] for name in fields_of()), "learner", *_SWEEP_KEYS]
+    value = rng.choice([1, -1, 0.5, None, True, [1], {"a": 1}, "x", 10**40])
+    content = rng.choice(
+        [
+            _damaged(rng, shipped.read_text(encoding="utf-8")),
+            _text(rng, rng.choice([keys, _SWEEP_KEYS])),
+            yaml.safe_dump({rng.choice(keys): value}),
+        ]
+    )
+    path = folder / "file.yaml"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    return rng.choice([str(path)] * 8 + [str(folder), "absent.yaml", str(shipped)])
+
+
+def _option(rng: random.Random) -> list[str]:
+    others = ("run-dir", "resume", "config", "jobs", "seeds", "out", "help_all", "xyz", "")
+    name = rng.choice([*fields_of(), *others])
+    if rng.random() < 0.1:
+        name = name.replace("_", "-").upper() if rng.random() < 0.3 else name[:-1]
+    value = rng.choice(_VALUES)
+    return [f"--{name}={value}"] if rng.random() < 0.4 else [f"--{name}", value]
+
+
+def _command_line(rng: random.Random, folder: Path) -> list[str]:
+    options = [word for _ in range(rng.randint(0, 2)) for word in _option(rng)]
+    file = _file(rng, folder)
+    agents = [*presets.agents(), file, f"v={file}", "v=gtrxl+network.width=32", *_VALUES]
+    match rng.randrange(7):
+        case 0 | 1:
+            return ["--config", file, *options]
+        case 2:
+            return ["train", "--agent", rng.choice(agents), *options]
+        case 3:
+            names = ",".join(rng.choice(agents) for _ in range(rng.randint(1, 2)))
+            return ["compare", "--agents", names, "--seeds", "1", *options]
+        case 4:
+            return ["sweep", file, "--run-cap", "2", *options]
+        case 5:
+            return ["envs", *(["--env", rng.choice(_VALUES)] if rng.random() < 0.7 else []), *options]
+    return [rng.choice(["eval", "envs", "train", "swep", *_VALUES]), *options]
+
+
+def _answer(argv: list[str]) -> tuple[object, str]:
+    """Exit code and standard error of a command line."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code: object = cli.main(argv)
+        except SystemExit as end:  # of --help
+            code = end.code
+    return code, err.getvalue()
+
+
+def _try(monkeypatch, tmp_path, seed):
+    """One case; what is wrong with it, if anything is."""
+    rng = random.Random(seed)
+    folder = tmp_path / str(seed)
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    argv = _command_line(rng, folder)
+    try:
+        code, printed = _answer(argv)
+    except Exception:
+        return f"seed {seed}: {argv!r}\n{traceback.format_exc()}"
+    is_right = (code == 0) if not printed else (code == 2 and printed.startswith("error: "))
+    return None if is_right and printed.count("\n") <= 1 else f"seed {seed}: {argv!r}\n{code}: {printed}"
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch):
+    runners = [(session, name) for name in ("start", "resume", "evaluate_run")]
+    for module, name in [*runners, (compare, "compare"), (sweep, "run")]:
+        monkeypatch.setattr(module, name, lambda *_: 0)
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize("first", range(0, _QUICK, 30))
+def test_some_inputs_are_answered(monkeypatch, tmp_path, first):
+    wrong = [_try(monkeypatch, tmp_path, seed) for seed in range(first, first + 30)]
+    assert not [text for text in wrong if text], "\n\n".join(text for text in wrong if text)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize("first", range(1000, 1000 + _SLOW, 100))
+def test_two_thousand_inputs_are_answered(monkeypatch, tmp_path, first):
+    wrong = [_try(monkeypatch, tmp_path, seed) for seed in range(first, first + 100)]
+    assert not [text for text in wrong if text], "\n\n".join(text for text in wrong if text)
