@@ -125,18 +125,18 @@ def test_a_comparison_has_one_legend_and_a_style_for_every_agent(tmp_path):
 
 
 @pytest.fixture
-def drawn(monkeypatch):
+def figures(monkeypatch):
     """The axes of the pictures that are drawn, in place of files."""
     found = []
     monkeypatch.setattr(plots, "_save", lambda figure, path: found.append(figure.axes))
     return found
 
 
-def test_the_spread_at_a_single_evaluation_is_seen(drawn, tmp_path):
+def test_the_spread_at_a_single_evaluation_is_seen(figures, tmp_path):
     """A bar from low to high; of one run a point. The axes have room for both, with each beside the other."""
     curves = [Curve("a", [500], [3.0], [-1.0], [7.0], 5), Curve("b", [500], [4.0], None, None, 1)]
     comparison([Panel("task", "return", curves)], tmp_path / "a.png", "environment steps", "")
-    ((axes,),) = drawn
+    ((axes,),) = figures
     (bar,) = axes.collections
     (ends,) = bar.get_segments()
     assert ends[:, 1].tolist() == [-1.0, 7.0]
@@ -148,11 +148,11 @@ def test_the_spread_at_a_single_evaluation_is_seen(drawn, tmp_path):
     assert places[1] - places[0] > 4
 
 
-def test_success_starts_at_zero_and_chance_is_a_line(drawn, tmp_path):
+def test_success_starts_at_zero_and_chance_is_a_line(figures, tmp_path):
     flat = Curve("a", [0, 1000], [0.0, 0.0], None, None, 1)
     panels = [Panel("task", "success", [flat], chance=0.125), Panel("other", "return", [flat])]
     comparison(panels, tmp_path / "a.png", "environment steps", "")
-    ((first, second),) = drawn
+    ((first, second),) = figures
     assert (first.get_xlim()[0], first.get_ylim()[0], second.get_xlim()[0]) == (0, 0, 0)
     assert not first.lines[0].get_clip_on(), "a line at 0 is seen in full"
     assert [line.get_ydata() for line in first.lines if line.get_label() == "random actions"] == [[0.125] * 2]
