@@ -20,7 +20,7 @@ _ALLOWED = {
     "envs": {"numpy", "gymnasium", "yaml", "PIL", "gym_gridverse", "envs"},
     "replay": {"numpy", "replay"},
     "run": {"dtqn.__main__"},
-    "dtqn": set(),
+    "dtqn": {"dtqn.policy"},
     "dtqn.types": {"torch", "numpy"},
     "dtqn.__main__": {"dtqn.cli", "dtqn.program"},
     "dtqn.program": set(),
@@ -39,6 +39,10 @@ _ALLOWED = {
         *("replay", "dtqn.schedules", "dtqn.learning", "dtqn.acting", "wandb", "safetensors", "rich"),
     },
     "dtqn.experiments": {*_TRAINING, "dtqn.acting", "dtqn.experiments", "scipy", "sklearn", "sweeps"},
+    "dtqn.policy": {
+        *_NETWORKS,
+        *("dtqn.training.session", "dtqn.training.setup", "dtqn.training.directory"),
+    },
     "dtqn.cli": {*_BASE, "dtqn", "dtqn.settings", "dtqn.training", "dtqn.experiments", "envs"},
 }
 _ONE_FILE_ONLY = {"wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich", "sweeps", "sklearn"}

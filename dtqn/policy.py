@@ -1,0 +1,147 @@
+"""A trained run as a policy: what it would do next, without replay, learner or the run's environments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import gymnasium
+import numpy as np
+import torch
+
+from dtqn.networks.q_network import QNetwork
+from dtqn.settings.config import Config
+from dtqn.training import session
+from dtqn.training.directory import RunDir
+from dtqn.training.setup import make_env, task_spec
+from dtqn.types import StepInputs, reset_rows
+
+
+def load(run_dir: str | Path, weights: Literal["last", "best"] = "last", device: str = "cpu") -> Policy:
+    """The greedy policy of a run.
+
+    Args:
+        run_dir: the directory of the run, which may still be training.
+        weights: those of the last checkpoint, or those that did best in an evaluation.
+        device: where the network runs, as torch names it.
+
+    Raises:
+        ValueError: the directory holds no run, or no such weights; one line says what is missing.
+    """
+    directory = RunDir(Path(run_dir))
+    config = directory.read_config()
+    network = session.load_network(directory, config, weights).to(torch.device(device))
+    return Policy(config, network)
+
+
+class Policy:
+    """Acts by the largest Q-value in one environment, or in a batch of N, and remembers what it has seen.
+
+        policy = dtqn.load("runs/gridverse-memory-7x7/gtrxl/seed1")
+        policy.reset()
+        action = policy.act(observation)                   # at the episode's first observation
+        action = policy.act(observation, reward)           # at each one after it
+
+    A batch has a leading dimension N everywhere, and `first` marks the copies that begin an episode.
+    """
+
+    def __init__(self, config: Config, network: QNetwork) -> None:
+        self.config = config
+        self._network = network
+        parameter = next(network.parameters())
+        self._device, self._dtype = parameter.device, parameter.dtype
+        task = task_spec(config)
+        self.observation_space, self.action_space = task.observation_space, task.action_space
+        self.reset()
+
+    def make_env(self, num_envs: int = 1, seed: int = 0) -> gymnasium.vector.VectorEnv:
+        """Copies of the task as the run had them: with its options, wrappers and numbering of actions."""
+        return make_env(self.config, num_envs, np.random.SeedSequence(seed))
+
+    @torch.no_grad()
+    def reset(self, num_envs: int | None = None) -> None:
+        """Forget everything; an episode begins with the next observation.
+
+        Args:
+            num_envs: N, for a batch of environments; None for one environment without a batch dimension.
+        """
+        if num_envs is not None and num_envs < 1:
+            raise ValueError(f"num_envs is {num_envs}; must be at least 1, or None for one environment")
+        self._batched = num_envs is not None
+        self._count = num_envs or 1
+        self._initial = self._network.cache(self._network.initial_state(self._count))
+        self._state = self._initial
+        self._prev_action = np.zeros(self._count, np.int64)
+        self._begins = np.ones(self._count, bool)
+
+    @overload
+    def act(
+        self, observation: Any, reward: Any = ..., first: Any = ..., *, return_q: Literal[False] = ...
+    ) -> Any: ...
+
+    @overload
+    def act(
+        self, observation: Any, reward: Any = ..., first: Any = ..., *, return_q: Literal[True]
+    ) -> tuple[Any, np.ndarray]: ...
+
+    @torch.no_grad()
+    def act(self, observation: Any, reward: Any = None, first: Any = None, *, return_q: bool = False) -> Any:
+        """The greedy action at an observation, which also enters the memory.
+
+        Args:
+            observation: as the task gives it; [N, ...] in a batch.
+            reward: the one that arrived with it; [N] in a batch. It is not read where an episode begins,
+                so the first call may leave it out.
+            first: [N] bool, the copies whose observation begins an episode; a bool for one environment.
+                None: those of the first call after `reset`.
+            return_q: hand back the Q-values too.
+
+        Returns:
+            An int, or [N] integers; with `return_q` also the Q-values, [A] or [N, A].
+
+        Raises:
+            ValueError: an array has another shape than the task's.
+        """
+        begins = self._begins if first is None else self._rows("first", first, (), bool)
+        none = np.zeros((self._count,) if self._batched else ())
+        rewards = self._rows("reward", none if reward is None else reward, (), np.float64)
+        inputs = StepInputs(
+            self._observation(observation),
+            torch.from_numpy(self._prev_action).to(self._device)[:, None],
+            torch.from_numpy(rewards).to(self._device, self._dtype)[:, None],
+            torch.from_numpy(begins).to(self._device)[:, None],
+        )
+        inputs = inputs._replace(reward=inputs.reward.masked_fill(inputs.first, 0.0))
+        state = reset_rows(self._state, self._initial, inputs.first[:, 0])
+        output, self._state, _ = self._network(inputs, state)
+        q = output.q[:, 0].cpu().numpy()
+        action = q.argmax(axis=1)
+        self._prev_action, self._begins = action, np.zeros(self._count, bool)
+        if not self._batched:
+            action, q = int(action[0]), q[0]
+        return (action, q) if return_q else action
+
+    def acted(self, action: Any) -> None:
+        """Tell which action was taken instead of the one that `act` returned, such as an exploring one."""
+        self._prev_action = self._rows("action", action, (), np.int64)
+
+    def _observation(self, observation: Any) -> Any:
+        space = self.observation_space
+        if not isinstance(space, gymnasium.spaces.Dict):
+            return self._part("observation", observation, space)
+        if not isinstance(observation, dict) or observation.keys() != space.spaces.keys():
+            raise ValueError(f"observation must be a dict with the keys {', '.join(space.spaces)}")
+        return {key: self._part(f"observation {key}", observation[key], part) for key, part in space.items()}
+
+    def _part(self, name: str, value: Any, space: gymnasium.Space) -> torch.Tensor:
+        """[N, 1, ...]"""
+        rows = self._rows(name, value, space.shape or (), space.dtype)
+        return torch.from_numpy(rows).to(self._device)[:, None]
+
+    def _rows(self, name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """[N, ...] of what is one such array without a batch."""
+        array = np.asarray(value, dtype)
+        wanted = (self._count, *shape) if self._batched else shape
+        if array.shape != wanted:
+            raise ValueError(f"{name} has the shape {array.shape}; must be {wanted}")
+        return array if self._batched else array[None]

@@ -1,0 +1,133 @@
+"""A trained run as a policy, beside the network on whole episodes and beside the suite's own evaluation."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import dtqn
+import envs
+from dtqn import cli
+from dtqn.training import session
+from dtqn.training.directory import RunDir
+from dtqn.types import StepInputs
+
+SHORT = [
+    *("--env", "gridverse-memory-5x5", "--task.time_limit", "15", "--wandb", "disabled", "--device", "cpu"),
+    *("--total-env-steps", "600", "--warmup-env-steps", "200", "--actor.num_envs", "4"),
+    *("--learner.batch_size", "4", "--replay.capacity", "2000", "--evaluation.episodes", "8"),
+    *("--network.width", "16", "--network.memory_length", "6", "--network.use_prev_reward", "true"),
+]
+AGENTS = {"gtrxl": [], "gru": [], "dtqn": ["--network.context_length", "6", "--replay.learn_length", "3"]}
+
+
+@pytest.fixture(scope="module", params=AGENTS)
+def run_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / request.param
+    windows = ["--replay.burn_in_length", "3"] if request.param == "dtqn" else []
+    more = [*AGENTS[request.param], *windows, "--run-dir", str(path)]
+    assert cli.main(["--agent", request.param, *SHORT, *more]) == 0
+    return path
+
+
+def test_one_environment_acts_as_the_network_does_on_the_whole_episode(run_dir: Path) -> None:
+    policy = dtqn.load(run_dir)
+    env = gymnasium.make("gridverse-memory-5x5", max_episode_steps=15)
+    for episode in range(2):
+        policy.reset()
+        observation, _ = env.reset(seed=episode)
+        reward, over = 0.0, False
+        seen, actions, rewards, told = [], [], [], []
+        while not over:
+            seen.append(observation)
+            rewards.append(reward)
+            action, q = policy.act(observation, reward, return_q=True)
+            assert isinstance(action, int) and action == int(q.argmax())
+            actions.append(action)
+            told.append(q)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            over = terminated or truncated
+        network = session.load_network(RunDir(run_dir), policy.config, "last")
+        steps = len(seen)
+        whole = StepInputs(
+            torch.from_numpy(np.stack(seen))[None],
+            torch.tensor([[0, *actions[:-1]]]),
+            torch.tensor([rewards], dtype=torch.float32),
+            torch.arange(steps)[None] == 0,
+        )
+        with torch.no_grad():
+            expected = network(whole, network.initial_state(1))[0].q[0].numpy()
+        np.testing.assert_allclose(np.stack(told), expected, atol=1e-4)
+        assert steps > 1
+
+
+def test_a_batch_plays_the_evaluation_of_the_run(run_dir: Path) -> None:
+    """Every copy's first episode: the same episodes as those of `eval`, so the same return."""
+    policy = dtqn.load(run_dir)
+    copies = 8
+    env = policy.make_env(copies, seed=5)
+    policy.reset(copies)
+    observation, _ = env.reset()
+    reward, first, last = np.zeros(copies), np.ones(copies, bool), np.zeros(copies, bool)
+    returns, going = np.zeros(copies), np.ones(copies, bool)
+    while going.any():
+        observation, reward, terminated, truncated, _ = env.step(policy.act(observation, reward, first))
+        first, last = last, terminated | truncated  # NEXT_STEP autoreset: a first row follows a last one
+        returns += np.where(going, reward, 0.0)
+        going &= ~last
+    result = session.evaluate_run(RunDir(run_dir), copies, 5, "last")
+    assert returns.mean() == pytest.approx(result.episode_return)
+
+
+def test_what_was_done_instead_enters_the_memory(run_dir: Path) -> None:
+    policy = dtqn.load(run_dir)
+    observation = envs.make_vector("gridverse-memory-5x5", 1, 3).reset()[0][0]
+    told = []
+    for done in (0, 1):
+        policy.reset()
+        policy.act(observation)
+        policy.acted(done)
+        told.append(policy.act(observation, 0.0, return_q=True)[1])
+    assert np.abs(told[0] - told[1]).max() > 1e-6
+
+
+def test_first_forgets_one_copy_alone(run_dir: Path) -> None:
+    policy = dtqn.load(run_dir)
+    env = policy.make_env(2, seed=1)
+    observation, _ = env.reset()
+    policy.reset(2)
+    begun = policy.act(observation, np.zeros(2), return_q=True)[1]
+    policy.act(observation, np.zeros(2), [False, False])
+    again = policy.act(observation, np.zeros(2), [True, False], return_q=True)[1]
+    np.testing.assert_allclose(again[0], begun[0], atol=1e-5)
+    assert np.abs(again[1] - begun[1]).max() > 1e-6
+
+
+def test_best_weights_are_those_of_the_best_evaluation(run_dir: Path) -> None:
+    policy = dtqn.load(run_dir, "best")
+    expected = session.load_network(RunDir(run_dir), policy.config, "best").state_dict()
+    assert all(torch.equal(x, expected[name]) for name, x in policy._network.state_dict().items())
+
+
+def test_mistakes_are_one_line(run_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"holds no run \(there is no config.yaml\)$"):
+        dtqn.load(tmp_path)
+    policy = dtqn.load(run_dir)
+    with pytest.raises(ValueError, match=r"^observation has the shape \(4,\); must be \(6,\)$"):
+        policy.act(np.zeros(4, np.uint8))
+    policy.reset(3)
+    with pytest.raises(ValueError, match=r"^reward has the shape \(2,\); must be \(3,\)$"):
+        policy.act(np.zeros((3, *policy.observation_space.shape), np.uint8), [0.0, 0.0])
+    with pytest.raises(ValueError, match=r"^num_envs is 0; must be at least 1"):
+        policy.reset(0)
+
+
+def test_importing_the_package_is_quick() -> None:
+    script = "import sys, dtqn; assert not {'torch', 'pydantic', 'wandb'} & set(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], cwd=Path(dtqn.__file__).parents[1]).returncode == 0
