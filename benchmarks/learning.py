@@ -23,7 +23,7 @@ from dtqn.experiments.compare import train
 from dtqn.experiments.jobs import Job
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir
-from dtqn.training.metrics import read_rows
+from dtqn.training.metrics import is_full_evaluation, read_rows
 
 TASK, SOLVED = "gridverse-memory-7x7", 0.95
 
@@ -35,7 +35,7 @@ def measure(job: Job) -> dict[str, Any]:
     command += ["--checkpoint", "last", "--json"]
     result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     rows: list[dict[str, Any]] = read_rows(directory.metrics_file)
-    solved = [row for row in rows if row.get("eval/success", 0) >= SOLVED]
+    solved = [row for row in rows if is_full_evaluation(row) and row["eval/success"] >= SOLVED]
     return {
         **result,
         "seed": job.config.seed,

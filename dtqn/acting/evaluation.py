@@ -9,7 +9,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -35,6 +35,45 @@ class EvaluationResult(NamedTuple):
     length: float
     """Mean environment steps of an episode."""
     episodes: int
+    return_error: float = 0.0
+    """Standard error of the mean return; 0 of one episode."""
+
+    @property
+    def score(self) -> float:
+        """Success, or the return where the task defines none."""
+        return self.episode_return if self.success is None else self.success
+
+    @property
+    def score_high(self) -> float:
+        """Upper end of the score's 95 % interval."""
+        if self.success_high is not None:
+            return self.success_high
+        return self.episode_return + _NORMAL_QUANTILE * self.return_error
+
+
+class Played(NamedTuple):
+    """Episodes that were played, an array of n each."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    successes: np.ndarray
+
+    def result(self, has_success: bool) -> EvaluationResult:
+        count = len(self.returns)
+        low, high = wilson_interval(int(self.successes.sum()), count) if has_success else (None, None)
+        return EvaluationResult(
+            success=float(self.successes.mean()) if has_success else None,
+            success_low=low,
+            success_high=high,
+            episode_return=float(self.returns.mean()),
+            return_error=float(self.returns.std(ddof=1) / math.sqrt(count)) if count > 1 else 0.0,
+            length=float(self.lengths.mean()),
+            episodes=count,
+        )
+
+    def and_then(self, later: Played) -> Played:
+        """These episodes and later ones."""
+        return Played(*(np.concatenate(pair) for pair in zip(self, later, strict=True)))
 
 
 def wilson_interval(successes: int, episodes: int) -> tuple[float, float]:
@@ -52,17 +91,83 @@ def wilson_interval(successes: int, episodes: int) -> tuple[float, float]:
     return 0.0 if successes == 0 else low, 1.0 if successes == episodes else high
 
 
+class Stages:
+    """How many episodes each evaluation of a run plays: a function of counted steps, never of the clock.
+
+    An evaluation begins with `first_episodes`. The rest follow where they could matter: if the 95 % interval
+    of the first ones reaches the best score so far or the threshold of early stopping, and at the run's end.
+    Only such a *full* evaluation may count as the best one or end a run early.
+
+    The steps of all evaluations stay within `max_step_share` times the run's env steps. So a full evaluation
+    that is too dear is put off until the run has paid for it, and a first stage too dear is shorter, but has
+    `FEWEST` episodes at least. The evaluation at the end always counts as full; in a run too short to pay for
+    all its episodes it has fewer, `first_episodes` at least.
+    """
+
+    FEWEST = 10
+
+    def __init__(
+        self, *, episodes: int, first_episodes: int, max_step_share: float, threshold: float | None
+    ) -> None:
+        """`threshold`: the lower end of success at which a run ends early; None for never."""
+        self._episodes, self._first = episodes, min(first_episodes, episodes)
+        self._share, self._threshold = max_step_share, threshold
+        self._spent = 0
+        self._best: float | None = None
+
+    def first(self, env_steps: int, length: float | None) -> int:
+        """Episodes of the first stage after `env_steps`; `length` is that of recent ones, None if unknown."""
+        if length is None:
+            return self._first
+        affordable = int(self._left(env_steps) / max(length, 1.0))
+        return min(self._first, max(self.FEWEST, affordable))
+
+    def rest(self, result: EvaluationResult, env_steps: int, at_end: bool) -> int:
+        """Episodes to play after those of `result`, the first stage's."""
+        missing = self._episodes - result.episodes
+        affordable = int((self._left(env_steps) - result.episodes * result.length) / max(result.length, 1.0))
+        if at_end:
+            return max(min(missing, affordable), self._first - result.episodes, 0)
+        goals = [goal for goal in (self._best, self._threshold) if goal is not None]
+        matters = self._best is None or result.score_high >= min(goals)
+        return missing if matters and missing <= affordable else 0
+
+    def is_full(self, result: EvaluationResult, at_end: bool) -> bool:
+        return at_end or result.episodes == self._episodes
+
+    def count(self, result: EvaluationResult, full: bool) -> None:
+        """Take an evaluation into account."""
+        self._spent += round(result.episodes * result.length)
+        if full:
+            self._best = result.score if self._best is None else max(self._best, result.score)
+
+    def _left(self, env_steps: int) -> float:
+        """Steps that evaluation may still take."""
+        return self._share * env_steps - self._spent
+
+    def get_state(self) -> dict[str, float | None]:
+        return {"spent": self._spent, "best": self._best}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._spent, self._best = state["spent"], state["best"]
+
+
 @torch.no_grad()
-def evaluate(
-    network: QNetwork, env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool
-) -> EvaluationResult:
+def play(network: QNetwork, env: gymnasium.vector.VectorEnv, episodes: int) -> Played:
     """Play `episodes` greedy episodes; copy i of N plays every N-th, so the number of each is known before.
 
     Args:
         env: freshly made, with at most `episodes` copies; it is closed afterwards.
     """
     with contextlib.closing(env):
-        return _evaluate(lambda rows: _greedy(network, rows), env, episodes, has_success)
+        return _play(lambda rows: _greedy(network, rows), env, episodes)
+
+
+def evaluate(
+    network: QNetwork, env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool
+) -> EvaluationResult:
+    """The result of so many greedy episodes, as `play` has them."""
+    return play(network, env, episodes).result(has_success)
 
 
 def evaluate_random(
@@ -70,39 +175,27 @@ def evaluate_random(
 ) -> EvaluationResult:
     """The same of uniformly random actions, drawn from `generator`: what an agent has to be better than."""
     with contextlib.closing(env):
-        return _evaluate(lambda rows: _uniform(generator, rows), env, episodes, has_success)
+        return _play(lambda rows: _uniform(generator, rows), env, episodes).result(has_success)
 
 
-def _evaluate(
-    policy: Callable[[VectorRows], Iterator[Episodes]],
-    env: gymnasium.vector.VectorEnv,
-    episodes: int,
-    has_success: bool,
-) -> EvaluationResult:
+def _play(
+    policy: Callable[[VectorRows], Iterator[Episodes]], env: gymnasium.vector.VectorEnv, episodes: int
+) -> Played:
     copies = env.num_envs
     quota = np.full(copies, episodes // copies)
     quota[: episodes % copies] += 1
     played = np.zeros(copies, np.int64)
     returns, lengths, successes = [], [], []
     rows = VectorRows(env)
-    play = policy(rows)
+    steps = policy(rows)
     while (played < quota).any():
-        ended = next(play)
+        ended = next(steps)
         counted = (played < quota)[rows.last]
         played[rows.last] += 1
         returns.append(ended.episode_return[counted])
         lengths.append(ended.length[counted])
         successes.append(ended.success[counted])
-    success = np.concatenate(successes)
-    low, high = wilson_interval(int(success.sum()), episodes) if has_success else (None, None)
-    return EvaluationResult(
-        success=float(success.mean()) if has_success else None,
-        success_low=low,
-        success_high=high,
-        episode_return=float(np.concatenate(returns).mean()),
-        length=float(np.concatenate(lengths).mean()),
-        episodes=len(success),
-    )
+    return Played(*(np.concatenate(values) for values in (returns, lengths, successes)))
 
 
 @torch.no_grad()

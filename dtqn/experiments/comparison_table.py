@@ -16,7 +16,7 @@ from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments.intervals import LEAST_RUNS, Estimate, estimate, improvement, interquartile_mean
 from dtqn.text import columns, number
 from dtqn.training.directory import RunDir
-from dtqn.training.metrics import Row
+from dtqn.training.metrics import Row, is_full_evaluation
 
 SOLVED = 0.9
 """The success that `env_steps_to_90` and `minutes_to_90` are about."""
@@ -125,7 +125,7 @@ def run_figures(
         return which._replace(error=error or "no result")
     last, solved = evaluations[-1], None
     for row in evaluations:
-        if solved is None and (row.get("eval/success") or 0) >= SOLVED:
+        if solved is None and is_full_evaluation(row) and (row.get("eval/success") or 0) >= SOLVED:
             solved = row
     return which._replace(
         success=last.get("eval/success"),

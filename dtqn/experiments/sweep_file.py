@@ -29,7 +29,7 @@ _METRICS = [
     group + name
     for group, names in {
         "": "best_success best_return mean_success mean_return env_steps learner_steps seconds",
-        "eval/": "success success_low success_high return length episodes",
+        "eval/": "success success_low success_high return return_error length episodes stage",
         "train/": "success return length",
         "learner/": "loss td_error q_mean q_max q_min target_max target_min grad_norm skipped_updates "
         "auxiliary_loss",

@@ -35,8 +35,8 @@ class Adam:
             }
             for name, parameter in self._parameters.items()
         }
-        self.learning_rate: float | None = None
-        """Of the last step."""
+        self.learning_rate = 0.0
+        """The size of the last step; 0 before the first."""
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:

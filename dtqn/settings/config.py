@@ -294,7 +294,11 @@ class EvaluationConfig(Group):
     period: int = Field(25_000, ge=1)
     """Environment steps between evaluations."""
     episodes: int = Field(500, ge=1)
-    """Greedy episodes in an evaluation."""
+    """Greedy episodes in a full evaluation."""
+    first_episodes: int = Field(50, ge=1)
+    """Greedy episodes after which an evaluation ends where the others could not matter."""
+    max_step_share: float = Field(0.5, gt=0)
+    """The most evaluation steps for each env step; a full evaluation that is dearer is put off."""
     num_envs: int = Field(500, ge=1)
     """Copies of the task in an evaluation; every copy plays the same number of episodes, all counted."""
 

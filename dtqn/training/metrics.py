@@ -54,6 +54,11 @@ class MetricsFile:
             self._file.close()
 
 
+def is_full_evaluation(row: Row) -> bool:
+    """Whether a row has a full evaluation, which may count as a run's best; one without a stage is full."""
+    return row.get("eval/return") is not None and row.get("eval/stage", 2) == 2
+
+
 def read_rows(path: Path) -> list[Row]:
     """All whole rows of a metrics file.
 

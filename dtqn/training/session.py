@@ -25,7 +25,7 @@ from dtqn.training import checkpoint, lines, machine
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved
 from dtqn.training.display import Output, View, open_view
-from dtqn.training.metrics import MetricsFile, Row, read_rows
+from dtqn.training.metrics import MetricsFile, Row, is_full_evaluation, read_rows
 from dtqn.training.setup import device_of, make_env, make_network, plan_bytes, task_spec
 from dtqn.training.tracker import NoTracker, Tracker, in_sweep, open_tracker
 from dtqn.training.trainer import Trainer
@@ -196,14 +196,14 @@ class _Run:
         rows = read_rows(directory.metrics_file)
         self._last_evaluation: Row = dict(about["last_evaluation"]) if about else {}
         self._best, self._best_is_lost = self._best_of(rows)
-        self._evaluated: dict[str, list[float]] = {"success": [], "return": []}
+        self._evaluated: dict[str, list[tuple[float, bool]]] = {"success": [], "return": []}
         for row in rows:
             self._tally(row)
         self._speed_mark = (self._seconds, trainer.env_steps, trainer.learner_steps)
 
     def _best_of(self, rows: list[Row]) -> tuple[Row, bool]:
         """The best evaluation so far, and whether its weights are lost."""
-        evaluations = [_evaluation(row) for row in rows if "eval/return" in row]
+        evaluations = [_evaluation(row) for row in rows if is_full_evaluation(row)]
         if not evaluations:
             return {}, False
         try:
@@ -304,8 +304,9 @@ class _Run:
 
     def _succeeded(self) -> bool:
         """Whether the last evaluation is what `stop_at_success` asks for."""
-        bound, low = self.config.stop_at_success, self._last_evaluation.get("eval/success_low")
-        return bound is not None and low is not None and low >= bound
+        last, bound = self._last_evaluation, self.config.stop_at_success
+        low = last.get("eval/success_low")
+        return bound is not None and low is not None and is_full_evaluation(last) and low >= bound
 
     @property
     def _seconds(self) -> float:
@@ -330,18 +331,21 @@ class _Run:
         self._view.row(full)
         if "eval/return" in full:
             self._last_evaluation = _evaluation(full)
-            self._keep_best()
+            if is_full_evaluation(full):
+                self._keep_best()
 
     def _tally(self, row: Row) -> Row:
-        """Best and mean of all evaluations so far: what the run as a whole came to, for sweeps.
+        """The best of the full evaluations and the mean of all, so far: a sweep's figures of the whole run.
 
         They are columns of their own, since a sweep reads one name both as the run's figure and over time.
         """
         figures: Row = {}
         for name, seen in self._evaluated.items():
             if (value := row.get(f"eval/{name}")) is not None:
-                seen.append(value)
-                figures |= {f"best_{name}": max(seen), f"mean_{name}": sum(seen) / len(seen)}
+                seen.append((value, is_full_evaluation(row)))
+                figures[f"mean_{name}"] = sum(value for value, _ in seen) / len(seen)
+                if full := [value for value, is_full in seen if is_full]:
+                    figures[f"best_{name}"] = max(full)
         return figures
 
     def _keep_best(self) -> None:

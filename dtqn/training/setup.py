@@ -21,6 +21,7 @@ import envs
 from dtqn import networks
 from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
+from dtqn.acting.evaluation import Stages
 from dtqn.acting.exploration import Exploration
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import AuxiliaryLoss, Learner
@@ -152,6 +153,16 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
     else:
         annealing = exploration.linearly(start, duration)
     return Exploration(final, annealing, warmup_env_steps)
+
+
+def make_stages(config: Config) -> Stages:
+    evaluation = config.evaluation
+    return Stages(
+        episodes=evaluation.episodes,
+        first_episodes=evaluation.first_episodes,
+        max_step_share=evaluation.max_step_share,
+        threshold=config.stop_at_success,
+    )
 
 
 def learning_rate_share(config: Config) -> Callable[[int], float]:

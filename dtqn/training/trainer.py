@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dtqn.acting.evaluation import EvaluationResult, evaluate, film
+from dtqn.acting.evaluation import EvaluationResult, Played, film, play
 from dtqn.acting.rows import Episodes
 from dtqn.learning import losses
 from dtqn.learning.batches import take
@@ -51,7 +51,8 @@ class Trainer:
         episodes, and replay ends the open ones, as truncated, where the first rows of these come in."""
         self._update_credit = 0.0
         self._evaluations = 0
-        self._evaluated_at = -1
+        self._evaluated_at, self._evaluated_fully = -1, False
+        self._stages = setup.make_stages(config)
         self._recent: deque[tuple[float, int, bool]] = deque(maxlen=SUCCESS_WINDOW)
         self._sums: dict[str, float] = {}
         self._updates_summed = 0
@@ -88,7 +89,7 @@ class Trainer:
         if self._due(before, self.config.metrics_every):
             row |= self._training_metrics()
         if self._due(before, self.config.evaluation.period):
-            row |= self._evaluation_metrics()
+            row |= self._evaluation_metrics(at_end=False)
         return self._clocks() | row if row else None
 
     def finish(self) -> list[dict[str, float | int | None]]:
@@ -101,8 +102,8 @@ class Trainer:
             if self.replay.num_sequences:
                 self._learn()
         row = self._training_metrics() if self._updates_summed else {}
-        if self._evaluated_at != self.learner_steps:
-            row |= self._evaluation_metrics()
+        if self._evaluated_at != self.learner_steps or not self._evaluated_fully:
+            row |= self._evaluation_metrics(at_end=True)
         return [self._clocks() | row] if row else []
 
     def _act(self) -> None:
@@ -212,26 +213,39 @@ class Trainer:
             }
         return measured
 
-    def _evaluation_metrics(self) -> dict[str, float | int | None]:
-        result = self.evaluate()
+    def _evaluation_metrics(self, at_end: bool) -> dict[str, float | int | None]:
+        result = self.evaluate(at_end)
+        full = self._stages.is_full(result, at_end)
+        self._stages.count(result, full)
         self._evaluations += 1
-        self._evaluated_at = self.learner_steps
+        self._evaluated_at, self._evaluated_fully = self.learner_steps, full
         return {
             "eval/success": result.success,
             "eval/success_low": result.success_low,
             "eval/success_high": result.success_high,
             "eval/return": result.episode_return,
+            "eval/return_error": result.return_error,
             "eval/length": result.length,
             "eval/episodes": result.episodes,
+            "eval/stage": 2 if full else 1,
         }
 
-    def evaluate(self) -> EvaluationResult:
-        """Greedy episodes of the online network, on seeds that no other evaluation or training shares."""
-        config = self.config.evaluation
-        copies = min(config.num_envs, config.episodes)
-        seed = seed_of(self.config, Stream.EVALUATION, self._evaluations)
-        env = setup.make_env(self.config, copies, seed)
-        return evaluate(self.network, env, config.episodes, self.has_success)
+    def evaluate(self, at_end: bool = False) -> EvaluationResult:
+        """Greedy episodes of the online network, on seeds that no other evaluation or training shares.
+
+        `Stages` says how many; `at_end` asks for all of them.
+        """
+        length = float(np.mean([episode[1] for episode in self._recent])) if self._recent else None
+        played = self._play(self._stages.first(self.env_steps, length))
+        rest = self._stages.rest(played.result(self.has_success), self.env_steps, at_end)
+        if rest:
+            played = played.and_then(self._play(rest, 1))
+        return played.result(self.has_success)
+
+    def _play(self, episodes: int, *stage: int) -> Played:
+        seed = seed_of(self.config, Stream.EVALUATION, self._evaluations, *stage)
+        copies = min(self.config.evaluation.num_envs, episodes)
+        return play(self.network, setup.make_env(self.config, copies, seed), episodes)
 
     def film(self, file: Path) -> None:
         """A greedy episode as a GIF; ValueError where the task cannot be drawn."""
@@ -248,6 +262,8 @@ class Trainer:
             "update_credit": self._update_credit,
             "evaluations": self._evaluations,
             "evaluated_at": self._evaluated_at,
+            "evaluated_fully": self._evaluated_fully,
+            "stages": self._stages.get_state(),
             "recent": [list(episode) for episode in self._recent],
             "sums": dict(self._sums),
             "updates_summed": self._updates_summed,
@@ -261,5 +277,7 @@ class Trainer:
         self.generator.bit_generator.state = state["generator"]
         self._update_credit = state["update_credit"]
         self._evaluations, self._evaluated_at = state["evaluations"], state["evaluated_at"]
+        self._evaluated_fully = state["evaluated_fully"]
+        self._stages.set_state(state["stages"])
         self._recent = deque((tuple(episode) for episode in state["recent"]), maxlen=SUCCESS_WINDOW)
         self._sums, self._updates_summed = dict(state["sums"]), state["updates_summed"]

@@ -323,7 +323,7 @@ def test_random_actions_are_played_once(tmp_path, monkeypatch):
     assert list(found) == ["t-maze-passive-10"]
     assert chance.measured([config, again], tmp_path / "random.json") == found and len(seeds) == 1
     monkeypatch.setattr(trainer, "make_env", make_env)
-    trainer.Trainer(config)._evaluation_metrics()
+    trainer.Trainer(config)._evaluation_metrics(at_end=True)
     assert seeds[0] == seeds[-1]
     # Once more with plain loops: copy i plays every 4th episode.
     env, draws = make(config, 4, trainer.evaluation_seed(config, 0)), np.random.default_rng(5)
@@ -375,7 +375,7 @@ def test_an_evaluation_has_the_same_seeds_for_every_agent(monkeypatch):
         monkeypatch.setattr(setup, "make_env", make_env)
         trainer = Trainer(resolve(None, tiny | {"agent": agent, "task.time_limit": "5"}, {}))
         for _ in range(2):
-            trainer._evaluation_metrics()
+            trainer._evaluation_metrics(at_end=False)
     assert seen["dqn"] == seen["gru"]
     assert len(set(seen["dqn"])) == 3, "training and either evaluation have seeds of their own"
 
