@@ -110,7 +110,13 @@ class Table(NamedTuple):
         found = []
         for env in _unique(line.env for line in self.lines):
             lines = [line for line in self.lines if line.env == env]
-            found.append((env, _rows(lines, self.baseline), [*self.under.get(env, ()), *_few_runs(lines)]))
+            found.append(
+                (
+                    env,
+                    _rows(lines, self.baseline),
+                    [*self.under.get(env, ()), *_few_runs(lines, self.baseline)],
+                )
+            )
         return found
 
 
@@ -274,15 +280,16 @@ def _show(figure: Estimate | None, form: str) -> str:
     return "-" if figure is None else f"{figure.value:{form}} [{figure.low:{form}}, {figure.high:{form}}]"
 
 
-def _few_runs(lines: Sequence[AgentFigures]) -> list[str]:
+def _few_runs(lines: Sequence[AgentFigures], baseline: str | None) -> list[str]:
     """What the numbers of runs let a reader conclude from a table."""
     agents = [line for line in lines if line.agent != RANDOM]
     where = " on a task" if lines[0].env == ALL_TASKS else ""
     notes = []
     if few := [line.agent for line in agents if line.fewest < LEAST_RUNS]:
         notes.append(
-            f"Fewer than {LEAST_RUNS} runs{where} of {', '.join(few)}: minimum and maximum, no interval, no "
-            "P(better). These figures do not tell which agent is better."
+            f"Fewer than {LEAST_RUNS} runs{where} of {', '.join(few)}: minimum and maximum, no interval"
+            f"{'' if baseline is None else ', no P(better)'}. "
+            "These figures do not tell which agent is better."
         )
     if some := [line.agent for line in agents if LEAST_RUNS <= line.fewest < MANY_RUNS]:
         notes.append(

@@ -443,12 +443,12 @@ def test_several_tasks_have_a_line_for_all(run, tmp_path):
 
 def test_pooled_figures_need_five_runs_on_each_task(run, tmp_path):
     tasks = {_TASK: _FIVE, "gridverse-memory-5x5": {agent: runs[:4] for agent, runs in _FIVE.items()}}
-    tasks["t-maze-passive-10"] = _FIVE
+    tasks["gridverse-memory-four-rooms-7x7"] = _FIVE
     run(tasks, baseline="dqn")
     table = _table(tmp_path)
     by_task = {env: [line for line in table["table"] if line["env"] == env] for env in [*tasks, "all tasks"]}
     for env, lines in by_task.items():
-        enough = env in (_TASK, "t-maze-passive-10")
+        enough = env in (_TASK, "gridverse-memory-four-rooms-7x7")
         assert (lines[0]["iqm"] is not None, lines[0]["improvement"] is not None) == (enough, enough), env
     assert table["under"]["all tasks"][-1].startswith("Fewer than 5 runs on a task of gtrxl, dqn:")
 
@@ -568,9 +568,9 @@ def test_the_command_says_what_is_to_be_run(monkeypatch, tmp_path):
 
 
 _TINY = (
-    "--env gridverse-memory-5x5 --agents dqn --seeds 1 --total-env-steps 3000 --warmup-env-steps 100 "
+    "--env gridverse-memory-5x5 --agents dqn --seeds 1 --total-env-steps 1500 --warmup-env-steps 100 "
     "--metrics-every 50 --actor.num-envs 4 --replay.capacity 5000 --evaluation.episodes 4 "
-    "--evaluation.num-envs 4 --evaluation.period 750 --task.time-limit 20 --wandb disabled "
+    "--evaluation.num-envs 4 --evaluation.period 375 --task.time-limit 20 --wandb disabled "
     "--network.width 8 --network.head-width 8"
 )
 
@@ -605,7 +605,7 @@ def test_real_trainings_killed_twice(tmp_path):
     (path,) = tmp_path.glob("runs/compare/*/table.json")
     (run,) = json.loads(path.read_text())["runs"]
     last = [row for row in read_rows(metrics) if "eval/return" in row][-1]
-    assert run["env_steps"] == last["env_steps"] >= 3000
+    assert run["env_steps"] == last["env_steps"] >= 1500
     assert (run["success"], run["return"]) == (last["eval/success"], last["eval/return"])
     steps = [row["env_steps"] for row in read_rows(metrics)]
     assert steps == sorted(set(steps)) and run["evaluations"] == 4
