@@ -55,7 +55,7 @@ class TaskOptions:
     )
     grayscale: bool = _option(False, "Pictures without colour.")
     resize: int | None = _option(
-        None, "Pictures of so many pixels a side, by area average; none: as they are.", ge=1
+        None, "Pictures of so many pixels a side, by area average; none: as they are.", ge=1, le=10_000
     )
     hide: tuple[int, ...] | None = _option(
         None, "Components of a vector observation to leave out, from 0; none: nothing."
@@ -68,7 +68,7 @@ class TaskOptions:
         le=1,
     )
     frame_stack: int = _option(
-        1, "k, observations seen at once: the present one and the k - 1 before it.", ge=1
+        1, "k, observations seen at once: the present one and the k - 1 before it.", ge=1, le=1000
     )
 
     def __post_init__(self) -> None:

@@ -85,8 +85,8 @@ def test_help_names_the_cores_that_read_a_setting(capsys):
     with pytest.raises(SystemExit):
         cli.main(["--help-all"])
     printed = " ".join(capsys.readouterr().out.split())
-    assert "[an integer of at least 1; default 2; cores: gtrxl, coberl, dtqn]" in printed
-    assert "[an integer of at least 0; default 40]" in printed
+    assert "[an integer of at least 1 and at most 1000000; default 2; cores: gtrxl, coberl, dtqn]" in printed
+    assert "[an integer of at least 0 and at most 1000000; default 40]" in printed
 
 
 def test_the_list_of_tasks_fits_a_terminal(capsys, monkeypatch):

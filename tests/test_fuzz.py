@@ -28,7 +28,7 @@ _VALUES = [
     *("%s", "{0}", "1,2", "1,,2", " ", "a b", "--", "-", "=", "+", "a=b", "a/b", "lstm", "dtqn", "refreshed"),
     *("quantile", "vector", "gym-gridverse", "t-maze-passive-3", "memory-cards-5", "gridverse-memory-5x5"),
     *("t-maze-passive-99999999", "CartPole-v1", "absent:Task", "x=gtrxl+network.width=32", "q=dqn+seed=1"),
-    "9" * 5000,
+    *("9" * 5000, "1e18", "999999"),
 ]
 _SCALARS = [
     *("1", "-1", "0.5", "1e3", "2020-01-01", "2020-99-99", "!!int x", "!!float x", "!!bool 3", "!!null x"),

@@ -52,7 +52,7 @@ def read_agents(text: str) -> dict[str, str]:
         except ConfigError as error:
             raise wrong("--agents", text, str(error)) from None
         if name in agents:
-            raise wrong("--agents", text, f"{name} is the name of two; write NAME={item}")
+            raise wrong("--agents", text, f"{name} is the name of two agents; give another")
         agents[name] = item
     return agents
 

@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from dtqn.settings import rules, values
-from dtqn.settings.values import Cores, OwnOr
+from dtqn.settings.values import AnySize, Cores, OwnOr
 from envs.options import TaskOptions
 
 
@@ -87,17 +87,17 @@ class NetworkConfig(Group):
 
     core: Annotated[str, OwnOr("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "dtqn", "none")] = "gtrxl"
     """What remembers between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
-    width: int = Field(64, ge=2)
+    width: int = Field(64, ge=2, le=1_000_000)
     """D, features of a step between the layers; with attention a multiple of `num_heads`, with gtrxl even."""
-    num_layers: Annotated[int, _LAYERS] = Field(2, ge=1)
+    num_layers: Annotated[int, _LAYERS] = Field(2, ge=1, le=1000)
     """L, layers of the core."""
-    num_heads: Annotated[int, _ATTENTION] = Field(2, ge=1)
+    num_heads: Annotated[int, _ATTENTION] = Field(2, ge=1, le=1_000_000)
     """H, attention heads of each layer."""
-    mlp_width: Annotated[int, Cores("gtrxl", "coberl", "mingru", "dtqn")] = Field(128, ge=1)
+    mlp_width: Annotated[int, Cores("gtrxl", "coberl", "mingru", "dtqn")] = Field(128, ge=1, le=1_000_000)
     """Hidden features of the feed-forward part of a layer."""
-    memory_length: int = Field(40, ge=0)
+    memory_length: int = Field(40, ge=0, le=1_000_000)
     """M, how many environment steps back an attention layer sees; `chrono_init`'s longest time scale."""
-    context_length: int = Field(50, ge=1)
+    context_length: int = Field(50, ge=1, le=1_000_000)
     """K, steps of the window that is re-read at each step, the present one among them (dtqn)."""
     positions: Annotated[Literal["learned", "sinusoidal", "none"], Cores("dtqn")] = "learned"
     """What is added to features for their place in the window."""
@@ -109,7 +109,7 @@ class NetworkConfig(Group):
     """b_g at initialisation; larger is closer to the identity. None is the gate's own: gru 2, others 1."""
     norm: Annotated[Literal["pre", "post", "none"], _ATTENTION] = "pre"
     """LayerNorm at each sub-module's input (identity map reordering), after the sum (TrXL), or nowhere."""
-    bag_size: Annotated[int, Cores("dtqn")] = Field(0, ge=0)
+    bag_size: Annotated[int, Cores("dtqn")] = Field(0, ge=0, le=1_000_000)
     """S, rows that have left the window and are still attended to, chosen by the Q-values; 0: no bag."""
     share_gates: Annotated[bool, Cores("dtqn")] = False
     """One pair of gates for all layers, as in DTQN's public code."""
@@ -127,7 +127,7 @@ class NetworkConfig(Group):
     """Each head learns how far it looks back, at most `memory_length` (Sukhbaatar et al. 2019)."""
     span_ramp: Annotated[int, Cores("gtrxl")] = Field(8, ge=1)
     """R, steps over which a head's view fades out beyond its span (adaptive_span)."""
-    compressed_slots: Annotated[int, Cores("gtrxl")] = Field(0, ge=0)
+    compressed_slots: Annotated[int, Cores("gtrxl")] = Field(0, ge=0, le=1_000_000)
     """C, compressed rows that are seen beyond `memory_length` (Rae et al. 2019); 0: no such rows."""
     compression_rate: Annotated[int, Cores("gtrxl")] = Field(4, ge=2)
     """c, steps that a row of compressed memory stands for (compressed_slots)."""
@@ -139,23 +139,23 @@ class NetworkConfig(Group):
     """Feed the previous action to the encoder."""
     use_prev_reward: bool = False
     """Feed the previous reward to the encoder."""
-    embedding_width: int = Field(8, ge=1)
+    embedding_width: int = Field(8, ge=1, le=1_000_000)
     """Features for each component of a discrete observation and for the previous action."""
     image_encoder: Literal["nature", "impala"] = "nature"
     """Reads pictures: Nature's convolutions (Mnih et al. 2015) or IMPALA's ResNet (Espeholt et al. 2018)."""
     dueling: bool = True
     """Split the head into a value and advantages (Wang et al. 2016)."""
-    head_width: int = Field(64, ge=0)
+    head_width: int = Field(64, ge=0, le=1_000_000)
     """Hidden features of the head; 0: a linear head."""
     distribution: Literal["none", "categorical", "quantile"] = "none"
     """What the head says of a return: its mean, probabilities of atoms (C51), or quantiles (QR-DQN)."""
-    num_atoms: int = Field(51, ge=2)
+    num_atoms: int = Field(51, ge=2, le=1_000_000)
     """Atoms from `v_min` to `v_max` (categorical)."""
     v_min: float = -10.0
     """The smallest return an atom stands for, with `reward_scale` and value rescaling (categorical)."""
     v_max: float = 10.0
     """The largest return an atom stands for, with `reward_scale` and value rescaling (categorical)."""
-    num_quantiles: int = Field(32, ge=1)
+    num_quantiles: int = Field(32, ge=1, le=1_000_000)
     """Quantiles of the return (quantile); the loss of a step costs their number squared."""
 
     @property
@@ -312,7 +312,7 @@ class Config(Group):
     """The task's id; the command `envs` lists them."""
     agent: str = "gtrxl"
     """A preset (configs/agents), a YAML file of your own, or NAME=BASE+setting=value."""
-    seed: int = Field(1, ge=0)
+    seed: Annotated[int, AnySize()] = Field(1, ge=0)
     """Root of every random generator of the run."""
     total_env_steps: int = Field(450_000, ge=1)
     """Environment steps of the run, warm-up included."""

@@ -13,8 +13,10 @@ from pydantic.fields import FieldInfo
 
 from envs import yaml_file
 
-LONGEST_NUMBER = 1000
+_LONGEST = 1000
 """Digits of an integer; Python refuses to print more than some thousands."""
+_LARGEST = 10**18
+"""Counts beyond fit in no array."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class OwnOr:
     def check(self, value: Any) -> None:
         if not isinstance(value, str) or not (value in self.names or is_own(value)):
             raise ValueError("neither a known name nor module:name")
+
+
+@dataclass(frozen=True)
+class AnySize:
+    """An integer that counts nothing and may be of any size."""
 
 
 def is_own(name: str) -> bool:
@@ -72,7 +79,9 @@ def read(value: Any, field: FieldInfo) -> Any:
     if kinds & {int, float} and isinstance(value, bool):
         raise ValueError("no number")
     if int in kinds and isinstance(value, str):
-        return _integer(value)
+        value = _integer(value)
+    if int in kinds and isinstance(value, int) and abs(value) > _LARGEST and not mark_of(field, AnySize):
+        raise ValueError("too large")
     return value
 
 
@@ -82,7 +91,7 @@ def _holds(origin: type, kinds: Iterable[Any]) -> bool:
 
 def _integer(text: str) -> int | str:
     """The integer that `text` is, be it written `1000000`, `1_000_000` or `1e6`; otherwise `text` itself."""
-    if len(text) > LONGEST_NUMBER:
+    if len(text) > _LONGEST:
         return text
     try:
         return int(text)

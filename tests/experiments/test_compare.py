@@ -22,7 +22,7 @@ from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import chance, compare, jobs
 from dtqn.settings.presets import resolve
-from dtqn.training.directory import RunDir
+from dtqn.training.directory import RunDir, resolved
 from dtqn.training.metrics import read_rows
 from tests.reference import statistics_twin as twin
 
@@ -531,6 +531,13 @@ def test_seeds_are_counted_from_the_first(monkeypatch):
         (["--agents", "gtrxl,,drqn"], "--agents is gtrxl,,drqn: a name is empty; must be names .*"),
         (["--agents", "gtrxl,gtrxl"], "--agents is gtrxl,gtrxl: gtrxl is there twice; .*"),
         (["--agents", "gtrxl,dqn", "--baseline", "drqn"], "--baseline is drqn: it is none of --agents.*"),
+        (["--agents", "absent.yaml"], "--agents is absent.yaml: absent.yaml: there is no such file"),
+        (["--agents", "gtrxl,a/b=dqn"], "--agents is gtrxl,a/b=dqn: a/b is no name; .*: NAME=dqn"),
+        (
+            ["--agents", "a=gtrxl,a=dqn"],
+            "--agents is a=gtrxl,a=dqn: a is the name of two agents; give another",
+        ),
+        (["--agents", "gtrxl,a=gtrxl+network.wdth=3"], "network.wdth is no setting .from agent a.; did .*"),
         (["--agents", "gtrxl", "--seeds", "0"], "argument --seeds: 0 must be an integer of at least 1"),
         (
             ["--agents", "gtrxl", "--first-seed", "-1"],
@@ -565,6 +572,30 @@ def test_the_command_says_what_is_to_be_run(monkeypatch, tmp_path):
     assert (parallel, runs_dir, baseline) == (3, tmp_path, "dqn")
     assert (given, own_agents) == ({"total_env_steps": "1e4", "learner.n_step": "5"}, [])
     assert re.fullmatch(r"2-tasks-[0-9a-f]{8}", folder.name) and folder.parent == tmp_path / "compare"
+
+
+def test_agents_from_files_and_by_variants(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(compare, "compare", lambda *given: asked.append(given) or 0)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.yaml").write_text("network: {core: lru}")
+    agents = "gtrxl,my.yaml,long=gtrxl+network.memory_length=80,wide=my.yaml+network.width=128"
+    argv = f"compare --env {_TASK} --agents {agents} --seeds 1 --network.memory_length 7 --baseline long"
+    assert cli.main(argv.split()) == 0
+    configs, *_, own_agents = asked[0]
+    found = [(c.agent, c.network.core, c.network.memory_length, c.network.width) for c in configs]
+    assert found == [
+        ("gtrxl", "gtrxl", 7, 64),
+        ("my", "lru", 7, 64),
+        ("long", "gtrxl", 80, 64),
+        ("wide", "lru", 7, 128),
+    ]
+    assert own_agents == agents.split(",")[1:]
+    directory = RunDir.of_config(configs[2], tmp_path / "runs")
+    assert directory.path.parent.name == "long"
+    directory.prepare(configs[2])
+    (tmp_path / "my.yaml").unlink()
+    assert directory.read_config() == resolved(configs[2]), "a resume reads the variant's settings"
 
 
 _TINY = (

@@ -512,7 +512,7 @@ def test_a_mistake_in_a_variants_settings_names_the_variant():
         "network.wdth is no setting (from agent a); did you mean network.width?"
     )
     assert _error({"agent": "a=gtrxl+network.width=-1"}) == (
-        "network.width is -1 (from agent a): must be an integer of at least 2"
+        "network.width is -1 (from agent a): must be an integer of at least 2 and at most 1000000"
     )
 
 
