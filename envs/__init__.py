@@ -13,6 +13,7 @@ from envs.errors import TaskError
 from envs.options import TaskOptions
 from envs.registry import (
     TaskRow,
+    check_task,
     facts,
     ids,
     make_vector,
@@ -28,6 +29,7 @@ __all__ = [
     "TaskOptions",
     "TaskRow",
     "TaskSpec",
+    "check_task",
     "facts",
     "ids",
     "make_vector",

@@ -72,6 +72,12 @@ def source(id: str) -> str:
     return f"{module} ({file})" if file else module
 
 
+def first_line(thing: Any) -> str:
+    """The first line of a class's or function's own docstring; empty where it has none."""
+    text = (getattr(thing, "__doc__", None) or "").strip()
+    return text.splitlines()[0].strip() if text else ""
+
+
 def check_kwargs(
     id: str, target: Callable[..., Any], kwargs: Mapping[str, Any], preset: Mapping[str, Any] | None = None
 ) -> None:

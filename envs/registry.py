@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from envs import car_flag, memory_cards, numpad, t_maze
+from envs import car_flag, memory_cards, numpad, own, t_maze, testing
 from envs.adapters import family as adapters
 from envs.gridverse import family as gridverse
 from envs.options import TaskOptions
@@ -19,7 +20,7 @@ from envs.task import Task, TaskSpec
 from envs.vector import Seed
 from envs.wrappers import wrapped
 
-FAMILIES: tuple[ModuleType, ...] = (gridverse, pomdp, car_flag, memory_cards, t_maze, numpad, adapters)
+FAMILIES: tuple[ModuleType, ...] = (gridverse, pomdp, car_flag, memory_cards, t_maze, numpad, own, adapters)
 """Modules with `ids` and `find` (`envs.task`), in the order of the list of tasks."""
 
 
@@ -39,23 +40,25 @@ def ids() -> tuple[str, ...]:
     return tuple(id for family in FAMILIES for id in family.ids())
 
 
-def _find(id: str, options: TaskOptions) -> Task:
+def task(id: str, **options: Any) -> Task:
+    """The task `id`, with `options` (`TaskOptions`) applied: what it is and how to make it.
+
+    Raises:
+        ValueError: for an unknown id, naming the nearest known ones, and for options that the task lacks.
+    """
+    asked = TaskOptions.read(options)
     for family in FAMILIES:
-        task: Task | None = family.find(id, options)
-        if task is not None:
-            return wrapped(task, options)
+        found: Task | None = family.find(id, asked)
+        if found is not None:
+            return wrapped(found, asked)
     near = difflib.get_close_matches(str(id), ids(), n=3, cutoff=0.4)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise ValueError(f"unknown task {id!r}{hint} (the command `envs` lists all)")
 
 
 def spec(id: str, **options: Any) -> TaskSpec:
-    """What the task `id` is, with `options` (`TaskOptions`) applied.
-
-    Raises:
-        ValueError: for an unknown id, naming the nearest known ones, and for options that the task lacks.
-    """
-    return _find(id, TaskOptions.read(options)).spec
+    """What the task `id` is, with `options` (`TaskOptions`) applied; errors as of `task`."""
+    return task(id, **options).spec
 
 
 def try_task(id: str, **options: Any) -> None:
@@ -68,9 +71,26 @@ def try_task(id: str, **options: Any) -> None:
             or is outside the task's own spaces.
         ValueError: as `spec`.
     """
-    task = _find(id, TaskOptions.read(options))
-    if task.try_out is not None:
-        task.try_out()
+    found = task(id, **options)
+    if found.try_out is not None:
+        found.try_out()
+
+
+def check_task(id: str, **options: Any) -> None:
+    """Puts a native task to the checks that every listed task passes (`envs.testing`), within seconds.
+
+    For a task of a user's own that is a `Dynamics`: `check_task("my_module:MyTask", kwargs={"length": 4})`.
+
+    Raises:
+        TaskError: one line that names the first promise that is broken.
+        ValueError: as `spec`.
+    """
+    for check in testing.CHECKS:
+        check(functools.partial(_remade, id, options))
+
+
+def _remade(id: str, options: dict[str, Any], **changes: Any) -> Task:
+    return task(id, **{**options, **changes})
 
 
 def make_vector(
@@ -91,17 +111,17 @@ def make_vector(
     Raises:
         ValueError: for an unknown id, naming the nearest known ones, and for arguments out of range.
     """
-    return _find(id, TaskOptions.read(options)).make_vector(num_envs, seed, render_mode=render_mode)
+    return task(id, **options).make_vector(num_envs, seed, render_mode=render_mode)
 
 
-def gymnasium_env(task: str, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
-    """What `gymnasium.make` calls: one copy of a task, arguments as for `make_vector`."""
-    return _find(task, TaskOptions.read(options)).make_single(render_mode=render_mode)
+def gymnasium_env(name: str, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
+    """What `gymnasium.make` calls: one copy of the task `name`, arguments as for `make_vector`."""
+    return task(name, **options).make_single(render_mode=render_mode)
 
 
-def gymnasium_vector_env(task: str, num_envs: int, **kwargs: Any) -> VectorEnv[Any, Any, Any]:
+def gymnasium_vector_env(name: str, num_envs: int, **kwargs: Any) -> VectorEnv[Any, Any, Any]:
     """What `gymnasium.make_vec` calls: `make_vector` without an argument `id`, which would clash there."""
-    return make_vector(task, num_envs, **kwargs)
+    return make_vector(name, num_envs, **kwargs)
 
 
 def rows() -> list[TaskRow]:
@@ -157,5 +177,5 @@ def register_with_gymnasium() -> None:
             id=id,
             entry_point="envs.registry:gymnasium_env",
             vector_entry_point="envs.registry:gymnasium_vector_env",
-            kwargs={"task": id},
+            kwargs={"name": id},
         )

@@ -32,6 +32,9 @@ class Dynamics(ABC):
     """Of one copy; its shape and dtype are those of a row of `observe`."""
     action_space: gymnasium.Space[Any]
     """Of one copy: Discrete from 0, or a Box of floats."""
+    time_limit: int | None = None
+    """Of a task of a user's own: steps after which an episode is truncated, unless another limit is asked
+    for; None: never. This project's tasks say it in their `TaskSpec`."""
 
     @abstractmethod
     def start(self, num: int, rng: np.random.Generator) -> None:
@@ -79,9 +82,9 @@ class Dynamics(ABC):
         """
         return None
 
-    @abstractmethod
     def picture(self, copy: int) -> NDArray[np.uint8]:
-        """One copy's state as an RGB picture, uint8 [height, width, 3] in pixels."""
+        """One copy's state as an RGB picture, uint8 [height, width, 3] in pixels; a task may have none."""
+        raise NotImplementedError
 
 
 class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
@@ -131,12 +134,16 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.time_limit = None if time_limit is None else positive_int("time_limit", time_limit)
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode is {render_mode!r}; it must be 'rgb_array' or None")
+        self._dynamics = dynamics
+        if render_mode is not None and not self.draws:
+            raise ValueError(
+                f"render_mode is {render_mode!r}, but {type(dynamics).__name__} draws no picture"
+            )
         self.render_mode = render_mode
         self.single_observation_space = dynamics.observation_space
         self.single_action_space = dynamics.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._dynamics = dynamics
         self._seed(seed)
         self._started = False
         self._clear_episodes()
@@ -287,6 +294,11 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._elapsed, self._return, self._last = episode["elapsed"], episode["return"], episode["last"]
         self._first_rows = self._last.nonzero()[0]
         self._started = True
+
+    @property
+    def draws(self) -> bool:
+        """Whether the task has pictures."""
+        return type(self._dynamics).picture is not Dynamics.picture
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """One RGB picture, uint8 [height, width, 3] in pixels, for each copy; None without a render mode."""

@@ -163,9 +163,7 @@ def _creator(entry_point: Any) -> Any:
 
 
 def _description(id: str) -> str:
-    """The first line of a class's own docstring, where there is one."""
-    text = (getattr(_target(id), "__doc__", None) or "").strip()
-    return text.splitlines()[0] if text else f"{id}, as its package defines it."
+    return entry_points.first_line(_target(id)) or f"{id}, as its package defines it."
 
 
 def _source(id: str) -> str:

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,17 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import AutoresetMode
-from numpy.typing import NDArray
 
 import envs
-from envs import drawing
+from envs import drawing, registry, testing
 from envs.gridverse import codes
 from envs.gridverse.resets import layouts_memory
 from envs.gridverse.state import to_arrays
 from envs.registry import gymnasium_env
+from envs.single import NativeEnv
 
 every_task = pytest.mark.parametrize("id", envs.ids())
 ROOT = Path(__file__).parent.parent.parent
-
-
-def random_actions(space: gymnasium.Space[Any], num: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Uniform actions for `num` copies."""
-    if isinstance(space, gymnasium.spaces.Discrete):
-        return rng.integers(space.n, size=num)
-    assert isinstance(space, gymnasium.spaces.Box)
-    return rng.uniform(space.low, space.high, size=(num, *space.shape))
 
 
 def test_the_memory_family_is_there() -> None:
@@ -40,85 +32,25 @@ def test_the_memory_family_is_there() -> None:
 
 
 @every_task
-def test_spec_is_that_of_the_environment(id: str) -> None:
-    spec, env = envs.spec(id), envs.make_vector(id, 3, seed=1)
-    assert spec.id == id
-    assert spec.observation_space == env.single_observation_space
-    assert spec.action_space == env.single_action_space
-    assert spec.time_limit == env.time_limit  # type: ignore[attr-defined]
-    assert spec.has_success == (spec.success is not None)
-    assert "\n" not in spec.description + spec.source
+@pytest.mark.parametrize("check", testing.CHECKS)
+def test_a_task_keeps_the_contract(id: str, check: Callable[[testing.MakeTask], None]) -> None:
+    """The checks that a user's own task is put to; `test_own.py` shows that they notice."""
+    check(lambda **options: registry.task(id, **options))
 
 
 @every_task
-def test_10_000_random_steps_keep_the_contract(id: str) -> None:
-    """Spaces hold, FIRST follows LAST, the two endings exclude each other, success is on last rows only."""
-    spec = envs.spec(id)
-    num = 20 if spec.time_limit is not None and spec.time_limit <= 500 else 5  # fewer where episodes are long
-    env = envs.make_vector(id, num, seed=1)
-    assert env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
-    observation, _ = env.reset()
-    rng = np.random.default_rng(2)
-    last = np.zeros(num, np.bool_)
-    elapsed, episodes = np.zeros(num, np.int64), 0
-    for _ in range(10_000 // num):
-        action = random_actions(env.single_action_space, num, rng)
-        observation, reward, terminated, truncated, infos = env.step(action)
-        assert observation in env.observation_space
-        assert all(row in env.single_observation_space for row in observation)
-        assert (reward.dtype, reward.shape) == (np.float64, (num,))
-        assert (terminated.dtype, truncated.dtype) == (np.bool_, np.bool_)
-        assert not (terminated & truncated).any()
-        assert not (last & (terminated | truncated | (reward != 0))).any()
-        elapsed = np.where(last, 0, elapsed + 1)
-        assert (truncated == ((elapsed == spec.time_limit) & ~terminated)).all()
-        last = terminated | truncated
-        if spec.has_success:
-            assert infos["is_success"].dtype == np.bool_
-            assert not (infos["is_success"] & ~last).any()
-        episodes += int(last.sum())
-    assert episodes > 0
-
-
-@every_task
-def test_seed_determines_and_state_restores(id: str) -> None:
-    env, twin = envs.make_vector(id, 5, seed=3), envs.make_vector(id, 5, seed=3)
-    np.testing.assert_array_equal(env.reset()[0], twin.reset()[0])
-    other = envs.make_vector(id, 5, seed=4)
-    rng = np.random.default_rng(1)
-    for t in range(600):
-        if t == 300:
-            other.set_state(env.get_state())  # type: ignore[attr-defined]
-        action = random_actions(env.single_action_space, 5, rng)
-        row = env.step(action)
-        np.testing.assert_equal(twin.step(action), row)
-        if t >= 300:
-            np.testing.assert_equal(other.step(action), row)
-
-
-@every_task
-def test_single_is_the_vector_of_one(id: str) -> None:
+def test_gymnasium_makes_the_same_task(id: str) -> None:
     env: gymnasium.Env[Any, Any] = gymnasium.make(id, time_limit=30)
-    vector = envs.make_vector(id, 1, seed=9, time_limit=30)
-    first, _ = vector.reset()
-    observation, info = env.reset(seed=9)
-    np.testing.assert_array_equal(observation, first[0])
-    assert info == {}
+    assert type(env.unwrapped) is NativeEnv
+    np.testing.assert_array_equal(
+        env.reset(seed=9)[0], registry.task(id, time_limit=30).make_single().reset(seed=9)[0]
+    )
     rng = np.random.default_rng(1)
-    episodes = 0
-    for _ in range(1_000):
-        action = random_actions(env.action_space, 1, rng)
-        row, expected = env.step(action[0]), vector.step(action)
-        np.testing.assert_array_equal(row[0], expected[0][0])
-        assert row[1:4] == tuple(array[0] for array in expected[1:4])
-        assert [type(value) for value in row[1:4]] == [float, bool, bool]
-        assert row[4] == {key: value[0] for key, value in expected[4].items()}
-        if row[2] or row[3]:
-            episodes += 1
-            # Seeded anew: where steps are random, a vector draws numbers for the ignored action too.
-            observation, _ = env.reset(seed=episodes)
-            np.testing.assert_array_equal(observation, vector.reset(seed=episodes)[0][0])
-    assert episodes > 10
+    over, steps = False, 0
+    while not over:
+        _, _, terminated, truncated, _ = env.step(testing.random_actions(env.action_space, 1, rng)[0])
+        over, steps = terminated or truncated, steps + 1
+    assert steps == 30 or (terminated and steps < 30)
 
 
 @every_task

@@ -1,0 +1,218 @@
+"""The contract of a native task, as checks that a task of a user's own can be put to: `envs.check_task`.
+
+Every listed task passes the same checks. Each takes a function that makes the `Task`, with other options
+where it is called with such, and raises a `TaskError` that names the first promise that is broken.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from gymnasium.utils.env_checker import check_env
+from numpy.typing import NDArray
+
+from envs.entry_points import brief_error, located
+from envs.errors import TaskError
+from envs.task import Task
+from envs.vector import NativeVectorEnv, brief
+
+STEPS: Final = 10_000
+"""Random steps of all copies together, after which an episode must have ended."""
+
+
+class MakeTask(Protocol):
+    def __call__(self, **options: Any) -> Task: ...
+
+
+def check_spec(make_task: MakeTask) -> None:
+    """Spaces, time limit and texts of the spec are those of the environment."""
+    task = make_task()
+    spec, env = task.spec, _vector(task, 3, 1)
+    for name, value in (("observation", env.single_observation_space), ("action", env.single_action_space)):
+        stated = getattr(spec, f"{name}_space")
+        if stated != value:
+            raise TaskError(spec.id, f"its {name} space is {brief(value)}, but its spec has {brief(stated)}")
+    if spec.time_limit != env.time_limit:
+        raise TaskError(spec.id, f"its time limit is {env.time_limit}, but its spec has {spec.time_limit}")
+    for name in ("description", "source"):
+        if "\n" in getattr(spec, name) or not getattr(spec, name):
+            raise TaskError(spec.id, f"its {name} is {brief(getattr(spec, name))}; it must be one line")
+
+
+def check_rows(make_task: MakeTask) -> None:
+    """Spaces hold, FIRST follows LAST, the two endings exclude each other, success is on last rows only."""
+    task = make_task()
+    spec = task.spec
+    num = 20 if spec.time_limit is not None and spec.time_limit <= 500 else 5  # fewer where episodes are long
+    if not play(task, num, STEPS // num):
+        raise TaskError(spec.id, f"no episode ended in {STEPS} random steps; it may need a time_limit")
+
+
+def try_out(task: Task) -> None:
+    """A short play, before a run: a few steps of a few copies."""
+    play(task, num=3, steps=20)
+
+
+def play(task: Task, num: int, steps: int) -> int:
+    """Steps `num` copies at random and looks at each row; how many episodes have ended."""
+    id, spec, env = task.spec.id, task.spec, _vector(task, num, 1)
+
+    def must(holds: Any, problem: str) -> None:
+        if not holds:
+            raise TaskError(id, problem)
+
+    def attempt(what: str, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Exception as error:
+            raise TaskError(id, f"its {what} failed: {located(error)}") from error
+
+    observation, _ = attempt("start", env.reset)
+    _check_observation(id, observation, env, num)
+    rng = np.random.default_rng(2)
+    last, elapsed, episodes = np.zeros(num, np.bool_), np.zeros(num, np.int64), 0
+    for _ in range(steps):
+        before, kept = observation, observation.copy()
+        action = random_actions(env.single_action_space, num, rng)
+        row = attempt("step", functools.partial(env.step, action))
+        observation, reward, terminated, truncated, infos = row
+        _check_observation(id, observation, env, num)
+        must((before == kept).all(), "a step changed an observation that had been given out")
+        for name, array, dtype in (("rewards", reward, np.float64), ("terminated", terminated, np.bool_)):
+            right = f"it must be {np.dtype(dtype)} of the shape ({num},)"
+            found = f"{getattr(array, 'dtype', type(array).__name__)} of the shape {np.shape(array)}"
+            must(np.shape(array) == (num,) and array.dtype == dtype, f"its {name}: {found}; {right}")
+        must(np.isfinite(reward).all(), f"it gave the reward {reward[~np.isfinite(reward)][:1]}")
+        must(not (terminated & truncated).any(), "an episode both terminated and was truncated")
+        must(not (last & (terminated | truncated)).any(), "the first row of an episode is its last one too")
+        must(not (last & (reward != 0)).any(), "the first row of an episode has a reward")
+        elapsed = np.where(last, 0, elapsed + 1)
+        must(
+            (truncated == ((elapsed == spec.time_limit) & ~terminated)).all(),
+            f"an episode was truncated before or after the time limit of {spec.time_limit}",
+        )
+        last = terminated | truncated
+        must(("is_success" in infos) == spec.has_success, "its spec and its rows disagree on success")
+        if spec.has_success:
+            success = infos["is_success"]
+            must(success.dtype == np.bool_, f"is_success is {success.dtype}; it must be bool")
+            must(not (success & ~last).any(), "is_success is true on a row that is not an episode's last")
+        episodes += int(last.sum())
+    return episodes
+
+
+def _check_observation(id: str, observation: Any, env: NativeVectorEnv, num: int) -> None:
+    space = env.single_observation_space
+    found = getattr(observation, "dtype", type(observation).__name__), np.shape(observation)
+    if found != (space.dtype, (num, *(space.shape or ()))):
+        right = f"{space.dtype} of the shape {(num, *(space.shape or ()))}"
+        raise TaskError(id, f"it observes {found[0]} of the shape {found[1]}; its space asks for {right}")
+    for copy, row in enumerate(observation):
+        if row not in space:
+            raise TaskError(id, f"it observes {brief(row)}, which is outside its space {brief(space)}", copy)
+
+
+def check_seeds_and_states(make_task: MakeTask) -> None:
+    """A seed decides everything, and a state that was saved goes on bit for bit in another environment."""
+    task = make_task()
+    id = task.spec.id
+    env, twin, other = _vector(task, 5, 3), _vector(task, 5, 3), _vector(task, 5, 4)
+    _same(id, "after a reset", "two environments of one seed", env.reset()[0], twin.reset()[0])
+    rng = np.random.default_rng(1)
+    for t in range(600):
+        if t == 300:
+            state = env.get_state()
+            for name, array in state["state"].items():
+                if not isinstance(array, np.ndarray) or array.dtype.kind == "O" or array.shape[:1] != (5,):
+                    raise TaskError(id, f"its state {name!r} is {brief(array)}; it must be an array [N, ...]")
+            other.set_state(state)
+        action = random_actions(env.single_action_space, 5, rng)
+        row = env.step(action)
+        _same(id, f"at step {t}", "two environments of one seed", row, twin.step(action))
+        if t >= 300:
+            _same(
+                id,
+                f"{t - 299} steps later",
+                "one that was restored and its original",
+                other.step(action),
+                row,
+            )
+
+
+def check_single(make_task: MakeTask) -> None:
+    """One copy as a Gymnasium environment is the vector environment of one copy."""
+    task = make_task(time_limit=30)
+    id, single, vector = task.spec.id, task.make_single(), _vector(task, 1, 9)
+    what = "one copy and a vector of one"
+    first, _ = vector.reset()
+    observation, _ = single.reset(seed=9)
+    _same(id, "after a reset", what, observation, first[0])
+    rng = np.random.default_rng(1)
+    episodes = 0
+    for t in range(1_000):
+        action = random_actions(single.action_space, 1, rng)
+        row, (observed, *numbers, infos) = single.step(action[0]), vector.step(action)
+        expected = (observed[0], *(array[0] for array in numbers), {k: v[0] for k, v in infos.items()})
+        _same(id, f"at step {t}", what, row, expected)
+        if row[2] or row[3]:
+            episodes += 1
+            # Seeded anew: where steps are random, a vector draws numbers for the ignored action too.
+            observation, _ = single.reset(seed=episodes)
+            _same(id, "after a reset", what, observation, vector.reset(seed=episodes)[0][0])
+    assert episodes > 10, "the time limit ends them"
+
+
+def check_gymnasium(make_task: MakeTask) -> None:
+    """Gymnasium's own checker has nothing to say of it, and its picture is one."""
+    task = make_task()
+    id = task.spec.id
+    env = task.make_single(render_mode="rgb_array" if _vector(task, 1, 1).draws else None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            check_env(env, skip_render_check=True)  # which needs an id of `gymnasium.make`
+        except Exception as error:  # an assertion, a warning, or what the task raises
+            raise TaskError(id, f"Gymnasium's checker: {brief_error(error)}") from error
+    if env.render_mode is not None:
+        env.reset(seed=0)
+        picture: Any = env.render()
+        if (picture.dtype, picture.ndim, picture.shape[-1]) != (np.uint8, 3, 3):
+            found = f"{picture.dtype} of the shape {picture.shape}"
+            raise TaskError(id, f"its picture is {found}; it must be uint8 [height, width, 3]")
+
+
+CHECKS: Final[tuple[Callable[[MakeTask], None], ...]] = (
+    check_spec,
+    check_rows,
+    check_seeds_and_states,
+    check_single,
+    check_gymnasium,
+)
+
+
+def random_actions(space: gymnasium.Space[Any], num: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Uniform actions for `num` copies."""
+    if isinstance(space, Discrete):
+        return rng.integers(space.n, size=num)
+    assert isinstance(space, Box)
+    return rng.uniform(space.low, space.high, size=(num, *space.shape))
+
+
+def _vector(task: Task, num: int, seed: int) -> NativeVectorEnv:
+    env = task.make_vector(num, seed)
+    if not isinstance(env, NativeVectorEnv):
+        raise TaskError(task.spec.id, "it is no native task, or has options that change what is observed")
+    return env
+
+
+def _same(id: str, when: str, what: str, left: Any, right: Any) -> None:
+    try:
+        np.testing.assert_equal(left, right)
+    except AssertionError:
+        raise TaskError(id, f"{what} differ {when}: {brief(left)} and {brief(right)}") from None

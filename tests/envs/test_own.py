@@ -1,0 +1,262 @@
+"""Native vectorised tasks of a user's own, and what the contract's checks notice of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import envs
+from envs.vector import Arrays, Dynamics, NativeVectorEnv, check_fields, read_field
+
+HERE = __name__
+
+
+class Recall(Dynamics):
+    """Say at the end of a corridor which of two cues stood at its start.
+
+    More of it.
+    """
+
+    observation_space: Any = gymnasium.spaces.MultiDiscrete([3, 2])
+    action_space: Any = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length: int = 4, *, time_limit: int | None = None) -> None:
+        self.length, self.time_limit = length, time_limit
+
+    def start(self, num: int, rng: np.random.Generator) -> None:
+        self.cue, self.t = rng.integers(2, size=num), np.zeros(num, np.int64)
+
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        self.cue[rows], self.t[rows] = rng.integers(2, size=len(rows)), 0
+
+    def step(
+        self, action: NDArray[Any], rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        self.t += 1
+        over = self.t == self.length
+        return np.where(over & (action == self.cue), 1.0, 0.0), over
+
+    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+        return np.stack([np.where(self.t == 0, self.cue + 1, 0), self.t % 2], axis=1)
+
+    def get(self) -> Arrays:
+        return {"cue": self.cue.copy(), "t": self.t.copy()}
+
+    def put(self, state: Arrays) -> None:
+        self.cue, self.t = state["cue"].copy(), state["t"].copy()
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        check_fields(state, ("cue", "t"))
+        return {
+            "cue": read_field("cue", state["cue"], (), num, np.int64, 0, 1),
+            "t": read_field("t", state["t"], (), num, np.int64, 0, self.length),
+        }
+
+    def success(
+        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """the cue was named"""
+        return reward > 0
+
+
+def test_a_class_is_a_task() -> None:
+    spec = envs.spec(f"{HERE}:Recall", kwargs={"length": 3, "time_limit": 9})
+    assert spec.description == "Say at the end of a corridor which of two cues stood at its start."
+    assert spec.source == f"{HERE} ({__file__})"
+    assert (spec.success, spec.time_limit, spec.best_return) == ("the cue was named", 9, None)
+    assert (spec.observation_space, spec.action_space) == (Recall.observation_space, Recall.action_space)
+    assert envs.spec(f"{HERE}:Recall", time_limit=2).time_limit == 2
+    env: Any = envs.make_vector(f"{HERE}:Recall", 4, seed=1, kwargs={"length": 2})
+    assert isinstance(env, NativeVectorEnv)
+    env.reset(options={"state": {"cue": [0, 0, 1, 1], "t": 0}})
+    env.step(np.zeros(4, np.int64))
+    _, reward, terminated, _, infos = env.step(np.array([0, 1, 0, 1]))
+    assert reward.tolist() == [1, 0, 0, 1]
+    assert infos["is_success"].tolist() == [True, False, False, True]
+    assert terminated.all()
+    assert "corridor" in envs.facts(f"{HERE}:Recall")["description"]
+
+
+def test_it_passes_what_every_native_task_passes() -> None:
+    envs.check_task(f"{HERE}:Recall")
+    envs.check_task(f"{HERE}:Recall", kwargs={"length": 300}, time_limit=40)
+    envs.try_task(f"{HERE}:Recall")
+
+
+def test_changes_of_what_is_observed_apply_to_it() -> None:
+    env = envs.make_vector(f"{HERE}:Recall", 4, seed=1, hide=(0,), frame_stack=3)
+    assert env.reset()[0].shape == (4, 3)
+
+
+def test_without_a_picture_it_says_so() -> None:
+    with pytest.raises(ValueError, match="render_mode is 'rgb_array', but Recall draws no picture"):
+        envs.make_vector(f"{HERE}:Recall", 1, render_mode="rgb_array")
+
+
+class NoSpace(Recall):
+    observation_space = None
+
+
+class Unfinished(Dynamics):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "problem"),
+    [
+        ("NoSpace", {}, "its observation_space is None; it must be a space of Gymnasium's"),
+        ("Unfinished", {}, "cannot be made: TypeError: Can't instantiate abstract class Unfinished with"),
+        ("Recall", {"kwargs": {"size": 3}}, r"takes no size \(it takes: length, time_limit\)"),
+        (
+            "Recall",
+            {"vectorization": "async"},
+            "task.vectorization is 'async', but .*:Recall has no such option",
+        ),
+        ("Recall", {"success": "return>0"}, "task.success is 'return>0', but .*:Recall has no such option"),
+    ],
+)
+def test_classes_and_options_that_do_not_fit_are_one_line(
+    name: str, options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem) as error:
+        envs.spec(f"{HERE}:{name}", **options)
+    assert "\n" not in str(error.value)
+
+
+# -- What the checks notice: each class breaks one promise ---------------------------------------------------
+
+
+class AnotherType(Recall):
+    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+        return super().observe(rng).astype(np.int32)
+
+
+class AnotherShape(Recall):
+    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+        return super().observe(rng)[:, :1]
+
+
+class Outside(Recall):
+    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+        return super().observe(rng) + np.array([0, self.length // 9])
+
+
+class OneArray(Recall):
+    """Gives out the same array again and again."""
+
+    def start(self, num: int, rng: np.random.Generator) -> None:
+        super().start(num, rng)
+        self.shown = np.zeros((num, 2), np.int64)
+
+    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+        self.shown[:] = super().observe(rng)
+        return self.shown
+
+
+class WholeRewards(Recall):
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        reward, over = super().step(action, rng)
+        return reward.astype(np.int64), over
+
+
+class NoNumber(Recall):
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        reward, over = super().step(action, rng)
+        return reward / 0 if over.any() else reward, over
+
+
+class Fails(Recall):
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        raise KeyError("door")
+
+
+class OwnGenerator(Recall):
+    """Draws from a generator of its own, which no seed reaches."""
+
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        super().restart(rows, np.random.default_rng())
+
+
+class Forgetful(Recall):
+    """Its state lacks what decides the reward."""
+
+    def get(self) -> Arrays:
+        return {"t": self.t.copy()}
+
+    def put(self, state: Arrays) -> None:
+        self.t = state["t"].copy()
+        self.cue = np.zeros_like(self.t)
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        return {"t": read_field("t", state["t"], (), num, np.int64, 0, self.length)}
+
+
+class NoArrays(Recall):
+    def get(self) -> Any:
+        return {"cue": self.cue.tolist(), "t": self.t.tolist()}
+
+
+class Endless(Recall):
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        reward, over = super().step(action, rng)
+        self.t %= self.length
+        return reward, np.zeros_like(over)
+
+
+class TrueAtTimes(Recall):
+    def success(self, reward: Any, episode_return: Any, terminated: Any) -> Any:
+        return (reward > 0).astype(np.float64)
+
+
+class SmallPicture(Recall):
+    def picture(self, copy: int) -> NDArray[np.uint8]:
+        return np.zeros((4, 4), np.uint8)
+
+
+BROKEN = {
+    AnotherType: r"it observes int32 of the shape \(20, 2\); its space asks for int64 of the shape \(20, 2\)",
+    AnotherShape: r"it observes int64 of the shape \(20, 1\); its space asks for int64 of the shape",
+    OneArray: "a step changed an observation that had been given out",
+    WholeRewards: "its rewards: int64 of the shape .*; it must be float64",
+    NoNumber: r"it gave the reward \[(nan|inf)\]",
+    Fails: r"its step failed: KeyError: 'door' \(test_own.py, line \d+\)",
+    OwnGenerator: "two environments of one seed differ at step",
+    Forgetful: "one that was restored and its original differ .* steps later",
+    NoArrays: r"its state 'cue' is \[.*; it must be an array \[N, ...\]",
+    Endless: "no episode ended in 10000 random steps; it may need a time_limit",
+    TrueAtTimes: "ufunc 'bitwise_and' not supported",
+    SmallPicture: r"its picture is uint8 of the shape \(4, 4\); it must be uint8 \[height, width, 3\]",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda one: one.__name__)
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_the_checks_notice(broken: type) -> None:
+    with pytest.raises(envs.TaskError, match=f"task {HERE}:{broken.__name__}(, copy .)?: .*{BROKEN[broken]}"):
+        envs.check_task(f"{HERE}:{broken.__name__}", **({} if broken is Endless else {"time_limit": 100}))
+
+
+def test_the_checks_notice_what_is_outside_the_space() -> None:
+    with pytest.raises(
+        envs.TaskError, match=r"Outside, copy 0: it observes array\(\[., 2\]\), which is outside"
+    ):
+        envs.check_task(f"{HERE}:Outside", kwargs={"length": 18})
+
+
+def test_a_trial_notices_before_a_run() -> None:
+    for broken in (AnotherShape, Fails):
+        with pytest.raises(envs.TaskError, match=BROKEN[broken].replace("20", "3")):
+            envs.try_task(f"{HERE}:{broken.__name__}")
+
+
+def test_other_tasks_cannot_be_checked() -> None:
+    for id, options in (("CartPole-v1", {}), ("hallway", {"flicker": 0.1})):
+        with pytest.raises(
+            envs.TaskError, match="it is no native task, or has options that change what is obs"
+        ):
+            envs.check_task(id, **options)
