@@ -63,7 +63,7 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
         "actor": {"publish_period": 4},
     },
 }
-"""No setting that matters here has its default, so that a default in its place is noticed."""
+"""Settings differ from their defaults where a part could be built without them."""
 
 
 @pytest.fixture
