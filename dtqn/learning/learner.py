@@ -23,7 +23,6 @@ from dtqn.learning.adam import Adam
 from dtqn.learning.batches import Reading, fresh_rows, join, join_traces, split, take
 from dtqn.learning.objective import Objective, StepErrors
 from dtqn.networks.heads import Prediction
-from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.networks.windowed import QNetwork
 from dtqn.settings.config import LearnerConfig
 from dtqn.types import FreshTrace, NonFiniteError, Sequences, StepInputs
@@ -233,23 +232,39 @@ class Learner:
 
 @torch.no_grad()
 def delta_q(
-    network: RecurrentQNetwork, batch: Sequences, prefix: StepInputs, anchor: Tensor
+    network: QNetwork, batch: Sequences, episode: Callable[[int, int], StepInputs], chunk_rows: int
 ) -> tuple[Tensor, Tensor]:
-    """R2D2's measure of staleness, ||Q_stored - Q_recomputed||_2 / max |Q_recomputed| (section 3.2).
+    """R2D2's Q-value discrepancy, which measures staleness (Kapturowski et al. 2019, section 3).
 
-    Q_stored starts from the stored memory and its burn-in, Q_recomputed from the episode's first row.
+        Delta Q_i = ||q(h^_{t+i}) - q(h_{t+i})||_2 / |max_{a, j} q(h^_{t+j})_a|
+
+    at the first and the last learned step i of a sequence, all with the present parameters. h^ is the state
+    that the learner unrolls from stored memory and burn-in, and the maximum is over all actions a and learned
+    steps j of the sequence. h is the state that it should be: here the one that the present parameters reach
+    from the episode's first row. The paper takes the state that the actor stored at each step, by which a
+    stored state that is not burned in has no discrepancy at its first step, however stale it is.
 
     Args:
-        prefix: [B, S, ...] rows from the episode's start to the end of the learn block.
-        anchor: [B] the anchor's row in it.
+        batch: B sequences.
+        episode: (start, stop) -> those rows of their episodes [B, stop - start, ...], counted from the
+            episode's first one.
+        chunk_rows: rows that are asked for at a time.
     Returns: the measure [B] at the first and at the last learned step.
     """
+    steps = batch.learned_steps
     stored = network.learn_values(batch)[0].q
-    recomputed = network(prefix, network.initial_state(len(anchor)))[0].q
-    rows = torch.arange(len(anchor), device=anchor.device)
-
-    def measure(step: Tensor) -> Tensor:
-        again = recomputed[rows, anchor + step]
-        return (stored[rows, step] - again).norm(dim=-1) / again.abs().amax(dim=-1)
-
-    return measure(torch.zeros_like(anchor)), measure(batch.learned_steps - 1)
+    learned = torch.arange(stored.shape[1], device=steps.device) < steps[:, None]
+    largest = stored.amax(dim=-1).masked_fill(~learned, -math.inf).amax(dim=-1).abs()
+    sequence = torch.arange(len(steps), device=steps.device)[:, None]
+    at = torch.stack([torch.zeros_like(steps), steps - 1], dim=1)  # [B, 2] learned steps
+    row = (batch.episode_step + batch.burn_in_rows)[:, None] + at  # [B, 2] rows of the episode
+    again, state = torch.zeros_like(stored[sequence, at]), network.initial_state(len(steps))
+    for start in range(0, int(row.max()) + 1, chunk_rows):
+        output, state, _ = network(episode(start, start + chunk_rows), state)
+        place = row - start
+        here = (place >= 0) & (place < output.q.shape[1])
+        of_chunk = output.q[sequence, place.clamp(0, output.q.shape[1] - 1)]
+        again = torch.where(here[..., None], of_chunk, again)
+    difference = (stored[sequence, at] - again).norm(dim=-1)
+    first, last = (difference / largest.clamp(min=torch.finfo(largest.dtype).tiny)[:, None]).unbind(dim=1)
+    return first, last

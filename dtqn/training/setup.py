@@ -28,6 +28,7 @@ from dtqn.networks.windowed import QNetwork
 from dtqn.schedules import linear
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
 from dtqn.training.schema import MEMORIES, Schema, row_fields
+from dtqn.training.staleness import Staleness
 from replay import SequenceLayout, SequenceReplay, replay_bytes
 
 
@@ -41,6 +42,7 @@ class Stream(IntEnum):
     EVALUATION = 4
     LEARNER = 5
     FILM = 6
+    STALENESS = 7
 
 
 def seed_of(config: Config, *key: int) -> np.random.SeedSequence:
@@ -121,6 +123,22 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
         want_trace=MEMORIES[config.replay.memory].is_refreshed,
         threads=config.threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
+    )
+
+
+def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learner: Learner) -> Staleness:
+    """What measures staleness with each row of metrics.
+
+    It runs as many rows at most, forward alone, as the updates between two rows of metrics learn; each of
+    those is run by two networks, and backward.
+    """
+    rows_per_update = config.learner.batch_size * config.replay.learn_length
+    return Staleness(
+        replay=replay,
+        schema=schema,
+        learner=learner,
+        generator=np.random.default_rng(seed_of(config, Stream.STALENESS)),
+        max_rows=int(config.metrics_every / config.learner.env_steps_per_update * rows_per_update),
     )
 
 

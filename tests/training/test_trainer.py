@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from dtqn.settings.config import Config
 from dtqn.training.trainer import Trainer
@@ -94,3 +95,16 @@ def test_a_run_that_ended_before_any_sequence_can_be_made_longer() -> None:
     while not longer.finished:
         longer.advance()
     assert longer.learner_steps > 1
+
+
+def test_training_is_the_same_however_often_it_is_logged() -> None:
+    trainers = [
+        make_trainer(600, {"env_steps_per_update": 8.0}, warmup_env_steps=50, metrics_every=every)
+        for every in (20, 10**6)
+    ]
+    rows = [run(trainer) for trainer in trainers]
+    assert len(rows[0]) > 20 and len(rows[1]) == 1
+    assert sum("replay/delta_q_first" in row for row in rows[0]) > 5
+    for one, other in zip(*(trainer.network.parameters() for trainer in trainers), strict=True):
+        assert torch.equal(one, other)
+    np.testing.assert_equal(trainers[0].replay.get_state(), trainers[1].replay.get_state())
