@@ -25,11 +25,11 @@ from dtqn.learning.objective import Objective, StepErrors
 from dtqn.networks.heads import Prediction
 from dtqn.networks.windowed import QNetwork
 from dtqn.settings.config import LearnerConfig
-from dtqn.types import FreshTrace, NonFiniteError, Sequences, StepInputs
+from dtqn.types import FreshTrace, NonFiniteError, SequenceGenerator, Sequences, StepInputs
 
 MAX_SKIPPED_IN_A_ROW = 10
-_AUXILIARY = 2
-"""The number of the auxiliary loss's draws; a batch has the parts 0 and 1."""
+_DROPOUT, _AUXILIARY = 0, 2
+"""The draws of an update, by their key below its number."""
 
 
 class AuxiliaryLoss(NamedTuple):
@@ -106,7 +106,7 @@ class Learner:
         return self._errors(self.reading.learned(batch), None)[0]
 
     def _errors(
-        self, batch: Sequences, generator: torch.Generator | None
+        self, batch: Sequences, generator: SequenceGenerator | None
     ) -> tuple[StepErrors, dict[str, Tensor] | None]:
         """The errors of a batch's learned rows, and its trace where it is wanted."""
         passes = self.reading.passes(self.online, self.target, batch, generator, self._want_trace)
@@ -120,14 +120,12 @@ class Learner:
         batch = self.reading.learned(batch)
         config, members = self.config, split(batch, side_by_side=self._threads > 1)
         num_learned = batch.learned_steps.sum()
-        generators = [self._generator(part, batch.learn_rows.device) for part in range(len(members))]
-        parts = list(
-            self._map(
-                lambda part, generator: self._gradient(take(batch, part), num_learned, generator),
-                members,
-                generators,
-            )
-        )
+        generator = self._sequence_generator(batch)
+
+        def gradient(part: Tensor) -> _Part:
+            return self._gradient(take(batch, part), num_learned, generator.take(part))
+
+        parts = list(self._map(gradient, members))
         gradients = parts[0].gradients
         for part in parts[1:]:
             torch._foreach_add_(gradients, part.gradients)
@@ -165,7 +163,8 @@ class Learner:
         """Adds the gradient of the auxiliary loss, of the whole batch, to `gradients` in place."""
         if self._auxiliary is None:
             return {}
-        generator = self._generator(_AUXILIARY, batch.learn_rows.device)
+        (seed,) = self._seeds(_AUXILIARY, 1)
+        generator = torch.Generator(batch.learn_rows.device).manual_seed(int(seed))
         loss = self._auxiliary.loss(self.online, batch, generator)
         weighted = self._auxiliary.weight * loss
         torch._foreach_add_(
@@ -173,13 +172,17 @@ class Learner:
         )
         return {"learner/auxiliary_loss": float(loss.detach())}
 
-    def _generator(self, part: int, device: torch.device) -> torch.Generator:
-        """The draws of one part of this update, whatever ran before or runs beside it."""
-        update = self.learner_steps + self.skipped_updates
-        seed = np.random.SeedSequence(self._seed, spawn_key=(update, part))
-        return torch.Generator(device).manual_seed(int(seed.generate_state(1, np.uint64)[0]))
+    def _sequence_generator(self, batch: Sequences) -> SequenceGenerator:
+        """The draws of each sequence: a function of the update and of its place in the batch alone."""
+        rows = int((batch.burn_in_rows + batch.learn_rows).max())
+        return SequenceGenerator(self._seeds(_DROPOUT, len(batch.learn_rows)), rows, batch.learn_rows.device)
 
-    def _gradient(self, batch: Sequences, num_learned: Tensor, generator: torch.Generator) -> _Part:
+    def _seeds(self, key: int, count: int) -> np.ndarray:
+        """[count] of this update, whatever ran before or runs beside it."""
+        update = self.learner_steps + self.skipped_updates
+        return np.random.SeedSequence(self._seed, spawn_key=(update, key)).generate_state(count, np.uint64)
+
+    def _gradient(self, batch: Sequences, num_learned: Tensor, generator: SequenceGenerator) -> _Part:
         """One part's share of the loss and of its gradient."""
         errors, trace = self._errors(batch, generator)
         loss = losses.weighted_loss(errors.loss, batch.importance_weights) / num_learned

@@ -28,7 +28,17 @@ from torch.nn import functional as F
 
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.windowed import WindowedQNetwork, pick
-from dtqn.types import Observation, QOutput, Sequences, State, StepInputs, Trace, TraceSpec, map_tree
+from dtqn.types import (
+    Observation,
+    QOutput,
+    SequenceGenerator,
+    Sequences,
+    State,
+    StepInputs,
+    Trace,
+    TraceSpec,
+    map_tree,
+)
 
 
 class Bag(NamedTuple):
@@ -177,7 +187,7 @@ class BagQNetwork(WindowedQNetwork):
     def window(
         self,
         inputs: StepInputs,
-        generator: torch.Generator | None = None,
+        generator: SequenceGenerator | None = None,
         at: Tensor | None = None,
         bag: Bag | None = None,
     ) -> QOutput:

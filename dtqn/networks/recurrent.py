@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec
+from dtqn.types import QOutput, SequenceGenerator, Sequences, State, StepInputs, Trace, TraceSpec
 
 
 class Core(Protocol):
@@ -76,7 +76,7 @@ class RecurrentQNetwork(nn.Module):
         return self.head(features), state, trace
 
     def learn_values(
-        self, batch: Sequences, generator: torch.Generator | None = None, want_trace: bool = False
+        self, batch: Sequences, generator: SequenceGenerator | None = None, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
         """Output [B, R, ...] of the learn block, from the network's own starting state.
 

@@ -22,7 +22,17 @@ from torch import Tensor, nn
 
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.recurrent import AuxiliaryLoss, RecurrentQNetwork
-from dtqn.types import Observation, QOutput, Sequences, State, StepInputs, Trace, TraceSpec, map_tree
+from dtqn.types import (
+    Observation,
+    QOutput,
+    SequenceGenerator,
+    Sequences,
+    State,
+    StepInputs,
+    Trace,
+    TraceSpec,
+    map_tree,
+)
 
 
 class WindowState(NamedTuple):
@@ -119,7 +129,7 @@ class WindowedQNetwork(nn.Module):
         )
 
     def window(
-        self, inputs: StepInputs, generator: torch.Generator | None = None, at: Tensor | None = None
+        self, inputs: StepInputs, generator: SequenceGenerator | None = None, at: Tensor | None = None
     ) -> QOutput:
         """Q-values [B, T, A] at every position of windows [B, T, ...] in one pass, T at most K.
 
@@ -134,7 +144,7 @@ class WindowedQNetwork(nn.Module):
         return output
 
     def learn_values(
-        self, batch: Sequences, generator: torch.Generator | None = None, want_trace: bool = False
+        self, batch: Sequences, generator: SequenceGenerator | None = None, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
         """Output [B, R, ...] of the learn block; the trace is empty.
 

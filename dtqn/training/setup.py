@@ -182,6 +182,14 @@ _SMALL = 10_000_000
 """Numbers in a network that is made in passing, to be counted."""
 
 
+def planned_updates(config: Config) -> int:
+    """Learner steps of the whole run, if nothing ends it early; the last tick may bring a few more.
+
+    The shortest run does one. A warm-up that ends before replay has a sequence costs the updates until then.
+    """
+    return max(1, int((config.total_env_steps - config.warmup) / config.learner.env_steps_per_update))
+
+
 class _TooLarge(Exception):
     pass
 

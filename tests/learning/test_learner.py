@@ -487,3 +487,28 @@ def test_delta_q(burn_in: int, chunk_rows: int) -> None:
             expected = math.sqrt(sum((mine - again) ** 2 for mine, again in pairs)) / largest
             assert value[b].item() == pytest.approx(expected, rel=1e-6)
     assert (at_first > 1e-4).all()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("bag_size", [0, 2])
+def test_dropout_is_the_same_on_any_number_of_threads(
+    bag_size: int, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch as one part, as two, and as two side by side has the same draws for each sequence."""
+    if whole and bag_size:
+        pytest.skip("a bag is read beside the learn block alone")
+    shapes = (Shape(0, 3, 4), Shape(0, 1, 2), Shape(0, 0, 5), Shape(0, 3, 2), Shape(0, 3, 5), Shape(0, 0, 2))
+    settings = {"core": "dtqn", "context_length": 6, "dropout": 0.3, "bag_size": bag_size}
+    results = []
+    for threads, cost in ((1, 10**9), (1, 0), (2, 0), (1, 10**9)):
+        monkeypatch.setattr(batches, "PART_COST", cost)
+        config = LearnerConfig(n_step=2, learning_rate=0.01 if len(results) < 3 else 0.0101)
+        learner = learners.make_learner(make("box", **settings), config, threads=threads, whole=whole)
+        for seed in (1, 2):
+            batch = make_batch(learner.online, "box", shapes, seed=seed, learn_length=3)
+            update = learner.update(batch)
+        assert update.priorities is not None
+        results.append([update.priorities, *snapshot(learner.online)])
+    for result in results[1:3]:
+        assert_all_close(result, results[0], bar=1e-7)
+    assert (results[3][0] - results[0][0]).abs().max() > 1e-6  # the bar would notice

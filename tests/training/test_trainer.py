@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from dtqn.settings.config import Config
+from dtqn.training.setup import planned_updates
 from dtqn.training.trainer import Trainer
 
 SMALL: dict[str, Any] = {
@@ -108,3 +109,12 @@ def test_training_is_the_same_however_often_it_is_logged() -> None:
     for one, other in zip(*(trainer.network.parameters() for trainer in trainers), strict=True):
         assert torch.equal(one, other)
     np.testing.assert_equal(trainers[0].replay.get_state(), trainers[1].replay.get_state())
+
+
+@pytest.mark.parametrize("warmup, per_update", [(100, 8.0), (100, 300.0), (60, 2.5)])
+def test_the_price_of_a_run_is_known(warmup: int, per_update: float) -> None:
+    trainer = make_trainer(400, {"env_steps_per_update": per_update}, warmup_env_steps=warmup)
+    run(trainer)
+    beyond = (trainer.env_steps - 400) / per_update
+    assert 0 <= trainer.learner_steps - planned_updates(trainer.config) <= 1 + beyond
+    assert planned_updates(trainer.config) == max(1, int((400 - warmup) / per_update))
