@@ -122,10 +122,10 @@ class Learner:
         num_learned = batch.learned_steps.sum()
         generator = self._sequence_generator(batch)
 
-        def gradient(part: Tensor) -> _Part:
+        def of_part(part: Tensor) -> _Part:
             return self._gradient(take(batch, part), num_learned, generator.take(part))
 
-        parts = list(self._map(gradient, members))
+        parts = list(self._map(of_part, members))
         gradients = parts[0].gradients
         for part in parts[1:]:
             torch._foreach_add_(gradients, part.gradients)

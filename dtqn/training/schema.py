@@ -63,13 +63,12 @@ def row_fields(
     def of_space(space: gymnasium.Space) -> Field:
         return Field(space.shape or (), smallest_dtype(space), "rows")
 
-    is_dict = isinstance(observation_space, gymnasium.spaces.Dict)
     flag = Field((), np.dtype(np.bool_), "rows")
     q = Field((), np.dtype(np.float32), "stored")
     return Rows(
         observation=(
             {key: of_space(space) for key, space in observation_space.spaces.items()}
-            if is_dict
+            if isinstance(observation_space, gymnasium.spaces.Dict)
             else of_space(observation_space)
         ),
         prev_action=of_space(action_space),

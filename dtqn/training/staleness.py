@@ -107,8 +107,7 @@ class Staleness:
         }
 
     def get_state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self.generator.bit_generator.state
-        return state
+        return dict(self.generator.bit_generator.state)
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.generator.bit_generator.state = state

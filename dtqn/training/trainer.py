@@ -112,8 +112,9 @@ class Trainer:
         """Priorities from the Q-values that the actor saw, by the learner's own formulas."""
         names = [NAMES.reward, NAMES.discount, NAMES.q_max, NAMES.q_taken]
         rows, counts, learned = self.replay.learn_rows(ids, names)
+        reward, discount, q_max, q_taken = (torch.from_numpy(rows[name]) for name in names)
         td_error = self.learner.objective.first_td_errors(
-            *(torch.from_numpy(rows[name]) for name in names), torch.from_numpy(counts)
+            reward, discount, q_max, q_taken, torch.from_numpy(counts)
         )
         mask = torch.arange(td_error.shape[1]) < torch.from_numpy(learned)[:, None]
         return losses.sequence_priority(td_error, mask, self.config.replay.max_priority_weight).numpy()
