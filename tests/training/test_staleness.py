@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from dtqn.training import staleness
 from dtqn.training.schema import NAMES
 from dtqn.training.trainer import Trainer
+from dtqn.types import Sequences
 from tests.training.test_trainer import make_trainer
 
 LENGTH = 10_000
@@ -63,22 +65,31 @@ def test_a_long_episode_costs_bounded_work(
     assert (len(calls) > 3) == measured
 
 
-def test_delta_q_is_of_sequences_that_start_from_memory() -> None:
-    """Those at an episode's start, which are exact, do not enter the mean."""
+def test_delta_q_is_of_sequences_that_start_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those at an episode's start, which are exact, do not enter the mean; their share is told."""
     trainer = make_trainer(
         10**6, warmup_env_steps=400, replay={"capacity": 2_000, "learn_length": 6, "burn_in_length": 0}
     )
     while trainer.env_steps < 400:
         trainer.advance()
-    with torch.no_grad():
-        for parameter in trainer.network.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
-    rows = [trainer.staleness.measure() for _ in range(20)]
-    shares = [row["replay/delta_q_share"] for row in rows if "replay/delta_q_share" in row]
-    assert 0 < np.mean(shares) < 1
-    # An episode has at most 20 steps and 4 sequences; the state at the start of those in the middle is stale.
-    values = [row["replay/delta_q_first"] for row in rows if "replay/delta_q_first" in row]
-    assert min(values) > 1e-3
+    measured: list[int] = []
+
+    def fixed(network: Any, batch: Sequences, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        assert (batch.episode_step > 0).all() and batch.trace_valid.any(dim=1).all()
+        measured.append(len(batch.episode_step))
+        values = torch.arange(len(batch.episode_step), dtype=torch.float64)
+        return values, values + 10
+
+    monkeypatch.setattr(staleness, "delta_q", fixed)
+    for _ in range(20):
+        row = trainer.staleness.measure()
+        if row["replay/delta_q_share"] == 0:
+            assert "replay/delta_q_first" not in row
+            continue
+        assert row["replay/delta_q_share"] == measured[-1] / 8  # every episode's start is still stored
+        assert row["replay/delta_q_first"] == (measured[-1] - 1) / 2
+        assert row["replay/delta_q_last"] == (measured[-1] - 1) / 2 + 10
+    assert measured and np.mean(measured) < 8
 
 
 @pytest.mark.parametrize(
