@@ -74,7 +74,8 @@ class Prefix(NamedTuple):
     """Sequences from their episode's first row on, where that is still stored."""
 
     rows: dict[str, Array]
-    """[m, T, ...] from the episode's first row to the end of the learn block, right-padded like a batch."""
+    """[m, T, ...] from the episode's first row to the end of the learn block, right-padded like a batch; or
+    the part of it that was asked for."""
     row_counts: Ints
     """[m] real rows."""
     anchors: Ints
@@ -282,10 +283,13 @@ class SequenceReplay:
         gathered = {name: self._rings.gather(name, run) for name in self._known(names)}
         return gathered, learn_rows, self._learned(learn_rows)
 
-    def prefix(self, ids: npt.ArrayLike, names: Iterable[str]) -> Prefix:
+    def prefix(
+        self, ids: npt.ArrayLike, names: Iterable[str], start: int = 0, stop: int | None = None
+    ) -> Prefix:
         """Whole histories of those sequences among `ids` [n] whose episode start is still stored.
 
-        Run from the episode's first row they give the Q-values that no stored state has made stale.
+        Run from the episode's first row they give the Q-values that no stored state has made stale. A long
+        one can be read in chunks: rows `start` to `stop` - 1 of each, by default all of them.
         """
         given = np.asarray(ids, np.int64)
         slots, available = self._find(given)
@@ -295,7 +299,7 @@ class SequenceReplay:
         slots, streams, starts, rows = (array[available] for array in (slots, streams, starts, rows))
         learn_rows = self._own(_LEARN_ROWS, slots)
         row_counts = rows - starts + learn_rows
-        run = self._run(streams, starts % self.steps_per_stream, row_counts)
+        run = self._run(streams, starts % self.steps_per_stream, row_counts)[:, start:stop]
         gathered = {name: self._rings.gather(name, run) for name in self._known(names)}
         return Prefix(gathered, row_counts, rows - starts, self._learned(learn_rows), available)
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dtqn.networks.q_network import QNetwork
-from dtqn.types import FreshTrace, QOutput, Sequences, map_tree
+from dtqn.types import FreshTrace, QOutput, SequenceGenerator, Sequences, map_tree
 
 PART_COST = 1000
 """The cost of a second part by itself, in quarters of a row of the learn block; measured on a CPU."""
@@ -53,7 +53,7 @@ class Passes(Protocol):
         online: QNetwork,
         target: QNetwork,
         batch: Sequences,
-        generator: torch.Generator | None,
+        generator: SequenceGenerator | None,
         want_trace: bool,
     ) -> Outputs: ...
 
@@ -99,7 +99,7 @@ def same_rows(
     online: QNetwork,
     target: QNetwork,
     batch: Sequences,
-    generator: torch.Generator | None,
+    generator: SequenceGenerator | None,
     want_trace: bool,
 ) -> Outputs:
     """Rows are learned and bootstrapped from in one pass of each network; `generator` draws dropout."""
@@ -112,7 +112,7 @@ def next_window(
     online: QNetwork,
     target: QNetwork,
     batch: Sequences,
-    generator: torch.Generator | None,
+    generator: SequenceGenerator | None,
     want_trace: bool,
 ) -> Outputs:
     """Rows are bootstrapped from in passes of their own, which do not have the sequence's first row.

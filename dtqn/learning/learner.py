@@ -23,13 +23,12 @@ from dtqn.learning.adam import Adam
 from dtqn.learning.batches import Reading, fresh_rows, join, join_traces, split, take
 from dtqn.learning.objective import Objective, StepErrors
 from dtqn.networks.q_network import QNetwork
-from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.settings.config import LearnerConfig
-from dtqn.types import FreshTrace, NonFiniteError, Sequences, StepInputs
+from dtqn.types import FreshTrace, NonFiniteError, SequenceGenerator, Sequences, StepInputs
 
 MAX_SKIPPED_IN_A_ROW = 10
-_AUXILIARY = 2
-"""The number of the auxiliary loss's draws; a batch has the parts 0 and 1."""
+_DROPOUT, _AUXILIARY = 0, 2
+"""The draws of an update, by their key below its number."""
 
 
 class AuxiliaryLoss(NamedTuple):
@@ -106,7 +105,7 @@ class Learner:
         return self._errors(self.reading.learned(batch), None)[0]
 
     def _errors(
-        self, batch: Sequences, generator: torch.Generator | None
+        self, batch: Sequences, generator: SequenceGenerator | None
     ) -> tuple[StepErrors, dict[str, Tensor] | None]:
         """The errors of a batch's learned rows, and its trace where it is wanted."""
         passes = self.reading.passes(self.online, self.target, batch, generator, self._want_trace)
@@ -120,14 +119,12 @@ class Learner:
         batch = self.reading.learned(batch)
         config, members = self.config, split(batch, side_by_side=self._threads > 1)
         num_learned = batch.learned_steps.sum()
-        generators = [self._generator(part, batch.learn_rows.device) for part in range(len(members))]
-        parts = list(
-            self._map(
-                lambda part, generator: self._gradient(take(batch, part), num_learned, generator),
-                members,
-                generators,
-            )
-        )
+        generator = self._sequence_generator(batch)
+
+        def of_part(part: Tensor) -> _Part:
+            return self._gradient(take(batch, part), num_learned, generator.take(part))
+
+        parts = list(self._map(of_part, members))
         gradients = parts[0].gradients
         for part in parts[1:]:
             torch._foreach_add_(gradients, part.gradients)
@@ -165,7 +162,8 @@ class Learner:
         """Adds the gradient of the auxiliary loss, of the whole batch, to `gradients` in place."""
         if self._auxiliary is None:
             return {}
-        generator = self._generator(_AUXILIARY, batch.learn_rows.device)
+        (seed,) = self._seeds(_AUXILIARY, 1)
+        generator = torch.Generator(batch.learn_rows.device).manual_seed(int(seed))
         loss = self._auxiliary.loss(self.online, batch, generator)
         weighted = self._auxiliary.weight * loss
         torch._foreach_add_(
@@ -173,13 +171,17 @@ class Learner:
         )
         return {"learner/auxiliary_loss": float(loss.detach())}
 
-    def _generator(self, part: int, device: torch.device) -> torch.Generator:
-        """The draws of one part of this update, whatever ran before or runs beside it."""
-        update = self.learner_steps + self.skipped_updates
-        seed = np.random.SeedSequence(self._seed, spawn_key=(update, part))
-        return torch.Generator(device).manual_seed(int(seed.generate_state(1, np.uint64)[0]))
+    def _sequence_generator(self, batch: Sequences) -> SequenceGenerator:
+        """The draws of each sequence: a function of the update and of its place in the batch alone."""
+        rows = int((batch.burn_in_rows + batch.learn_rows).max())
+        return SequenceGenerator(self._seeds(_DROPOUT, len(batch.learn_rows)), rows, batch.learn_rows.device)
 
-    def _gradient(self, batch: Sequences, num_learned: Tensor, generator: torch.Generator) -> _Part:
+    def _seeds(self, key: int, count: int) -> np.ndarray:
+        """[count] of this update, whatever ran before or runs beside it."""
+        update = self.learner_steps + self.skipped_updates
+        return np.random.SeedSequence(self._seed, spawn_key=(update, key)).generate_state(count, np.uint64)
+
+    def _gradient(self, batch: Sequences, num_learned: Tensor, generator: SequenceGenerator) -> _Part:
         """One part's share of the loss and of its gradient."""
         errors, trace = self._errors(batch, generator)
         loss = losses.weighted_loss(errors.loss, batch.importance_weights) / num_learned
@@ -232,23 +234,39 @@ class Learner:
 
 @torch.no_grad()
 def delta_q(
-    network: RecurrentQNetwork, batch: Sequences, prefix: StepInputs, anchor: Tensor
+    network: QNetwork, batch: Sequences, episode: Callable[[int, int], StepInputs], chunk_rows: int
 ) -> tuple[Tensor, Tensor]:
-    """R2D2's measure of staleness, ||Q_stored - Q_recomputed||_2 / max |Q_recomputed| (section 3.2).
+    """R2D2's Q-value discrepancy, which measures staleness (Kapturowski et al. 2019, section 3).
 
-    Q_stored starts from the stored memory and its burn-in, Q_recomputed from the episode's first row.
+        Delta Q_i = ||q(h^_{t+i}) - q(h_{t+i})||_2 / |max_{a, j} q(h^_{t+j})_a|
+
+    at the first and the last learned step i of a sequence, all with the present parameters. h^ is the state
+    that the learner unrolls from stored memory and burn-in, and the maximum is over all actions a and learned
+    steps j of the sequence. h is the state that it should be: here the one that the present parameters reach
+    from the episode's first row. The paper takes the state that the actor stored at each step, by which a
+    stored state that is not burned in has no discrepancy at its first step, however stale it is.
 
     Args:
-        prefix: [B, S, ...] rows from the episode's start to the end of the learn block.
-        anchor: [B] the anchor's row in it.
+        batch: B sequences.
+        episode: (start, stop) -> those rows of their episodes [B, stop - start, ...], counted from the
+            episode's first one.
+        chunk_rows: rows that are asked for at a time.
     Returns: the measure [B] at the first and at the last learned step.
     """
+    steps = batch.learned_steps
     stored = network.learn_values(batch)[0].q
-    recomputed = network(prefix, network.initial_state(len(anchor)))[0].q
-    rows = torch.arange(len(anchor), device=anchor.device)
-
-    def measure(step: Tensor) -> Tensor:
-        again = recomputed[rows, anchor + step]
-        return (stored[rows, step] - again).norm(dim=-1) / again.abs().amax(dim=-1)
-
-    return measure(torch.zeros_like(anchor)), measure(batch.learned_steps - 1)
+    learned = torch.arange(stored.shape[1], device=steps.device) < steps[:, None]
+    largest = stored.amax(dim=-1).masked_fill(~learned, -math.inf).amax(dim=-1).abs()
+    sequence = torch.arange(len(steps), device=steps.device)[:, None]
+    at = torch.stack([torch.zeros_like(steps), steps - 1], dim=1)  # [B, 2] learned steps
+    row = (batch.episode_step + batch.burn_in_rows)[:, None] + at  # [B, 2] rows of the episode
+    again, state = torch.zeros_like(stored[sequence, at]), network.initial_state(len(steps))
+    for start in range(0, int(row.max()) + 1, chunk_rows):
+        output, state, _ = network(episode(start, start + chunk_rows), state)
+        place = row - start
+        here = (place >= 0) & (place < output.q.shape[1])
+        of_chunk = output.q[sequence, place.clamp(0, output.q.shape[1] - 1)]
+        again = torch.where(here[..., None], of_chunk, again)
+    difference = (stored[sequence, at] - again).norm(dim=-1)
+    first, last = (difference / largest.clamp(min=torch.finfo(largest.dtype).tiny)[:, None]).unbind(dim=1)
+    return first, last

@@ -40,6 +40,7 @@ from dtqn.networks.windowed import (
 )
 from dtqn.types import (
     QOutput,
+    SequenceGenerator,
     Sequences,
     State,
     StepInputs,
@@ -195,7 +196,7 @@ class BagQNetwork(nn.Module):
     def window(
         self,
         inputs: StepInputs,
-        generator: torch.Generator | None = None,
+        generator: SequenceGenerator | None = None,
         at: Tensor | None = None,
         bag: Bag | None = None,
     ) -> QOutput:
@@ -207,11 +208,11 @@ class BagQNetwork(nn.Module):
         return self._output(x, self._features(bag, first), bag.size)
 
     def learn_values(
-        self, batch: Sequences, generator: torch.Generator | None = None, want_trace: bool = False
+        self, batch: Sequences, generator: SequenceGenerator | None = None, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
         """As `WindowedQNetwork.learn_values`; each window reads the bag that is stored with its last row."""
 
-        def read(window: Window, draws: torch.Generator | None) -> QOutput:
+        def read(window: Window, draws: SequenceGenerator | None) -> QOutput:
             bag = from_leaves(self._trace_spec(), window.beside).bag
             return self.window(window.rows, draws, window.at, bag._replace(size=bag.size.long()))
 

@@ -24,14 +24,27 @@ from torch.nn import functional as F
 
 from dtqn.networks.attention import sinusoid
 from dtqn.networks.gates import make_gate, make_norm
+from dtqn.types import SequenceGenerator
 
 
-def drop(x: Tensor, probability: float, generator: torch.Generator | None) -> Tensor:
-    """x with a share of zeros, drawn from `generator`, and the rest scaled up; x itself without one."""
+def drop(
+    x: Tensor, probability: float, generator: SequenceGenerator | None, at: Tensor | None = None
+) -> Tensor:
+    """x [B, S, ...] with zeros of this `probability`, and the rest scaled up; no `generator`: x itself.
+
+    Args:
+        generator: draws for each row of a window.
+        at: [B, S] the rows that x is of; by default the first S.
+    """
     if generator is None or probability == 0:
         return x
-    kept = torch.empty_like(x).bernoulli_(1 - probability, generator=generator)
-    return x * kept / (1 - probability)
+    kept = generator.bernoulli(1 - probability, tuple(x.shape[2:]), x.dtype)
+    return x * _rows(kept, x.shape[1], at) / (1 - probability)
+
+
+def _rows(x: Tensor, count: int, at: Tensor | None) -> Tensor:
+    """Rows `at` [B, S] of x [B, T, ...], or the first `count`."""
+    return x[:, :count] if at is None else x[torch.arange(len(at), device=at.device)[:, None], at]
 
 
 def _seen(x: Tensor, at: Tensor | None) -> Tensor:
@@ -64,34 +77,36 @@ class DecoderLayer(nn.Module):
         self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
 
     def forward(
-        self, x: Tensor, generator: torch.Generator | None = None, at: Tensor | None = None
+        self, x: Tensor, generator: SequenceGenerator | None = None, at: Tensor | None = None
     ) -> Tensor:
         """[B, T, D] -> [B, T, D], or [B, S, D] of the steps `at` [B, S] alone."""
         y = F.relu(self._attend(self.attention_norm(x) if self.pre_norm else x, generator, at))
         if at is not None:
-            x = x[torch.arange(len(at), device=at.device)[:, None], at]
+            x = _rows(x, x.shape[1], at)
         x = self.attention_gate(x, y)
         if self.pre_norm:
-            return self.mlp_gate(x, F.relu(self._feed_forward(self.mlp_norm(x), generator)))
+            return self.mlp_gate(x, F.relu(self._feed_forward(self.mlp_norm(x), generator, at)))
         x = self.attention_norm(x)
-        return self.mlp_norm(self.mlp_gate(x, F.relu(self._feed_forward(x, generator))))
+        return self.mlp_norm(self.mlp_gate(x, F.relu(self._feed_forward(x, generator, at))))
 
-    def _attend(self, x: Tensor, generator: torch.Generator | None, at: Tensor | None) -> Tensor:
+    def _attend(self, x: Tensor, generator: SequenceGenerator | None, at: Tensor | None) -> Tensor:
         """softmax(q k^T / sqrt(d)) v over the step itself and those before it in the window."""
         q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         if at is not None:
             q = q.gather(2, at[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
         if generator is not None and self.dropout > 0:
             score = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~_seen(x, at), -math.inf)
-            mixed = drop(score.softmax(dim=-1), self.dropout, generator) @ v
+            kept = generator.bernoulli(1 - self.dropout, (self.num_heads, generator.rows), x.dtype)
+            kept = _rows(kept, x.shape[1], at)[..., : x.shape[1]].transpose(1, 2)
+            mixed = (score.softmax(dim=-1) * kept / (1 - self.dropout)) @ v
         elif at is not None:
             mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=_seen(x, at))
         else:
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
-    def _feed_forward(self, x: Tensor, generator: torch.Generator | None) -> Tensor:
-        return drop(self.mlp(x), self.dropout, generator)
+    def _feed_forward(self, x: Tensor, generator: SequenceGenerator | None, at: Tensor | None) -> Tensor:
+        return drop(self.mlp(x), self.dropout, generator, at)
 
 
 class TransformerDecoder(nn.Module):
@@ -158,7 +173,7 @@ class TransformerDecoder(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def forward(
-        self, features: Tensor, generator: torch.Generator | None = None, at: Tensor | None = None
+        self, features: Tensor, generator: SequenceGenerator | None = None, at: Tensor | None = None
     ) -> Tensor:
         """Features [B, T, D], T at most K -> [B, T, D].
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.heads import Prediction
-from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec
+from dtqn.types import QOutput, SequenceGenerator, Sequences, State, StepInputs, Trace, TraceSpec
 
 CONTRACT_VERSION = 1
 """Grows when a network, core, encoder or head written for the contract before would no longer work."""
@@ -150,7 +150,7 @@ class QNetwork(Module, Protocol):
         ...
 
     def learn_values(
-        self, batch: Sequences, generator: torch.Generator | None = None, want_trace: bool = False
+        self, batch: Sequences, generator: SequenceGenerator | None = None, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
         """Q-values of a batch's learn blocks, with gradient.
 

@@ -10,7 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, trace_window
-from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec, from_leaves, leaves
+from dtqn.types import (
+    QOutput,
+    SequenceGenerator,
+    Sequences,
+    State,
+    StepInputs,
+    Trace,
+    TraceSpec,
+    from_leaves,
+    leaves,
+)
 
 
 def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
@@ -53,7 +63,7 @@ class RecurrentQNetwork(nn.Module):
         return self.head(features), state, trace
 
     def learn_values(
-        self, batch: Sequences, generator: torch.Generator | None = None, want_trace: bool = False
+        self, batch: Sequences, generator: SequenceGenerator | None = None, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
         """Output [B, R, ...] of the learn block, from the network's own starting state.
 

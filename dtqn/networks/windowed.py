@@ -23,7 +23,17 @@ from torch import Tensor, nn
 
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.q_network import Encoder, Head
-from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec, from_leaves, map_tree
+from dtqn.types import (
+    QOutput,
+    SequenceGenerator,
+    Sequences,
+    State,
+    StepInputs,
+    Trace,
+    TraceSpec,
+    from_leaves,
+    map_tree,
+)
 
 
 class WindowState(NamedTuple):
@@ -99,8 +109,8 @@ def window_after(empty: WindowState, rows: dict[str, Tensor], valid: Tensor) -> 
 def learn_in_windows(
     batch: Sequences,
     size: int,
-    read: Callable[[Window, torch.Generator | None], QOutput],
-    generator: torch.Generator | None,
+    read: Callable[[Window, SequenceGenerator | None], QOutput],
+    generator: SequenceGenerator | None,
 ) -> QOutput:
     """The output [B, R, ...] of a batch's learn blocks, read in windows of at most `size` rows.
 
@@ -208,7 +218,7 @@ class WindowedQNetwork(nn.Module):
         )
 
     def window(
-        self, inputs: StepInputs, generator: torch.Generator | None = None, at: Tensor | None = None
+        self, inputs: StepInputs, generator: SequenceGenerator | None = None, at: Tensor | None = None
     ) -> QOutput:
         """Q-values [B, T, A] at every position of windows [B, T, ...] in one pass, T at most K.
 
@@ -222,7 +232,7 @@ class WindowedQNetwork(nn.Module):
         return self.head(self.decoder(self.encoder(inputs), generator, at))
 
     def learn_values(
-        self, batch: Sequences, generator: torch.Generator | None = None, want_trace: bool = False
+        self, batch: Sequences, generator: SequenceGenerator | None = None, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
         """The output [B, R, ...] of the learn block, from windows of K rows; the trace is empty."""
         output = learn_in_windows(

@@ -121,6 +121,11 @@ class Schema:
         self._memory_names = [name for name, field in rows.trace.items() if field.window]
         self._beside_names = [name for name, field in rows.trace.items() if not field.window]
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether a sequence in the middle of an episode starts in a state that was carried there."""
+        return bool(self._memory_names)
+
     def stored(self, rows: Rows[np.ndarray]) -> dict[str, np.ndarray]:
         """What replay appends of an actor's tick."""
         return {**named(rows), self.memory.version: rows.version}

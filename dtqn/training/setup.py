@@ -29,6 +29,7 @@ from dtqn.networks.q_network import QNetwork
 from dtqn.schedules import linear
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
 from dtqn.training.schema import MEMORIES, Schema, row_fields
+from dtqn.training.staleness import Staleness
 from replay import SequenceLayout, SequenceReplay, replay_bytes
 
 
@@ -42,6 +43,7 @@ class Stream(IntEnum):
     EVALUATION = 4
     LEARNER = 5
     FILM = 6
+    STALENESS = 7
 
 
 def seed_of(config: Config, *key: int) -> np.random.SeedSequence:
@@ -125,6 +127,22 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
     )
 
 
+def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learner: Learner) -> Staleness:
+    """What measures staleness with each row of metrics.
+
+    It runs as many rows at most, forward alone, as the updates between two rows of metrics learn; each of
+    those is run by two networks, and backward.
+    """
+    rows_per_update = config.learner.batch_size * config.replay.learn_length
+    return Staleness(
+        replay=replay,
+        schema=schema,
+        learner=learner,
+        generator=np.random.default_rng(seed_of(config, Stream.STALENESS)),
+        max_rows=int(config.metrics_every / config.learner.env_steps_per_update * rows_per_update),
+    )
+
+
 def make_actor(config: Config, network: QNetwork) -> Actor:
     """The run's actor, with a copy of `network` and the copies of the task."""
     env_steps_per_publishing = config.actor.publish_period * config.learner.env_steps_per_update
@@ -173,6 +191,14 @@ def learning_rate_share(config: Config) -> Callable[[int], float]:
 
 _SMALL = 10_000_000
 """Numbers in a network that is made in passing, to be counted."""
+
+
+def planned_updates(config: Config) -> int:
+    """Learner steps of the whole run, if nothing ends it early; the last tick may bring a few more.
+
+    The shortest run does one. A warm-up that ends before replay has a sequence costs the updates until then.
+    """
+    return max(1, int((config.total_env_steps - config.warmup) / config.learner.env_steps_per_update))
 
 
 class _TooLarge(Exception):

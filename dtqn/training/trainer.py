@@ -16,10 +16,7 @@ import torch
 from dtqn.acting.evaluation import EvaluationResult, Played, film, play
 from dtqn.acting.rows import Episodes
 from dtqn.learning import losses
-from dtqn.learning.batches import take
-from dtqn.learning.learner import delta_q
 from dtqn.networks.q_network import QNetwork
-from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.settings.config import Config
 from dtqn.training import setup
 from dtqn.training.schema import NAMES
@@ -28,8 +25,6 @@ from dtqn.types import FreshTrace, NonFiniteError
 
 SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means."""
-STALENESS_SEQUENCES = 8
-"""Sequences for which the staleness of their stored memory is measured, each time metrics are due."""
 
 
 class Trainer:
@@ -45,6 +40,7 @@ class Trainer:
         self.actor = setup.make_actor(config, network)
         self.replay = setup.make_replay(config, self.schema)
         self.generator = np.random.default_rng(seed_of(config, Stream.REPLAY))
+        self.staleness = setup.make_staleness(config, self.replay, self.schema, self.learner)
         self._learning_rate_share = setup.learning_rate_share(config)
         self.resume_is_exact = True
         """False once it has gone on from a state without the environments'. The actor then begins new
@@ -179,39 +175,9 @@ class Trainer:
         row["replay/sequences"] = self.replay.num_sequences
         row |= {f"replay/priority_{name}": value for name, value in self.replay.priority_statistics().items()}
         if self.replay.num_sequences:
-            row |= self._staleness()
+            row |= self.staleness.measure()
         self._sums, self._updates_summed = {}, 0
         return row
-
-    def _staleness(self) -> dict[str, float | int | None]:
-        """Ages in learner steps of what a few replay sequences were made with, and R2D2's delta-Q of them."""
-        sampled, info = self.replay.sample(STALENESS_SEQUENCES, self.generator)
-        version, trace_version = NAMES.version, self.schema.memory.version
-        prefix = self.replay.prefix(info.ids, {version, trace_version, *self.schema.input_names})
-        if not len(prefix.anchors):
-            return {}
-        available = torch.from_numpy(prefix.available.nonzero()[0])
-        read = self.learner.reading.learned(self.schema.sequences(sampled, info.importance_weights))
-        batch = take(read, available)
-        anchor = batch.episode_step + batch.burn_in_rows
-        row = np.arange(prefix.rows[version].shape[1])
-        learned = (row >= anchor.cpu().numpy()[:, None]) & (row < prefix.row_counts[:, None])
-        start = batch.episode_step.cpu().numpy()
-        oldest = start - batch.trace_valid.sum(dim=1).cpu().numpy()
-        remembered = (row < start[:, None]) & (row >= oldest[:, None])
-        age = self.learner_steps - prefix.rows[version]
-        memory_age = self.learner_steps - prefix.rows[trace_version]
-        measured: dict[str, float | int | None] = {
-            "replay/parameter_age": float(age[learned].mean()),
-            "replay/memory_age": float(memory_age[remembered].mean()) if remembered.any() else None,
-        }
-        if isinstance(self.network, RecurrentQNetwork):  # a window is never stale
-            first, last = delta_q(self.network, batch, self.schema.inputs(prefix.rows), anchor)
-            measured |= {
-                "replay/delta_q_first": float(first.mean()),
-                "replay/delta_q_last": float(last.mean()),
-            }
-        return measured
 
     def _evaluation_metrics(self, at_end: bool) -> dict[str, float | int | None]:
         result = self.evaluate(at_end)
@@ -259,6 +225,7 @@ class Trainer:
             "learner": self.learner.get_state(),
             "replay": self.replay.get_state(),
             "generator": self.generator.bit_generator.state,
+            "staleness": self.staleness.get_state(),
             "update_credit": self._update_credit,
             "evaluations": self._evaluations,
             "evaluated_at": self._evaluated_at,
@@ -275,6 +242,7 @@ class Trainer:
         self.replay.set_state(state["replay"])
         self.resume_is_exact = state["actor"]["rows"]["env"] is not None
         self.generator.bit_generator.state = state["generator"]
+        self.staleness.set_state(state["staleness"])
         self._update_credit = state["update_credit"]
         self._evaluations, self._evaluated_at = state["evaluations"], state["evaluated_at"]
         self._evaluated_fully = state["evaluated_fully"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from typing import Any
 
 import gymnasium
@@ -458,22 +459,56 @@ def stored_episode(
     return batch, episode
 
 
+@pytest.mark.parametrize("chunk_rows", [4, 100])
 @pytest.mark.parametrize("burn_in", [0, 2])
-def test_delta_q(burn_in: int) -> None:
+def test_delta_q(burn_in: int, chunk_rows: int) -> None:
     """Zero from the trace of the same parameters; by its formula otherwise."""
     network = make("box")
     anchors = [3, 6, 14]
     batch, episode = stored_episode(network, anchors, burn_in, rows=6)
-    for measure in delta_q(network, batch, episode, torch.tensor(anchors)):
-        assert measure.tolist() == pytest.approx([0.0] * 3, abs=1e-12)
+    # A shorter one: its last learned step is another, and later steps are not in the maximum.
+    batch = batch._replace(learned_steps=torch.tensor([5, 2, 5]))
+
+    def measure() -> tuple[Tensor, Tensor]:
+        return delta_q(network, batch, lambda start, stop: part(episode, start, stop), chunk_rows)
+
+    for value in measure():
+        assert value.tolist() == pytest.approx([0.0] * 3, abs=1e-12)
 
     randomise(network, seed=4, scale=0.05)
     q = network(episode, network.initial_state(3))[0].q
-    at_first, at_last = delta_q(network, batch, episode, torch.tensor(anchors))
+    at_first, at_last = measure()
     for b, anchor in enumerate(anchors):
-        stored = twin.q_values(network, batch, b)
-        for measure, step in ((at_first, 0), (at_last, 4)):
-            again = q[b, anchor + step]
-            expected = (torch.tensor(stored[step]) - again).square().sum().sqrt() / again.abs().max()
-            assert measure[b].item() == pytest.approx(expected.item(), abs=1e-6)
+        learned = int(batch.learned_steps[b])
+        stored = twin.q_values(network, batch, b)[:learned]
+        largest = abs(max(value for at_step in stored for value in at_step))
+        for value, step in ((at_first, 0), (at_last, learned - 1)):
+            pairs = zip(stored[step], q[b, anchor + step].tolist(), strict=True)
+            expected = math.sqrt(sum((mine - again) ** 2 for mine, again in pairs)) / largest
+            assert value[b].item() == pytest.approx(expected, rel=1e-6)
     assert (at_first > 1e-4).all()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("bag_size", [0, 2])
+def test_dropout_is_the_same_on_any_number_of_threads(
+    bag_size: int, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch as one part, as two, and as two side by side has the same draws for each sequence."""
+    if whole and bag_size:
+        pytest.skip("a bag is read beside the learn block alone")
+    shapes = (Shape(0, 3, 4), Shape(0, 1, 2), Shape(0, 0, 5), Shape(0, 3, 2), Shape(0, 3, 5), Shape(0, 0, 2))
+    settings = {"core": "dtqn", "context_length": 6, "dropout": 0.3, "bag_size": bag_size}
+    results = []
+    for threads, cost in ((1, 10**9), (1, 0), (2, 0), (1, 10**9)):
+        monkeypatch.setattr(batches, "PART_COST", cost)
+        config = LearnerConfig(n_step=2, learning_rate=0.01 if len(results) < 3 else 0.0101)
+        learner = learners.make_learner(make("box", **settings), config, threads=threads, whole=whole)
+        for seed in (1, 2):
+            batch = make_batch(learner.online, "box", shapes, seed=seed, learn_length=3)
+            update = learner.update(batch)
+        assert update.priorities is not None
+        results.append([update.priorities, *snapshot(learner.online)])
+    for result in results[1:3]:
+        assert_all_close(result, results[0], bar=1e-7)
+    assert (results[3][0] - results[0][0]).abs().max() > 1e-6  # the bar would notice

@@ -15,7 +15,7 @@ from dtqn import networks
 from dtqn.networks.decoder import TransformerDecoder, drop
 from dtqn.networks.windowed import WindowedQNetwork
 from dtqn.settings.config import Config, NetworkConfig
-from dtqn.types import QOutput, Sequences, StepInputs, leaves, map_tree
+from dtqn.types import QOutput, SequenceGenerator, Sequences, StepInputs, leaves, map_tree
 from tests.cases import randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks import modules
@@ -251,13 +251,17 @@ def test_padding_changes_nothing(junk: float) -> None:
     assert torch.equal(clean, dirty)
 
 
+def draws(batch: int, seed: int = 0) -> SequenceGenerator:
+    return SequenceGenerator(np.arange(batch) + 1000 * seed, 4 * K, torch.device("cpu"))
+
+
 def test_dropout_is_in_learning_only_and_drawn_from_the_generator() -> None:
     torch.manual_seed(0)
     network = around(modules.decoder(dropout=0.5)).requires_grad_(False)
     batch = batch_of(network)
 
     def learned(seed: int | None) -> Tensor:
-        generator = None if seed is None else torch.Generator().manual_seed(seed)
+        generator = None if seed is None else draws(len(SHAPES), seed)
         return network.learn_values(batch, generator)[0].q
 
     network.train()
@@ -273,7 +277,7 @@ def test_learning_with_dropout_that_drops_nothing_is_learning_without() -> None:
     """Attention that drops weights is written out; one in 10^12 is dropped."""
     torch.manual_seed(0)
     network = around(modules.decoder(dropout=1e-12))
-    batch, generator = batch_of(network), torch.Generator().manual_seed(0)
+    batch, generator = batch_of(network), draws(len(SHAPES))
     plain, dropped = (network.learn_values(batch, given)[0].q for given in (None, generator))
     torch.testing.assert_close(dropped, plain, rtol=0, atol=1e-9)
     inputs = rows(batch.learn.observation[:, :K])
@@ -283,8 +287,8 @@ def test_learning_with_dropout_that_drops_nothing_is_learning_without() -> None:
 
 
 def test_dropout_keeps_the_mean_and_zeroes_its_share() -> None:
-    x = torch.ones(200, 200, dtype=torch.float64)
-    dropped = drop(x, 0.25, torch.Generator().manual_seed(0))
+    x = torch.ones(20, 10, 200, dtype=torch.float64)
+    dropped = drop(x, 0.25, draws(20))
     assert dropped.unique().tolist() == pytest.approx([0, 4 / 3])
     assert (dropped == 0).double().mean().item() == pytest.approx(0.25, abs=0.01)
     assert drop(x, 0.25, None) is x

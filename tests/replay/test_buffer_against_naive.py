@@ -146,7 +146,10 @@ def test_random_operations(
             assert chosen == naive.sample_ids(5, np.random.default_rng(draw_seed))
             check_batch(replay, naive, batch, info)
             asked = [int(id_) for id_ in random.choice(ever, 3)]
-            check_prefix(naive, replay.prefix(asked, ["observation", "trace"]), asked)
+            whole = replay.prefix(asked, ["observation", "trace"])
+            check_prefix(naive, whole, asked)
+            chunks = [replay.prefix(asked, ["trace"], at, at + 3).rows["trace"] for at in range(0, 99, 3)]
+            np.testing.assert_array_equal(np.concatenate(chunks, axis=1), whole.rows["trace"])
         if ever and random.random() < 0.3:
             # Overwritten rows, rows before any and not there yet, and some twice: the last one counts.
             ids, offsets = random.choice(ever, 9), random.integers(-6, 9, 9)

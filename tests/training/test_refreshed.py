@@ -46,7 +46,7 @@ def make_trainer(memory: str, network: dict[str, Any] | None = None, learning_ra
 
 def staleness(trainer: Trainer) -> dict[str, float]:
     """Means over some batches of the sequences whose episode's start is stored."""
-    measured = [trainer._staleness() for _ in range(6)]
+    measured = [trainer.staleness.measure() for _ in range(6)]
     names = ["replay/delta_q_first", "replay/delta_q_last", "replay/memory_age", "replay/parameter_age"]
     return {
         name: float(np.mean([row[name] for row in measured if row.get(name) is not None])) for name in names

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from dtqn.settings.config import Config
+from dtqn.training.setup import planned_updates
 from dtqn.training.trainer import Trainer
 
 SMALL: dict[str, Any] = {
@@ -94,3 +96,25 @@ def test_a_run_that_ended_before_any_sequence_can_be_made_longer() -> None:
     while not longer.finished:
         longer.advance()
     assert longer.learner_steps > 1
+
+
+def test_training_is_the_same_however_often_it_is_logged() -> None:
+    trainers = [
+        make_trainer(600, {"env_steps_per_update": 8.0}, warmup_env_steps=50, metrics_every=every)
+        for every in (20, 10**6)
+    ]
+    rows = [run(trainer) for trainer in trainers]
+    assert len(rows[0]) > 20 and len(rows[1]) == 1
+    assert sum("replay/delta_q_first" in row for row in rows[0]) > 5
+    for one, other in zip(*(trainer.network.parameters() for trainer in trainers), strict=True):
+        assert torch.equal(one, other)
+    np.testing.assert_equal(trainers[0].replay.get_state(), trainers[1].replay.get_state())
+
+
+@pytest.mark.parametrize("warmup, per_update", [(100, 8.0), (100, 300.0), (60, 2.5)])
+def test_the_price_of_a_run_is_known(warmup: int, per_update: float) -> None:
+    trainer = make_trainer(400, {"env_steps_per_update": per_update}, warmup_env_steps=warmup)
+    run(trainer)
+    beyond = (trainer.env_steps - 400) / per_update
+    assert 0 <= trainer.learner_steps - planned_updates(trainer.config) <= 1 + beyond
+    assert planned_updates(trainer.config) == max(1, int((400 - warmup) / per_update))

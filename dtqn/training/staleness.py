@@ -1,0 +1,113 @@
+"""Staleness: how old the parameters and the memory are that a few sequences of replay were made with.
+
+It draws from a random stream of its own and changes nothing, so a run trains the same however often it is
+measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from dtqn.learning.batches import take
+from dtqn.learning.learner import Learner, delta_q
+from dtqn.training.schema import NAMES, Schema
+from dtqn.types import Sequences, StepInputs
+from replay import SequenceReplay
+
+SEQUENCES = 8
+"""Sequences that are drawn for each measure."""
+CHUNK_ROWS = 128
+"""Rows of an episode that are read and run at a time, for each of these sequences."""
+
+
+class Staleness:
+    """Measures the sequences of a replay for a learner."""
+
+    def __init__(
+        self,
+        *,
+        replay: SequenceReplay,
+        schema: Schema,
+        learner: Learner,
+        generator: np.random.Generator,
+        max_rows: int,
+    ) -> None:
+        """
+        Args:
+            generator: draws the sequences.
+            max_rows: rows that the network may run, in all, for one measure of delta-Q.
+        """
+        self._replay, self._schema, self._learner = replay, schema, learner
+        self.generator, self._max_rows = generator, max_rows
+
+    def measure(self) -> dict[str, float | int | None]:
+        """Ages in learner steps and R2D2's delta-Q, over drawn sequences whose episode's start is stored.
+
+        `replay/parameter_age` is of the learned rows and `replay/memory_age` of the memory before them.
+        Delta-Q (`delta_q`) is the mean over those sequences that begin in the middle of their episode, and so
+        in a state that may be stale; `replay/delta_q_share` is their share. It runs whole episodes up to the
+        sequence's end, in chunks: as many of the sequences as `max_rows` allows, in the order of their draw.
+        """
+        sampled, info = self._replay.sample(SEQUENCES, self.generator)
+        version, memory_version = NAMES.version, self._schema.memory.version
+        prefix = self._replay.prefix(info.ids, {version, memory_version})
+        if not len(prefix.anchors):
+            return {}
+        available = torch.from_numpy(prefix.available.nonzero()[0])
+        read = self._learner.reading.learned(self._schema.sequences(sampled, info.importance_weights))
+        batch = take(read, available.to(self._schema.device))
+        start = batch.episode_step.cpu().numpy()
+        anchor = start + batch.burn_in_rows.cpu().numpy()
+        row = np.arange(prefix.rows[version].shape[1])
+        learned = (row >= anchor[:, None]) & (row < prefix.row_counts[:, None])
+        oldest = start - batch.trace_valid.sum(dim=1).cpu().numpy()
+        remembered = (row < start[:, None]) & (row >= oldest[:, None])
+        age = self._learner.learner_steps - prefix.rows[version]
+        memory_age = self._learner.learner_steps - prefix.rows[memory_version]
+        measured: dict[str, float | int | None] = {
+            "replay/parameter_age": float(age[learned].mean()),
+            "replay/memory_age": float(memory_age[remembered].mean()) if remembered.any() else None,
+        }
+        if self._schema.has_memory:
+            measured["replay/delta_q_share"] = float((start > 0).mean())
+            chosen = self._affordable(np.flatnonzero(start > 0), anchor + batch.learned_steps.cpu().numpy())
+            if len(chosen):
+                measured |= self._delta_q(batch, info.ids[prefix.available], chosen)
+        return measured
+
+    def _affordable(self, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The first of `places` [n] whose episodes, padded to the longest, have `max_rows` rows at most.
+
+        `rows` [B] are those from an episode's start to the sequence's last learned step. A place whose
+        episode would be too long is passed over.
+        """
+        chosen: list[int] = []
+        longest = 0
+        for place in places:
+            if (len(chosen) + 1) * max(longest, int(rows[place])) <= self._max_rows:
+                chosen.append(int(place))
+                longest = max(longest, int(rows[place]))
+        return np.array(chosen, np.int64)
+
+    def _delta_q(self, batch: Sequences, ids: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
+        """Of the sequences at the places `chosen` of a batch, whose ids are `ids` [B]."""
+        members = torch.from_numpy(chosen).to(self._schema.device)
+        names = self._schema.input_names
+
+        def rows(start: int, stop: int) -> StepInputs:
+            return self._schema.inputs(self._replay.prefix(ids[chosen], names, start, stop).rows)
+
+        first, last = delta_q(self._learner.online, take(batch, members), rows, CHUNK_ROWS)
+        return {
+            "replay/delta_q_first": float(first.mean()),
+            "replay/delta_q_last": float(last.mean()),
+        }
+
+    def get_state(self) -> dict[str, Any]:
+        return dict(self.generator.bit_generator.state)
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.generator.bit_generator.state = state

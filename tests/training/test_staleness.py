@@ -1,0 +1,108 @@
+"""Staleness: which sequences are measured, and that long episodes are not dearer than learning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dtqn.training import staleness
+from dtqn.training.schema import NAMES
+from dtqn.training.trainer import Trainer
+from dtqn.types import Sequences
+from tests.training.test_trainer import make_trainer
+
+LENGTH = 10_000
+
+
+def with_one_long_episode(trainer: Trainer) -> None:
+    """Fills replay with rows of zeros: one episode of LENGTH steps in each of the streams."""
+    fields, streams = trainer.replay.fields, trainer.replay.num_streams
+    rows = {name: np.zeros((streams, *field.shape), field.dtype) for name, field in fields.items()}
+    rows[NAMES.discount][:] = 1
+    for t in range(LENGTH + 1):
+        rows[NAMES.first][:], rows[NAMES.last][:] = t == 0, t == LENGTH
+        trainer.replay.append(rows)
+
+
+def rows_run(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """(sequences, rows) of every call of the network, filled as it is called."""
+    calls: list[tuple[int, int]] = []
+    forward = trainer.network.forward
+
+    def counting(inputs: Any, *rest: Any) -> Any:
+        calls.append(tuple(inputs.first.shape))
+        return forward(inputs, *rest)
+
+    monkeypatch.setattr(trainer.network, "forward", counting)
+    return calls
+
+
+@pytest.mark.parametrize("updates, measured", [(10, False), (4_000, True)])
+def test_a_long_episode_costs_bounded_work(
+    updates: int, measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most the rows that the updates between two rows of metrics learn, a chunk of them at a time."""
+    learner = {"batch_size": 4, "env_steps_per_update": 1.0}
+    replay = {"capacity": 10_100, "learn_length": 6, "burn_in_length": 2}
+    trainer = make_trainer(
+        10**6,
+        learner,
+        metrics_every=updates,
+        actor={"num_envs": 1},
+        replay=replay,
+        network={"core": "lstm", "width": 4},
+    )
+    with_one_long_episode(trainer)
+    calls = rows_run(trainer, monkeypatch)
+    row = trainer.staleness.measure()
+    assert row["replay/delta_q_share"] == 1.0
+    assert ("replay/delta_q_first" in row) == measured
+    assert sum(sequences * rows for sequences, rows in calls) <= updates * 4 * 6 + 8 * (6 + 3)
+    assert max((rows for _, rows in calls), default=0) <= 128
+    assert (len(calls) > 3) == measured
+
+
+def test_delta_q_is_of_sequences_that_start_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those at an episode's start, which are exact, do not enter the mean; their share is told."""
+    trainer = make_trainer(
+        10**6, warmup_env_steps=400, replay={"capacity": 2_000, "learn_length": 6, "burn_in_length": 0}
+    )
+    while trainer.env_steps < 400:
+        trainer.advance()
+    measured: list[int] = []
+
+    def fixed(network: Any, batch: Sequences, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        assert (batch.episode_step > 0).all() and batch.trace_valid.any(dim=1).all()
+        measured.append(len(batch.episode_step))
+        values = torch.arange(len(batch.episode_step), dtype=torch.float64)
+        return values, values + 10
+
+    monkeypatch.setattr(staleness, "delta_q", fixed)
+    for _ in range(20):
+        row = trainer.staleness.measure()
+        if row["replay/delta_q_share"] == 0:
+            assert "replay/delta_q_first" not in row
+            continue
+        assert row["replay/delta_q_share"] == measured[-1] / 8  # every episode's start is still stored
+        assert row["replay/delta_q_first"] == (measured[-1] - 1) / 2
+        assert row["replay/delta_q_last"] == (measured[-1] - 1) / 2 + 10
+    assert measured and np.mean(measured) < 8
+
+
+@pytest.mark.parametrize(
+    "network, has_it",
+    [({"core": "none"}, False), ({"core": "dtqn", "context_length": 6}, False), ({"core": "gru"}, True)],
+    ids=str,
+)
+def test_a_network_without_memory_has_no_delta_q(network: dict[str, Any], has_it: bool) -> None:
+    sizes = {"width": 8, "num_layers": 1, "head_width": 8, "mlp_width": 8}
+    replay = {"capacity": 2_000, "learn_length": 4, "burn_in_length": 2}
+    trainer = make_trainer(10**6, warmup_env_steps=300, network=sizes | network, replay=replay)
+    while trainer.env_steps < 300:
+        trainer.advance()
+    row = trainer.staleness.measure()
+    assert np.isfinite(row["replay/parameter_age"])
+    assert ("replay/delta_q_share" in row) == has_it
