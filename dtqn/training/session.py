@@ -25,7 +25,8 @@ from dtqn.training import checkpoint, lines, machine
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved
 from dtqn.training.display import Output, View, open_view
-from dtqn.training.metrics import MetricsFile, Row, is_full_evaluation, read_rows
+from dtqn.training.evaluations import Evaluations
+from dtqn.training.metrics import MetricsFile, Row, read_rows
 from dtqn.training.setup import device_of, make_env, make_network, plan_bytes, task_spec
 from dtqn.training.tracker import NoTracker, Tracker, in_sweep, open_tracker
 from dtqn.training.trainer import Trainer
@@ -194,31 +195,11 @@ class _Run:
         self._started = time.monotonic()
         self._metrics = MetricsFile(directory.metrics_file, int(about["rows"]) if about else 0)
         rows = read_rows(directory.metrics_file)
-        self._last_evaluation: Row = dict(about["last_evaluation"]) if about else {}
-        self._best, self._best_is_lost = self._best_of(rows)
-        self._evaluated: dict[str, list[tuple[float, bool]]] = {"success": [], "return": []}
-        for row in rows:
-            self._tally(row)
+        last: Row = dict(about["last_evaluation"]) if about else {}
+        self._evaluations = Evaluations(directory.checkpoints, rows, last)
+        if self._evaluations.problem:
+            print(self._evaluations.problem, file=out)
         self._speed_mark = (self._seconds, trainer.env_steps, trainer.learner_steps)
-
-    def _best_of(self, rows: list[Row]) -> tuple[Row, bool]:
-        """The best evaluation so far, and whether its weights are lost."""
-        evaluations = [_evaluation(row) for row in rows if is_full_evaluation(row)]
-        if not evaluations:
-            return {}, False
-        try:
-            if (figures := checkpoint.best_figures(self.directory.checkpoints)) is not None:
-                return figures, False
-            problem = f"{self.directory.checkpoints} has no best.safetensors"
-        except CheckpointError as error:
-            problem = str(error)
-        best = max(evaluations, key=lines.score)
-        print(
-            f"{problem}; the best weights, of {number(best['env_steps'] or 0)} env steps, are lost: "
-            "the run goes on, and keeps the next ones that are as good",
-            file=self.out,
-        )
-        return best, True
 
     def train(self) -> int:
         """The loop; the program's exit code.
@@ -273,12 +254,12 @@ class _Run:
             {"parameters": _parameters(network), "device_used": device_of(self.config).type},
         )
         self._wandb_id = self.directory.wandb_id = self._tracker.id
-        self._tracker.summary(_best_summary(self._best))
+        self._tracker.summary(_best_summary(self._evaluations.best))
 
     def _loop(self, signals: Signals) -> int:
         trainer, every = self.trainer, self.config.checkpoint_every
         price = lines.Price(self.config.total_env_steps, trainer.env_steps, trainer.learner_steps)
-        while not trainer.finished and not self._succeeded():
+        while not trainer.finished and not self._evaluations.reached(self.config.stop_at_success):
             if signals.caught is not None or self.out.lost:
                 self._save(finished=False)
                 return _OUTPUT_LOST if signals.caught is None else 128 + signals.caught
@@ -302,12 +283,6 @@ class _Run:
         _send_files(self._tracker, self.directory)
         return 0
 
-    def _succeeded(self) -> bool:
-        """Whether the last evaluation is what `stop_at_success` asks for."""
-        last, bound = self._last_evaluation, self.config.stop_at_success
-        low = last.get("eval/success_low")
-        return bound is not None and low is not None and is_full_evaluation(last) and low >= bound
-
     @property
     def _seconds(self) -> float:
         return self._seconds_before + time.monotonic() - self._started
@@ -325,36 +300,12 @@ class _Run:
             "speed/env_steps_per_second": (env_steps - env_then) / passed,
             "speed/learner_steps_per_second": (learner_steps - learner_then) / passed,
         }
-        full |= row | self._tally(row)
+        full |= row | self._evaluations.tally(row)
         self._tracker.log(self._metrics.rows, full)
         self._metrics.append(full)
         self._view.row(full)
-        if "eval/return" in full:
-            self._last_evaluation = _evaluation(full)
-            if is_full_evaluation(full):
-                self._keep_best()
-
-    def _tally(self, row: Row) -> Row:
-        """The best of the full evaluations and the mean of all, so far: a sweep's figures of the whole run.
-
-        They are columns of their own, since a sweep reads one name both as the run's figure and over time.
-        """
-        figures: Row = {}
-        for name, seen in self._evaluated.items():
-            if (value := row.get(f"eval/{name}")) is not None:
-                seen.append((value, is_full_evaluation(row)))
-                figures[f"mean_{name}"] = sum(value for value, _ in seen) / len(seen)
-                if full := [value for value, is_full in seen if is_full]:
-                    figures[f"best_{name}"] = max(full)
-        return figures
-
-    def _keep_best(self) -> None:
-        new, old = self._last_evaluation, self._best
-        as_good = self._best_is_lost and bool(old) and lines.score(new) == lines.score(old)
-        if not old or as_good or lines.score(new) > lines.score(old):
-            self._best, self._best_is_lost = dict(new), False
-            checkpoint.save_best(self.directory.checkpoints, self.trainer.network.state_dict(), self._best)
-            self._tracker.summary(_best_summary(self._best))
+        if "eval/return" in full and self._evaluations.keep_best(full, self.trainer.network):
+            self._tracker.summary(_best_summary(self._evaluations.best))
 
     def _save(self, finished: bool) -> None:
         self._metrics.sync()
@@ -366,7 +317,7 @@ class _Run:
             "seconds": self._seconds,
             "rows": self._metrics.rows,
             "wandb_id": self._wandb_id,
-            "last_evaluation": self._last_evaluation,
+            "last_evaluation": self._evaluations.last,
             "finished": finished,
             "ends_at": ends_at(self.config),
             "parameters": _parameters(self.trainer.network),
@@ -414,16 +365,11 @@ class _Run:
             self.directory,
             self.trainer.env_steps,
             self._seconds,
-            self._last_evaluation,
-            self._best,
-            self._best_is_lost,
+            self._evaluations.last,
+            self._evaluations.best,
+            self._evaluations.best_is_lost,
             task_spec(self.config).ceiling_note,
         )
-
-
-def _evaluation(row: Row) -> Row:
-    """What a row says of an evaluation, and when that was."""
-    return {key: value for key, value in row.items() if key == "env_steps" or key.startswith("eval/")}
 
 
 def _best_summary(figures: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,90 @@
+"""What a run's evaluations came to so far: the last, the best, and the columns that sweeps read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import nn
+
+from dtqn.text import number
+from dtqn.training import checkpoint
+from dtqn.training.checkpoint import CheckpointError
+from dtqn.training.lines import score
+from dtqn.training.metrics import Row, is_full_evaluation
+
+
+class Evaluations:
+    """The bookkeeping of one run; `keep_best` is the only part that writes."""
+
+    def __init__(self, folder: Path, rows: Sequence[Row], last: Row) -> None:
+        """
+        Args:
+            folder: the run's checkpoints, for the best weights.
+            rows: the metrics so far.
+            last: the last evaluation so far; empty before the first.
+        """
+        self.last = last
+        self.best_is_lost = False
+        """Whether the best weights were found damaged; then those of an equal evaluation take their place."""
+        self.problem: str | None = None
+        """What is wrong with them, in one line."""
+        self._folder = folder
+        self._seen: dict[str, list[tuple[float, bool]]] = {"success": [], "return": []}
+        for row in rows:
+            self.tally(row)
+        self.best = self._best_of([_evaluation(row) for row in rows if is_full_evaluation(row)])
+
+    def _best_of(self, evaluations: Sequence[Row]) -> Row:
+        """The evaluation that the best weights are of, or were."""
+        if not evaluations:
+            return {}
+        try:
+            if (figures := checkpoint.best_figures(self._folder)) is not None:
+                return figures
+            problem = f"{self._folder} has no best.safetensors"
+        except CheckpointError as error:
+            problem = str(error)
+        best = max(evaluations, key=score)
+        self.best_is_lost = True
+        self.problem = (
+            f"{problem}; the best weights, of {number(best['env_steps'] or 0)} env steps, are lost: "
+            "the run goes on, and keeps the next ones that are as good"
+        )
+        return best
+
+    def tally(self, row: Row) -> Row:
+        """The best of the full evaluations and the mean of all, so far: a sweep's figures of the whole run.
+
+        They are columns of their own, since a sweep reads one name both as the run's figure and over time.
+        """
+        figures: Row = {}
+        for name, seen in self._seen.items():
+            if (value := row.get(f"eval/{name}")) is not None:
+                seen.append((value, is_full_evaluation(row)))
+                figures[f"mean_{name}"] = sum(value for value, _ in seen) / len(seen)
+                if full := [value for value, is_full in seen if is_full]:
+                    figures[f"best_{name}"] = max(full)
+        return figures
+
+    def keep_best(self, row: Row, network: nn.Module) -> bool:
+        """Take a row's evaluation for the last one; whether it is the best full one, whose weights are kept."""
+        self.last = _evaluation(row)
+        if not is_full_evaluation(row):
+            return False
+        as_good = self.best_is_lost and score(self.last) == score(self.best)
+        if self.best and not as_good and score(self.last) <= score(self.best):
+            return False
+        self.best, self.best_is_lost = dict(self.last), False
+        checkpoint.save_best(self._folder, network.state_dict(), self.best)
+        return True
+
+    def reached(self, success: float | None) -> bool:
+        """Whether the last evaluation's interval lies above `success`; never where none is asked for."""
+        low = self.last.get("eval/success_low")
+        return success is not None and low is not None and is_full_evaluation(self.last) and low >= success
+
+
+def _evaluation(row: Row) -> Row:
+    """What a row says of an evaluation, and when that was."""
+    return {key: value for key, value in row.items() if key == "env_steps" or key.startswith("eval/")}
