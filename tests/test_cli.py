@@ -180,6 +180,7 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
         (["--config", "."], "config is .: cannot be read: Is a directory"),
         (["--config", sys.executable], f"config is {sys.executable}: is not a YAML file"),
         (["--run-dir", __file__], f"run_dir {__file__} cannot be written: File exists"),
+        (["--run-dir", "a" * 300], "a{60}: File name too long"),
         (["--run-dir", f"{__file__}/run"], f"run_dir {__file__}/run cannot be written: Not a directory"),
         (["--resume", "absent"], "absent: holds no run .there is no config.yaml."),
         (["--resume", "r", "--config", "c.yaml"], "--config is c.yaml: leave it out with --resume, .*"),

@@ -133,19 +133,24 @@ def _answer(argv: list[str]) -> tuple[object, str]:
     return code, err.getvalue()
 
 
+def _mistake(argv: list[str]) -> str:
+    """What is wrong with the answer to a command line; empty if nothing is."""
+    try:
+        code, printed = _answer(argv)
+    except Exception:
+        return f"{argv!r}\n{traceback.format_exc()}"
+    is_right = (code == 0) if not printed else (code == 2 and printed.startswith("error: "))
+    return "" if is_right and printed.count("\n") <= 1 else f"{argv!r}\n{code}: {printed}"
+
+
 def _try(monkeypatch, tmp_path, seed):
-    """One case; what is wrong with it, if anything is."""
+    """One random case; what is wrong with it, if anything is."""
     rng = random.Random(seed)
     folder = tmp_path / str(seed)
     folder.mkdir()
     monkeypatch.chdir(folder)
-    argv = _command_line(rng, folder)
-    try:
-        code, printed = _answer(argv)
-    except Exception:
-        return f"seed {seed}: {argv!r}\n{traceback.format_exc()}"
-    is_right = (code == 0) if not printed else (code == 2 and printed.startswith("error: "))
-    return None if is_right and printed.count("\n") <= 1 else f"seed {seed}: {argv!r}\n{code}: {printed}"
+    mistake = _mistake(_command_line(rng, folder))
+    return mistake and f"seed {seed}: {mistake}"
 
 
 @pytest.fixture
@@ -160,6 +165,34 @@ def nothing_runs(monkeypatch):
 def test_some_inputs_are_answered(monkeypatch, tmp_path, first):
     wrong = [_try(monkeypatch, tmp_path, seed) for seed in range(first, first + 30)]
     assert not [text for text in wrong if text], "\n\n".join(text for text in wrong if text)
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize("key", ["seed", "learner", "env", "network.core", "task.hide"])
+def test_every_odd_value_of_a_settings_file_is_answered(monkeypatch, tmp_path, key):
+    monkeypatch.chdir(tmp_path)
+    file, wrong = tmp_path / "file.yaml", []
+    for scalar in _SCALARS:
+        file.write_text(f"{key}: {scalar}", encoding="utf-8")
+        wrong.append(_mistake(["--config", str(file)]))
+        wrong.append(_mistake(["--agent", str(file)]))
+    assert not any(wrong), "\n\n".join(wrong)
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize(
+    "line", ["run_cap", "method", "command", "name", "metric", "parameters", "early_terminate"]
+)
+def test_every_odd_value_of_a_sweep_file_is_answered(monkeypatch, tmp_path, line):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session, "check", lambda _: None)  # builds a network for every configuration
+    whole = yaml.safe_load((presets.CONFIGS / "sweeps" / "memory-length.yaml").read_text())
+    whole.pop(line, None)
+    file, wrong = tmp_path / "file.yaml", []
+    for scalar in _SCALARS:
+        file.write_text(f"{yaml.safe_dump(whole)}\n{line}: {scalar}", encoding="utf-8")
+        wrong.append(_mistake(["sweep", str(file), "--run-cap", "2"]))
+    assert not any(wrong), "\n\n".join(wrong)
 
 
 @pytest.mark.slow

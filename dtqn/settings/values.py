@@ -17,6 +17,8 @@ _LONGEST = 1000
 """Digits of an integer; Python refuses to print more than some thousands."""
 _LARGEST = 10**18
 """Counts beyond fit in no array."""
+_LARGEST_SEED = 10**100
+"""Seeds beyond fit in no name of a folder."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class OwnOr:
 
 @dataclass(frozen=True)
 class AnySize:
-    """An integer that counts nothing and may be of any size."""
+    """An integer that counts nothing, such as a seed, and may have a hundred digits."""
 
 
 def is_own(name: str) -> bool:
@@ -80,7 +82,8 @@ def read(value: Any, field: FieldInfo) -> Any:
         raise ValueError("no number")
     if int in kinds and isinstance(value, str):
         value = _integer(value)
-    if int in kinds and isinstance(value, int) and abs(value) > _LARGEST and not mark_of(field, AnySize):
+    largest = _LARGEST_SEED if mark_of(field, AnySize) else _LARGEST
+    if int in kinds and isinstance(value, int) and abs(value) > largest:
         raise ValueError("too large")
     return value
 
