@@ -7,8 +7,8 @@ which calls it with T = 1, and the learner, which calls it with a whole sequence
 At each step the network leaves a trace row behind. The state before a step is a function of the last W trace
 rows of its episode, so replay stores each step once and any stored sequence can be continued.
 
-Legend: B batch, T steps of a call, W trace window, P burn-in rows, R rows of a learn block, D width,
-A actions, Z numbers of a distribution.
+Legend: B batch, T steps of a call, W trace window, P burn-in rows (of an encoder: parts of a step),
+R rows of a learn block, D width, A actions, Z numbers of a distribution.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ CONTRACT_VERSION = 1
 AuxiliaryLoss: TypeAlias = Callable[[Any, Sequences, torch.Generator], Tensor]
 """(the network that has it, a batch, a generator for its draws) -> a scalar that the learner may add.
 
-It is a module where it has parameters, which then are trained with those of the network."""
+A loss with parameters is a module, and they are trained with those of the network."""
 
 
 class Encoder(Protocol):
     """A module from raw step inputs to features."""
 
     def __call__(self, inputs: StepInputs, /) -> Tensor:
-        """Inputs [B, T, ...] -> features [B, T, D], each step's of that step alone."""
+        """Inputs [B, T, ...] -> features [B, T, D], those of a step from its own inputs alone.
+
+        An encoder for a core that attends to a step's P parts gives features [B, T, P, D].
+        """
         ...
 
 

@@ -18,6 +18,7 @@ from dtqn.networks.gtrxl import GTrXLTrace
 from dtqn.networks.stack import HiddenAndCell
 from dtqn.settings.config import Config, ConfigError, LearnerConfig
 from dtqn.settings.presets import resolve
+from dtqn.types import leaves
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import make_learner
@@ -99,6 +100,16 @@ def test_twin(memory_length: int, gate: str, norm: str) -> None:
     for mine, twin in ((output, outputs), *left):
         torch.testing.assert_close(mine, twin, rtol=0, atol=1e-9)
     assert_same_gradients(core, (output * weights).sum(), (outputs * weights).sum(), features)
+
+
+def test_its_state_and_its_trace_are_those_of_its_parts() -> None:
+    network = network_of(memory_length=3)
+    windows = {"transformer/memory": 3, "recurrent/hidden": 1, "recurrent/cell": 1}
+    assert {name: field.window for name, field in network.trace_spec().items()} == windows
+    state = leaves(network.initial_state(2))
+    assert state.keys() == windows.keys() | {"transformer/filled"}
+    cached = leaves(network.cache(network.initial_state(2)))
+    assert cached.keys() - state.keys() == {"transformer/keys", "transformer/values"}
 
 
 def network_of(**settings: Any) -> nn.Module:

@@ -18,6 +18,7 @@ from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.q_network import trace_window
 from dtqn.networks.windowed import WindowedQNetwork
 from dtqn.settings import presets
+from dtqn.settings.config import NetworkConfig
 from dtqn.types import State, StepInputs, from_leaves, leaves, map_tree, reset_rows
 from tests.cases import CASES, SMALL, SPACES, WINDOWED, another, inputs, make, part
 
@@ -315,6 +316,13 @@ def test_trace_rows_have_the_shape_of_their_spec(case: tuple[nn.Module, str]) ->
     for name, field in network.trace_spec().items():
         assert field.window >= 1 or isinstance(network, BagQNetwork)
         assert leaves(trace)[name].shape == (2, 4, *field.shape)
+
+
+@pytest.mark.parametrize("name", [*CASES, *WINDOWED])
+def test_the_settings_know_the_trace_window(name: str) -> None:
+    settings = dict((CASES | WINDOWED)[name])
+    network = make(settings.pop("space"), **settings)
+    assert trace_window(network) == NetworkConfig(**(SMALL | settings)).trace_window
 
 
 def test_reset_rows_selects_by_row_and_leaves_none_alone(case: tuple[nn.Module, str]) -> None:
