@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from torch import nn
-
+from dtqn.networks.q_network import QNetwork
 from dtqn.text import number
 from dtqn.training import checkpoint
 from dtqn.training.checkpoint import CheckpointError
@@ -67,8 +66,8 @@ class Evaluations:
                     figures[f"best_{name}"] = max(full)
         return figures
 
-    def keep_best(self, row: Row, network: nn.Module) -> bool:
-        """Take a row's evaluation for the last one; whether it is the best full one, whose weights are kept."""
+    def keep_best(self, row: Row, network: QNetwork) -> bool:
+        """Take a row's evaluation for the last one; keep its weights and return True if it is the best full one."""
         self.last = _evaluation(row)
         if not is_full_evaluation(row):
             return False
