@@ -1,0 +1,70 @@
+"""The page on architecture: its files and symbols exist, and its examples run as they stand."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[1]
+_PAGE = (_ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+_ANSWERS = re.findall(r"^\| [^|]+ \| `([\w/]+\.py)` \| `(\w+)` \|$", _PAGE, re.MULTILINE)
+_FILES = re.findall(r"Save this as `([\w.]+)`:\n\n```\w+\n(.*?)```", _PAGE, re.DOTALL)
+_COMMANDS = re.findall(r"^    python -m dtqn (.*)$", _PAGE, re.MULTILINE)
+_SHORT = [
+    *("--total-env-steps", "300", "--warmup-env-steps", "100", "--wandb", "disabled", "--device", "cpu"),
+    *("--learner.batch_size", "4", "--evaluation.episodes", "4", "--replay.capacity", "8000"),
+]
+
+
+def _defined(file: str) -> set[str]:
+    """Names of all functions, classes, methods and constants in a file."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((_ROOT / file).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return found
+
+
+def test_it_answers_ten_questions() -> None:
+    assert len(_ANSWERS) >= 10
+
+
+@pytest.mark.parametrize(("file", "symbol"), _ANSWERS)
+def test_a_named_file_defines_the_named_symbol(file: str, symbol: str) -> None:
+    assert symbol in _defined(file)
+
+
+def test_every_file_of_the_tree_exists() -> None:
+    tree = _PAGE.partition("\n\n    envs/")[2].partition("\n\n## ")[0]
+    existing = {path.name for top in ("dtqn", "envs", "replay") for path in (_ROOT / top).rglob("*.py")}
+    named = set(re.findall(r"\w+\.py", tree))
+    assert len(named) > 30 and named <= existing, named - existing
+    folders = {path.name for path in (_ROOT / "dtqn").iterdir() if (path / "__init__.py").exists()}
+    assert all(f"{folder}/" in tree for folder in folders), folders
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_an_example_runs_from_a_folder_that_holds_only_its_files(command: str, tmp_path: Path) -> None:
+    for name, content in _FILES:
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "dtqn", *shlex.split(command), *_SHORT],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(tmp_path.glob("runs/**/result.json"))
