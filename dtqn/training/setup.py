@@ -130,10 +130,11 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
 def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learner: Learner) -> Staleness:
     """What measures staleness with each row of metrics.
 
-    It runs as many rows at most, forward alone, as the updates between two rows of metrics learn; each of
-    those is run by two networks, and backward.
+    It runs as many rows at most as the sequences have that are learned between two rows of metrics, forward
+    and by one network; an update runs each of them by two, and the learned ones backward too.
     """
-    rows_per_update = config.learner.batch_size * config.replay.learn_length
+    rows_per_sequence = config.replay.burn_in_length + config.replay.learn_length
+    rows_per_update = config.learner.batch_size * rows_per_sequence
     return Staleness(
         replay=replay,
         schema=schema,
