@@ -323,7 +323,8 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
         session.check(config)
         return config
 
-    jobs = asked.jobs or fitting(check(file, resolve))
+    config = check(file, resolve)  # before anything is there
+    jobs = asked.jobs or fitting(config)
     os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the trainings tell W&B
     os.environ.setdefault("WANDB_JOB_TYPE", "sweep")
     given = settings | {"config": config_file}
