@@ -10,7 +10,7 @@ After the import, `gymnasium.make("gridverse-memory-7x7")` is the same task.
 """
 
 from envs.errors import TaskError
-from envs.identity import Identity, digest, identity
+from envs.identity import Identity, digest, identify
 from envs.options import TaskOptions
 from envs.registry import (
     TaskRow,
@@ -34,7 +34,7 @@ __all__ = [
     "check_task",
     "digest",
     "facts",
-    "identity",
+    "identify",
     "ids",
     "make_vector",
     "rows",

@@ -1,7 +1,7 @@
 """What a task consists of, as a digest: the same id may name another task once a file has been edited.
 
-A task of this suite is its id, its options and `DYNAMICS_VERSION`. To these a task from a file adds the file's
-bytes. A task of a module adds that module's source and, where the module is a user's own, the source of all
+A task of this suite is its id, its options and `DYNAMICS_VERSION`. To these a task from a file adds the bytes
+of the file. A task of a module adds that module's source and, where the module is a user's own, the source of all
 modules that it imports and that are a user's own too; where it is installed, the name and the version of its
 distribution. Other data that a task reads is not seen.
 """
@@ -48,11 +48,11 @@ class _Part(NamedTuple):
 
 
 def digest(id: str, **options: Any) -> str:
-    """12 hexadecimal digits of what the task `id` is, with `options` (`TaskOptions`); errors as `identity`."""
-    return identity(id, **options).digest
+    """12 hexadecimal digits of what the task `id` is with `options` (`TaskOptions`); errors as `identify`."""
+    return identify(id, **options).digest
 
 
-def identity(id: str, **options: Any) -> Identity:
+def identify(id: str, **options: Any) -> Identity:
     """The identity of the task `id` with `options` (`TaskOptions`); no copy of the task is made.
 
     Raises:

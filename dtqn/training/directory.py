@@ -44,7 +44,7 @@ def config_hash(config: Config) -> str:
 def task_identity(config: Config) -> envs.Identity:
     """What the run's task is made of at this moment; a ConfigError where that cannot be found out."""
     try:
-        return envs.identity(config.env, **config.task.model_dump())
+        return envs.identify(config.env, **config.task.model_dump())
     except ValueError as error:
         raise ConfigError(f"env is {config.env}: {error}") from None
 
@@ -171,7 +171,7 @@ class RunDir:
             write_whole(self._result_file, json.dumps(result, indent=2) + "\n")
 
     def read_result(self) -> dict[str, Any] | None:
-        """What the run came to; none where it has not finished, was made longer since, or its task has changed.
+        """What the run came to; none where it has not finished, or its length or its task has changed.
 
         A damaged file is none either: going on with the finished run writes it again from the checkpoint.
         """
