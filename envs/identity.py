@@ -1,8 +1,8 @@
 """What a task consists of, as a digest: the same id may name another task once a file has been edited.
 
-A task of this suite is its id, its options and `DYNAMICS_VERSION`. To these a task from a file adds the bytes
-of the file. A task of a module adds that module's source. Where the module is a user's own, it adds the source
-of all modules imported there that are a user's own too; where it is installed, the name and the version of its
+A task of this suite is its id, its options and `DYNAMICS_VERSION`. A task from a file adds the file's bytes.
+A task of a module adds that module's source. Where the module is a user's own, it adds the source of all
+modules imported there that are a user's own too; where it is installed, the name and the version of its
 distribution. Other data that a task reads is not seen.
 """
 

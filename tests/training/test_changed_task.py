@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 
 import pytest
 import yaml
@@ -28,6 +29,7 @@ def task(request, tmp_path, monkeypatch):
     """A task of a user's own: its id, its file, and what it reads after an edit that keeps its spaces."""
     if request.param == "module":
         monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "changed_guess", raising=False)
         file = tmp_path / "changed_guess.py"
         file.write_text(TASK.format(imports="", reward=1))
         return "changed_guess:Guess", file, TASK.format(imports="", reward=2)
@@ -104,7 +106,7 @@ def test_an_interrupted_run_is_not_gone_on_with(tmp_path, trainer, task, capsys)
         fake.resume(tmp_path / "run")
     file.write_text(original)
     (tmp_path / "run/task.json").write_text("{")
-    with pytest.raises(ConfigError, match="task.json is missing or damaged"):
+    with pytest.raises(ConfigError, match=r"task\.json is missing or damaged"):
         fake.resume(tmp_path / "run")
 
 
