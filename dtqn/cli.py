@@ -199,8 +199,9 @@ def _train(arguments: Sequence[str]) -> int:
         config = directory.resumed_config(given, os.environ)
     else:
         config = presets.resolve(file, given, os.environ)
-        directory = _directory_for(config, run_dir, runs_dir, resume)
     task_of(config)
+    if resume in (None, _AUTO):
+        directory = _directory_for(config, run_dir, runs_dir, resume)
     if print_config:
         print(presets.to_yaml(config), end="")
         return 0
@@ -249,6 +250,8 @@ def _eval(arguments: Sequence[str]) -> int:
     from dtqn.training import session
     from dtqn.training.display import evaluation_figures, evaluation_line
 
+    if change := directory.task_change(config):
+        print(f"warning: {change}; the weights are evaluated on the task as it is now", file=sys.stderr)
     result = session.evaluate_run(directory, given["episodes"], seed, weights)
     if given["json"]:
         which = {"env": config.env, "agent": config.agent, "checkpoint": weights, "seed": seed}

@@ -10,6 +10,7 @@ After the import, `gymnasium.make("gridverse-memory-7x7")` is the same task.
 """
 
 from envs.errors import TaskError
+from envs.identity import Identity, digest, identify
 from envs.options import TaskOptions
 from envs.registry import (
     TaskRow,
@@ -25,12 +26,15 @@ from envs.registry import (
 from envs.task import TaskSpec
 
 __all__ = [
+    "Identity",
     "TaskError",
     "TaskOptions",
     "TaskRow",
     "TaskSpec",
     "check_task",
+    "digest",
     "facts",
+    "identify",
     "ids",
     "make_vector",
     "rows",

@@ -13,6 +13,7 @@ import dtqn
 from dtqn.acting.evaluation import EvaluationResult, evaluate_random
 from dtqn.files import write_whole
 from dtqn.settings.config import Config
+from dtqn.training.directory import task_identity
 from dtqn.training.setup import Stream, make_env, seed_of, task_spec
 
 
@@ -46,7 +47,7 @@ def _play(config: Config) -> EvaluationResult:
 def _settings(config: Config) -> dict[str, Any]:
     """What the chance level depends on."""
     of_config = config.model_dump(mode="json", include={"env", "task", "evaluation", "seed"})
-    return of_config | {"dtqn": dtqn.__version__}
+    return of_config | {"task_digest": task_identity(config).digest, "dtqn": dtqn.__version__}
 
 
 def _read(file: Path) -> list[dict[str, Any]]:

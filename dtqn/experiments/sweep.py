@@ -87,7 +87,10 @@ class Sweep:
             if trial.state == "failed":  # what it failed of may have been mended
                 trial.state, trial.error = "open", ""
             if trial.run_dir:
-                trial.rows = read_rows(RunDir(Path(trial.run_dir)).metrics_file)
+                directory = RunDir(Path(trial.run_dir))
+                if trial.state != "open" and directory.holds_run:
+                    _check_task(directory)
+                trial.rows = read_rows(directory.metrics_file)
 
     def _recorded(self) -> list[Trial]:
         """The trials of an earlier stretch."""
@@ -330,6 +333,12 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
     given = settings | {"config": config_file}
     folder = asked.out or default_folder(file, given, asked.search_seed, runs_dir)
     return run(Sweep(file, folder, runs_dir, resolve, run_cap, asked.search_seed), jobs)
+
+
+def _check_task(directory: RunDir) -> None:
+    """A ConfigError where the task of a run that has ended is another one now: a search is on one task."""
+    if change := directory.task_change(directory.read_config()):
+        raise ConfigError(f"{change}; to search on the task as it is now, give another --out")
 
 
 def default_folder(file: SweepFile, given: Mapping[str, Any], seed: int, runs_dir: Path) -> Path:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import envs
 from dtqn.files import write_whole
 from dtqn.program import program
 from dtqn.settings.config import Config, ConfigError, fields_of, value_of
@@ -30,10 +31,22 @@ def config_hash(config: Config) -> str:
     """Eight hexadecimal digits of the settings that decide a run's result and differ from their defaults.
 
     So a setting that a later version adds leaves the hash as it was. Where a later version changes a default,
-    `RunDir.prepare` meets the old value in the run's own configuration and refuses.
+    `RunDir.prepare` meets the old value in the run's own configuration and refuses. For a task that is not
+    this suite's own the task's digest is a part too: an edited task is another run.
     """
     settings = resolved(config).model_dump(mode="json", exclude=HOW_IT_RUNS, exclude_defaults=True)
+    task = task_identity(config)
+    if not task.is_native:
+        settings["task_digest"] = task.digest
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def task_identity(config: Config) -> envs.Identity:
+    """What the run's task is made of at this moment; a ConfigError where that cannot be found out."""
+    try:
+        return envs.identify(config.env, **config.task.model_dump())
+    except ValueError as error:
+        raise ConfigError(f"env is {config.env}: {error}") from None
 
 
 @contextlib.contextmanager
@@ -55,6 +68,7 @@ class RunDir:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config_file = path / "config.yaml"
+        self.task_file = path / "task.json"
         self.metrics_file = path / "metrics.jsonl"
         self.checkpoints = path / "checkpoint"
         self.curve = path / "learning_curve.png"
@@ -105,7 +119,14 @@ class RunDir:
     def kept_files(self) -> dict[str, Path]:
         """What an evaluation of the run needs, and its figures, by name in the directory: no replay."""
         patterns = [
-            *("config.yaml", "metrics.jsonl", "result.json", "learning_curve.png", "evaluation.gif"),
+            *(
+                "config.yaml",
+                "task.json",
+                "metrics.jsonl",
+                "result.json",
+                "learning_curve.png",
+                "evaluation.gif",
+            ),
             *("checkpoint/latest", "checkpoint/best.safetensors"),
             *("checkpoint/[0-9]*/network.safetensors", "checkpoint/[0-9]*/state.json"),
         ]
@@ -150,7 +171,7 @@ class RunDir:
             write_whole(self._result_file, json.dumps(result, indent=2) + "\n")
 
     def read_result(self) -> dict[str, Any] | None:
-        """What the run came to; none where it has not finished (or was made longer since).
+        """What the run came to; none where it has not finished, or its length or its task has changed.
 
         A damaged file is none either: going on with the finished run writes it again from the checkpoint.
         """
@@ -158,8 +179,11 @@ class RunDir:
             result = json.loads(self._result_file.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
-        whole = isinstance(result, dict) and result.get("ends_at") == ends_at(self.read_config())
-        return result if whole else None
+        if not isinstance(result, dict):
+            return None
+        config = self.read_config()
+        same = result.get("ends_at") == ends_at(config) and not self.task_change(config, result.get("task"))
+        return result if same else None
 
     @property
     def has_result(self) -> bool:
@@ -187,21 +211,65 @@ class RunDir:
             raise ConfigError(f"run_dir {self.path} cannot be written: {error.strerror}") from None
 
     def write_config(self, config: Config) -> None:
-        """Store the configuration in full, with what depends on the run's length made explicit.
+        """Store the configuration in full, with what depends on the run's length made explicit, and the task.
 
         So a run that is extended keeps the warm-up that it had.
         """
+        task = task_identity(config)
+        content = {"id": config.env, "digest": task.digest, "made_of": task.made_of}
+        with file_errors(self.task_file, "cannot be written"):  # first: a run with settings has a task
+            write_whole(self.task_file, json.dumps(content, indent=2) + "\n")
         with file_errors(self.config_file, "cannot be written"):
             write_whole(self.config_file, to_yaml(resolved(config)))
+
+    def read_task_digest(self) -> str | None:
+        """The digest of the run's task as it was when the run began; none where task.json does not tell."""
+        try:
+            digest = json.loads(self.task_file.read_text(encoding="utf-8"))["digest"]
+        except (OSError, ValueError, RecursionError, LookupError, TypeError):
+            return None
+        return digest if isinstance(digest, str) else None
+
+    def task_change(self, config: Config, trained: str | None = None) -> str:
+        """One line that says in what way the task is not the one that the run began with; empty if it is.
+
+        Args:
+            config: the run's.
+            trained: the digest that the checkpoint or the result holds; none: only task.json is asked.
+        """
+        old = self.read_task_digest()
+        if old is None:
+            return (
+                f"{self.task_file} is missing or damaged, so whether task {config.env} has changed is unknown"
+            )
+        try:
+            task = task_identity(config)
+        except ConfigError as error:
+            return str(error)
+        if trained is not None and trained != task.digest:
+            old = trained
+        if old == task.digest:
+            return ""
+        return (
+            f"{self.path}: the task {config.env} has changed since the run began "
+            f"(digest {old}, now {task.digest} of {task.made_of})"
+        )
+
+    def check_task(self, config: Config, trained: str | None = None) -> None:
+        """A ConfigError where `task_change` has something to say."""
+        if change := self.task_change(config, trained):
+            raise ConfigError(f"{change}; move the run away, or start anew with another --run-dir")
 
     def prepare(self, config: Config) -> None:
         """Make the directory ready for `--resume`, be there a run with these settings already or none.
 
         Raises:
-            ConfigError: naming the first setting in which a run that is there differs.
+            ConfigError: naming the first setting in which a run that is there differs, or its task where
+                that has changed.
         """
         if self.config_file.exists():
             self._check_same(self.read_config(), resolved(config), HOW_IT_RUNS, "move the run away")
+            self.check_task(config)
         self.writable()
         self.write_config(config)
 

@@ -52,6 +52,7 @@ def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
         ConfigError: where a file of the run is damaged; nothing has been changed.
     """
     shown, process_bytes = Output(out or sys.stdout), machine.resident_bytes()
+    directory.check_task(config)
     directory.writable()
     if not checkpoint.exists(directory.checkpoints):
         if directory.has_result:
@@ -66,6 +67,7 @@ def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
     else:
         about = checkpoint.read_about(directory.checkpoints)
         directory.check_trained(config, about["config"])
+        directory.check_task(config, about.get("task"))
         if not checkpoint.has_pointer(directory.checkpoints):
             newest = checkpoint.current(directory.checkpoints)
             print(f"{newest.parent} has no file latest: {newest} is taken, its newest whole one", file=shown)
@@ -189,6 +191,7 @@ class _Run:
         """
         self.config, self.directory, self.trainer, self.out = config, directory, trainer, out
         self._process_bytes = process_bytes
+        self._task_digest = directory.read_task_digest()
         self._saved_at = None if about is None else int(about["env_steps"])
         self._wandb_id = about["wandb_id"] if about and not in_sweep() else directory.wandb_id
         self._seconds_before = float(about["seconds"]) if about else 0.0
@@ -312,6 +315,7 @@ class _Run:
         about = {
             "program": {"dtqn": dtqn.__version__, "torch": torch.__version__, "numpy": np.__version__},
             "config": resolved(self.config).model_dump(mode="json"),
+            "task": self._task_digest,
             "env_steps": self.trainer.env_steps,
             "learner_steps": self.trainer.learner_steps,
             "seconds": self._seconds,
@@ -401,7 +405,7 @@ def _report_finished(config: Config, directory: RunDir, about: Mapping[str, Any]
 
 def _result_of(about: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept beside the run of a finished checkpoint's description."""
-    names = ["ends_at", "env_steps", "learner_steps", "seconds", "parameters", "threads", "device"]
+    names = ["task", "ends_at", "env_steps", "learner_steps", "seconds", "parameters", "threads", "device"]
     return {name: about.get(name) for name in [*names, "last_evaluation", "program"]}
 
 

@@ -74,6 +74,28 @@ def find(id: str, options: TaskOptions) -> Task | None:
     )
 
 
+def modules(id: str) -> tuple[str, ...]:
+    """The modules that say what a task of `find` is: the one that its name holds, and its entry point's.
+
+    None for a native task's id. Errors as `find`, but for those of making the environment.
+    """
+    package, parts = _package(id), entry_points.split(id)
+    if package is not None:
+        _import(package, id)
+    if id in memory_maze.IDS:
+        return ("memory_maze.tasks",)
+    if parts is not None:
+        entry_points.load(parts[0], id)
+    names = [] if parts is None else [parts[0]]
+    registered = gymnasium.registry.get(id) or gymnasium.registry.get(id.rpartition(":")[2])
+    if registered is not None and not _is_native(registered) and registered.entry_point is not None:
+        entry = registered.entry_point
+        names.append(
+            entry.partition(":")[0] if isinstance(entry, str) else str(getattr(entry, "__module__", ""))
+        )
+    return tuple(dict.fromkeys(names))
+
+
 def _package(id: str) -> Package | None:
     return next((package for package in PACKAGES if id.startswith(package.prefix)), None)
 

@@ -20,7 +20,7 @@ HALLWAY_TIME_LIMIT = 500
 HEAVENHELL_LENGTHS = 10
 FILE_TIME_LIMIT = 500
 
-_FILE_PREFIX = "pomdp:"
+FILE_PREFIX = "pomdp:"
 _HEAVENHELL_PREFIX = "heavenhell-"
 _RETURN_SUCCESS = "undiscounted return > 0"
 
@@ -39,7 +39,7 @@ def find(id: str, options: TaskOptions) -> Task | None:
         if not re.fullmatch("[1-9][0-9]{0,2}", size) or int(size) > heavenhell.MAX_N:
             raise ValueError(f"task {id!r}: {size!r} must be a whole number from 1 to {heavenhell.MAX_N}")
         return _heavenhell(id, int(size), options)
-    if id.startswith(_FILE_PREFIX):
+    if id.startswith(FILE_PREFIX):
         return _file(id, options)
     return None
 
@@ -75,7 +75,7 @@ def _heavenhell(id: str, n: int, options: TaskOptions) -> Task:
 
 
 def _file(id: str, options: TaskOptions) -> Task:
-    path = id.removeprefix(_FILE_PREFIX)
+    path = id.removeprefix(FILE_PREFIX)
     model = load(path)
     spec = _spec(
         id,

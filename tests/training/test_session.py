@@ -27,7 +27,7 @@ def test_a_run_leaves_what_is_promised(tmp_path, trainer):
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {
         *("config.yaml", "metrics.jsonl", "learning_curve.png", "checkpoint", "wandb-id.txt", "result.json"),
-        "evaluation.gif",
+        *("evaluation.gif", "task.json"),
     }
     assert {path.name for path in (tmp_path / "run/checkpoint").iterdir()} == {
         "latest",

@@ -1,0 +1,158 @@
+"""What a task consists of, as a digest: the same id may name another task once a file has been edited.
+
+A task of this suite is its id, its options and `DYNAMICS_VERSION`. A task from a file adds the file's bytes.
+A task of a module adds that module's source. Where the module is a user's own, it adds the source of all
+modules imported there that are a user's own too; where it is installed, the name and the version of its
+distribution. Other data that a task reads is not seen.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from envs.adapters import family as adapters
+from envs.gridverse import family as gridverse
+from envs.options import TaskOptions
+from envs.pomdp import family as pomdp
+
+DYNAMICS_VERSION: Final = 1
+"""Raised by hand with every change after which a task of this suite, or an adapter, behaves otherwise."""
+_SUITE: Final = ("envs", "dtqn", "replay")
+"""This project's packages, whose versions `DYNAMICS_VERSION` tells."""
+
+
+class Identity(NamedTuple):
+    """A task's digest and what it is made of."""
+
+    digest: str
+    """12 hexadecimal digits."""
+    made_of: str
+    """For people: the names of the files and the packages that the digest covers."""
+    is_native: bool
+    """Whether the task is this suite's own, so that no file and no other package decides what it is."""
+
+
+class _Part(NamedTuple):
+    name: str
+    content: bytes
+
+
+def digest(id: str, **options: Any) -> str:
+    """12 hexadecimal digits of what the task `id` is with `options` (`TaskOptions`); errors as `identify`."""
+    return identify(id, **options).digest
+
+
+def identify(id: str, **options: Any) -> Identity:
+    """The identity of the task `id` with `options` (`TaskOptions`); no copy of the task is made.
+
+    Raises:
+        ValueError: one line, for a file that cannot be read or a module that cannot be imported.
+    """
+    asked = TaskOptions.read(options)
+    chosen = {o.name: getattr(asked, o.name) for o in fields(asked) if getattr(asked, o.name) != o.default}
+    parts = list(_parts(id, asked))
+    whole = hashlib.sha256(json.dumps([id, chosen, DYNAMICS_VERSION], sort_keys=True).encode())
+    for part in sorted(set(parts)):
+        whole.update(json.dumps([part.name, hashlib.sha256(part.content).hexdigest()]).encode())
+    names = ", ".join(dict.fromkeys(part.name for part in parts))
+    return Identity(
+        whole.hexdigest()[:12], names or f"this suite's own, dynamics version {DYNAMICS_VERSION}", not parts
+    )
+
+
+def _parts(id: str, options: TaskOptions) -> Iterator[_Part]:
+    if options.backend == "gym-gridverse":
+        yield from _module("gym_gridverse")
+    for prefix in (gridverse.FILE_PREFIX, pomdp.FILE_PREFIX):
+        if id.startswith(prefix):
+            path = Path(id.removeprefix(prefix))
+            yield _Part(path.name, _read(path))
+            return
+    for module in adapters.modules(id):
+        yield from _module(module)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+
+
+def _module(name: str) -> Iterator[_Part]:
+    """A module's source, and its distribution or the modules of a user's own that it imports."""
+    waiting, seen = [name], set()
+    while waiting:
+        module = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        file = _file(module)
+        installed = file is not None and bool({"site-packages", "dist-packages"} & set(file.parts))
+        if module == name:
+            # Gymnasium's version says little of its tasks; their source says all.
+            distributions = _distributions().get(module.partition(".")[0], []) if installed else []
+            for distribution in sorted(set(distributions) - {"gymnasium"}):
+                yield _Part(f"{distribution} {importlib.metadata.version(distribution)}", b"")
+        elif installed:
+            continue
+        if file is None:
+            if module == name:
+                yield _Part(f"module {module}", b"")
+            continue
+        source = _read(file)
+        yield _Part(f"module {module}", source)
+        if not installed and file.suffix == ".py":
+            waiting += sorted(_imports(module, file, source))
+
+
+@functools.cache
+def _distributions() -> dict[str, list[str]]:
+    return dict(importlib.metadata.packages_distributions())
+
+
+def _file(module: str) -> Path | None:
+    """The file of a module; None where it has none, or is not to be found."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except Exception:  # finding a module imports the packages that it is in, which may do anything
+        return None
+    return Path(spec.origin) if spec is not None and spec.has_location and spec.origin else None
+
+
+def _imports(module: str, file: Path, source: bytes) -> set[str]:
+    """Modules that a source names in its imports: neither Python's own nor this suite's."""
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    found = set(_ancestors(module))
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return found
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            # `from a import b` may name the module a.b.
+            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        found |= {part for name in names if name for part in (name, *_ancestors(name))}
+    return {name for name in found if name.partition(".")[0] not in (*sys.stdlib_module_names, *_SUITE)}
+
+
+def _ancestors(module: str) -> list[str]:
+    """The packages around a module, whose `__init__` is run before it."""
+    names = module.split(".")
+    return [".".join(names[:count]) for count in range(1, len(names))]

@@ -1,0 +1,118 @@
+"""A task's digest changes with what the task consists of, and with nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+import envs
+from envs import identity
+
+TASK = """
+import gymnasium
+import numpy as np
+{imports}
+
+class Guess(gymnasium.Env):
+    observation_space = gymnasium.spaces.Discrete(2)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t, self.cue = 0, int(self.np_random.integers(2))
+        return self.cue, {{}}
+
+    def step(self, action):
+        self.t += 1
+        return 0, float(action == self.cue) * {reward}, self.t == 3, False, {{}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_a_module_and_what_it_imports(folder):
+    (folder / "identity_helpers").mkdir()
+    (folder / "identity_helpers/__init__.py").write_text("")
+    (folder / "identity_helpers/size.py").write_text("from .other import WIDTH\nSIZE = WIDTH")
+    (folder / "identity_helpers/other.py").write_text("WIDTH = 2")
+    (folder / "identity_beside.py").write_text("NOTHING = 1")
+    source = TASK.format(imports="from identity_helpers import size", reward=1)
+    file = folder / "identity_guess.py"
+    file.write_text(source)
+    first = envs.identify("identity_guess:Guess")
+    assert not first.is_native
+    assert first.made_of.startswith("module identity_guess, ")
+    assert "identity_helpers.other" in first.made_of and "numpy" not in first.made_of
+    (folder / "identity_beside.py").write_text("NOTHING = 2")
+    assert envs.identify("identity_guess:Guess") == first
+    seen = {first.digest}
+    for path, text in [
+        (file, source.replace("* 1", "* 2")),
+        (folder / "identity_helpers/size.py", "from .other import WIDTH\nSIZE = WIDTH + 1"),
+        (folder / "identity_helpers/other.py", "WIDTH = 3"),
+        (folder / "identity_helpers/__init__.py", "X = 1"),
+    ]:
+        before = path.read_text()
+        path.write_text(text)
+        seen.add(envs.digest("identity_guess:Guess"))
+        path.write_text(before)
+    assert len(seen) == 5
+    assert envs.identify("identity_guess:Guess") == first
+
+
+@pytest.mark.parametrize("prefix", ["pomdp:", "gridverse:"])
+def test_a_file(tmp_path, prefix):
+    file = tmp_path / "task"
+    file.write_text("discount: 0.9")
+    id = f"{prefix}{file}"
+    first = envs.identify(id)
+    assert (first.made_of, first.is_native) == ("task", False)
+    file.write_bytes(file.read_bytes())
+    assert envs.identify(id) == first
+    file.write_bytes(file.read_bytes() + b" ")
+    assert envs.digest(id) != first.digest
+    file.unlink()
+    with pytest.raises(ValueError, match=r"task: No such file"):
+        envs.digest(id)
+
+
+def test_tasks_of_this_suite(monkeypatch):
+    ids = [*envs.ids(), "t-maze-passive-1234", "heavenhell-7"]
+    found = {id: envs.identify(id) for id in ids}
+    assert all(one.is_native for one in found.values())
+    assert len({one.digest for one in found.values()}) == len(ids)
+    id = "gridverse-memory-7x7"
+    assert envs.digest(id, time_limit=None, noise=0.0) == found[id].digest != envs.digest(id, time_limit=9)
+    monkeypatch.setattr(identity, "DYNAMICS_VERSION", identity.DYNAMICS_VERSION + 1)
+    assert all(envs.digest(id) != found[id].digest for id in ids)
+
+
+def test_tasks_of_gymnasium(monkeypatch):
+    """Gymnasium's version is no part, as it changes more often than its tasks do; their source is."""
+    made_of = "module gymnasium.envs.classic_control.cartpole"
+    assert envs.identify("CartPole-v1").made_of == made_of
+    assert envs.digest("CartPole-v1") != envs.digest("CartPole-v0")
+
+
+def test_the_version_of_an_installed_package(monkeypatch):
+    """`yaml` stands for a package with tasks, and for what `gym_gridverse` is where it is installed."""
+    version = "1"
+    monkeypatch.setattr(identity.importlib.metadata, "version", lambda name: version)
+    monkeypatch.setattr(identity, "_distributions", lambda: {"yaml": ["PyYAML"], "gym_gridverse": ["gym-gv"]})
+    first = envs.identify("yaml:SafeLoader")
+    assert first.made_of == "PyYAML 1, module yaml"
+    spec = importlib.util.find_spec("yaml")
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        identity.importlib.util, "find_spec", lambda name: spec if name == "gym_gridverse" else real(name)
+    )
+    backend = envs.identify("gridverse-memory-7x7", backend="gym-gridverse")
+    assert (backend.made_of, backend.is_native) == ("gym-gv 1, module gym_gridverse", False)
+    version = "2"
+    assert envs.digest("yaml:SafeLoader") != first.digest
+    assert envs.digest("gridverse-memory-7x7", backend="gym-gridverse") != backend.digest

@@ -1,0 +1,155 @@
+"""A run is not gone on with, nor its result reused, once its task is another one under the same name."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+
+import pytest
+import yaml
+
+import envs
+from dtqn import cli
+from dtqn.acting.evaluation import EvaluationResult
+from dtqn.experiments import chance, compare
+from dtqn.settings.config import ConfigError
+from dtqn.training import checkpoint, session
+from dtqn.training.directory import RunDir, config_hash
+from envs.gridverse.worlds import world
+from tests.envs.test_identity import TASK
+from tests.envs.test_pomdp_parser import TIGER
+from tests.training import fake
+
+_FLAGS = ["--total-env-steps", "200", "--checkpoint-every", "200", "--wandb", "disabled"]
+
+
+@pytest.fixture(params=["module", "pomdp", "gridverse"])
+def task(request, tmp_path, monkeypatch):
+    """A task of a user's own: its id, its file, and what it reads after an edit that keeps its spaces."""
+    if request.param == "module":
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "changed_guess", raising=False)
+        file = tmp_path / "changed_guess.py"
+        file.write_text(TASK.format(imports="", reward=1))
+        return "changed_guess:Guess", file, TASK.format(imports="", reward=2)
+    if request.param == "pomdp":
+        file = tmp_path / "tiger.POMDP"
+        file.write_text(TIGER)
+        return f"pomdp:{file}", file, TIGER.replace("0.85", "0.75").replace("0.15", "0.25")
+    data = world("gridverse-memory-5x5").to_data()
+    file = tmp_path / "world.yaml"
+    file.write_text(yaml.safe_dump(data))
+    data["reward_functions"].append({"name": "living_reward", "reward": -0.5})
+    return f"gridverse:{file}", file, yaml.safe_dump(data)
+
+
+def _auto(tmp_path, id):
+    return cli.main(["--resume", "auto", "--env", id, "--runs-dir", str(tmp_path / "runs"), *_FLAGS])
+
+
+def _runs(tmp_path):
+    return sorted(file.parent for file in (tmp_path / "runs").rglob("config.yaml"))
+
+
+def test_an_edited_task_is_another_run(tmp_path, trainer, task, capsys):
+    id, file, edited = task
+    original = file.read_text()
+    assert edited != original
+    assert _auto(tmp_path, id) == 0
+    (path,) = _runs(tmp_path)
+    directory = RunDir(path)
+    stored = json.loads((path / "task.json").read_text())
+    assert stored == {"id": id, "digest": envs.digest(id), "made_of": envs.identify(id).made_of}
+    assert checkpoint.read_about(path / "checkpoint")["task"] == stored["digest"]
+    result = directory.read_result()
+    capsys.readouterr()
+    assert _auto(tmp_path, id) == 0
+    assert "has finished at 200 env steps" in capsys.readouterr().out, "unchanged, it is the same run"
+    assert (
+        result is not None and compare._job(directory.read_config(), tmp_path / "runs").directory.path == path
+    )
+    file.write_text(edited)
+    assert directory.read_result() is None
+    before = {other: other.read_bytes() for other in path.rglob("*") if other.is_file()}
+    assert cli.main(["--resume", str(path)]) == 2
+    new = envs.digest(id)
+    assert capsys.readouterr().err == (
+        f"error: {path}: the task {id} has changed since the run began (digest {stored['digest']}, now {new} "
+        f"of {stored['made_of']}); move the run away, or start anew with another --run-dir\n"
+    )
+    assert {other: other.read_bytes() for other in path.rglob("*") if other.is_file()} == before
+    job = compare._job(directory.read_config(), tmp_path / "runs")
+    assert job.directory.path != path and not job.directory.metrics_file.exists()
+    assert _auto(tmp_path, id) == 0
+    assert len(_runs(tmp_path)) == 2
+    file.write_text(original)
+    assert directory.read_result() == result
+
+
+def test_an_interrupted_run_is_not_gone_on_with(tmp_path, trainer, task, capsys):
+    """Not even where task.json has been made to fit the edited task: the checkpoint knows."""
+    id, file, edited = task
+    fake.kill_at(trainer, 470)
+    with pytest.raises(fake.Killed):
+        fake.start(tmp_path / "run", env=id)
+    fake.kill_at(trainer, None)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    assert fake.resume(tmp_path / "copy")[0] == 0
+    original = file.read_text()
+    file.write_text(edited)
+    with pytest.raises(ConfigError, match="has changed since the run began"):
+        fake.resume(tmp_path / "run")
+    stored = json.loads((tmp_path / "run/task.json").read_text())
+    (tmp_path / "run/task.json").write_text(json.dumps(stored | {"digest": envs.digest(id)}))
+    with pytest.raises(ConfigError, match=f"digest {stored['digest']}, now {envs.digest(id)}"):
+        fake.resume(tmp_path / "run")
+    file.write_text(original)
+    (tmp_path / "run/task.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"task\.json is missing or damaged"):
+        fake.resume(tmp_path / "run")
+
+
+def test_a_task_of_this_suite_whose_dynamics_have_changed(tmp_path, monkeypatch):
+    """Its runs keep their names, so `compare` and `--resume auto` meet the old one and refuse."""
+    config = fake.config_of()
+    compare._job(config, tmp_path)
+    compare._job(config, tmp_path)
+    name = config_hash(config)
+    monkeypatch.setattr(envs.identity, "DYNAMICS_VERSION", envs.identity.DYNAMICS_VERSION + 1)
+    assert config_hash(config) == name
+    with pytest.raises(ConfigError, match=r"gridverse-memory-7x7 has changed .*; move the run away"):
+        compare._job(config, tmp_path)
+
+
+def test_random_play_of_an_edited_task_is_measured_anew(tmp_path, monkeypatch, task):
+    id, file, edited = task
+    played = []
+
+    def play(config):
+        played.append(config.env)
+        return EvaluationResult(None, None, None, float(len(played)), 1.0, 1)
+
+    monkeypatch.setattr(chance, "_play", play)
+    config = fake.config_of(env=id)
+    for _ in range(2):
+        chance.measured([config], tmp_path / "random.json")
+    assert len(played) == 1
+    file.write_text(edited)
+    assert chance.measured([config], tmp_path / "random.json")[id].episode_return == 2
+
+
+def test_eval_warns_and_goes_on(tmp_path, trainer, task, capsys, monkeypatch):
+    id, file, edited = task
+    fake.start(tmp_path / "run", env=id, total_env_steps=200)
+    monkeypatch.setattr(
+        session, "evaluate_run", lambda *args: EvaluationResult(None, None, None, 1.0, 2.0, 5)
+    )
+    assert cli.main(["eval", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().err == ""
+    file.write_text(edited)
+    assert cli.main(["eval", str(tmp_path / "run"), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["return"] == 1.0
+    assert printed.err.startswith(f"warning: {tmp_path / 'run'}: the task {id} has changed")
+    assert len(printed.err.splitlines()) == 1
