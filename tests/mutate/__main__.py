@@ -4,7 +4,8 @@
 
 A name stands for every break whose name or file contains it. A break is `noticed`, it `SURVIVED`, or it
 `DOES NOT APPLY`: its text is not in the file once, or its tests do not run. The exit code is 0 where all
-were noticed, else 1. The whole table takes an hour or so on one core.
+were noticed, else 1. The whole table takes an hour or more;
+`--list` says what there is.
 """
 
 from __future__ import annotations

@@ -84,12 +84,6 @@ LEARNING = [
         ("munchausen-unclipped", ".clamp(min=-clip, max=0)", ".clamp(max=0)", _RETURNS),
         ("lambda-mixes-nothing", "rest = reward + (1 - kept) * value", "rest = reward + value", _RETURNS),
         (
-            "lambda-runs-through-termination",
-            "kept = torch.where(discount > 0, gamma * kept, 0.0)",
-            "kept = gamma * kept",
-            _RETURNS,
-        ),
-        (
             "lambda-reads-beyond-the-end",
             "row < learn_rows[:, None] - 1",
             "row < learn_rows[:, None]",
