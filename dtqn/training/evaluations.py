@@ -67,7 +67,7 @@ class Evaluations:
         return figures
 
     def keep_best(self, row: Row, network: QNetwork) -> bool:
-        """Take a row's evaluation for the last one; keep its weights and return True if it is the best full one."""
+        """Take a row's evaluation for the last one; keep its weights if it is the best one, and say so."""
         self.last = _evaluation(row)
         if not is_full_evaluation(row):
             return False

@@ -1,0 +1,685 @@
+"""The breaks: a wrong line in place of a right one, and the tests that must fail then.
+
+A name is `<subject>-<what is wrong>`. Tests are files or node ids, as narrow as they can be.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Break(NamedTuple):
+    name: str
+    file: str
+    """Relative to the repository's root."""
+    old: str
+    """Text that occurs in the file exactly once."""
+    new: str
+    tests: tuple[str, ...]
+    """Those that must notice."""
+
+
+_RETURNS = "tests/learning/test_returns.py"
+_LOSSES = "tests/learning/test_losses.py"
+_OBJECTIVE = "tests/learning/test_objective.py"
+_LEARNER = "tests/learning/test_learner.py"
+_TWIN = f"{_LEARNER}::test_twin"
+_GATES = "tests/networks/test_gates.py"
+_GTRXL = "tests/networks/test_gtrxl.py"
+_CONTRACT = "tests/networks/test_contract.py"
+_WINDOWED = "tests/networks/test_windowed.py"
+_ACCUMULATOR = "tests/replay/test_accumulator.py"
+_TREE = "tests/replay/test_sum_tree.py"
+_SAMPLERS = "tests/replay/test_samplers.py"
+_BUFFER = "tests/replay/test_buffer.py"
+_NAIVE = "tests/replay/test_buffer_against_naive.py"
+_CHECKPOINT = "tests/training/test_checkpoint.py"
+_FAULTS = "tests/training/test_faults.py"
+_METRICS = "tests/training/test_metrics.py"
+_SESSION = "tests/training/test_session.py"
+_WIRING = "tests/training/test_wiring.py::test_a_run_is_that_of_plain_loops"
+_FIRST_PRIORITIES = "tests/training/test_parity.py::test_first_priorities_are_the_learners"
+_ACTOR = "tests/acting/test_actor.py"
+_EVALUATION = "tests/acting/test_evaluation.py"
+_EXPLORATION = "tests/acting/test_exploration.py"
+_STAGES = "tests/acting/test_stages.py"
+_INTERVALS = "tests/experiments/test_intervals.py"
+_COMPARE = "tests/experiments/test_compare.py"
+_SWEEP = "tests/experiments/test_sweep.py"
+_CONFIG = "tests/settings/test_config.py"
+_RECORDED = "tests/training/test_recorded_runs.py::test_the_configuration_of_a_preset_is_the_recorded_one"
+
+
+def _in(file: str, *rows: tuple[str, str, str, str]) -> list[Break]:
+    """Breaks of one file from (name, old, new, test)."""
+    return [Break(name, file, old, new, (test,)) for name, old, new, test in rows]
+
+
+LEARNING = [
+    *_in(
+        "dtqn/learning/returns.py",
+        ("n-step-one-row-further", "step + n_step, learn_rows", "step + n_step + 1, learn_rows", _RETURNS),
+        (
+            "n-step-beyond-the-last-row",
+            "learn_rows[:, None] - 1), step)",
+            "learn_rows[:, None]), step)",
+            _RETURNS,
+        ),
+        ("bootstrap-discounted-once", "gamma ** steps.to(value.dtype) * value", "gamma * value", _RETURNS),
+        (
+            "reward-discounted-once-more",
+            "gamma ** (k - 1) * reward[:, k:]",
+            "gamma**k * reward[:, k:]",
+            _RETURNS,
+        ),
+        ("termination-bootstraps", "goes_on = (discount > 0)", "goes_on = (discount > -1)", _RETURNS),
+        ("rescaling-without-its-line", " + 1) + epsilon * x\n", " + 1)\n", _RETURNS),
+        ("double-q-takes-the-least", "q_selector.argmax(dim=-1)", "q_selector.argmin(dim=-1)", _RETURNS),
+        (
+            "soft-value-with-the-sign-turned",
+            "-temperature * log_policy",
+            "temperature * log_policy",
+            _RETURNS,
+        ),
+        ("munchausen-unclipped", ".clamp(min=-clip, max=0)", ".clamp(max=0)", _RETURNS),
+        ("lambda-mixes-nothing", "rest = reward + (1 - kept) * value", "rest = reward + value", _RETURNS),
+        (
+            "lambda-reads-beyond-the-end",
+            "row < learn_rows[:, None] - 1",
+            "row < learn_rows[:, None]",
+            _RETURNS,
+        ),
+    ),
+    *_in(
+        "dtqn/learning/losses.py",
+        ("huber-jumps", "(size - 0.5 * threshold))", "(size - threshold))", _LOSSES),
+        ("quantiles-shifted", "+ 0.5) / count", "+ 1.0) / count", _LOSSES),
+        ("quantiles-mirrored", "(error < 0).to", "(error > 0).to", _LOSSES),
+        ("quantile-loss-sums-targets", ".mean(dim=-1).sum(dim=-1)", ".sum(dim=-1).mean(dim=-1)", _LOSSES),
+        ("projection-swaps-neighbours", "probabilities * (1 - share)", "probabilities * share", _LOSSES),
+        ("projection-unclipped", ".clamp(0, last)", ".clamp(0)", _LOSSES),
+        (
+            "priority-mean-for-max",
+            "max_weight * size.amax(dim=1) + (1 - max_weight) * mean",
+            "max_weight * mean + (1 - max_weight) * size.amax(dim=1)",
+            _LOSSES,
+        ),
+        ("priority-mean-counts-padding", "size.sum(dim=1) / mask.sum(dim=1)", "size.mean(dim=1)", _LOSSES),
+        ("importance-weights-unread", "(weights[:, None] * loss).sum()", "loss.sum()", _LOSSES),
+    ),
+    *_in(
+        "dtqn/learning/objective.py",
+        ("argmax-of-the-wrong-network", "(chooser if config.double_q else target).q", "target.q", _TWIN),
+        (
+            "reward-unscaled",
+            "batch.learn.reward * config.reward_scale",
+            "batch.learn.reward",
+            f"{_LEARNER}::test_rewards_are_scaled_in_the_loss_only",
+        ),
+        ("action-of-the-row-before", "prev_action[:, 1:].long()", "prev_action[:, :-1].long()", _TWIN),
+        (
+            "one-step-too-many-learned",
+            "< batch.learned_steps[:, None]",
+            "<= batch.learned_steps[:, None]",
+            _TWIN,
+        ),
+        ("watkins-is-peng", "torch.where(greedy(), continuation, 0.0)", "continuation", _OBJECTIVE),
+        ("atoms-of-the-next-row", "returns.at_rows(probabilities, rows)", "probabilities[:, 1:]", _OBJECTIVE),
+        (
+            "first-priority-of-raw-rewards",
+            "scaled = reward * self.config.reward_scale",
+            "scaled = reward",
+            _FIRST_PRIORITIES,
+        ),
+    ),
+    *_in(
+        "dtqn/learning/learner.py",
+        ("target-is-the-online-network", "copy.deepcopy(network).requires_grad_(False)", "network", _TWIN),
+        (
+            "learning-rate-share-unread",
+            "config.learning_rate * learning_rate_share",
+            "config.learning_rate",
+            f"{_LEARNER}::test_the_step_is_a_share_of_the_learning_rate",
+        ),
+        ("gradient-unclipped", "config.max_grad_norm, norm)", "1e9, norm)", _TWIN),
+        (
+            "target-moves-almost-whole",
+            "self._online_parameters, self.config.target_ema_rate\n",
+            "self._online_parameters, 1 - self.config.target_ema_rate\n",
+            _TWIN,
+        ),
+        (
+            "target-copied-late",
+            "self.config.target_update_period == 0",
+            "self.config.target_update_period == 1",
+            _TWIN,
+        ),
+        (
+            "loss-by-sequences",
+            "batch.importance_weights) / num_learned",
+            "batch.importance_weights) / len(batch.learn_rows)",
+            _TWIN,
+        ),
+        (
+            "skips-in-a-row-unending",
+            "self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW",
+            "self._skipped_in_a_row > MAX_SKIPPED_IN_A_ROW",
+            f"{_LEARNER}::test_ten_in_a_row_raise",
+        ),
+        (
+            "delta-q-without-burn-in",
+            "(batch.episode_step + batch.burn_in_rows)[:, None] + at",
+            "batch.episode_step[:, None] + at",
+            f"{_LEARNER}::test_delta_q",
+        ),
+    ),
+]
+
+NETWORKS = [
+    *_in(
+        "dtqn/networks/gates.py",
+        ("gru-gate-swapped", "torch.lerp(x, h, z)", "torch.lerp(h, x, z)", _GATES),
+        (
+            "gru-gate-bias-turned",
+            "torch.zeros_like(self.bias), -self.bias]",
+            "-self.bias, -self.bias]",
+            _GATES,
+        ),
+        ("highway-gate-swapped", "torch.lerp(y, x, torch", "torch.lerp(x, y, torch", _GATES),
+        ("output-gate-bias-turned", "self.w, -self.bias)), y)", "self.w, self.bias)), y)", _GATES),
+        ("sigtanh-gate-swapped", "w, u = F.linear", "u, w = F.linear", _GATES),
+        ("gate-open-at-first", '{"gru": 2.0', '{"gru": 0.0', _GATES),
+    ),
+    *_in(
+        "dtqn/networks/attention.py",
+        ("positions-from-the-far-end", "positions[-reach:]", "positions[:reach]", _GTRXL),
+        (
+            "positions-shifted",
+            "torch.arange(first, first + length,",
+            "torch.arange(first + 1, first + length + 1,",
+            f"{_GTRXL}::test_twin",
+        ),
+        (
+            "memory-shorter-by-one",
+            "min(self.memory_length, num",
+            "min(self.memory_length - 1, num",
+            _CONTRACT,
+        ),
+        (
+            "attention-biases-swapped",
+            "((q + self.v) * scale)",
+            "((q + self.u) * scale)",
+            f"{_GTRXL}::test_twin",
+        ),
+        (
+            "band-gradient-slides-not",
+            "(steps * width, width + 1, 1)), None",
+            "(steps * width, width, 1)), None",
+            f"{_GTRXL}::test_twin",
+        ),
+        ("scores-unscaled", "alpha=scale,", "alpha=1.0,", f"{_GTRXL}::test_twin"),
+        (
+            "span-ramp-too-long",
+            "self.ramp + z - distance",
+            "self.ramp + 1 + z - distance",
+            _GTRXL[:-3] + "_options.py",
+        ),
+    ),
+    *_in(
+        "dtqn/networks/gtrxl.py",
+        (
+            "memory-unnormalised",
+            "project_memory(self.normalised(memory))",
+            "project_memory(memory)",
+            _CONTRACT,
+        ),
+        ("empty-memory-seen", "key < (num_memory - filled)", "key < (num_memory - filled - 1)", _CONTRACT),
+        ("newest-memory-hidden", "key < (num_memory - filled)", "key <= (num_memory - filled)", _CONTRACT),
+        (
+            "gradient-enters-the-state",
+            "state.memory.detach(), state.filled",
+            "state.memory, state.filled",
+            f"{_GTRXL}::test_gradient_does_not_enter_the_state_but_its_projections_learn",
+        ),
+        (
+            "memory-one-row-off",
+            "memory.shape[1] + steps - self.window)",
+            "memory.shape[1] + steps - self.window - 1)",
+            _CONTRACT,
+        ),
+        ("fill-counted-once-a-call", "(filled + steps).clamp", "(filled + 1).clamp", _CONTRACT),
+        (
+            "attention-without-relu",
+            "self.attention_gate(x, F.relu(y))",
+            "self.attention_gate(x, y)",
+            f"{_GTRXL}::test_twin",
+        ),
+        ("mlp-without-norm", "self.mlp(self.mlp_norm(x))", "self.mlp(x)", f"{_GTRXL}::test_twin"),
+        (
+            "invalid-trace-rows-count",
+            "GTrXLState(memory, valid.sum(dim=1), ",
+            "GTrXLState(memory, valid.sum(dim=1) * 0 + valid.shape[1], ",
+            _CONTRACT,
+        ),
+        (
+            "stale-cache-kept",
+            "pairs = [layer.project_memory(recent[:, :, i])",
+            "pairs = [layer.project_memory(recent[:, :, 0])",
+            _CONTRACT,
+        ),
+    ),
+    *_in(
+        "dtqn/networks/windowed.py",
+        ("window-shorter-by-one", "self.context_length - 1\n", "self.context_length - 2\n", _CONTRACT),
+        ("window-slides-late", "(ends >= size)", "(ends > size)", _CONTRACT),
+        ("context-after-the-block", "place, place - before + context)", "place, place)", _WINDOWED),
+        (
+            "second-window-one-row-early",
+            "(total - size).clamp(min=0)",
+            "(total - size - 1).clamp(min=0)",
+            _WINDOWED,
+        ),
+        ("second-window-learns", "with torch.no_grad():", "with torch.enable_grad():", _WINDOWED),
+    ),
+]
+
+REPLAY = [
+    *_in(
+        "replay/accumulator.py",
+        (
+            "anchor-a-row-late",
+            "(self._layout.max_learn_rows - 1)",
+            "self._layout.max_learn_rows",
+            _ACCUMULATOR,
+        ),
+        (
+            "anchors-by-length-not-period",
+            "% self._layout.sequence_period",
+            "% self._layout.learn_length",
+            _ACCUMULATOR,
+        ),
+        ("anchor-on-the-last-row", "real = steps < transitions", "real = steps <= transitions", _ACCUMULATOR),
+        (
+            "tail-short-by-a-row",
+            "transitions[:, None] - steps + 1, whole",
+            "transitions[:, None] - steps, whole",
+            _ACCUMULATOR,
+        ),
+        ("episode-left-open", "self._open[streams] = ~last", "self._open[streams] = True", _ACCUMULATOR),
+        ("tail-repeats-an-anchor", "whole + 1) // period + 1, 0)", "whole + 1) // period, 0)", _ACCUMULATOR),
+    ),
+    *_in(
+        "replay/sum_tree.py",
+        ("tree-finds-the-leaf-before", 'side="right"', 'side="left"', _TREE),
+        ("tree-takes-an-empty-leaf", "before[:, 1:] > mass", "before[:, 1:] >= mass", _TREE),
+        ("tree-runs-over-a-node", "np.minimum(mass, before[:, -1] * _BELOW_ONE, out=mass)", "pass", _TREE),
+        ("tree-drifts", "self._top[block] = _children", "self._top[block] += _children", _TREE),
+        ("tree-not-rebuilt", "self._top[:] = self._nodes", "self._top[:] += self._nodes", _BUFFER),
+    ),
+    *_in(
+        "replay/samplers.py",
+        ("priority-without-exponent", "(np.float64) ** self.priority_exponent", "(np.float64)", _SAMPLERS),
+        (
+            "newcomer-without-exponent",
+            "self.max_priority**self.priority_exponent",
+            "self.max_priority",
+            _SAMPLERS,
+        ),
+        ("weights-turned", "** -self.importance", "** self.importance", _SAMPLERS),
+        ("weights-not-relative", "(weights / weights.max())", "weights", _SAMPLERS),
+        (
+            "largest-priority-forgotten",
+            "max(self.max_priority, float(priorities.max()))",
+            "float(priorities.max())",
+            _SAMPLERS,
+        ),
+        (
+            "draws-not-stratified",
+            "np.arange(batch_size) + generator.random(batch_size)",
+            "batch_size * generator.random(batch_size)",
+            _SAMPLERS,
+        ),
+        ("removed-still-counted", "self.num_sequences -= len(slots)", "pass", _NAIVE),
+    ),
+    *_in(
+        "replay/buffer.py",
+        (
+            "burn-in-before-the-episode",
+            "np.minimum(anchor_steps, self.layout",
+            "np.minimum(anchor_steps + 1, self.layout",
+            _BUFFER,
+        ),
+        ("oldest-memory-row-invalid", "ages <= memory_rows[:, None]", "ages < memory_rows[:, None]", _BUFFER),
+        (
+            "ids-of-the-first-round",
+            "newest - (newest - positions) % self.steps_per_stream",
+            "positions",
+            _NAIVE,
+        ),
+        ("stale-id-taken", "slots, stored & self._sampler", "slots, self._sampler", _BUFFER),
+        ("forgotten-a-row-late", "rows + self._reach)", "rows + self._reach - 1)", _NAIVE),
+        (
+            "forgets-not-at-a-first-row",
+            "self._slots(streams, rows)] == 0",
+            "self._slots(streams, rows)] < 0",
+            _NAIVE,
+        ),
+        ("bootstrap-row-learned", "np.minimum(learn_rows - 1, self", "np.minimum(learn_rows, self", _BUFFER),
+        (
+            "cut-episode-without-last-row",
+            "self._mark_last(which[tick.cut], tick.rows[tick.cut] - 1)",
+            "pass",
+            _BUFFER,
+        ),
+        ("ring-end-off-by-one", "offsets[crossing] >= size)", "offsets[crossing] > size)", _NAIVE),
+    ),
+]
+
+TRAINING = [
+    *_in(
+        "dtqn/training/checkpoint.py",
+        (
+            "checksum-ignored",
+            "if _checksum(path) != checksum:",
+            "if False:",
+            f"{_CHECKPOINT}::test_a_damaged_file_is_one_line_that_names_it",
+        ),
+        (
+            "checksum-of-the-skeleton-ignored",
+            'if content["checksum"] != _checksum_of(content):',
+            "if False:",
+            f"{_FAULTS}::test_no_changed_bit_of_a_checkpoint_is_taken_for_the_truth",
+        ),
+        (
+            "checksum-of-the-best-ignored",
+            'if int(metadata["checksum"]) != _checksum_of_tensors(text, tensors):',
+            "if False:",
+            f"{_FAULTS}::test_no_changed_bit_of_a_checkpoint_is_taken_for_the_truth",
+        ),
+        (
+            "pointer-before-the-checkpoint",
+            "temporary.mkdir()\n",
+            'temporary.mkdir(), write_whole(folder / _POINTER, name + "\\n", durable=True)\n',
+            _CHECKPOINT,
+        ),
+        (
+            "older-checkpoints-stay",
+            "_remove(*(other for other in folder.iterdir() if other.is_dir() and other != whole))",
+            "pass",
+            f"{_CHECKPOINT}::test_the_newest_is_current_and_older_ones_go",
+        ),
+        (
+            "same-step-overwritten",
+            'f"{env_steps}-again" if',
+            "str(env_steps) if",
+            f"{_FAULTS}::test_the_same_step_twice_without_a_pointer_keeps_a_checkpoint_at_any_moment",
+        ),
+        (
+            "oldest-without-a-pointer",
+            "return max(whole)[1]",
+            "return min(whole)[1]",
+            f"{_FAULTS}::test_without_its_pointer_a_run_goes_on_from_the_newest_whole_checkpoint",
+        ),
+        (
+            "scalars-become-arrays",
+            '"scalar" if isinstance(node, np.generic) else "numpy"',
+            '"numpy"',
+            _CHECKPOINT,
+        ),
+        ("shape-lost", "tensor = arrays[path].reshape(shape)", "tensor = arrays[path]", _CHECKPOINT),
+        ("views-not-copied", "tensor = tensor.clone()", "pass", _CHECKPOINT),
+        (
+            "unfinished-counts-as-whole",
+            r're.fullmatch(r"\d+(-again)?", path.name)',
+            r're.search(r"\d+", path.name)',
+            _CHECKPOINT,
+        ),
+        (
+            "failed-save-leaves-its-folder",
+            "_remove(temporary, *([] if _pointed(folder) == name else [whole]))",
+            "pass",
+            f"{_FAULTS}::test_no_space_at_any_stage_of_a_save_leaves_nothing_behind",
+        ),
+    ),
+    *_in(
+        "dtqn/training/metrics.py",
+        ("rows-not-cut", "self._file.truncate(sum(len(line) + 1 for line in lines))", "pass", _METRICS),
+        (
+            "missing-rows-taken",
+            "if len(lines) < rows:",
+            "if False:",
+            f"{_FAULTS}::test_fewer_rows_than_the_checkpoint_counts_are_refused",
+        ),
+        (
+            "damaged-row-skipped",
+            "        if row is None:\n            raise ConfigError(",
+            "        if row is None:\n            continue\n            raise ConfigError(",
+            f"{_FAULTS}::test_a_bad_row_in_the_middle_is_named_by_its_line",
+        ),
+        ("half-a-line-read", 'split(b"\\n")[:-1]', 'split(b"\\n")', _METRICS),
+    ),
+    *_in(
+        "dtqn/training/evaluations.py",
+        (
+            "early-stop-by-the-mean",
+            'low = self.last.get("eval/success_low")',
+            'low = self.last.get("eval/success")',
+            f"{_SESSION}::test_a_run_ends_at_the_success_that_was_asked_for",
+        ),
+        (
+            "early-stop-never",
+            "is_full_evaluation(self.last) and low >= success",
+            "is_full_evaluation(self.last) and low >= 2",
+            f"{_SESSION}::test_a_run_ends_at_the_success_that_was_asked_for",
+        ),
+        (
+            "best-is-the-last",
+            "if self.best and not as_good and score",
+            "if self.best and False and score",
+            f"{_SESSION}::test_best_weights_are_those_of_the_best_evaluation",
+        ),
+    ),
+    *_in(
+        "dtqn/training/trainer.py",
+        (
+            "priorities-of-the-wrong-sequences",
+            "update_priorities(info.ids, update",
+            "update_priorities(info.ids[::-1], update",
+            _WIRING,
+        ),
+        ("target-published", "publish(self.learner.online,", "publish(self.learner.target,", _WIRING),
+        ("update-credit-late", "while self._update_credit >= 1:", "while self._update_credit > 1:", _WIRING),
+        ("warmup-counts-for-updates", "max(before, self.config.warmup)", "before", _WIRING),
+        (
+            "first-priorities-always",
+            'if len(ids) and self.config.replay.initial_priority == "actor":',
+            "if len(ids):",
+            _WIRING,
+        ),
+        ("every-evaluation-alike", "self._evaluations += 1", "pass", _WIRING),
+        (
+            "credit-lost-in-a-checkpoint",
+            '"update_credit": self._update_credit',
+            '"update_credit": 0.0',
+            "tests/training/test_resume.py",
+        ),
+        (
+            "generator-lost-in-a-checkpoint",
+            'self.generator.bit_generator.state = state["generator"]',
+            "pass",
+            "tests/training/test_resume.py",
+        ),
+    ),
+    *_in(
+        "dtqn/training/setup.py",
+        ("ladder-of-another-base", "config.ladder_base", "0.4 * 0.5", _WIRING),
+        ("ladder-of-another-exponent", "config.ladder_exponent", "3.5", _WIRING),
+    ),
+]
+
+ACTING = [
+    *_in(
+        "dtqn/acting/actor.py",
+        ("one-draw-for-all-copies", "self.generator.random(count) <", "self.generator.random() <", _ACTOR),
+        ("value-of-the-greedy-action", "q_taken=q[everyone, action]", "q_taken=q[everyone, greedy]", _ACTOR),
+        ("last-row-counts-as-a-step", "taken = count - int(rows.last.sum())", "taken = count", _ACTOR),
+        (
+            "state-not-reset",
+            "state = reset_rows(self.state, self._initial, first)",
+            "state = self.state",
+            _ACTOR,
+        ),
+        ("stale-keys-after-publishing", "self.state = self._cached(self.state)", "pass", _ACTOR),
+        ("truncation-terminates", "discount=~rows.terminated", "discount=~rows.last", _ACTOR),
+    ),
+    *_in(
+        "dtqn/acting/exploration.py",
+        ("ladder-ends-early", "/ (num_envs - 1))", "/ num_envs)", _EXPLORATION),
+        ("annealing-from-the-first-step", "env_steps - self.warmup_env_steps", "env_steps", _ACTOR),
+    ),
+    *_in(
+        "dtqn/acting/evaluation.py",
+        ("quota-without-remainder", "quota[: episodes % copies] += 1", "pass", _EVALUATION),
+        ("one-episode-too-many", "counted = (played < quota)", "counted = (played <= quota)", _EVALUATION),
+        (
+            "evaluation-keeps-the-state",
+            "state = reset_rows(state, initial, ",
+            "reset_rows(state, initial, ",
+            _EVALUATION,
+        ),
+        ("wilson-as-wald", "2 * (episodes + square)", "2 * episodes", _EVALUATION),
+        (
+            "wilson-one-sided",
+            "_NORMAL_QUANTILE = 1.959963984540054",
+            "_NORMAL_QUANTILE = 1.6448536269514722",
+            _EVALUATION,
+        ),
+        ("stages-are-free", "self._spent += round(result.episodes * result.length)", "pass", _STAGES),
+        ("first-stage-counts-as-best", "        if full:\n", "        if True:\n", _STAGES),
+        ("rest-by-the-mean", "result.score_high >= min(goals)", "result.score >= min(goals)", _STAGES),
+        ("stages-forget-what-was-spent", '{"spent": self._spent', '{"spent": 0', _STAGES),
+        ("threshold-unread", "(self._best, self._threshold) if", "(self._best,) if", _STAGES),
+    ),
+    *_in(
+        "dtqn/schedules.py",
+        ("line-goes-on", "min(1.0, max(0.0, fraction))", "fraction", _EXPLORATION),
+        (
+            "exponential-too-slow",
+            "(1 - 1 / duration) ** steps",
+            "(1 - 1 / duration) ** (steps / 2)",
+            _EXPLORATION,
+        ),
+    ),
+]
+
+EXPERIMENTS = [
+    *_in(
+        "dtqn/experiments/intervals.py",
+        (
+            "interval-of-four-runs",
+            "LEAST_RUNS = 5\n",
+            "LEAST_RUNS = 4\n",
+            f"{_INTERVALS}::test_fewer_than_five_runs_have_no_interval",
+        ),
+        ("interval-of-90-percent", "confidence_level=0.95", "confidence_level=0.9", _INTERVALS),
+        ("mean-of-the-middle-80-percent", "axis=axis), 0.25, axis", "axis=axis), 0.1, axis", _INTERVALS),
+        ("ties-are-wins", "0.5 * (x == y)", "1.0 * (x == y)", _INTERVALS),
+        (
+            "band-is-the-mean",
+            "values.mean(axis=1), values.min(axis=1)",
+            "values.mean(axis=1), values.mean(axis=1)",
+            _INTERVALS,
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/comparison_table.py",
+        ("solved-too-early", "SOLVED = 0.9\n", "SOLVED = 0.5\n", _COMPARE),
+        (
+            "first-evaluation-for-the-last",
+            "last, solved = evaluations[-1]",
+            "last, solved = evaluations[0]",
+            _COMPARE,
+        ),
+        ("first-stage-solves", "is_full_evaluation(row) and (row", "(row", _COMPARE),
+        (
+            "never-is-left-out-of-the-median",
+            'float("inf") if time is None else time for time in times]',
+            "time for time in times if time is not None]",
+            _COMPARE,
+        ),
+        (
+            "returns-of-all-tasks-averaged",
+            "comparable = has_success or len(envs) == 1",
+            "comparable = True",
+            _COMPARE,
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/importance.py",
+        (
+            "fitted-to-what-is-held-out",
+            ".fit(table[fitted], result[fitted])",
+            ".fit(table, result)",
+            f"{_SWEEP}::test_noise_depends_on_nothing",
+        ),
+        (
+            "least-important-first",
+            "key=lambda share: -share.importance",
+            "key=lambda share: share.importance",
+            f"{_SWEEP}::test_importance_finds_what_matters",
+        ),
+        (
+            "best-division-counts",
+            "r2 = float(min(whole))",
+            "r2 = float(max(whole))",
+            f"{_SWEEP}::test_held_out_figures_by_hand",
+        ),
+        (
+            "importance-of-few-runs",
+            "LEAST_RUNS = 20\n",
+            "LEAST_RUNS = 5\n",
+            f"{_SWEEP}::test_noise_depends_on_nothing",
+        ),
+    ),
+]
+
+SETTINGS = [
+    *_in(
+        "dtqn/settings/config.py",
+        (
+            "default-learning-rate",
+            "learning_rate: float = Field(1e-3",
+            "learning_rate: float = Field(2e-3",
+            _RECORDED,
+        ),
+        ("default-discount", "gamma: float = Field(0.99", "gamma: float = Field(0.98", _RECORDED),
+        (
+            "default-reward-scale",
+            "reward_scale: float = Field(0.2",
+            "reward_scale: float = Field(1.0",
+            _RECORDED,
+        ),
+        ("unknown-keys-taken", 'extra="forbid"', 'extra="ignore"', _CONFIG),
+        (
+            "settings-change-later",
+            "frozen=True",
+            "frozen=False",
+            f"{_CONFIG}::test_settings_cannot_be_changed_after",
+        ),
+        ("infinity-taken", "allow_inf_nan=False", "allow_inf_nan=True", _CONFIG),
+    ),
+    *_in(
+        "dtqn/settings/rules.py",
+        (
+            "heads-rule-dropped",
+            "    _heads_divide_the_width,\n",
+            "",
+            f"{_CONFIG}::test_sizes_that_contradict_each_other",
+        ),
+        ("atoms-rule-dropped", "    _atoms_have_a_range,\n", "", _CONFIG),
+        ("entropy-rule-dropped", "= (_entropies_are_not_rescaled,)", "= ()", _CONFIG),
+        ("period-rule-dropped", "= (_every_step_is_learned,)", "= ()", _CONFIG),
+    ),
+]
+
+TABLE = [*LEARNING, *NETWORKS, *REPLAY, *TRAINING, *ACTING, *EXPERIMENTS, *SETTINGS]
