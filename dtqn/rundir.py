@@ -16,7 +16,10 @@ from typing import Any
 from dtqn.config import Config, ConfigError, fields_of
 from dtqn.layers import Layer, build, environment_layer, file_layer, merge, nested, to_yaml
 
-MAY_CHANGE = {"total_env_steps", "stop_at_success", "checkpoint_every", "wandb", "device", "threads"}
+MAY_CHANGE = {
+    *("total_env_steps", "stop_at_success", "checkpoint_every", "wandb", "device", "threads"),
+    "task.step_timeout",
+}
 """Settings that a resumed run may be given anew: where it ends and how it is run, not what is learned."""
 _HOW_IT_RUNS = {"checkpoint_every", "wandb", "device", "threads"}
 """Settings that runs with the same `config_hash` may differ in. `total_env_steps` is none of them: the step

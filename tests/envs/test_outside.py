@@ -117,7 +117,7 @@ def test_a_killed_copy_ends_the_run_saved(
     assert ": its process was killed by SIGKILL; saved; to go on: " in line
     assert line.endswith("--resume killed-once")
     monkeypatch.chdir(folder)
-    assert main(["--resume", "killed-once"]) == 0
+    assert main(["--resume", "killed-once", "--task.step_timeout", "600"]) == 0
     resumed = re.search(r"resumed  at (\d+) env steps", capsys.readouterr().out)
     assert resumed is not None
     assert 100 < int(resumed[1]) < 300
