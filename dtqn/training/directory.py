@@ -20,7 +20,10 @@ from dtqn.settings.config import Config, ConfigError, fields_of, value_of
 from dtqn.settings.presets import Layer, build, environment_layer, file_layer, merge, nested, to_yaml
 from dtqn.text import one_line
 
-MAY_CHANGE = {"total_env_steps", "stop_at_success", "checkpoint_every", "wandb", "device", "threads"}
+MAY_CHANGE = {
+    *("total_env_steps", "stop_at_success", "checkpoint_every", "wandb", "device", "threads"),
+    "task.step_timeout",
+}
 """Settings that a resumed run may be given anew: where it ends and how it is run, not what is learned."""
 HOW_IT_RUNS = {"checkpoint_every", "wandb", "device", "threads"}
 """Settings that runs with the same `config_hash` may differ in. `total_env_steps` is none of them: the step

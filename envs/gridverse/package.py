@@ -45,6 +45,7 @@ class Package:
             from gym_gridverse.representations.observation_representations import (
                 make_observation_representation,
             )
+            from gym_gridverse.rng import reset_gv_rng
             from gym_gridverse.state import State as PackageState
         except ImportError as error:
             raise ValueError(
@@ -55,6 +56,7 @@ class Package:
                 del sys.modules[_GYM_PART]
         self.make_env = factory_env_from_data
         self.make_representation = make_observation_representation
+        self.seed_library = reset_gv_rng
         self._agent, self._grid, self._state = Agent, Grid, PackageState
         self._position, self._orientation = Position, Orientation
         self._color, self._types = Color, list(grid_object_registry)

@@ -13,7 +13,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from envs.gridverse import codes, views
 from envs.gridverse.endings import ENDINGS
+from envs.gridverse.facts import WorldFacts
 from envs.gridverse.resets import LAYOUTS, RESETS
 from envs.gridverse.rewards import NEEDS_ONE, REWARDS
 from envs.gridverse.state import Area, Bytes, Geometry, State, geometry
@@ -248,6 +249,7 @@ _REQUIRED: Final = (
     "observation_function",
     "terminating_function",
 )
+_OPTIONAL: Final = ("action_space", "task")
 
 
 @dataclass(frozen=True)
@@ -272,6 +274,8 @@ class WorldSpec:
     observation: FunctionSpec
     """Its `area` says which rows and columns are in view, its name or visibility function what is seen."""
     terminating: FunctionSpec
+    facts: WorldFacts = field(default=WorldFacts(), compare=False)
+    """What the world says of itself, which changes nothing in it."""
 
     @classmethod
     def from_data(cls, data: Any) -> WorldSpec:
@@ -283,8 +287,8 @@ class WorldSpec:
         if not isinstance(data, Mapping):
             raise ValueError(f"the world is {brief(data)}; it must be a mapping with {', '.join(_REQUIRED)}")
         for key in data:
-            if key not in (*_REQUIRED, "action_space"):
-                raise ValueError(f"unknown key {key!r} (known: {', '.join((*_REQUIRED, 'action_space'))})")
+            if key not in (*_REQUIRED, *_OPTIONAL):
+                raise ValueError(f"unknown key {key!r} (known: {', '.join((*_REQUIRED, *_OPTIONAL))})")
         for key in _REQUIRED:
             if key not in data:
                 raise ValueError(f"the world has no {key!r}")
@@ -306,6 +310,7 @@ class WorldSpec:
             rewards=function_specs(data["reward_functions"], "reward_functions", "reward"),
             observation=FunctionSpec.from_data(data["observation_function"], "observation"),
             terminating=FunctionSpec.from_data(data["terminating_function"], "terminating"),
+            facts=WorldFacts.from_data(data.get("task", {})),
         )
         spec._check()
         return spec
@@ -326,7 +331,7 @@ class WorldSpec:
                 )
 
     def to_data(self) -> dict[str, Any]:
-        """The inverse of `from_data`."""
+        """The inverse of `from_data`, without the facts: what the package reads."""
         return {
             "state_space": {"objects": list(self.objects), "colors": list(self.colors)},
             "action_space": list(self.actions),
@@ -417,20 +422,29 @@ def _read_space(data: Any, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]
     )
 
 
+def read_file(path: str | Path) -> Any:
+    """What a YAML file holds.
+
+    Raises:
+        ValueError: one line, for a file that cannot be read.
+    """
+    import yaml  # only files need it
+
+    try:
+        return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no YAML file: {' '.join(str(error).split())}") from None
+
+
 def load_world(path: str | Path) -> WorldSpec:
     """The world of a YAML file in gym-gridverse's own format.
 
     Raises:
         ValueError: one line, for a file that cannot be read or a world that is not supported.
     """
-    import yaml  # only files need it
-
-    try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no YAML file: {' '.join(str(error).split())}") from None
+    data = read_file(path)
     try:
         return WorldSpec.from_data(data)
     except ValueError as error:

@@ -98,6 +98,23 @@ def test_a_file_is_a_task(file: Path) -> None:
     assert terminated.all() and infos["is_success"].all()
 
 
+def test_a_file_says_what_it_is(tmp_path: Path, file: Path) -> None:
+    """And where it says nothing, the kind of its world and its own name are shown."""
+    plain = envs.facts(f"gridverse:{file}")
+    assert plain["description"] == "A world of the kind 'keydoor', with 4 x 3 cells in view."
+    assert plain["source"] == str(file)
+    facts = {"description": "Two halls.", "source": "My thesis", "time_limit": 90, "observation": "vector"}
+    file.write_text(TEXT + yaml.safe_dump({"task": {**facts, "best_return": 12, "success_ceiling": 0.75}}))
+    spec = envs.spec(f"gridverse:{file}")
+    assert (spec.description, spec.source, spec.time_limit) == ("Two halls.", "My thesis", 90)
+    assert (spec.best_return, spec.success_ceiling) == (12, 0.75)
+    assert spec.observation_space.shape == (13,)
+    shown = envs.facts(f"gridverse:{file}", observation="grid", time_limit=7)
+    assert shown["success"] == "the episode ends on the exit (no agent can exceed 75.0%)"
+    assert (shown["time limit"], shown["observation"][:12]) == ("7 steps", "MultiDiscret")
+    assert load_world(file).to_data() == WorldSpec.from_data(yaml.safe_load(TEXT)).to_data()
+
+
 def test_a_file_survives_its_data_form(file: Path) -> None:
     spec = load_world(file)
     assert WorldSpec.from_data(spec.to_data()) == spec
@@ -152,6 +169,20 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ([], r"the world is \[\]; it must be a mapping with state_space"),
         (changed("state_space", None), "has no 'state_space'"),
         (changed("tate_space", {}), r"unknown key 'tate_space' \(known: state_space, "),
+        (
+            changed("task", "find the exit"),
+            "task is 'find the exit'; it must be a mapping with some of descr",
+        ),
+        (changed("task", {"descripton": "x"}), "unknown key 'descripton'; did you mean 'description'"),
+        (
+            changed("task", {"description": "x\ny"}),
+            r"task.description is 'x\\ny'; it must be one line of text",
+        ),
+        (changed("task", {"source": 3}), "task.source is 3; it must be one line of text"),
+        (changed("task", {"time_limit": 0}), "task.time_limit is 0; it must be an integer of at least 1"),
+        (changed("task", {"observation": "cells"}), "task.observation is 'cells'; it must be grid or vector"),
+        (changed("task", {"best_return": "5"}), "task.best_return is '5'; it must be a number"),
+        (changed("task", {"success_ceiling": 2}), "task.success_ceiling is 2; it must be a number above 0"),
         (
             changed("state_space", ["Wall"]),
             r"state_space is \['Wall'\]; it must be a mapping with 'objects' and",
@@ -289,6 +320,9 @@ def test_the_example_of_the_documentation(tmp_path: Path) -> None:
     observation, _ = env.reset()
     assert observation.shape == (4, 5, 5, 3)
     assert env.single_action_space.n == 3
+    spec = envs.spec(f"gridverse:{file}")
+    assert spec.description == "Find the exit that has the colour of either beacon in six rooms"
+    assert (spec.source, spec.time_limit) == ("an example", 400)
 
 
 @pytest.mark.parametrize("kind", ["reset", "transition", "reward", "observation", "terminating"])

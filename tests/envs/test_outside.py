@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,44 +21,18 @@ from dtqn.settings.presets import resolve, to_yaml
 
 ROOT = Path(__file__).parents[2]
 
-CORRIDOR = '''
+DOCS = (ROOT / "docs" / "tasks" / "your-own.md").read_text()
+CORRIDOR, RECALL = (block.split("```")[0] for block in DOCS.split("```python\n")[1:])
+
+FAULTS = """
 import os
 import signal
 from pathlib import Path
 
-import gymnasium
-import numpy as np
-
-
-class Corridor(gymnasium.Env):
-    """Walk to the end of a corridor, and say at the end what the first observation was.
-
-    The last info says whether that was right."""
-
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, length=4, reward=1.0):
-        self.length, self.reward = length, reward
-        self.observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-
-    def observation(self):
-        return np.array([self.cue if self.t == 0 else 0, self.t / self.length], np.float32)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t, self.cue = 0, self.np_random.choice([-1, 1])
-        return self.observation(), {}
-
-    def step(self, action):
-        self.t += 1
-        ended = self.t == self.length
-        right = ended and action == (self.cue > 0)
-        return self.observation(), self.reward * right, ended, False, {"right": right} if ended else {}
+from corridor import Corridor
 
 
 class Mortal(Corridor):
-    """A corridor whose first copy to get to step 100 is killed, once."""
-
     steps = 0
 
     def step(self, action):
@@ -79,11 +55,11 @@ class Needy(Corridor):
 
 
 class NoEnv:
-    """Nothing to train on."""
+    pass
 
 
 number = 3
-'''
+"""
 
 SMALL = (
     *("--agent", "drqn", "--total-env-steps", "300", "--evaluation.episodes", "4", "--wandb", "disabled"),
@@ -95,6 +71,8 @@ SMALL = (
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mine")
     (folder / "corridor.py").write_text(CORRIDOR)
+    (folder / "recall.py").write_text(RECALL)
+    (folder / "faults.py").write_text(FAULTS)
     (folder / "broken.py").write_text("x = 1\nx / 0\n")
     return folder
 
@@ -130,19 +108,34 @@ def test_a_task_beside_the_user_is_trained_and_evaluated(
 def test_a_killed_copy_ends_the_run_saved(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    task = ("--env", "corridor:Mortal", "--task.vectorization", "async")
+    task = ("--env", "faults:Mortal", "--task.vectorization", "async")
     done = run(folder, *task, *SMALL, "--run-dir", "killed-once")
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("error")]
-    assert line.startswith("error: task corridor:Mortal, copy ")
+    assert line.startswith("error: task faults:Mortal, copy ")
     assert ": its process was killed by SIGKILL; saved; to go on: " in line
     assert line.endswith("--resume killed-once")
     monkeypatch.chdir(folder)
-    assert main(["--resume", "killed-once"]) == 0
+    assert main(["--resume", "killed-once", "--task.step_timeout", "600"]) == 0
     resumed = re.search(r"resumed  at (\d+) env steps", capsys.readouterr().out)
     assert resumed is not None
     assert 100 < int(resumed[1]) < 300
+
+
+def test_an_array_program_beside_the_user_is_checked_and_trained(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And, unlike an environment of Gymnasium's, resumed exactly."""
+    monkeypatch.chdir(folder)
+    envs.check_task("recall:Recall", kwargs={"length": 4})
+    spec = envs.spec("recall:Recall")
+    assert (spec.success, spec.time_limit) == ("The cue was named.", None)
+    task = ("--env", "recall:Recall", "--task.kwargs", "{length: 4}")
+    assert main([*task, *SMALL, "--run-dir", "recall"]) == 0
+    assert "no film of an episode" in capsys.readouterr().out
+    assert main(["--resume", "recall", "--total-env-steps", "340"]) == 0
+    assert "not exact" not in capsys.readouterr().out
 
 
 CANNOT = "needs coridor, which cannot be imported (No module named 'coridor')"
@@ -154,10 +147,10 @@ LENGTH = "task.kwargs is {'lenght': 3}, but corridor:Corridor takes no lenght; d
     [
         (["coridor:Corridor"], CANNOT),
         (["corridor:Coridor"], "corridor has neither a class nor a registered task 'Coridor' (it is"),
-        (["corridor:NoEnv"], "task corridor:NoEnv is no gymnasium.Env: it makes a NoEnv"),
-        (["corridor:number"], "task corridor:number is no gymnasium.Env: it is 3"),
+        (["faults:NoEnv"], "task faults:NoEnv is no gymnasium.Env: it makes a NoEnv"),
+        (["faults:number"], "task faults:number is no gymnasium.Env: it is 3"),
         (["broken:Task"], "task broken:Task: importing broken failed: ZeroDivisionError: "),
-        (["corridor:FourTuple"], "task corridor:FourTuple: its step returns 4 values; it must return five"),
+        (["faults:FourTuple"], "task faults:FourTuple: its step returns 4 values; it must return five"),
         (["corridor:Corridor", "--task.kwargs", "{lenght: 3}"], LENGTH + " (it takes: length, reward)"),
         (["corridor:Corridor", "--task.kwargs", "{render_mode: x}"], "Corridor takes no render_mode"),
         (["corridor:Corridor", "--task.kwargs", "{length: 3"], "must be a mapping such as {length: 20}"),
@@ -165,7 +158,7 @@ LENGTH = "task.kwargs is {'lenght': 3}, but corridor:Corridor takes no lenght; d
         (["corridor:Corridor", "--task.kwargs", "{length: 2020-01-01}"], "from names to numbers, text, true"),
         (["corridor:Corridor", "--task.success", "right"], "it must be info:KEY, return>X or return>=X"),
         (["corridor:Corridor", "--task.success", "info:no"], "has no 'no', which decides on success; it has"),
-        (["corridor:Needy"], "task corridor:Needy needs size; give it in task.kwargs"),
+        (["faults:Needy"], "task faults:Needy needs size; give it in task.kwargs"),
         (["CartPole-v1", "--task.kwargs", "{sutton_bart: 1}"], "did you mean sutton_barto_reward?"),
         (["hallway", "--task.kwargs", "{n: 3}"], "task.kwargs is {'n': 3}, but hallway has no such option"),
     ],
@@ -195,15 +188,37 @@ def test_arguments_reach_what_gymnasium_makes() -> None:
     assert [float(row[1][0]) for row in rows[: end + 1]] == [0.0] * end + [-1.0]
 
 
+def test_every_command_of_the_documentation_names_a_task(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each `python run.py --env ...` of the pages is resolved; those of packages where they are installed."""
+    monkeypatch.chdir(folder)
+    pages = [ROOT / "docs" / "tasks" / name for name in ("your-own.md", "gymnasium.md")]
+    commands = [
+        shlex.split(line)[2:]
+        for page in pages
+        for line in page.read_text().splitlines()
+        if line.startswith("    python run.py --env ")
+    ]
+    assert len(commands) >= 6
+    for command in commands:
+        if command[1].startswith("mypackage"):
+            continue
+        if command[1].startswith("MiniGrid") and importlib.util.find_spec("minigrid") is None:
+            continue
+        assert main([*command, "--print-config"]) == 0, command
+        assert f"env: {command[1]}" in capsys.readouterr().out
+
+
 def test_each_set_of_arguments_is_a_task_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
     def steps(**kwargs: int) -> int:
         env = envs.make_vector("corridor:Corridor", 1, seed=1, kwargs=kwargs)
         env.reset()
-        return [bool(env.step(np.zeros(1, np.int64))[2][0]) for _ in range(9)].index(True) + 1
+        return [bool(env.step(np.zeros(1, np.int64))[2][0]) for _ in range(12)].index(True) + 1
 
-    assert (steps(), steps(length=7), steps(length=2), steps()) == (4, 7, 2, 4)
+    assert (steps(), steps(length=7), steps(length=2), steps()) == (10, 7, 2, 10)
 
 
 def test_arguments_in_a_file_stay_as_they_are(tmp_path: Path) -> None:
@@ -226,5 +241,5 @@ def test_a_users_files_stand_in_nobodys_way(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('not this one')\n")
     done = run(tmp_path, "envs", "--env", "corridor:Corridor", "--task.kwargs", "{length: 7}")
     assert done.returncode == 0, done.stderr
-    assert "Walk to the end of a corridor, and say at the end what the first observation was." in done.stdout
+    assert "Walk to the end of a corridor, and say there which of two cues stood at its start." in done.stdout
     assert "corridor.py" in done.stdout

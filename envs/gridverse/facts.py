@@ -1,0 +1,70 @@
+"""What a world says of itself: the key `task` of its data, which gym-gridverse's own files lack."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from envs.vector import brief
+
+
+@dataclass(frozen=True)
+class WorldFacts:
+    """All may be left out; None leaves it to whoever shows the world as a task."""
+
+    description: str | None = None
+    """One line."""
+    source: str | None = None
+    """Where the world comes from, on one line."""
+    observation: str = "grid"
+    """What is shown where a user does not choose, of `representations.OBSERVATIONS`."""
+    time_limit: int = 250
+    """Steps after which an episode is truncated, unless another limit is asked for. 250 is DTQN's for its
+    worlds; the package has none. The longest of 5,000 shortest ways to an exit in its largest world was 20
+    steps, so this leaves room to search."""
+    best_return: float | None = None
+    """The best achievable expected undiscounted return, where it is known."""
+    success_ceiling: float = 1.0
+    """The highest success rate that any agent can reach, where that is known to be below 1."""
+
+    @classmethod
+    def from_data(cls, data: Any) -> WorldFacts:
+        """The facts of a mapping.
+
+        Raises:
+            ValueError: one line that names the key and what would be right.
+        """
+        known = [field.name for field in fields(cls)]
+        if not isinstance(data, Mapping):
+            raise ValueError(f"task is {brief(data)}; it must be a mapping with some of {', '.join(known)}")
+        for key, value in data.items():
+            if key not in known:
+                near = difflib.get_close_matches(str(key), known, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise ValueError(f"task holds the unknown key {key!r}{hint} (known: {', '.join(known)})")
+            right = _RIGHT[key]
+            if not right[0](value):
+                raise ValueError(f"task.{key} is {brief(value)}; it must be {right[1]}")
+        return cls(**data)
+
+
+def _is_line(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and len(value.splitlines()) == 1
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_LINE = (_is_line, "one line of text")
+_RIGHT = {
+    "description": _LINE,
+    "source": _LINE,
+    "observation": (lambda value: value in ("grid", "vector"), "grid or vector"),
+    "time_limit": (lambda value: type(value) is int and value >= 1, "an integer of at least 1"),
+    "best_return": (_is_number, "a number"),
+    "success_ceiling": (lambda value: _is_number(value) and 0 < value <= 1, "a number above 0, at most 1"),
+}
+"""By key: whether a value is right, and what would be."""
