@@ -75,6 +75,8 @@ def make_network(config: Config) -> QNetwork:
     torch.manual_seed(int(seed_of(config, Stream.NETWORK).generate_state(1)[0]))
     try:
         return networks.build(config.network, task.observation_space, actions)
+    except ConfigError:
+        raise
     except ValueError as error:
         raise MisfitError(f"env is {config.env}: {error}") from None
 
@@ -201,8 +203,8 @@ def planned_updates(config: Config) -> int:
     return max(1, int((config.total_env_steps - config.warmup) / config.learner.env_steps_per_update))
 
 
-class _TooLarge(Exception):
-    pass
+class _TooLarge(BaseException):
+    """No Exception, which the maker of a user's own module may catch."""
 
 
 class _Small(TorchFunctionMode):
@@ -218,7 +220,8 @@ class _Small(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func in self._FACTORIES:
-            self._made += math.prod(args[0] if isinstance(args[0], Iterable) else args)
+            shape = args or ((kwargs or {}).get("size", ()),)
+            self._made += math.prod(shape[0] if isinstance(shape[0], Iterable) else shape)
             if self._made > _SMALL:
                 raise _TooLarge
         return func(*args, **(kwargs or {}))
