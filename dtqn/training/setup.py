@@ -18,16 +18,19 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import envs
-from dtqn import networks
+from dtqn import networks, testing
 from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
 from dtqn.acting.evaluation import Stages
 from dtqn.acting.exploration import Exploration
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import AuxiliaryLoss, Learner
-from dtqn.networks.q_network import QNetwork
+from dtqn.networks import builder
+from dtqn.networks.q_network import QNetwork, trace_window
 from dtqn.schedules import linear
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
+from dtqn.settings.rules import memory_misfit
+from dtqn.settings.values import is_own
 from dtqn.training.schema import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
 from replay import SequenceLayout, SequenceReplay, replay_bytes
@@ -79,6 +82,27 @@ def make_network(config: Config) -> QNetwork:
         raise
     except ValueError as error:
         raise MisfitError(f"env is {config.env}: {error}") from None
+
+
+def check_own(config: Config) -> None:
+    """Holds a core and an encoder of the user's own to their contracts (`dtqn.testing`), at the run's sizes.
+
+    Raises:
+        ConfigError: one line that names the contract that is broken.
+        MisfitError: the settings do not go with the memory that the core stores.
+    """
+    network, task = config.network, task_spec(config)
+    try:
+        if is_own(network.encoder):
+            name = f"network.encoder is {network.encoder}: it"
+            space, actions = task.observation_space, num_actions(task)
+            testing.check_encoder(builder.make_encoder, network, space, actions, name)
+        if is_own(network.core):
+            testing.check_core(builder.make_core, network, f"network.core is {network.core}: it")
+    except testing.ContractError as error:
+        raise ConfigError(str(error)) from None
+    if is_own(network.core) and (misfit := memory_misfit(config, trace_window(make_network(config)))):
+        raise MisfitError(misfit)
 
 
 def num_actions(task: envs.TaskSpec) -> int:
