@@ -64,10 +64,12 @@ def check_core(
         for check in (
             _shapes_and_dtypes,
             _arguments_are_left_alone,
+            _fresh_start,
+            _batch_rows,
             _reset,
             _causality,
             _chunks,
-            _batch_rows,
+            _switches,
             _parity,
             _invalid_rows,
             _padding,
@@ -143,7 +145,8 @@ def _shapes_and_dtypes(core: _Core) -> None:
             core.must(
                 (leaf.shape, leaf.dtype) == (right.shape, right.dtype),
                 contract,
-                f"{what} is {_kind(leaf)} at {path or 'its root'}; it must be {_kind(right)}, as initial_state",
+                f"{what} is {_kind(leaf)} at {path or 'its root'}, and initial_state {_kind(right)}; "
+                "they must be alike",
             )
 
     for path, leaf in leaves(state).items():
@@ -188,8 +191,6 @@ def _shapes_and_dtypes(core: _Core) -> None:
                 contract,
                 f"its trace is {_kind(left[path])} at {path}; by its trace_spec it must be {wanted}",
             )
-        core.same(contract, "its output with want_trace False and True", core(x, state, False)[0], output)
-        core.same(contract, "its output with cache and without", core.output(x, core.cache(state)), output)
     for count in (0, 1):  # at an episode's start replay has no row
         rows = {name: leaf.to(torch.float32) for name, leaf in core.some_rows(count).items()}
         made = core.state_from_trace(rows, torch.ones(BATCH, count).bool(), torch.full((BATCH,), count))
@@ -211,17 +212,42 @@ def _arguments_are_left_alone(core: _Core) -> None:
         core.same(contract, f"the state's {path or 'root'} before and after", leaf, leaves(kept)[path])
 
 
+_RESET = "a reset equals a fresh start"
+
+
+def _fresh_start(core: _Core) -> None:
+    x, probe = core.features(STEPS), core.features(STEPS)
+    fresh = core.output(x, core.initial_state())
+    core(probe, core.initial_state())
+    core.same(
+        _RESET,
+        "the outputs of an episode, first and again later,",
+        core.output(x, core.initial_state()),
+        fresh,
+    )
+
+
 def _reset(core: _Core) -> None:
-    contract = "a reset equals a fresh start"
     x = core.features(STEPS)
     fresh = core.output(x, core.initial_state())
     _, state, _ = core(core.features(STEPS), core.initial_state())
-    core.same(contract, "a first episode and a later one", core.output(x, core.initial_state()), fresh)
     first = torch.tensor([True, False] * (BATCH // 2))
     carried = core.output(x, state)
     mixed = core.output(x, reset_rows(state, core.initial_state(), first))
-    core.same(contract, "a batch row that was reset and a fresh one", mixed[first], fresh[first])
-    core.same(contract, "a batch row beside one that was reset, and alone", mixed[~first], carried[~first])
+    core.same(
+        _RESET, "the outputs of a batch row that was reset and of a fresh one", mixed[first], fresh[first]
+    )
+    core.same(
+        _RESET, "the outputs of a row beside one that was reset and without", mixed[~first], carried[~first]
+    )
+
+
+def _switches(core: _Core) -> None:
+    x, (_, state, _) = core.features(STEPS), core(core.features(3), core.initial_state())
+    output, bare = core.output(x, state), core(x, state, False)[0]
+    core.same("want_trace changes no output", "the outputs with it and without", bare, output)
+    cached = core.output(x, core.cache(state))
+    core.same("a cache changes no output", "the outputs with it and without", cached, output)
 
 
 def _chunks(core: _Core) -> None:

@@ -14,7 +14,7 @@ from dtqn.networks import builder
 from dtqn.networks.stack import Hidden
 from dtqn.settings.config import NetworkConfig
 from dtqn.testing import SMALL, ContractError, check_core, check_encoder
-from dtqn.types import TraceSpec
+from dtqn.types import StepInputs, TraceSpec
 from tests.cases import CASES, SPACES
 
 CORES: dict[str, dict[str, Any]] = {
@@ -34,14 +34,18 @@ def test_the_suites_cores_pass(name: str) -> None:
     check_core(builder.make_core, small(**CORES[name]))
 
 
+ENCODERS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "reward": {"use_prev_reward": True},
+    "dtqn": {"encoder": "dtqn"},
+    "parts": {"core": "lstm", "soft_attention": True},
+}
+
+
 @pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize(
-    "encoder", [{}, {"use_prev_reward": True}, {"encoder": "dtqn"}, {"soft_attention": 1}]
-)
-def test_the_suites_encoders_pass(space: str, encoder: dict[str, Any]) -> None:
-    if "soft_attention" in encoder:
-        encoder = {"core": "lstm", "soft_attention": True}
-    check_encoder(builder.make_encoder, small(**encoder), SPACES[space])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_the_suites_encoders_pass(space: str, encoder: str) -> None:
+    check_encoder(builder.make_encoder, small(**ENCODERS[encoder]), SPACES[space])
 
 
 def test_an_encoder_of_a_dict_and_of_pictures_passes() -> None:
@@ -173,7 +177,7 @@ class Multiplies(Average):
 
 def test_a_small_core_passes() -> None:
     check_core(lambda config: Average(config.width))
-    check_core(lambda config: Average(config.width), small(width=3))
+    check_core(lambda config: Average(config.width), small(width=6))
 
 
 @pytest.mark.parametrize(
@@ -198,3 +202,71 @@ def test_a_broken_core_is_told_what_it_breaks(core: type[Average], contract: str
     with pytest.raises(ContractError, match=f"^mine breaks the contract '{contract}': ") as error:
         check_core(lambda config: core(config.width), name="mine")
     assert "\n" not in str(error.value)
+
+
+class Steps(nn.Module):
+    """The features are an embedding of the observation and, after an episode's start, of the action."""
+
+    def __init__(self, config: NetworkConfig, space: Any, num_actions: int) -> None:
+        super().__init__()
+        self.observation = nn.Embedding(int(space.n), config.width)
+        self.action = nn.Embedding(num_actions, config.width)
+
+    def forward(self, inputs: StepInputs) -> Tensor:
+        action = self.action(inputs.prev_action.long()).masked_fill(inputs.first[..., None], 0.0)
+        return self.observation(inputs.observation.long()) + action
+
+
+class LooksBack(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        return super().forward(inputs).cumsum(dim=1)
+
+
+class CentresTheBatch(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        features = super().forward(inputs)
+        return features - features.mean(dim=0)
+
+
+class ReadsTheFirstAction(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        return super().forward(inputs._replace(first=inputs.first & False))
+
+
+class Flattens(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        return super().forward(inputs).flatten(1)
+
+
+class WantsInt64(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        return super().forward(inputs) * (inputs.observation.dtype == torch.int64)
+
+
+def test_a_small_encoder_passes() -> None:
+    check_encoder(Steps)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "contract"),
+    [
+        (LooksBack, "the features of a step are of that step alone"),
+        (CentresTheBatch, "batch rows are independent"),
+        (ReadsTheFirstAction, "no previous action is read where an episode begins"),
+        (Flattens, "shapes and dtypes"),
+        (WantsInt64, "integers of any dtype are read alike"),
+    ],
+)
+def test_a_broken_encoder_is_told_what_it_breaks(encoder: type[Steps], contract: str) -> None:
+    with pytest.raises(ContractError, match=f"^mine breaks the contract '{contract}': ") as error:
+        check_encoder(encoder, name="mine")
+    assert "\n" not in str(error.value)
+
+
+def test_a_check_leaves_the_global_generator_alone() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    check_core(lambda config: Average(config.width))
+    check_encoder(Steps)
+    assert torch.equal(torch.rand(2), expected)

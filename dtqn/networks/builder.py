@@ -179,7 +179,7 @@ def _auxiliary(config: NetworkConfig) -> AuxiliaryLoss | None:
 
 
 def make_core(config: NetworkConfig) -> Core:
-    """The core that `network.core` names; `dtqn`, which re-reads raw inputs, is none. Errors as of `build`."""
+    """The core that `network.core` names; errors as of `build`. `dtqn` re-reads raw inputs and has none."""
     if is_own(config.core):
         return own.core(config)
     width, depth, skip = config.width, range(config.num_layers), config.skip_connections
