@@ -15,7 +15,7 @@ _SOURCES.append(_ROOT / "run.py")
 # library is free. Learning and acting never meet.
 _BASE = {"dtqn.types", "dtqn.text", "dtqn.files", "dtqn.signals", "dtqn.program"}
 _NETWORKS = {*_BASE, "torch", "numpy", "gymnasium", "dtqn.settings", "dtqn.networks"}
-_TRAINING = {*_BASE, "dtqn", "dtqn.plots", "dtqn.settings", "dtqn.training", "envs", "numpy"}
+_TRAINING = {*_BASE, "dtqn", "dtqn.plots", "dtqn.testing", "dtqn.settings", "dtqn.training", "envs", "numpy"}
 _ALLOWED = {
     "envs": {"numpy", "gymnasium", "yaml", "PIL", "gym_gridverse", "envs"},
     "replay": {"numpy", "replay"},
@@ -31,6 +31,7 @@ _ALLOWED = {
     "dtqn.schedules": {"numpy"},
     "dtqn.settings": {"pydantic", "yaml", "envs", "dtqn.settings"},
     "dtqn.networks": _NETWORKS,
+    "dtqn.testing": _NETWORKS,
     "dtqn.learning": {*_NETWORKS, "dtqn.learning"},
     "dtqn.acting": {*_NETWORKS, "envs", "dtqn.schedules", "dtqn.acting"},
     "dtqn.training": {

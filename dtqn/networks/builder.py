@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 from torch import nn
 
+from dtqn.networks import own
 from dtqn.networks.auxiliary import ContrastiveLoss, reconstruction_loss, span_penalty
 from dtqn.networks.bag import BagAttention, BagQNetwork
 from dtqn.networks.coberl import CoBERL
@@ -24,15 +25,20 @@ from dtqn.networks.rnn import GRULayer, LSTMLayer
 from dtqn.networks.stack import Hidden, HiddenAndCell, NoState, RecurrentStack
 from dtqn.networks.windowed import WindowedQNetwork
 from dtqn.settings.config import NetworkConfig
+from dtqn.settings.values import is_own
 
 
 def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> QNetwork:
     """The Q-network that `config` describes, for one task's observations and actions.
 
     Parameters are drawn from torch's global generator: seed it before.
+
+    Raises:
+        ConfigError: a core or encoder of the user's own cannot be made.
+        ValueError: the network cannot read the task.
     """
     network: RecurrentQNetwork | WindowedQNetwork | BagQNetwork
-    encoder = _encoder(config, observation_space, num_actions)
+    encoder = make_encoder(config, observation_space, num_actions)
     match config.core:
         case "dtqn" if config.bag_size:
             network = BagQNetwork(
@@ -54,7 +60,7 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
             network = RecurrentQNetwork(
                 encoder=encoder,
                 head=_head(config, config.width, num_actions),
-                core=_core(config),
+                core=make_core(config),
                 auxiliary=_auxiliary(config),
             )
     if config.encoder == "dtqn":
@@ -62,7 +68,10 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
     return network
 
 
-def _encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> Encoder:
+def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> Encoder:
+    """The encoder that `network.encoder` names; errors as of `build`."""
+    if is_own(config.encoder):
+        return own.encoder(config, observation_space, num_actions)
     if config.soft_attention:
         return PartsEncoder(
             observation_space=observation_space,
@@ -169,7 +178,10 @@ def _auxiliary(config: NetworkConfig) -> AuxiliaryLoss | None:
     return None
 
 
-def _core(config: NetworkConfig) -> Core:
+def make_core(config: NetworkConfig) -> Core:
+    """The core that `network.core` names; errors as of `build`. `dtqn` re-reads raw inputs and has none."""
+    if is_own(config.core):
+        return own.core(config)
     width, depth, skip = config.width, range(config.num_layers), config.skip_connections
     longest = config.memory_length if config.chrono_init else None
     layers: list[nn.Module]

@@ -32,7 +32,7 @@ A loss with parameters is a module, and they are trained with those of the netwo
 
 
 class Encoder(Protocol):
-    """A module from raw step inputs to features."""
+    """A module from raw step inputs to features; `dtqn.testing.check_encoder` holds it to this."""
 
     def __call__(self, inputs: StepInputs, /) -> Tensor:
         """Inputs [B, T, ...] -> features [B, T, D], those of a step from its own inputs alone.
@@ -43,7 +43,11 @@ class Encoder(Protocol):
 
 
 class Core(Protocol):
-    """A module that remembers: from features and the state before them to features of the same shape."""
+    """A module that remembers: from features and the state before them to features of the same shape.
+
+    `dtqn.testing.check_core` holds a core to it. A core may have an attribute `contract_version`, the
+    `CONTRACT_VERSION` that it was written for.
+    """
 
     def __call__(self, x: Tensor, state: State, want_trace: bool = True, /) -> tuple[Tensor, State, Trace]:
         """Features [B, T, D] and the state before them -> output [B, T, D], the state after, the trace.

@@ -27,7 +27,7 @@ from dtqn.training.directory import RunDir, ends_at, resolved
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import MetricsFile, Row, read_rows
-from dtqn.training.setup import device_of, make_env, make_network, plan_bytes, task_spec
+from dtqn.training.setup import check_own, device_of, make_env, make_network, plan_bytes, task_spec
 from dtqn.training.tracker import NoTracker, Tracker, in_sweep, open_tracker
 from dtqn.training.trainer import Trainer
 from dtqn.types import NonFiniteError
@@ -132,8 +132,8 @@ def check(config: Config) -> None:
     """What settings alone do not tell, before anything is made.
 
     Raises:
-        ConfigError: where the device is not there, the task's actions cannot be counted, or a task that is
-            not this project's own fails a trial.
+        ConfigError: where the device is not there, the task's actions cannot be counted, or a task, core or
+            encoder that is not this project's own fails a trial.
         MisfitError: where the network cannot read the task, or memory is too small.
     """
     device_of(config)
@@ -141,6 +141,11 @@ def check(config: Config) -> None:
         envs.try_task(config.env, **config.task.model_dump())
     except envs.TaskError as error:
         raise ConfigError(str(error)) from None
+    _check_memory(config)
+    check_own(config)
+
+
+def _check_memory(config: Config) -> None:
     plan, available = plan_bytes(config), available_bytes()
     if available is None or sum(plan.values()) <= available:
         return

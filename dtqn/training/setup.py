@@ -18,16 +18,19 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import envs
-from dtqn import networks
+from dtqn import networks, testing
 from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
 from dtqn.acting.evaluation import Stages
 from dtqn.acting.exploration import Exploration
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import AuxiliaryLoss, Learner
-from dtqn.networks.q_network import QNetwork
+from dtqn.networks import builder
+from dtqn.networks.q_network import QNetwork, trace_window
 from dtqn.schedules import linear
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
+from dtqn.settings.rules import memory_misfit
+from dtqn.settings.values import is_own
 from dtqn.training.schema import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
 from replay import SequenceLayout, SequenceReplay, replay_bytes
@@ -75,8 +78,31 @@ def make_network(config: Config) -> QNetwork:
     torch.manual_seed(int(seed_of(config, Stream.NETWORK).generate_state(1)[0]))
     try:
         return networks.build(config.network, task.observation_space, actions)
+    except ConfigError:
+        raise
     except ValueError as error:
         raise MisfitError(f"env is {config.env}: {error}") from None
+
+
+def check_own(config: Config) -> None:
+    """Holds a core and an encoder of the user's own to their contracts (`dtqn.testing`), at the run's sizes.
+
+    Raises:
+        ConfigError: one line that names the contract that is broken.
+        MisfitError: the settings do not go with the memory that the core stores.
+    """
+    network, task = config.network, task_spec(config)
+    try:
+        if is_own(network.encoder):
+            name = f"network.encoder is {network.encoder}: it"
+            space, actions = task.observation_space, num_actions(task)
+            testing.check_encoder(builder.make_encoder, network, space, actions, name)
+        if is_own(network.core):
+            testing.check_core(builder.make_core, network, f"network.core is {network.core}: it")
+    except testing.ContractError as error:
+        raise ConfigError(str(error)) from None
+    if is_own(network.core) and (misfit := memory_misfit(config, trace_window(make_network(config)))):
+        raise MisfitError(misfit)
 
 
 def num_actions(task: envs.TaskSpec) -> int:
@@ -202,8 +228,8 @@ def planned_updates(config: Config) -> int:
     return max(1, int((config.total_env_steps - config.warmup) / config.learner.env_steps_per_update))
 
 
-class _TooLarge(Exception):
-    pass
+class _TooLarge(BaseException):
+    """No Exception, which the maker of a user's own module may catch."""
 
 
 class _Small(TorchFunctionMode):
@@ -219,7 +245,8 @@ class _Small(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func in self._FACTORIES:
-            self._made += math.prod(args[0] if isinstance(args[0], Iterable) else args)
+            shape = args or ((kwargs or {}).get("size", ()),)
+            self._made += math.prod(shape[0] if isinstance(shape[0], Iterable) else shape)
             if self._made > _SMALL:
                 raise _TooLarge
         return func(*args, **(kwargs or {}))

@@ -1,0 +1,81 @@
+"""Cores and encoders of a user's own, by the settings `network.core` and `network.encoder`.
+
+What can be seen without a call is seen here: that the thing can be made and has what the protocols of
+`dtqn.networks.q_network` ask for. `dtqn.testing` calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+from torch import nn
+
+from dtqn.networks.q_network import CONTRACT_VERSION, Core, Encoder
+from dtqn.settings import own
+from dtqn.settings.config import ConfigError, NetworkConfig, wrong
+from dtqn.settings.own import located
+from dtqn.types import TraceSpec, leaves
+
+_CORE_METHODS = ("initial_state", "state_from_trace", "trace_spec", "cache")
+
+
+def core(config: NetworkConfig) -> Core:
+    """`make_core(config)` of the module that `network.core` names.
+
+    Raises:
+        ConfigError: it cannot be made, or is no core of this version of the contract.
+    """
+    setting, value = "network.core", config.core
+    made: Any = _made(setting, value, lambda make: make(config), _CORE_METHODS)
+    if getattr(made, "needs_raw_inputs", False):
+        why = "it declares needs_raw_inputs, but replay stores no raw inputs beside the trace"
+        raise wrong(setting, value, f"{why}; put what it needs of them into its trace")
+    try:
+        fields = leaves(made.trace_spec())
+    except Exception as error:  # whatever a user's class raises
+        raise wrong(setting, value, f"its trace_spec failed: {located(error)}") from None
+    for path, field in fields.items():
+        if not isinstance(field, TraceSpec) or field.window < 1:
+            why = f"its trace_spec has {field!r} at {path or 'its root'}"
+            raise wrong(setting, value, f"{why}; it must be a TraceSpec with a window of at least 1")
+        if not path:
+            why = "its trace_spec is one TraceSpec"
+            raise wrong(setting, value, f"{why}; it must be a NamedTuple or a dict of such, with a name each")
+    return made  # type: ignore[no-any-return]
+
+
+def encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> Encoder:
+    """`make_encoder(config, observation_space, num_actions)` of the module that `network.encoder` names.
+
+    Raises:
+        ConfigError: it cannot be made, or is no encoder of this version of the contract.
+    """
+    made: Any = _made(
+        "network.encoder", config.encoder, lambda make: make(config, observation_space, num_actions), ()
+    )
+    return made  # type: ignore[no-any-return]
+
+
+def _made(
+    setting: str, value: str, call: Callable[[Callable[..., Any]], Any], methods: Sequence[str]
+) -> nn.Module:
+    make = own.load(setting, value)
+    try:
+        made = call(make)
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever a user's function raises
+        raise wrong(setting, value, f"making it failed: {located(error)}") from None
+    if not isinstance(made, nn.Module):
+        raise wrong(setting, value, f"it made a {type(made).__name__}; it must make a torch.nn.Module")
+    missing = [name for name in methods if not callable(getattr(made, name, None))]
+    if missing:
+        why = f"it made a {type(made).__name__} without {', '.join(missing)}"
+        raise wrong(setting, value, f"{why}; it must have the methods of dtqn.networks.q_network.Core")
+    version = getattr(made, "contract_version", CONTRACT_VERSION)
+    if version != CONTRACT_VERSION:
+        why = f"its contract_version is {version!r}; this suite's is {CONTRACT_VERSION}"
+        raise wrong(setting, value, f"{why} (dtqn.networks.q_network)")
+    return made

@@ -1,0 +1,41 @@
+"""What a user has written, by a setting of the form `module:name`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from dtqn.settings.config import wrong
+from envs.entry_points import brief_error, search_working_directory
+from envs.entry_points import located as located
+
+
+def load(setting: str, value: str) -> Callable[..., Any]:
+    """The function or class that `value` names, for the setting of that name.
+
+    A module is looked for where Python looks, and last in the working directory, as those of tasks are.
+
+    Raises:
+        ConfigError: the module cannot be imported, or has no such thing to call.
+    """
+    module_name, _, name = value.partition(":")
+    search_working_directory()
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        why = f"{module_name} cannot be imported ({brief_error(error)})"
+        raise wrong(setting, value, f"{why}; run from its folder, or put that on PYTHONPATH") from None
+    except (Exception, SystemExit) as error:  # whatever the module does
+        raise wrong(setting, value, f"importing {module_name} failed: {located(error)}") from None
+    for part in name.split("."):
+        if not hasattr(found, part):
+            near = difflib.get_close_matches(part, [n for n in vars(found) if n[:1] != "_"], n=1)
+            hint = f"did you mean {near[0]}?" if near else f"define {part} there"
+            raise wrong(setting, value, f"{module_name} has no {name}; {hint}")
+        found = getattr(found, part)
+    if not callable(found):
+        kind = type(found).__name__
+        raise wrong(setting, value, f"it is of type {kind}; it must be a function or a class")
+    return found  # type: ignore[no-any-return]

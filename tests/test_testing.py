@@ -1,0 +1,272 @@
+"""The exported contract suite: the suite's own cores and encoders pass it, and broken ones do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dtqn.networks import builder
+from dtqn.networks.stack import Hidden
+from dtqn.settings.config import NetworkConfig
+from dtqn.testing import SMALL, ContractError, check_core, check_encoder
+from dtqn.types import StepInputs, TraceSpec
+from tests.cases import CASES, SPACES
+
+CORES: dict[str, dict[str, Any]] = {
+    **{name: {key: value for key, value in case.items() if key != "space"} for name, case in CASES.items()},
+    **{core: {"core": core} for core in ("coberl", "lstm", "gru", "mingru", "lru", "none")},
+    "skips": {"core": "lstm", "skip_connections": True, "chrono_init": True},
+    "darqn": {"core": "lstm", "soft_attention": True},
+}
+
+
+def small(**settings: Any) -> NetworkConfig:
+    return NetworkConfig.model_validate(SMALL.model_dump() | settings)
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_the_suites_cores_pass(name: str) -> None:
+    check_core(builder.make_core, small(**CORES[name]))
+
+
+ENCODERS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "reward": {"use_prev_reward": True},
+    "dtqn": {"encoder": "dtqn"},
+    "parts": {"core": "lstm", "soft_attention": True},
+}
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_the_suites_encoders_pass(space: str, encoder: str) -> None:
+    check_encoder(builder.make_encoder, small(**ENCODERS[encoder]), SPACES[space])
+
+
+def test_an_encoder_of_a_dict_and_of_pictures_passes() -> None:
+    picture = gymnasium.spaces.Box(0, 255, (16, 16, 3), np.uint8)
+    space = gymnasium.spaces.Dict({"picture": picture, "cue": gymnasium.spaces.Discrete(4, start=1)})
+    check_encoder(builder.make_encoder, small(), space, num_actions=2)
+
+
+class Average(nn.Module):
+    """h_t = a h_{t-1} + (1 - a) x_t; the output is x_t + W h_t."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.keep = nn.Parameter(torch.zeros(width))
+        self.mix = nn.Linear(width, width)
+        self.width = width
+
+    def trace_spec(self) -> Any:
+        return Hidden(TraceSpec((self.width,), 1))
+
+    def initial_state(self, batch_size: int) -> Any:
+        return Hidden(self.keep.new_zeros(batch_size, self.width))
+
+    def state_from_trace(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
+        if valid.shape[1] == 0:
+            return self.initial_state(len(valid))
+        last = rows.hidden[:, -1].to(self.keep.dtype)
+        return Hidden(last.masked_fill(~valid[:, -1, None], 0.0))
+
+    def cache(self, state: Any) -> Any:
+        return state
+
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        keep, hidden, rows = torch.sigmoid(self.keep), state.hidden, []
+        for t in range(x.shape[1]):
+            hidden = keep * hidden + (1 - keep) * x[:, t]
+            rows.append(hidden)
+        trace = torch.stack(rows, dim=1)
+        return x + self.mix(trace), Hidden(trace[:, -1].detach()), Hidden(trace)
+
+
+class LeaksTheFuture(Average):
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        return super().forward(x + 1e-3 * x.mean(dim=1, keepdim=True), state, want_trace)
+
+
+class CarriesAnAttribute(Average):
+    """It forgets to reset: the state is its own attribute."""
+
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        before = getattr(self, "left", state)
+        before = before if before.hidden.shape == state.hidden.shape else state
+        output, self.left, trace = super().forward(x, before, want_trace)
+        return output, self.left, trace
+
+
+class MixesTheBatch(Average):
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        output, after, trace = super().forward(x, state, want_trace)
+        return output + 1e-3 * after.hidden.mean(), after, trace
+
+
+class SeesTheLengthOfACall(Average):
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        output, after, trace = super().forward(x, state, want_trace)
+        return output / x.shape[1], after, trace
+
+
+class StoresAnotherRow(Average):
+    """It stores each row rounded."""
+
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        output, after, trace = super().forward(x, state, want_trace)
+        return output, after, Hidden((trace.hidden * 100).round() / 100)
+
+
+class ReadsInvalidRows(Average):
+    def state_from_trace(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
+        if valid.shape[1] == 0:
+            return self.initial_state(len(valid))
+        return Hidden(rows.hidden[:, -1].to(self.keep.dtype))
+
+
+class WritesIntoItsState(Average):
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        output, after, trace = super().forward(x, state, want_trace)
+        state.hidden.copy_(after.hidden)
+        return output, after, trace
+
+
+class GivesAnotherShape(Average):
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        output, after, trace = super().forward(x, state, want_trace)
+        return output, Hidden(after.hidden[:, None]), trace
+
+
+class GivesAShortTrace(Average):
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        output, after, trace = super().forward(x, state, want_trace)
+        return output, after, Hidden(trace.hidden[:, -1:])
+
+
+class KeepsTheGradient(Average):
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        output, _, trace = super().forward(x, state, want_trace)
+        return output, Hidden(trace.hidden[:, -1]), trace
+
+
+class KeepsHalfPrecision(Average):
+    def state_from_trace(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
+        if valid.shape[1] == 0:
+            return self.initial_state(len(valid))
+        return Hidden(rows.hidden[:, -1].masked_fill(~valid[:, -1, None], 0.0))
+
+
+class NeedsARow(Average):
+    def state_from_trace(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
+        return Hidden(rows.hidden[:, -1].to(self.keep.dtype).masked_fill(~valid[:, -1, None], 0.0))
+
+
+class Multiplies(Average):
+    """Padding of 1e6 reaches the gradient: a norm over all steps of the call, of which forward undoes it."""
+
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        output, after, trace = super().forward(x, state, want_trace)
+        leak = self.mix.bias.sum() * x.mean()
+        return output + (leak - leak.detach()), after, trace
+
+
+def test_a_small_core_passes() -> None:
+    check_core(lambda config: Average(config.width))
+    check_core(lambda config: Average(config.width), small(width=6))
+
+
+@pytest.mark.parametrize(
+    ("core", "contract"),
+    [
+        (LeaksTheFuture, "causality"),
+        (CarriesAnAttribute, "a reset equals a fresh start"),
+        (MixesTheBatch, "batch rows are independent"),
+        (SeesTheLengthOfACall, "any split into calls is the same function"),
+        (StoresAnotherRow, "the state made of stored trace rows is the carried one"),
+        (ReadsInvalidRows, "junk in invalid trace rows changes nothing"),
+        (WritesIntoItsState, "a call leaves its arguments alone"),
+        (GivesAnotherShape, "shapes and dtypes"),
+        (GivesAShortTrace, "shapes and dtypes"),
+        (KeepsTheGradient, "shapes and dtypes"),
+        (KeepsHalfPrecision, "shapes and dtypes"),
+        (NeedsARow, "shapes and dtypes"),
+        (Multiplies, "junk in padding changes nothing"),
+    ],
+)
+def test_a_broken_core_is_told_what_it_breaks(core: type[Average], contract: str) -> None:
+    with pytest.raises(ContractError, match=f"^mine breaks the contract '{contract}': ") as error:
+        check_core(lambda config: core(config.width), name="mine")
+    assert "\n" not in str(error.value)
+
+
+class Steps(nn.Module):
+    """The features are an embedding of the observation and, after an episode's start, of the action."""
+
+    def __init__(self, config: NetworkConfig, space: Any, num_actions: int) -> None:
+        super().__init__()
+        self.observation = nn.Embedding(int(space.n), config.width)
+        self.action = nn.Embedding(num_actions, config.width)
+
+    def forward(self, inputs: StepInputs) -> Tensor:
+        action = self.action(inputs.prev_action.long()).masked_fill(inputs.first[..., None], 0.0)
+        return self.observation(inputs.observation.long()) + action
+
+
+class LooksBack(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        return super().forward(inputs).cumsum(dim=1)
+
+
+class CentresTheBatch(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        features = super().forward(inputs)
+        return features - features.mean(dim=0)
+
+
+class ReadsTheFirstAction(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        return super().forward(inputs._replace(first=inputs.first & False))
+
+
+class Flattens(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        return super().forward(inputs).flatten(1)
+
+
+class WantsInt64(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        return super().forward(inputs) * (inputs.observation.dtype == torch.int64)
+
+
+def test_a_small_encoder_passes() -> None:
+    check_encoder(Steps)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "contract"),
+    [
+        (LooksBack, "the features of a step are of that step alone"),
+        (CentresTheBatch, "batch rows are independent"),
+        (ReadsTheFirstAction, "no previous action is read where an episode begins"),
+        (Flattens, "shapes and dtypes"),
+        (WantsInt64, "integers of any dtype are read alike"),
+    ],
+)
+def test_a_broken_encoder_is_told_what_it_breaks(encoder: type[Steps], contract: str) -> None:
+    with pytest.raises(ContractError, match=f"^mine breaks the contract '{contract}': ") as error:
+        check_encoder(encoder, name="mine")
+    assert "\n" not in str(error.value)
+
+
+def test_a_check_leaves_the_global_generator_alone() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    check_core(lambda config: Average(config.width))
+    check_encoder(Steps)
+    assert torch.equal(torch.rand(2), expected)
