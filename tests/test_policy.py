@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -126,6 +128,15 @@ def test_mistakes_are_one_line(run_dir: Path, tmp_path: Path) -> None:
         policy.act(np.zeros((3, *policy.observation_space.shape), np.uint8), [0.0, 0.0])
     with pytest.raises(ValueError, match=r"^num_envs is 0; must be at least 1"):
         policy.reset(0)
+
+
+def test_the_example_of_the_readme_plays_an_episode(run_dir: Path) -> None:
+    readme = (Path(dtqn.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    example = example.replace("runs/gridverse-memory-7x7/gtrxl/seed1", str(run_dir)).replace("7x7", "5x5")
+    names: dict[str, Any] = {}
+    exec(compile(example, "README.md", "exec"), names)
+    assert names["over"] and names["q"].shape == (names["policy"].action_space.n,)
 
 
 def test_importing_the_package_is_quick() -> None:
