@@ -96,7 +96,7 @@ class _Core:
             output, after, trace = self.module(x, state, want_trace)
             return output, after, trace
 
-        return self._try(f"call on {tuple(x.shape)}", call)  # type: ignore[no-any-return]
+        return self._try(f"call on {tuple(x.shape)}", call)
 
     def output(self, x: Tensor, state: State) -> Tensor:
         return self(x, state)[0]
@@ -378,7 +378,7 @@ def check_encoder(
         inputs, others = (_inputs(space, num_actions, seed) for seed in (1, 2))
 
         def features(given: StepInputs) -> Tensor:
-            return _called(name, "its call", lambda: module(given))  # type: ignore[no-any-return]
+            return _called(name, "its call", lambda: module(given))
 
         def same(contract: str, what: str, one: Tensor, other: Tensor) -> None:
             _same(name, contract, what, one, other, 1e-4)
@@ -455,7 +455,7 @@ def _moved(module: Any, name: str) -> Any:
         raise _broken(name, "can be made", f"it made a {type(module).__name__}; it must be a torch.nn.Module")
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter += 0.05 * torch.randn_like(parameter)
+            parameter.add_(torch.randn_like(parameter), alpha=0.05)
     return module
 
 

@@ -43,7 +43,7 @@ def core(config: NetworkConfig) -> Core:
         if not path:
             why = "its trace_spec is one TraceSpec"
             raise wrong(setting, value, f"{why}; it must be a NamedTuple or a dict of such, with a name each")
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> Encoder:
@@ -55,7 +55,7 @@ def encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actio
     made: Any = _made(
         "network.encoder", config.encoder, lambda make: make(config, observation_space, num_actions), ()
     )
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _made(

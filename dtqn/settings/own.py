@@ -38,4 +38,4 @@ def load(setting: str, value: str) -> Callable[..., Any]:
     if not callable(found):
         kind = type(found).__name__
         raise wrong(setting, value, f"it is of type {kind}; it must be a function or a class")
-    return found  # type: ignore[no-any-return]
+    return found

@@ -1,0 +1,272 @@
+"""Cores and encoders of a user's own, from a folder that holds only the user's files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dtqn import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = '''
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from dtqn.types import TraceSpec
+
+
+class Hidden(NamedTuple):
+    hidden: torch.Tensor
+
+
+class Average(nn.Module):
+    """h_t = a h_{t-1} + (1 - a) x_t with a learned a for each feature; the output is x_t + h_t."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+        self.keep = nn.Parameter(torch.linspace(0, 3, width))
+
+    def trace_spec(self):
+        return Hidden(TraceSpec((self.width,), 1))
+
+    def initial_state(self, batch_size):
+        return Hidden(self.keep.new_zeros(batch_size, self.width))
+
+    def state_from_trace(self, rows, valid, episode_step):
+        if valid.shape[1] == 0:
+            return self.initial_state(len(valid))
+        last = rows.hidden[:, -1].to(self.keep.dtype)
+        return Hidden(last.masked_fill(~valid[:, -1:], 0.0))
+
+    def cache(self, state):
+        return state
+
+    def forward(self, x, state, want_trace=True):
+        keep, hidden, rows = torch.sigmoid(self.keep), state.hidden, []
+        for now in x.unbind(dim=1):
+            hidden = keep * hidden + (1 - keep) * now
+            rows.append(hidden)
+        trace = torch.stack(rows, dim=1)
+        return x + trace, Hidden(hidden.detach()), Hidden(trace)
+
+
+def make_core(config):
+    return Average(config.width)
+'''
+ENCODER = '''
+import torch
+from torch import nn
+
+
+class Cells(nn.Module):
+    """The mean embedding of what is in sight."""
+
+    def __init__(self, values, width):
+        super().__init__()
+        self.embedding = nn.Embedding(values, width)
+
+    def forward(self, inputs):
+        return self.embedding(inputs.observation.long()).flatten(2, -2).mean(dim=2)
+
+
+def make_encoder(config, observation_space, num_actions):
+    return Cells(int(observation_space.nvec.max()), config.width)
+'''
+BROKEN = (
+    CORE
+    + """
+
+class Leaks(Average):
+    def forward(self, x, state, want_trace=True):
+        return super().forward(x + x.mean(dim=1, keepdim=True), state, want_trace)
+
+
+class Stays(Average):
+    def forward(self, x, state, want_trace=True):
+        output, after, trace = super().forward(x, getattr(self, "left", None) or state, want_trace)
+        if x.shape[0] == 4:
+            self.left = after
+        return output, after, trace
+
+
+class Wide(Average):
+    def forward(self, x, state, want_trace=True):
+        output, after, trace = super().forward(x, state, want_trace)
+        return output, Hidden(after.hidden[:, None]), trace
+
+
+class Far(Average):
+    def trace_spec(self):
+        return Hidden(TraceSpec((self.width,), 3000))
+
+
+class Later(Average):
+    contract_version = 2
+
+
+class Raw(Average):
+    needs_raw_inputs = True
+
+
+class Lost(Average):
+    def trace_spec(self):
+        return Hidden(TraceSpec((self.width,), 0))
+
+
+class Bare(nn.Module):
+    def initial_state(self, batch_size):
+        return None
+
+
+def leaks(config):
+    return Leaks(config.width)
+
+
+def stays(config):
+    return Stays(config.width)
+
+
+def wide(config):
+    return Wide(config.width)
+
+
+def far(config):
+    return Far(config.width)
+
+
+def later(config):
+    return Later(config.width)
+
+
+def raw(config):
+    return Raw(config.width)
+
+
+def lost(config):
+    return Lost(config.width)
+
+
+def bare(config):
+    return Bare()
+
+
+def nothing(config):
+    return None
+
+
+def fails(config):
+    return config.no_such_setting
+
+
+def takes_nothing():
+    return Average(8)
+
+
+def two_cells(config, observation_space, num_actions):
+    return nn.Linear(2, 2)
+
+
+number = 3
+"""
+)
+SMALL = """
+    --total-env-steps 300 --metrics-every 100 --warmup-env-steps 100 --evaluation.period 150
+    --evaluation.episodes 4 --evaluation.num-envs 4 --actor.num-envs 4 --replay.capacity 4000
+    --network.width 8 --task.time-limit 20 --network.head-width 8 --learner.batch-size 2
+    --learner.env-steps-per-update 20 --wandb disabled
+""".split()
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "dtqn", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_an_own_core_and_encoder_train_and_go_on(tmp_path: Path) -> None:
+    (tmp_path / "my_core.py").write_text(CORE)
+    (tmp_path / "my_encoder.py").write_text(ENCODER)
+    (tmp_path / "mine.yaml").write_text(
+        "network: {core: 'my_core:make_core', encoder: 'my_encoder:make_encoder'}\n"
+    )
+    done = run(tmp_path, "--agent", "mine.yaml", *SMALL, "--run-dir", "run", "--checkpoint-every", "150")
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run(tmp_path, "--resume", "run", "--total-env-steps", "400")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["env_steps"] >= 400
+    assert rows[-1]["learner_steps"] >= 10
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    code = cli.main([*SMALL, "--run-dir", "run", *arguments])
+    errors = capsys.readouterr().err.strip()
+    assert code == 2, errors
+    assert not Path("run").exists()
+    assert "\n" not in errors, errors
+    return errors
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with `broken_cores.py` alone, from which the program was started."""
+    (tmp_path / "broken_cores.py").write_text(BROKEN)
+    (tmp_path / "broken_import.py").write_text("import no_such_package\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("broken_cores", "broken_import"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+@pytest.mark.usefixtures("own_folder")
+@pytest.mark.parametrize(
+    ("core", "problem"),
+    [
+        ("leaks", "it breaks the contract 'causality'"),
+        ("stays", "it breaks the contract 'a reset equals a fresh start'"),
+        ("wide", "it breaks the contract 'shapes and dtypes': the state after 1 steps is"),
+        ("later", "its contract_version is 2; this suite's is 1"),
+        ("raw", "it declares needs_raw_inputs, but replay stores no raw inputs"),
+        ("lost", "its trace_spec has TraceSpec(shape=(8,), window=0, dtype=None) at hidden; it must be"),
+        ("bare", "it made a Bare without state_from_trace, trace_spec, cache"),
+        ("nothing", "it made a NoneType; it must make a torch.nn.Module"),
+        ("fails", "making it failed: AttributeError: 'NetworkConfig' object has no attribute"),
+        ("takes_nothing", "making it failed: TypeError: takes_nothing() takes 0 positional arguments"),
+        ("number", "it is of type int; it must be a function or a class"),
+        ("leak", "broken_cores has no leak; did you mean leaks?"),
+    ],
+)
+def test_a_core_that_breaks_the_contract_is_one_line(
+    core: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    errors = refused(capsys, "--network.core", f"broken_cores:{core}")
+    assert f"network.core is broken_cores:{core}: {problem}" in errors
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_a_module_that_cannot_be_imported_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    errors = refused(capsys, "--network.core", "no_such_module:make")
+    assert "network.core is no_such_module:make: no_such_module cannot be imported" in errors
+    errors = refused(capsys, "--network.encoder", "broken_import:make")
+    assert "network.encoder is broken_import:make: broken_import cannot be imported" in errors
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_an_encoder_that_breaks_the_contract_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    errors = refused(capsys, "--network.encoder", "broken_cores:two_cells")
+    assert "network.encoder is broken_cores:two_cells: it breaks the contract 'shapes and dtypes': " in errors
+    assert "its call failed" in errors
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_settings_are_asked_with_the_window_of_the_core(capsys: pytest.CaptureFixture[str]) -> None:
+    errors = refused(capsys, "--network.core", "broken_cores:far")
+    assert "replay.capacity is 4000" in errors and "a sequence with its memory spans 30" in errors
