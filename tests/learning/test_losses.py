@@ -64,6 +64,12 @@ def test_quantile_loss_by_hand() -> None:
     assert loss.tolist() == pytest.approx([(0.25 * 1.625 + 0.25 * 2.5) / 2], abs=1e-12)
 
 
+def test_quantile_loss_is_a_mean_over_targets_and_a_sum_over_quantiles() -> None:
+    """One quantile, at 1/2, and three targets: u = 0.5, 2, -1 -> 1/2 of 0.125, 1.5 and 0.5."""
+    loss = losses.quantile_loss(f64([0.0]), f64([0.5, 2.0, -1.0]))
+    assert loss.tolist() == pytest.approx([0.5 * 2.125 / 3], abs=1e-12)
+
+
 def test_quantile_loss_has_its_least_value_at_the_quantiles() -> None:
     """With a small threshold, of a sample: the median of 1..9 for one quantile, and 2, 5, 8 for three."""
     sample = f64([float(x) for x in range(1, 10)])

@@ -81,6 +81,9 @@ def test_the_target_of_atoms_by_hand() -> None:
     assert found.loss[0, 0].item() == pytest.approx(0.0, abs=1e-9)  # Q is the target
     scaled = errors(head, QOutput(Q[None], log_p), QOutput(Q[None], log_p), reward_scale=3.0)
     assert scaled.target[0].tolist() == pytest.approx([5.0, 8.5, 10.0])
+    # Two steps, of which the sequence's end leaves the last one: 1 + 2/2 + 5/4, 2 + 4/2 + 8/4, 4 + 8/2.
+    two = errors(head, QOutput(Q[None], log_p), QOutput(Q[None], log_p), n_step=2)
+    assert two.target[0].tolist() == pytest.approx([3.25, 6.0, 8.0])
 
 
 @pytest.mark.parametrize("kind", ["value", "categorical", "quantile"])

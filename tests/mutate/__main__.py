@@ -4,8 +4,7 @@
 
 A name stands for every break whose name or file contains it. A break is `noticed`, it `SURVIVED`, or it
 `DOES NOT APPLY`: its text is not in the file once, or its tests do not run. The exit code is 0 where all
-were noticed, else 1. The whole table takes an hour or more;
-`--list` says what there is.
+were noticed, else 1. The whole table takes an hour or more; `--list` says what is in it.
 """
 
 from __future__ import annotations

@@ -323,10 +323,15 @@ REPLAY = [
             "newcomer-without-exponent",
             "self.max_priority**self.priority_exponent",
             "self.max_priority",
-            _SAMPLERS,
+            f"{_SAMPLERS}::test_a_new_sequence_has_the_power_of_the_running_maximum_too",
         ),
-        ("weights-turned", "** -self.importance", "** self.importance", _SAMPLERS),
-        ("weights-not-relative", "(weights / weights.max())", "weights", _SAMPLERS),
+        ("weights-turned", "** -self.importance", "** self.importance", f"{_SAMPLERS}::test_weights_by_hand"),
+        (
+            "weights-not-relative",
+            "(weights / weights.max())",
+            "weights",
+            f"{_SAMPLERS}::test_weights_by_hand",
+        ),
         (
             "largest-priority-forgotten",
             "max(self.max_priority, float(priorities.max()))",

@@ -52,6 +52,15 @@ def test_alpha_by_hand() -> None:
     np.testing.assert_allclose(draw.importance_weights, [1.0, 0.25, 0.25, 0.25, 0.25])
 
 
+def test_a_new_sequence_has_the_power_of_the_running_maximum_too() -> None:
+    """p = 16, and 16 of the newcomer, with alpha 0.5: mass 4, 4."""
+    sampler = sampler_with({1: 16.0}, 0.5, 0.0)
+    sampler.insert(np.array([2]))
+    draw = sampler.sample(2, np.random.default_rng(0))
+    assert draw.slots.tolist() == [1, 2]
+    np.testing.assert_allclose(draw.probabilities, [0.5, 0.5])
+
+
 def test_weights_are_relative_to_the_batch() -> None:
     """The rare sequence is not in the batch: the largest weight in it is 1 all the same."""
     draw = sampler_with({1: 1e-6, 2: 1.0, 3: 2.0}, 1.0, 1.0).sample(3, np.random.default_rng(0))
