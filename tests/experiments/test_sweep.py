@@ -20,6 +20,7 @@ import pytest
 import yaml
 from PIL import Image
 
+import envs
 from dtqn import cli, plots
 from dtqn.experiments import jobs, sweep, sweep_engine, sweep_file
 from dtqn.experiments.importance import Axis, Importance, dependence
@@ -577,6 +578,19 @@ def _board(folder, values):
     (folder / "run").mkdir()
     RunDir(folder / "run").write_config(resolve(None, {}, {}))
     return board
+
+
+def test_a_sweep_does_not_go_on_with_runs_of_another_task(tmp_path, monkeypatch):
+    board = _board(tmp_path, [0.5, 1.0])
+    board.save()
+
+    def again():
+        return sweep.Sweep(board.file, tmp_path, tmp_path, lambda _: None, None, 0)
+
+    assert [trial.state for trial in again().trials] == ["finished", "finished"]
+    monkeypatch.setattr(envs.identity, "DYNAMICS_VERSION", envs.identity.DYNAMICS_VERSION + 1)
+    with pytest.raises(ConfigError, match=r"run: the task .* has changed .* give another --out"):
+        again()
 
 
 def test_ties_share_a_rank(tmp_path):
