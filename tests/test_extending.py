@@ -31,7 +31,7 @@ def run(folder: Path, *arguments: str) -> str:
 
 
 def test_each_chapter_has_a_block() -> None:
-    assert HEADINGS == re.findall(r"^## (.+)$", TEXT, re.MULTILINE)
+    assert re.findall(r"^## (.+)$", TEXT, re.MULTILINE) == HEADINGS
 
 
 @pytest.mark.parametrize(("heading", "block"), zip(HEADINGS, BLOCKS, strict=True), ids=HEADINGS)
