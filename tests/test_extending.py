@@ -15,6 +15,11 @@ TEXT = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 HEADINGS = [re.findall(r"^## (.+)$", TEXT[: TEXT.index(block)], re.MULTILINE)[-1] for block in BLOCKS]
 
+_FLAGS = """
+    --total-env-steps 200 --warmup-env-steps 100 --evaluation.episodes 2 --evaluation.num-envs 2
+    --actor.num-envs 4 --replay.capacity 4000 --task.time-limit 10 --network.width 8 --wandb disabled
+"""
+
 
 def run(folder: Path, *arguments: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -26,7 +31,7 @@ def run(folder: Path, *arguments: str) -> str:
 
 
 def test_each_chapter_has_a_block() -> None:
-    assert HEADINGS == re.findall(r"^## (.+)$", TEXT, re.MULTILINE)
+    assert re.findall(r"^## (.+)$", TEXT, re.MULTILINE) == HEADINGS
 
 
 @pytest.mark.parametrize(("heading", "block"), zip(HEADINGS, BLOCKS, strict=True), ids=HEADINGS)
@@ -39,8 +44,6 @@ def test_the_commands_train(tmp_path: Path) -> None:
     for name, block in zip(("my_core", "my_encoder"), BLOCKS, strict=False):
         (tmp_path / f"{name}.py").write_text(block)
     commands = re.findall(r"^    python -m dtqn (.+)$", TEXT, re.MULTILINE)
-    small = """--total-env-steps 200 --warmup-env-steps 100 --evaluation.episodes 2 --evaluation.num-envs 2
-        --actor.num-envs 4 --replay.capacity 4000 --task.time-limit 10 --network.width 8 --wandb disabled""".split()
     assert len(commands) == 2
     flags = [word for command in commands for word in command.split()]
-    assert "done in" in run(tmp_path, "-m", "dtqn", *flags, *small)
+    assert "done in" in run(tmp_path, "-m", "dtqn", *flags, *_FLAGS.split())

@@ -177,12 +177,13 @@ def two_cells(config, observation_space, num_actions):
 number = 3
 """
 )
-SMALL = """
+_FLAGS = """
     --total-env-steps 300 --metrics-every 100 --warmup-env-steps 100 --evaluation.period 150
     --evaluation.episodes 4 --evaluation.num-envs 4 --actor.num-envs 4 --replay.capacity 4000
     --network.width 8 --task.time-limit 20 --network.head-width 8 --learner.batch-size 2
     --learner.env-steps-per-update 20 --wandb disabled
-""".split()
+"""
+SMALL = _FLAGS.split()
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
