@@ -307,12 +307,13 @@ def test_agents_that_differ_in_more_than_memory_are_told_below_the_table(run, tm
 
 def test_random_actions_are_played_once(tmp_path, monkeypatch):
     """On the seeds of a first evaluation, the number of episodes that one has, counted by hand."""
-    from dtqn.training import trainer
+    from dtqn.training import setup
+    from dtqn.training.trainer import Trainer
 
     flags = {"env": "t-maze-passive-10", "agent": "dqn", "evaluation.episodes": "9"}
     flags |= {"evaluation.num_envs": "4", "actor.num_envs": "2", "replay.capacity": "2000"}
     config, again = (resolve(None, flags | {"seed": seed}, {}) for seed in ("5", "6"))
-    seeds, make = [], trainer.make_env
+    seeds, make = [], setup.make_env
 
     def make_env(config, copies, seed):
         seeds.append((copies, seed.entropy, seed.spawn_key))
@@ -322,11 +323,11 @@ def test_random_actions_are_played_once(tmp_path, monkeypatch):
     found = chance.measured([config, again], tmp_path / "random.json")
     assert list(found) == ["t-maze-passive-10"]
     assert chance.measured([config, again], tmp_path / "random.json") == found and len(seeds) == 1
-    monkeypatch.setattr(trainer, "make_env", make_env)
-    trainer.Trainer(config)._evaluation_metrics(at_end=True)
+    monkeypatch.setattr(setup, "make_env", make_env)
+    Trainer(config)._evaluation_metrics(at_end=True)
     assert seeds[0] == seeds[-1]
     # Once more with plain loops: copy i plays every 4th episode.
-    env, draws = make(config, 4, trainer.evaluation_seed(config, 0)), np.random.default_rng(5)
+    env, draws = make(config, 4, setup.seed_of(config, setup.Stream.EVALUATION, 0)), np.random.default_rng(5)
     env.reset()
     returns, current, begins = [[], [], [], []], np.zeros(4), np.zeros(4, bool)
     while any(len(played) < quota for played, quota in zip(returns, (3, 2, 2, 2), strict=True)):
