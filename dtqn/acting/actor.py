@@ -1,8 +1,12 @@
 """Acting: one forward pass for all copies of a task at every tick, and the rows that replay stores.
 
-A tick, in this order: the state of the copies that begin an episode is reset; the network runs on every row,
-LAST rows and random warm-up steps included; the row, what the pass left behind (its trace row) and the
-Q-values are handed out together; actions are chosen; the environments step.
+A tick has five parts, in this order:
+
+1. The state of the copies that begin an episode is reset.
+2. The network runs on every row, LAST rows and random warm-up steps included.
+3. The actor hands out the row, its trace row and its Q-values together.
+4. It chooses actions.
+5. The environments step.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Greedy evaluation: many episodes in parallel, a number fixed in advance for every copy, all counted.
+"""Greedy evaluation: every copy plays a number of episodes fixed in advance, in parallel, and all count.
 
-Taking the first episodes to finish instead would favour short ones.
+Counting the first episodes to finish instead would favour short ones.
 """
 
 from __future__ import annotations

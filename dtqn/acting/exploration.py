@@ -1,4 +1,4 @@
-"""Exploration: the share of random actions of each copy of a task, as a function of environment steps."""
+"""Exploration: each copy's share of random actions, as a function of environment steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows: what N copies of a task emit at every tick, and the episodes that end there."""
+"""Rows: the output of N copies of a task at every tick, and the episodes that end there."""
 
 from __future__ import annotations
 

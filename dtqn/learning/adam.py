@@ -1,7 +1,7 @@
-"""Adam (Kingma and Ba 2015, arXiv 1412.6980, algorithm 1), its moments and the steps that it has made.
+"""Adam (Kingma and Ba 2015, arXiv 1412.6980, algorithm 1), with its moments and its count of steps.
 
-The arithmetic is torch's own fused kernel. `torch.optim.Adam` around it would import torch's compiler, which
-takes seconds at every start of a run.
+Torch's own fused kernel does the arithmetic. `torch.optim.Adam`, which wraps that kernel, would import
+torch's compiler, which takes seconds at every start of a run.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Batches: which rows are learned, what they are bootstrapped from, how a batch is split and joined again.
+"""Batches: the rows that are learned, their bootstrap values, and the split of a batch into parts.
 
-A learner is given a `Reading`: what it learns of each sequence, and which passes of the two networks make the
-values of an update. The agents of this suite learn the rows after the burn-in and bootstrap from the same
-pass. DTQN's public code learns a window whole and bootstraps from the next one: with K rows up to step t and
-the one after it, r_0 .. r_K, the Q-values of the steps come from the window r_0 .. r_{K-1}, and the bootstrap
-values from r_1 .. r_K, which does not have row r_0.
+A `Reading` tells a learner which rows of each sequence to learn and which passes of the two networks give the
+values of an update. This suite's agents learn the rows after the burn-in and bootstrap from the same pass.
+DTQN's public code learns a whole window and bootstraps from the next one. Given the K rows up to step t and
+the row after it, r_0 .. r_K, the Q-values of the steps come from the window r_0 .. r_{K-1} and the bootstrap
+values from the window r_1 .. r_K, which lacks row r_0.
 
-A batch is split in two, the shorter sequences and the longer ones. Its gradient is the sum of its parts'
-gradients. Each part is cropped to its own longest sequence and memory, which saves the padding of the short
+A batch is split into the shorter and the longer sequences, and its gradient is the sum of the gradients of
+both parts. Each part is cropped to its own longest sequence and memory, which saves the padding of the short
 ones, and the parts can run side by side.
 
 Legend: B sequences, P burn-in (or context) rows, R rows of the learn block.

@@ -1,7 +1,8 @@
 """One update of the online network from a batch of sequences (R2D2 with a double-Q target).
 
-Each network, online and target, gives the Q-values of the learned steps and of their n-step tail: a recurrent
-one from the stored memory, freshened by its own burn-in without gradient, a windowed one from raw rows.
+Each network, online and target, computes the Q-values of the learned steps and of their n-step tail. A
+network with a trace starts from the stored memory, which its own burn-in freshens without gradient; a
+windowed one reads raw rows.
 
 Legend: B sequences, P burn-in rows, R rows of the learn block, W trace window, A actions.
 """

@@ -1,4 +1,4 @@
-"""Losses of single steps, and priorities: pure functions, one equation each. `returns` makes the targets.
+"""Losses of single steps, and priorities: pure functions, one equation each. `returns` computes the targets.
 
 Legend: B sequences, T steps, Z atoms of a categorical distribution, N quantiles.
 """

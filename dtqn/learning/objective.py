@@ -1,8 +1,10 @@
-"""What an update regresses on: from the outputs of both networks to the loss of each learned step.
+"""The objective of an update: from the outputs of both networks to the loss of each learned step.
 
-Three choices meet here. The policy whose value a row is bootstrapped with: greedy, or Munchausen's soft one.
-The return that rewards and these values make: n-step, or Q(lambda). And what the head says of a return: its
-expected value, its probabilities on atoms, or its quantiles.
+It combines three choices:
+
+- the policy whose value bootstraps a row: greedy, or Munchausen's soft one;
+- the return made of rewards and these values: n-step, or Q(lambda);
+- the head's description of a return: its expected value, its probabilities on atoms, or its quantiles.
 
 Legend: B sequences, R rows of the learn block, A actions, Z numbers of a distribution.
 """

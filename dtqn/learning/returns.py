@@ -1,9 +1,9 @@
-"""Targets: what the value of a step should be, from rewards and the values of later steps.
+"""Targets: the values that steps should have, computed from rewards and the values of later steps.
 
 Pure functions, one equation each. Legend: B sequences, R rows of the learn block, A actions, Z numbers of a
 distribution. Row t holds what arrived at t, so a_t is prev_action[t + 1] and the reward for it is r_{t+1}.
-`learn_rows` [B] counts real rows; row e = learn_rows - 1 is the last. Rows 0..R-2 may have a target; row e is
-bootstrapped from and never learned.
+`learn_rows` [B] counts real rows; row e = learn_rows - 1 is the last. Rows 0..R-2 may have a target; row e
+gives a bootstrap value and is never learned.
 """
 
 from __future__ import annotations
