@@ -1,7 +1,7 @@
-"""Prioritised sequence replay for memory agents. NumPy only: it knows nothing of torch, tasks or losses.
+"""Prioritised sequence replay for memory agents. It needs only NumPy, no torch, tasks or losses.
 
 Five small nouns: `storage` (per-step rings), `accumulator` (a stream of rows -> legal sequence anchors),
-`sum_tree`, `samplers` (who is drawn, and how often), and `buffer`, which joins them. See docs/replay.md.
+`sum_tree`, `samplers` (priorities, importance weights), and `buffer`, which joins them. See docs/replay.md.
 """
 
 from replay.accumulator import SequenceLayout

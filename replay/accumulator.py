@@ -1,4 +1,4 @@
-"""From a stream of rows to legal sequence anchors: validity is decided here, once, at insertion.
+"""Turn a stream of rows into legal sequence anchors; validity is decided here, once, at insertion.
 
 An *anchor* is the first learned step of a sequence. Row t of a stream holds observation_t, the action a_{t-1}
 that led to it, reward_t and discount_t, so an episode of rows 0..e has T = e transitions, and the learned
@@ -11,7 +11,7 @@ learn_length 4, sequence_period 4, n_step 2 (`=` learned, `.` n-step tail, F fir
     anchor 8                           =  =  =  .      sampleable when row L arrives: shorter, nothing is lost
 
 Row L is bootstrapped from and never learned. With sequence_period == learn_length each transition of each
-episode, however short, is learned in exactly one sequence; with a smaller period in at least one.
+episode, however short, is learned in exactly one sequence; with a smaller period it is in at least one.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Prioritised sequence replay: rows in, batches of sequences out.
 
-Steps are stored once, however much sequences overlap and however long the memory is: a sequence is three
-slices of its stream's ring, gathered when it is drawn.
+Each step is stored once, however much sequences overlap and however long the memory is. A sequence is three
+slices of its stream's ring, which are gathered when it is drawn.
 
             memory (W rows of trace)      burn_in        learn (learn_length + n_step rows)
     ... |- - - - - - - - - - - - - - -|- - - - - -|= = = = = = = = = = = = = = = = =|. . .| ...
                                newest ^           ^ anchor                          n-step tail
 
-None of the three crosses an episode, so near an episode's start memory and burn_in are shorter (at its start
-they are empty: the initial state is exact) and near its end learn is.
+No slice crosses an episode. So memory and burn_in are shorter near an episode's start (at the start they are
+empty, because the initial state is exact), and learn is shorter near its end.
 
 Shape legend: n rows or sequences, B batch, N streams, S steps a stream, W memory rows, P burn-in rows, R
 learn rows.

@@ -1,4 +1,4 @@
-"""Which sequences are drawn, how often, and what weight that gives them in the loss.
+"""Draw sequences by priority, and weight them in the loss accordingly.
 
 Prioritised experience replay, Schaul et al., arXiv 1511.05952, with the exponents of R2D2 (Kapturowski et
 al., ICLR 2019) as settings. Shape legend: B batch, n sequences, S slots.

@@ -1,13 +1,13 @@
 """A wide sum tree: proportional draws and updates in a handful of array operations.
 
-A binary tree over half a million leaves is 19 levels of small array operations; with 32 children a node it is
-two, below one cumulative sum over the top (489 sums for half a million leaves):
+A binary tree over half a million leaves takes 19 levels of small array operations. With 32 children a node it
+takes two, below one cumulative sum over the top (489 sums for half a million leaves):
 
     top     [T]                sums of 32 nodes, 1024 leaves
     nodes   [T * 32]           sums of 32 leaves
     leaves  [T * 32 * 32]
 
-Parents are recomputed from their children, never changed by differences, which drift.
+Parents are recomputed from their children and never updated by differences, which would drift.
 """
 
 from __future__ import annotations

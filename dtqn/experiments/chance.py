@@ -1,4 +1,4 @@
-"""What uniformly random actions reach in a task: the floor beside which an agent's figures stand."""
+"""The result of uniformly random actions in a task, as a floor for the figures of agents."""
 
 from __future__ import annotations
 

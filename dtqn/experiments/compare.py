@@ -1,4 +1,4 @@
-"""Agents side by side: run what is missing, some trainings at a time, then the table and the curves."""
+"""Compare agents: train the missing runs, several at a time, then write the table and the curves."""
 
 from __future__ import annotations
 

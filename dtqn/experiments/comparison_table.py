@@ -1,4 +1,4 @@
-"""What runs came to: the figures of a comparison, and its table as text, Markdown, CSV and JSON."""
+"""The figures of a comparison, and its table as text, Markdown, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MANY_RUNS = 10
 RANDOM = "random"
 """The line of uniformly random actions."""
 _SEED = 0
-"""Of the bootstrap, so that a table is the same whenever it is made."""
+"""The bootstrap's seed, so that a table is the same whenever it is made."""
 
 
 class RunFigures(NamedTuple):
-    """One run; figures are none where the run has not finished or the task defines no success."""
+    """One run; figures are None if the run has not finished or the task defines no success."""
 
     env: str
     agent: str
@@ -48,7 +48,7 @@ class RunFigures(NamedTuple):
     learner_steps: int | None = None
     minutes: float | None = None
     env_steps_to_90: int | None = None
-    """Of the first evaluation with 90 % success; none where there was none."""
+    """At the first full evaluation with 90 % success; None if there was none."""
     minutes_to_90: float | None = None
     updates_per_second: float | None = None
     """Learner steps by seconds, acting and evaluation included."""
@@ -84,18 +84,18 @@ class AgentFigures(NamedTuple):
     iqm: Estimate | None = None
     """None below five runs on each task, as is the next one."""
     improvement: Estimate | None = None
-    """Over the baseline; none for the baseline itself."""
+    """Over the baseline; None for the baseline itself."""
     reached_90: int | None = None
-    """Runs that reached 90 % success; none where the task defines no success."""
+    """Runs that reached 90 % success; None if the task defines no success."""
     env_steps_to_90: float | None = None
-    """The median over runs, one that never got there being later than all; none where the median is such."""
+    """The median over runs; one that never got there is later than all, and None if the median is such."""
     minutes_to_90: float | None = None
     parameters: int | None = None
     updates_per_second: float | None = None
 
 
 class Table(NamedTuple):
-    """What is written in all forms."""
+    """The content of the table's files, whatever their form."""
 
     lines: list[AgentFigures]
     """A task's together, with `all tasks` at the end where there are several."""
@@ -123,7 +123,7 @@ class Table(NamedTuple):
 def run_figures(
     env: str, agent: str, seed: int, directory: RunDir, rows: Sequence[Row], error: str
 ) -> RunFigures:
-    """What a run came to by its metrics file; `error` is kept where it has not finished."""
+    """A run's figures by its metrics file; `error` is kept if the run has not finished."""
     which = RunFigures(env, agent, seed, str(directory.path))
     result = directory.read_result()
     evaluations = [row for row in rows if row.get("eval/return") is not None]
@@ -236,7 +236,7 @@ def _mean(values: Iterable[float | None]) -> float:
 
 
 def _median_time(times: Sequence[float | None]) -> float | None:
-    """The median, a time that never came being later than all; none where the median is such."""
+    """The median; a time that never came is later than all, and the result None if the median is such."""
     median = statistics.median([float("inf") if time is None else time for time in times] or [float("inf")])
     return median if median < float("inf") else None
 
@@ -281,7 +281,7 @@ def _show(figure: Estimate | None, form: str) -> str:
 
 
 def _few_runs(lines: Sequence[AgentFigures], baseline: str | None) -> list[str]:
-    """What the numbers of runs let a reader conclude from a table."""
+    """Lines that say how far the numbers of runs let a reader trust a table."""
     agents = [line for line in lines if line.agent != RANDOM]
     where = " on a task" if lines[0].env == ALL_TASKS else ""
     notes = []

@@ -1,4 +1,4 @@
-"""What the results of a sweep depend on: permutation importance on held-out runs, and rank correlation."""
+"""The importance of a sweep's parameters: permutation importance on held-out runs, and rank correlation."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Figures over runs and tasks, and what they are worth (Agarwal et al. 2021, arXiv 2108.13264).
+"""Figures over runs and tasks, with their intervals (Agarwal et al. 2021, arXiv 2108.13264).
 
 Scores are given as `samples`: one array for each task, a score for each run. Intervals are SciPy's
-percentile bootstrap, in which every task's runs are drawn from among themselves (stratified by task).
+percentile bootstrap, stratified by task: the runs of each task are drawn from among themselves.
 
-With few runs such an interval is narrower than it says. There is none below `LEAST_RUNS`, where minimum and
-maximum take its place; `docs/compare.md` has what the nominal 95 % cover from there on.
+With few runs such an interval is narrower than it says. Below `LEAST_RUNS` there is no interval, and minimum
+and maximum take its place; `docs/compare.md` has the true coverage of nominal 95 % from there on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Many trainings at once, each a process of its own. Knows nothing of torch.
+"""Many trainings at once, each a process of its own. This module does not import torch.
 
-A run is a directory that holds its configuration, so starting it and going on with it are one command:
+A run is a directory that holds its configuration, so one command both starts and continues it:
 
     directory = RunDir.of_config(config, Path("runs"))      # found by its settings
     directory.prepare(config)
@@ -12,11 +12,11 @@ A run is a directory that holds its configuration, so starting it and going on w
                     pool.stop(job)                          # ends early; its checkpoint stays
             # draw pool.jobs; pool.add(...) more, as a search does that learns from what it has seen
 
-Ctrl-C and SIGTERM start nothing more and ask each training to write its checkpoint and end; `changes` goes
-on until they have, then `pool.caught` is the signal. A second signal takes effect at once. What has finished
-is not run again, and what was interrupted goes on from its checkpoint when it is added to another pool.
+After Ctrl-C or SIGTERM the pool starts nothing more and asks each training to write its checkpoint and end;
+`changes` goes on until they have, then `pool.caught` is the signal. A second signal takes effect at once. A
+finished run is not run again; an interrupted one goes on from its checkpoint when another pool gets it.
 
-A training that is killed is run once more. When this process is killed itself, its trainings save and end.
+A training that is killed is run once more. If this process itself is killed, its trainings save and end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sweeps: W&B's sweep files, run on this machine. W&B's own search engine chooses, and no account is needed.
+"""Run W&B's sweep files on this machine. W&B's own search engine chooses, and no account is needed.
 
-The engine is a function of the sweep file and of the runs so far. So a sweep is what `sweep.json` says was
-chosen, and the metrics of these runs; it goes on from there after a kill.
+The engine is a function of the sweep file and of the runs so far. So the state of a sweep is the choices in
+`sweep.json` and the metrics of these runs, and a sweep goes on from there after a kill.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""W&B's sweep files: what one asks for, and every mistake in it as one line."""
+"""Read W&B's sweep files, and report every mistake in one as one line."""
 
 from __future__ import annotations
 
