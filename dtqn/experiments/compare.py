@@ -250,11 +250,11 @@ def _notes(
         _same("Program", [(run.env, run.agent, str(run.program)) for run in finished]),
         "Tuning: every agent is its preset with the task's laid over it, which wins where both set something;"
         f" settings given for all alike: {settings}.",
-        _same("Episodes in an evaluation", of_each(lambda config: str(config.evaluation.episodes))),
+        _same("Episodes in a full evaluation", of_each(lambda config: str(config.evaluation.episodes))),
         "Success and return are of the last evaluation (greedy), the mean over runs.",
         "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
         _same("Evaluations", [(run.env, run.agent, str(run.evaluations)) for run in finished]),
-        "To 90 %: at the first evaluation with 90 % success; the median over runs (how many got there). "
+        "To 90 %: at the first full evaluation with 90 % success; the median over runs (how many got there). "
         "Minutes are by the clock, beside whatever else ran.",
         "updates/s: learner steps by seconds of the whole run, acting and evaluation included.",
     ]

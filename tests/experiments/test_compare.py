@@ -352,7 +352,7 @@ def test_the_table_says_what_is_the_same_for_all(run, tmp_path):
     for said in (
         "Budget: 400 env steps, for every agent.",
         "settings given for all alike: total_env_steps 400, learner.n_step 5.",
-        "Episodes in an evaluation: 500, for every agent.",
+        "Episodes in a full evaluation: 500, for every agent.",
         "Evaluations: 4, for every agent.",
         "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
     ):
