@@ -17,6 +17,7 @@ import dtqn
 from dtqn import layers
 from dtqn.config import Config, ConfigError, MisfitError, fields_of, legal, nearest
 from dtqn.rundir import RunDir
+from envs.errors import TaskError
 
 if TYPE_CHECKING:
     from envs import TaskSpec
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if command not in _COMMANDS:
             raise ConfigError(f"{command} is no command{nearest(command, _COMMANDS)}")
         return _COMMANDS[command](arguments)
-    except ConfigError as error:
+    except (ConfigError, TaskError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever read the output has gone, as `head` does
