@@ -24,6 +24,7 @@ from dtqn.settings.values import Cores, legal, mark_of, nearest
 from dtqn.signals import end_with_parent
 from dtqn.text import columns
 from dtqn.training.directory import RunDir
+from envs.errors import TaskError
 
 _DESCRIPTION = """\
 Train memory agents on partially observable tasks, compare them and search their settings.
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if command not in _COMMANDS:
             raise ConfigError(f"{command} is no command{nearest(command, _COMMANDS)}")
         return _COMMANDS[command](arguments)
-    except ConfigError as error:
+    except (ConfigError, TaskError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever read the output has gone, as `head` does

@@ -70,14 +70,19 @@ def _serve(
                 observation, reward, terminated, truncated, info = env.step(argument)
                 answer, over = _Answer(reward, terminated, truncated, info), terminated or truncated
                 write_to_shared_memory(space, number, observation, memory)
-            pipe.send(answer)
+            _tell(pipe, answer)
     except TaskError as error:
-        pipe.send(TaskError(name, error.problem, number))
+        _tell(pipe, TaskError(name, error.problem, number))
     except Exception as error:  # whatever another package raises
-        pipe.send(TaskError(name, f"its process failed: {located(error)}", number))
+        _tell(pipe, TaskError(name, f"its process failed: {located(error)}", number))
     finally:
         if env is not None:
             env.close()
+
+
+def _tell(pipe: Connection, what: Any) -> None:
+    with contextlib.suppress(OSError):  # nobody listens any more
+        pipe.send(what)
 
 
 def _waiter(pipe: Connection) -> Callable[[float], bool]:
@@ -145,7 +150,11 @@ class ProcessVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             pipe, theirs = context.Pipe()
             arguments = (make_env, name, number, observation_space, memory, theirs)
             process = context.Process(target=_serve, args=arguments, daemon=True)
-            process.start()
+            try:
+                process.start()
+            except OSError as error:  # more processes or files than the machine allows
+                self.close()
+                raise TaskError(name, f"its process cannot be started: {error}", number) from None
             theirs.close()
             self._pipes.append(pipe)
             self._waiters.append(_waiter(pipe))
@@ -183,8 +192,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
 
     def _ask(self, orders: Sequence[tuple[str, Any]]) -> None:
         for pipe, order in zip(self._pipes, orders, strict=True):
-            with contextlib.suppress(OSError):  # a process that is no more, as its answer will show
-                pipe.send(order)
+            _tell(pipe, order)  # to a process that is no more, too, as its answer will show
 
     def _answers(self) -> list[Any]:
         """The answer of every copy."""
@@ -203,7 +211,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         except (EOFError, OSError):
             self._lose(number)
         if isinstance(answer, TaskError):
-            self._end()
+            self.close()
             raise answer
         return answer
 
@@ -222,19 +230,14 @@ class ProcessVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             problem = f"its process was killed by {_signal_name(-code)}"
         else:
             problem = f"its process ended with exit code {code}"
-        self._end()
-        raise TaskError(self._name, problem, number)
-
-    def _end(self) -> None:
-        for process in self.processes:
-            process.kill()
+        process.kill()
         self.close()
+        raise TaskError(self._name, problem, number)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Ends all processes, by force those that do not end by themselves."""
         for pipe in self._pipes:
-            with contextlib.suppress(OSError):
-                pipe.send(None)
+            _tell(pipe, None)
             pipe.close()
         end = time.monotonic() + _CLOSE_SECONDS
         for process in self.processes:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from envs.adapters.plain import PlainEnv
 from envs.adapters.processes import ProcessVectorEnv
 from envs.adapters.spaces import part_name, parts
-from envs.entry_points import located
+from envs.entry_points import brief_error, located
 from envs.errors import TaskError
 from envs.options import TaskOptions
 from envs.task import TaskSpec
@@ -57,7 +57,11 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
                 make_env, spec.id, num_envs, *spaces, step_timeout=timeout, render_mode=render_mode
             )
         else:
-            env = SyncVectorEnv([make_env] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+            try:
+                env = SyncVectorEnv([make_env] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+            except Exception as error:  # of which one copy can be made, as has been seen, but not as many
+                problem = f"{num_envs} copies of it cannot be made: {brief_error(error)}"
+                raise TaskError(spec.id, problem) from error
         super().__init__(env)
         self.time_limit = spec.time_limit
         self._name = spec.id

@@ -274,6 +274,20 @@ def factory_env_from_data(data: dict[str, Any]) -> InnerEnv:
     return OwnEnv(spec, own)
 
 
+class Library:
+    """The generator of functions that are called without one."""
+
+    rng: np.random.Generator
+
+    @classmethod
+    def reset(cls, seed: int) -> None:
+        cls.rng = np.random.default_rng(seed)
+
+    @classmethod
+    def or_given(cls, rng: np.random.Generator | None) -> np.random.Generator:
+        return cls.rng if rng is None else rng
+
+
 class Registry:
     def __init__(self) -> None:
         self.functions: dict[str, Callable[..., Any]] = {}
@@ -301,7 +315,7 @@ def modules() -> dict[str, ModuleType]:
             f".envs.{kind}_functions": {f"{kind}_function_registry": registry}
             for kind, registry in REGISTRIES.items()
         },
-        ".rng": {"reset_gv_rng": lambda seed: None, "get_gv_rng_if_none": lambda rng: rng},
+        ".rng": {"reset_gv_rng": Library.reset, "get_gv_rng_if_none": Library.or_given},
         ".grid_object": {
             "GridObject": GridObject,
             "Wall": TYPES[codes.WALL],

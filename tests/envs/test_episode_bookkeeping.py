@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import pytest
-from dtqn.actor import VectorRows
 from gymnasium.spaces import Discrete
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 import envs
+from dtqn.acting.rows import VectorRows
 from envs.registry import gymnasium_env
 from tests.reference.ledger import Entry, Ledger, total
 

@@ -192,13 +192,16 @@ def test_tasks_of_known_packages_pass(id: str) -> None:
     envs.try_task(id)
 
 
+class Continuous(Good):
+    action_space: Any = Box(-1, 1, (1,))
+
+
 def test_a_trial_changes_nothing() -> None:
     """Not even the generators of spaces that all copies share."""
-    id = f"{HERE}:Good"
-    before = [space.np_random.bit_generator.state for space in (Good.action_space, Good.observation_space)]
-    envs.try_task(id)
-    after = [space.np_random.bit_generator.state for space in (Good.action_space, Good.observation_space)]
-    assert before == after
+    spaces = (Continuous.action_space, Continuous.observation_space)
+    before = [space.np_random.bit_generator.state for space in spaces]
+    envs.try_task(f"{HERE}:Continuous")
+    assert [space.np_random.bit_generator.state for space in spaces] == before
 
 
 def test_tasks_of_this_project_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,6 +330,23 @@ class OnlyHere(Good):
 PID = os.getpid()
 
 
+def test_copies_of_which_only_some_can_be_made_are_one_line() -> None:
+    with pytest.raises(
+        envs.TaskError, match=r"5 copies of it cannot be made: ValueError: .*OSError: the port is"
+    ):
+        envs.make_vector(f"{HERE}:OnePort", 5, seed=1)
+
+
+class OnePort(Good):
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        type(self).made += 1
+        if type(self).made > 4:
+            raise OSError("the port is taken")
+
+
 def test_slow_copies_are_no_hung_ones_while_others_answer() -> None:
     """The first waits twice in vain, but more of the others have answered each time."""
     env: Any = envs.make_vector(f"{HERE}:Good", 3, seed=1, vectorization="async")
@@ -390,6 +410,18 @@ def test_rules_of_success_are_read(text: str, rule: SuccessRule, words: str) -> 
 def test_other_texts_are_no_rule(text: str) -> None:
     with pytest.raises(ValueError, match=r"task\.success is .*; it must be info:KEY, return>X or return>=X"):
         envs.spec(f"{HERE}:Good", success=text)
+
+
+class SaysSuccess(Good):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=seed)[0], {"is_success": False}
+
+
+def test_a_rule_of_the_users_comes_before_the_environments_own() -> None:
+    assert envs.spec(f"{HERE}:SaysSuccess").success == 'info["is_success"] of the environment on its last row'
+    assert envs.spec(f"{HERE}:SaysSuccess", success="return>3").success == "undiscounted return > 3"
+    with pytest.raises(envs.TaskError, match="has no 'is_success', which decides"):
+        envs.try_task(f"{HERE}:SaysSuccess")
 
 
 @pytest.mark.parametrize(

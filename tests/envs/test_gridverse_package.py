@@ -215,22 +215,22 @@ COINS = "gridverse:coins.yaml"
 def coins(installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The example of the documentation, in the working directory."""
     world = DOCS.split("```yaml\n")[2].split("```")[0]
-    module = DOCS.split("```python\n")[1].split("```")[0]
+    code = DOCS.split("```python\n")[1].split("```")[0]
     assert "coins:Coin" in world
-    assert "class Coin" in module
+    assert "class Coin" in code
     (tmp_path / "coins.yaml").write_text(world)
-    (tmp_path / "coins.py").write_text(module)
+    (tmp_path / "coins.py").write_text(code)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     package.load()
     is_stand_in = sys.modules["gym_gridverse"].__doc__ == "A stand-in."
     # The package registers a module's functions once, when it is first imported.
-    of_package = sys.modules.pop("coins", None) if is_stand_in else None
+    of_package = {name: sys.modules.pop(name, None) for name in ("coins", "luck") if is_stand_in}
     yield tmp_path
-    if is_stand_in:
-        sys.modules.pop("coins", None)
-    if of_package is not None:
-        sys.modules["coins"] = of_package
+    for name, module in of_package.items():
+        sys.modules.pop(name, None)
+        if module is not None:
+            sys.modules[name] = module
     foreign._facts.cache_clear()
     foreign._try.cache_clear()
 
@@ -292,6 +292,32 @@ def test_both_forms_of_observation_say_the_same(coins: Path) -> None:
         np.testing.assert_array_equal(row[1], other[1])
         seen, listed = row[0], other[0]
         assert listed in vector.observation_space
+
+
+LUCK = """
+from gym_gridverse.envs.reward_functions import reward_function_registry
+from gym_gridverse.rng import get_gv_rng_if_none
+
+
+@reward_function_registry.register
+def luck(state, action, next_state, *, rng=None):
+    return float(get_gv_rng_if_none(rng).random())
+"""
+
+
+def test_a_seed_reaches_rewards_that_are_drawn(coins: Path) -> None:
+    """The package calls them without a generator; they take that of its library."""
+    (coins / "luck.py").write_text(LUCK)
+    text = (coins / "coins.yaml").read_text()
+    (coins / "coins.yaml").write_text(text.replace('name: "coins:coin_taken"', 'name: "luck:luck"'))
+
+    def rewards(seed: int) -> list[float]:
+        env = envs.make_vector(COINS, 2, seed, backend="gym-gridverse")
+        env.reset()
+        return [float(reward) for _ in range(5) for reward in env.step(np.zeros(2, np.int64))[1]]
+
+    assert rewards(1) == rewards(1) != rewards(2)
+    assert len(set(rewards(1))) == 10
 
 
 def test_what_cannot_be_saved_is_not(coins: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -155,7 +156,7 @@ LENGTH = "task.kwargs is {'lenght': 3}, but corridor:Corridor takes no lenght; d
         (["corridor:Corridor", "--task.kwargs", "{render_mode: x}"], "Corridor takes no render_mode"),
         (["corridor:Corridor", "--task.kwargs", "{length: 3"], "must be a mapping such as {length: 20}"),
         (["corridor:Corridor", "--task.kwargs", "3"], "must be a mapping such as {length: 20}, or none"),
-        (["corridor:Corridor", "--task.kwargs", "{length: 2020-01-01}"], "from names to numbers, text, true"),
+        (["corridor:Corridor", "--task.kwargs", "{length: 2020-01-01}"], "its reset failed: TypeError"),
         (["corridor:Corridor", "--task.success", "right"], "it must be info:KEY, return>X or return>=X"),
         (["corridor:Corridor", "--task.success", "info:no"], "has no 'no', which decides on success; it has"),
         (["faults:Needy"], "task faults:Needy needs size; give it in task.kwargs"),
@@ -243,3 +244,18 @@ def test_a_users_files_stand_in_nobodys_way(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Walk to the end of a corridor, and say there which of two cues stood at its start." in done.stdout
     assert "corridor.py" in done.stdout
+
+
+def test_the_folder_of_a_user_comes_last_in_pythons_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that what is imported later, by whomever, is what it was."""
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(tmp_path))])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sched.py").write_text("raise RuntimeError('not this one')\n")
+    (tmp_path / "alone.py").write_text("class NoTask: pass\n")
+    with pytest.raises(ValueError, match="it makes a NoTask"):
+        envs.spec("alone:NoTask")
+    assert sys.path[-1] == str(tmp_path)
+    monkeypatch.delitem(sys.modules, "sched", raising=False)
+    assert importlib.import_module("sched").scheduler
