@@ -241,7 +241,8 @@ def make_observation_representation(name: str, observation_space: WorldSpec) -> 
 
 
 def factory_env_from_data(data: dict[str, Any]) -> InnerEnv:
-    if ":" not in str([data["reset_function"]["name"], data["state_space"]]):
+    named = [data["reset_function"]["name"], *data["state_space"]["objects"]]
+    if not any(":" in name for name in named):
         return InnerEnv(WorldSpec.from_data(data))
     own: dict[str, list[Callable[..., Any]]] = {kind: [] for kind in REGISTRIES}
 
