@@ -194,7 +194,7 @@ def test_a_full_disk_keeps_the_old_checkpoint_and_the_run_goes_on_from_it(tmp_pa
     assert str(error.value).startswith(f"{folder / '600'}: cannot be written: ")
     assert "File too large" in str(error.value)
     assert str(error.value).endswith(
-        f"; what the run had at 400 env steps is kept; to go on: python run.py --resume {path}"
+        f"; what the run had at 400 env steps is kept; to go on: python -m dtqn --resume {path}"
     )
     assert sorted(file.name for file in folder.iterdir()) == ["400", "best.safetensors", "latest"]
     assert fake.resume(path)[0] == 0
@@ -237,7 +237,7 @@ def test_a_full_disk_that_takes_no_row_ends_the_run_in_a_line(tmp_path, trainer,
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert str(error.value) == (
         f"{path / 'metrics.jsonl'}: cannot be written: File too large; what the run had at 400 env steps is "
-        f"kept; to go on: python run.py --resume {path}"
+        f"kept; to go on: python -m dtqn --resume {path}"
     )
     rows = read_rows(path / "metrics.jsonl")
     assert rows[-1]["env_steps"] == 400
