@@ -333,6 +333,8 @@ _READ_IF: dict[str, Callable[[Config], bool]] = {
     "network.v_min": lambda c: c.network.distribution == "categorical",
     "network.v_max": lambda c: c.network.distribution == "categorical",
     "network.num_quantiles": lambda c: c.network.distribution == "quantile",
+    "actor.burst_start": lambda c: c.actor.burst_share > 0,
+    "actor.burst_length": lambda c: c.actor.burst_share > 0,
     "learner.q_lambda": lambda c: c.learner.returns != "n_step",
     "learner.munchausen_alpha": lambda c: c.learner.munchausen,
     "learner.munchausen_temperature": lambda c: c.learner.munchausen,

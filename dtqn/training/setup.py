@@ -22,7 +22,7 @@ from dtqn import networks, testing
 from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
 from dtqn.acting.evaluation import Stages
-from dtqn.acting.exploration import Exploration
+from dtqn.acting.exploration import Bursts, Exploration
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import AuxiliaryLoss, Learner
 from dtqn.networks import builder
@@ -183,6 +183,7 @@ def make_actor(config: Config, network: QNetwork) -> Actor:
         make_env(config, config.actor.num_envs, seed_of(config, Stream.ENV)),
         copy.deepcopy(network),
         exploration=make_exploration(config.actor, config.warmup),
+        bursts=make_bursts(config.actor),
         generator=np.random.default_rng(seed_of(config, Stream.ACTOR)),
         # It pays where it lasts longer than a tick.
         keep_cache=env_steps_per_publishing > config.actor.num_envs,
@@ -204,6 +205,15 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
     else:
         annealing = exploration.linearly(start, duration)
     return Exploration(final, annealing, warmup_env_steps)
+
+
+def make_bursts(config: ActorConfig) -> Bursts:
+    return Bursts(
+        num_envs=config.num_envs,
+        share=config.burst_share,
+        start=config.burst_start,
+        length=config.burst_length,
+    )
 
 
 def make_stages(config: Config) -> Stages:
