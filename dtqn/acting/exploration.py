@@ -38,9 +38,11 @@ class Bursts:
 
     These are two modes of behaviour within an episode, switched blindly (Pislar et al. 2022,
     arXiv 2108.11811). Epsilon-greedy actions leave the greedy path for a step; a burst goes far from it, and
-    the greedy policy then shows what being there is worth. Its first step is drawn from 0 .. `start` L and its number of steps
-    from 0 .. `length` L, uniformly, where L is the mean length of the last `RECENT_EPISODES` episodes without
-    one. While there is none, no burst is drawn.
+    the greedy policy then shows what being there is worth.
+
+    A burst's first step is drawn from 0 .. `start` L and its number of steps from 0 .. `length` L, uniformly,
+    where L is the mean length of the last `RECENT_EPISODES` episodes without one. While there is none, no
+    burst is drawn.
     """
 
     def __init__(self, *, num_envs: int, share: float, start: float, length: float) -> None:
