@@ -251,8 +251,8 @@ def _eval(arguments: Sequence[str]) -> int:
     from dtqn.training import session
     from dtqn.training.display import evaluation_figures, evaluation_line
 
-    if change := directory.task_change(config):
-        print(f"warning: {change}; the weights are evaluated on the task as it is now", file=sys.stderr)
+    if warning := directory.task_warning(config):
+        print(f"warning: {warning}", file=sys.stderr)
     result = session.evaluate_run(directory, given["episodes"], seed, weights)
     if given["json"]:
         which = {"env": config.env, "agent": config.agent, "checkpoint": weights, "seed": seed}
