@@ -12,7 +12,7 @@ import torch
 
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
-from dtqn.training import session
+from dtqn.training import trained
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import make_env, task_spec
 from dtqn.types import StepInputs, reset_rows
@@ -36,7 +36,7 @@ def load(run_dir: str | Path, weights: Literal["last", "best"] = "last", device:
     config = directory.read_config()
     if warning := directory.task_warning(config):
         warnings.warn(warning, stacklevel=2)
-    network = session.load_network(directory, config, weights).to(torch.device(device))
+    network = trained.load_network(directory, config, weights).to(torch.device(device))
     return Policy(config, network)
 
 

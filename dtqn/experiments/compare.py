@@ -80,7 +80,7 @@ def plan(
     Raises:
         ConfigError: for settings that do not make a run of each.
     """
-    from dtqn.training import session
+    from dtqn.training import preflight
 
     def resolve(**own: str) -> Config:
         return presets.resolve(file, {**given, **own}, os.environ)
@@ -94,7 +94,7 @@ def plan(
     ]
     for config in configs[:: len(seeds)]:
         task_of(config)
-        session.check(config)
+        preflight.check(config)
     return configs
 
 

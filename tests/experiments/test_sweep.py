@@ -389,7 +389,7 @@ def test_settings_that_are_wrong_together_end_nothing(run, monkeypatch):
         if (config.learner.n_step, config.seed) == (2, 2):
             raise ConfigError("replay.capacity is 1: the run would take more")
 
-    monkeypatch.setattr("dtqn.training.session.check", check)
+    monkeypatch.setattr("dtqn.training.preflight.check", check)
     code, printed, folder = run(_GRID)
     assert code == 0, printed
     assert "run 4 refused: replay.capacity is 1: the run would take more" in printed

@@ -15,7 +15,7 @@ from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import chance, compare
 from dtqn.settings.config import ConfigError
-from dtqn.training import checkpoint, session
+from dtqn.training import checkpoint, trained
 from dtqn.training.directory import RunDir, config_hash
 from dtqn.training.setup import make_network
 from envs.gridverse.worlds import world
@@ -146,7 +146,7 @@ def test_a_policy_of_an_edited_task_warns_and_is_loaded(tmp_path, task, monkeypa
     directory = RunDir(tmp_path / "run")
     directory.claim()
     directory.write_config(fake.config_of(env=id))
-    monkeypatch.setattr(session, "load_network", lambda directory, config, weights: make_network(config))
+    monkeypatch.setattr(trained, "load_network", lambda directory, config, weights: make_network(config))
     assert dtqn.load(directory.path).action_space.n > 1
     assert not recwarn.list
     before = envs.digest(id)
@@ -164,7 +164,7 @@ def test_eval_warns_and_goes_on(tmp_path, trainer, task, capsys, monkeypatch):
     id, file, edited = task
     fake.start(tmp_path / "run", env=id, total_env_steps=200)
     monkeypatch.setattr(
-        session, "evaluate_run", lambda *args: EvaluationResult(None, None, None, 1.0, 2.0, 5)
+        trained, "evaluate_run", lambda *args: EvaluationResult(None, None, None, 1.0, 2.0, 5)
     )
     assert cli.main(["eval", str(tmp_path / "run")]) == 0
     assert capsys.readouterr().err == ""

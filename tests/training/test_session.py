@@ -13,7 +13,7 @@ import torch
 import yaml
 
 from dtqn import cli, text
-from dtqn.training import checkpoint, display, session
+from dtqn.training import checkpoint, display, session, trained
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCK_KEYS, read_rows
 from tests.training import fake, wandb_file
@@ -302,20 +302,6 @@ def test_an_error_is_neither_hidden_nor_saved(tmp_path, trainer, capsys):
     assert checkpoint.read_about(tmp_path / "run/checkpoint")["env_steps"] == 400
 
 
-def test_a_run_that_cannot_fit_is_refused_with_the_figure(tmp_path, trainer, monkeypatch, capsys):
-    monkeypatch.setattr(session, "plan_bytes", lambda config: {"replay": 5 * 10**12, "networks": 0})
-    monkeypatch.setattr(session, "available_bytes", lambda: 10**10)
-    assert cli.main(["--run-dir", str(tmp_path / "run"), "--replay.capacity", "500000"]) == 2
-    assert capsys.readouterr().err.removeprefix("error: ").strip() == (
-        "replay.capacity is 500000: the run would take 5 TB and the machine has 10 GB; try 800"
-    )
-    assert not (tmp_path / "run/config.yaml").exists()
-
-
-def test_the_memory_of_this_machine_is_known():
-    assert session.available_bytes() is None or 10**8 < session.available_bytes() < 10**14
-
-
 @pytest.mark.parametrize("damage", ["pointer", "state", "foreign"])
 def test_a_damaged_checkpoint_is_one_line(tmp_path, trainer, capsys, damage):
     fake.start(tmp_path / "run", total_env_steps=200)
@@ -408,9 +394,9 @@ def test_ctrl_c_on_a_real_run_and_evaluation_of_what_it_saved(tmp_path):
         130,
         f"interrupted and saved; to go on: python run.py --resume {path}",
     )
-    result = session.evaluate_run(RunDir(path), 6, 7, "last")
+    result = trained.evaluate_run(RunDir(path), 6, 7, "last")
     assert result.episodes == 6
-    assert result == session.evaluate_run(RunDir(path), 6, 7, "last")
+    assert result == trained.evaluate_run(RunDir(path), 6, 7, "last")
     assert (path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     (file,) = path.glob("wandb/offline-run-*/run-*.wandb")
     assert len(wandb_file.history(file)) == len(read_rows(path / "metrics.jsonl"))
