@@ -17,7 +17,7 @@ import numpy as np
 import envs
 from dtqn import plots
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import chance, comparison_table
+from dtqn.experiments import comparison_table
 from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.intervals import LEAST_RUNS, band
 from dtqn.experiments.jobs import Job, Pool
@@ -26,6 +26,7 @@ from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.task import task_of
 from dtqn.text import number
+from dtqn.training import chance
 from dtqn.training.directory import RunDir, config_hash
 from dtqn.training.display import open_runs_view
 

@@ -17,9 +17,9 @@ from dtqn.plots import learning_curve
 from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import Signals
 from dtqn.text import number, one_line
-from dtqn.training import checkpoint, lines, machine, preflight
+from dtqn.training import chance, checkpoint, lines, machine, preflight
 from dtqn.training.checkpoint import CheckpointError
-from dtqn.training.directory import RunDir, ends_at, resolved
+from dtqn.training.directory import RunDir, ends_at, resolved, task_identity
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import MetricsFile, Row, read_rows
@@ -264,16 +264,24 @@ class _Run:
             self.directory.checkpoints, self.trainer.env_steps, weights, self.trainer.get_state(), about
         )
         self._saved_at = self.trainer.env_steps
-        self._draw()
+        self._draw(finished)
         if finished:
             self.directory.write_result(_result_of(about))
 
-    def _draw(self) -> None:
-        """The learning curve so far; where it cannot be drawn or written, the run goes on without."""
+    def _draw(self, finished: bool) -> None:
+        """The learning curve so far; where it cannot be drawn or written, the run goes on without.
+
+        That of a finished run shows what random actions reach, in as many episodes as its last evaluation
+        had. They take at most a second or two in the suite's own tasks, and are not played in others.
+        """
         title = f"{self.config.env}, {self.config.agent}, seed {self.config.seed}"
         ceiling = task_spec(self.config).success_ceiling
         try:
-            learning_curve(read_rows(self.directory.metrics_file), self.directory.curve, title, ceiling)
+            floor = None
+            if finished and task_identity(self.config).is_native:
+                floor = chance.play(self.config, int(self._evaluations.last["eval/episodes"] or 1)).score
+            rows = read_rows(self.directory.metrics_file)
+            learning_curve(rows, self.directory.curve, title, ceiling, floor)
         except Exception as error:  # a picture is worth no run
             self._view.say(f"no learning curve: {one_line(error)}")
 

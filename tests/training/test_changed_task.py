@@ -13,9 +13,9 @@ import dtqn
 import envs
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import chance, compare
+from dtqn.experiments import compare
 from dtqn.settings.config import ConfigError
-from dtqn.training import checkpoint, trained
+from dtqn.training import chance, checkpoint, trained
 from dtqn.training.directory import RunDir, config_hash
 from dtqn.training.setup import make_network
 from envs.gridverse.worlds import world
@@ -128,11 +128,11 @@ def test_random_play_of_an_edited_task_is_measured_anew(tmp_path, monkeypatch, t
     id, file, edited = task
     played = []
 
-    def play(config):
+    def play(config, episodes):
         played.append(config.env)
         return EvaluationResult(None, None, None, float(len(played)), 1.0, 1)
 
-    monkeypatch.setattr(chance, "_play", play)
+    monkeypatch.setattr(chance, "play", play)
     config = fake.config_of(env=id)
     for _ in range(2):
         chance.measured([config], tmp_path / "random.json")

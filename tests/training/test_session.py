@@ -12,8 +12,9 @@ import pytest
 import torch
 import yaml
 
+import envs
 from dtqn import cli, text
-from dtqn.training import checkpoint, display, session, trained
+from dtqn.training import chance, checkpoint, display, session, trained
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCK_KEYS, read_rows
 from tests.training import fake, wandb_file
@@ -40,6 +41,19 @@ def test_a_run_leaves_what_is_promised(tmp_path, trainer):
         assert all(key in row for row in rows)
     assert all(a["seconds"] <= b["seconds"] for a, b in itertools.pairwise(rows))
     assert list(rows[1])[:2] == ["env_steps", "learner_steps"]
+
+
+def test_the_picture_of_a_finished_run_shows_what_random_actions_reach(tmp_path, trainer, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(session, "learning_curve", lambda *given: drawn.append(given[-1]))
+    assert fake.start(tmp_path / "run")[0] == 0
+    config = RunDir(tmp_path / "run").read_config()
+    expected = chance.play(config, 20).success  # the fake's evaluations have 20 episodes
+    assert drawn == [None] * 4 + [expected] and 0 < expected < 1
+    monkeypatch.setattr(session, "task_identity", lambda config: envs.Identity("", "", is_native=False))
+    monkeypatch.setattr(chance, "play", None)
+    assert fake.start(tmp_path / "other")[0] == 0
+    assert drawn[5:] == [None] * 5, "the price of a task that is not the suite's own is not known"
 
 
 def test_the_configuration_is_stored_in_full(tmp_path, trainer):
