@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ import envs
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import compare, jobs
+from dtqn.experiments.comparison_table import run_figures
 from dtqn.settings.presets import resolve
 from dtqn.training import chance
 from dtqn.training.directory import RunDir, resolved
@@ -223,6 +225,19 @@ def _check_table_by_hand(tmp_path):
         assert line["parameters"] == 100 + len(line["agent"])
         rates = [row["learner_steps"] / row["seconds"] for row in rows]
         assert line["updates_per_second"] == pytest.approx(sum(rates) / 3)
+
+
+def test_a_first_stage_solves_nothing():
+    """Fifty good episodes, of which the other 450 were not played, are no evaluation at 90 %."""
+    result = {"parameters": 5, "threads": 1, "device": "cpu", "program": {}}
+    directory = SimpleNamespace(path="run", read_result=lambda: result)
+    rows = []
+    for steps, success, stage in ((100, 0.96, 1), (200, 0.95, 2), (300, 0.8, 2)):
+        figures = {"eval/success": success, "eval/return": 1.0, "eval/length": 3.0, "eval/episodes": 50}
+        clocks = {"env_steps": steps, "learner_steps": steps, "seconds": 0.6 * steps}
+        rows.append({**clocks, **figures, "eval/stage": stage})
+    found = run_figures(_TASK, "gtrxl", 1, directory, rows, "")
+    assert (found.env_steps_to_90, found.minutes_to_90, found.success) == (200, 2.0, 0.8)
 
 
 def _near(found, interval):

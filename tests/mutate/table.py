@@ -45,6 +45,7 @@ _EVALUATION = "tests/acting/test_evaluation.py"
 _EXPLORATION = "tests/acting/test_exploration.py"
 _STAGES = "tests/acting/test_stages.py"
 _INTERVALS = "tests/experiments/test_intervals.py"
+_SOLVED = "tests/experiments/test_compare.py::test_a_first_stage_solves_nothing"
 _COMPARE = "tests/experiments/test_compare.py"
 _SWEEP = "tests/experiments/test_sweep.py"
 _CONFIG = "tests/settings/test_config.py"
@@ -616,7 +617,7 @@ EXPERIMENTS = [
             "last, solved = evaluations[0]",
             _COMPARE,
         ),
-        ("first-stage-solves", "is_full_evaluation(row) and (row", "(row", _COMPARE),
+        ("first-stage-solves", "is_full_evaluation(row) and (row", "(row", _SOLVED),
         (
             "never-is-left-out-of-the-median",
             'float("inf") if time is None else time for time in times]',
@@ -654,7 +655,7 @@ EXPERIMENTS = [
             "importance-of-few-runs",
             "LEAST_RUNS = 20\n",
             "LEAST_RUNS = 5\n",
-            f"{_SWEEP}::test_noise_depends_on_nothing",
+            f"{_SWEEP}::test_importance_finds_what_matters",
         ),
     ),
 ]
