@@ -1,12 +1,17 @@
 """Multi-head attention with relative positions over a memory (Dai et al. 2019, arXiv 1901.02860; GTrXL).
 
-Legend: B batch, T steps of the call, m memory rows handed in, M memory length, H heads, d features of a head,
-D = H d, J = m + T keys. Key j and query t stand j and m + t steps after the oldest memory row.
+Legend: B batch, T steps of the call, m memory rows handed in, M memory length, E distances, H heads,
+d features of a head, D = H d, J keys.
 
-    score(t, j) = (q_t.k_j + q_t.r_D + u.k_j + v.r_D) / sqrt(d),   D = m + t - j,   r_D = W_R sinusoid(D)
+    score(t, j) = (q_t.k_j + q_t.r_D + u.k_j + v.r_D) / sqrt(d),   D steps from key j to query t,
+    r_D = W_R sinusoid(D)
 
 A query sees the keys at distances 0..M and no others, whatever the split of a sequence into calls. So one
 call of T = 40 and forty calls of T = 1 are the same function.
+
+Scores are kept by distance, E = min(M, m + T - 1) + 1 of them a query from the farthest to 0, as the keys
+beyond would be masked. Arrays of a call have time before batch: the heads of [T, B, D] are then [B H, T, d] as
+they lie, and the last T of m + T rows are one block.
 
 Two options: an `AdaptiveSpan` weighs each head's keys by their distance, and `Slots` are rows of compressed
 memory that are seen beside the keys.
@@ -29,31 +34,90 @@ def sinusoid(length: int, width: int, first: int = 0) -> Tensor:
     return torch.cat([angle.sin(), angle.cos()], dim=-1)
 
 
-class Band(torch.autograd.Function):
-    """Scores indexed by distance, laid out by key; keys outside the band get minus infinity.
+class _ByDistance(torch.autograd.Function):
+    """`by_distance`. Autograd's own backward of the same view fills and copies whole arrays of zeros."""
 
-    The input [N, T, E] has in column e the score at distance E - 1 - e; the output [N, T, m + T] has at
-    (t, j) the score at distance m + t - j, minus infinity where that is below 0 or above E - 1. m is at most
-    E - 1.
-    A view does the work: rows padded to E + T and read E + T - 1 apart slide by one each. (Autograd's own
-    backward of the same slices fills and copies whole arrays of zeros, a sixth of an update.)
+    @staticmethod
+    def forward(ctx: Any, by_key: Tensor) -> Tensor:
+        return _distances(by_key)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return _keys(grad)
+
+
+class _ByKey(torch.autograd.Function):
+    """`by_key`, whose adjoint is `by_distance`."""
+
+    @staticmethod
+    def forward(ctx: Any, by_distance: Tensor) -> Tensor:
+        return _keys(by_distance)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return _distances(grad)
+
+
+def by_distance(by_key: Tensor) -> Tensor:
+    """[N, T, E - 1 + T] -> [N, T, E]: what is at the keys t..t + E - 1 of each query t. It is a view."""
+    found: Tensor = _ByDistance.apply(by_key)
+    return found
+
+
+def by_key(by_distance: Tensor) -> Tensor:
+    """[N, T, E] -> [N, T, E - 1 + T]: the inverse of `by_distance`, 0 at the other keys."""
+    found: Tensor = _ByKey.apply(by_distance)
+    return found
+
+
+def _distances(by_key: Tensor) -> Tensor:
+    """Rows read one farther apart than they lie."""
+    by_key = by_key.contiguous()
+    count, steps, keys = by_key.shape
+    return by_key.as_strided((count, steps, keys + 1 - steps), (steps * keys, keys + 1, 1))
+
+
+def _keys(by_distance: Tensor) -> Tensor:
+    """Rows padded to E + T and read E + T - 1 apart slide by one each."""
+    padded = F.pad(by_distance, (0, by_distance.shape[1]))
+    count, steps, size = padded.shape
+    return padded.as_strided((count, steps, size - 1), (steps * size, size - 1, 1))
+
+
+class _Projections(torch.autograd.Function):
+    """Of rows [J, B, D]: queries s (x W_Q + b) [T, B, D] of the last T, keys and values [J, B, D] of all.
+
+    The gradients of the rows add up in place. Autograd pads that of the last T with zeros and adds arrays.
     """
 
     @staticmethod
-    def forward(ctx: Any, by_distance: Tensor, num_memory: int) -> Tensor:
-        count, steps, reach = by_distance.shape
-        ctx.shape, ctx.num_memory = by_distance.shape, num_memory
-        padded = F.pad(by_distance, (0, steps), value=-math.inf)
-        width = reach - 1 + steps
-        stride = (steps * (width + 1), width, 1)
-        return padded.as_strided((count, steps, num_memory + steps), stride, reach - 1 - num_memory)
+    def forward(
+        ctx: Any, rows: Tensor, steps: int, weight: Tensor, bias: Tensor, scale: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        num_rows, batch, width = rows.shape
+        w_q, w_k, w_v = weight.view(3, width, width)
+        flat, new = rows.view(-1, width), rows[num_rows - steps :].view(-1, width)
+        ctx.save_for_backward(flat, new, weight)
+        ctx.scale, ctx.shape = scale, rows.shape
+        query = torch.addmm(bias, new, w_q.T, beta=scale, alpha=scale)
+        return (
+            query.view(steps, batch, width),
+            (flat @ w_k.T).view(rows.shape),
+            (flat @ w_v.T).view(rows.shape),
+        )
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        count, steps, reach = ctx.shape
-        width = reach - 1 + steps
-        grad = F.pad(grad, (reach - 1 - ctx.num_memory, 0)).contiguous()
-        return grad.as_strided((count, steps, reach), (steps * width, width + 1, 1)), None
+    def backward(
+        ctx: Any, d_query: Tensor, d_key: Tensor, d_value: Tensor
+    ) -> tuple[Tensor, None, Tensor, Tensor, None]:
+        flat, new, weight = ctx.saved_tensors
+        width = flat.shape[1]
+        dq, dk, dv = (grad.reshape(-1, width) for grad in (d_query, d_key, d_value))
+        w_q, w_k, w_v = weight.view(3, width, width)
+        d_rows = (dk @ w_k).addmm_(dv, w_v)
+        d_rows[len(flat) - len(new) :].addmm_(dq, w_q, alpha=ctx.scale)
+        d_weight = torch.cat([ctx.scale * (dq.T @ new), dk.T @ flat, dv.T @ flat])
+        return d_rows.view(ctx.shape), None, d_weight, ctx.scale * dq.sum(dim=0), None
 
 
 class AdaptiveSpan(nn.Module):
@@ -119,96 +183,103 @@ class RelativeAttention(nn.Module):
         self.v = nn.Parameter(torch.zeros(num_heads, 1, self.head_width))
 
     def project_memory(self, memory: Tensor, qkv: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Keys and values [B, H, m, d] of normalised memory rows [B, m, D]; `qkv` in place of the weights."""
+        """Keys and values [..., D] of normalised rows [..., D]; `qkv` in place of the weights."""
         weight = self.qkv.weight if qkv is None else qkv
         key, value = F.linear(memory, weight[self.width :]).chunk(2, dim=-1)
-        return self._heads(key), self._heads(value)
+        return key, value
 
     def project_query(self, inputs: Tensor) -> Tensor:
-        """Queries [B, H, T, d] of normalised inputs [B, T, D]."""
-        return self._heads(F.linear(inputs, self.qkv.weight[: self.width]))
+        """Queries [..., D] of normalised inputs [..., D]."""
+        return F.linear(inputs, self.qkv.weight[: self.width])
 
     def forward(
         self,
-        inputs: Tensor,
-        memory_key: Tensor,
-        memory_value: Tensor,
+        rows: Tensor,
+        steps: int,
+        cached: tuple[Tensor, Tensor] | None,
         positions: Tensor,
         mask: Tensor | None,
         slots: Slots | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """
         Args:
-            inputs: [B, T, D], normalised.
-            memory_key, memory_value: [B, H, m, d], m <= M, oldest first.
-            positions: [M + 1, D] the sinusoids of distances M..0.
-            mask: [B, 1, 1, m + T] added to the scores: 0, or minus infinity for empty memory slots.
+            rows: [m + T, B, D] memory, oldest first, and inputs, normalised; without the memory if `cached`.
+            steps: T.
+            cached: keys and values [m, B, D] of the memory.
+            positions: [E, D] the sinusoids of the distances E - 1..0.
+            mask: [B, 1, T, E] added to the scores: 0, or minus infinity where nothing is so far back.
             slots: compressed memory.
-        Returns: the output [B, T, D], keys and values [B, H, m + T, d].
+        Returns: the output [T, B, D], keys and values [m + T, B, D].
         """
-        q, k, v = (self._heads(part) for part in self.qkv(inputs).chunk(3, dim=-1))
-        steps, num_memory = inputs.shape[1], memory_key.shape[2]
-        if num_memory:
-            k, v = torch.cat([memory_key, k], dim=2), torch.cat([memory_value, v], dim=2)
-        reach = min(self.memory_length, num_memory + steps - 1) + 1
-        bias = None if self.span is None else self.span.log_mask(reach)
-        scores = self._scores(q, k, positions[-reach:], num_memory, bias)
-        if mask is not None:
-            scores = scores + mask
+        scale = self.head_width**-0.5
+        q, k, v = _Projections.apply(rows, steps, self.qkv.weight, self.u.flatten(), scale)
+        if cached is not None:
+            k, v = torch.cat([cached[0], k]), torch.cat([cached[1], v])
+        # Distances that no row of this call has are masked, but have a place.
+        missing = len(positions) - 1 + steps - len(k)
+        keys, values = (F.pad(x, (0, 0, 0, 0, missing, 0)) for x in (k, v)) if missing else (k, v)
+        scores = self._scores(q, keys, positions, mask)
         if slots is None:
-            return self._attend(scores, v), k, v
-        scores = torch.cat([self._slot_scores(q, slots), scores], dim=-1)
-        return self._attend(scores, torch.cat([slots.value, v], dim=2)), k, v
+            mixed = self._mixed(scores.softmax(dim=-1), values)
+        else:
+            with_slots = torch.cat([self._slot_scores(q, slots), scores], dim=-1).softmax(dim=-1)
+            of_slots, of_keys = with_slots.split([slots.key.shape[2], len(positions)], dim=-1)
+            mixed = self._mixed(of_keys, values) + self._joined(of_slots @ slots.value)
+        return self.output(mixed), k, v
 
     def both_ways(self, inputs: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-        """Attention of T rows over all T of them, later ones included: [B, T, D] -> [B, T, D].
+        """Attention of T rows over all T of them, later ones included: [T, B, D] -> [T, B, D].
 
         Args:
             inputs: normalised.
             positions: [2T - 1, D] the sinusoids of distances T-1..-(T-1).
             mask: [B, 1, 1, T] added to the scores.
         """
-        q, k, v = (self._heads(part) for part in self.qkv(inputs).chunk(3, dim=-1))
-        return self._attend(self._scores(q, k, positions, inputs.shape[1] - 1) + mask, v)
+        steps = len(inputs)
+        scale = self.head_width**-0.5
+        q, k, v = _Projections.apply(inputs, steps, self.qkv.weight, self.u.flatten(), scale)
+        relative = by_key(self._relative_scores(q, positions).flatten(0, 1))[..., steps - 1 : 2 * steps - 1]
+        q, k, v = (self.heads(x.transpose(0, 1)) for x in (q, k, v))
+        scores = q @ k.mT + relative.unflatten(0, (-1, self.num_heads)) + mask
+        return self.output(self._joined(scores.softmax(dim=-1) @ v))
 
-    def _scores(
-        self, q: Tensor, k: Tensor, positions: Tensor, offset: int, bias: Tensor | None = None
-    ) -> Tensor:
-        """[B, H, T, J] of queries and keys; a key whose distance has no position scores minus infinity.
+    def _scores(self, q: Tensor, k: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
+        """[B, H, T, E] of queries [T, B, D] with u, and keys [E - 1 + T, B, D]."""
+        of_keys = by_distance(self._each_head(q) @ self._each_head(k).mT)
+        scores = of_keys.unflatten(0, (-1, self.num_heads)) + self._relative_scores(q, positions)
+        if self.span is not None:
+            scores = scores + self.span.log_mask(len(positions))
+        return scores if mask is None else scores + mask
 
-        Args:
-            positions: [E, D] the sinusoids of distances that fall by one from row to row.
-            offset: from the last of them to that of query 0 and key 0.
-            bias: [H, 1, E] added to the scores at these distances.
-        """
-        batch, heads, steps, _ = q.shape
-        keys, scale = k.shape[2], self.head_width**-0.5
-        relative = self._heads(self.relative(positions)[None])
-        by_distance = ((q + self.v) * scale) @ relative.transpose(-1, -2)
-        if bias is not None:
-            by_distance = by_distance + bias
-        band = Band.apply(by_distance.flatten(0, 1), offset)
-        return torch.baddbmm(
-            band if band.shape[-1] == keys else band[..., :keys],
-            (q + self.u).reshape(batch * heads, steps, -1),
-            k.reshape(batch * heads, -1, self.head_width).transpose(1, 2),
-            alpha=scale,
-        ).view(batch, heads, steps, -1)
+    def _relative_scores(self, q: Tensor, positions: Tensor) -> Tensor:
+        """[B, H, T, E] of queries [T, B, D] with u and positions [E, D]: one product for each head."""
+        steps, batch, _ = q.shape
+        relative = self.relative(positions).unflatten(-1, (self.num_heads, -1)).permute(1, 2, 0)
+        with_v = q + (self.v - self.u).flatten() * self.head_width**-0.5
+        rows = with_v.view(steps * batch, self.num_heads, -1).transpose(0, 1)
+        return (rows @ relative).unflatten(1, (steps, batch)).permute(2, 0, 1, 3)
 
     def _slot_scores(self, q: Tensor, slots: Slots) -> Tensor:
         """[B, H, T, K]; minus infinity for a slot that its query does not see."""
-        relative = self._heads(self.relative(slots.positions)[None])
-        by_distance = (q + self.v) @ relative.mT
+        by_distance = self._relative_scores(q, slots.positions)
         place = (slots.distance - self.memory_length - 1).clamp(0, len(slots.positions) - 1)
         of_place = by_distance.gather(-1, place[:, None].expand(-1, self.num_heads, -1, -1))
-        scores = ((q + self.u) @ slots.key.mT + of_place) * self.head_width**-0.5
+        scores = self.heads(q.transpose(0, 1)) @ slots.key.mT + of_place
         return scores.masked_fill(~slots.visible[:, None], -math.inf)
 
-    def _attend(self, scores: Tensor, v: Tensor) -> Tensor:
-        """The values' means by the softmax of the scores, all heads joined: [B, T, D]."""
-        mixed = torch.softmax(scores, dim=-1) @ v
-        return self.output(mixed.transpose(1, 2).flatten(2))
+    def _mixed(self, weights: Tensor, v: Tensor) -> Tensor:
+        """The means [T, B, D] of values [E - 1 + T, B, D] by weights [B, H, T, E]."""
+        mixed = by_key(weights.flatten(0, 1)) @ self._each_head(v)
+        return self._joined(mixed.unflatten(0, (-1, self.num_heads)))
 
-    def _heads(self, x: Tensor) -> Tensor:
+    def heads(self, x: Tensor) -> Tensor:
         """[B, T, D] -> [B, H, T, d]"""
         return x.unflatten(-1, (self.num_heads, self.head_width)).transpose(1, 2)
+
+    def _each_head(self, x: Tensor) -> Tensor:
+        """[T, B, D] -> [B H, T, d], a view"""
+        return x.view(len(x), -1, self.head_width).transpose(0, 1)
+
+    def _joined(self, x: Tensor) -> Tensor:
+        """[B, H, T, d] -> [T, B, D]"""
+        return x.permute(2, 0, 1, 3).flatten(2)

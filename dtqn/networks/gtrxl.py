@@ -36,9 +36,9 @@ class GTrXLState(NamedTuple):
     filled: Tensor
     """[B] how many of the newest rows of `memory` are real."""
     keys: Tensor | None = None
-    """[B, L, H, m, d] keys of the last M rows if they are kept, between two publishings to the actor."""
+    """[B, L, m, D] keys of the last M rows if they are kept, between two publishings to the actor."""
     values: Tensor | None = None
-    """[B, L, H, m, d]"""
+    """[B, L, m, D]"""
     phase: Tensor | None = None
     """[B] the next step's place in its block; with compression only."""
 
@@ -75,20 +75,28 @@ class GTrXLLayer(nn.Module):
         self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values [B, H, m, d] of memory rows [B, m, D]."""
+        """Keys and values [..., D] of memory rows [..., D]."""
         return self.attention.project_memory(self.normalised(memory))
 
     def forward(
         self,
         x: Tensor,
-        memory_key: Tensor,
-        memory_value: Tensor,
+        memory: Tensor,
+        cached: tuple[Tensor, Tensor] | None,
         positions: Tensor,
         mask: Tensor | None,
         slots: Slots | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """x [B, T, D] -> the layer's output [B, T, D], keys and values [B, H, m + T, d]."""
-        y, k, v = self.attention(self.normalised(x), memory_key, memory_value, positions, mask, slots)
+        """The layer's output, and keys and values of memory and steps.
+
+        Args:
+            x: [T, B, D]
+            memory: [m, B, D]
+            cached: keys and values [m, B, D] of the memory.
+        Returns: [T, B, D], and [m + T, B, D] each.
+        """
+        rows = torch.cat([memory, x]) if cached is None else x
+        y, k, v = self.attention(self.normalised(rows), len(x), cached, positions, mask, slots)
         return self._output(x, y), k, v
 
     def slots(self, rows: Tensor, blocks: Blocks, positions: Tensor) -> Slots:
@@ -96,7 +104,8 @@ class GTrXLLayer(nn.Module):
         assert self.compressor is not None
         with torch.no_grad():
             compressed = self.compressor(blocks.rows(rows).flatten(2))
-        return Slots(*self.project_memory(compressed), positions, blocks.distance, blocks.visible)
+        key, value = (self.attention.heads(x) for x in self.project_memory(compressed))
+        return Slots(key, value, positions, blocks.distance, blocks.visible)
 
     def reconstruction_loss(self, rows: Tensor, blocks: Blocks, seen: Tensor) -> Tensor:
         """The squared distance between attention over compressed rows and over the rows themselves.
@@ -120,26 +129,27 @@ class GTrXLLayer(nn.Module):
             if self.pre_norm:
                 norm = {name: p.detach() for name, p in self.attention_norm.named_parameters()}
                 memory = torch.func.functional_call(self.attention_norm, norm, (memory,))
-            key, value = attention.project_memory(memory, attention.qkv.weight.detach())
+            projected = attention.project_memory(memory, attention.qkv.weight.detach())
+            key, value = (attention.heads(x) for x in projected)
             scores = (query @ key.mT * attention.head_width**-0.5).masked_fill(~visible[:, None], -math.inf)
             return scores.softmax(dim=-1) @ value
 
         with torch.no_grad():
-            query = attention.project_query(self.normalised(rows[:, rows.shape[1] - steps :]))
+            query = attention.heads(attention.project_query(self.normalised(rows[:, -steps:])))
             exact = attend(whole.flatten(1, 2), seen.repeat_interleave(whole.shape[2], dim=-1))
         error = (attend(self.compressor(whole.flatten(2)), seen) - exact).square().sum(dim=(1, 3))
         return torch.where(counts, error, 0.0).sum() / (counts.sum().clamp(min=1) * attention.width)
 
     def both_ways(self, x: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-        """x [B, T, D] -> [B, T, D], where every step sees all T."""
+        """x [T, B, D] -> [T, B, D], where every step sees all T."""
         return self._output(x, self.attention.both_ways(self.normalised(x), positions, mask))
 
     def normalised(self, x: Tensor) -> Tensor:
-        """The layer's input x [B, T, D] as its attention reads it."""
+        """The layer's input x [..., D] as its attention reads it."""
         return self.attention_norm(x) if self.pre_norm else x
 
     def _output(self, x: Tensor, y: Tensor) -> Tensor:
-        """The layer's output from its input x and its attention's output y, [B, T, D] each."""
+        """The layer's output from its input x and its attention's output y, [T, B, D] each."""
         if self.pre_norm:
             x = self.attention_gate(x, F.relu(y))
             return self.mlp_gate(x, F.relu(self.mlp(self.mlp_norm(x))))
@@ -253,23 +263,25 @@ class GTrXL(nn.Module):
         memory, filled = state.memory.detach(), state.filled
         recent, steps = self._recent(memory), x.shape[1]
         num_memory = recent.shape[1]
-        mask = self._empty_slots(filled, num_memory, steps, x.dtype)
+        reach = min(self.memory_length, num_memory + steps - 1)
+        mask = self._nothing_there(filled, reach, steps, x.dtype)
         blocks = self._blocks(state, steps)
-        positions = self.positions.to(x.dtype)  # kept in float64, so that the table is exact at any precision
+        # Kept in float64, so that the table is exact at any precision.
+        positions = self.positions[len(self.positions) - reach - 1 :].to(x.dtype)
         inputs, keys, values = [], [], []
+        x = x.transpose(0, 1).contiguous()
         for i, layer in enumerate(self.layers):
-            inputs.append(x)
-            if state.keys is None or state.values is None:
-                key, value = layer.project_memory(recent[:, :, i])
-            else:
-                key, value = state.keys[:, i], state.values[:, i]
-            slots = None
+            inputs.append(x.transpose(0, 1))
+            cached = slots = None
+            if state.keys is not None and state.values is not None:
+                cached = state.keys[:, i].transpose(0, 1), state.values[:, i].transpose(0, 1)
             if blocks is not None and self.compression is not None:
-                rows = torch.cat([memory[:, :, i], x.detach()], dim=1)
+                rows = torch.cat([memory[:, :, i], inputs[i].detach()], dim=1)
                 slots = layer.slots(rows, blocks, self.compression.positions.to(x.dtype))
-            x, key, value = layer(x, key, value, positions, mask, slots)
-            keys.append(key)
-            values.append(value)
+            x, key, value = layer(x, recent[:, :, i].transpose(0, 1), cached, positions, mask, slots)
+            keys.append(key.transpose(0, 1))
+            values.append(value.transpose(0, 1))
+        x = x.transpose(0, 1)
         if not want_trace:
             return x, None, None
         trace = torch.stack(inputs, dim=2)
@@ -283,7 +295,7 @@ class GTrXL(nn.Module):
         if state.keys is not None:
             start = max(0, num_memory + steps - self.memory_length)
             new_state = new_state._replace(
-                keys=torch.stack(keys, 1)[:, :, :, start:], values=torch.stack(values, 1)[:, :, :, start:]
+                keys=torch.stack(keys, 1)[:, :, start:], values=torch.stack(values, 1)[:, :, start:]
             )
         return x, new_state, GTrXLTrace(trace)
 
@@ -292,9 +304,10 @@ class GTrXL(nn.Module):
         steps = x.shape[1]
         positions = sinusoid(2 * steps - 1, self.width, 1 - steps).flip(0).to(x)
         mask = torch.zeros(real.shape, dtype=x.dtype, device=x.device).masked_fill(~real, -math.inf)
+        x = x.transpose(0, 1).contiguous()
         for layer in self.layers:
             x = layer.both_ways(x, positions, mask[:, None, None])
-        return x
+        return x.transpose(0, 1)
 
     def reconstruction_loss(self, state: GTrXLState, inputs: Tensor, real: Tensor) -> Tensor:
         """The attention-reconstruction loss of the layers' compressors, summed over layers (algorithm 2).
@@ -325,11 +338,15 @@ class GTrXL(nn.Module):
         return self.compression.blocks(state.filled, state.phase, state.memory.shape[1], steps)
 
     @staticmethod
-    def _empty_slots(filled: Tensor, num_memory: int, steps: int, dtype: torch.dtype) -> Tensor | None:
-        """[B, 1, 1, m + T]: minus infinity for memory slots that hold nothing; None if all are real."""
-        if num_memory == 0 or bool((filled >= num_memory).all()):
+    def _nothing_there(filled: Tensor, reach: int, steps: int, dtype: torch.dtype) -> Tensor | None:
+        """[B, 1, T, E]: minus infinity at distances E - 1..0 that reach beyond `filled` [B] memory rows.
+
+        E is `reach` + 1. None if there is a row everywhere.
+        """
+        if bool((filled >= reach).all()):
             return None
-        key = torch.arange(num_memory + steps, device=filled.device)
-        empty = key < (num_memory - filled)[:, None]
-        mask = torch.zeros(empty.shape, dtype=dtype, device=filled.device).masked_fill(empty, -math.inf)
-        return mask[:, None, None]
+        distance = torch.arange(reach, -1, -1, device=filled.device)
+        held = filled[:, None] + torch.arange(steps, device=filled.device)
+        nothing = distance > held[..., None]
+        mask = torch.zeros(nothing.shape, dtype=dtype, device=filled.device)
+        return mask.masked_fill_(nothing, -math.inf)[:, None]

@@ -32,7 +32,7 @@ def test_formula(name: str) -> None:
 
 @pytest.mark.parametrize("steps", [4, 1])
 def test_the_gradient_of_the_gru_gate(steps: int) -> None:
-    """It is written by hand: against finite differences, in inputs that are no rows in a block and weights."""
+    """It is written by hand: against finite differences, in the weights and in inputs that are no block."""
     gate = randomise(make_gate("gru", width=3, bias=None).double())
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(2, steps, 2, 3, generator=generator, dtype=torch.float64).requires_grad_()
