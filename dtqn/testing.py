@@ -39,6 +39,8 @@ SMALL: Final = NetworkConfig(
 )
 """The settings of the modules that are made where none are given."""
 _PARTS = 3
+_FEATURES = "features"
+"""Among trace rows, the features of the same steps."""
 
 
 class ContractError(AssertionError):
@@ -85,7 +87,11 @@ class _Core:
         self._shape = (_PARTS, config.width) if config.soft_attention else (config.width,)
         self.spec = self._try("trace_spec", module.trace_spec)
         self.fields = leaves(self.spec)
-        self.window = max((field.window for field in self.fields.values()), default=0)
+        self.input_window: int = getattr(module, "input_window", 0)
+        self.windows = {name: field.window for name, field in self.fields.items()}
+        if self.input_window:
+            self.windows[_FEATURES] = self.input_window
+        self.window = max(self.windows.values(), default=0)
         self._generator = torch.Generator().manual_seed(1)
 
     def features(self, steps: int, batch: int = BATCH) -> Tensor:
@@ -106,17 +112,27 @@ class _Core:
 
     def state_from_trace(self, rows: Mapping[str, Tensor], valid: Tensor, steps: Tensor) -> State:
         tree = from_leaves(self.spec, rows)
-        return self._try("state_from_trace", lambda: self.module.state_from_trace(tree, valid, steps))
+        features = (rows[_FEATURES],) if self.input_window else ()
+        return self._try(
+            "state_from_trace", lambda: self.module.state_from_trace(tree, valid, steps, *features)
+        )
 
     def cache(self, state: State) -> State:
         return self._try("cache", lambda: self.module.cache(state))
 
     def some_rows(self, count: int, batch: int = BATCH) -> dict[str, Tensor]:
-        """The last trace rows [B, count, ...] of as many steps from an episode's start."""
+        """The last rows [B, count, ...] that `state_from_trace` reads after so many steps from the start."""
+        x = self.features(count, batch)
         if count == 0 or not self.fields:
-            return {name: torch.zeros(batch, 0, *f.shape).double() for name, f in self.fields.items()}
-        trace = leaves(self(self.features(count, batch), self.initial_state(batch))[2])
-        return {name: trace[name].detach() for name in self.fields}
+            empty = {name: torch.zeros(batch, count, *f.shape).double() for name, f in self.fields.items()}
+            return self.rows(x, empty)
+        return self.rows(x, leaves(self(x, self.initial_state(batch))[2]))
+
+    def rows(self, x: Tensor, trace: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The rows that `state_from_trace` reads of steps x [B, T, D] and their trace, as many of each as its
+        window allows."""
+        given = {**trace, _FEATURES: x}
+        return {name: given[name].detach()[:, -size:] for name, size in self.windows.items()}
 
     def same(self, contract: str, what: str, one: Tensor, other: Tensor) -> None:
         _same(self.name, contract, what, one, other)
@@ -192,7 +208,8 @@ def _shapes_and_dtypes(core: _Core) -> None:
                 f"its trace is {_kind(left[path])} at {path}; by its trace_spec it must be {wanted}",
             )
     for count in (0, 1):  # at an episode's start replay has no row
-        rows = {name: leaf.to(torch.float32) for name, leaf in core.some_rows(count).items()}
+        rows = core.some_rows(count)
+        rows |= {name: rows[name].to(torch.float32) for name in core.fields}
         made = core.state_from_trace(rows, torch.ones(BATCH, count).bool(), torch.full((BATCH,), count))
         kinds = [{path: leaf.dtype for path, leaf in leaves(one).items()} for one in (made, state)]
         core.must(
@@ -295,11 +312,9 @@ def _parity(core: _Core) -> None:
     for steps in sorted({0, 1, min(window, far), far}):
         state, rows = core.initial_state(), core.some_rows(0)
         if steps:
-            _, state, trace = core(core.features(steps), state)
-            rows = {
-                name: leaves(trace)[name].detach()[:, max(0, steps - f.window) :]
-                for name, f in core.fields.items()
-            }
+            x = core.features(steps)
+            _, state, trace = core(x, state)
+            rows = core.rows(x, leaves(trace))
         valid = torch.ones(BATCH, min(steps, window)).bool()
         made = core.state_from_trace(rows, valid, torch.full((BATCH,), steps))
         what = f"the output after the state that {steps} steps left, carried and made anew,"
@@ -318,9 +333,7 @@ def _invalid_rows(core: _Core) -> None:
     for junk in (0.0, 1e30, float("nan")):
         rows = {}
         for name, leaf in clean.items():
-            count = leaf.shape[1] if core.fields[name].window > window else core.fields[name].window
-            last = valid[:, window - min(count, window) :]
-            leaf = leaf[:, leaf.shape[1] - last.shape[1] :]
+            last = valid[:, window - leaf.shape[1] :]
             rows[name] = leaf.masked_fill(~last.view(*last.shape, *[1] * (leaf.dim() - 2)), junk)
         outputs.append(core.output(probe, core.state_from_trace(rows, valid, steps)))
         core.same(contract, f"the output with 0 and with {junk:g} in them", outputs[-1], outputs[0])

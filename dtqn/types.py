@@ -67,7 +67,8 @@ class Sequences(NamedTuple):
     """
 
     trace: dict[str, Tensor]
-    """Path -> [B, W, ...]: trace rows before the first burn-in (or learned) row, newest last."""
+    """Path -> [B, W, ...]: trace rows before the first burn-in (or learned) row, newest last. For a network
+    with an `input_window` the raw rows are among them, by their paths in `StepInputs`."""
     trace_valid: Tensor
     """[B, W] bool"""
     episode_step: Tensor
@@ -184,6 +185,11 @@ def observation_of(named: Any) -> Any:
         return named[OBSERVATION]
     prefix = f"{OBSERVATION}/"
     return {name.removeprefix(prefix): named[name] for name in named if name.startswith(prefix)}
+
+
+def step_inputs(named: Mapping[str, Any]) -> StepInputs:
+    """The inputs among named arrays, by their paths in `StepInputs`; other names are passed over."""
+    return StepInputs(observation_of(named), named["prev_action"], named["reward"], named["first"])
 
 
 def reset_rows(state: State, initial: State, first: Tensor) -> State:

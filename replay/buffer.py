@@ -3,7 +3,7 @@
 Each step is stored once, however much sequences overlap and however long the memory is. A sequence is three
 slices of its stream's ring, which are gathered when it is drawn.
 
-            memory (W rows of trace)      burn_in        learn (learn_length + n_step rows)
+            memory (W rows)               burn_in        learn (learn_length + n_step rows)
     ... |- - - - - - - - - - - - - - -|- - - - - -|= = = = = = = = = = = = = = = = =|. . .| ...
                                newest ^           ^ anchor                          n-step tail
 
@@ -42,7 +42,7 @@ class SequenceBatch(NamedTuple):
     """
 
     memory: dict[str, Array]
-    """Trace fields, [B, min(W, window), ...]: the rows before the sequence's first, newest last."""
+    """Fields with a window, [B, min(W, window), ...]: the rows before the sequence's first, newest last."""
     memory_valid: Bools
     """[B, W] True where a memory row is real; for a field of a smaller window its last columns."""
     burn_in: dict[str, Array]
@@ -143,7 +143,7 @@ class SequenceReplay:
         self._sampler = ProportionalSampler(num_slots, priority_exponent, importance_sampling_exponent)
         self._all_streams = np.arange(num_streams)
         self._row_names = [name for name, field in self.fields.items() if field.block == "rows"]
-        self._trace_names = [name for name, field in self.fields.items() if field.block == "trace"]
+        self._memory_names = [name for name, field in self.fields.items() if field.window]
 
     @property
     def num_sequences(self) -> int:
@@ -217,7 +217,7 @@ class SequenceReplay:
         slots = self._wrapped(streams, positions - burn_in_rows - memory_rows, offsets)
         memory = {
             name: self._rings.gather(name, slots[:, max(0, window - self.fields[name].window) : window])
-            for name in self._trace_names
+            for name in self._memory_names
         }
         rows = self._rings.gather_records(slots[:, window:])
         batch = SequenceBatch(

@@ -34,7 +34,8 @@ class Field:
     block: Block
     """`rows` is gathered in burn_in and learn, `trace` in memory, `stored` is read by `learn_rows()` only."""
     window: int = 0
-    """`trace` only: a network's state is a function of its last `window` rows of this field."""
+    """Rows of this field that memory holds: a network's state is a function of so many. A `trace` field has
+    at least 1; a `rows` field with some is gathered in memory as well."""
 
 
 def checked_fields(fields: Mapping[str, Field]) -> dict[str, Field]:
@@ -50,10 +51,9 @@ def checked_fields(fields: Mapping[str, Field]) -> dict[str, Field]:
             raise ValueError(f"fields: {name}.block is {field.block!r}; use one of {', '.join(BLOCKS)}")
         if np.dtype(field.dtype).kind not in "buif":
             raise ValueError(f"fields: {name}.dtype is {field.dtype}; use a bool, integer or float dtype")
-        if (field.block == "trace") != (field.window >= 1):
-            right = (
-                "at least 1 for a trace field" if field.block == "trace" else f"0 for block {field.block!r}"
-            )
+        least, most = {"rows": (0, math.inf), "trace": (1, math.inf), "stored": (0, 0)}[field.block]
+        if not least <= field.window <= most:
+            right = f"{'at least ' if most else ''}{least} for block {field.block!r}"
             raise ValueError(f"fields: {name}.window is {field.window}; it must be {right}")
     return checked
 

@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from dtqn.acting.exploration import Exploration
+from dtqn.acting.exploration import Bursts, Exploration
 from dtqn.acting.rows import Episodes, Rows, VectorRows
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import State, from_leaves, leaves, reset_rows
@@ -32,6 +32,7 @@ class Actor:
         network: QNetwork,
         *,
         exploration: Exploration,
+        bursts: Bursts,
         generator: np.random.Generator,
         keep_cache: bool,
     ) -> None:
@@ -39,12 +40,13 @@ class Actor:
         Args:
             network: the actor's own copy; `publish` overwrites its parameters.
             exploration: the share of random actions of each copy.
+            bursts: of random actions within episodes.
             generator: draws explorations, random actions and, after a resume, the seed of new episodes.
             keep_cache: keep projected keys and values of the memory from one publishing to the next.
         """
         self.rows = VectorRows(env)
         self.network = network.requires_grad_(False)
-        self.exploration = exploration
+        self.exploration, self.bursts = exploration, bursts
         self.generator = generator
         self.keep_cache = keep_cache
         self.version = 0
@@ -86,6 +88,7 @@ class Actor:
     def tick(self) -> tuple[Rows[np.ndarray], Episodes]:
         """One tick of every copy: its rows [N, ...] for replay, and the episodes that its step ended."""
         rows = self.rows
+        self.bursts.begin(rows.first, self.generator)
         with torch.no_grad():
             first = torch.from_numpy(rows.first).to(self.device)
             state = reset_rows(self.state, self._initial, first)
@@ -94,7 +97,8 @@ class Actor:
         count = len(q)
         everyone = np.arange(count)
         greedy = q.argmax(axis=1)
-        explore = self.generator.random(count) < self.epsilon()
+        epsilon = np.where(self.bursts.active(rows.length), 1.0, self.epsilon())
+        explore = self.generator.random(count) < epsilon
         action = np.where(explore, self.generator.integers(self.num_actions, size=count), greedy)
         emitted = Rows(
             observation=rows.observation,
@@ -110,6 +114,7 @@ class Actor:
         )
         taken = count - int(rows.last.sum())
         episodes = rows.step(action)
+        self.bursts.end(rows.last, rows.length)
         self.env_steps += taken  # not where a copy was lost, so that a checkpoint then counts what is stored
         return emitted, episodes
 
@@ -121,6 +126,7 @@ class Actor:
             "generator": self.generator.bit_generator.state,
             "version": self.version,
             "env_steps": self.env_steps,
+            "bursts": self.bursts.get_state(),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -131,3 +137,4 @@ class Actor:
         self.state = from_leaves(self.network.initial_state(self.rows.env.num_envs), memory)
         self._initial = self._fresh_state()
         self.version, self.env_steps = state["version"], state["env_steps"]
+        self.bursts.set_state(state["bursts"])

@@ -1,9 +1,10 @@
-"""Exploration: each copy's share of random actions, as a function of environment steps."""
+"""Exploration: each copy's share of random actions, and bursts of random actions within episodes."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,6 +27,59 @@ class Exploration(NamedTuple):
         """[N] the share of random actions of each copy after so many environment steps of the run."""
         since = env_steps - self.warmup_env_steps
         return np.ones(len(self.final)) if since < 0 else self.annealing(self.final, since)
+
+
+RECENT_EPISODES = 100
+"""Episodes over which the length of an episode is averaged, the unit of bursts."""
+
+
+class Bursts:
+    """Some episodes have a burst of random actions, after which the copy's policy goes on.
+
+    These are two modes of behaviour within an episode, switched blindly (Pislar et al. 2022,
+    arXiv 2108.11811). Epsilon-greedy actions leave the greedy path for a step; a burst goes far from it, and
+    the greedy policy then shows what being there is worth.
+
+    A burst's first step is drawn from 0 .. `start` L and its number of steps from 0 .. `length` L, uniformly,
+    where L is the mean length of the last `RECENT_EPISODES` episodes without one. While there is none, no
+    burst is drawn.
+    """
+
+    def __init__(self, *, num_envs: int, share: float, start: float, length: float) -> None:
+        """`share` of the episodes have a burst."""
+        self.share, self.start, self.length = share, start, length
+        self._from, self._to = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)
+        self._lengths: deque[int] = deque(maxlen=RECENT_EPISODES)
+
+    def begin(self, first: np.ndarray, generator: np.random.Generator) -> None:
+        """Draw those of the copies that begin an episode: `first` [N] bool."""
+        if not self.share or not first.any():
+            return
+        draws = generator.random((3, len(first)))
+        unit = float(np.mean(self._lengths)) if self._lengths else 0.0
+        start, length = (
+            np.floor(draw * (size * unit + 1)).astype(np.int64)
+            for draw, size in zip(draws[1:], (self.start, self.length), strict=True)
+        )
+        length = np.where(draws[0] < self.share, length, 0)
+        self._from = np.where(first, start, self._from)
+        self._to = np.where(first, start + length, self._to)
+
+    def active(self, step: np.ndarray) -> np.ndarray:
+        """[N] bool: the copy is in its burst at this step [N] of its episode."""
+        active: np.ndarray = (self._from <= step) & (step < self._to)
+        return active
+
+    def end(self, last: np.ndarray, length: np.ndarray) -> None:
+        """Note the lengths [N] of the episodes that ended, `last` [N] bool."""
+        self._lengths.extend(length[last & (self._from == self._to)].tolist())
+
+    def get_state(self) -> dict[str, Any]:
+        return {"from": self._from, "to": self._to, "lengths": list(self._lengths)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._from, self._to = np.array(state["from"]), np.array(state["to"])
+        self._lengths = deque(state["lengths"], maxlen=RECENT_EPISODES)
 
 
 def epsilon_ladder(num_envs: int, base: float, exponent: float) -> np.ndarray:

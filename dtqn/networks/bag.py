@@ -106,6 +106,7 @@ class BagQNetwork(nn.Module):
     """A windowed Q-network with a bag; its `head` reads 2 D features."""
 
     auxiliary = None
+    input_window = 0  # its raw rows come as burn-in
 
     def __init__(
         self,

@@ -16,8 +16,9 @@ from dtqn.networks.q_network import CONTRACT_VERSION, Core, Encoder
 from dtqn.settings import own
 from dtqn.settings.config import ConfigError, NetworkConfig, wrong
 from dtqn.settings.own import located
-from dtqn.types import TraceSpec, leaves
+from dtqn.types import OBSERVATION, TraceSpec, leaves
 
+_INPUTS = (OBSERVATION, "prev_action", "reward", "first", "features")
 _CORE_METHODS = ("initial_state", "state_from_trace", "trace_spec", "cache")
 
 
@@ -29,9 +30,10 @@ def core(config: NetworkConfig) -> Core:
     """
     setting, value = "network.core", config.core
     made: Any = _made(setting, value, lambda make: make(config), _CORE_METHODS)
-    if getattr(made, "needs_raw_inputs", False):
-        why = "it declares needs_raw_inputs, but replay stores no raw inputs beside the trace"
-        raise wrong(setting, value, f"{why}; put what it needs of them into its trace")
+    window = getattr(made, "input_window", 0)
+    if not isinstance(window, int) or window < 0:
+        why = f"its input_window is {window!r}"
+        raise wrong(setting, value, f"{why}; it must be a number of rows, or 0 for a core that reads none")
     try:
         fields = leaves(made.trace_spec())
     except Exception as error:  # whatever a user's class raises
@@ -40,6 +42,9 @@ def core(config: NetworkConfig) -> Core:
         if not isinstance(field, TraceSpec) or field.window < 1:
             why = f"its trace_spec has {field!r} at {path or 'its root'}"
             raise wrong(setting, value, f"{why}; it must be a TraceSpec with a window of at least 1")
+        if window and path in _INPUTS:
+            why = f"its trace_spec has {path}, the name of a raw input, which it reads besides"
+            raise wrong(setting, value, f"{why}; give it another name")
         if not path:
             why = "its trace_spec is one TraceSpec"
             raise wrong(setting, value, f"{why}; it must be a NamedTuple or a dict of such, with a name each")

@@ -45,8 +45,10 @@ class Encoder(Protocol):
 class Core(Protocol):
     """A module that remembers: from features and the state before them to features of the same shape.
 
-    `dtqn.testing.check_core` holds a core to it. A core may have an attribute `contract_version`, the
-    `CONTRACT_VERSION` that it was written for.
+    `dtqn.testing.check_core` holds a core to it. A core may have two more attributes. `contract_version` is
+    the `CONTRACT_VERSION` that it was written for. `input_window` is the number of raw rows before a sequence
+    that it reads besides its trace (0 without it): `state_from_trace` then takes their features [B, W, D], by
+    the present encoder, as a fourth argument.
     """
 
     def __call__(self, x: Tensor, state: State, want_trace: bool = True, /) -> tuple[Tensor, State, Trace]:
@@ -61,7 +63,11 @@ class Core(Protocol):
         ...
 
     def state_from_trace(self, rows: Trace, valid: Tensor, episode_step: Tensor, /) -> State:
-        """As `QNetwork.state_from_trace`, from rows [B, W, ...] in the shape of `trace_spec`."""
+        """As `QNetwork.state_from_trace`, from rows [B, W, ...] in the shape of `trace_spec`.
+
+        Features, which a core with an `input_window` takes, have as many rows as their window allows, newest
+        last; `valid` says which are real, by its last columns.
+        """
         ...
 
     def trace_spec(self) -> Trace:
@@ -118,6 +124,11 @@ class QNetwork(Module, Protocol):
         """The loss that `learner.auxiliary_weight` weighs; None where the network has none."""
         ...
 
+    @property
+    def input_window(self) -> int:
+        """How many raw rows before a sequence `state_from_trace` reads besides the trace; 0: none."""
+        ...
+
     def __call__(
         self, inputs: StepInputs, state: State, want_trace: bool = True
     ) -> tuple[QOutput, State, Trace]:
@@ -141,8 +152,8 @@ class QNetwork(Module, Protocol):
 
         Args:
             rows: path -> [B, W, ...], newest last, of any float type; fewer rows than the trace's window are
-                an episode that has no more. A windowed network takes raw rows besides, by their paths in
-                `StepInputs`; it stores none of its own.
+                an episode that has no more. A windowed network, and one with an `input_window`, take raw rows
+                besides, by their paths in `StepInputs`.
             valid: [B, W] bool, the real rows, which are the last ones; the others may hold anything.
             episode_step: [B] the step's number in its episode that the state is for.
         """
@@ -177,3 +188,8 @@ def trace_window(network: QNetwork) -> int:
     of it goes stale.
     """
     return max((field.window for field in network.trace_spec().values()), default=0)
+
+
+def memory_window(network: QNetwork) -> int:
+    """How many rows before a sequence replay gives with it: of the trace, or raw ones."""
+    return max(trace_window(network), network.input_window)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, trace_window
+from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head
 from dtqn.types import (
     QOutput,
     SequenceGenerator,
@@ -20,7 +20,12 @@ from dtqn.types import (
     TraceSpec,
     from_leaves,
     leaves,
+    map_tree,
+    step_inputs,
 )
+
+_FEATURES = "features"
+"""Among trace rows, the features of the raw rows beside them; a core has no field of this name."""
 
 
 def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
@@ -86,31 +91,60 @@ class RecurrentQNetwork(nn.Module):
         It is the stored memory, freshened by its own burn-in, without gradient.
         """
         with torch.no_grad():
-            trace, valid, spec = batch.trace, batch.trace_valid, self.trace_spec()
-            state = self.state_from_trace(trace, valid, batch.episode_step)
+            rows, valid = batch.trace, batch.trace_valid
+            windows = {name: field.window for name, field in self.trace_spec().items()}
+            if self.input_window:
+                windows[_FEATURES] = self.input_window
+                rows = rows | {_FEATURES: self._features(rows, like=batch.learn)}
+            state = self._state(rows, valid, batch.episode_step)
             burn_in = batch.burn_in.first.shape[1]
             if burn_in == 0:
                 return state, None
-            _, _, burned = self.core(self.encoder(batch.burn_in), state, True)
+            features = self.encoder(batch.burn_in)
+            _, _, burned = self.core(features, state, True)
+            fresh = leaves(burned) | {_FEATURES: features}
             memory = valid.shape[1]
-            size = min(trace_window(self), memory + burn_in)
-            fresh = leaves(burned)
             rows = {
-                name: latest_rows(trace[name], fresh[name], batch.burn_in_rows, field.window)
-                for name, field in spec.items()
+                name: latest_rows(rows[name], fresh[name], batch.burn_in_rows, window)
+                for name, window in windows.items()
             }
+            size = min(max(windows.values(), default=0), memory + burn_in)
             index = _latest_index(memory, batch.burn_in_rows, size)
             padded = torch.cat([valid, valid.new_ones(len(valid), burn_in)], dim=1)
             is_real = (index >= 0) & padded.gather(1, index.clamp(min=0))
-            return self.state_from_trace(rows, is_real, batch.episode_step + batch.burn_in_rows), burned
+            return self._state(rows, is_real, batch.episode_step + batch.burn_in_rows), burned
+
+    def _features(self, rows: dict[str, Tensor], like: StepInputs) -> Tensor:
+        """The features [B, W, D] of raw rows; of none, in the shape of those of `like`."""
+        inputs = step_inputs(rows)
+        if inputs.first.shape[1] == 0:
+            return self.encoder(map_tree(lambda x: x[:, :1], like))[:, :0]
+        return self.encoder(inputs)
+
+    def _state(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
+        tree = from_leaves(self.core.trace_spec(), rows)
+        features = (rows[_FEATURES],) if self.input_window else ()
+        return self.core.state_from_trace(tree, valid, episode_step, *features)
 
     def initial_state(self, batch_size: int) -> State:
         """The state at an episode's start, [B, ...]."""
         return self.core.initial_state(batch_size)
 
     def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
-        """The state after trace rows, path -> [B, W, ...], newest last; the last are real: `valid` [B, W]."""
-        return self.core.state_from_trace(from_leaves(self.core.trace_spec(), rows), valid, episode_step)
+        """The state after trace rows, path -> [B, W, ...], newest last; the last are real: `valid` [B, W].
+
+        Raw rows by their paths in `StepInputs` are among them where there is an `input_window`.
+        """
+        if self.input_window:
+            if valid.shape[1] == 0:
+                return self.initial_state(len(valid))
+            rows = rows | {_FEATURES: self.encoder(step_inputs(rows))}
+        return self._state(rows, valid, episode_step)
+
+    @property
+    def input_window(self) -> int:
+        """How many raw rows before a sequence the core reads, as features."""
+        return getattr(self.core, "input_window", 0)
 
     def trace_spec(self) -> dict[str, TraceSpec]:
         """The fields of a trace row, by their paths in the core's trace."""

@@ -154,6 +154,7 @@ def learn_in_windows(
 
 class WindowedQNetwork(nn.Module):
     auxiliary = None
+    input_window = 0  # its raw rows come as burn-in
 
     def __init__(
         self,

@@ -286,6 +286,12 @@ class ActorConfig(Group):
     """Environment steps after warm-up over which epsilon falls to its final value."""
     annealing: Literal["linear", "exponential"] = "linear"
     """How epsilon falls: on a straight line, or each step by its share of what is left, for ever (DTQN)."""
+    burst_share: float = Field(0.0, ge=0, le=1)
+    """Share of the episodes with a burst of random actions."""
+    burst_start: float = Field(0.0, ge=0)
+    """A burst's first step is from 0 to so many mean lengths of the recent episodes without one."""
+    burst_length: float = Field(4.0, ge=0)
+    """A burst's number of steps is from 0 to so many of these mean lengths."""
     publish_period: int = Field(1, ge=1)
     """Learner steps between two publishings of parameters to the actor."""
 

@@ -166,7 +166,7 @@ def _the_auxiliary_loss_exists(config: Config) -> str | None:
 
 def _the_memory_fits(config: Config) -> str | None:
     window = config.network.trace_window
-    return None if window is None else memory_misfit(config, window)
+    return None if window is None else memory_misfit(config, window, window)
 
 
 def _learned_rows_are_not_refreshed(config: Config) -> str | None:
@@ -256,16 +256,22 @@ RUN: Sequence[Rule] = (
 # -- The stored memory: rules about W, which a user's core tells when it is built ---------------------------
 
 
-def memory_misfit(config: Config, window: int) -> str | None:
-    """What does not go with a network whose state is made of `window` stored trace rows; None if all does.
+def memory_misfit(config: Config, trace_window: int, memory_window: int) -> str | None:
+    """The first thing that does not go with a network's memory; None if all does.
 
     Settings know the window of the suite's own cores (`NetworkConfig.trace_window`). A user's core says it by
     its `trace_spec` when it is built, and these rules are asked then.
+
+    Args:
+        trace_window: stored trace rows that the state is made of.
+        memory_window: rows before a sequence that it is made of, raw ones included.
     """
-    return next((text for rule in _MEMORY if (text := rule(config, window))), None)
+    if text := _only_a_trace_is_refreshed(config, trace_window):
+        return text
+    return next((text for rule in _MEMORY if (text := rule(config, memory_window))), None)
 
 
-def _only_a_memory_is_refreshed(config: Config, window: int) -> str | None:
+def _only_a_trace_is_refreshed(config: Config, window: int) -> str | None:
     if config.replay.memory != "refreshed" or window:
         return None
     return (
@@ -295,7 +301,7 @@ def _a_sequence_fits_in_replay(config: Config, window: int) -> str | None:
     )
 
 
-_MEMORY = (_only_a_memory_is_refreshed, _a_next_window_starts_from_nothing, _a_sequence_fits_in_replay)
+_MEMORY = (_a_next_window_starts_from_nothing, _a_sequence_fits_in_replay)
 
 # -- What nothing reads --------------------------------------------------------------------------------------
 
@@ -327,6 +333,8 @@ _READ_IF: dict[str, Callable[[Config], bool]] = {
     "network.v_min": lambda c: c.network.distribution == "categorical",
     "network.v_max": lambda c: c.network.distribution == "categorical",
     "network.num_quantiles": lambda c: c.network.distribution == "quantile",
+    "actor.burst_start": lambda c: c.actor.burst_share > 0,
+    "actor.burst_length": lambda c: c.actor.burst_share > 0,
     "learner.q_lambda": lambda c: c.learner.returns != "n_step",
     "learner.munchausen_alpha": lambda c: c.learner.munchausen,
     "learner.munchausen_temperature": lambda c: c.learner.munchausen,

@@ -7,6 +7,7 @@ tick, filled with `Field`s it is what replay is made with, filled with names it 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import gymnasium
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 
 from dtqn.acting.rows import Leaf, Rows
-from dtqn.types import FreshTrace, Sequences, StepInputs, TraceSpec, named_parts, observation_of
+from dtqn.types import FreshTrace, Sequences, StepInputs, TraceSpec, named_parts, step_inputs
 from replay import Field, SequenceBatch
 
 NAMES: Rows[str] = Rows._make(Rows._fields)
@@ -57,11 +58,15 @@ def row_fields(
     action_space: gymnasium.Space,
     trace_spec: Mapping[str, TraceSpec],
     trace_dtype: str,
+    input_window: int,
 ) -> Rows[Field]:
-    """How each part of a row is stored; floats of the trace in `trace_dtype` where the network names none."""
+    """How each part of a row is stored; floats of the trace in `trace_dtype` where the network names none.
+
+    The inputs of the last `input_window` rows before a sequence come with it.
+    """
 
     def of_space(space: gymnasium.Space) -> Field:
-        return Field(space.shape or (), smallest_dtype(space), "rows")
+        return Field(space.shape or (), smallest_dtype(space), "rows", input_window)
 
     flag = Field((), np.dtype(np.bool_), "rows")
     q = Field((), np.dtype(np.float32), "stored")
@@ -72,9 +77,9 @@ def row_fields(
             else of_space(observation_space)
         ),
         prev_action=of_space(action_space),
-        reward=Field((), np.dtype(np.float32), "rows"),
+        reward=Field((), np.dtype(np.float32), "rows", input_window),
         discount=flag,
-        first=flag,
+        first=replace(flag, window=input_window),
         last=flag,
         q_max=q,
         q_taken=q,
@@ -118,6 +123,7 @@ class Schema:
             *(NAMES.prev_action, NAMES.reward, NAMES.first),
         ]
         """The fields that a network reads at each step."""
+        self._reads_inputs = bool(rows.first.window)
         self._memory_names = [name for name, field in rows.trace.items() if field.window]
         self._beside_names = [name for name, field in rows.trace.items() if not field.window]
 
@@ -137,16 +143,15 @@ class Schema:
 
     def inputs(self, rows: Mapping[str, np.ndarray]) -> StepInputs:
         """What a network reads of sampled rows [B, T, ...]."""
-        read = {name: self._tensor(rows[name]) for name in self.input_names}
-        return StepInputs(
-            observation_of(read), read[NAMES.prev_action], read[NAMES.reward], read[NAMES.first]
-        )
+        return step_inputs({name: self._tensor(rows[name]) for name in self.input_names})
 
     def sequences(self, batch: SequenceBatch, importance_weights: np.ndarray) -> Sequences:
         """A sampled batch as the learner reads it."""
         valid = batch.memory_valid if self.memory.is_read else batch.memory_valid[:, :0]
         kept = valid.shape[1]
         memory = {name: batch.memory[f"{_TRACE}{name}"] for name in self._memory_names}
+        if self._reads_inputs:
+            memory |= {name: batch.memory[name] for name in self.input_names}
         beside = {name: batch.learn[f"{_TRACE}{name}"] for name in self._beside_names}
         return Sequences(
             trace={

@@ -22,11 +22,11 @@ from dtqn import networks, testing
 from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
 from dtqn.acting.evaluation import Stages
-from dtqn.acting.exploration import Exploration
+from dtqn.acting.exploration import Bursts, Exploration
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import AuxiliaryLoss, Learner
 from dtqn.networks import builder
-from dtqn.networks.q_network import QNetwork, trace_window
+from dtqn.networks.q_network import QNetwork, memory_window, trace_window
 from dtqn.schedules import linear
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
 from dtqn.settings.rules import memory_misfit
@@ -101,8 +101,10 @@ def check_own(config: Config) -> None:
             testing.check_core(builder.make_core, network, f"network.core is {network.core}: it")
     except testing.ContractError as error:
         raise ConfigError(str(error)) from None
-    if is_own(network.core) and (misfit := memory_misfit(config, trace_window(make_network(config)))):
-        raise MisfitError(misfit)
+    if is_own(network.core):
+        made = make_network(config)
+        if misfit := memory_misfit(config, trace_window(made), memory_window(made)):
+            raise MisfitError(misfit)
 
 
 def num_actions(task: envs.TaskSpec) -> int:
@@ -118,7 +120,11 @@ def num_actions(task: envs.TaskSpec) -> int:
 def make_schema(config: Config, network: QNetwork) -> Schema:
     task = task_spec(config)
     rows = row_fields(
-        task.observation_space, task.action_space, network.trace_spec(), config.replay.trace_dtype
+        task.observation_space,
+        task.action_space,
+        network.trace_spec(),
+        config.replay.trace_dtype,
+        network.input_window,
     )
     return Schema(rows, MEMORIES[config.replay.memory], device_of(config))
 
@@ -177,6 +183,7 @@ def make_actor(config: Config, network: QNetwork) -> Actor:
         make_env(config, config.actor.num_envs, seed_of(config, Stream.ENV)),
         copy.deepcopy(network),
         exploration=make_exploration(config.actor, config.warmup),
+        bursts=make_bursts(config.actor),
         generator=np.random.default_rng(seed_of(config, Stream.ACTOR)),
         # It pays where it lasts longer than a tick.
         keep_cache=env_steps_per_publishing > config.actor.num_envs,
@@ -198,6 +205,15 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
     else:
         annealing = exploration.linearly(start, duration)
     return Exploration(final, annealing, warmup_env_steps)
+
+
+def make_bursts(config: ActorConfig) -> Bursts:
+    return Bursts(
+        num_envs=config.num_envs,
+        share=config.burst_share,
+        start=config.burst_start,
+        length=config.burst_length,
+    )
 
 
 def make_stages(config: Config) -> Stages:

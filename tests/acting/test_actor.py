@@ -15,7 +15,7 @@ from dtqn.acting.actor import Actor
 from dtqn.acting.rows import Episodes
 from dtqn.settings.config import ActorConfig
 from dtqn.training.schema import named
-from dtqn.training.setup import make_exploration
+from dtqn.training.setup import make_bursts, make_exploration
 from dtqn.types import NonFiniteError
 from tests.cases import make
 from tests.toy import NUM_ACTIONS, OBSERVATION_SPACE, ToyVectorEnv, episode
@@ -33,8 +33,15 @@ def make_actor(
 ) -> Actor:
     network = make(OBSERVATION_SPACE, memory_length=4)
     env, generator = ToyVectorEnv(num_envs, env_seed), np.random.default_rng(seed)
-    exploration = make_exploration(ActorConfig(num_envs=num_envs, **settings), warmup)
-    return Actor(env, network, exploration=exploration, generator=generator, keep_cache=keep_cache)
+    config = ActorConfig(num_envs=num_envs, **settings)
+    return Actor(
+        env,
+        network,
+        exploration=make_exploration(config, warmup),
+        bursts=make_bursts(config),
+        generator=generator,
+        keep_cache=keep_cache,
+    )
 
 
 def watch(actor: Actor) -> list[np.ndarray]:
@@ -280,3 +287,25 @@ def test_a_reward_that_is_no_finite_number_is_refused(wrong: float) -> None:
     rows.env.step = with_wrong_reward  # type: ignore[method-assign]
     with pytest.raises(NonFiniteError, match=f"the reward {wrong}; every reward must be a finite number"):
         rows.step(np.zeros(2, np.int64))
+
+
+def test_a_burst_is_random_and_the_rest_is_greedy() -> None:
+    """Of episodes whose rows are seen: actions within bursts are uniform, all others are the best."""
+    actor = make_actor(6, **greedy(burst_share=0.5, burst_start=0.5, burst_length=1.0))
+    seen, in_burst, step = watch(actor), [], []
+    active = actor.bursts.active
+
+    def noting(steps: np.ndarray) -> np.ndarray:
+        in_burst.append(active(steps))
+        step.append(steps)
+        return in_burst[-1]
+
+    actor.bursts.active = noting  # type: ignore[method-assign]
+    run(actor, 400)
+    chosen, best = np.stack(actor.rows.env.actions), np.stack(seen).argmax(axis=-1)
+    burst, steps = np.stack(in_burst), np.stack(step)
+    assert 0.1 < burst.mean() < 0.6
+    assert (chosen[~burst] == best[~burst]).all()
+    shares = np.bincount(chosen[burst], minlength=NUM_ACTIONS) / burst.sum()
+    assert abs(shares - 1 / NUM_ACTIONS).max() < 0.08
+    assert (steps[burst] > 0).any() and (steps[burst] == 0).any()

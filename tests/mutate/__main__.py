@@ -64,7 +64,19 @@ def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
     }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-n",
+        "0",
+        "--tb=no",
+        "-p",
+        "no:cacheprovider",
+        *tests,
+    ]
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]

@@ -164,7 +164,7 @@ class NaiveReplay:
             "memory": {
                 name: [row[name] for row in episode.rows[max(0, start - field.window) : start]]
                 for name, field in self.fields.items()
-                if field.block == "trace"
+                if field.window
             },
             "burn_in": episode.rows[start:anchor],
             "learn": learn,

@@ -7,7 +7,7 @@ import numpy as np
 from replay import Field, SequenceLayout, SequenceReplay
 
 FIELDS = {
-    "observation": Field((2,), np.uint16, "rows"),  # (stream + 1, row number + 1): 0 was never written
+    "observation": Field((2,), np.uint16, "rows", 3),  # (stream + 1, row number + 1): 0 was never written
     "prev_action": Field((), np.uint8, "rows"),
     "reward": Field((), np.float32, "rows"),
     "first": Field((), np.bool_, "rows"),

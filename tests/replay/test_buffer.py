@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def test_blocks_may_be_empty() -> None:
 
 
 def test_a_network_without_memory() -> None:
-    fields = {name: FIELDS[name] for name in ("observation", "first", "last")}
+    fields = {name: replace(FIELDS[name], window=0) for name in ("observation", "first", "last")}
     replay = SequenceReplay(fields, SequenceLayout(1, 1, 0, 1), 3, 1, 0.9, 0.6)
     for step in range(8):
         rows = {"observation": [[1, step]], "first": [step == 0], "last": [False]}
@@ -248,8 +249,12 @@ def test_bad_fields() -> None:
     for fields, message in (
         ({"first": ends["first"]}, "'last' is missing"),
         (ends | {"last": Field((), np.uint8, "rows")}, r"last is .*; it must be Field\(\(\), bool, 'rows'\)"),
-        (ends | {"x": Field((), np.float32, "trace")}, "x.window is 0; it must be at least 1"),
-        (ends | {"x": Field((), np.float32, "rows", 2)}, "x.window is 2; it must be 0"),
+        (
+            ends | {"x": Field((), np.float32, "trace")},
+            "x.window is 0; it must be at least 1 for block 'trace'",
+        ),
+        (ends | {"x": Field((), np.float32, "stored", 2)}, "x.window is 2; it must be 0 for block 'stored'"),
+        (ends | {"x": Field((), np.float32, "rows", -1)}, "x.window is -1; it must be at least 0"),
         (ends | {"x": Field((), np.float32, "elsewhere")}, "x.block is 'elsewhere'"),  # type: ignore[arg-type]
         (ends | {"x": Field((), object, "rows")}, "x.dtype is object"),
         (ends | {"episode_step": Field((), np.int64, "rows")}, "'episode_step' is kept by the replay itself"),

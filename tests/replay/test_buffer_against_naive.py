@@ -52,7 +52,7 @@ def check_batch(replay: SequenceReplay, naive: NaiveReplay, batch: SequenceBatch
         assert batch.learn[name].shape[1] == max(len(sequence["learn"]) for sequence in expected)
     assert set(batch.burn_in) == set(batch.learn) == set(ROW_NAMES)
     for i, sequence in enumerate(expected):
-        for name in ("trace", "hidden"):
+        for name in ("observation", "trace", "hidden"):
             rows, got = sequence["memory"][name], batch.memory[name][i]
             width = got.shape[0]
             valid = batch.memory_valid[i, longest_memory - width :]

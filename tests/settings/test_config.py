@@ -544,11 +544,11 @@ def test_a_core_and_an_encoder_of_a_users_own():
 def test_rules_about_the_stored_memory_are_asked_with_the_networks_own_window():
     """The suite's own cores are asked by their settings, and give what is asked of a built network."""
     config = resolve(None, {"network.core": "my:core", "replay.memory": "refreshed"}, {})
-    assert rules.memory_misfit(config, 3) is None
-    assert (rules.memory_misfit(config, 0) or "").startswith("replay.memory is refreshed, but")
-    assert (rules.memory_misfit(config, 10**6) or "").startswith("replay.capacity is 500000")
+    assert rules.memory_misfit(config, 3, 3) is None
+    assert (rules.memory_misfit(config, 0, 0) or "").startswith("replay.memory is refreshed, but")
+    assert (rules.memory_misfit(config, 3, 10**6) or "").startswith("replay.capacity is 500000")
     own = resolve(None, {}, {})
-    assert rules.memory_misfit(own, own.network.trace_window) is None
+    assert rules.memory_misfit(own, own.network.trace_window, own.network.trace_window) is None
 
 
 def test_the_options_of_a_task_are_written_once():

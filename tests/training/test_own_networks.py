@@ -113,7 +113,14 @@ class Later(Average):
 
 
 class Raw(Average):
-    needs_raw_inputs = True
+    input_window = -1
+
+
+class Reward(Average):
+    input_window = 2
+
+    def trace_spec(self):
+        return {"reward": TraceSpec((self.width,), 1)}
 
 
 class Lost(Average):
@@ -148,6 +155,10 @@ def later(config):
 
 def raw(config):
     return Raw(config.width)
+
+
+def reward(config):
+    return Reward(config.width)
 
 
 def lost(config):
@@ -235,7 +246,8 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("stays", "it breaks the contract 'a reset equals a fresh start'"),
         ("wide", "it breaks the contract 'shapes and dtypes': the state after 1 steps is"),
         ("later", "its contract_version is 2; this suite's is 1"),
-        ("raw", "it declares needs_raw_inputs, but replay stores no raw inputs"),
+        ("raw", "its input_window is -1; it must be a number of rows, or 0"),
+        ("reward", "its trace_spec has reward, the name of a raw input, which it reads besides; give it"),
         ("lost", "its trace_spec has TraceSpec(shape=(8,), window=0, dtype=None) at hidden; it must be"),
         ("bare", "it made a Bare without state_from_trace, trace_spec, cache"),
         ("nothing", "it made a NoneType; it must make a torch.nn.Module"),
