@@ -10,8 +10,7 @@ A query sees the keys at distances 0..M and no others, whatever the split of a s
 call of T = 40 and forty calls of T = 1 are the same function.
 
 Scores are kept by distance, E = min(M, m + T - 1) + 1 of them a query from the farthest to 0, as the keys
-beyond would be masked. Arrays of a call have time before batch: the heads of [T, B, D] are then [B H, T, d] as
-they lie, and the last T of m + T rows are one block.
+beyond would be masked. Inside, heads come before the batch: so projections make their blocks without a copy.
 
 Two options: an `AdaptiveSpan` weighs each head's keys by their distance, and `Slots` are rows of compressed
 memory that are seen beside the keys.
@@ -85,7 +84,7 @@ def _keys(by_distance: Tensor) -> Tensor:
 
 
 class _Projections(torch.autograd.Function):
-    """Of rows [J, B, D]: queries s (x W_Q + b) [T, B, D] of the last T, keys and values [J, B, D] of all.
+    """Of rows [B, J, D]: queries s (x W_Q + b) [H, B, T, d] of the last T; keys and values [2, H, B, J, d].
 
     The gradients of the rows add up in place. Autograd pads that of the last T with zeros and adds arrays.
     """
@@ -93,31 +92,31 @@ class _Projections(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, rows: Tensor, steps: int, weight: Tensor, bias: Tensor, scale: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        num_rows, batch, width = rows.shape
-        w_q, w_k, w_v = weight.view(3, width, width)
-        flat, new = rows.view(-1, width), rows[num_rows - steps :].view(-1, width)
+    ) -> tuple[Tensor, Tensor]:
+        batch, count, width = rows.shape
+        heads, _, size = bias.shape
+        w = weight.view(3 * heads, size, width).mT
+        new = rows[:, count - steps :].reshape(-1, width)
+        flat = rows.reshape(-1, width)
         ctx.save_for_backward(flat, new, weight)
         ctx.scale, ctx.shape = scale, rows.shape
-        query = torch.addmm(bias, new, w_q.T, beta=scale, alpha=scale)
-        return (
-            query.view(steps, batch, width),
-            (flat @ w_k.T).view(rows.shape),
-            (flat @ w_v.T).view(rows.shape),
-        )
+        query = torch.baddbmm(bias, new.expand(heads, -1, -1), w[:heads], beta=scale, alpha=scale)
+        pairs = torch.bmm(flat.expand(2 * heads, -1, -1), w[heads:])
+        return query.view(heads, batch, steps, size), pairs.view(2, heads, batch, count, size)
 
     @staticmethod
-    def backward(
-        ctx: Any, d_query: Tensor, d_key: Tensor, d_value: Tensor
-    ) -> tuple[Tensor, None, Tensor, Tensor, None]:
+    def backward(ctx: Any, d_query: Tensor, d_pairs: Tensor) -> tuple[Tensor, None, Tensor, Tensor, None]:
         flat, new, weight = ctx.saved_tensors
-        width = flat.shape[1]
-        dq, dk, dv = (grad.reshape(-1, width) for grad in (d_query, d_key, d_value))
-        w_q, w_k, w_v = weight.view(3, width, width)
-        d_rows = (dk @ w_k).addmm_(dv, w_v)
-        d_rows[len(flat) - len(new) :].addmm_(dq, w_q, alpha=ctx.scale)
+        heads, batch, steps, size = d_query.shape
+        dq, dk, dv = (
+            grad.reshape(heads, -1, size).transpose(0, 1).reshape(-1, heads * size)
+            for grad in (d_query, d_pairs[0], d_pairs[1])
+        )
+        w_q, w_k, w_v = weight.chunk(3)
+        d_rows = (dk @ w_k).addmm_(dv, w_v).view(ctx.shape)
+        d_rows[:, ctx.shape[1] - steps :] += ctx.scale * (dq @ w_q).view(batch, steps, -1)
         d_weight = torch.cat([ctx.scale * (dq.T @ new), dk.T @ flat, dv.T @ flat])
-        return d_rows.view(ctx.shape), None, d_weight, ctx.scale * dq.sum(dim=0), None
+        return d_rows, None, d_weight, ctx.scale * dq.sum(dim=0).view(heads, 1, size), None
 
 
 class AdaptiveSpan(nn.Module):
@@ -154,9 +153,9 @@ class Slots(NamedTuple):
     """K rows of compressed memory."""
 
     key: Tensor
-    """[B, H, K, d]"""
+    """[H, B, K, d]"""
     value: Tensor
-    """[B, H, K, d]"""
+    """[H, B, K, d]"""
     positions: Tensor
     """[E, D] sinusoids of the distances M + 1..M + E."""
     distance: Tensor
@@ -183,14 +182,14 @@ class RelativeAttention(nn.Module):
         self.v = nn.Parameter(torch.zeros(num_heads, 1, self.head_width))
 
     def project_memory(self, memory: Tensor, qkv: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Keys and values [..., D] of normalised rows [..., D]; `qkv` in place of the weights."""
+        """Keys and values [H, B, m, d] of normalised memory rows [B, m, D]; `qkv` in place of the weights."""
         weight = self.qkv.weight if qkv is None else qkv
         key, value = F.linear(memory, weight[self.width :]).chunk(2, dim=-1)
-        return key, value
+        return self._heads(key), self._heads(value)
 
     def project_query(self, inputs: Tensor) -> Tensor:
-        """Queries [..., D] of normalised inputs [..., D]."""
-        return F.linear(inputs, self.qkv.weight[: self.width])
+        """Queries [H, B, T, d] of normalised inputs [B, T, D]."""
+        return self._heads(F.linear(inputs, self.qkv.weight[: self.width]))
 
     def forward(
         self,
@@ -203,83 +202,81 @@ class RelativeAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """
         Args:
-            rows: [m + T, B, D] memory, oldest first, and inputs, normalised; without the memory if `cached`.
+            rows: [B, m + T, D] memory, oldest first, and inputs, normalised; without the memory if `cached`.
             steps: T.
-            cached: keys and values [m, B, D] of the memory.
+            cached: keys and values [H, B, m, d] of the memory.
             positions: [E, D] the sinusoids of the distances E - 1..0.
-            mask: [B, 1, T, E] added to the scores: 0, or minus infinity where nothing is so far back.
+            mask: [B, T, E] added to the scores: 0, or minus infinity where nothing is so far back.
             slots: compressed memory.
-        Returns: the output [T, B, D], keys and values [m + T, B, D].
+        Returns: the output [B, T, D], keys and values [H, B, m + T, d].
         """
-        scale = self.head_width**-0.5
-        q, k, v = _Projections.apply(rows, steps, self.qkv.weight, self.u.flatten(), scale)
+        q, (k, v) = self._project(rows, steps)
         if cached is not None:
-            k, v = torch.cat([cached[0], k]), torch.cat([cached[1], v])
+            k, v = (torch.cat([old, new], dim=2) for old, new in zip(cached, (k, v), strict=True))
         # Distances that no row of this call has are masked, but have a place.
-        missing = len(positions) - 1 + steps - len(k)
-        keys, values = (F.pad(x, (0, 0, 0, 0, missing, 0)) for x in (k, v)) if missing else (k, v)
+        missing = len(positions) - 1 + steps - k.shape[2]
+        keys, values = (F.pad(x, (0, 0, missing, 0)) if missing else x for x in (k, v))
         scores = self._scores(q, keys, positions, mask)
         if slots is None:
             mixed = self._mixed(scores.softmax(dim=-1), values)
         else:
             with_slots = torch.cat([self._slot_scores(q, slots), scores], dim=-1).softmax(dim=-1)
             of_slots, of_keys = with_slots.split([slots.key.shape[2], len(positions)], dim=-1)
-            mixed = self._mixed(of_keys, values) + self._joined(of_slots @ slots.value)
-        return self.output(mixed), k, v
+            mixed = self._mixed(of_keys, values) + of_slots @ slots.value
+        return self._output(mixed), k, v
 
     def both_ways(self, inputs: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-        """Attention of T rows over all T of them, later ones included: [T, B, D] -> [T, B, D].
+        """Attention of T rows over all T of them, later ones included: [B, T, D] -> [B, T, D].
 
         Args:
             inputs: normalised.
             positions: [2T - 1, D] the sinusoids of distances T-1..-(T-1).
-            mask: [B, 1, 1, T] added to the scores.
+            mask: [B, 1, T] added to the scores.
         """
-        steps = len(inputs)
-        scale = self.head_width**-0.5
-        q, k, v = _Projections.apply(inputs, steps, self.qkv.weight, self.u.flatten(), scale)
+        steps = inputs.shape[1]
+        q, (k, v) = self._project(inputs, steps)
         relative = by_key(self._relative_scores(q, positions).flatten(0, 1))[..., steps - 1 : 2 * steps - 1]
-        q, k, v = (self.heads(x.transpose(0, 1)) for x in (q, k, v))
-        scores = q @ k.mT + relative.unflatten(0, (-1, self.num_heads)) + mask
-        return self.output(self._joined(scores.softmax(dim=-1) @ v))
+        scores = q @ k.mT + relative.unflatten(0, q.shape[:2]) + mask
+        return self._output(scores.softmax(dim=-1) @ v)
+
+    def _project(self, rows: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """Queries with u [H, B, T, d], scaled, and keys and values [2, H, B, J, d] of rows [B, J, D]."""
+        projected: tuple[Tensor, Tensor] = _Projections.apply(
+            rows, steps, self.qkv.weight, self.u, self.head_width**-0.5
+        )
+        return projected
 
     def _scores(self, q: Tensor, k: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
-        """[B, H, T, E] of queries [T, B, D] with u, and keys [E - 1 + T, B, D]."""
-        of_keys = by_distance(self._each_head(q) @ self._each_head(k).mT)
-        scores = of_keys.unflatten(0, (-1, self.num_heads)) + self._relative_scores(q, positions)
+        """[H, B, T, E] of queries with u [H, B, T, d] and keys [H, B, E - 1 + T, d]."""
+        of_keys = by_distance(q.flatten(0, 1) @ k.flatten(0, 1).mT)
+        scores = of_keys.unflatten(0, q.shape[:2]) + self._relative_scores(q, positions)
         if self.span is not None:
-            scores = scores + self.span.log_mask(len(positions))
+            scores = scores + self.span.log_mask(len(positions))[:, None]
         return scores if mask is None else scores + mask
 
     def _relative_scores(self, q: Tensor, positions: Tensor) -> Tensor:
-        """[B, H, T, E] of queries [T, B, D] with u and positions [E, D]: one product for each head."""
-        steps, batch, _ = q.shape
+        """[H, B, T, E] of queries with u [H, B, T, d] and positions [E, D]: one product for each head."""
         relative = self.relative(positions).unflatten(-1, (self.num_heads, -1)).permute(1, 2, 0)
-        with_v = q + (self.v - self.u).flatten() * self.head_width**-0.5
-        rows = with_v.view(steps * batch, self.num_heads, -1).transpose(0, 1)
-        return (rows @ relative).unflatten(1, (steps, batch)).permute(2, 0, 1, 3)
+        with_v = q + ((self.v - self.u) * self.head_width**-0.5)[:, None]
+        return (with_v.flatten(1, 2) @ relative).unflatten(1, q.shape[1:3])
 
     def _slot_scores(self, q: Tensor, slots: Slots) -> Tensor:
-        """[B, H, T, K]; minus infinity for a slot that its query does not see."""
-        by_distance = self._relative_scores(q, slots.positions)
+        """[H, B, T, K]; minus infinity for a slot that its query does not see."""
         place = (slots.distance - self.memory_length - 1).clamp(0, len(slots.positions) - 1)
-        of_place = by_distance.gather(-1, place[:, None].expand(-1, self.num_heads, -1, -1))
-        scores = self.heads(q.transpose(0, 1)) @ slots.key.mT + of_place
-        return scores.masked_fill(~slots.visible[:, None], -math.inf)
+        of_place = self._relative_scores(q, slots.positions).gather(
+            -1, place.expand(self.num_heads, -1, -1, -1)
+        )
+        return (q @ slots.key.mT + of_place).masked_fill(~slots.visible, -math.inf)
 
     def _mixed(self, weights: Tensor, v: Tensor) -> Tensor:
-        """The means [T, B, D] of values [E - 1 + T, B, D] by weights [B, H, T, E]."""
-        mixed = by_key(weights.flatten(0, 1)) @ self._each_head(v)
-        return self._joined(mixed.unflatten(0, (-1, self.num_heads)))
+        """The means [H, B, T, d] of values [H, B, E - 1 + T, d] by weights [H, B, T, E]."""
+        mixed = by_key(weights.flatten(0, 1)) @ v.flatten(0, 1)
+        return mixed.unflatten(0, weights.shape[:2])
 
-    def heads(self, x: Tensor) -> Tensor:
-        """[B, T, D] -> [B, H, T, d]"""
-        return x.unflatten(-1, (self.num_heads, self.head_width)).transpose(1, 2)
+    def _output(self, mixed: Tensor) -> Tensor:
+        """[H, B, T, d] -> [B, T, D]"""
+        return self.output(mixed.permute(1, 2, 0, 3).flatten(2))
 
-    def _each_head(self, x: Tensor) -> Tensor:
-        """[T, B, D] -> [B H, T, d], a view"""
-        return x.view(len(x), -1, self.head_width).transpose(0, 1)
-
-    def _joined(self, x: Tensor) -> Tensor:
-        """[B, H, T, d] -> [T, B, D]"""
-        return x.permute(2, 0, 1, 3).flatten(2)
+    def _heads(self, x: Tensor) -> Tensor:
+        """[B, T, D] -> [H, B, T, d]"""
+        return x.unflatten(-1, (self.num_heads, self.head_width)).permute(2, 0, 1, 3)

@@ -36,9 +36,9 @@ class GTrXLState(NamedTuple):
     filled: Tensor
     """[B] how many of the newest rows of `memory` are real."""
     keys: Tensor | None = None
-    """[B, L, m, D] keys of the last M rows if they are kept, between two publishings to the actor."""
+    """[B, L, H, m, d] keys of the last M rows if they are kept, between two publishings to the actor."""
     values: Tensor | None = None
-    """[B, L, m, D]"""
+    """[B, L, H, m, d]"""
     phase: Tensor | None = None
     """[B] the next step's place in its block; with compression only."""
 
@@ -75,7 +75,7 @@ class GTrXLLayer(nn.Module):
         self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values [..., D] of memory rows [..., D]."""
+        """Keys and values [H, B, m, d] of memory rows [B, m, D]."""
         return self.attention.project_memory(self.normalised(memory))
 
     def forward(
@@ -87,16 +87,15 @@ class GTrXLLayer(nn.Module):
         mask: Tensor | None,
         slots: Slots | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The layer's output, and keys and values of memory and steps.
+        """The layer's output [B, T, D], keys and values [H, B, m + T, d] of memory and steps.
 
         Args:
-            x: [T, B, D]
-            memory: [m, B, D]
-            cached: keys and values [m, B, D] of the memory.
-        Returns: [T, B, D], and [m + T, B, D] each.
+            x: [B, T, D]
+            memory: [B, m, D]
+            cached: keys and values [H, B, m, d] of the memory.
         """
-        rows = torch.cat([memory, x]) if cached is None else x
-        y, k, v = self.attention(self.normalised(rows), len(x), cached, positions, mask, slots)
+        rows = torch.cat([memory, x], dim=1) if cached is None else x
+        y, k, v = self.attention(self.normalised(rows), x.shape[1], cached, positions, mask, slots)
         return self._output(x, y), k, v
 
     def slots(self, rows: Tensor, blocks: Blocks, positions: Tensor) -> Slots:
@@ -104,8 +103,7 @@ class GTrXLLayer(nn.Module):
         assert self.compressor is not None
         with torch.no_grad():
             compressed = self.compressor(blocks.rows(rows).flatten(2))
-        key, value = (self.attention.heads(x) for x in self.project_memory(compressed))
-        return Slots(key, value, positions, blocks.distance, blocks.visible)
+        return Slots(*self.project_memory(compressed), positions, blocks.distance, blocks.visible)
 
     def reconstruction_loss(self, rows: Tensor, blocks: Blocks, seen: Tensor) -> Tensor:
         """The squared distance between attention over compressed rows and over the rows themselves.
@@ -125,36 +123,40 @@ class GTrXLLayer(nn.Module):
         seen = seen | ~counts[..., None]
 
         def attend(memory: Tensor, visible: Tensor) -> Tensor:
-            """[B, H, T, d], by parameters without gradient."""
+            """[H, B, T, d], by parameters without gradient."""
             if self.pre_norm:
                 norm = {name: p.detach() for name, p in self.attention_norm.named_parameters()}
                 memory = torch.func.functional_call(self.attention_norm, norm, (memory,))
-            projected = attention.project_memory(memory, attention.qkv.weight.detach())
-            key, value = (attention.heads(x) for x in projected)
-            scores = (query @ key.mT * attention.head_width**-0.5).masked_fill(~visible[:, None], -math.inf)
+            key, value = attention.project_memory(memory, attention.qkv.weight.detach())
+            scores = (query @ key.mT * attention.head_width**-0.5).masked_fill(~visible, -math.inf)
             return scores.softmax(dim=-1) @ value
 
         with torch.no_grad():
-            query = attention.heads(attention.project_query(self.normalised(rows[:, -steps:])))
+            query = attention.project_query(self.normalised(rows[:, rows.shape[1] - steps :]))
             exact = attend(whole.flatten(1, 2), seen.repeat_interleave(whole.shape[2], dim=-1))
-        error = (attend(self.compressor(whole.flatten(2)), seen) - exact).square().sum(dim=(1, 3))
+        error = (attend(self.compressor(whole.flatten(2)), seen) - exact).square().sum(dim=(0, 3))
         return torch.where(counts, error, 0.0).sum() / (counts.sum().clamp(min=1) * attention.width)
 
     def both_ways(self, x: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-        """x [T, B, D] -> [T, B, D], where every step sees all T."""
+        """x [B, T, D] -> [B, T, D], where every step sees all T."""
         return self._output(x, self.attention.both_ways(self.normalised(x), positions, mask))
 
     def normalised(self, x: Tensor) -> Tensor:
-        """The layer's input x [..., D] as its attention reads it."""
+        """The layer's input x [B, T, D] as its attention reads it."""
         return self.attention_norm(x) if self.pre_norm else x
 
     def _output(self, x: Tensor, y: Tensor) -> Tensor:
-        """The layer's output from its input x and its attention's output y, [T, B, D] each."""
+        """The layer's output from its input x and its attention's output y, [B, T, D] each."""
         if self.pre_norm:
             x = self.attention_gate(x, F.relu(y))
             return self.mlp_gate(x, F.relu(self.mlp(self.mlp_norm(x))))
         x = self.attention_norm(self.attention_gate(x, y))
         return self.mlp_norm(self.mlp_gate(x, self.mlp(x)))
+
+
+def _by_batch(of_layers: Sequence[Tensor]) -> Tensor:
+    """[B, L, H, J, d] of each layer's [H, B, J, d]."""
+    return torch.stack([x.transpose(0, 1) for x in of_layers], dim=1)
 
 
 class GTrXL(nn.Module):
@@ -252,9 +254,8 @@ class GTrXL(nn.Module):
         """`state` with the keys and values of its memory's last M rows under the present parameters."""
         recent = self._recent(state.memory)
         pairs = [layer.project_memory(recent[:, :, i]) for i, layer in enumerate(self.layers)]
-        return state._replace(
-            keys=torch.stack([k for k, _ in pairs], 1), values=torch.stack([v for _, v in pairs], 1)
-        )
+        keys, values = (_by_batch(of_layers) for of_layers in zip(*pairs, strict=True))
+        return state._replace(keys=keys, values=values)
 
     def forward(
         self, x: Tensor, state: GTrXLState, want_trace: bool = True
@@ -269,19 +270,17 @@ class GTrXL(nn.Module):
         # Kept in float64, so that the table is exact at any precision.
         positions = self.positions[len(self.positions) - reach - 1 :].to(x.dtype)
         inputs, keys, values = [], [], []
-        x = x.transpose(0, 1).contiguous()
         for i, layer in enumerate(self.layers):
-            inputs.append(x.transpose(0, 1))
+            inputs.append(x)
             cached = slots = None
             if state.keys is not None and state.values is not None:
                 cached = state.keys[:, i].transpose(0, 1), state.values[:, i].transpose(0, 1)
             if blocks is not None and self.compression is not None:
-                rows = torch.cat([memory[:, :, i], inputs[i].detach()], dim=1)
+                rows = torch.cat([memory[:, :, i], x.detach()], dim=1)
                 slots = layer.slots(rows, blocks, self.compression.positions.to(x.dtype))
-            x, key, value = layer(x, recent[:, :, i].transpose(0, 1), cached, positions, mask, slots)
-            keys.append(key.transpose(0, 1))
-            values.append(value.transpose(0, 1))
-        x = x.transpose(0, 1)
+            x, key, value = layer(x, recent[:, :, i], cached, positions, mask, slots)
+            keys.append(key)
+            values.append(value)
         if not want_trace:
             return x, None, None
         trace = torch.stack(inputs, dim=2)
@@ -295,7 +294,7 @@ class GTrXL(nn.Module):
         if state.keys is not None:
             start = max(0, num_memory + steps - self.memory_length)
             new_state = new_state._replace(
-                keys=torch.stack(keys, 1)[:, :, start:], values=torch.stack(values, 1)[:, :, start:]
+                keys=_by_batch(keys)[:, :, :, start:], values=_by_batch(values)[:, :, :, start:]
             )
         return x, new_state, GTrXLTrace(trace)
 
@@ -304,10 +303,9 @@ class GTrXL(nn.Module):
         steps = x.shape[1]
         positions = sinusoid(2 * steps - 1, self.width, 1 - steps).flip(0).to(x)
         mask = torch.zeros(real.shape, dtype=x.dtype, device=x.device).masked_fill(~real, -math.inf)
-        x = x.transpose(0, 1).contiguous()
         for layer in self.layers:
-            x = layer.both_ways(x, positions, mask[:, None, None])
-        return x.transpose(0, 1)
+            x = layer.both_ways(x, positions, mask[:, None])
+        return x
 
     def reconstruction_loss(self, state: GTrXLState, inputs: Tensor, real: Tensor) -> Tensor:
         """The attention-reconstruction loss of the layers' compressors, summed over layers (algorithm 2).
@@ -339,7 +337,7 @@ class GTrXL(nn.Module):
 
     @staticmethod
     def _nothing_there(filled: Tensor, reach: int, steps: int, dtype: torch.dtype) -> Tensor | None:
-        """[B, 1, T, E]: minus infinity at distances E - 1..0 that reach beyond `filled` [B] memory rows.
+        """[B, T, E]: minus infinity at distances E - 1..0 that reach beyond `filled` [B] memory rows.
 
         E is `reach` + 1. None if there is a row everywhere.
         """
@@ -349,4 +347,4 @@ class GTrXL(nn.Module):
         held = filled[:, None] + torch.arange(steps, device=filled.device)
         nothing = distance > held[..., None]
         mask = torch.zeros(nothing.shape, dtype=dtype, device=filled.device)
-        return mask.masked_fill_(nothing, -math.inf)[:, None]
+        return mask.masked_fill_(nothing, -math.inf)
