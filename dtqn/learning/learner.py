@@ -25,7 +25,7 @@ from dtqn.learning.batches import Reading, fresh_rows, join, join_traces, split,
 from dtqn.learning.objective import Objective, StepErrors
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import LearnerConfig
-from dtqn.types import FreshTrace, NonFiniteError, SequenceGenerator, Sequences, StepInputs
+from dtqn.types import FreshTrace, NonFiniteError, SequenceGenerator, Sequences
 
 MAX_SKIPPED_IN_A_ROW = 10
 _DROPOUT, _AUXILIARY = 0, 2
@@ -231,43 +231,3 @@ class Learner:
         self.learner_steps = state["learner_steps"]
         self.skipped_updates = state["skipped_updates"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
-
-
-@torch.no_grad()
-def delta_q(
-    network: QNetwork, batch: Sequences, episode: Callable[[int, int], StepInputs], chunk_rows: int
-) -> tuple[Tensor, Tensor]:
-    """R2D2's Q-value discrepancy, which measures staleness (Kapturowski et al. 2019, section 3).
-
-        Delta Q_i = ||q(h^_{t+i}) - q(h_{t+i})||_2 / |max_{a, j} q(h^_{t+j})_a|
-
-    at the first and the last learned step i of a sequence, all with the present parameters. h^ is the state
-    that the learner unrolls from stored memory and burn-in, and the maximum is over all actions a and learned
-    steps j of the sequence. h is the state that it should be: here the one that the present parameters reach
-    from the episode's first row. The paper takes the state that the actor stored at each step, by which a
-    stored state that is not burned in has no discrepancy at its first step, however stale it is.
-
-    Args:
-        batch: B sequences.
-        episode: (start, stop) -> those rows of their episodes [B, stop - start, ...], counted from the
-            episode's first one.
-        chunk_rows: rows that are asked for at a time.
-    Returns: the measure [B] at the first and at the last learned step.
-    """
-    steps = batch.learned_steps
-    stored = network.learn_values(batch)[0].q
-    learned = torch.arange(stored.shape[1], device=steps.device) < steps[:, None]
-    largest = stored.amax(dim=-1).masked_fill(~learned, -math.inf).amax(dim=-1).abs()
-    sequence = torch.arange(len(steps), device=steps.device)[:, None]
-    at = torch.stack([torch.zeros_like(steps), steps - 1], dim=1)  # [B, 2] learned steps
-    row = (batch.episode_step + batch.burn_in_rows)[:, None] + at  # [B, 2] rows of the episode
-    again, state = torch.zeros_like(stored[sequence, at]), network.initial_state(len(steps))
-    for start in range(0, int(row.max()) + 1, chunk_rows):
-        output, state, _ = network(episode(start, start + chunk_rows), state)
-        place = row - start
-        here = (place >= 0) & (place < output.q.shape[1])
-        of_chunk = output.q[sequence, place.clamp(0, output.q.shape[1] - 1)]
-        again = torch.where(here[..., None], of_chunk, again)
-    difference = (stored[sequence, at] - again).norm(dim=-1)
-    first, last = (difference / largest.clamp(min=torch.finfo(largest.dtype).tiny)[:, None]).unbind(dim=1)
-    return first, last

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from dtqn.learning.batches import take
-from dtqn.learning.learner import Learner, delta_q
+from dtqn.learning.discrepancy import discrepancy
+from dtqn.learning.learner import Learner
 from dtqn.training.schema import NAMES, Schema
 from dtqn.types import Sequences, StepInputs
 from replay import SequenceReplay
@@ -47,9 +48,11 @@ class Staleness:
         """Ages in learner steps and R2D2's delta-Q, over drawn sequences whose episode's start is stored.
 
         `replay/parameter_age` is of the learned rows and `replay/memory_age` of the memory before them.
-        Delta-Q (`delta_q`) is the mean over those sequences that begin in the middle of their episode, and so
-        in a state that may be stale; `replay/delta_q_share` is their share. It runs whole episodes up to the
-        sequence's end, in chunks: as many of the sequences as `max_rows` allows, in the order of their draw.
+        Delta-Q is the mean over those sequences that begin in the middle of their episode, and so in a state
+        that may be stale; `replay/delta_q_share` is their share. Of their learned steps,
+        `replay/stale_action_share` have another greedy action than they should, and
+        `replay/stale_action_loss` is what the greedy policy loses by it in Q. They are run from their
+        episode's start in chunks: as many of them as `max_rows` allows, in the order of their draw.
         """
         sampled, info = self._replay.sample(SEQUENCES, self.generator)
         version, memory_version = NAMES.version, self._schema.memory.version
@@ -92,7 +95,7 @@ class Staleness:
                 longest = max(longest, int(rows[place]))
         return np.array(chosen, np.int64)
 
-    def _delta_q(self, batch: Sequences, ids: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
+    def _delta_q(self, batch: Sequences, ids: np.ndarray, chosen: np.ndarray) -> dict[str, float | None]:
         """Of the sequences at the places `chosen` of a batch, whose ids are `ids` [B]."""
         members = torch.from_numpy(chosen).to(self._schema.device)
         names = self._schema.input_names
@@ -100,10 +103,16 @@ class Staleness:
         def rows(start: int, stop: int) -> StepInputs:
             return self._schema.inputs(self._replay.prefix(ids[chosen], names, start, stop).rows)
 
-        first, last = delta_q(self._learner.online, take(batch, members), rows, CHUNK_ROWS)
+        taken = take(batch, members)
+        found = discrepancy(self._learner.online, taken, rows, CHUNK_ROWS)
+        first, last = found.delta_q(taken.learned_steps)
+        learned = torch.arange(found.stored.shape[1]).to(taken.learned_steps) < taken.learned_steps[:, None]
+        differs, lost = found.greedy_actions(learned)
         return {
             "replay/delta_q_first": float(first.mean()),
             "replay/delta_q_last": float(last.mean()),
+            "replay/stale_action_share": float(differs.float().mean()) if len(differs) else None,
+            "replay/stale_action_loss": float(lost.mean()),
         }
 
     def get_state(self) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import math
 from typing import Any
 
 import gymnasium
@@ -13,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.learning import batches
-from dtqn.learning.learner import Learner, delta_q
+from dtqn.learning.learner import Learner
 from dtqn.settings.config import LearnerConfig
 from dtqn.types import NonFiniteError, QOutput, Sequences, StepInputs
-from tests.cases import inputs, make, part, randomise
+from tests.cases import make, part, randomise
 from tests.learning import learners
 from tests.learning.batches import N_STEP, SHAPES, Shape, make_batch
 from tests.learning.learners import ETA
@@ -420,73 +419,6 @@ def test_state_continues_bit_for_bit(settings: dict[str, Any]) -> None:
     assert [learner.get_state()[name] for name in counters] == [
         resumed.get_state()[name] for name in counters
     ]
-
-
-def stored_episode(
-    network: nn.Module, anchors: list[int], burn_in: int, rows: int
-) -> tuple[Sequences, StepInputs]:
-    """Sequences cut from one episode, with the trace that `network` left, and the episode itself."""
-    episode = StepInputs(
-        *(x.expand(len(anchors), *x.shape[1:]) for x in inputs("box", 1, max(anchors) + rows))
-    )
-    _, _, trace = network(episode, network.initial_state(len(anchors)))
-    window = network.trace_spec()["memory"].window
-    held = torch.zeros_like(trace.memory[:, :window])
-    valid = torch.zeros(len(anchors), window, dtype=torch.bool)
-
-    def cut(start: int, stop: int) -> StepInputs:
-        return StepInputs(*(x[0, start:stop] for x in episode))
-
-    for b, anchor in enumerate(anchors):
-        start = anchor - burn_in
-        real = min(start, window)
-        held[b, window - real :] = trace.memory[b, start - real : start]
-        valid[b, window - real :] = True
-    learn = StepInputs(*map(torch.stack, zip(*(cut(a, a + rows) for a in anchors), strict=True)))
-    count = len(anchors)
-    batch = Sequences(
-        trace={"memory": held.detach()},
-        trace_valid=valid,
-        episode_step=torch.tensor(anchors) - burn_in,
-        burn_in=StepInputs(*map(torch.stack, zip(*(cut(a - burn_in, a) for a in anchors), strict=True))),
-        burn_in_rows=torch.full((count,), burn_in),
-        learn=learn,
-        discount=torch.ones(count, rows),
-        learn_rows=torch.full((count,), rows),
-        learned_steps=torch.full((count,), rows - 1),
-        importance_weights=torch.ones(count),
-    )
-    return batch, episode
-
-
-@pytest.mark.parametrize("chunk_rows", [4, 100])
-@pytest.mark.parametrize("burn_in", [0, 2])
-def test_delta_q(burn_in: int, chunk_rows: int) -> None:
-    """Zero from the trace of the same parameters; by its formula otherwise."""
-    network = make("box")
-    anchors = [3, 6, 14]
-    batch, episode = stored_episode(network, anchors, burn_in, rows=6)
-    # A shorter one: its last learned step is another, and later steps are not in the maximum.
-    batch = batch._replace(learned_steps=torch.tensor([5, 2, 5]))
-
-    def measure() -> tuple[Tensor, Tensor]:
-        return delta_q(network, batch, lambda start, stop: part(episode, start, stop), chunk_rows)
-
-    for value in measure():
-        assert value.tolist() == pytest.approx([0.0] * 3, abs=1e-12)
-
-    randomise(network, seed=4, scale=0.05)
-    q = network(episode, network.initial_state(3))[0].q
-    at_first, at_last = measure()
-    for b, anchor in enumerate(anchors):
-        learned = int(batch.learned_steps[b])
-        stored = twin.q_values(network, batch, b)[:learned]
-        largest = abs(max(value for at_step in stored for value in at_step))
-        for value, step in ((at_first, 0), (at_last, learned - 1)):
-            pairs = zip(stored[step], q[b, anchor + step].tolist(), strict=True)
-            expected = math.sqrt(sum((mine - again) ** 2 for mine, again in pairs)) / largest
-            assert value[b].item() == pytest.approx(expected, rel=1e-6)
-    assert (at_first > 1e-4).all()
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -24,6 +24,7 @@ _LOSSES = "tests/learning/test_losses.py"
 _OBJECTIVE = "tests/learning/test_objective.py"
 _LEARNER = "tests/learning/test_learner.py"
 _TWIN = f"{_LEARNER}::test_twin"
+_DISCREPANCY = "tests/learning/test_discrepancy.py"
 _GATES = "tests/networks/test_gates.py"
 _GTRXL = "tests/networks/test_gtrxl.py"
 _CONTRACT = "tests/networks/test_contract.py"
@@ -166,11 +167,21 @@ LEARNING = [
             "self._skipped_in_a_row > MAX_SKIPPED_IN_A_ROW",
             f"{_LEARNER}::test_ten_in_a_row_raise",
         ),
+    ),
+    *_in(
+        "dtqn/learning/discrepancy.py",
         (
             "delta-q-without-burn-in",
-            "(batch.episode_step + batch.burn_in_rows)[:, None] + at",
-            "batch.episode_step[:, None] + at",
-            f"{_LEARNER}::test_delta_q",
+            "anchor = (batch.episode_step + batch.burn_in_rows)",
+            "anchor = batch.episode_step",
+            _DISCREPANCY,
+        ),
+        ("ties-are-stale-actions", "(lost > 0)[clear]", "lost > 0", _DISCREPANCY),
+        (
+            "stale-loss-by-stored-values",
+            "exact.gather(-1, chosen)",
+            "self.stored[rows].gather(-1, chosen)",
+            _DISCREPANCY,
         ),
     ),
 ]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from dtqn.learning.discrepancy import Discrepancy, discrepancy
 from dtqn.training import staleness
 from dtqn.training.schema import NAMES
 from dtqn.training.trainer import Trainer
@@ -74,13 +75,15 @@ def test_delta_q_is_of_sequences_that_start_from_memory(monkeypatch: pytest.Monk
         trainer.advance()
     measured: list[int] = []
 
-    def fixed(network: Any, batch: Sequences, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def fixed(network: Any, batch: Sequences, *rest: Any) -> Discrepancy:
         assert (batch.episode_step > 0).all() and batch.trace_valid.any(dim=1).all()
         measured.append(len(batch.episode_step))
         values = torch.arange(len(batch.episode_step), dtype=torch.float64)
-        return values, values + 10
+        found = discrepancy(network, batch, *rest)
+        monkeypatch.setattr(type(found), "delta_q", lambda *_: (values, values + 10))
+        return found
 
-    monkeypatch.setattr(staleness, "delta_q", fixed)
+    monkeypatch.setattr(staleness, "discrepancy", fixed)
     for _ in range(20):
         row = trainer.staleness.measure()
         if row["replay/delta_q_share"] == 0:
