@@ -87,7 +87,7 @@ class GTrXLLayer(nn.Module):
         mask: Tensor | None,
         slots: Slots | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The layer's output [B, T, D], keys and values [H, B, m + T, d] of memory and steps.
+        """The layer's output [B, T, D]; keys and values [H, B, m + T, d] of memory and steps.
 
         Args:
             x: [B, T, D]
@@ -97,6 +97,17 @@ class GTrXLLayer(nn.Module):
         rows = torch.cat([memory, x], dim=1) if cached is None else x
         y, k, v = self.attention(self.normalised(rows), x.shape[1], cached, positions, mask, slots)
         return self._output(x, y), k, v
+
+    def after_burn_in(
+        self, x: Tensor, burned: Tensor, memory: Tensor, positions: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The outputs of steps x [B, T, D] and, detached, of the steps `burned` [B, P, D] before them."""
+        rows = self.normalised(torch.cat([memory, burned, x], dim=1))
+        y, _, _ = self.attention(rows, burned.shape[1] + x.shape[1], None, positions, mask)
+        of_burned, of_x = y.split([burned.shape[1], x.shape[1]], dim=1)
+        with torch.no_grad():
+            burned = self._output(burned, of_burned)
+        return self._output(x, of_x), burned
 
     def slots(self, rows: Tensor, blocks: Blocks, positions: Tensor) -> Slots:
         """Compressed memory of layer inputs [B, m + T, D]; no gradient enters these or the compressor."""
@@ -192,6 +203,7 @@ class GTrXL(nn.Module):
         self.width, self.num_layers, self.num_heads = width, num_layers, num_heads
         self.memory_length, self.compression = memory_length, compression
         self.window = memory_length if compression is None else compression.window
+        self.has_after_burn_in = compression is None
         rate = None if compression is None else compression.rate
         layers = nn.ModuleList(
             GTrXLLayer(
@@ -245,9 +257,8 @@ class GTrXL(nn.Module):
             return self.initial_state(len(valid))
         memory = rows.memory[:, -self.window :]
         valid = valid[:, valid.shape[1] - memory.shape[1] :]
-        memory = memory.to(next(self.parameters()).dtype)
+        memory = memory.masked_fill(~valid[..., None, None], 0.0).to(next(self.parameters()).dtype)
         phase = None if self.compression is None else episode_step % self.compression.rate
-        memory = memory.masked_fill(~valid[..., None, None], 0.0)
         return GTrXLState(memory, valid.sum(dim=1), phase=phase)
 
     def cache(self, state: GTrXLState) -> GTrXLState:
@@ -267,8 +278,7 @@ class GTrXL(nn.Module):
         reach = min(self.memory_length, num_memory + steps - 1)
         mask = self._nothing_there(filled, reach, steps, x.dtype)
         blocks = self._blocks(state, steps)
-        # Kept in float64, so that the table is exact at any precision.
-        positions = self.positions[len(self.positions) - reach - 1 :].to(x.dtype)
+        positions = self._positions(reach, x.dtype)
         inputs, keys, values = [], [], []
         for i, layer in enumerate(self.layers):
             inputs.append(x)
@@ -298,6 +308,23 @@ class GTrXL(nn.Module):
             )
         return x, new_state, GTrXLTrace(trace)
 
+    def after_burn_in(
+        self, x: Tensor, burned: Tensor, burn_in_rows: Tensor, state: GTrXLState, want_trace: bool
+    ) -> tuple[Tensor, GTrXLTrace | None]:
+        """As `Core.after_burn_in`; keys and values of the memory are made once. There is no compression."""
+        recent = self._recent(state.memory.detach())
+        num_memory, num_burned, steps = recent.shape[1], burned.shape[1], x.shape[1]
+        reach = min(self.memory_length, num_memory + num_burned + steps - 1)
+        filled = state.filled + burn_in_rows - num_burned  # less than none: there is padding yet to come
+        mask = self._nothing_there(filled, reach, num_burned + steps, x.dtype)
+        positions, inputs = self._positions(reach, x.dtype), []
+        for i, layer in enumerate(self.layers):
+            inputs.append((burned, x))
+            x, burned = layer.after_burn_in(x, burned, recent[:, :, i], positions, mask)
+        if not want_trace:
+            return x, None
+        return x, GTrXLTrace(torch.stack([torch.cat(of_layer, dim=1) for of_layer in inputs], dim=2))
+
     def both_ways(self, x: Tensor, real: Tensor) -> Tensor:
         """Every step sees all steps of x [B, T, D] that are `real` [B, T], and no memory: [B, T, D]."""
         steps = x.shape[1]
@@ -326,6 +353,10 @@ class GTrXL(nn.Module):
                 total = total + layer.reconstruction_loss(rows, blocks, blocks.visible & real[..., None])
         return total
 
+    def _positions(self, reach: int, dtype: torch.dtype) -> Tensor:
+        """[E, D] the sinusoids of the distances `reach`..0, kept in float64: exact at any precision."""
+        return self.positions[len(self.positions) - reach - 1 :].to(dtype)
+
     def _recent(self, memory: Tensor) -> Tensor:
         """The rows [B, m, ...] of a state's memory that are seen as they are, at most M."""
         return memory[:, max(0, memory.shape[1] - self.memory_length) :]
@@ -344,7 +375,7 @@ class GTrXL(nn.Module):
         if bool((filled >= reach).all()):
             return None
         distance = torch.arange(reach, -1, -1, device=filled.device)
-        held = filled[:, None] + torch.arange(steps, device=filled.device)
+        held = (filled[:, None] + torch.arange(steps, device=filled.device)).clamp(min=0)
         nothing = distance > held[..., None]
         mask = torch.zeros(nothing.shape, dtype=dtype, device=filled.device)
         return mask.masked_fill_(nothing, -math.inf)
