@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import FreshTrace, QOutput, SequenceGenerator, Sequences, map_tree
 
-PART_COST = 1000
+PART_COST = 1600
 """The cost of a second part by itself, in quarters of a row of the learn block; measured on a CPU."""
 
 

@@ -312,10 +312,14 @@ class GTrXL(nn.Module):
         self, x: Tensor, burned: Tensor, burn_in_rows: Tensor, state: GTrXLState, want_trace: bool
     ) -> tuple[Tensor, GTrXLTrace | None]:
         """As `Core.after_burn_in`; keys and values of the memory are made once. There is no compression."""
-        recent = self._recent(state.memory.detach())
-        num_memory, num_burned, steps = recent.shape[1], burned.shape[1], x.shape[1]
-        reach = min(self.memory_length, num_memory + num_burned + steps - 1)
+        num_burned, steps = burned.shape[1], x.shape[1]
         filled = state.filled + burn_in_rows - num_burned  # less than none: there is padding yet to come
+        if not torch.is_grad_enabled():
+            rows = torch.cat([burned, x], dim=1)
+            output, _, trace = self(rows, state._replace(filled=filled), want_trace)
+            return output[:, num_burned:], trace
+        recent = self._recent(state.memory.detach())
+        reach = min(self.memory_length, recent.shape[1] + num_burned + steps - 1)
         mask = self._nothing_there(filled, reach, num_burned + steps, x.dtype)
         positions, inputs = self._positions(reach, x.dtype), []
         for i, layer in enumerate(self.layers):
