@@ -249,16 +249,21 @@ class RelativeAttention(nn.Module):
     def _scores(self, q: Tensor, k: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
         """[H, B, T, E] of queries with u [H, B, T, d] and keys [H, B, E - 1 + T, d]."""
         of_keys = by_distance(q.flatten(0, 1) @ k.flatten(0, 1).mT)
-        scores = of_keys.unflatten(0, q.shape[:2]) + self._relative_scores(q, positions)
+        scores = of_keys.unflatten(0, q.shape[:2]) + self._relative_scores(q, positions, mask)
         if self.span is not None:
             scores = scores + self.span.log_mask(len(positions))[:, None]
-        return scores if mask is None else scores + mask
+        return scores
 
-    def _relative_scores(self, q: Tensor, positions: Tensor) -> Tensor:
-        """[H, B, T, E] of queries with u [H, B, T, d] and positions [E, D]: one product for each head."""
+    def _relative_scores(self, q: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+        """[H, B, T, E] of queries with u [H, B, T, d] and positions [E, D]: one product for each head.
+
+        `mask` [B, T, E] is added.
+        """
         relative = self.relative(positions).unflatten(-1, (self.num_heads, -1)).permute(1, 2, 0)
         with_v = q + ((self.v - self.u) * self.head_width**-0.5)[:, None]
-        return (with_v.flatten(1, 2) @ relative).unflatten(1, q.shape[1:3])
+        rows = with_v.flatten(1, 2)
+        scores = rows @ relative if mask is None else torch.baddbmm(mask.flatten(0, 1), rows, relative)
+        return scores.unflatten(1, q.shape[1:3])
 
     def _slot_scores(self, q: Tensor, slots: Slots) -> Tensor:
         """[H, B, T, K]; minus infinity for a slot that its query does not see."""

@@ -70,7 +70,9 @@ class GTrXLLayer(nn.Module):
         self.compressor = None if compression_rate is None else compressor(width, compression_rate)
         self.attention_norm = make_norm(norm, width)
         self.attention_gate = make_gate(gate, width=width, bias=gate_bias)
-        self.mlp = nn.Sequential(nn.Linear(width, mlp_width), nn.ReLU(), nn.Linear(mlp_width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, mlp_width), nn.ReLU(inplace=True), nn.Linear(mlp_width, width)
+        )
         self.mlp_norm = make_norm(norm, width)
         self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
 
@@ -102,9 +104,13 @@ class GTrXLLayer(nn.Module):
         self, x: Tensor, burned: Tensor, memory: Tensor, positions: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The outputs of steps x [B, T, D] and, detached, of the steps `burned` [B, P, D] before them."""
+        count, steps = burned.shape[1], x.shape[1]
         rows = self.normalised(torch.cat([memory, burned, x], dim=1))
-        y, _, _ = self.attention(rows, burned.shape[1] + x.shape[1], None, positions, mask)
-        of_burned, of_x = y.split([burned.shape[1], x.shape[1]], dim=1)
+        y, _, _ = self.attention(rows, count + steps, None, positions, mask)
+        if not torch.is_grad_enabled():
+            both = self._output(torch.cat([burned, x], dim=1), y)
+            return both[:, count:], both[:, :count]
+        of_burned, of_x = y.split([count, steps], dim=1)
         with torch.no_grad():
             burned = self._output(burned, of_burned)
         return self._output(x, of_x), burned
@@ -160,7 +166,7 @@ class GTrXLLayer(nn.Module):
         """The layer's output from its input x and its attention's output y, [B, T, D] each."""
         if self.pre_norm:
             x = self.attention_gate(x, F.relu(y))
-            return self.mlp_gate(x, F.relu(self.mlp(self.mlp_norm(x))))
+            return self.mlp_gate(x, F.relu_(self.mlp(self.mlp_norm(x))))
         x = self.attention_norm(self.attention_gate(x, y))
         return self.mlp_norm(self.mlp_gate(x, self.mlp(x)))
 
@@ -275,10 +281,8 @@ class GTrXL(nn.Module):
         memory, filled = state.memory.detach(), state.filled
         recent, steps = self._recent(memory), x.shape[1]
         num_memory = recent.shape[1]
-        reach = min(self.memory_length, num_memory + steps - 1)
-        mask = self._nothing_there(filled, reach, steps, x.dtype)
+        positions, mask = self._distances(filled, num_memory, steps, x.dtype)
         blocks = self._blocks(state, steps)
-        positions = self._positions(reach, x.dtype)
         inputs, keys, values = [], [], []
         for i, layer in enumerate(self.layers):
             inputs.append(x)
@@ -312,19 +316,19 @@ class GTrXL(nn.Module):
         self, x: Tensor, burned: Tensor, burn_in_rows: Tensor, state: GTrXLState, want_trace: bool
     ) -> tuple[Tensor, GTrXLTrace | None]:
         """As `Core.after_burn_in`; keys and values of the memory are made once. There is no compression."""
-        num_burned, steps = burned.shape[1], x.shape[1]
-        filled = state.filled + burn_in_rows - num_burned  # less than none: there is padding yet to come
-        if not torch.is_grad_enabled():
-            rows = torch.cat([burned, x], dim=1)
-            output, _, trace = self(rows, state._replace(filled=filled), want_trace)
-            return output[:, num_burned:], trace
-        recent = self._recent(state.memory.detach())
-        reach = min(self.memory_length, recent.shape[1] + num_burned + steps - 1)
-        mask = self._nothing_there(filled, reach, num_burned + steps, x.dtype)
-        positions, inputs = self._positions(reach, x.dtype), []
-        for i, layer in enumerate(self.layers):
+        recent, num_burned = self._recent(state.memory.detach()), burned.shape[1]
+        # Less than none where there is padding yet to come.
+        positions, mask = self._distances(
+            state.filled + burn_in_rows - num_burned, recent.shape[1], num_burned + x.shape[1], x.dtype
+        )
+        inputs = []
+        for i, layer in enumerate(self.layers[:-1]):
             inputs.append((burned, x))
             x, burned = layer.after_burn_in(x, burned, recent[:, :, i], positions, mask)
+        inputs.append((burned, x))
+        memory = self._recent(torch.cat([recent[:, :, -1], burned], dim=1))  # of the last layer, x alone
+        positions, mask = self._distances(state.filled + burn_in_rows, memory.shape[1], x.shape[1], x.dtype)
+        x, _, _ = self.layers[-1](x, memory, None, positions, mask)
         if not want_trace:
             return x, None
         return x, GTrXLTrace(torch.stack([torch.cat(of_layer, dim=1) for of_layer in inputs], dim=2))
@@ -357,10 +361,6 @@ class GTrXL(nn.Module):
                 total = total + layer.reconstruction_loss(rows, blocks, blocks.visible & real[..., None])
         return total
 
-    def _positions(self, reach: int, dtype: torch.dtype) -> Tensor:
-        """[E, D] the sinusoids of the distances `reach`..0, kept in float64: exact at any precision."""
-        return self.positions[len(self.positions) - reach - 1 :].to(dtype)
-
     def _recent(self, memory: Tensor) -> Tensor:
         """The rows [B, m, ...] of a state's memory that are seen as they are, at most M."""
         return memory[:, max(0, memory.shape[1] - self.memory_length) :]
@@ -370,16 +370,21 @@ class GTrXL(nn.Module):
             return None
         return self.compression.blocks(state.filled, state.phase, state.memory.shape[1], steps)
 
-    @staticmethod
-    def _nothing_there(filled: Tensor, reach: int, steps: int, dtype: torch.dtype) -> Tensor | None:
-        """[B, T, E]: minus infinity at distances E - 1..0 that reach beyond `filled` [B] memory rows.
+    def _distances(
+        self, filled: Tensor, num_memory: int, steps: int, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor | None]:
+        """The sinusoids [E, D] of the distances E - 1..0 that a call has, and their mask [B, T, E].
 
-        E is `reach` + 1. None if there is a row everywhere.
+        The mask is minus infinity where a distance reaches beyond `filled` [B] rows before the call. It is
+        None if there is a row everywhere.
         """
+        reach = min(self.memory_length, num_memory + steps - 1)
+        # Kept in float64, so that the table is exact at any precision.
+        positions = self.positions[len(self.positions) - reach - 1 :].to(dtype)
         if bool((filled >= reach).all()):
-            return None
+            return positions, None
         distance = torch.arange(reach, -1, -1, device=filled.device)
         held = (filled[:, None] + torch.arange(steps, device=filled.device)).clamp(min=0)
         nothing = distance > held[..., None]
         mask = torch.zeros(nothing.shape, dtype=dtype, device=filled.device)
-        return mask.masked_fill_(nothing, -math.inf)
+        return positions, mask.masked_fill_(nothing, -math.inf)

@@ -246,7 +246,7 @@ NETWORKS = [
         (
             "padding-of-a-burn-in-seen",
             "state.filled + burn_in_rows - num_burned",
-            "state.filled",
+            "state.filled - 0 * num_burned",
             f"{_GTRXL}::test_one_pass_over_burn_in_and_learn_block_is_two",
         ),
         (
