@@ -116,7 +116,11 @@ class Schema:
     def __init__(self, rows: Rows[Field], memory: Memory, device: torch.device) -> None:
         """`device`: where the learner's tensors are."""
         self.memory, self.device = memory, device
-        self.fields: dict[str, Field] = {**named(rows), memory.version: rows.version}
+        window = max((field.window for field in rows.trace.values()), default=0)
+        version = rows.version
+        if memory.is_refreshed and window:
+            version = replace(version, block="trace", window=window)
+        self.fields: dict[str, Field] = {**named(rows), memory.version: version}
         """Name -> field, as replay takes them."""
         self.input_names = [
             *named_parts(rows.observation),
@@ -136,10 +140,15 @@ class Schema:
         """What replay appends of an actor's tick."""
         return {**named(rows), self.memory.version: rows.version}
 
-    def refreshed(self, trace: FreshTrace, version: int) -> dict[str, np.ndarray]:
-        """What replay overwrites with the memory that the parameters of learner step `version` have made."""
+    def refreshed(self, trace: FreshTrace, sampled: SequenceBatch, version: int) -> dict[str, np.ndarray]:
+        """What replay overwrites with the memory that the parameters of learner step `version` have made.
+
+        A row is as fresh as the oldest memory that its sequence started from.
+        """
         rows = {f"{_TRACE}{name}": rows.cpu().numpy() for name, rows in trace.rows.items()}
-        return {**rows, self.memory.version: np.full(len(trace.offset), version)}
+        started = np.where(sampled.memory_valid, sampled.memory[self.memory.version], version)
+        oldest = started.min(axis=1, initial=version)
+        return {**rows, self.memory.version: oldest[trace.sequence.cpu().numpy()]}
 
     def inputs(self, rows: Mapping[str, np.ndarray]) -> StepInputs:
         """What a network reads of sampled rows [B, T, ...]."""

@@ -22,6 +22,7 @@ from dtqn.training import setup
 from dtqn.training.schema import NAMES
 from dtqn.training.setup import Stream, seed_of
 from dtqn.types import FreshTrace, NonFiniteError
+from replay import SequenceBatch
 
 SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means."""
@@ -141,16 +142,16 @@ class Trainer:
             self.replay.update_priorities(info.ids, update.priorities.cpu().numpy())
             self._updates_summed += 1
         if update.trace is not None:
-            self._write_back(info.ids, update.trace)
+            self._write_back(info.ids, sampled, update.trace)
         for name, value in update.metrics.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
         if self.learner_steps % self.config.actor.publish_period == 0:
             self.actor.publish(self.learner.online, self.learner_steps)
 
-    def _write_back(self, ids: np.ndarray, trace: FreshTrace) -> None:
+    def _write_back(self, ids: np.ndarray, sampled: SequenceBatch, trace: FreshTrace) -> None:
         """Replay's memory becomes what the update's forward pass made of it."""
         sequences, offsets = (x.cpu().numpy() for x in (trace.sequence, trace.offset))
-        fresh = self.schema.refreshed(trace, self.learner_steps - 1)
+        fresh = self.schema.refreshed(trace, sampled, self.learner_steps - 1)
         self.replay.write_back(ids[sequences], offsets, fresh)
 
     def _due(self, before: int, period: int) -> bool:

@@ -328,7 +328,7 @@ REPLAY = [
         ("tree-takes-an-empty-leaf", "before[:, 1:] > mass", "before[:, 1:] >= mass", _TREE),
         ("tree-runs-over-a-node", "np.minimum(mass, before[:, -1] * _BELOW_ONE, out=mass)", "pass", _TREE),
         ("tree-drifts", "self._top[block] = _children", "self._top[block] += _children", _TREE),
-        ("tree-not-rebuilt", "self._top[:] = self._nodes", "self._top[:] += self._nodes", _BUFFER),
+        ("tree-not-rebuilt", "self._top[:] = self._nodes", "self._top[:] += self._nodes", _TREE),
     ),
     *_in(
         "replay/samplers.py",

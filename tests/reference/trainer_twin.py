@@ -71,8 +71,9 @@ class NaiveTrainer:
             "q_max": Field((), np.float32, "stored"),
             "q_taken": Field((), np.float32, "stored"),
             "version": Field((), np.int64, "stored"),
-            "trace_version": Field((), np.int64, "stored"),
         }
+        window = max((spec.window for spec in network.trace_spec().values()), default=0)
+        fields["trace_version"] = Field((), np.int64, "trace" if window else "stored", window)
         self.trace_names = list(network.trace_spec())
         self.replay = NaiveReplay(
             fields,
@@ -202,11 +203,17 @@ class NaiveTrainer:
             fresh = update.trace
             assert fresh is not None
             values: dict[str, Any] = {name: rows.numpy() for name, rows in fresh.rows.items()}
-            values["trace_version"] = [before] * len(fresh.offset)
+            versions = [min([before, *self.memory_versions(id_)]) for id_ in ids]
+            values["trace_version"] = [versions[b] for b in fresh.sequence]
             self.replay.write_back([ids[b] for b in fresh.sequence], fresh.offset.tolist(), values)
         if self.learner.learner_steps % self.config.actor.publish_period == 0:
             self.acting.load_state_dict(self.learner.online.state_dict())
             self.version = self.learner.learner_steps
+
+    def memory_versions(self, id_: int) -> list[int]:
+        """Those of the memory that a sequence starts from."""
+        found = self.replay.sequence(id_)["memory"]["trace_version"]
+        return [int(version) for version in found]
 
     def learning_rate_share(self) -> float:
         config = self.config.learner

@@ -190,6 +190,16 @@ def test_a_kill_while_writing_leaves_the_old_one(tmp_path, monkeypatch, stop_at)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["20", "latest"]
 
 
+def test_what_was_never_given_its_name_is_no_checkpoint(tmp_path):
+    """However far it was written: the process died before it was renamed."""
+    _save(tmp_path, 20, 2)
+    (tmp_path / "20").rename(tmp_path / ".20.tmp")
+    (tmp_path / "latest").unlink()
+    assert not checkpoint.exists(tmp_path)
+    with pytest.raises(checkpoint.CheckpointError, match="holds no checkpoint"):
+        checkpoint.current(tmp_path)
+
+
 def _damage(folder, file, change):
     path = folder / "10" / file
     path.write_bytes(change(path.read_bytes()))

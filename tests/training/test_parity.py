@@ -30,7 +30,7 @@ from replay import SampleInfo
 from tests import toy
 from tests.cases import SMALL, randomise
 
-NUM_ENVS, TICKS, M = 6, 260, 5
+NUM_ENVS, TICKS, M = 6, 150, 5
 FOREVER = 10**9
 GRIDVERSE = "gridverse-memory-7x7"
 

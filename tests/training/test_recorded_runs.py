@@ -25,6 +25,7 @@ import yaml
 
 from dtqn import cli
 from dtqn.settings import presets
+from dtqn.training import session
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
@@ -40,11 +41,11 @@ REGENERATE = "python -m tests.training.test_recorded_runs"
 SHORT = [
     *("--env", "gridverse-memory-7x7", "--task.time_limit", "60", "--seed", "3"),
     *("--device", "cpu", "--wandb", "disabled"),
-    *("--total-env-steps", "3000", "--warmup-env-steps", "500", "--metrics-every", "500"),
+    *("--total-env-steps", "2000", "--warmup-env-steps", "400", "--metrics-every", "500"),
     *("--actor.num_envs", "16", "--actor.epsilon_anneal_env_steps", "1000"),
-    *("--learner.env_steps_per_update", "80", "--learner.batch_size", "4"),
-    *("--learner.target_update_period", "10", "--replay.capacity", "2400"),
-    *("--evaluation.period", "1500", "--evaluation.episodes", "10", "--evaluation.num_envs", "10"),
+    *("--learner.env_steps_per_update", "50", "--learner.batch_size", "4"),
+    *("--learner.target_update_period", "10", "--replay.capacity", "1600"),
+    *("--evaluation.period", "1000", "--evaluation.episodes", "10", "--evaluation.num_envs", "10"),
 ]
 """A second or two in which replay overflows, warm-up ends, targets are copied and episodes are evaluated."""
 CLOCKS = ("seconds", "speed/")
@@ -87,10 +88,13 @@ def test_the_configuration_of_a_preset_is_the_recorded_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_short_run_has_the_recorded_rows(name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_short_run_has_the_recorded_rows(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     header, *recorded = (GOLDEN / "runs" / f"{name}.jsonl").read_text().splitlines()
     if json.loads(header) != machine():
         pytest.skip(f"recorded on another machine: {header}")
+    monkeypatch.setattr(session, "learning_curve", lambda *_: None)
     rows = run(name, tmp_path / "run")
     assert rows == recorded, f"if this is meant: {REGENERATE} {name}"
 

@@ -255,12 +255,18 @@ _FLAGS = ["--total-env-steps", "1000", "--checkpoint-every", "200", "--wandb", "
 
 
 def test_a_run_ends_at_the_success_that_was_asked_for(tmp_path, trainer):
+    """By the lower end of its interval."""
+    lower = {100: 0.1, 200: 0.66, 300: 0.69, 400: 0.7}
+
+    def evaluation(self):
+        low = lower.get(self.env_steps, 0.2)
+        successes = {"eval/success_low": low, "eval/success": low + 0.05, "eval/success_high": low + 0.1}
+        return {**successes, "eval/return": 1.0, "eval/length": 5.0, "eval/episodes": 20}
+
+    trainer._evaluation = evaluation
     code, _ = fake.start(tmp_path / "run", stop_at_success=0.7)
-    rows = [row for row in fake.rows(tmp_path / "run") if "eval/success" in row]
     assert code == 0
-    assert rows[-1]["eval/success_low"] >= 0.7
-    assert all(row["eval/success_low"] < 0.7 for row in rows[:-1])
-    assert rows[-1]["env_steps"] < 1000
+    assert fake.rows(tmp_path / "run")[-1]["env_steps"] == 400
     assert "has finished" in fake.resume(tmp_path / "run")[1][0]
     assert fake.resume(tmp_path / "run", stop_at_success=None)[0] == 0
     assert fake.rows(tmp_path / "run")[-1]["env_steps"] == 1000
