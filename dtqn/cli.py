@@ -206,9 +206,9 @@ def _train(arguments: Sequence[str]) -> int:
     if print_config:
         print(presets.to_yaml(config), end="")
         return 0
-    from dtqn.training import session
+    from dtqn.training import preflight, session
 
-    session.check(config)  # before there is a folder
+    preflight.check(config)  # before there is a folder
     if resume is None:
         directory.claim()
     end_with_parent()
@@ -248,12 +248,12 @@ def _eval(arguments: Sequence[str]) -> int:
     directory, weights, seed = RunDir(given["run_dir"]), given["checkpoint"], given["seed"]
     config = directory.read_config()
     task = task_of(config)
-    from dtqn.training import session
+    from dtqn.training import trained
     from dtqn.training.display import evaluation_figures, evaluation_line
 
-    if change := directory.task_change(config):
-        print(f"warning: {change}; the weights are evaluated on the task as it is now", file=sys.stderr)
-    result = session.evaluate_run(directory, given["episodes"], seed, weights)
+    if warning := directory.task_warning(config):
+        print(f"warning: {warning}", file=sys.stderr)
+    result = trained.evaluate_run(directory, given["episodes"], seed, weights)
     if given["json"]:
         which = {"env": config.env, "agent": config.agent, "checkpoint": weights, "seed": seed}
         print(json.dumps(which | evaluation_figures(result, task)))

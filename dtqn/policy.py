@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -11,7 +12,7 @@ import torch
 
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
-from dtqn.training import session
+from dtqn.training import trained
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import make_env, task_spec
 from dtqn.types import StepInputs, reset_rows
@@ -25,12 +26,17 @@ def load(run_dir: str | Path, weights: Literal["last", "best"] = "last", device:
         weights: those of the last checkpoint, or those that did best in an evaluation.
         device: where the network runs, as torch names it.
 
+    A task that has changed since the run began brings a UserWarning of one line; the policy acts in it as it
+    is now.
+
     Raises:
         ValueError: the directory holds no run, or no such weights; one line says what is missing.
     """
     directory = RunDir(Path(run_dir))
     config = directory.read_config()
-    network = session.load_network(directory, config, weights).to(torch.device(device))
+    if warning := directory.task_warning(config):
+        warnings.warn(warning, stacklevel=2)
+    network = trained.load_network(directory, config, weights).to(torch.device(device))
     return Policy(config, network)
 
 

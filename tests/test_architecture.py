@@ -42,7 +42,7 @@ _ALLOWED = {
     "dtqn.experiments": {*_TRAINING, "dtqn.acting", "dtqn.experiments", "scipy", "sklearn", "sweeps"},
     "dtqn.policy": {
         *_NETWORKS,
-        *("dtqn.training.session", "dtqn.training.setup", "dtqn.training.directory"),
+        *("dtqn.training.trained", "dtqn.training.setup", "dtqn.training.directory"),
     },
     "dtqn.cli": {*_BASE, "dtqn", "dtqn.settings", "dtqn.training", "dtqn.experiments", "envs"},
 }

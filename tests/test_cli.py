@@ -378,7 +378,7 @@ def test_ctrl_c_before_the_start_is_no_traceback(capsys, monkeypatch):
 
 def test_eval_prints_one_object(capsys, tmp_path, monkeypatch):
     from dtqn.acting.evaluation import EvaluationResult
-    from dtqn.training import session
+    from dtqn.training import trained
 
     RunDir(tmp_path).write_config(resolve(None, {}, {}))
     asked = []
@@ -387,7 +387,7 @@ def test_eval_prints_one_object(capsys, tmp_path, monkeypatch):
         asked.append((directory.path, episodes, seed, weights))
         return EvaluationResult(None, None, None, 1.5, 20.0, episodes)
 
-    monkeypatch.setattr(session, "evaluate_run", evaluate_run)
+    monkeypatch.setattr(trained, "evaluate_run", evaluate_run)
     assert (
         cli.main(["eval", str(tmp_path), "--episodes", "9", "--seed", "3", "--checkpoint", "best", "--json"])
         == 0

@@ -18,7 +18,7 @@ from dtqn import cli
 from dtqn.experiments import compare, sweep
 from dtqn.settings import presets
 from dtqn.settings.config import fields_of
-from dtqn.training import session
+from dtqn.training import preflight, session, trained
 
 _QUICK = 120
 _SLOW = 2000
@@ -155,7 +155,7 @@ def _try(monkeypatch, tmp_path, seed):
 
 @pytest.fixture
 def nothing_runs(monkeypatch):
-    runners = [(session, name) for name in ("start", "resume", "evaluate_run")]
+    runners = [(session, "start"), (session, "resume"), (trained, "evaluate_run")]
     for module, name in [*runners, (compare, "compare"), (sweep, "run")]:
         monkeypatch.setattr(module, name, lambda *_: 0)
 
@@ -185,7 +185,7 @@ def test_every_odd_value_of_a_settings_file_is_answered(monkeypatch, tmp_path, k
 )
 def test_every_odd_value_of_a_sweep_file_is_answered(monkeypatch, tmp_path, line):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(session, "check", lambda _: None)  # builds a network for every configuration
+    monkeypatch.setattr(preflight, "check", lambda _: None)  # builds a network for every configuration
     whole = yaml.safe_load((presets.CONFIGS / "sweeps" / "memory-length.yaml").read_text())
     whole.pop(line, None)
     file, wrong = tmp_path / "file.yaml", []

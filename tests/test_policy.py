@@ -16,7 +16,7 @@ import torch
 import dtqn
 import envs
 from dtqn import cli
-from dtqn.training import session
+from dtqn.training import trained
 from dtqn.training.directory import RunDir
 from dtqn.types import StepInputs
 
@@ -55,7 +55,7 @@ def test_one_environment_acts_as_the_network_does_on_the_whole_episode(run_dir: 
             told.append(q)
             observation, reward, terminated, truncated, _ = env.step(action)
             over = terminated or truncated
-        network = session.load_network(RunDir(run_dir), policy.config, "last")
+        network = trained.load_network(RunDir(run_dir), policy.config, "last")
         steps = len(seen)
         whole = StepInputs(
             torch.from_numpy(np.stack(seen))[None],
@@ -83,7 +83,7 @@ def test_a_batch_plays_the_evaluation_of_the_run(run_dir: Path) -> None:
         first, last = last, terminated | truncated  # NEXT_STEP autoreset: a first row follows a last one
         returns += np.where(going, reward, 0.0)
         going &= ~last
-    result = session.evaluate_run(RunDir(run_dir), copies, 5, "last")
+    result = trained.evaluate_run(RunDir(run_dir), copies, 5, "last")
     assert returns.mean() == pytest.approx(result.episode_return)
 
 
@@ -113,7 +113,7 @@ def test_first_forgets_one_copy_alone(run_dir: Path) -> None:
 
 def test_best_weights_are_those_of_the_best_evaluation(run_dir: Path) -> None:
     policy = dtqn.load(run_dir, "best")
-    expected = session.load_network(RunDir(run_dir), policy.config, "best").state_dict()
+    expected = trained.load_network(RunDir(run_dir), policy.config, "best").state_dict()
     assert all(torch.equal(x, expected[name]) for name, x in policy._network.state_dict().items())
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import envs
 from dtqn import plots
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import chance, comparison_table
+from dtqn.experiments import comparison_table
 from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.intervals import LEAST_RUNS, band
 from dtqn.experiments.jobs import Job, Pool
@@ -26,6 +26,7 @@ from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.task import task_of
 from dtqn.text import number
+from dtqn.training import chance
 from dtqn.training.directory import RunDir, config_hash
 from dtqn.training.display import open_runs_view
 
@@ -80,7 +81,7 @@ def plan(
     Raises:
         ConfigError: for settings that do not make a run of each.
     """
-    from dtqn.training import session
+    from dtqn.training import preflight
 
     def resolve(**own: str) -> Config:
         return presets.resolve(file, {**given, **own}, os.environ)
@@ -94,7 +95,7 @@ def plan(
     ]
     for config in configs[:: len(seeds)]:
         task_of(config)
-        session.check(config)
+        preflight.check(config)
     return configs
 
 

@@ -317,13 +317,13 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
     run_cap = asked.run_cap or file.run_cap
     if run_cap is None and file.engine["method"] != "grid":
         raise ConfigError(f"{path}: method {file.engine['method']} has no end; give --run-cap N")
-    from dtqn.training import session
+    from dtqn.training import preflight
 
     def resolve(parameters: Mapping[str, Any]) -> Config:
         choice = presets.Layer(str(path), presets.nested(parameters))
         config = presets.resolve(config_file, settings, os.environ, below=[choice])
         file.check_metric(config.env, task_of(config).has_success)
-        session.check(config)
+        preflight.check(config)
         return config
 
     config = check(file, resolve)  # before anything is there

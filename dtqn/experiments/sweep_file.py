@@ -12,6 +12,7 @@ from dtqn.experiments.sweep_engine import METHODS, Trial
 from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of
 from dtqn.settings.presets import read_yaml
 from dtqn.settings.values import nearest
+from dtqn.training.metrics import METRICS
 
 _NOT_THE_ENGINES = ("run_cap", "preemptible")
 """What W&B's server reads of a sweep file and the engine's schema refuses."""
@@ -25,23 +26,6 @@ _KINDS = {
     "object": "a mapping",
     "string": "text",
 }
-_METRICS = [
-    group + name
-    for group, names in {
-        "": "best_success best_return mean_success mean_return env_steps learner_steps seconds",
-        "eval/": "success success_low success_high return return_error length episodes stage",
-        "train/": "success return length",
-        "learner/": "loss td_error q_mean q_max q_min target_max target_min grad_norm skipped_updates "
-        "learning_rate auxiliary_loss",
-        "replay/": "steps sequences priority_minimum priority_mean priority_maximum importance_weight_min "
-        "learned_steps_per_update parameter_age memory_age delta_q_share delta_q_first delta_q_last "
-        "stale_action_share stale_action_loss",
-        "actor/": "epsilon",
-        "speed/": "env_steps_per_second learner_steps_per_second",
-    }.items()
-    for name in names.split()
-]
-"""What a row of `metrics.jsonl` can hold, so that a misspelt metric is known before anything is trained."""
 _PROBES = 200
 """Random configurations that are looked at before a search is refused for having none that fits."""
 
@@ -119,8 +103,8 @@ def read_file(path: Path) -> SweepFile:
     for text in sweep_engine.other_violations(engine):  # what no schema can say
         raise ConfigError(f"{path}: {text}")
     metric = engine["metric"]["name"]
-    if metric not in _METRICS:
-        hint = nearest(metric, _METRICS) or "; try mean_success or mean_return"
+    if metric not in METRICS:
+        hint = nearest(metric, METRICS) or "; try mean_success or mean_return"
         raise ConfigError(f"{path}: metric.name is {metric}: there is no such metric{hint}")
     kept: dict[str, Any] = {
         key: engine[key] for key in ("method", "metric", "parameters", "early_terminate") if key in engine

@@ -258,6 +258,11 @@ class RunDir:
             f"(digest {old}, now {task.digest} of {task.made_of})"
         )
 
+    def task_warning(self, config: Config) -> str:
+        """One line for whoever uses the run's weights where its task has changed; empty if it has not."""
+        change = self.task_change(config)
+        return f"{change}; the weights are used on the task as it is now" if change else ""
+
     def check_task(self, config: Config, trained: str | None = None) -> None:
         """A ConfigError where `task_change` has something to say."""
         if change := self.task_change(config, trained):

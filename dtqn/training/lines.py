@@ -11,6 +11,7 @@ from dtqn.text import clock, duration, number, size
 from dtqn.training.directory import RunDir
 from dtqn.training.display import outcome
 from dtqn.training.metrics import Row
+from dtqn.training.preflight import planned_updates
 
 TIMED_UPDATES = 100
 """Learner updates after which a run says how long it will take."""
@@ -41,7 +42,7 @@ def introduction(
         "replay": f"{number(config.replay.capacity)} steps",
         "device": f"{device}, {threads}",
         "steps": f"{number(config.total_env_steps)} env steps, {number(config.warmup)} of them at random; "
-        f"{number(updates(config))} learner updates",
+        f"{number(planned_updates(config))} learner updates",
         "run": str(directory.path),
     }
     if resumed is not None:
@@ -49,12 +50,6 @@ def introduction(
     if unread := presets.unread(config):
         lines["unread"] = f"{', '.join(unread)}: not read, given the other settings"
     return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
-
-
-def updates(config: Config) -> int:
-    """Learner updates of a run from its start to its end; a run of any length makes one."""
-    learning_steps = config.total_env_steps - config.warmup
-    return max(1, int(learning_steps / config.learner.env_steps_per_update))
 
 
 class Price:

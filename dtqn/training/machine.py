@@ -1,4 +1,4 @@
-"""Settings of the process that a run depends on."""
+"""The process and the machine that a run is on: settings of the one, memory of both."""
 
 from __future__ import annotations
 
@@ -30,9 +30,23 @@ def prepare() -> None:
 
 
 def resident_bytes() -> int | None:
-    """The memory that this process has now; none where it cannot be told."""
+    """The memory that this process has now; None where it cannot be told."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError, AttributeError):  # not Linux
         return None
+
+
+def available_bytes() -> int | None:
+    """The machine's memory, or the container's share where that is less; None where it cannot be told."""
+    try:
+        limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    except (AttributeError, ValueError, OSError):
+        return None
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            limits.append(int(Path(path).read_text()))
+        except (OSError, ValueError):  # absent, or "max"
+            continue
+    return min(limits)

@@ -12,6 +12,23 @@ from dtqn.settings.config import ConfigError
 from dtqn.training.directory import file_errors
 
 Row = dict[str, float | int | None]
+METRICS = [
+    group + name
+    for group, names in {
+        "": "best_success best_return mean_success mean_return env_steps learner_steps seconds",
+        "eval/": "success success_low success_high return return_error length episodes stage",
+        "train/": "success return length",
+        "learner/": "loss td_error q_mean q_max q_min target_max target_min grad_norm skipped_updates "
+        "learning_rate auxiliary_loss",
+        "replay/": "steps sequences priority_minimum priority_mean priority_maximum importance_weight_min "
+        "learned_steps_per_update parameter_age memory_age delta_q_share delta_q_first delta_q_last "
+        "stale_action_share stale_action_loss",
+        "actor/": "epsilon",
+        "speed/": "env_steps_per_second learner_steps_per_second",
+    }.items()
+    for name in names.split()
+]
+"""All that a row can hold, so that a misspelt metric is known before anything is trained."""
 CLOCK_KEYS = ("seconds", "speed/env_steps_per_second", "speed/learner_steps_per_second")
 """The only keys in which a run and its killed and resumed twin may differ."""
 

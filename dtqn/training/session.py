@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
@@ -15,19 +12,18 @@ import torch
 
 import dtqn
 import envs
-from dtqn.acting.evaluation import EvaluationResult, evaluate
 from dtqn.networks.q_network import QNetwork
 from dtqn.plots import learning_curve
-from dtqn.settings.config import Config, ConfigError, MisfitError
+from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import Signals
-from dtqn.text import number, one_line, size
-from dtqn.training import checkpoint, lines, machine
+from dtqn.text import number, one_line
+from dtqn.training import chance, checkpoint, lines, machine, preflight
 from dtqn.training.checkpoint import CheckpointError
-from dtqn.training.directory import RunDir, ends_at, resolved
+from dtqn.training.directory import RunDir, ends_at, resolved, task_identity
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import MetricsFile, Row, read_rows
-from dtqn.training.setup import check_own, device_of, make_env, make_network, plan_bytes, task_spec
+from dtqn.training.setup import device_of, task_spec
 from dtqn.training.tracker import NoTracker, Tracker, in_sweep, open_tracker
 from dtqn.training.trainer import Trainer
 from dtqn.types import NonFiniteError
@@ -37,7 +33,10 @@ _OUTPUT_LOST = 141
 
 
 def start(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
-    """Train a new run, which `check` has passed, in a directory that holds none; the program's exit code."""
+    """Train a new run in a directory that holds none; the program's exit code.
+
+    `preflight.check` has passed the settings.
+    """
     directory.claim()
     process_bytes = machine.resident_bytes()
     trainer = _make_trainer(config)
@@ -81,79 +80,6 @@ def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
         run = _Run(config, directory, _restored_trainer(config, directory), shown, process_bytes, about)
     directory.write_config(config)
     return run.train()
-
-
-def evaluate_run(directory: RunDir, episodes: int, seed: int, weights: str) -> EvaluationResult:
-    """Greedy episodes of a run's `last` or `best` weights, on seeds of their own."""
-    config = directory.read_config()
-    machine.prepare()
-    # A run of a machine with a GPU can be evaluated on one without.
-    device = "auto" if config.device == "cuda" else config.device
-    network = load_network(directory, config, weights)
-    network.to(device_of(config.model_copy(update={"device": device})))
-    env = make_env(config, min(episodes, config.evaluation.num_envs), np.random.SeedSequence(seed))
-    return evaluate(network, env, episodes, task_spec(config).has_success)
-
-
-def load_network(directory: RunDir, config: Config, weights: str) -> QNetwork:
-    """The network of the run in `directory` with its `last` or `best` weights, on the CPU.
-
-    Raises:
-        ConfigError: the directory holds no such weights, or settings that they were not trained with.
-    """
-    with contextlib.suppress(CheckpointError):  # the weights that are asked for may be whole all the same
-        directory.check_trained(config, checkpoint.read_about(directory.checkpoints)["config"])
-    network = make_network(config)
-    load = checkpoint.load_best if weights == "best" else checkpoint.load_weights
-    try:
-        network.load_state_dict(load(directory.checkpoints))
-    except RuntimeError as error:
-        raise CheckpointError(
-            f"{directory.checkpoints}: its weights do not fit config.yaml ({one_line(error)})"
-        ) from None
-    return network
-
-
-def available_bytes() -> int | None:
-    """The machine's memory, or the container's share where that is less; none where it cannot be told."""
-    try:
-        limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    except (AttributeError, ValueError, OSError):
-        return None
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            limits.append(int(Path(path).read_text()))
-        except (OSError, ValueError):  # absent, or "max"
-            continue
-    return min(limits)
-
-
-def check(config: Config) -> None:
-    """What settings alone do not tell, before anything is made.
-
-    Raises:
-        ConfigError: where the device is not there, the task's actions cannot be counted, or a task, core or
-            encoder that is not this project's own fails a trial.
-        MisfitError: where the network cannot read the task, or memory is too small.
-    """
-    device_of(config)
-    try:
-        envs.try_task(config.env, **config.task.model_dump())
-    except envs.TaskError as error:
-        raise ConfigError(str(error)) from None
-    _check_memory(config)
-    check_own(config)
-
-
-def _check_memory(config: Config) -> None:
-    plan, available = plan_bytes(config), available_bytes()
-    if available is None or sum(plan.values()) <= available:
-        return
-    it_takes = f"the run would take {size(sum(plan.values()))} and the machine has {size(available)}"
-    if plan["networks"] > available / 2:
-        raise MisfitError(f"network.width is {config.network.width}: {it_takes}; try a smaller network")
-    fitting = int(config.replay.capacity * 0.8 * (available - plan["networks"]) / plan["replay"])
-    raise MisfitError(f"replay.capacity is {config.replay.capacity}: {it_takes}; try {fitting}")
 
 
 def _make_trainer(config: Config) -> Trainer:
@@ -338,23 +264,29 @@ class _Run:
             self.directory.checkpoints, self.trainer.env_steps, weights, self.trainer.get_state(), about
         )
         self._saved_at = self.trainer.env_steps
-        self._draw()
+        self._draw(finished)
         if finished:
             self.directory.write_result(_result_of(about))
 
-    def _draw(self) -> None:
-        """The learning curve so far; where it cannot be drawn or written, the run goes on without."""
+    def _draw(self, finished: bool) -> None:
+        """The learning curve so far; where it cannot be drawn or written, the run goes on without.
+
+        That of a finished run shows what random actions reach, in as many episodes as its last evaluation
+        had. They take at most a second or two in the suite's own tasks, and are not played in others.
+        """
         title = f"{self.config.env}, {self.config.agent}, seed {self.config.seed}"
         ceiling = task_spec(self.config).success_ceiling
         try:
-            learning_curve(read_rows(self.directory.metrics_file), self.directory.curve, title, ceiling)
+            floor = None
+            if finished and task_identity(self.config).is_native:
+                floor = chance.play(self.config, int(self._evaluations.last["eval/episodes"] or 1)).score
+            rows = read_rows(self.directory.metrics_file)
+            learning_curve(rows, self.directory.curve, title, ceiling, floor)
         except Exception as error:  # a picture is worth no run
             self._view.say(f"no learning curve: {one_line(error)}")
 
     def _introduction(self) -> str:
-        memory, resumed = plan_bytes(self.config), None
-        if self._process_bytes is not None:
-            memory = {**memory, "the process itself": self._process_bytes}
+        resumed = None
         if self._saved_at is not None:
             resumed = f"at {number(self.trainer.env_steps)} env steps"
             if not self.trainer.resume_is_exact:
@@ -363,8 +295,8 @@ class _Run:
             self.config,
             self.directory,
             _parameters(self.trainer.network),
-            memory,
-            available_bytes(),
+            preflight.memory(self.config, self._process_bytes),
+            machine.available_bytes(),
             device_of(self.config).type,
             resumed,
         )

@@ -7,15 +7,12 @@ have no defaults and do not ask the settings of another.
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
 
 import envs
 from dtqn import networks, testing
@@ -33,7 +30,7 @@ from dtqn.settings.rules import memory_misfit
 from dtqn.settings.values import is_own
 from dtqn.training.schema import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
-from replay import SequenceLayout, SequenceReplay, replay_bytes
+from replay import SequenceLayout, SequenceReplay
 
 
 class Stream(IntEnum):
@@ -230,65 +227,3 @@ def learning_rate_share(config: Config) -> Callable[[int], float]:
     """Environment steps of the run -> the share of the learning rate that is left then."""
     start, final = config.learner.learning_rate_decay_start, config.learner.final_learning_rate_share
     return lambda env_steps: linear(1.0, final, (env_steps / config.total_env_steps - start) / (1 - start))
-
-
-_SMALL = 10_000_000
-"""Numbers in a network that is made in passing, to be counted."""
-
-
-def planned_updates(config: Config) -> int:
-    """Learner steps of the whole run, if nothing ends it early; the last tick may bring a few more.
-
-    The shortest run does one. A warm-up that ends before replay has a sequence costs the updates until then.
-    """
-    return max(1, int((config.total_env_steps - config.warmup) / config.learner.env_steps_per_update))
-
-
-class _TooLarge(BaseException):
-    """No Exception, which the maker of a user's own module may catch."""
-
-
-class _Small(TorchFunctionMode):
-    """Raises `_TooLarge` before more than `_SMALL` numbers are made in all."""
-
-    _FACTORIES: ClassVar = {torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn}
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._made = 0
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func in self._FACTORIES:
-            shape = args or ((kwargs or {}).get("size", ()),)
-            self._made += math.prod(shape[0] if isinstance(shape[0], Iterable) else shape)
-            if self._made > _SMALL:
-                raise _TooLarge
-        return func(*args, **(kwargs or {}))
-
-
-def _counted_network(config: Config) -> QNetwork:
-    """A network of the run's shapes.
-
-    A small network is simply made. A large one is made on the meta device, without memory; torch imports its
-    compiler for that, which takes seconds.
-    """
-    try:
-        with _Small():
-            return make_network(config)
-    except _TooLarge:
-        with torch.device("meta"):
-            return make_network(config)
-
-
-def plan_bytes(config: Config) -> dict[str, int]:
-    """What the run will take in memory, part by part, before any of it is taken."""
-    network = _counted_network(config)
-    parameters = sum(p.numel() * p.element_size() for p in network.parameters())
-    fields = make_schema(config, network).fields
-    return {
-        "replay": replay_bytes(fields, config.replay.capacity, config.actor.num_envs),
-        # online, target, actor's copy, gradients and Adam's two moments
-        "networks": 6 * parameters,
-    }

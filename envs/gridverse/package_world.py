@@ -13,6 +13,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from envs import yaml_file
 from envs.adapters.foreign import Recipe, foreign_task
 from envs.entry_points import located, search_working_directory
 from envs.gridverse.facts import WorldFacts
@@ -55,7 +56,7 @@ def make_world(
     load()
     search_working_directory()  # for modules that the file names
     try:
-        env = PackageWorld(yaml.safe_load(text), observation)
+        env = PackageWorld(yaml_file.parse(text), observation)
     except (Exception, SystemExit) as error:  # whatever the package, or a user's module, makes of the file
         raise ValueError(f"{path}: gym_gridverse cannot make it: {located(error)}") from None
     return gymnasium.wrappers.TimeLimit(env, time_limit)

@@ -428,14 +428,14 @@ def read_file(path: str | Path) -> Any:
     Raises:
         ValueError: one line, for a file that cannot be read.
     """
-    import yaml  # only files need it
+    from envs import yaml_file  # only files need it
 
     try:
-        return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        return yaml_file.read(path)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no YAML file: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def load_world(path: str | Path) -> WorldSpec:

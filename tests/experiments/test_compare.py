@@ -20,8 +20,9 @@ from PIL import Image
 import envs
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import chance, compare, jobs
+from dtqn.experiments import compare, jobs
 from dtqn.settings.presets import resolve
+from dtqn.training import chance
 from dtqn.training.directory import RunDir, resolved
 from dtqn.training.metrics import read_rows
 from tests.reference import statistics_twin as twin
@@ -100,7 +101,7 @@ def run(tmp_path, monkeypatch):
     program = [sys.executable, "-I", str(tmp_path / "program.py")]
     monkeypatch.setattr(compare, "Pool", functools.partial(jobs.Pool, program=program))
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(chance, "_play", lambda config: _CHANCE)
+    monkeypatch.setattr(chance, "play", lambda config, episodes: _CHANCE)
 
     draw = compare.plots.comparison
 

@@ -22,7 +22,7 @@ from PIL import Image
 
 import envs
 from dtqn import cli, plots
-from dtqn.experiments import jobs, sweep, sweep_engine, sweep_file
+from dtqn.experiments import jobs, sweep, sweep_engine
 from dtqn.experiments.importance import Axis, Importance, dependence
 from dtqn.experiments.sweep_engine import Trial, propose
 from dtqn.experiments.sweep_file import read_file
@@ -389,7 +389,7 @@ def test_settings_that_are_wrong_together_end_nothing(run, monkeypatch):
         if (config.learner.n_step, config.seed) == (2, 2):
             raise ConfigError("replay.capacity is 1: the run would take more")
 
-    monkeypatch.setattr("dtqn.training.session.check", check)
+    monkeypatch.setattr("dtqn.training.preflight.check", check)
     code, printed, folder = run(_GRID)
     assert code == 0, printed
     assert "run 4 refused: replay.capacity is 1: the run would take more" in printed
@@ -470,19 +470,6 @@ def test_bayes_learns_from_the_best_value_of_a_runs_history():
         return propose(engine, [*trials, Trial(6, {"learner.gamma": 0.95}, "finished", rows=rows)], (0, 1))
 
     assert choice(-0.2, -0.4) == choice(-0.4, -0.2) == choice(-0.2) != choice(-0.4)
-
-
-def test_a_metric_is_a_column_of_a_run(tmp_path):
-    """All columns that a run can have are known, and no other: this agent has the rarest ones too."""
-    options = {
-        "env": "gridverse-memory-5x5", "network.adaptive-span": "true", "learner.auxiliary-weight": "0.01",
-        "total-env-steps": "600", "warmup-env-steps": "200", "metrics-every": "200", "actor.num-envs": "4",
-        "replay.capacity": "2000", "evaluation.period": "300", "evaluation.episodes": "2", "device": "cpu",
-        "wandb": "disabled", "run-dir": str(tmp_path / "run"),
-    }  # fmt: skip
-    assert cli.main([word for name, value in options.items() for word in (f"--{name}", value)]) == 0
-    rows = read_rows(tmp_path / "run" / "metrics.jsonl")
-    assert sorted({name for row in rows for name in row}) == sorted(sweep_file._METRICS)
 
 
 def _axis(name, positions, ordered=True):

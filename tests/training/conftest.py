@@ -1,6 +1,6 @@
 import pytest
 
-from dtqn.training import session
+from dtqn.training import preflight, session
 from tests.training import fake
 
 
@@ -12,8 +12,8 @@ def trainer(monkeypatch):
         pass
 
     monkeypatch.setattr(session, "Trainer", Trainer)
-    monkeypatch.setattr(session, "plan_bytes", lambda config: {"replay": 1000, "networks": 500})
+    monkeypatch.setattr(preflight, "plan_bytes", lambda config: {"replay": 1000, "networks": 500})
     monkeypatch.setattr(
-        session, "learning_curve", lambda rows, path, title, ceiling: path.write_bytes(b"a picture")
+        session, "learning_curve", lambda rows, path, title, ceiling, chance: path.write_bytes(b"a picture")
     )
     return Trainer

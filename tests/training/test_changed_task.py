@@ -9,13 +9,15 @@ import sys
 import pytest
 import yaml
 
+import dtqn
 import envs
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import chance, compare
+from dtqn.experiments import compare
 from dtqn.settings.config import ConfigError
-from dtqn.training import checkpoint, session
+from dtqn.training import chance, checkpoint, trained
 from dtqn.training.directory import RunDir, config_hash
+from dtqn.training.setup import make_network
 from envs.gridverse.worlds import world
 from tests.envs.test_identity import TASK
 from tests.envs.test_pomdp_parser import TIGER
@@ -126,11 +128,11 @@ def test_random_play_of_an_edited_task_is_measured_anew(tmp_path, monkeypatch, t
     id, file, edited = task
     played = []
 
-    def play(config):
+    def play(config, episodes):
         played.append(config.env)
         return EvaluationResult(None, None, None, float(len(played)), 1.0, 1)
 
-    monkeypatch.setattr(chance, "_play", play)
+    monkeypatch.setattr(chance, "play", play)
     config = fake.config_of(env=id)
     for _ in range(2):
         chance.measured([config], tmp_path / "random.json")
@@ -139,11 +141,30 @@ def test_random_play_of_an_edited_task_is_measured_anew(tmp_path, monkeypatch, t
     assert chance.measured([config], tmp_path / "random.json")[id].episode_return == 2
 
 
+def test_a_policy_of_an_edited_task_warns_and_is_loaded(tmp_path, task, monkeypatch, recwarn):
+    id, file, edited = task
+    directory = RunDir(tmp_path / "run")
+    directory.claim()
+    directory.write_config(fake.config_of(env=id))
+    monkeypatch.setattr(trained, "load_network", lambda directory, config, weights: make_network(config))
+    assert dtqn.load(directory.path).action_space.n > 1
+    assert not recwarn.list
+    before = envs.digest(id)
+    file.write_text(edited)
+    assert dtqn.load(str(directory.path)).action_space.n > 1
+    (warning,) = recwarn.list
+    assert warning.filename == __file__, "it points to the caller"
+    assert str(warning.message) == (
+        f"{directory.path}: the task {id} has changed since the run began (digest {before}, now "
+        f"{envs.digest(id)} of {envs.identify(id).made_of}); the weights are used on the task as it is now"
+    )
+
+
 def test_eval_warns_and_goes_on(tmp_path, trainer, task, capsys, monkeypatch):
     id, file, edited = task
     fake.start(tmp_path / "run", env=id, total_env_steps=200)
     monkeypatch.setattr(
-        session, "evaluate_run", lambda *args: EvaluationResult(None, None, None, 1.0, 2.0, 5)
+        trained, "evaluate_run", lambda *args: EvaluationResult(None, None, None, 1.0, 2.0, 5)
     )
     assert cli.main(["eval", str(tmp_path / "run")]) == 0
     assert capsys.readouterr().err == ""

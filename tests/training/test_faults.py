@@ -18,7 +18,7 @@ import torch
 
 from dtqn import cli
 from dtqn.settings.config import ConfigError
-from dtqn.training import checkpoint, lines, machine, session
+from dtqn.training import checkpoint, lines, session, trained
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import MetricsFile, read_rows
@@ -146,7 +146,7 @@ def _best_lost(path, trainer, damage, seed):
     best = max(before, key=lambda row: row["eval/success"])
     damage(path / "checkpoint/best.safetensors")
     with pytest.raises(ConfigError, match=r"best\.safetensors"):
-        session.evaluate_run(RunDir(path), 1, 1, "best")
+        trained.evaluate_run(RunDir(path), 1, 1, "best")
     code, said = fake.resume(path)
     assert code == 0
     assert "best.safetensors" in said[0]
@@ -363,7 +363,7 @@ def test_settings_that_were_changed_behind_a_checkpoint_are_named(tmp_path, trai
     error = f"error: {file}: learner.n_step is 4, but the checkpoint beside it was made with 3\n"
     assert _refused(path, capsys) == error
     with pytest.raises(ConfigError, match=r"learner\.n_step is 4"):
-        session.evaluate_run(RunDir(path), 1, 1, "last")
+        trained.evaluate_run(RunDir(path), 1, 1, "last")
 
 
 # A picture is worth no run
@@ -481,21 +481,6 @@ def test_what_is_left_is_estimated_from_the_timed_ticks():
     assert [line for line in said if line] == [
         "about 4 min to go, evaluations not counted: 8 680 env steps; 100 updates took 25 s"
     ]
-
-
-def test_the_process_is_measured():
-    before = machine.resident_bytes()
-    if before is None:
-        pytest.skip("cannot be told here")
-    block = np.ones(64 << 20, np.uint8)
-    assert 60 << 20 < machine.resident_bytes() - before < 70 << 20
-    assert block.all()
-
-
-def test_updates_of_a_run():
-    config = fake.config_of(total_env_steps=1000, warmup_env_steps=200)
-    assert lines.updates(config) == 800 // 48
-    assert lines.updates(fake.config_of(total_env_steps=10)) == 1
 
 
 def test_a_second_hangup_is_not_taken_for_impatience():

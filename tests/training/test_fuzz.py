@@ -12,7 +12,7 @@ import pytest
 
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
-from dtqn.training import session
+from dtqn.training import session, trained
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import read_rows
 
@@ -77,9 +77,9 @@ def _attempt(action) -> str:
 
 
 def test_no_damage_ends_in_anything_but_one_line(tmp_path, finished, monkeypatch):
-    monkeypatch.setattr(session, "learning_curve", lambda rows, path, title, ceiling: None)  # half the time
+    monkeypatch.setattr(session, "learning_curve", lambda *_: None)  # half the time
     came = Counter()
-    evaluated = {name: session.evaluate_run(RunDir(finished), 2, 3, name) for name in ("last", "best")}
+    evaluated = {name: trained.evaluate_run(RunDir(finished), 2, 3, name) for name in ("last", "best")}
     for seed in range(_DAMAGES):
         path = tmp_path / "run"
         shutil.copytree(finished, path)
@@ -92,7 +92,7 @@ def test_no_damage_ends_in_anything_but_one_line(tmp_path, finished, monkeypatch
             assert read_rows(directory.metrics_file)[-1]["env_steps"] >= 248
 
         def evaluate(name, directory=directory):
-            assert session.evaluate_run(directory, 2, 3, name) == evaluated[name]
+            assert trained.evaluate_run(directory, 2, 3, name) == evaluated[name]
 
         try:
             came["last", _attempt(lambda: evaluate("last"))] += 1

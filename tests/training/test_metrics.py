@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from dtqn.training.metrics import MetricsFile, read_rows
+from dtqn import cli
+from dtqn.training.metrics import METRICS, MetricsFile, read_rows
 
 
 def _row(number):
@@ -32,3 +33,16 @@ def test_reopening_keeps_the_first_rows_and_drops_a_half_written_line(tmp_path, 
 
 def test_a_file_that_is_not_there_has_no_rows(tmp_path):
     assert read_rows(tmp_path / "none.jsonl") == []
+
+
+def test_a_metric_is_a_column_of_a_run(tmp_path):
+    """All columns that a run can have are known, and no other: this agent has the rarest ones too."""
+    options = {
+        "env": "gridverse-memory-5x5", "network.adaptive-span": "true", "learner.auxiliary-weight": "0.01",
+        "total-env-steps": "600", "warmup-env-steps": "200", "metrics-every": "200", "actor.num-envs": "4",
+        "replay.capacity": "2000", "evaluation.period": "300", "evaluation.episodes": "2", "device": "cpu",
+        "wandb": "disabled", "run-dir": str(tmp_path / "run"),
+    }  # fmt: skip
+    assert cli.main([word for name, value in options.items() for word in (f"--{name}", value)]) == 0
+    rows = read_rows(tmp_path / "run" / "metrics.jsonl")
+    assert sorted({name for row in rows for name in row}) == sorted(METRICS)

@@ -12,8 +12,9 @@ import pytest
 import torch
 import yaml
 
+import envs
 from dtqn import cli, text
-from dtqn.training import checkpoint, display, session
+from dtqn.training import chance, checkpoint, display, session, trained
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCK_KEYS, read_rows
 from tests.training import fake, wandb_file
@@ -40,6 +41,19 @@ def test_a_run_leaves_what_is_promised(tmp_path, trainer):
         assert all(key in row for row in rows)
     assert all(a["seconds"] <= b["seconds"] for a, b in itertools.pairwise(rows))
     assert list(rows[1])[:2] == ["env_steps", "learner_steps"]
+
+
+def test_the_picture_of_a_finished_run_shows_what_random_actions_reach(tmp_path, trainer, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(session, "learning_curve", lambda *given: drawn.append(given[-1]))
+    assert fake.start(tmp_path / "run")[0] == 0
+    config = RunDir(tmp_path / "run").read_config()
+    expected = chance.play(config, 20).success  # the fake's evaluations have 20 episodes
+    assert drawn == [None] * 4 + [expected] and 0 < expected < 1
+    monkeypatch.setattr(session, "task_identity", lambda config: envs.Identity("", "", is_native=False))
+    monkeypatch.setattr(chance, "play", None)
+    assert fake.start(tmp_path / "other")[0] == 0
+    assert drawn[5:] == [None] * 5, "the price of a task that is not the suite's own is not known"
 
 
 def test_the_configuration_is_stored_in_full(tmp_path, trainer):
@@ -308,20 +322,6 @@ def test_an_error_is_neither_hidden_nor_saved(tmp_path, trainer, capsys):
     assert checkpoint.read_about(tmp_path / "run/checkpoint")["env_steps"] == 400
 
 
-def test_a_run_that_cannot_fit_is_refused_with_the_figure(tmp_path, trainer, monkeypatch, capsys):
-    monkeypatch.setattr(session, "plan_bytes", lambda config: {"replay": 5 * 10**12, "networks": 0})
-    monkeypatch.setattr(session, "available_bytes", lambda: 10**10)
-    assert cli.main(["--run-dir", str(tmp_path / "run"), "--replay.capacity", "500000"]) == 2
-    assert capsys.readouterr().err.removeprefix("error: ").strip() == (
-        "replay.capacity is 500000: the run would take 5 TB and the machine has 10 GB; try 800"
-    )
-    assert not (tmp_path / "run/config.yaml").exists()
-
-
-def test_the_memory_of_this_machine_is_known():
-    assert session.available_bytes() is None or 10**8 < session.available_bytes() < 10**14
-
-
 @pytest.mark.parametrize("damage", ["pointer", "state", "foreign"])
 def test_a_damaged_checkpoint_is_one_line(tmp_path, trainer, capsys, damage):
     fake.start(tmp_path / "run", total_env_steps=200)
@@ -414,9 +414,9 @@ def test_ctrl_c_on_a_real_run_and_evaluation_of_what_it_saved(tmp_path):
         130,
         f"interrupted and saved; to go on: python run.py --resume {path}",
     )
-    result = session.evaluate_run(RunDir(path), 6, 7, "last")
+    result = trained.evaluate_run(RunDir(path), 6, 7, "last")
     assert result.episodes == 6
-    assert result == session.evaluate_run(RunDir(path), 6, 7, "last")
+    assert result == trained.evaluate_run(RunDir(path), 6, 7, "last")
     assert (path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     (file,) = path.glob("wandb/offline-run-*/run-*.wandb")
     assert len(wandb_file.history(file)) == len(read_rows(path / "metrics.jsonl"))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dtqn.settings.config import Config
-from dtqn.training.setup import planned_updates
+from dtqn.training.preflight import planned_updates
 from dtqn.training.trainer import Trainer
 
 SMALL: dict[str, Any] = {

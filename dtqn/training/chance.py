@@ -30,16 +30,15 @@ def measured(configs: Iterable[Config], file: Path) -> dict[str, EvaluationResul
         result = next(
             (EvaluationResult(**old["result"]) for old in known if old["settings"] == settings), None
         )
-        results[config.env] = result or _play(config)
+        results[config.env] = result or play(config, config.evaluation.episodes)
         entries.append({"settings": settings, "result": results[config.env]._asdict()})
     if entries != known:
         write_whole(file, json.dumps(entries, indent=2) + "\n")
     return results
 
 
-def _play(config: Config) -> EvaluationResult:
-    """As many episodes as an evaluation has, on the seeds of the run's first one."""
-    episodes = config.evaluation.episodes
+def play(config: Config, episodes: int) -> EvaluationResult:
+    """So many episodes of random actions in the run's task, on the seeds of its first evaluation."""
     env = make_env(config, min(config.evaluation.num_envs, episodes), seed_of(config, Stream.EVALUATION, 0))
     return evaluate_random(env, episodes, task_spec(config).has_success, np.random.default_rng(config.seed))
 
@@ -51,7 +50,7 @@ def _settings(config: Config) -> dict[str, Any]:
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    """What was measured before; nothing where the file is not there or cannot be read."""
+    """What was measured before; empty where the file is not there or cannot be read."""
     try:
         entries: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
         return [entry for entry in entries if entry["result"].keys() == set(EvaluationResult._fields)]

@@ -1,0 +1,125 @@
+"""What a run will take, and whether it can be had: all that is looked at before anything is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+import envs
+from dtqn.networks.q_network import QNetwork
+from dtqn.settings.config import Config, ConfigError, MisfitError
+from dtqn.text import size
+from dtqn.training import machine
+from dtqn.training.setup import check_own, device_of, make_network, make_schema
+from replay import replay_bytes
+
+
+def check(config: Config) -> None:
+    """Refuse a run for what its settings alone do not tell.
+
+    Raises:
+        ConfigError: the device is not there, the task's actions cannot be counted, or a task, core or
+            encoder that is not this project's own fails a trial.
+        MisfitError: the network cannot read the task, or memory is too small.
+    """
+    device_of(config)
+    try:
+        envs.try_task(config.env, **config.task.model_dump())
+    except envs.TaskError as error:
+        raise ConfigError(str(error)) from None
+    _check_memory(config)
+    check_own(config)
+
+
+def _check_memory(config: Config) -> None:
+    plan, available = memory(config, machine.resident_bytes()), machine.available_bytes()
+    if available is None or sum(plan.values()) <= available:
+        return
+    parts = ", ".join(f"{name} {size(taken)}" for name, taken in plan.items())
+    it_takes = (
+        f"the run would take {size(sum(plan.values()))} ({parts}) and the machine has {size(available)}"
+    )
+    left = available - plan.get(_PROCESS, 0)
+    if plan["networks"] > left / 2:
+        raise MisfitError(f"network.width is {config.network.width}: {it_takes}; try a smaller network")
+    fitting = int(config.replay.capacity * 0.8 * (left - plan["networks"]) / plan["replay"])
+    raise MisfitError(f"replay.capacity is {config.replay.capacity}: {it_takes}; try {fitting}")
+
+
+_PROCESS = "the process itself"
+
+
+def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
+    """Bytes of a run by what takes them.
+
+    Args:
+        process_bytes: what the process has before there is a trainer; None where that cannot be told.
+    """
+    process = {} if process_bytes is None else {_PROCESS: process_bytes}
+    return plan_bytes(config) | process
+
+
+def plan_bytes(config: Config) -> dict[str, int]:
+    """What the run will take in memory, part by part, before any of it is taken."""
+    network = _counted_network(config)
+    parameters = sum(p.numel() * p.element_size() for p in network.parameters())
+    fields = make_schema(config, network).fields
+    return {
+        "replay": replay_bytes(fields, config.replay.capacity, config.actor.num_envs),
+        # online, target, actor's copy, gradients and Adam's two moments
+        "networks": 6 * parameters,
+    }
+
+
+def planned_updates(config: Config) -> int:
+    """Learner steps of the whole run, if nothing ends it early; the last tick may bring a few more.
+
+    The shortest run does one. A warm-up that ends before replay has a sequence costs the updates until then.
+    """
+    return max(1, int((config.total_env_steps - config.warmup) / config.learner.env_steps_per_update))
+
+
+_SMALL = 10_000_000
+"""Numbers in a network that is made in passing, to be counted."""
+
+
+class _TooLarge(BaseException):
+    """No Exception, which the maker of a user's own module may catch."""
+
+
+class _Small(TorchFunctionMode):
+    """Raises `_TooLarge` before more than `_SMALL` numbers are made in all."""
+
+    _FACTORIES: ClassVar = {torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in self._FACTORIES:
+            shape = args or ((kwargs or {}).get("size", ()),)
+            self._made += math.prod(shape[0] if isinstance(shape[0], Iterable) else shape)
+            if self._made > _SMALL:
+                raise _TooLarge
+        return func(*args, **(kwargs or {}))
+
+
+def _counted_network(config: Config) -> QNetwork:
+    """A network of the run's shapes.
+
+    A small network is simply made. A large one is made on the meta device, without memory; torch imports its
+    compiler for that, which takes seconds.
+    """
+    try:
+        with _Small():
+            return make_network(config)
+    except _TooLarge:
+        with torch.device("meta"):
+            return make_network(config)

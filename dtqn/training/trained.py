@@ -1,0 +1,47 @@
+"""A trained run: its network, and greedy episodes of it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+
+from dtqn.acting.evaluation import EvaluationResult, evaluate
+from dtqn.networks.q_network import QNetwork
+from dtqn.settings.config import Config
+from dtqn.text import one_line
+from dtqn.training import checkpoint, machine
+from dtqn.training.checkpoint import CheckpointError
+from dtqn.training.directory import RunDir
+from dtqn.training.setup import device_of, make_env, make_network, task_spec
+
+
+def evaluate_run(directory: RunDir, episodes: int, seed: int, weights: str) -> EvaluationResult:
+    """Greedy episodes of a run's `last` or `best` weights, on seeds of their own."""
+    config = directory.read_config()
+    machine.prepare()
+    # A run of a machine with a GPU can be evaluated on one without.
+    device = "auto" if config.device == "cuda" else config.device
+    network = load_network(directory, config, weights)
+    network.to(device_of(config.model_copy(update={"device": device})))
+    env = make_env(config, min(episodes, config.evaluation.num_envs), np.random.SeedSequence(seed))
+    return evaluate(network, env, episodes, task_spec(config).has_success)
+
+
+def load_network(directory: RunDir, config: Config, weights: str) -> QNetwork:
+    """The network of the run in `directory` with its `last` or `best` weights, on the CPU.
+
+    Raises:
+        ConfigError: the directory holds no such weights, or settings that they were not trained with.
+    """
+    with contextlib.suppress(CheckpointError):  # the weights that are asked for may be whole all the same
+        directory.check_trained(config, checkpoint.read_about(directory.checkpoints)["config"])
+    network = make_network(config)
+    load = checkpoint.load_best if weights == "best" else checkpoint.load_weights
+    try:
+        network.load_state_dict(load(directory.checkpoints))
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"{directory.checkpoints}: its weights do not fit config.yaml ({one_line(error)})"
+        ) from None
+    return network

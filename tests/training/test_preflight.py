@@ -1,0 +1,105 @@
+"""What a run will take, the refusal where that cannot be had, and what its start does not pay for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dtqn import cli
+from dtqn.settings import presets
+from dtqn.settings.config import Config, MisfitError
+from dtqn.training import machine, preflight, setup
+from tests.training import fake
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def config_of(agent: str, **flags: str) -> Config:
+    return presets.resolve(None, {"agent": agent, "env": "gridverse-memory-7x7", **flags}, {})
+
+
+@pytest.mark.parametrize("agent", ["gtrxl", "coberl", "darqn", "dtqn-bag", "lru", "dtqn-paper"])
+def test_planned_bytes_are_those_of_the_network(agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six times its parameters, whether it is made to be counted or is only a shape."""
+    config = config_of(agent)
+    parameters = sum(p.numel() * p.element_size() for p in setup.make_network(config).parameters())
+    made = preflight.plan_bytes(config)
+    monkeypatch.setattr(preflight, "_SMALL", 0)
+    shape = preflight.plan_bytes(config)
+    assert made == shape
+    assert made["networks"] == 6 * parameters
+
+
+def test_a_network_that_fits_nowhere_is_counted() -> None:
+    plan = preflight.plan_bytes(config_of("gtrxl", **{"network.width": "300000", "network.num_heads": "2"}))
+    assert plan["networks"] > 6 * 4 * 2 * 12 * 300_000**2  # two layers of GRU gates: 12 matrices each
+
+
+def test_a_start_does_not_import_the_compiler_of_torch() -> None:
+    """It takes longer to import than a short run to train; so does scipy.stats."""
+    script = (
+        "import sys; from dtqn.settings import presets;"
+        "from dtqn.training import preflight, session, trainer;"
+        "config = presets.resolve(None, {'total_env_steps': '200', 'evaluation.episodes': '2',"
+        " 'actor.num_envs': '4', 'replay.capacity': '4000', 'task.time_limit': '10'}, {});"
+        "preflight.plan_bytes(config); run = trainer.Trainer(config);"
+        "[run.advance() for _ in range(3)]; run.finish();"
+        "assert not {'torch._dynamo', 'scipy.stats', 'wandb'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def _machine(monkeypatch: pytest.MonkeyPatch, plan: dict[str, int], process: int, available: int) -> None:
+    monkeypatch.setattr(preflight, "plan_bytes", lambda config: plan)
+    monkeypatch.setattr(machine, "resident_bytes", lambda: process)
+    monkeypatch.setattr(machine, "available_bytes", lambda: available)
+
+
+def test_a_run_that_cannot_fit_is_refused_with_the_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _machine(monkeypatch, {"replay": 5 * 10**12, "networks": 10**9}, 4 * 10**9, 10**10)
+    assert cli.main(["--run-dir", str(tmp_path / "run"), "--replay.capacity", "500000"]) == 2
+    # Replay may have 10 - 4 - 1 GB, and four fifths of that are 4 GB: 400 of its 500 000 steps.
+    assert capsys.readouterr().err.removeprefix("error: ").strip() == (
+        "replay.capacity is 500000: the run would take 5 TB (replay 5 TB, networks 1 GB, the process itself "
+        "4 GB) and the machine has 10 GB; try 400"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_process_itself_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of("gtrxl")
+    _machine(monkeypatch, {"replay": 7 * 10**9, "networks": 10**9}, 2 * 10**9, 10**10)
+    preflight.check(config)
+    _machine(monkeypatch, {"replay": 7 * 10**9, "networks": 10**9}, 2 * 10**9 + 1, 10**10)
+    with pytest.raises(MisfitError, match=r"^replay\.capacity is "):
+        preflight.check(config)
+    _machine(monkeypatch, {"replay": 10**9, "networks": 5 * 10**9}, 5 * 10**9, 10**10)
+    with pytest.raises(MisfitError, match=r"^network\.width is .*; try a smaller network$"):
+        preflight.check(config)
+
+
+def test_the_process_is_measured() -> None:
+    before = machine.resident_bytes()
+    if before is None:
+        pytest.skip("cannot be told here")
+    block = np.ones(64 << 20, np.uint8)
+    assert 60 << 20 < machine.resident_bytes() - before < 70 << 20
+    assert block.all()
+
+
+def test_the_memory_of_this_machine_is_known() -> None:
+    available = machine.available_bytes()
+    assert available is None or 10**8 < available < 10**14
+
+
+def test_updates_of_a_run() -> None:
+    config = fake.config_of(total_env_steps=1000, warmup_env_steps=200)
+    assert preflight.planned_updates(config) == 800 // 48
+    assert preflight.planned_updates(fake.config_of(total_env_steps=10)) == 1
