@@ -2,9 +2,9 @@
 
     python -m benchmarks rivals
 
-One process, one thread. A rival has the published network, batch, loss, optimiser and passes (Esslinger et al.
-2022, arXiv 2206.01078, and its public code): whole windows of 50 rows, the online network on rows 0..49, both
-networks on rows 1..50, a squared TD error at every row, clipping, Adam. Ours are the presets `dtqn-paper` and
+One process, one thread. A rival has the published network, batch, loss, optimiser and passes (Esslinger et
+al. 2022, arXiv 2206.01078, and its public code): whole windows of 50 rows, the online network on rows 0..49,
+both networks on rows 1..50, a squared TD error at every row, clipping, Adam. Ours are `dtqn-paper` and
 `drqn-paper` on batches of a replay that they have filled. All take turns, chunk by chunk; figures are medians
 over chunks.
 """

@@ -315,7 +315,7 @@ class GTrXL(nn.Module):
     def after_burn_in(
         self, x: Tensor, burned: Tensor, burn_in_rows: Tensor, state: GTrXLState, want_trace: bool
     ) -> tuple[Tensor, GTrXLTrace | None]:
-        """As `Core.after_burn_in`; keys and values of the memory are made once. There is no compression."""
+        """As `OnePassCore.after_burn_in`: keys and values of the memory are made once. No compression."""
         recent, num_burned = self._recent(state.memory.detach()), burned.shape[1]
         # Less than none where there is padding yet to come.
         positions, mask = self._distances(

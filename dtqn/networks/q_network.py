@@ -49,15 +49,6 @@ class Core(Protocol):
     the `CONTRACT_VERSION` that it was written for. `input_window` is the number of raw rows before a sequence
     that it reads besides its trace (0 without it): `state_from_trace` then takes their features [B, W, D], by
     the present encoder, as a fourth argument.
-
-    A core that can run a burn-in and the steps after it for less than two calls has, besides, a true
-    `has_after_burn_in` and
-
-        after_burn_in(x [B, T, D], burned [B, P, D], burn_in_rows [B], state, want_trace) -> output, trace
-
-    the output [B, T, D] of x, and the trace [B, P + T, ...] of both where it is wanted, from the state before
-    the burn-in. Of `burned` the last `burn_in_rows` are real; a sequence with less than P of them begins its
-    episode. No gradient enters the burn-in.
     """
 
     def __call__(self, x: Tensor, state: State, want_trace: bool = True, /) -> tuple[Tensor, State, Trace]:
@@ -85,6 +76,27 @@ class Core(Protocol):
 
     def cache(self, state: State, /) -> State:
         """As `QNetwork.cache`."""
+        ...
+
+
+class OnePassCore(Core, Protocol):
+    """A core that runs a burn-in and the steps after it for less than two calls."""
+
+    has_after_burn_in: bool
+    """Whether this one does; a core without the attribute does not."""
+
+    def after_burn_in(
+        self, x: Tensor, burned: Tensor, burn_in_rows: Tensor, state: State, want_trace: bool
+    ) -> tuple[Tensor, Trace | None]:
+        """Features x [B, T, D] after a burn-in -> output [B, T, D], the trace [B, P + T, ...] of both.
+
+        Args:
+            burned: [B, P, D] features of the burn-in, which no gradient enters.
+            burn_in_rows: [B] of them are real, the last ones; where they are less than P, these begin the
+                episode.
+            state: before the burn-in.
+            want_trace: give the trace, else None.
+        """
         ...
 
 

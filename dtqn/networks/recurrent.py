@@ -6,10 +6,12 @@ whole sequence, and any split of a sequence into calls gives the same Q-values.
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head
+from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, OnePassCore
 from dtqn.types import (
     QOutput,
     SequenceGenerator,
@@ -104,7 +106,7 @@ class RecurrentQNetwork(nn.Module):
             padding = features.shape[1] - batch.burn_in_rows[:, None]
             features = features[sequence, (place - padding).clamp(min=0)]  # real rows last
             features = features.masked_fill((place < padding)[..., None], 0.0)
-        x, trace = self.core.after_burn_in(
+        x, trace = cast(OnePassCore, self.core).after_burn_in(
             self.encoder(batch.learn), features, batch.burn_in_rows, state, want_trace
         )
         if trace is None:
