@@ -11,13 +11,14 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import agent, agents, envs, parameters, random_play, replay
+from benchmarks import agent, agents, envs, parameters, random_play, replay, rivals
 
 BENCHMARKS = {
     "envs": envs,
     "replay": replay,
     "agent": agent,
     "agents": agents,
+    "rivals": rivals,
     "parameters": parameters,
     "random_play": random_play,
 }

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import envs
-from benchmarks import agents, parameters, random_play
+from benchmarks import agents, parameters, random_play, rivals
 from benchmarks.agent import flop_per_update
 
 DOCS = Path(parameters.__file__).parents[1] / "docs"
@@ -111,3 +111,9 @@ def test_a_figure_for_every_agent() -> None:
         torch.ones(3).add(1).mul(2)
     assert counter.operators == 3
     assert "dqn-paper" in agents.table({"dqn-paper": figures})
+
+
+def test_the_plain_rivals_have_the_published_size() -> None:
+    """Esslinger et al.'s public code, without its masks, which it counts."""
+    sizes = [sum(p.numel() for p in rival.parameters()) for rival in (rivals.PlainDTQN(), rivals.PlainDRQN())]
+    assert sizes == [426_942, 155_838]

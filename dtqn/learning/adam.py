@@ -6,50 +6,45 @@ torch's compiler, which takes seconds at every start of a run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.adam import adam
+
+from dtqn.learning.flat import Flat
 
 BETAS = (0.9, 0.999)
 
 
 class Adam:
-    """Changes parameters in place by their `grad`."""
+    """Changes parameters in place."""
 
-    def __init__(self, parameters: Iterable[tuple[str, nn.Parameter]], *, epsilon: float) -> None:
+    def __init__(self, names: Sequence[str], parameters: Flat, *, epsilon: float) -> None:
         """
         Args:
-            parameters: with their names, under which the moments are saved.
+            names: those of the parameters, under which the moments are saved.
             epsilon: the constant in the denominator.
         """
-        self._parameters = dict(parameters)
-        self._epsilon = epsilon
-        self._moments = {
-            name: {
-                "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-                "exp_avg": torch.zeros_like(parameter, requires_grad=False),
-                "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
-            }
-            for name, parameter in self._parameters.items()
-        }
+        self._names, self._parameters, self._epsilon = names, parameters, epsilon
+        tensors = parameters.tensors
+        self._steps = [torch.zeros((), dtype=torch.float32, device=x.device) for x in tensors]
+        self._exp_avg, self._exp_avg_sq = ([torch.zeros_like(x) for x in tensors] for _ in range(2))
         self.learning_rate = 0.0
         """The size of the last step; 0 before the first."""
 
     @torch.no_grad()
-    def step(self, learning_rate: float) -> None:
-        """One step of this size; every parameter has a gradient."""
+    def step(self, gradients: list[Tensor], learning_rate: float) -> None:
+        """One step of this size by gradients that are joined as the parameters are."""
         self.learning_rate = learning_rate
-        moments = self._moments.values()
         adam(
-            list(self._parameters.values()),
-            [parameter.grad for parameter in self._parameters.values() if parameter.grad is not None],
-            [of_one["exp_avg"] for of_one in moments],
-            [of_one["exp_avg_sq"] for of_one in moments],
+            self._parameters.tensors,
+            gradients,
+            self._exp_avg,
+            self._exp_avg_sq,
             [],
-            [of_one["step"] for of_one in moments],
+            self._steps,
             fused=True,
             amsgrad=False,
             beta1=BETAS[0],
@@ -61,9 +56,15 @@ class Adam:
         )
 
     def get_state(self) -> dict[str, dict[str, Tensor]]:
-        return {name: dict(of_one) for name, of_one in self._moments.items()}
+        views = (self._parameters.views(x) for x in (self._exp_avg, self._exp_avg_sq))
+        return {
+            name: {"step": self._steps[0], "exp_avg": first, "exp_avg_sq": second}
+            for name, first, second in zip(self._names, *views, strict=True)
+        }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        for name, of_one in self._moments.items():
-            for key, moment in of_one.items():
-                moment.copy_(state[name][key])
+        for step in self._steps:
+            step.copy_(state[self._names[0]]["step"])
+        for name, moments in self.get_state().items():
+            for key in ("exp_avg", "exp_avg_sq"):
+                moments[key].copy_(state[name][key])

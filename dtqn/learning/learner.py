@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from dtqn.learning import losses
 from dtqn.learning.adam import Adam
 from dtqn.learning.batches import Reading, fresh_rows, join, join_traces, split, take
+from dtqn.learning.flat import Flat
 from dtqn.learning.objective import Objective, StepErrors
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import LearnerConfig
@@ -94,9 +95,13 @@ class Learner:
         self.objective = Objective(config, network.head.prediction)
         self.online = network
         self.target = copy.deepcopy(network).requires_grad_(False)
-        self.optimizer = Adam(network.named_parameters(), epsilon=config.adam_epsilon)
-        self._online_parameters: list[Tensor] = list(self.online.parameters())
-        self._target_parameters: list[Tensor] = list(self.target.parameters())
+        named = dict(network.named_parameters())
+        self._trained = list(named.values())
+        self._online, self._target = Flat(named.values()), Flat(self.target.parameters())
+        self._gradients = [torch.zeros_like(x) for x in self._online.tensors]
+        for parameter, gradient in zip(self._trained, self._online.views(self._gradients), strict=True):
+            parameter.grad = gradient
+        self.optimizer = Adam(list(named), self._online, epsilon=config.adam_epsilon)
         self.learner_steps = 0
         self.skipped_updates = 0
         self._skipped_in_a_row = 0
@@ -131,14 +136,14 @@ class Learner:
             torch._foreach_add_(gradients, part.gradients)
         auxiliary = self._add_auxiliary(batch, gradients)
         loss = float(sum(part.loss for part in parts))
-        norm = nn.utils.get_total_norm(gradients)
+        norm = float(nn.utils.get_total_norm(gradients))
         if not (math.isfinite(norm) and math.isfinite(loss)):
-            return self._skip(loss, float(norm))
+            return self._skip(loss, norm)
         self._skipped_in_a_row = 0
-        for parameter, gradient in zip(self._online_parameters, gradients, strict=True):
-            parameter.grad = gradient
-        nn.utils.clip_grads_with_norm_(self._online_parameters, config.max_grad_norm, norm)
-        self.optimizer.step(config.learning_rate * learning_rate_share)
+        torch._foreach_copy_(self._gradients, gradients)
+        if norm > config.max_grad_norm:
+            torch._foreach_mul_(self._gradients, config.max_grad_norm / (norm + 1e-6))
+        self.optimizer.step(self._gradients, config.learning_rate * learning_rate_share)
         self.learner_steps += 1
         self._update_target()
         priorities = join([part.priorities for part in parts], members)
@@ -153,7 +158,7 @@ class Learner:
             "learner/q_min": float(q.min()),
             "learner/target_max": float(target.max()),
             "learner/target_min": float(target.min()),
-            "learner/grad_norm": float(norm),
+            "learner/grad_norm": norm,
             "replay/importance_weight_min": float(batch.importance_weights.min()),
             "replay/learned_steps_per_update": float(num_learned),
         } | auxiliary
@@ -167,9 +172,7 @@ class Learner:
         generator = torch.Generator(batch.learn_rows.device).manual_seed(int(seed))
         loss = self._auxiliary.loss(self.online, batch, generator)
         weighted = self._auxiliary.weight * loss
-        torch._foreach_add_(
-            gradients, torch.autograd.grad(weighted, self._online_parameters, materialize_grads=True)
-        )
+        torch._foreach_add_(gradients, self._gradient_of(weighted))
         return {"learner/auxiliary_loss": float(loss.detach())}
 
     def _sequence_generator(self, batch: Sequences) -> SequenceGenerator:
@@ -186,13 +189,17 @@ class Learner:
         """One part's share of the loss and of its gradient."""
         errors, trace = self._errors(batch, generator)
         loss = losses.weighted_loss(errors.loss, batch.importance_weights) / num_learned
-        gradients = torch.autograd.grad(loss, self._online_parameters, materialize_grads=True)
+        gradients = self._gradient_of(loss)
         with torch.no_grad():
             mask = errors.mask
             priorities = losses.sequence_priority(errors.td_error, mask, self.max_priority_weight)
             learned = (errors.td_error[mask], errors.q_taken[mask], errors.target[mask])
         fresh = None if trace is None else fresh_rows(batch, trace)
-        return _Part(list(gradients), loss.detach(), priorities, learned, fresh)
+        return _Part(gradients, loss.detach(), priorities, learned, fresh)
+
+    def _gradient_of(self, loss: Tensor) -> list[Tensor]:
+        """Joined as the online parameters are."""
+        return self._online.join(torch.autograd.grad(loss, self._trained, materialize_grads=True))
 
     def _skip(self, loss: float, norm: float) -> Update:
         self.skipped_updates += 1
@@ -208,11 +215,9 @@ class Learner:
     @torch.no_grad()
     def _update_target(self) -> None:
         if self.config.target_update == "soft":
-            torch._foreach_lerp_(
-                self._target_parameters, self._online_parameters, self.config.target_ema_rate
-            )
+            torch._foreach_lerp_(self._target.tensors, self._online.tensors, self.config.target_ema_rate)
         elif self.learner_steps % self.config.target_update_period == 0:
-            torch._foreach_copy_(self._target_parameters, self._online_parameters)
+            torch._foreach_copy_(self._target.tensors, self._online.tensors)
 
     def get_state(self) -> dict[str, Any]:
         return {

@@ -1,12 +1,16 @@
 """Multi-head attention with relative positions over a memory (Dai et al. 2019, arXiv 1901.02860; GTrXL).
 
-Legend: B batch, T steps of the call, m memory rows handed in, M memory length, H heads, d features of a head,
-D = H d, J = m + T keys. Key j and query t stand j and m + t steps after the oldest memory row.
+Legend: B batch, T steps of the call, m memory rows handed in, M memory length, E distances, H heads,
+d features of a head, D = H d, J keys.
 
-    score(t, j) = (q_t.k_j + q_t.r_D + u.k_j + v.r_D) / sqrt(d),   D = m + t - j,   r_D = W_R sinusoid(D)
+    score(t, j) = (q_t.k_j + q_t.r_D + u.k_j + v.r_D) / sqrt(d),   D steps from key j to query t,
+    r_D = W_R sinusoid(D)
 
 A query sees the keys at distances 0..M and no others, whatever the split of a sequence into calls. So one
 call of T = 40 and forty calls of T = 1 are the same function.
+
+Scores are kept by distance, E = min(M, m + T - 1) + 1 of them a query from the farthest to 0, as the keys
+beyond would be masked. Inside, heads come before the batch: so projections make their blocks without a copy.
 
 Two options: an `AdaptiveSpan` weighs each head's keys by their distance, and `Slots` are rows of compressed
 memory that are seen beside the keys.
@@ -29,31 +33,90 @@ def sinusoid(length: int, width: int, first: int = 0) -> Tensor:
     return torch.cat([angle.sin(), angle.cos()], dim=-1)
 
 
-class Band(torch.autograd.Function):
-    """Scores indexed by distance, laid out by key; keys outside the band get minus infinity.
+class _ByDistance(torch.autograd.Function):
+    """`by_distance`. Autograd's own backward of the same view fills and copies whole arrays of zeros."""
 
-    The input [N, T, E] has in column e the score at distance E - 1 - e; the output [N, T, m + T] has at
-    (t, j) the score at distance m + t - j, minus infinity where that is below 0 or above E - 1. m is at most
-    E - 1.
-    A view does the work: rows padded to E + T and read E + T - 1 apart slide by one each. (Autograd's own
-    backward of the same slices fills and copies whole arrays of zeros, a sixth of an update.)
+    @staticmethod
+    def forward(ctx: Any, by_key: Tensor) -> Tensor:
+        return _distances(by_key)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return _keys(grad)
+
+
+class _ByKey(torch.autograd.Function):
+    """`by_key`, whose adjoint is `by_distance`."""
+
+    @staticmethod
+    def forward(ctx: Any, by_distance: Tensor) -> Tensor:
+        return _keys(by_distance)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return _distances(grad)
+
+
+def by_distance(by_key: Tensor) -> Tensor:
+    """[N, T, E - 1 + T] -> [N, T, E]: what is at the keys t..t + E - 1 of each query t. It is a view."""
+    found: Tensor = _ByDistance.apply(by_key)
+    return found
+
+
+def by_key(by_distance: Tensor) -> Tensor:
+    """[N, T, E] -> [N, T, E - 1 + T]: the inverse of `by_distance`, 0 at the other keys."""
+    found: Tensor = _ByKey.apply(by_distance)
+    return found
+
+
+def _distances(by_key: Tensor) -> Tensor:
+    """Rows read one farther apart than they lie."""
+    by_key = by_key.contiguous()
+    count, steps, keys = by_key.shape
+    return by_key.as_strided((count, steps, keys + 1 - steps), (steps * keys, keys + 1, 1))
+
+
+def _keys(by_distance: Tensor) -> Tensor:
+    """Rows padded to E + T and read E + T - 1 apart slide by one each."""
+    padded = F.pad(by_distance, (0, by_distance.shape[1]))
+    count, steps, size = padded.shape
+    return padded.as_strided((count, steps, size - 1), (steps * size, size - 1, 1))
+
+
+class _Projections(torch.autograd.Function):
+    """Of rows [B, J, D]: queries s (x W_Q + b) [H, B, T, d] of the last T; keys and values [2, H, B, J, d].
+
+    The gradients of the rows add up in place. Autograd pads that of the last T with zeros and adds arrays.
     """
 
     @staticmethod
-    def forward(ctx: Any, by_distance: Tensor, num_memory: int) -> Tensor:
-        count, steps, reach = by_distance.shape
-        ctx.shape, ctx.num_memory = by_distance.shape, num_memory
-        padded = F.pad(by_distance, (0, steps), value=-math.inf)
-        width = reach - 1 + steps
-        stride = (steps * (width + 1), width, 1)
-        return padded.as_strided((count, steps, num_memory + steps), stride, reach - 1 - num_memory)
+    def forward(
+        ctx: Any, rows: Tensor, steps: int, weight: Tensor, bias: Tensor, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        batch, count, width = rows.shape
+        heads, _, size = bias.shape
+        w = weight.view(3 * heads, size, width).mT
+        new = rows[:, count - steps :].reshape(-1, width)
+        flat = rows.reshape(-1, width)
+        ctx.save_for_backward(flat, new, weight)
+        ctx.scale, ctx.shape = scale, rows.shape
+        query = torch.baddbmm(bias, new.expand(heads, -1, -1), w[:heads], beta=scale, alpha=scale)
+        pairs = torch.bmm(flat.expand(2 * heads, -1, -1), w[heads:])
+        return query.view(heads, batch, steps, size), pairs.view(2, heads, batch, count, size)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        count, steps, reach = ctx.shape
-        width = reach - 1 + steps
-        grad = F.pad(grad, (reach - 1 - ctx.num_memory, 0)).contiguous()
-        return grad.as_strided((count, steps, reach), (steps * width, width + 1, 1)), None
+    def backward(ctx: Any, d_query: Tensor, d_pairs: Tensor) -> tuple[Tensor, None, Tensor, Tensor, None]:
+        flat, new, weight = ctx.saved_tensors
+        heads, batch, steps, size = d_query.shape
+        dq, dk, dv = (
+            grad.reshape(heads, -1, size).transpose(0, 1).reshape(-1, heads * size)
+            for grad in (d_query, d_pairs[0], d_pairs[1])
+        )
+        w_q, w_k, w_v = weight.chunk(3)
+        d_rows = (dk @ w_k).addmm_(dv, w_v).view(ctx.shape)
+        d_rows[:, ctx.shape[1] - steps :] += ctx.scale * (dq @ w_q).view(batch, steps, -1)
+        d_weight = torch.cat([ctx.scale * (dq.T @ new), dk.T @ flat, dv.T @ flat])
+        return d_rows, None, d_weight, ctx.scale * dq.sum(dim=0).view(heads, 1, size), None
 
 
 class AdaptiveSpan(nn.Module):
@@ -90,9 +153,9 @@ class Slots(NamedTuple):
     """K rows of compressed memory."""
 
     key: Tensor
-    """[B, H, K, d]"""
+    """[H, B, K, d]"""
     value: Tensor
-    """[B, H, K, d]"""
+    """[H, B, K, d]"""
     positions: Tensor
     """[E, D] sinusoids of the distances M + 1..M + E."""
     distance: Tensor
@@ -119,46 +182,48 @@ class RelativeAttention(nn.Module):
         self.v = nn.Parameter(torch.zeros(num_heads, 1, self.head_width))
 
     def project_memory(self, memory: Tensor, qkv: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Keys and values [B, H, m, d] of normalised memory rows [B, m, D]; `qkv` in place of the weights."""
+        """Keys and values [H, B, m, d] of normalised memory rows [B, m, D]; `qkv` in place of the weights."""
         weight = self.qkv.weight if qkv is None else qkv
         key, value = F.linear(memory, weight[self.width :]).chunk(2, dim=-1)
         return self._heads(key), self._heads(value)
 
     def project_query(self, inputs: Tensor) -> Tensor:
-        """Queries [B, H, T, d] of normalised inputs [B, T, D]."""
+        """Queries [H, B, T, d] of normalised inputs [B, T, D]."""
         return self._heads(F.linear(inputs, self.qkv.weight[: self.width]))
 
     def forward(
         self,
-        inputs: Tensor,
-        memory_key: Tensor,
-        memory_value: Tensor,
+        rows: Tensor,
+        steps: int,
+        cached: tuple[Tensor, Tensor] | None,
         positions: Tensor,
         mask: Tensor | None,
         slots: Slots | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """
         Args:
-            inputs: [B, T, D], normalised.
-            memory_key, memory_value: [B, H, m, d], m <= M, oldest first.
-            positions: [M + 1, D] the sinusoids of distances M..0.
-            mask: [B, 1, 1, m + T] added to the scores: 0, or minus infinity for empty memory slots.
+            rows: [B, m + T, D] memory, oldest first, and inputs, normalised; without the memory if `cached`.
+            steps: T.
+            cached: keys and values [H, B, m, d] of the memory.
+            positions: [E, D] the sinusoids of the distances E - 1..0.
+            mask: [B, T, E] added to the scores: 0, or minus infinity where nothing is so far back.
             slots: compressed memory.
-        Returns: the output [B, T, D], keys and values [B, H, m + T, d].
+        Returns: the output [B, T, D], keys and values [H, B, m + T, d].
         """
-        q, k, v = (self._heads(part) for part in self.qkv(inputs).chunk(3, dim=-1))
-        steps, num_memory = inputs.shape[1], memory_key.shape[2]
-        if num_memory:
-            k, v = torch.cat([memory_key, k], dim=2), torch.cat([memory_value, v], dim=2)
-        reach = min(self.memory_length, num_memory + steps - 1) + 1
-        bias = None if self.span is None else self.span.log_mask(reach)
-        scores = self._scores(q, k, positions[-reach:], num_memory, bias)
-        if mask is not None:
-            scores = scores + mask
+        q, (k, v) = self._project(rows, steps)
+        if cached is not None:
+            k, v = (torch.cat([old, new], dim=2) for old, new in zip(cached, (k, v), strict=True))
+        # Distances that no row of this call has are masked, but have a place.
+        missing = len(positions) - 1 + steps - k.shape[2]
+        keys, values = (F.pad(x, (0, 0, missing, 0)) if missing else x for x in (k, v))
+        scores = self._scores(q, keys, positions, mask)
         if slots is None:
-            return self._attend(scores, v), k, v
-        scores = torch.cat([self._slot_scores(q, slots), scores], dim=-1)
-        return self._attend(scores, torch.cat([slots.value, v], dim=2)), k, v
+            mixed = self._mixed(scores.softmax(dim=-1), values)
+        else:
+            with_slots = torch.cat([self._slot_scores(q, slots), scores], dim=-1).softmax(dim=-1)
+            of_slots, of_keys = with_slots.split([slots.key.shape[2], len(positions)], dim=-1)
+            mixed = self._mixed(of_keys, values) + of_slots @ slots.value
+        return self._output(mixed), k, v
 
     def both_ways(self, inputs: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
         """Attention of T rows over all T of them, later ones included: [B, T, D] -> [B, T, D].
@@ -166,49 +231,57 @@ class RelativeAttention(nn.Module):
         Args:
             inputs: normalised.
             positions: [2T - 1, D] the sinusoids of distances T-1..-(T-1).
-            mask: [B, 1, 1, T] added to the scores.
+            mask: [B, 1, T] added to the scores.
         """
-        q, k, v = (self._heads(part) for part in self.qkv(inputs).chunk(3, dim=-1))
-        return self._attend(self._scores(q, k, positions, inputs.shape[1] - 1) + mask, v)
+        steps = inputs.shape[1]
+        q, (k, v) = self._project(inputs, steps)
+        relative = by_key(self._relative_scores(q, positions).flatten(0, 1))[..., steps - 1 : 2 * steps - 1]
+        scores = q @ k.mT + relative.unflatten(0, q.shape[:2]) + mask
+        return self._output(scores.softmax(dim=-1) @ v)
 
-    def _scores(
-        self, q: Tensor, k: Tensor, positions: Tensor, offset: int, bias: Tensor | None = None
-    ) -> Tensor:
-        """[B, H, T, J] of queries and keys; a key whose distance has no position scores minus infinity.
+    def _project(self, rows: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """Queries with u [H, B, T, d], scaled, and keys and values [2, H, B, J, d] of rows [B, J, D]."""
+        projected: tuple[Tensor, Tensor] = _Projections.apply(
+            rows, steps, self.qkv.weight, self.u, self.head_width**-0.5
+        )
+        return projected
 
-        Args:
-            positions: [E, D] the sinusoids of distances that fall by one from row to row.
-            offset: from the last of them to that of query 0 and key 0.
-            bias: [H, 1, E] added to the scores at these distances.
+    def _scores(self, q: Tensor, k: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
+        """[H, B, T, E] of queries with u [H, B, T, d] and keys [H, B, E - 1 + T, d]."""
+        of_keys = by_distance(q.flatten(0, 1) @ k.flatten(0, 1).mT)
+        scores = of_keys.unflatten(0, q.shape[:2]) + self._relative_scores(q, positions, mask)
+        if self.span is not None:
+            scores = scores + self.span.log_mask(len(positions))[:, None]
+        return scores
+
+    def _relative_scores(self, q: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+        """[H, B, T, E] of queries with u [H, B, T, d] and positions [E, D]: one product for each head.
+
+        `mask` [B, T, E] is added.
         """
-        batch, heads, steps, _ = q.shape
-        keys, scale = k.shape[2], self.head_width**-0.5
-        relative = self._heads(self.relative(positions)[None])
-        by_distance = ((q + self.v) * scale) @ relative.transpose(-1, -2)
-        if bias is not None:
-            by_distance = by_distance + bias
-        band = Band.apply(by_distance.flatten(0, 1), offset)
-        return torch.baddbmm(
-            band if band.shape[-1] == keys else band[..., :keys],
-            (q + self.u).reshape(batch * heads, steps, -1),
-            k.reshape(batch * heads, -1, self.head_width).transpose(1, 2),
-            alpha=scale,
-        ).view(batch, heads, steps, -1)
+        relative = self.relative(positions).unflatten(-1, (self.num_heads, -1)).permute(1, 2, 0)
+        with_v = q + ((self.v - self.u) * self.head_width**-0.5)[:, None]
+        rows = with_v.flatten(1, 2)
+        scores = rows @ relative if mask is None else torch.baddbmm(mask.flatten(0, 1), rows, relative)
+        return scores.unflatten(1, q.shape[1:3])
 
     def _slot_scores(self, q: Tensor, slots: Slots) -> Tensor:
-        """[B, H, T, K]; minus infinity for a slot that its query does not see."""
-        relative = self._heads(self.relative(slots.positions)[None])
-        by_distance = (q + self.v) @ relative.mT
+        """[H, B, T, K]; minus infinity for a slot that its query does not see."""
         place = (slots.distance - self.memory_length - 1).clamp(0, len(slots.positions) - 1)
-        of_place = by_distance.gather(-1, place[:, None].expand(-1, self.num_heads, -1, -1))
-        scores = ((q + self.u) @ slots.key.mT + of_place) * self.head_width**-0.5
-        return scores.masked_fill(~slots.visible[:, None], -math.inf)
+        of_place = self._relative_scores(q, slots.positions).gather(
+            -1, place.expand(self.num_heads, -1, -1, -1)
+        )
+        return (q @ slots.key.mT + of_place).masked_fill(~slots.visible, -math.inf)
 
-    def _attend(self, scores: Tensor, v: Tensor) -> Tensor:
-        """The values' means by the softmax of the scores, all heads joined: [B, T, D]."""
-        mixed = torch.softmax(scores, dim=-1) @ v
-        return self.output(mixed.transpose(1, 2).flatten(2))
+    def _mixed(self, weights: Tensor, v: Tensor) -> Tensor:
+        """The means [H, B, T, d] of values [H, B, E - 1 + T, d] by weights [H, B, T, E]."""
+        mixed = by_key(weights.flatten(0, 1)) @ v.flatten(0, 1)
+        return mixed.unflatten(0, weights.shape[:2])
+
+    def _output(self, mixed: Tensor) -> Tensor:
+        """[H, B, T, d] -> [B, T, D]"""
+        return self.output(mixed.permute(1, 2, 0, 3).flatten(2))
 
     def _heads(self, x: Tensor) -> Tensor:
-        """[B, T, D] -> [B, H, T, d]"""
-        return x.unflatten(-1, (self.num_heads, self.head_width)).transpose(1, 2)
+        """[B, T, D] -> [H, B, T, d]"""
+        return x.unflatten(-1, (self.num_heads, self.head_width)).permute(2, 0, 1, 3)

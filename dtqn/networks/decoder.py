@@ -72,7 +72,9 @@ class DecoderLayer(nn.Module):
         self.output = nn.Linear(width, width)
         self.attention_norm = make_norm(norm, width)
         self.attention_gate = make_gate(gate, width=width, bias=gate_bias)
-        self.mlp = nn.Sequential(nn.Linear(width, mlp_width), nn.ReLU(), nn.Linear(mlp_width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, mlp_width), nn.ReLU(inplace=True), nn.Linear(mlp_width, width)
+        )
         self.mlp_norm = make_norm(norm, width)
         self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
 

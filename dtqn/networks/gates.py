@@ -6,6 +6,8 @@ gates of its own. W, U are [D, D] without bias; b is the vector b_g [D].
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -77,11 +79,54 @@ class SigTanhGate(nn.Module):
         return torch.addcmul(x, torch.sigmoid(w - self.bias), torch.tanh(u))
 
 
+class _GRUGate(torch.autograd.Function):
+    """`GRUGate` of rows x, y [n, D], with its backward in as few passes over them as there are products.
+
+    With g the gradient of (1 - z) x + z h and a the arguments of the sigmoids and the tanh:
+
+        dh = g z            da_h = dh (1 - h^2)       da_z = g (h - x) z (1 - z)
+        d(rx) = da_h U_g    da_r = d(rx) x r (1 - r)
+        dx = g (1 - z) + d(rx) r + da_r U_r + da_z U_z      dy = da_r W_r + da_z W_z + da_h W_g
+
+    Autograd's own takes a third more time, forward, and a fifth more, backward (1 400 rows of 64 on a CPU).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, w_rzg: Tensor, u_rz: Tensor, u_g: Tensor, bias: Tensor
+    ) -> Tensor:
+        width = x.shape[1]
+        w, u = w_rzg.view(3, width, width), u_rz.view(2, width, width)
+        rzh = torch.bmm(y.expand(3, -1, -1), w.mT)
+        rzh[:2].baddbmm_(x.expand(2, -1, -1), u.mT)
+        r, z, h = rzh
+        z.sub_(bias)
+        rzh[:2].sigmoid_()
+        rx = r * x
+        h.addmm_(rx, u_g.T).tanh_()
+        ctx.save_for_backward(x, y, rzh, rx, w, u, u_g)
+        return torch.lerp(x, h, z)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        x, y, rzh, rx, w, u, u_g = ctx.saved_tensors
+        r, z, h = rzh
+        dh = grad * z
+        da_h = torch.ops.aten.tanh_backward(dh, h)
+        da_z = torch.ops.aten.sigmoid_backward((h - x).mul_(grad), z)
+        d_rx = da_h @ u_g
+        da_r = torch.ops.aten.sigmoid_backward(d_rx * x, r)
+        dx = (grad - dh).addcmul_(d_rx, r).addmm_(da_r, u[0]).addmm_(da_z, u[1])
+        dy = (da_r @ w[0]).addmm_(da_z, w[1]).addmm_(da_h, w[2])
+        dw = torch.cat([da_r.T @ y, da_z.T @ y, da_h.T @ y])
+        du = torch.cat([da_r.T @ x, da_z.T @ x])
+        return dx, dy, dw, du, da_h.T @ rx, -da_z.sum(dim=0)
+
+
 class GRUGate(nn.Module):
     """g = (1 - z) * x + z * h
 
     r = sigmoid(W_r y + U_r x), z = sigmoid(W_z y + U_z x - b), h = tanh(W_g y + U_g (r * x)).
-    The three W and the first two U are each one matrix product.
     """
 
     def __init__(self, width: int, bias: float) -> None:
@@ -93,11 +138,9 @@ class GRUGate(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         width = x.shape[-1]
-        wy_rz, wy_g = F.linear(y, self.w_rzg).split([2 * width, width], dim=-1)
-        bias_rz = torch.cat([torch.zeros_like(self.bias), -self.bias])
-        r, z = torch.sigmoid(wy_rz + F.linear(x, self.u_rz, bias_rz)).chunk(2, dim=-1)
-        h = torch.tanh(wy_g + F.linear(r * x, self.u_g))
-        return torch.lerp(x, h, z)
+        rows = x.reshape(-1, width), y.reshape(-1, width)
+        g: Tensor = _GRUGate.apply(*rows, self.w_rzg, self.u_rz, self.u_g, self.bias)
+        return g.view(x.shape)
 
 
 def make_norm(norm: str, width: int) -> nn.Module:

@@ -70,26 +70,50 @@ class GTrXLLayer(nn.Module):
         self.compressor = None if compression_rate is None else compressor(width, compression_rate)
         self.attention_norm = make_norm(norm, width)
         self.attention_gate = make_gate(gate, width=width, bias=gate_bias)
-        self.mlp = nn.Sequential(nn.Linear(width, mlp_width), nn.ReLU(), nn.Linear(mlp_width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, mlp_width), nn.ReLU(inplace=True), nn.Linear(mlp_width, width)
+        )
         self.mlp_norm = make_norm(norm, width)
         self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values [B, H, m, d] of memory rows [B, m, D]."""
+        """Keys and values [H, B, m, d] of memory rows [B, m, D]."""
         return self.attention.project_memory(self.normalised(memory))
 
     def forward(
         self,
         x: Tensor,
-        memory_key: Tensor,
-        memory_value: Tensor,
+        memory: Tensor,
+        cached: tuple[Tensor, Tensor] | None,
         positions: Tensor,
         mask: Tensor | None,
         slots: Slots | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """x [B, T, D] -> the layer's output [B, T, D], keys and values [B, H, m + T, d]."""
-        y, k, v = self.attention(self.normalised(x), memory_key, memory_value, positions, mask, slots)
+        """The layer's output [B, T, D]; keys and values [H, B, m + T, d] of memory and steps.
+
+        Args:
+            x: [B, T, D]
+            memory: [B, m, D]
+            cached: keys and values [H, B, m, d] of the memory.
+        """
+        rows = torch.cat([memory, x], dim=1) if cached is None else x
+        y, k, v = self.attention(self.normalised(rows), x.shape[1], cached, positions, mask, slots)
         return self._output(x, y), k, v
+
+    def after_burn_in(
+        self, x: Tensor, burned: Tensor, memory: Tensor, positions: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The outputs of steps x [B, T, D] and, detached, of the steps `burned` [B, P, D] before them."""
+        count, steps = burned.shape[1], x.shape[1]
+        rows = self.normalised(torch.cat([memory, burned, x], dim=1))
+        y, _, _ = self.attention(rows, count + steps, None, positions, mask)
+        if not torch.is_grad_enabled():
+            both = self._output(torch.cat([burned, x], dim=1), y)
+            return both[:, count:], both[:, :count]
+        of_burned, of_x = y.split([count, steps], dim=1)
+        with torch.no_grad():
+            burned = self._output(burned, of_burned)
+        return self._output(x, of_x), burned
 
     def slots(self, rows: Tensor, blocks: Blocks, positions: Tensor) -> Slots:
         """Compressed memory of layer inputs [B, m + T, D]; no gradient enters these or the compressor."""
@@ -116,18 +140,18 @@ class GTrXLLayer(nn.Module):
         seen = seen | ~counts[..., None]
 
         def attend(memory: Tensor, visible: Tensor) -> Tensor:
-            """[B, H, T, d], by parameters without gradient."""
+            """[H, B, T, d], by parameters without gradient."""
             if self.pre_norm:
                 norm = {name: p.detach() for name, p in self.attention_norm.named_parameters()}
                 memory = torch.func.functional_call(self.attention_norm, norm, (memory,))
             key, value = attention.project_memory(memory, attention.qkv.weight.detach())
-            scores = (query @ key.mT * attention.head_width**-0.5).masked_fill(~visible[:, None], -math.inf)
+            scores = (query @ key.mT * attention.head_width**-0.5).masked_fill(~visible, -math.inf)
             return scores.softmax(dim=-1) @ value
 
         with torch.no_grad():
             query = attention.project_query(self.normalised(rows[:, rows.shape[1] - steps :]))
             exact = attend(whole.flatten(1, 2), seen.repeat_interleave(whole.shape[2], dim=-1))
-        error = (attend(self.compressor(whole.flatten(2)), seen) - exact).square().sum(dim=(1, 3))
+        error = (attend(self.compressor(whole.flatten(2)), seen) - exact).square().sum(dim=(0, 3))
         return torch.where(counts, error, 0.0).sum() / (counts.sum().clamp(min=1) * attention.width)
 
     def both_ways(self, x: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
@@ -142,9 +166,14 @@ class GTrXLLayer(nn.Module):
         """The layer's output from its input x and its attention's output y, [B, T, D] each."""
         if self.pre_norm:
             x = self.attention_gate(x, F.relu(y))
-            return self.mlp_gate(x, F.relu(self.mlp(self.mlp_norm(x))))
+            return self.mlp_gate(x, F.relu_(self.mlp(self.mlp_norm(x))))
         x = self.attention_norm(self.attention_gate(x, y))
         return self.mlp_norm(self.mlp_gate(x, self.mlp(x)))
+
+
+def _by_batch(of_layers: Sequence[Tensor]) -> Tensor:
+    """[B, L, H, J, d] of each layer's [H, B, J, d]."""
+    return torch.stack([x.transpose(0, 1) for x in of_layers], dim=1)
 
 
 class GTrXL(nn.Module):
@@ -180,6 +209,7 @@ class GTrXL(nn.Module):
         self.width, self.num_layers, self.num_heads = width, num_layers, num_heads
         self.memory_length, self.compression = memory_length, compression
         self.window = memory_length if compression is None else compression.window
+        self.has_after_burn_in = compression is None
         rate = None if compression is None else compression.rate
         layers = nn.ModuleList(
             GTrXLLayer(
@@ -233,18 +263,16 @@ class GTrXL(nn.Module):
             return self.initial_state(len(valid))
         memory = rows.memory[:, -self.window :]
         valid = valid[:, valid.shape[1] - memory.shape[1] :]
-        memory = memory.to(next(self.parameters()).dtype)
+        memory = memory.masked_fill(~valid[..., None, None], 0.0).to(next(self.parameters()).dtype)
         phase = None if self.compression is None else episode_step % self.compression.rate
-        memory = memory.masked_fill(~valid[..., None, None], 0.0)
         return GTrXLState(memory, valid.sum(dim=1), phase=phase)
 
     def cache(self, state: GTrXLState) -> GTrXLState:
         """`state` with the keys and values of its memory's last M rows under the present parameters."""
         recent = self._recent(state.memory)
         pairs = [layer.project_memory(recent[:, :, i]) for i, layer in enumerate(self.layers)]
-        return state._replace(
-            keys=torch.stack([k for k, _ in pairs], 1), values=torch.stack([v for _, v in pairs], 1)
-        )
+        keys, values = (_by_batch(of_layers) for of_layers in zip(*pairs, strict=True))
+        return state._replace(keys=keys, values=values)
 
     def forward(
         self, x: Tensor, state: GTrXLState, want_trace: bool = True
@@ -253,21 +281,18 @@ class GTrXL(nn.Module):
         memory, filled = state.memory.detach(), state.filled
         recent, steps = self._recent(memory), x.shape[1]
         num_memory = recent.shape[1]
-        mask = self._empty_slots(filled, num_memory, steps, x.dtype)
+        positions, mask = self._distances(filled, num_memory, steps, x.dtype)
         blocks = self._blocks(state, steps)
-        positions = self.positions.to(x.dtype)  # kept in float64, so that the table is exact at any precision
         inputs, keys, values = [], [], []
         for i, layer in enumerate(self.layers):
             inputs.append(x)
-            if state.keys is None or state.values is None:
-                key, value = layer.project_memory(recent[:, :, i])
-            else:
-                key, value = state.keys[:, i], state.values[:, i]
-            slots = None
+            cached = slots = None
+            if state.keys is not None and state.values is not None:
+                cached = state.keys[:, i].transpose(0, 1), state.values[:, i].transpose(0, 1)
             if blocks is not None and self.compression is not None:
                 rows = torch.cat([memory[:, :, i], x.detach()], dim=1)
                 slots = layer.slots(rows, blocks, self.compression.positions.to(x.dtype))
-            x, key, value = layer(x, key, value, positions, mask, slots)
+            x, key, value = layer(x, recent[:, :, i], cached, positions, mask, slots)
             keys.append(key)
             values.append(value)
         if not want_trace:
@@ -283,9 +308,30 @@ class GTrXL(nn.Module):
         if state.keys is not None:
             start = max(0, num_memory + steps - self.memory_length)
             new_state = new_state._replace(
-                keys=torch.stack(keys, 1)[:, :, :, start:], values=torch.stack(values, 1)[:, :, :, start:]
+                keys=_by_batch(keys)[:, :, :, start:], values=_by_batch(values)[:, :, :, start:]
             )
         return x, new_state, GTrXLTrace(trace)
+
+    def after_burn_in(
+        self, x: Tensor, burned: Tensor, burn_in_rows: Tensor, state: GTrXLState, want_trace: bool
+    ) -> tuple[Tensor, GTrXLTrace | None]:
+        """As `OnePassCore.after_burn_in`: keys and values of the memory are made once. No compression."""
+        recent, num_burned = self._recent(state.memory.detach()), burned.shape[1]
+        # Less than none where there is padding yet to come.
+        positions, mask = self._distances(
+            state.filled + burn_in_rows - num_burned, recent.shape[1], num_burned + x.shape[1], x.dtype
+        )
+        inputs = []
+        for i, layer in enumerate(self.layers[:-1]):
+            inputs.append((burned, x))
+            x, burned = layer.after_burn_in(x, burned, recent[:, :, i], positions, mask)
+        inputs.append((burned, x))
+        memory = self._recent(torch.cat([recent[:, :, -1], burned], dim=1))  # of the last layer, x alone
+        positions, mask = self._distances(state.filled + burn_in_rows, memory.shape[1], x.shape[1], x.dtype)
+        x, _, _ = self.layers[-1](x, memory, None, positions, mask)
+        if not want_trace:
+            return x, None
+        return x, GTrXLTrace(torch.stack([torch.cat(of_layer, dim=1) for of_layer in inputs], dim=2))
 
     def both_ways(self, x: Tensor, real: Tensor) -> Tensor:
         """Every step sees all steps of x [B, T, D] that are `real` [B, T], and no memory: [B, T, D]."""
@@ -293,7 +339,7 @@ class GTrXL(nn.Module):
         positions = sinusoid(2 * steps - 1, self.width, 1 - steps).flip(0).to(x)
         mask = torch.zeros(real.shape, dtype=x.dtype, device=x.device).masked_fill(~real, -math.inf)
         for layer in self.layers:
-            x = layer.both_ways(x, positions, mask[:, None, None])
+            x = layer.both_ways(x, positions, mask[:, None])
         return x
 
     def reconstruction_loss(self, state: GTrXLState, inputs: Tensor, real: Tensor) -> Tensor:
@@ -324,12 +370,21 @@ class GTrXL(nn.Module):
             return None
         return self.compression.blocks(state.filled, state.phase, state.memory.shape[1], steps)
 
-    @staticmethod
-    def _empty_slots(filled: Tensor, num_memory: int, steps: int, dtype: torch.dtype) -> Tensor | None:
-        """[B, 1, 1, m + T]: minus infinity for memory slots that hold nothing; None if all are real."""
-        if num_memory == 0 or bool((filled >= num_memory).all()):
-            return None
-        key = torch.arange(num_memory + steps, device=filled.device)
-        empty = key < (num_memory - filled)[:, None]
-        mask = torch.zeros(empty.shape, dtype=dtype, device=filled.device).masked_fill(empty, -math.inf)
-        return mask[:, None, None]
+    def _distances(
+        self, filled: Tensor, num_memory: int, steps: int, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor | None]:
+        """The sinusoids [E, D] of the distances E - 1..0 that a call has, and their mask [B, T, E].
+
+        The mask is minus infinity where a distance reaches beyond `filled` [B] rows before the call. It is
+        None if there is a row everywhere.
+        """
+        reach = min(self.memory_length, num_memory + steps - 1)
+        # Kept in float64, so that the table is exact at any precision.
+        positions = self.positions[len(self.positions) - reach - 1 :].to(dtype)
+        if bool((filled >= reach).all()):
+            return positions, None
+        distance = torch.arange(reach, -1, -1, device=filled.device)
+        held = (filled[:, None] + torch.arange(steps, device=filled.device)).clamp(min=0)
+        nothing = distance > held[..., None]
+        mask = torch.zeros(nothing.shape, dtype=dtype, device=filled.device)
+        return positions, mask.masked_fill_(nothing, -math.inf)

@@ -40,7 +40,9 @@ class MinGRULayer(nn.Module):
             with torch.no_grad():
                 self.gate_and_candidate.bias[:width] = -chrono_bias(width, longest)
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, mlp_width), nn.ReLU(), nn.Linear(mlp_width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, mlp_width), nn.ReLU(inplace=True), nn.Linear(mlp_width, width)
+        )
 
     def forward(self, x: Tensor, want_trace: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
         """x [B, T, D], hidden [B, D] -> output [B, T, D]; hidden [B, T, D]."""

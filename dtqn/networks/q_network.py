@@ -79,6 +79,27 @@ class Core(Protocol):
         ...
 
 
+class OnePassCore(Core, Protocol):
+    """A core that runs a burn-in and the steps after it for less than two calls."""
+
+    has_after_burn_in: bool
+    """Whether this one does; a core without the attribute does not."""
+
+    def after_burn_in(
+        self, x: Tensor, burned: Tensor, burn_in_rows: Tensor, state: State, want_trace: bool
+    ) -> tuple[Tensor, Trace | None]:
+        """Features x [B, T, D] after a burn-in -> output [B, T, D], the trace [B, P + T, ...] of both.
+
+        Args:
+            burned: [B, P, D] features of the burn-in, which no gradient enters.
+            burn_in_rows: [B] of them are real, the last ones; where they are less than P, these begin the
+                episode.
+            state: before the burn-in.
+            want_trace: give the trace, else None.
+        """
+        ...
+
+
 class Head(Protocol):
     """A module from features to Q-values."""
 

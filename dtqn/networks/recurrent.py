@@ -6,10 +6,12 @@ whole sequence, and any split of a sequence into calls gives the same Q-values.
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head
+from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, OnePassCore
 from dtqn.types import (
     QOutput,
     SequenceGenerator,
@@ -76,6 +78,8 @@ class RecurrentQNetwork(nn.Module):
             want_trace: give the trace rows that burn-in and learn block leave now, without gradient:
                 path -> [B, P + R, ...].
         """
+        if self._has_one_pass(batch):
+            return self._in_one_pass(batch, want_trace)
         state, burned = self.starting_state(batch)
         output, _, learned = self(batch.learn, state, want_trace)
         if not want_trace:
@@ -85,17 +89,51 @@ class RecurrentQNetwork(nn.Module):
             name: torch.cat([rows[name].detach() for rows in left], dim=1) for name in self.trace_spec()
         }
 
+    def _has_one_pass(self, batch: Sequences) -> bool:
+        """Whether the core runs the batch's burn-in with the learn block."""
+        longest = batch.burn_in.first.shape[1]
+        if longest == 0 or not getattr(self.core, "has_after_burn_in", False):
+            return False
+        return not bool(((batch.burn_in_rows < longest) & batch.trace_valid.any(dim=1)).any())
+
+    def _in_one_pass(self, batch: Sequences, want_trace: bool) -> tuple[QOutput, dict[str, Tensor] | None]:
+        """`learn_values` of burn-in and learn block at once."""
+        with torch.no_grad():
+            state = self._state(self._stored_rows(batch), batch.trace_valid, batch.episode_step)
+            features = self.encoder(batch.burn_in)
+            sequence = torch.arange(len(features), device=features.device)[:, None]
+            place = torch.arange(features.shape[1], device=features.device)
+            padding = features.shape[1] - batch.burn_in_rows[:, None]
+            features = features[sequence, (place - padding).clamp(min=0)]  # real rows last
+            features = features.masked_fill((place < padding)[..., None], 0.0)
+        x, trace = cast(OnePassCore, self.core).after_burn_in(
+            self.encoder(batch.learn), features, batch.burn_in_rows, state, want_trace
+        )
+        if trace is None:
+            return self.head(x), None
+        first = (place + padding).clamp(max=features.shape[1] - 1)  # real rows first, as in the batch
+        left = leaves(trace)
+        return self.head(x), {
+            name: torch.cat([left[name][sequence, first], left[name][:, features.shape[1] :]], dim=1).detach()
+            for name in self.trace_spec()
+        }
+
+    def _stored_rows(self, batch: Sequences) -> dict[str, Tensor]:
+        """What the state before a sequence is made of: its trace and, where the core reads them, features."""
+        if not self.input_window:
+            return batch.trace
+        return batch.trace | {_FEATURES: self._features(batch.trace, like=batch.learn)}
+
     def starting_state(self, batch: Sequences) -> tuple[State, Trace | None]:
         """The state at the anchor, and the burn-in's trace [B, P, ...] where there is a burn-in.
 
         It is the stored memory, freshened by its own burn-in, without gradient.
         """
         with torch.no_grad():
-            rows, valid = batch.trace, batch.trace_valid
+            rows, valid = self._stored_rows(batch), batch.trace_valid
             windows = {name: field.window for name, field in self.trace_spec().items()}
             if self.input_window:
                 windows[_FEATURES] = self.input_window
-                rows = rows | {_FEATURES: self._features(rows, like=batch.learn)}
             state = self._state(rows, valid, batch.episode_step)
             burn_in = batch.burn_in.first.shape[1]
             if burn_in == 0:

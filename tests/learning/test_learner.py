@@ -433,7 +433,7 @@ def test_dropout_is_the_same_on_any_number_of_threads(
     settings = {"core": "dtqn", "context_length": 6, "dropout": 0.3, "bag_size": bag_size}
     results = []
     for threads, cost in ((1, 10**9), (1, 0), (2, 0), (1, 10**9)):
-        monkeypatch.setattr(batches, "PART_COST", cost)
+        monkeypatch.setattr(batches, "PART_COST_OF_WINDOWS", cost)
         config = LearnerConfig(n_step=2, learning_rate=0.01 if len(results) < 3 else 0.0101)
         learner = learners.make_learner(make("box", **settings), config, threads=threads, whole=whole)
         for seed in (1, 2):

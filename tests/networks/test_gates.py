@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dtqn import networks
 from dtqn.networks.gates import make_gate
@@ -28,6 +28,20 @@ def test_formula(name: str) -> None:
         ]
     )
     torch.testing.assert_close(gate(x, y), expected.view(4, 5, 6), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("steps", [4, 1])
+def test_the_gradient_of_the_gru_gate(steps: int) -> None:
+    """It is written by hand: against finite differences, in the weights and in inputs that are no block."""
+    gate = randomise(make_gate("gru", width=3, bias=None).double())
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(2, steps, 2, 3, generator=generator, dtype=torch.float64).requires_grad_()
+
+    def of(x: Tensor, y: Tensor, *parameters: Tensor) -> Tensor:
+        named = dict(zip(dict(gate.named_parameters()), parameters, strict=True))
+        return torch.func.functional_call(gate, named, (x.transpose(0, 1), y.transpose(0, 1)))
+
+    assert torch.autograd.gradcheck(of, (x, y, *gate.parameters()))
 
 
 def built(gate: str, **settings: object) -> list[nn.Module]:

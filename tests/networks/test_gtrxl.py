@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.types import QOutput, StepInputs
-from tests.cases import randomise
+from tests.cases import make, randomise
+from tests.learning.batches import Shape, make_batch
 from tests.networks.modules import gtrxl
 from tests.networks.parameters import layer_parameters
 from tests.reference import gtrxl_twin
@@ -142,3 +143,35 @@ def test_memory_of_a_step_is_the_input_of_each_layer(norm: str) -> None:
     assert torch.equal(trace.memory[:, :, 0], features)
     assert torch.equal(state.memory, trace.memory[:, -4:])
     assert state.filled.tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("memory_length", [0, 3, 5, 9])
+def test_one_pass_over_burn_in_and_learn_block_is_two(memory_length: int, norm: str) -> None:
+    """Values, trace and gradients, with sequences that begin their episodes and junk as padding."""
+    network = make("box", core="gtrxl", memory_length=memory_length, norm=norm)
+    shapes = (Shape(5, 3, 7), Shape(0, 0, 7), Shape(0, 2, 3), Shape(2, 3, 2), Shape(0, 3, 5))
+    batch = make_batch(network, "box", shapes, junk=1e9)
+    assert network._has_one_pass(batch)
+    real = torch.arange(7) < batch.learn_rows[:, None]
+    burned = torch.arange(3) < batch.burn_in_rows[:, None]
+    found = []
+    for joined in (True, False):
+        network.core.has_after_burn_in = joined
+        output, trace = network.learn_values(batch, want_trace=True)
+        loss = output.q[real].sin().sum()
+        found.append(
+            [
+                output.q[real],
+                *(rows[torch.cat([burned, real], dim=1)] for rows in trace.values()),
+                *torch.autograd.grad(loss, list(network.parameters()), materialize_grads=True),
+            ]
+        )
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-10)
+
+
+def test_a_burn_in_that_is_short_after_stored_memory_takes_two_passes() -> None:
+    network = make("box", core="gtrxl", memory_length=4)
+    assert not network._has_one_pass(make_batch(network, "box", (Shape(4, 3, 5), Shape(4, 1, 5))))
+    assert not network._has_one_pass(make_batch(network, "box", (Shape(4, 0, 5),)))
