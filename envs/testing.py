@@ -113,9 +113,25 @@ def _check_observation(id: str, observation: Any, env: NativeVectorEnv, num: int
     if found != (space.dtype, (num, *(space.shape or ()))):
         right = f"{space.dtype} of the shape {(num, *(space.shape or ()))}"
         raise TaskError(id, f"it observes {found[0]} of the shape {found[1]}; its space asks for {right}")
+    if all(part.all() for part in _within(observation, space)):
+        return
     for copy, row in enumerate(observation):
         if row not in space:
             raise TaskError(id, f"it observes {brief(row)}, which is outside its space {brief(space)}", copy)
+
+
+def _within(observation: Any, space: gymnasium.Space[Any]) -> list[Any]:
+    """Whether the rows of an array are inside the bounds of its space; False of a space that has none."""
+    match space:
+        case gymnasium.spaces.Discrete():
+            low, high = space.start, space.start + space.n - 1
+        case gymnasium.spaces.MultiDiscrete():
+            low, high = space.start, space.start + space.nvec - 1
+        case gymnasium.spaces.Box():
+            low, high = space.low, space.high
+        case _:
+            return [np.False_]
+    return [observation >= low, observation <= high]
 
 
 def check_seeds_and_states(make_task: MakeTask) -> None:

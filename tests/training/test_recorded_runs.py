@@ -26,6 +26,7 @@ import yaml
 from dtqn import cli
 from dtqn.settings import presets
 from dtqn.training import session
+from dtqn.training.trainer import Trainer
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
@@ -100,6 +101,7 @@ def test_a_short_run_has_the_recorded_rows(
     if json.loads(header) != machine():
         pytest.skip(f"recorded on another machine: {header}")
     monkeypatch.setattr(session, "learning_curve", lambda *_: None)
+    monkeypatch.setattr(Trainer, "film", lambda *_: None)
     rows = run(name, tmp_path / "run")
     assert rows == recorded, f"if this is meant: {REGENERATE} {name}"
 
