@@ -257,7 +257,7 @@ RUN: Sequence[Rule] = (
 
 
 def memory_misfit(config: Config, window: int) -> str | None:
-    """What does not go with a network whose state is made of `window` stored trace rows; None if all does.
+    """The first fault of settings whose state is `window` stored trace rows; None if all fit.
 
     Settings know the window of the suite's own cores (`NetworkConfig.trace_window`). A user's core says it by
     its `trace_spec` when it is built, and these rules are asked then.
