@@ -223,7 +223,7 @@ def _train(arguments: Sequence[str]) -> int:
 def _directory_for(
     config: Config, run_dir: Path | None, runs_dir: Path | None, resume: Path | None
 ) -> RunDir:
-    """Where a run goes that is not named by its directory."""
+    """The directory of a run that `--resume RUN_DIR` does not name."""
     if run_dir is None:
         make = RunDir.default if resume is None else RunDir.of_config
         return make(config, runs_dir or Path("runs"))

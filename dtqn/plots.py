@@ -29,7 +29,7 @@ class Curve(NamedTuple):
     x: Sequence[float]
     y: Sequence[float]
     low: Sequence[float] | None
-    """Lower edge of the band; none for a line alone."""
+    """Lower edge of the band; None for a line alone."""
     high: Sequence[float] | None
     runs: int
     """How many the curve is of."""
@@ -45,7 +45,7 @@ class Panel(NamedTuple):
     ceiling: float = 1.0
     """The success rate that no agent can exceed."""
     chance: float | None = None
-    """What uniformly random actions reach."""
+    """The result of uniformly random actions; None where it is not known."""
 
 
 def learning_curve(
@@ -60,7 +60,7 @@ def learning_curve(
         path: the PNG, replaced atomically.
         title: the task, agent and seed.
         ceiling: the success rate that no agent can exceed.
-        chance: what uniformly random actions reach, on the scale of y; none where that is not known.
+        chance: what uniformly random actions reach, on the scale of y; None where that is not known.
     """
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = figure.subplots()
@@ -152,7 +152,7 @@ def _comparison_curve(axes: Axes, curve: Curve, style: Mapping[str, Any], aside:
 
 
 def _dress(axes: Axes, name: str, title: str, ceiling: float) -> None:
-    """What all pictures of success or return have."""
+    """Draw what all pictures of success or return share."""
     if name == "success":
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -276,7 +276,7 @@ def importance(shares: Sequence[Share], path: Path, metric: str, r2: float, runs
 
 
 class Parameter(Protocol):
-    """What was tried of a setting."""
+    """The values of a setting that were tried."""
 
     @property
     def name(self) -> str: ...

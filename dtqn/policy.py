@@ -109,8 +109,8 @@ class Policy:
             ValueError: an array has another shape than the task's.
         """
         begins = self._begins if first is None else self._rows("first", first, (), bool)
-        none = np.zeros((self._count,) if self._batched else ())
-        rewards = self._rows("reward", none if reward is None else reward, (), np.float64)
+        zeros = np.zeros((self._count,) if self._batched else ())
+        rewards = self._rows("reward", zeros if reward is None else reward, (), np.float64)
         inputs = StepInputs(
             self._observation(observation),
             torch.from_numpy(self._prev_action).to(self._device)[:, None],

@@ -53,7 +53,7 @@ def ends_with_stdin(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def end_with_parent() -> None:
-    """Where the parent asked for it, send this process a SIGTERM once the parent has gone, however it went.
+    """Send this process a SIGTERM once its parent has gone, however it went, if the parent asked for it.
 
     Standard input is then a pipe into which nobody writes, and whose other end only the parent holds: the
     system closes it even when the parent is killed. A process that has not ended a minute later is killed.

@@ -1,4 +1,4 @@
-"""What the pictures of all native tasks share: colours, and the pixels of a square tile."""
+"""Parts that the pictures of all native tasks share: colours, and the pixels of a square tile."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def brief_error(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> traceback.FrameSummary:
-    """Where an exception was raised."""
+    """The place where an exception was raised."""
     return traceback.extract_tb(error.__traceback__)[-1]
 
 

@@ -1,4 +1,4 @@
-"""What a task that is not this project's own may do wrong while it runs."""
+"""Faults of a task that is not this project's own while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task consists of, as a digest: the same id may name another task once a file has been edited.
+"""A task's identity as a digest: the same id may name another task once a file has been edited.
 
 A task of this suite is its id, its options and `DYNAMICS_VERSION`. A task from a file adds the file's bytes.
 A task of a module adds that module's source. Where the module is a user's own, it adds the source of all

@@ -114,7 +114,7 @@ class MemoryCardsDynamics(Dynamics):
         if (by_pair[:, 0::2] != by_pair[:, 1::2]).any():
             raise ValueError("state 'removed' holds one card of a pair; it must hold both or none")
         shown = read_field("shown", state["shown"], (), num, np.int64, -1, positions - 1)
-        # Where all cards are removed, position -1, the last one, is as removed as it has to be.
+        # Once all cards are removed, position -1, the last one, is as removed as it has to be.
         wrong = np.where(removed.all(axis=1), shown != -1, removed[np.arange(num), shown] | (shown == -1))
         if wrong.any():
             raise ValueError(

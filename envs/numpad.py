@@ -104,7 +104,7 @@ class NumpadDynamics(Dynamics):
     _lit: NDArray[np.int64]
     _paid: NDArray[np.int64]
     _completed: NDArray[np.int64]
-    # What follows from these: where in the sequence each pad is [N, P], and the pad that is stood on [N].
+    # These follow: each pad's place in the sequence [N, P], and the pad that is stood on [N].
     _rank: NDArray[np.intp]
     _pad: NDArray[np.intp]
     _copies: NDArray[np.intp]

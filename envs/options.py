@@ -20,7 +20,7 @@ def _option(default: Any, description: str, **limits: float) -> Any:
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """What a user may ask of a task beside its name; None is the task's own choice.
+    """The options of a task beside its name; None is the task's own choice.
 
     `grayscale` and what follows it change what is observed (`envs.wrappers`).
     """

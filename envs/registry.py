@@ -57,7 +57,7 @@ def task(id: str, **options: Any) -> Task:
 
 
 def spec(id: str, **options: Any) -> TaskSpec:
-    """What the task `id` is, with `options` (`TaskOptions`) applied; errors as of `task`."""
+    """The facts of the task `id`, with `options` (`TaskOptions`) applied; errors as of `task`."""
     return task(id, **options).spec
 
 
@@ -115,12 +115,12 @@ def make_vector(
 
 
 def gymnasium_env(name: str, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
-    """What `gymnasium.make` calls: one copy of the task `name`, arguments as for `make_vector`."""
+    """One copy of the task `name` for `gymnasium.make`; arguments as for `make_vector`."""
     return task(name, **options).make_single(render_mode=render_mode)
 
 
 def gymnasium_vector_env(name: str, num_envs: int, **kwargs: Any) -> VectorEnv[Any, Any, Any]:
-    """What `gymnasium.make_vec` calls: `make_vector` without an argument `id`, which would clash there."""
+    """`make_vector` for `gymnasium.make_vec`: without an argument `id`, which would clash there."""
     return make_vector(name, num_envs, **kwargs)
 
 

@@ -1,4 +1,4 @@
-"""What a task is: the facts of `TaskSpec`, and the ways to make it.
+"""A task: the facts of `TaskSpec`, and the ways to make it.
 
 A family of tasks is a module with two functions, listed in `envs.registry`:
 
@@ -25,24 +25,24 @@ from envs.vector import Dynamics, NativeVectorEnv, Seed
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """What is to be known of a task without making it."""
+    """The facts of a task, known without making it."""
 
     id: str
     """Name, in this registry and in Gymnasium's."""
     description: str
     """One line."""
     observation_space: gymnasium.Space[Any]
-    """Of one copy."""
+    """One copy's."""
     action_space: gymnasium.Space[Any]
-    """Of one copy."""
+    """One copy's."""
     time_limit: int | None
     """Steps after which an episode is truncated, unless another limit is asked for; None: never."""
     success: str | None
-    """What counts as success; None where the task defines none."""
+    """The definition of success; None where the task defines none."""
     best_return: float | None
     """The best achievable expected undiscounted return, where it is known."""
     source: str
-    """Where the task comes from."""
+    """The task's origin: a paper, a package or a file."""
     success_ceiling: float = 1.0
     """The highest success rate that any agent can reach, where that is known to be below 1."""
     horizon: int | None = None
@@ -55,7 +55,7 @@ class TaskSpec:
 
     @property
     def ceiling_note(self) -> str:
-        """What to say after a success rate: nothing, or the rate that no agent can exceed."""
+        """The words after a success rate: none, or the rate that no agent can exceed."""
         return "" if self.success_ceiling == 1 else f" (no agent can exceed {self.success_ceiling:.1%})"
 
 

@@ -29,11 +29,11 @@ class Dynamics(ABC):
     """
 
     observation_space: gymnasium.Space[Any]
-    """Of one copy; its shape and dtype are those of a row of `observe`."""
+    """One copy's; its shape and dtype are those of a row of `observe`."""
     action_space: gymnasium.Space[Any]
-    """Of one copy: Discrete from 0, or a Box of floats."""
+    """One copy's: Discrete from 0, or a Box of floats."""
     time_limit: int | None = None
-    """Of a task of a user's own: steps after which an episode is truncated, unless another limit is asked
+    """For a task of a user's own: steps after which an episode is truncated, unless another limit is asked
     for; None: never. This project's tasks say it in their `TaskSpec`."""
 
     @abstractmethod
@@ -253,7 +253,7 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         return action
 
     def get_state(self) -> dict[str, Any]:
-        """What `set_state` needs to go on from here bit for bit: nested dicts of arrays and JSON values."""
+        """All that `set_state` needs to go on bit for bit: nested dicts of arrays and JSON values."""
         if not self._started:
             raise ValueError("get_state() was called before the first reset()")
         return {

@@ -1,4 +1,4 @@
-"""What a user may do to the observations of any task: `--task.hide`, `noise`, `flicker`, `frame_stack`, ...
+"""Changes of any task's observations: `--task.hide`, `noise`, `flicker`, `frame_stack`, ...
 
 They apply to the vector environment, in this order:
 
@@ -410,7 +410,7 @@ def _commas(values: tuple[int, ...]) -> str:
 
 
 def _layers(id: str, options: TaskOptions) -> list[Callable[[gymnasium.Space[Any]], Change]]:
-    """What makes each change that is asked for from the space before it, in their order."""
+    """The makers of the changes that are asked for, each from the space before it, in their order."""
     layers: list[Callable[[gymnasium.Space[Any]], Change]] = []
     if options.grayscale:
         layers.append(lambda space: Grayscale(space, id))

@@ -21,7 +21,7 @@ _LONGEST_NUMBER = 1000
 
 
 def read(path: str | Path) -> Any:
-    """What a YAML file holds.
+    """The content of a YAML file.
 
     Raises:
         OSError: for a file that cannot be opened.
@@ -38,7 +38,7 @@ def read(path: str | Path) -> Any:
 
 
 def parse(text: str) -> Any:
-    """The data that a text in YAML stands for; a ValueError of one line where it stands for none."""
+    """The data that a text in YAML stands for; a ValueError of one line where it stands for nothing."""
     loader = None
     try:
         loader = _Loader(text)

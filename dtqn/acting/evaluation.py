@@ -21,12 +21,12 @@ from dtqn.types import reset_rows
 from envs import pictures
 
 _NORMAL_QUANTILE = 1.959963984540054
-"""Of the standard normal distribution at 0.975: 95 % lie within."""
+"""The standard normal distribution's at 0.975: 95 % lie within."""
 
 
 class EvaluationResult(NamedTuple):
     success: float | None
-    """Share of successful episodes, none where the task defines no success."""
+    """Share of successful episodes, None where the task defines no success."""
     success_low: float | None
     """Lower end of Wilson's 95 % interval."""
     success_high: float | None

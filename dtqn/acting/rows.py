@@ -38,7 +38,7 @@ class Rows(NamedTuple, Generic[Leaf]):
     version: Leaf
     """The learner step whose parameters acted."""
     trace: dict[str, Leaf]
-    """What the network left behind: field -> [N, ...]."""
+    """The trace rows that the network left behind: field -> [N, ...]."""
 
 
 class Episodes(NamedTuple):

@@ -37,7 +37,7 @@ _CLOCKS: dict[str, Clock] = {
 }
 """By file name: the axis, the key of the metrics file and what it is divided by."""
 _SEED = 0
-"""Of the bands' bootstrap."""
+"""The seed of the bands' bootstrap."""
 
 
 def read_agents(text: str) -> dict[str, str]:
@@ -169,7 +169,7 @@ def compare(
 
 
 def _lines_and_bands(panels: Sequence[plots.Panel]) -> str:
-    """What is drawn of greedy evaluations, by the numbers of runs."""
+    """The meaning of lines and bands, by the numbers of runs."""
     counts = [curve.runs for panel in panels for curve in panel.curves]
     many, few = "interquartile mean and 95 % bootstrap interval of runs", "mean, minimum and maximum of runs"
     if all(count < LEAST_RUNS for count in counts):
@@ -184,7 +184,7 @@ _UNLIKE = {
     "network.use_prev_reward": "the previous reward",
     "network.dueling": "a dueling head",
 }
-"""What some presets have and others, as published, lack, though it has nothing to do with their memory."""
+"""Parts apart from memory that some presets have and others, as published, lack."""
 
 
 def _unlike(configs: Sequence[Config], env: str) -> list[str]:
@@ -234,7 +234,7 @@ def _figures(job: Job) -> RunFigures:
 def _notes(
     jobs: Sequence[Job], runs: Sequence[RunFigures], baseline: str | None, given: Mapping[str, str]
 ) -> list[str]:
-    """What the runs have in common, and what the columns are."""
+    """The settings that the runs share, and the meaning of the columns."""
 
     def of_each(value: Callable[[Config], str]) -> list[tuple[str, str, str]]:
         return [(job.config.env, job.config.agent, value(job.config)) for job in jobs]

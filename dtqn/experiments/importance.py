@@ -53,11 +53,11 @@ class Importance(NamedTuple):
     deviation: float
     """Its standard deviation over shufflings."""
     correlation: float | None
-    """Spearman's, with the metric; none for a parameter whose values have no order."""
+    """Spearman's, with the metric; None for a parameter whose values have no order."""
 
 
 class Dependence(NamedTuple):
-    """What can be said of runs that the model has not seen."""
+    """The model's success on runs that it has not seen."""
 
     runs: int
     r2: float

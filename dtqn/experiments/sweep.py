@@ -53,7 +53,7 @@ _FLAPPING = 3
 """A sweep whose first runs all fail is ended after so many, as W&B's agent does."""
 _SHOWN = 5
 _RECORDED = [field.name for field in dataclasses.fields(Trial) if field.name != "rows"]
-"""What `sweep.json` holds of a trial; its rows are the run's own."""
+"""The fields of a trial that `sweep.json` holds; its rows are the run's own."""
 
 
 class Configuration(NamedTuple):
@@ -62,7 +62,7 @@ class Configuration(NamedTuple):
     parameters: dict[str, Any]
     trials: list[Trial]
     value: float | None
-    """The mean over its runs that have ended; none where one is open or has failed."""
+    """The mean over its runs that have ended; None where one is open or has failed."""
     rank: int | None
     """From 1 on; those with the same value share one. None where there is no value."""
 
@@ -110,7 +110,7 @@ class Sweep:
         return trials
 
     def open_jobs(self) -> list[tuple[Trial, Job]]:
-        """What an earlier stretch has left undone."""
+        """The trials that an earlier stretch has left undone."""
         return [
             (trial, self._job(trial, self._resolve(trial.parameters)))
             for trial in self.trials
@@ -118,7 +118,7 @@ class Sweep:
         ]
 
     def next_job(self) -> tuple[Trial, Job] | None:
-        """Choose and note down another configuration; none where the sweep is complete."""
+        """Choose and note down another configuration; None where the sweep is complete."""
         while not self._complete:
             trial = self._next_trial()
             if trial is None:
@@ -281,7 +281,7 @@ class Sweep:
 
 
 class Asked(NamedTuple):
-    """What the command line says beside the sweep file; None leaves it to the file."""
+    """The command line's part beside the sweep file; None leaves it to the file."""
 
     settings: Mapping[str, str]
     """Settings of all runs. The file may fix them too, and may not search them."""

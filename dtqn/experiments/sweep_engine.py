@@ -37,12 +37,12 @@ _FOR_THE_ENGINE: dict[State, str] = {
 
 
 def schema_violations(engine: dict[str, Any]) -> Iterator[Any]:
-    """What the engine's schema has against a sweep file, each a `jsonschema.ValidationError`."""
+    """The objections of the engine's schema to a sweep file, each a `jsonschema.ValidationError`."""
     yield from validator.iter_errors(engine)
 
 
 def other_violations(engine: dict[str, Any]) -> list[str]:
-    """What the engine has against a sweep file that keeps its schema, in its own words."""
+    """The engine's objections to a sweep file that keeps its schema, in its own words."""
     return list(sweeps.schema_violations_from_proposed_config(engine))
 
 
@@ -70,7 +70,7 @@ class Trial:
         return [float(value) for row in self.rows if (value := row.get(metric)) is not None]
 
     def value(self, metric: str) -> float | None:
-        """What the run came to: the last of the metric, as in W&B's summary."""
+        """The run's result: the last of the metric, as in W&B's summary."""
         history = self.history(metric)
         return history[-1] if history else None
 
@@ -90,7 +90,7 @@ class Trial:
 
 
 def propose(engine: dict[str, Any], trials: Sequence[Trial], seed: Sequence[int]) -> dict[str, Any] | None:
-    """The engine's next configuration; none where a grid is done.
+    """The engine's next configuration; None where a grid is done.
 
     Args:
         seed: of this choice. The engine draws from the generators of the modules `random` and `numpy`.

@@ -15,10 +15,10 @@ from dtqn.settings.values import nearest
 from dtqn.training.metrics import METRICS
 
 _NOT_THE_ENGINES = ("run_cap", "preemptible")
-"""What W&B's server reads of a sweep file and the engine's schema refuses."""
+"""Keys of a sweep file that W&B's server reads and the engine's schema refuses."""
 _PROGRAM, _ARGS = "${program}", "${args}"
 _PROGRAMS = ("run.py", "dtqn/__main__.py")
-"""What W&B's agent can run of this suite, from the root of the repository."""
+"""The programs of this suite that W&B's agent can run, from the root of the repository."""
 _KINDS = {
     "array": "a list",
     "integer": "an integer",
@@ -31,7 +31,7 @@ _PROBES = 200
 
 
 class SweepFile(NamedTuple):
-    """What a sweep file asks for."""
+    """The content of a sweep file."""
 
     path: Path
     name: str
@@ -39,7 +39,7 @@ class SweepFile(NamedTuple):
     """`method`, `metric`, `parameters` by their dotted names, `early_terminate`: as the engine reads them."""
     run_cap: int | None
     flags: list[str]
-    """What `command` hands to the program besides `${args}`."""
+    """The program's flags in `command` besides `${args}`."""
 
     @property
     def metric(self) -> str:
@@ -132,7 +132,7 @@ def _flags(path: Path, content: Mapping[str, Any]) -> list[str]:
 
 
 def _explain(violation: Any) -> str:
-    """What is wrong by the schema (a `jsonschema.ValidationError`), with the key that it is about."""
+    """A violation of the schema (a `jsonschema.ValidationError`) in words, with the key that it is about."""
     while violation.context:  # of alternatives the last: of those for early_terminate the usual one
         violation = violation.context[-1]
     key = ".".join(map(str, violation.absolute_path))

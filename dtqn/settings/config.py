@@ -86,7 +86,7 @@ class NetworkConfig(Group):
     rules_of_group = rules.NETWORK
 
     core: Annotated[str, OwnOr("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "dtqn", "none")] = "gtrxl"
-    """What remembers between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
+    """The memory between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
     width: int = Field(64, ge=2, le=1_000_000)
     """D, features of a step between the layers; with attention a multiple of `num_heads`, with gtrxl even."""
     num_layers: Annotated[int, _LAYERS] = Field(2, ge=1, le=1000)
@@ -100,11 +100,11 @@ class NetworkConfig(Group):
     context_length: int = Field(50, ge=1, le=1_000_000)
     """K, steps of the window that is re-read at each step, the present one among them (dtqn)."""
     positions: Annotated[Literal["learned", "sinusoidal", "none"], Cores("dtqn")] = "learned"
-    """What is added to features for their place in the window."""
+    """Encoding of a step's place in the window, added to its features."""
     dropout: Annotated[float, Cores("dtqn")] = Field(0.0, ge=0, lt=1)
     """Share of features and attention weights zeroed in the online network's learning."""
     gate: Annotated[Literal["gru", "output", "input", "highway", "sigtanh", "residual"], _ATTENTION] = "gru"
-    """What joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
+    """Gate that joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
     gate_bias: Annotated[float | None, _ATTENTION] = None
     """b_g at initialisation; larger is closer to the identity. None is the gate's own: gru 2, others 1."""
     norm: Annotated[Literal["pre", "post", "none"], _ATTENTION] = "pre"
@@ -148,7 +148,7 @@ class NetworkConfig(Group):
     head_width: int = Field(64, ge=0, le=1_000_000)
     """Hidden features of the head; 0: a linear head."""
     distribution: Literal["none", "categorical", "quantile"] = "none"
-    """What the head says of a return: its mean, probabilities of atoms (C51), or quantiles (QR-DQN)."""
+    """The head's estimate of a return: its mean, probabilities of atoms (C51), or quantiles (QR-DQN)."""
     num_atoms: int = Field(51, ge=2, le=1_000_000)
     """Atoms from `v_min` to `v_max` (categorical)."""
     v_min: float = -10.0
@@ -172,7 +172,7 @@ class NetworkConfig(Group):
 
     @property
     def auxiliary_loss(self) -> Literal["contrastive", "span", "reconstruction"] | None:
-        """What `learner.auxiliary_weight` weighs."""
+        """The loss that `learner.auxiliary_weight` weighs."""
         match self.core:
             case "coberl":
                 return "contrastive"
@@ -201,7 +201,7 @@ class LearnerConfig(Group):
     n_step: int = Field(3, ge=1)
     """n, rewards summed before the bootstrap, fewer at an episode's end; of Q(lambda), rows it sees on."""
     returns: Literal["n_step", "peng", "watkins"] = "n_step"
-    """What a step learns: an n-step return, Peng's Q(lambda), or Watkins', cut at exploring actions."""
+    """Target of a step: an n-step return, Peng's Q(lambda), or Watkins', cut at exploring actions."""
     q_lambda: float = Field(0.7, ge=0, le=1)
     """lambda of Q(lambda): 0 is the one-step return, 1 the whole rest of the sequence (peng, watkins)."""
     next_window: bool = False

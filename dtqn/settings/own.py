@@ -1,4 +1,4 @@
-"""What a user has written, by a setting of the form `module:name`."""
+"""Code of a user's own, named by a setting of the form `module:name`."""
 
 from __future__ import annotations
 

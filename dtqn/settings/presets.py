@@ -38,7 +38,7 @@ class Layer(NamedTuple):
     """Settings that one source asks for."""
 
     source: str | None
-    """The file or variable they come from; none for flags, where each setting is its own source."""
+    """The file or variable they come from; None for flags, where each setting is its own source."""
     values: dict[str, Any]
     """Nested, by group."""
 
@@ -145,7 +145,7 @@ def resolve(
 
 
 class Agent(NamedTuple):
-    """What `--agent` asks for: a preset, a file of the user's, or a variant of either."""
+    """An agent as `--agent` names it: a preset, a file of the user's, or a variant of either."""
 
     name: str
     preset: Layer

@@ -257,7 +257,7 @@ RUN: Sequence[Rule] = (
 
 
 def memory_misfit(config: Config, trace_window: int, memory_window: int) -> str | None:
-    """The first thing that does not go with a network's memory; None if all does.
+    """The first fault of settings with a network's memory; None if all fit.
 
     Settings know the window of the suite's own cores (`NetworkConfig.trace_window`). A user's core says it by
     its `trace_spec` when it is built, and these rules are asked then.

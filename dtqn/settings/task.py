@@ -13,15 +13,23 @@ def task_of(config: Config) -> envs.TaskSpec:
         ConfigError: where there is no such task.
         MisfitError: where the task lacks an option that is set, or a success to stop at.
     """
-    kind = ConfigError
     try:
-        envs.spec(config.env)
-        kind = MisfitError  # a task that there is, with options that are not its own
         spec = envs.spec(config.env, **config.task.model_dump())
     except ValueError as error:
+        # Some tasks are there only with their options: arguments that a class needs, another backend.
+        kind = MisfitError if _is_task(config.env) else ConfigError
         raise kind(f"env is {config.env}: {error}") from None
     if config.stop_at_success is not None and not spec.has_success:
         raise MisfitError(
             f"stop_at_success is {config.stop_at_success}, but {config.env} defines no success; try none"
         )
     return spec
+
+
+def _is_task(env: str) -> bool:
+    """Whether there is such a task without any options, so that only these can be wrong."""
+    try:
+        envs.spec(env)
+    except ValueError:
+        return False
+    return True

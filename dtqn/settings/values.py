@@ -116,7 +116,7 @@ def choices(field: FieldInfo) -> tuple[Any, ...]:
 
 
 def legal(field: FieldInfo) -> str:
-    """What a setting takes, in words: `a number above 0`, `an integer of at least 1, or none`."""
+    """The legal values of a setting in words: `a number above 0`, `an integer of at least 1, or none`."""
     kinds = get_args(field.annotation) or (field.annotation,)
     optional = ", or none" if type(None) in kinds else ""
     if names := choices(field):

@@ -44,13 +44,13 @@ def play(config: Config, episodes: int) -> EvaluationResult:
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    """What the chance level depends on."""
+    """All that the chance level depends on."""
     of_config = config.model_dump(mode="json", include={"env", "task", "evaluation", "seed"})
     return of_config | {"task_digest": task_identity(config).digest, "dtqn": dtqn.__version__}
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    """What was measured before; empty where the file is not there or cannot be read."""
+    """The earlier measurements; empty where the file is not there or cannot be read."""
     try:
         entries: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
         return [entry for entry in entries if entry["result"].keys() == set(EvaluationResult._fields)]

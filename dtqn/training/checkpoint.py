@@ -37,7 +37,7 @@ _NETWORK, _STATE, _JSON = "network.safetensors", "state.safetensors", "state.jso
 _POINTER, _BEST = "latest", "best.safetensors"
 _ARRAY, _ITEMS, _TUPLE = "$array", "$items", "$tuple"
 FOREIGN = (ValueError, LookupError, TypeError, AttributeError, RuntimeError)
-"""What content that is not as expected raises."""
+"""The errors that unexpected content raises."""
 
 
 class CheckpointError(ConfigError):
@@ -135,7 +135,7 @@ def current(folder: Path) -> Path:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """What the current checkpoint says of its run."""
+    """The description of its run that the current checkpoint holds."""
     about: dict[str, Any] = _read_json(current(folder))["about"]
     return about
 
@@ -176,7 +176,7 @@ def load_best(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def best_figures(folder: Path) -> dict[str, Any] | None:
-    """The evaluation that chose the best weights; none before the first one.
+    """The evaluation that chose the best weights; None before the first one.
 
     Raises:
         CheckpointError: where the file is damaged.
@@ -360,7 +360,7 @@ def _checksum(path: Path) -> int:
 
 
 def _checksum_of(content: Mapping[str, Any]) -> int:
-    """Of all that `state.json` holds but the checksum itself."""
+    """The checksum of all that `state.json` holds beside it."""
     rest = {name: value for name, value in content.items() if name != "checksum"}
     return zlib.crc32(json.dumps(rest).encode())
 

@@ -45,7 +45,7 @@ def config_hash(config: Config) -> str:
 
 
 def task_identity(config: Config) -> envs.Identity:
-    """What the run's task is made of at this moment; a ConfigError where that cannot be found out."""
+    """The identity of the run's task at this moment; a ConfigError where it cannot be found out."""
     try:
         return envs.identify(config.env, **config.task.model_dump())
     except ValueError as error:
@@ -120,7 +120,7 @@ class RunDir:
             write_whole(self._id_file, value + "\n")
 
     def kept_files(self) -> dict[str, Path]:
-        """What an evaluation of the run needs, and its figures, by name in the directory: no replay."""
+        """The files that an evaluation of the run needs, and its figures, by name in the directory."""
         patterns = [
             *(
                 "config.yaml",
@@ -174,9 +174,9 @@ class RunDir:
             write_whole(self._result_file, json.dumps(result, indent=2) + "\n")
 
     def read_result(self) -> dict[str, Any] | None:
-        """What the run came to; none where it has not finished, or its length or its task has changed.
+        """The run's result; None where it has not finished, or its length or its task has changed.
 
-        A damaged file is none either: going on with the finished run writes it again from the checkpoint.
+        A damaged file counts as missing: going on with the finished run writes it again from the checkpoint.
         """
         try:
             result = json.loads(self._result_file.read_text(encoding="utf-8"))
@@ -226,7 +226,7 @@ class RunDir:
             write_whole(self.config_file, to_yaml(resolved(config)))
 
     def read_task_digest(self) -> str | None:
-        """The digest of the run's task as it was when the run began; none where task.json does not tell."""
+        """The digest of the run's task as it was when the run began; None where task.json does not tell."""
         try:
             digest = json.loads(self.task_file.read_text(encoding="utf-8"))["digest"]
         except (OSError, ValueError, RecursionError, LookupError, TypeError):
@@ -238,7 +238,7 @@ class RunDir:
 
         Args:
             config: the run's.
-            trained: the digest that the checkpoint or the result holds; none: only task.json is asked.
+            trained: the digest that the checkpoint or the result holds; None: only task.json is asked.
         """
         old = self.read_task_digest()
         if old is None:
@@ -331,7 +331,7 @@ class RunDir:
 
 
 def ends_at(config: Config) -> list[float | None]:
-    """What decides where a run ends; a finished run goes on only where this has changed."""
+    """The settings that decide where a run ends; a finished run goes on only where this has changed."""
     return [config.total_env_steps, config.stop_at_success]
 
 

@@ -1,4 +1,4 @@
-"""What a run shows while it runs: a live line on a terminal, plain lines elsewhere."""
+"""The output of a run while it runs: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Output:
 
 
 class View(Protocol):
-    """Where a run reports to."""
+    """The place that a run reports to."""
 
     def tick(self, env_steps: int, learner_steps: int) -> None: ...
 
@@ -236,7 +236,7 @@ class Watched(Protocol):
 
 
 class RunsView(Protocol):
-    """Where several runs are shown."""
+    """The place where several runs are shown."""
 
     def update(self, changed: Sequence[Watched]) -> None:
         """Draw anew; `changed` are the runs that are new in state or rows."""
@@ -247,7 +247,7 @@ class RunsView(Protocol):
 
 
 class RunFacts:
-    """What is shown of one run."""
+    """The figures of one run that are shown."""
 
     def __init__(self, run: Watched) -> None:
         last: dict[str, float | int | None] = {}
@@ -378,7 +378,7 @@ def interval(success: Any, low: Any, high: Any) -> str:
 
 
 def evaluation_figures(result: EvaluationResult, task: TaskSpec) -> dict[str, float | None]:
-    """What `eval` tells of a run's weights, by name."""
+    """The figures that `eval` prints, by name."""
     return {
         "success": result.success,
         "success_low": result.success_low,

@@ -1,4 +1,4 @@
-"""What a run's evaluations came to so far: the last, the best, and the columns that sweeps read."""
+"""The results of a run's evaluations so far: the last, the best, and the columns that sweeps read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Evaluations:
         self.best_is_lost = False
         """Whether the best weights were found damaged; then those of an equal evaluation take their place."""
         self.problem: str | None = None
-        """What is wrong with them, in one line."""
+        """The fault of the best weights, in one line; None where they are whole."""
         self._folder = folder
         self._seen: dict[str, list[tuple[float, bool]]] = {"success": [], "return": []}
         for row in rows:
@@ -85,5 +85,5 @@ class Evaluations:
 
 
 def _evaluation(row: Row) -> Row:
-    """What a row says of an evaluation, and when that was."""
+    """The part of a row that an evaluation made, and its env steps."""
     return {key: value for key, value in row.items() if key == "env_steps" or key.startswith("eval/")}

@@ -1,4 +1,4 @@
-"""What a run says of itself in words: its price before it starts, and how it went."""
+"""A run's own report in words: its price before it starts, and how it went."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def introduction(
     device: str,
     resumed: str | None,
 ) -> str:
-    """What will be trained, where, and what it takes.
+    """The task, the agent and the directory of a run, and what it takes.
 
     Args:
         memory: bytes by what takes them.
-        machine_bytes: what the machine has; none where it cannot be told.
-        resumed: where and how a run goes on; none for one that starts.
+        machine_bytes: what the machine has; None where it cannot be told.
+        resumed: where and how a run goes on; None for one that starts.
     """
     machine_has = f" of the machine's {size(machine_bytes)}" if machine_bytes else ""
     threads = "1 thread" if config.threads == 1 else f"{config.threads} threads"
@@ -109,7 +109,7 @@ def result(
 
 
 def finished(directory: RunDir, env_steps: int, last: Row) -> str:
-    """What a run that has finished says when it is resumed."""
+    """The answer of a finished run to `--resume`."""
     return (
         f"{directory.path} has finished at {number(env_steps)} env steps: {outcome(last)}; "
         f"a larger --total-env-steps extends it; next: {directory.eval_command}"
@@ -117,6 +117,6 @@ def finished(directory: RunDir, env_steps: int, last: Row) -> str:
 
 
 def score(evaluation: Mapping[str, Any]) -> float:
-    """What evaluations are compared by: success, or the return where the task defines none."""
+    """The figure that evaluations are compared by: success, or the return where the task defines none."""
     success = evaluation.get("eval/success")
     return float(evaluation["eval/return"] if success is None else success)

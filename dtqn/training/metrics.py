@@ -91,13 +91,13 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _lines(path: Path) -> list[bytes]:
-    """The lines that have an end, without it; none where there is no file."""
+    """The lines that have an end, without it; empty where there is no file."""
     with file_errors(path, "cannot be read"):
         return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
 
 
 def _row(line: bytes) -> Row | None:
-    """The row that a line holds; none where it is damaged."""
+    """The row that a line holds; None where it is damaged."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a run will take, and whether it can be had: all that is looked at before anything is made."""
+"""The price of a run, and the checks that come before anything is made."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
 
 
 def plan_bytes(config: Config) -> dict[str, int]:
-    """What the run will take in memory, part by part, before any of it is taken."""
+    """The memory that replay and networks will take, before any of it is taken."""
     network = _counted_network(config)
     parameters = sum(p.numel() * p.element_size() for p in network.parameters())
     fields = make_schema(config, network).fields

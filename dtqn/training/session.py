@@ -115,7 +115,7 @@ class _Run:
         """
         Args:
             process_bytes: what the process took before there was a trainer.
-            about: what the checkpoint says that the run goes on from; none for a run that starts.
+            about: what the checkpoint says that the run goes on from; None for a run that starts.
 
         Raises:
             ConfigError: where the rows that the checkpoint counts on are not all there.
@@ -341,7 +341,7 @@ def _report_finished(config: Config, directory: RunDir, about: Mapping[str, Any]
 
 
 def _result_of(about: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept beside the run of a finished checkpoint's description."""
+    """The content of `result.json`, from the last checkpoint's description."""
     names = ["task", "ends_at", "env_steps", "learner_steps", "seconds", "parameters", "threads", "device"]
     return {name: about.get(name) for name in [*names, "last_evaluation", "program"]}
 

@@ -157,7 +157,7 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
 
 
 def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learner: Learner) -> Staleness:
-    """What measures staleness with each row of metrics.
+    """The measurement of staleness that comes with each row of metrics.
 
     It runs as many rows at most as the sequences have that are learned between two rows of metrics, forward
     and by one network; an update runs each of them by two, and the learned ones backward too.

@@ -96,7 +96,7 @@ class Staleness:
         return np.array(chosen, np.int64)
 
     def _delta_q(self, batch: Sequences, ids: np.ndarray, chosen: np.ndarray) -> dict[str, float | None]:
-        """Of the sequences at the places `chosen` of a batch, whose ids are `ids` [B]."""
+        """Staleness of the sequences at the places `chosen` of a batch whose ids are `ids` [B]."""
         members = torch.from_numpy(chosen).to(self._schema.device)
         names = self._schema.input_names
 

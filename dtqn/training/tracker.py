@@ -186,7 +186,7 @@ def open_tracker(
 
 
 def _provenance() -> dict[str, Any]:
-    """What a result depends on besides its settings. W&B itself adds the machine's memory and GPUs."""
+    """The versions and the machine behind a result. W&B itself adds the machine's memory and GPUs."""
     versions = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -200,7 +200,7 @@ def _provenance() -> dict[str, Any]:
 
 
 def _tags(config: Config) -> list[str]:
-    """What runs are picked by, beside the user's own."""
+    """The tags by which runs are found: task, agent, core and the user's own."""
     users = [tag.strip() for tag in os.environ.get("WANDB_TAGS", "").split(",")]
     tags = [config.env, config.agent, config.network.core, *users]
     return list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in tags if tag))

@@ -30,9 +30,9 @@ class Package(NamedTuple):
     """A package with tasks."""
 
     prefix: str
-    """What its ids begin with."""
+    """The beginning of its ids."""
     module: str
-    """What to import so that Gymnasium knows them."""
+    """The module to import so that Gymnasium knows them."""
     extra: str
     """This project's extra that installs it."""
 
@@ -169,7 +169,7 @@ def _make(
 
 
 def _target(id: str) -> Any:
-    """What `module:Name` names where it names no registered task; None for a name of another form."""
+    """The class named `module:Name`, if that is no registered task; None for a name of another form."""
     parts = entry_points.split(id)
     if parts is None or id in gymnasium.registry:
         return None
@@ -180,7 +180,7 @@ def _target(id: str) -> Any:
 
 
 def _creator(entry_point: Any) -> Any:
-    """What Gymnasium calls to make a registered task."""
+    """The callable by which Gymnasium makes a registered task."""
     return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
 
 

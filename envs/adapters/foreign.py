@@ -36,7 +36,7 @@ class Recipe(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What is seen by making a task once."""
+    """The facts that are seen by making a task once."""
 
     observations: Observations
     actions: Actions
@@ -108,7 +108,7 @@ def _try(recipe: Recipe, success: SuccessRule | None) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _facts(recipe: Recipe) -> Facts:
-    """What is to be known of a task; says once what of its observations is left out."""
+    """The facts of a task; says once which parts of its observations are left out."""
     id, env = recipe.id, recipe.maker(*recipe.arguments, None)
     with contextlib.closing(env):
         try:

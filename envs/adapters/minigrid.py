@@ -1,4 +1,4 @@
-"""What is special to MiniGrid's environments."""
+"""The particulars of MiniGrid's environments."""
 
 from __future__ import annotations
 

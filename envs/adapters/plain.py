@@ -23,12 +23,12 @@ _ROWS: Final = {
 
 
 class SuccessRule(NamedTuple):
-    """What makes an episode a success, judged on its last row."""
+    """A rule of success, judged on an episode's last row."""
 
     key: str | None = None
     """The value of this key in the row's info is true; None: the return decides."""
     bound: float = 0.0
-    """What the undiscounted return has to exceed, or to reach."""
+    """The undiscounted return that is to be exceeded, or reached."""
     may_equal: bool = False
     """Whether reaching the bound is enough."""
 
@@ -63,7 +63,7 @@ class SuccessRule(NamedTuple):
 
 
 class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Where both flags are set `terminated` wins; `info` holds `is_success`, if there is such, and no more.
+    """If both flags are set, `terminated` wins; `info` holds `is_success`, if there is such, and no more.
 
     Whatever the environment does wrong, or raises, becomes a `TaskError`.
 
@@ -136,7 +136,7 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return seen
 
     def row(self, what: str, call: Callable[[], Any]) -> Any:
-        """What `reset` or `step` returns: as many values as it must be, the last of them a dict."""
+        """The values that `reset` or `step` returns: as many as it must be, the last of them a dict."""
         row = self._attempt(what, call)
         number, names = _ROWS[what]
         if not isinstance(row, tuple) or len(row) != len(names):

@@ -95,7 +95,7 @@ def _waiter(pipe: Connection) -> Callable[[float], bool]:
 
 
 def _next_order(pipe: Connection, wait: Callable[[float], bool]) -> Any:
-    """What the parent asks for next; None where it asks for nothing more, or is no more."""
+    """The parent's next request; None where it asks for nothing more, or is no more."""
     parent = multiprocessing.parent_process()
     try:
         while not wait(_PARENT_SECONDS):
@@ -201,7 +201,7 @@ class ProcessVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     def _answer(self, number: int) -> Any:
         answered = 0
         while not self._waiters[number](self._step_timeout):
-            # Where cores are few and copies many, others may have answered meanwhile.
+            # With few cores and many copies, others may have answered meanwhile.
             others = sum(wait(0) for wait in self._waiters[number + 1 :])
             if others <= answered:
                 self._lose(number)

@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 MAX_COMBINATIONS = 1024
-"""Of the components of an action; more are not made one Discrete."""
+"""Combinations of an action's components; more are not made one Discrete."""
 
 Space = gymnasium.Space[Any]
 
@@ -38,7 +38,7 @@ class Observations(NamedTuple):
     """How to read an environment's observations."""
 
     space: Space
-    """Of what `read` returns."""
+    """The space of what `read` returns."""
     read: Callable[[Any], Any]
     """An observation of the environment -> an array, or a flat dict of arrays."""
     left_out: tuple[str, ...]
@@ -98,7 +98,7 @@ def parts(tree: Any) -> list[tuple[str, Any]]:
 
 
 def part_name(key: str) -> str:
-    """What errors call a part."""
+    """The name of a part in errors."""
     return f"observation {key!r}" if key else "observation"
 
 
@@ -143,7 +143,7 @@ class Actions(NamedTuple):
 
 
 def actions(space: Space) -> Actions:
-    """What has no place here stays as it is; who needs Discrete actions refuses it."""
+    """The actions as one Discrete; a space that cannot be one stays as it is."""
     match space:
         case Discrete():
             start = int(space.start)

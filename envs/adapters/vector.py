@@ -68,7 +68,7 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
 
     @property  # type: ignore[misc]
     def np_random(self) -> np.random.Generator:
-        """What the copies' seeds are drawn from."""
+        """The source of the copies' seeds."""
         return self._own_generator
 
     @property
@@ -96,7 +96,7 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
         return observation, np.asarray(reward, np.float64), terminated, truncated, success
 
     def _row(self, call: Callable[[], Any]) -> Any:
-        """What `reset` or `step` of the copies returns, if its observation is finite."""
+        """The values that `reset` or `step` of the copies returns, if the observation is finite."""
         try:
             row = call()
         except TaskError:

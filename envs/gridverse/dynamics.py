@@ -28,7 +28,9 @@ from envs.vector import Arrays, Dynamics
 
 
 class GridverseDynamics(Dynamics):
-    """What both ways share. The fields of a state are `grid` [H, W, 3], `agent` [3] and `item` [3], uint8.
+    """The part that both engines share.
+
+    The fields of a state are `grid` [H, W, 3], `agent` [3] and `item` [3], uint8.
 
     Args:
         observation: "grid" or "vector" (`envs.gridverse.representations`).

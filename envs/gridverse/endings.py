@@ -33,36 +33,36 @@ def bumps_into_wall(state: State, action: Action) -> Flags:
 
 
 def overlap(state: State, action: Action, next_state: State, *, object_type: str) -> Flags:
-    """Where the agent now stands on an object of the type."""
+    """Whether the agent now stands on an object of the type."""
     return agent_is_on(next_state, codes.OBJECTS.index(object_type))
 
 
 def reach_exit(state: State, action: Action, next_state: State) -> Flags:
-    """Where the agent now stands on an exit, whichever."""
+    """Whether the agent now stands on an exit, whichever."""
     return agent_is_on(next_state, codes.EXIT)
 
 
 def bump_moving_obstacle(state: State, action: Action, next_state: State) -> Flags:
-    """Where an obstacle now stands where the agent does."""
+    """Whether an obstacle now stands where the agent does."""
     return agent_is_on(next_state, codes.MOVING_OBSTACLE)
 
 
 def bump_into_wall(state: State, action: Action, next_state: State) -> Flags:
-    """Where the agent meant to move into a wall."""
+    """Whether the agent meant to move into a wall."""
     return bumps_into_wall(state, action)
 
 
 def reduce_any(
     state: State, action: Action, next_state: State, *, terminating_functions: tuple[Ending, ...]
 ) -> Flags:
-    """Where any of several holds."""
+    """Whether any of several holds."""
     return np.logical_or.reduce([ending(state, action, next_state) for ending in terminating_functions])
 
 
 def reduce_all(
     state: State, action: Action, next_state: State, *, terminating_functions: tuple[Ending, ...]
 ) -> Flags:
-    """Where all of several hold."""
+    """Whether all of several hold."""
     return np.logical_and.reduce([ending(state, action, next_state) for ending in terminating_functions])
 
 

@@ -1,4 +1,4 @@
-"""What a world says of itself: the key `task` of its data, which gym-gridverse's own files lack."""
+"""A world's description of itself: the key `task` of its data, which gym-gridverse's own files lack."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class WorldFacts:
     description: str | None = None
     """One line."""
     source: str | None = None
-    """Where the world comes from, on one line."""
+    """The world's origin, on one line."""
     observation: str = "grid"
-    """What is shown where a user does not choose, of `representations.OBSERVATIONS`."""
+    """The observation where a user does not choose, one of `representations.OBSERVATIONS`."""
     time_limit: int = 250
     """Steps after which an episode is truncated, unless another limit is asked for. 250 is DTQN's for its
     worlds; the package has none. The longest of 5,000 shortest ways to an exit in its largest world was 20

@@ -54,7 +54,7 @@ def find(id: str, options: TaskOptions) -> Task | None:
 
 
 def _own_names(data: Any) -> Iterator[str]:
-    """What a file names in the form `module:name`: objects and functions of a user's own."""
+    """The names in a file of the form `module:name`: objects and functions of a user's own."""
     if isinstance(data, dict | list):
         for part in data.values() if isinstance(data, dict) else data:
             yield from _own_names(part)

@@ -87,7 +87,7 @@ def _colours(names: tuple[str, ...]) -> list[int]:
 
 
 class Representation:
-    """What an agent is given of what it sees.
+    """The form in which an agent is given what it sees.
 
     `grid` is the original's default representation, uint8 [h, w, 3]. `vector` is that of DTQN's
     `GridVerseWrapper`: type + colour of each cell, row by row, uint8 [h * w]; an entry takes

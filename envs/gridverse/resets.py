@@ -230,7 +230,7 @@ def crossing(num: int, rng: Rng, *, shape: Shape, num_rivers: int, object_type: 
         grid[c, 1:-1, line[c, k]] = river
 
     def limits(mine: NDArray[np.bool_], end: int) -> NDArray[np.intp]:
-        """Where the rooms of one direction begin and end, padded with `end`, [num, rivers + 2]."""
+        """The places where the rooms of one direction begin and end, padded with `end`, [num, rivers + 2]."""
         inside = np.sort(np.where(mine, line, end), axis=1)
         edges = np.zeros((num, 1), np.intp)
         return np.concatenate([edges, inside, edges + end], axis=1)

@@ -81,7 +81,7 @@ def bump_into_wall(state: State, action: Action, next_state: State, *, reward: f
 
 
 def _place_of(state: State, object_type: str) -> NDArray[np.intp]:
-    """Where the only object of the type stands, [N]."""
+    """The place of the only object of the type, [N]."""
     return codes.is_type(state.cells, codes.OBJECTS.index(object_type)).argmax(axis=1)
 
 
@@ -97,7 +97,7 @@ def _distance(state: State, place: NDArray[np.intp], distance_function: str) -> 
 def _before_and_after(
     state: State, next_state: State, object_type: str
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where the only object of the type stood and where it stands now, [N] each."""
+    """The places of the only object of the type, before and now, [N] each."""
     after = _place_of(next_state, object_type)
     before = after if state.cells is next_state.cells else _place_of(state, object_type)
     return before, after

@@ -67,7 +67,7 @@ class Geometry:
         return self.place(self.y.repeat(4) + offset[..., 0], self.x.repeat(4) + offset[..., 1])
 
     def starts(self, num: int) -> Places:
-        """Where each of `num` grids begins in all of them laid end to end, [num]."""
+        """The place where each of `num` grids begins, all laid end to end, [num]."""
         if len(self._starts) < num:
             self._starts = np.arange(num) * self.num_cells
         return self._starts[:num]
@@ -92,7 +92,7 @@ class State(NamedTuple):
 
     @property
     def place(self) -> Places:
-        """Where each agent stands, [N]."""
+        """The place where each agent stands, [N]."""
         return self.pose >> 2
 
     @property

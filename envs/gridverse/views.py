@@ -1,4 +1,4 @@
-"""What is seen of the cells in view: the visibility functions of gym-gridverse, each over N views.
+"""The cells in view that are seen: the visibility functions of gym-gridverse, each over N views.
 
     visibility  (view, rng, area, *, parameters) -> bool [h * w, N]
     observation (view, rng, *, area, parameters) -> bool [h * w, N]

@@ -213,7 +213,7 @@ class FunctionSpec:
 
 
 class _NestedError(ValueError):
-    """What is wrong with a function within a function, in full."""
+    """The fault of a function within a function, in full."""
 
 
 def function_specs(data: Any, key: str, kind: str) -> Any:
@@ -275,7 +275,7 @@ class WorldSpec:
     """Its `area` says which rows and columns are in view, its name or visibility function what is seen."""
     terminating: FunctionSpec
     facts: WorldFacts = field(default=WorldFacts(), compare=False)
-    """What the world says of itself, which changes nothing in it."""
+    """The world's description of itself, which changes nothing in it."""
 
     @classmethod
     def from_data(cls, data: Any) -> WorldSpec:
@@ -423,7 +423,7 @@ def _read_space(data: Any, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def read_file(path: str | Path) -> Any:
-    """What a YAML file holds.
+    """The content of a YAML file.
 
     Raises:
         ValueError: one line, for a file that cannot be read.
@@ -506,7 +506,7 @@ class Engine:
         return visible
 
     def observe(self, state: State, rng: np.random.Generator) -> Bytes:
-        """What each agent sees, uint8 [h * w, N]: the cells in view, `codes.UNSEEN` where it cannot see."""
+        """The cells in view of each agent, uint8 [h * w, N]; `codes.UNSEEN` where it cannot see."""
         view = self.view(state)
         view *= self.visible(view, rng).view(np.uint8)
         return view

@@ -47,7 +47,7 @@ def _world(
     num_actions: int = 6,
     **facts: Any,
 ) -> Data:
-    """What all shipped worlds have in common, and what each adds to it; `task` says what is to be done."""
+    """The part that all shipped worlds share, and what each adds to it; `task` says what is to be done."""
     (y0, y1), (x0, x1) = area
     space = {"objects": ["Wall", "Floor", "Exit", *objects], "colors": ["NONE", *colors]}
     terminating: Data = {"name": "reach_exit"}

@@ -35,7 +35,7 @@ _TURNS: Final = {
     "turn around": (0.1, 0.15, 0.6, 0.15),
     "turn left": (0.1, 0.1, 0.1, 0.7),
 }
-# Of "forward": probability, direction of the move, and heading after it, both in quarter turns to the right
+# "forward": probability, direction of the move, and heading after it, both in quarter turns to the right
 # of the present heading. What is left over, and every move into a wall, changes nothing.
 _MOVES: Final = ((0.8, 0, 0), (0.05, 1, 1), (0.05, 3, 3), (0.025, 2, 0), (0.025, 2, 2))
 

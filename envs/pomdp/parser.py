@@ -48,7 +48,7 @@ _SECTIONS: Final = ("T", "O", "R")
 _KEYWORDS: Final = (*_PREAMBLE, "start", *_SECTIONS)
 _RESERVED: Final = (*_KEYWORDS, "include", "exclude", "uniform", "identity", "reset", "reward", "cost")
 _KINDS: Final = {"states": "state", "actions": "action", "observations": "observation"}
-# What the indices of a line stand for, and how many of them there must be at least.
+# The meaning of a line's indices, and how many of them there must be at least.
 _AXES: Final = {
     "T": ("action", "state", "state"),
     "O": ("action", "state", "observation"),
@@ -300,7 +300,7 @@ class _Reader:
         return chosen / chosen.sum()
 
     def _read_entry(self, section: str, line: int) -> None:
-        """What follows `T:`, `O:` or `R:`: indices, then a word or the numbers of all that is not indexed."""
+        """Read what follows `T:`, `O:` or `R:`: indices, then a word or the numbers of the others."""
         axes = _AXES[section]
         index = [self._reference(axes[0])]
         while len(index) < len(axes) and self._at(":"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 import envs
+from dtqn import cli
 from envs.adapters import foreign
 from envs.gridverse import package
 from envs.gridverse.worlds import DTQN, PACKAGE, world
@@ -261,6 +264,15 @@ def test_the_example_of_the_documentation_goes_to_the_package_as_it_is(coins: Pa
     assert seen.all()
     assert ends.all()
     assert (rewards > 1).all()
+
+
+def test_the_command_of_the_documentation_trains(coins: Path) -> None:
+    """The native engine refuses the file, so nothing may ask it on the way."""
+    (command,) = re.findall(r"^    python run.py (--env gridverse:coins.yaml .*)$", DOCS, re.MULTILINE)
+    short = "--total-env-steps 200 --warmup-env-steps 100 --actor.num_envs 2 --replay.capacity 8000"
+    short += " --learner.batch_size 2 --evaluation.episodes 2 --wandb disabled --device cpu --run-dir run"
+    assert cli.main(shlex.split(f"{command} {short}")) == 0
+    assert (coins / "run" / "result.json").exists()
 
 
 def test_one_walk_by_hand(coins: Path) -> None:

@@ -211,6 +211,16 @@ def test_every_command_of_the_documentation_names_a_task(
         assert f"env: {command[1]}" in capsys.readouterr().out
 
 
+def test_a_class_may_need_arguments(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without them there is no such task, so it is asked for with them alone."""
+    monkeypatch.chdir(folder)
+    assert main(["--env", "faults:Needy", "--task.kwargs", "{size: 5}", "--print-config"]) == 0
+    assert main(["--env", "faults:Needy", "--task.kwargs", "{length: 5}"]) == 2
+    assert capsys.readouterr().err.startswith("error: env is faults:Needy: ")
+
+
 def test_each_set_of_arguments_is_a_task_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
