@@ -616,9 +616,9 @@ def test_agents_from_files_and_by_variants(monkeypatch, tmp_path):
 
 
 _TINY = (
-    "--env gridverse-memory-5x5 --agents dqn --seeds 1 --total-env-steps 1500 --warmup-env-steps 100 "
+    "--env gridverse-memory-5x5 --agents dqn --seeds 1 --total-env-steps 4000 --warmup-env-steps 100 "
     "--metrics-every 50 --actor.num-envs 4 --replay.capacity 5000 --evaluation.episodes 4 "
-    "--evaluation.num-envs 4 --evaluation.period 375 --task.time-limit 20 --wandb disabled "
+    "--evaluation.num-envs 4 --evaluation.period 1000 --task.time-limit 20 --wandb disabled "
     "--network.width 8 --network.head-width 8"
 )
 
@@ -653,7 +653,7 @@ def test_real_trainings_killed_twice(tmp_path):
     (path,) = tmp_path.glob("runs/compare/*/table.json")
     (run,) = json.loads(path.read_text())["runs"]
     last = [row for row in read_rows(metrics) if "eval/return" in row][-1]
-    assert run["env_steps"] == last["env_steps"] >= 1500
+    assert run["env_steps"] == last["env_steps"] >= 4000
     assert (run["success"], run["return"]) == (last["eval/success"], last["eval/return"])
     steps = [row["env_steps"] for row in read_rows(metrics)]
     assert steps == sorted(set(steps)) and run["evaluations"] == 4
