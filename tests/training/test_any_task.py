@@ -305,13 +305,13 @@ def run(*arguments: str) -> str:
 def test_from_the_command_line(id: str, package: str | None, flags: list[str], tmp_path: Path) -> None:
     if package is not None and importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    small = ["--total-env-steps", "2000", "--evaluation.episodes", "2", "--evaluation.num_envs", "2"]
-    small += ["--replay.capacity", "4000", "--wandb", "disabled", "--learner.env_steps_per_update", "200"]
-    small += ["--task.time_limit", "50", "--actor.num_envs", "8", *flags]
+    small = ["--total-env-steps", "800", "--evaluation.episodes", "2", "--evaluation.num_envs", "2"]
+    small += ["--replay.capacity", "4000", "--wandb", "disabled", "--learner.env_steps_per_update", "80"]
+    small += ["--network.width", "16", "--task.time_limit", "20", "--actor.num_envs", "8", *flags]
     out = run("--env", id, "--run-dir", str(tmp_path / "run"), *small)
     assert "2 episodes" in out
     if id == "CartPole-v1":
-        out = run("--resume", str(tmp_path / "run"), "--total-env-steps", "2100")
+        out = run("--resume", str(tmp_path / "run"), "--total-env-steps", "900")
         assert "not exact: with new episodes" in out
     if package == "minigrid":
         assert "mission is text and left out" in out

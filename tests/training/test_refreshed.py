@@ -81,7 +81,7 @@ def test_it_lessens_staleness_in_a_run() -> None:
     found = {}
     for memory in ("stored", "refreshed"):
         trainer = make_trainer(memory, learning_rate=3e-3)
-        while trainer.env_steps < 1_500:
+        while trainer.env_steps < 1_100:
             trainer.advance()
         found[memory] = staleness(trainer)
     for name in ("replay/delta_q_first", "replay/memory_age"):
