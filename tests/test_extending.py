@@ -34,7 +34,7 @@ def test_each_chapter_has_a_block() -> None:
     assert re.findall(r"^## (.+)$", TEXT, re.MULTILINE) == HEADINGS
 
 
-@pytest.mark.parametrize(("heading", "block"), zip(HEADINGS, BLOCKS, strict=True), ids=HEADINGS)
+@pytest.mark.parametrize(("heading", "block"), [*zip(HEADINGS, BLOCKS, strict=True)], ids=HEADINGS)
 def test_a_block_runs(heading: str, block: str, tmp_path: Path) -> None:
     (tmp_path / "block.py").write_text(block)
     run(tmp_path, "block.py")
