@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from dtqn.networks.builder import make_core
 from dtqn.networks.gtrxl import GTrXL, GTrXLState, GTrXLTrace
 from dtqn.settings.config import NetworkConfig
 from dtqn.types import TraceSpec
@@ -18,18 +19,9 @@ class Reread(nn.Module):
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
-        self.gtrxl = GTrXL(
-            width=config.width,
-            num_layers=config.num_layers,
-            num_heads=config.num_heads,
-            mlp_width=config.mlp_width,
-            memory_length=config.memory_length,
-            gate=config.gate,
-            gate_bias=config.gate_bias,
-            norm=config.norm,
-            span_ramp=None,
-            compression=None,
-        )
+        gtrxl = make_core(config.model_copy(update={"core": "gtrxl"}))
+        assert isinstance(gtrxl, GTrXL)
+        self.gtrxl = gtrxl
         self.input_window = config.memory_length
 
     def trace_spec(self) -> GTrXLTrace:
