@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,13 @@ import pytest
 import torch
 
 import envs
+from dtqn import cli
 from dtqn.settings.config import Config, ConfigError
 from dtqn.training import checkpoint
 from dtqn.training.schema import smallest_dtype
 from dtqn.training.trainer import Trainer
 from dtqn.types import map_tree, named_parts, observation_of
 
-ROOT = Path(__file__).resolve().parents[2]
 TINY: dict[str, Any] = {
     "total_env_steps": 2_000,
     "warmup_env_steps": 1_000,
@@ -287,13 +285,6 @@ def test_other_tasks_resume_with_new_episodes(name: str, tmp_path: Path) -> None
     assert any(counts <= per_stream)
 
 
-def run(*arguments: str) -> str:
-    command = [sys.executable, str(ROOT / "run.py"), *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
-
-
 @pytest.mark.parametrize(
     ("id", "package", "flags"),
     [
@@ -302,7 +293,15 @@ def run(*arguments: str) -> str:
         ("popgym-AutoencodeEasy-v0", "popgym", ["--network.image_encoder", "impala"]),
     ],
 )
-def test_from_the_command_line(id: str, package: str | None, flags: list[str], tmp_path: Path) -> None:
+def test_from_the_command_line(
+    id: str, package: str | None, flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*arguments: str) -> str:
+        code = cli.main(list(arguments))
+        printed = "".join(capsys.readouterr())
+        assert code == 0, printed
+        return printed
+
     if package is not None and importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     small = ["--total-env-steps", "800", "--evaluation.episodes", "2", "--evaluation.num_envs", "2"]

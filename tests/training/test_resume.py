@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from dtqn import cli
+
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
     *("--total-env-steps", "2000"),
@@ -45,10 +47,8 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, str(ROOT / "run.py"), *arguments]
 
 
-def finish(*arguments: str) -> str:
-    done = subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def finish(*arguments: str) -> None:
+    assert cli.main(list(arguments)) == 0
 
 
 def kill_after_checkpoint(run_dir: Path, *arguments: str) -> None:
