@@ -29,11 +29,9 @@ from dtqn.learning.batches import take
 from dtqn.learning.discrepancy import discrepancy
 from dtqn.settings.presets import resolve
 from dtqn.training.metrics import is_full_evaluation
-from dtqn.training.schema import Schema
-from dtqn.training.staleness import CHUNK_ROWS
+from dtqn.training.staleness import CHUNK_ROWS, whole_episodes
 from dtqn.training.trainer import Trainer
-from dtqn.types import StepInputs
-from replay import SequenceReplay
+from dtqn.types import first_rows
 
 SOLVED, CHUNK = 0.95, 40
 KINDS = ("learned", "tail", "target")
@@ -59,13 +57,14 @@ def measure(trainer: Trainer, sequences: int, generator: np.random.Generator) ->
         if not len(members):
             continue
         ids, part = info.ids[members.numpy()], take(batch, members)
-        row = torch.arange(part.learn.first.shape[1])
-        real, learned = row < part.learn_rows[:, None], row < part.learned_steps[:, None]
+        real, learned = (
+            first_rows(count, part.learn.first.shape[1]) for count in (part.learn_rows, part.learned_steps)
+        )
         for network, kinds in (
             (learner.online, {"learned": learned, "tail": real & ~learned}),
             (learner.target, {"target": real}),
         ):
-            found = discrepancy(network, part, _Rows(replay, schema, ids), CHUNK_ROWS)
+            found = discrepancy(network, part, whole_episodes(replay, schema, ids), CHUNK_ROWS)
             for kind, rows in kinds.items():
                 differs, lost = found.greedy_actions(rows)
                 counts[kind]["clear"] += len(differs)
@@ -73,16 +72,6 @@ def measure(trainer: Trainer, sequences: int, generator: np.random.Generator) ->
                 counts[kind]["rows"] += len(lost)
                 counts[kind]["lost"] += float(lost.sum())
     return {**drawn, **counts}
-
-
-class _Rows:
-    """Rows of whole episodes, as `discrepancy` asks for them."""
-
-    def __init__(self, replay: SequenceReplay, schema: Schema, ids: np.ndarray) -> None:
-        self._replay, self._schema, self._ids = replay, schema, ids
-
-    def __call__(self, start: int, stop: int) -> StepInputs:
-        return self._schema.inputs(self._replay.prefix(self._ids, self._schema.input_names, start, stop).rows)
 
 
 def pooled(points: list[dict[str, Any]]) -> dict[str, Any]:

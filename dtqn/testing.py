@@ -19,7 +19,7 @@ import gymnasium
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.q_network import Core, Encoder
+from dtqn.networks.q_network import FEATURES, Core, Encoder
 from dtqn.settings.config import NetworkConfig
 from dtqn.settings.own import located
 from dtqn.types import State, StepInputs, Trace, from_leaves, leaves, map_tree, reset_rows
@@ -39,8 +39,6 @@ SMALL: Final = NetworkConfig(
 )
 """The settings of the modules that are made where none are given."""
 _PARTS = 3
-_FEATURES = "features"
-"""Among trace rows, the features of the same steps."""
 
 
 class ContractError(AssertionError):
@@ -90,7 +88,7 @@ class _Core:
         self.input_window: int = getattr(module, "input_window", 0)
         self.windows = {name: field.window for name, field in self.fields.items()}
         if self.input_window:
-            self.windows[_FEATURES] = self.input_window
+            self.windows[FEATURES] = self.input_window
         self.window = max(self.windows.values(), default=0)
         self._generator = torch.Generator().manual_seed(1)
 
@@ -112,7 +110,7 @@ class _Core:
 
     def state_from_trace(self, rows: Mapping[str, Tensor], valid: Tensor, steps: Tensor) -> State:
         tree = from_leaves(self.spec, rows)
-        features = (rows[_FEATURES],) if self.input_window else ()
+        features = (rows[FEATURES],) if self.input_window else ()
         return self._try(
             "state_from_trace", lambda: self.module.state_from_trace(tree, valid, steps, *features)
         )
@@ -131,7 +129,7 @@ class _Core:
     def rows(self, x: Tensor, trace: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The rows that `state_from_trace` reads of steps x [B, T, D] and their trace, as many of each as its
         window allows."""
-        given = {**trace, _FEATURES: x}
+        given = {**trace, FEATURES: x}
         return {name: given[name].detach()[:, -size:] for name, size in self.windows.items()}
 
     def same(self, contract: str, what: str, one: Tensor, other: Tensor) -> None:

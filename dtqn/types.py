@@ -187,6 +187,11 @@ def observation_of(named: Any) -> Any:
     return {name.removeprefix(prefix): named[name] for name in named if name.startswith(prefix)}
 
 
+def first_rows(counts: Tensor, size: int) -> Tensor:
+    """[B, size] bool: the first `counts` [B] rows of each sequence."""
+    return torch.arange(size, device=counts.device) < counts[:, None]
+
+
 def step_inputs(named: Mapping[str, Any]) -> StepInputs:
     """The inputs among named arrays, by their paths in `StepInputs`; other names are passed over."""
     return StepInputs(observation_of(named), named["prev_action"], named["reward"], named["first"])

@@ -72,7 +72,8 @@ class Bursts:
 
     def end(self, last: np.ndarray, length: np.ndarray) -> None:
         """Note the lengths [N] of the episodes that ended, `last` [N] bool."""
-        self._lengths.extend(length[last & (self._from == self._to)].tolist())
+        if self.share:
+            self._lengths.extend(length[last & (self._from == self._to)].tolist())
 
     def get_state(self) -> dict[str, Any]:
         return {"from": self._from, "to": self._to, "lengths": list(self._lengths)}

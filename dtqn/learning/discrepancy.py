@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dtqn.networks.q_network import QNetwork
-from dtqn.types import Sequences, StepInputs
+from dtqn.types import Sequences, StepInputs, first_rows
 
 NEAR_TIE = 0.01
 """The gap between the best two actions, as a share of the range of all Q-values, below which they tie."""
@@ -41,7 +41,7 @@ class Discrepancy(NamedTuple):
             steps: [B] learned steps.
         Returns: the measure [B] at the first and at the last learned step.
         """
-        learned = torch.arange(self.stored.shape[1], device=steps.device) < steps[:, None]
+        learned = first_rows(steps, self.stored.shape[1])
         largest = self.stored.amax(dim=-1).masked_fill(~learned, -math.inf).amax(dim=-1).abs()
         distance = (self.stored - self.exact).norm(dim=-1)
         ends = torch.stack([torch.zeros_like(steps), steps - 1], dim=1)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from dtqn.learning import losses, returns
 from dtqn.networks.heads import Categorical, Prediction, Quantiles
 from dtqn.settings.config import LearnerConfig
-from dtqn.types import QOutput, Sequences, map_tree
+from dtqn.types import QOutput, Sequences, first_rows, map_tree
 
 
 class StepErrors(NamedTuple):
@@ -156,7 +156,7 @@ class Objective:
 
             targets = functools.partial(self._targets, reward, batch.discount, batch.learn_rows, greedy)
             regressed_on = self._regression.target(target, value, targets, batch.learn_rows)
-        mask = torch.arange(action.shape[1], device=action.device) < batch.learned_steps[:, None]
+        mask = first_rows(batch.learned_steps, action.shape[1])
         at_steps = map_tree(lambda x: x[:, :-1], online)
         return self._regression.errors(at_steps, action, regressed_on, mask)
 

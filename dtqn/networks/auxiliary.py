@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.recurrent import RecurrentQNetwork
-from dtqn.types import Sequences
+from dtqn.types import Sequences, first_rows
 
 TEMPERATURE = 0.1
 """Divides the cosines of the contrastive loss (ReLIC: Mitrovic et al. 2020, arXiv 2010.07922)."""
@@ -27,8 +27,7 @@ NEVER = -1e9
 
 def real_rows(batch: Sequences) -> Tensor:
     """[B, R] True on the learn block's rows that are no padding."""
-    counts = batch.learn_rows
-    return torch.arange(batch.learn.first.shape[1], device=counts.device) < counts[:, None]
+    return first_rows(batch.learn_rows, batch.learn.first.shape[1])
 
 
 def span_penalty(network: RecurrentQNetwork, batch: Sequences, generator: torch.Generator) -> Tensor:

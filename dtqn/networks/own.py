@@ -12,13 +12,13 @@ from typing import Any
 import gymnasium
 from torch import nn
 
-from dtqn.networks.q_network import CONTRACT_VERSION, Core, Encoder
+from dtqn.networks.q_network import CONTRACT_VERSION, FEATURES, Core, Encoder
 from dtqn.settings import own
 from dtqn.settings.config import ConfigError, NetworkConfig, wrong
 from dtqn.settings.own import located
-from dtqn.types import OBSERVATION, TraceSpec, leaves
+from dtqn.types import StepInputs, TraceSpec, leaves
 
-_INPUTS = (OBSERVATION, "prev_action", "reward", "first", "features")
+_INPUTS = (*StepInputs._fields, FEATURES)
 _CORE_METHODS = ("initial_state", "state_from_trace", "trace_spec", "cache")
 
 

@@ -25,6 +25,9 @@ from dtqn.types import QOutput, SequenceGenerator, Sequences, State, StepInputs,
 CONTRACT_VERSION = 1
 """Grows when a network, core, encoder or head written for the contract before would no longer work."""
 
+FEATURES = "features"
+"""Among trace rows, the features of the raw rows beside them; a core has no field of this name."""
+
 AuxiliaryLoss: TypeAlias = Callable[[Any, Sequences, torch.Generator], Tensor]
 """(the network that has it, a batch, a generator for its draws) -> a scalar that the learner may add.
 

@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, OnePassCore
+from dtqn.networks.q_network import FEATURES, AuxiliaryLoss, Core, Encoder, Head, OnePassCore
 from dtqn.types import (
     QOutput,
     SequenceGenerator,
@@ -25,9 +25,6 @@ from dtqn.types import (
     map_tree,
     step_inputs,
 )
-
-_FEATURES = "features"
-"""Among trace rows, the features of the raw rows beside them; a core has no field of this name."""
 
 
 def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
@@ -122,7 +119,7 @@ class RecurrentQNetwork(nn.Module):
         """What the state before a sequence is made of: its trace and, where the core reads them, features."""
         if not self.input_window:
             return batch.trace
-        return batch.trace | {_FEATURES: self._features(batch.trace, like=batch.learn)}
+        return batch.trace | {FEATURES: self._features(batch.trace, like=batch.learn)}
 
     def starting_state(self, batch: Sequences) -> tuple[State, Trace | None]:
         """The state at the anchor, and the burn-in's trace [B, P, ...] where there is a burn-in.
@@ -133,14 +130,14 @@ class RecurrentQNetwork(nn.Module):
             rows, valid = self._stored_rows(batch), batch.trace_valid
             windows = {name: field.window for name, field in self.trace_spec().items()}
             if self.input_window:
-                windows[_FEATURES] = self.input_window
+                windows[FEATURES] = self.input_window
             state = self._state(rows, valid, batch.episode_step)
             burn_in = batch.burn_in.first.shape[1]
             if burn_in == 0:
                 return state, None
             features = self.encoder(batch.burn_in)
             _, _, burned = self.core(features, state, True)
-            fresh = leaves(burned) | {_FEATURES: features}
+            fresh = leaves(burned) | {FEATURES: features}
             memory = valid.shape[1]
             rows = {
                 name: latest_rows(rows[name], fresh[name], batch.burn_in_rows, window)
@@ -161,7 +158,7 @@ class RecurrentQNetwork(nn.Module):
 
     def _state(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
         tree = from_leaves(self.core.trace_spec(), rows)
-        features = (rows[_FEATURES],) if self.input_window else ()
+        features = (rows[FEATURES],) if self.input_window else ()
         return self.core.state_from_trace(tree, valid, episode_step, *features)
 
     def initial_state(self, batch_size: int) -> State:
@@ -176,7 +173,7 @@ class RecurrentQNetwork(nn.Module):
         if self.input_window:
             if valid.shape[1] == 0:
                 return self.initial_state(len(valid))
-            rows = rows | {_FEATURES: self.encoder(step_inputs(rows))}
+            rows = rows | {FEATURES: self.encoder(step_inputs(rows))}
         return self._state(rows, valid, episode_step)
 
     @property

@@ -6,6 +6,7 @@ measured.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,20 @@ from dtqn.learning.batches import take
 from dtqn.learning.discrepancy import discrepancy
 from dtqn.learning.learner import Learner
 from dtqn.training.schema import NAMES, Schema
-from dtqn.types import Sequences, StepInputs
+from dtqn.types import Sequences, StepInputs, first_rows
 from replay import SequenceReplay
 
 SEQUENCES = 8
 """Sequences that are drawn for each measure."""
 CHUNK_ROWS = 128
 """Rows of an episode that are read and run at a time, for each of these sequences."""
+
+
+def whole_episodes(
+    replay: SequenceReplay, schema: Schema, ids: np.ndarray
+) -> Callable[[int, int], StepInputs]:
+    """(start, stop) -> those rows of the episodes of sequences `ids` [B], counted from their first ones."""
+    return lambda start, stop: schema.inputs(replay.prefix(ids, schema.input_names, start, stop).rows)
 
 
 class Staleness:
@@ -98,16 +106,11 @@ class Staleness:
     def _delta_q(self, batch: Sequences, ids: np.ndarray, chosen: np.ndarray) -> dict[str, float | None]:
         """Staleness of the sequences at the places `chosen` of a batch whose ids are `ids` [B]."""
         members = torch.from_numpy(chosen).to(self._schema.device)
-        names = self._schema.input_names
-
-        def rows(start: int, stop: int) -> StepInputs:
-            return self._schema.inputs(self._replay.prefix(ids[chosen], names, start, stop).rows)
-
+        rows = whole_episodes(self._replay, self._schema, ids[chosen])
         taken = take(batch, members)
         found = discrepancy(self._learner.online, taken, rows, CHUNK_ROWS)
         first, last = found.delta_q(taken.learned_steps)
-        learned = torch.arange(found.stored.shape[1]).to(taken.learned_steps) < taken.learned_steps[:, None]
-        differs, lost = found.greedy_actions(learned)
+        differs, lost = found.greedy_actions(first_rows(taken.learned_steps, found.stored.shape[1]))
         return {
             "replay/delta_q_first": float(first.mean()),
             "replay/delta_q_last": float(last.mean()),

@@ -21,7 +21,7 @@ from dtqn.settings.config import Config
 from dtqn.training import setup
 from dtqn.training.schema import NAMES
 from dtqn.training.setup import Stream, seed_of
-from dtqn.types import FreshTrace, NonFiniteError
+from dtqn.types import FreshTrace, NonFiniteError, first_rows
 from replay import SequenceBatch
 
 SUCCESS_WINDOW = 100
@@ -118,7 +118,7 @@ class Trainer:
         td_error = self.learner.objective.first_td_errors(
             reward, discount, q_max, q_taken, torch.from_numpy(counts)
         )
-        mask = torch.arange(td_error.shape[1]) < torch.from_numpy(learned)[:, None]
+        mask = first_rows(torch.from_numpy(learned), td_error.shape[1])
         return losses.sequence_priority(td_error, mask, self.config.replay.max_priority_weight).numpy()
 
     def _remember(self, episodes: Episodes) -> None:

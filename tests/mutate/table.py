@@ -121,8 +121,8 @@ LEARNING = [
         ("action-of-the-row-before", "prev_action[:, 1:].long()", "prev_action[:, :-1].long()", _TWIN),
         (
             "one-step-too-many-learned",
-            "< batch.learned_steps[:, None]",
-            "<= batch.learned_steps[:, None]",
+            "first_rows(batch.learned_steps, action.shape[1])",
+            "first_rows(batch.learned_steps + 1, action.shape[1])",
             _TWIN,
         ),
         ("watkins-is-peng", "torch.where(greedy(), continuation, 0.0)", "continuation", _OBJECTIVE),
