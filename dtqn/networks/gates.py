@@ -96,31 +96,30 @@ class _GRUGate(torch.autograd.Function):
         ctx: Any, x: Tensor, y: Tensor, w_rzg: Tensor, u_rz: Tensor, u_g: Tensor, bias: Tensor
     ) -> Tensor:
         width = x.shape[1]
-        w, u = w_rzg.view(3, width, width), u_rz.view(2, width, width)
-        rzh = torch.bmm(y.expand(3, -1, -1), w.mT)
-        rzh[:2].baddbmm_(x.expand(2, -1, -1), u.mT)
-        r, z, h = rzh
+        rzh = y @ w_rzg.T
+        rz = rzh[:, : 2 * width].addmm_(x, u_rz.T)
+        r, z, h = rzh.chunk(3, dim=1)
         z.sub_(bias)
-        rzh[:2].sigmoid_()
+        rz.sigmoid_()
         rx = r * x
         h.addmm_(rx, u_g.T).tanh_()
-        ctx.save_for_backward(x, y, rzh, rx, w, u, u_g)
+        ctx.save_for_backward(x, y, rzh, rx, w_rzg, u_rz, u_g)
         return torch.lerp(x, h, z)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        x, y, rzh, rx, w, u, u_g = ctx.saved_tensors
-        r, z, h = rzh
+        x, y, rzh, rx, w_rzg, u_rz, u_g = ctx.saved_tensors
+        r, z, h = rzh.chunk(3, dim=1)
+        da = torch.empty_like(rzh)
+        da_r, da_z, da_h = da.chunk(3, dim=1)
         dh = grad * z
-        da_h = torch.ops.aten.tanh_backward(dh, h)
-        da_z = torch.ops.aten.sigmoid_backward((h - x).mul_(grad), z)
+        torch.ops.aten.tanh_backward.grad_input(dh, h, grad_input=da_h)
+        torch.ops.aten.sigmoid_backward.grad_input((h - x).mul_(grad), z, grad_input=da_z)
         d_rx = da_h @ u_g
-        da_r = torch.ops.aten.sigmoid_backward(d_rx * x, r)
-        dx = (grad - dh).addcmul_(d_rx, r).addmm_(da_r, u[0]).addmm_(da_z, u[1])
-        dy = (da_r @ w[0]).addmm_(da_z, w[1]).addmm_(da_h, w[2])
-        dw = torch.cat([da_r.T @ y, da_z.T @ y, da_h.T @ y])
-        du = torch.cat([da_r.T @ x, da_z.T @ x])
-        return dx, dy, dw, du, da_h.T @ rx, -da_z.sum(dim=0)
+        torch.ops.aten.sigmoid_backward.grad_input(d_rx * x, r, grad_input=da_r)
+        da_rz = da[:, : da_z.shape[1] * 2]
+        dx = (grad - dh).addcmul_(d_rx, r).addmm_(da_rz, u_rz)
+        return dx, da @ w_rzg, da.T @ y, da_rz.T @ x, da_h.T @ rx, -da_z.sum(dim=0)
 
 
 class GRUGate(nn.Module):
