@@ -89,6 +89,8 @@ class Sequences(NamedTuple):
     """[B] float"""
     beside: dict[str, Tensor] = {}  # noqa: RUF012  # of a NamedTuple, and never written to
     """Path -> [B, R, ...]: the trace of the learn block's rows, of fields without a window."""
+    packing: Any = None
+    """A `dtqn.networks.packing.Packing` of this batch, for networks to share; None: each makes its own."""
 
 
 class FreshTrace(NamedTuple):

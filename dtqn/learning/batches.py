@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dtqn.networks.packing import Packing
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import FreshTrace, QOutput, SequenceGenerator, Sequences, map_tree
 
@@ -108,6 +109,7 @@ def same_rows(
     want_trace: bool,
 ) -> Outputs:
     """Rows are learned and bootstrapped from in one pass of each network; `generator` draws dropout."""
+    batch = batch._replace(packing=Packing(batch))
     output, trace = online.learn_values(batch, generator, want_trace)
     with torch.no_grad():
         return Outputs(output, target.learn_values(batch)[0], output, trace)

@@ -25,6 +25,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dtqn.networks.packing import Layout
+
 
 def sinusoid(length: int, width: int, first: int = 0) -> Tensor:
     """[length, D]: row i is [sin, cos]((first + i) * 10000^(-2k/D)), k = 0..D/2-1."""
@@ -117,6 +119,89 @@ class _Projections(torch.autograd.Function):
         d_rows[:, ctx.shape[1] - steps :] += ctx.scale * (dq @ w_q).view(batch, steps, -1)
         d_weight = torch.cat([ctx.scale * (dq.T @ new), dk.T @ flat, dv.T @ flat])
         return d_rows, None, d_weight, ctx.scale * dq.sum(dim=0).view(heads, 1, size), None
+
+
+class _Packed(torch.autograd.Function):
+    """`RelativeAttention.packed` before its last product, one head after the other.
+
+    Blocks hold all features of a row, so that filling them moves whole rows, and a head's products read its
+    part of them where it lies. Scores exist by key where keys are multiplied, else by distance.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        rows: Tensor,
+        relative: Tensor,
+        mask: Tensor | None,
+        weight: Tensor,
+        u: Tensor,
+        v: Tensor,
+        layout: Layout,
+    ) -> Tensor:
+        (heads, _, size), (batch, steps, keys) = u.shape, layout.shape
+        width, scale = heads * size, size**-0.5
+        new = rows[len(rows) - len(layout.query_place) :]
+        with_u = torch.addmm(u.view(width), new, weight[:width].T, beta=scale, alpha=scale)
+        with_u = with_u.index_select(0, layout.query_row)
+        with_v = with_u[:-1] + ((v - u) * scale).view(width)
+        pairs = (rows @ weight[width:].T).index_select(0, layout.key_row)
+        weights = pairs.new_zeros((heads, batch, steps, keys))
+        mixed = torch.empty_like(with_u)
+        query, pair, output = _blocks(layout, with_u, pairs, mixed)
+        for head, by_key in enumerate(weights):
+            part = slice(head * size, (head + 1) * size)
+            key, value = pair[..., part], pair[..., width:][..., part]
+            of_keys = _distances(torch.bmm(query[..., part], key.mT))
+            r, rv = relative[:, part].T, with_v[:, part]
+            scores = rv @ r if mask is None else torch.addmm(mask.flatten(0, 1), rv, r)
+            _distances(by_key).copy_(scores.view_as(of_keys).add_(of_keys).softmax(dim=-1))
+            output[..., part] = torch.bmm(by_key, value)
+        mixed[-1] = 0.0
+        ctx.save_for_backward(rows, relative, weight, with_u, with_v, pairs, weights)
+        ctx.layout = layout
+        return mixed.index_select(0, layout.query_place)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        rows, relative, weight, with_u, with_v, pairs, weights = ctx.saved_tensors
+        layout = ctx.layout
+        heads, batch, steps, _ = weights.shape
+        width = with_u.shape[1]
+        size, new = width // heads, rows[len(rows) - len(grad) :]
+        scale = size**-0.5
+        d_mixed = torch.zeros_like(with_u).index_copy_(0, layout.query_place, grad)
+        d_u, d_v, d_relative, d_pairs = (torch.empty_like(x) for x in (with_u, with_v, relative, pairs))
+        d_u[-1] = 0.0
+        d_pairs[-1] = 0.0
+        query, pair, d_output, d_query, d_pair = _blocks(layout, with_u, pairs, d_mixed, d_u, d_pairs)
+        for head, by_key in enumerate(weights):
+            part = slice(head * size, (head + 1) * size)
+            key, value = pair[..., part], pair[..., width:][..., part]
+            d_by_key = torch.bmm(d_output[..., part], value.mT)
+            d_pair[..., width:][..., part] = torch.bmm(by_key.mT, d_output[..., part])
+            d_scores = torch.ops.aten._softmax_backward_data(
+                _distances(d_by_key), _distances(by_key), -1, grad.dtype
+            )
+            _distances(d_by_key.zero_()).copy_(d_scores)
+            d_query[..., part] = torch.bmm(d_by_key, key)
+            d_pair[..., part] = torch.bmm(d_by_key.mT, query[..., part])
+            d_scores = d_scores.view(batch * steps, -1)
+            d_v[:, part] = d_scores @ relative[:, part]
+            d_relative[:, part] = d_scores.T @ with_v[:, part]
+        of_u, of_v = ((x.sum(dim=0) * scale).view(heads, 1, size) for x in (d_u, d_v))
+        d_u[:-1] += d_v
+        d_q = d_u.index_select(0, layout.query_place).mul_(scale)
+        d_kv = d_pairs.index_select(0, layout.key_place)
+        d_rows = d_kv @ weight[width:]
+        d_rows[len(rows) - len(new) :].addmm_(d_q, weight[:width])
+        d_weight = torch.cat([d_q.T @ new, d_kv.T @ rows])
+        return d_rows, d_relative, None, d_weight, of_u, of_v, None
+
+
+def _blocks(layout: Layout, *flat: Tensor) -> list[Tensor]:
+    """Rows of queries [B * T + 1, D] as [B, T, D], and of keys and values [B * J + 1, 2D] as [B, J, 2D]."""
+    return [x[:-1].view(layout.shape[0], -1, x.shape[1]) for x in flat]
 
 
 class AdaptiveSpan(nn.Module):
@@ -224,6 +309,16 @@ class RelativeAttention(nn.Module):
             of_slots, of_keys = with_slots.split([slots.key.shape[2], len(positions)], dim=-1)
             mixed = self._mixed(of_keys, values) + of_slots @ slots.value
         return self._output(mixed), k, v
+
+    def packed(self, rows: Tensor, positions: Tensor, mask: Tensor | None, layout: Layout) -> Tensor:
+        """Attention of the queries among normalised packed rows [N, D], the last n: [n, D]. No adaptive span.
+
+        `positions` and `mask` are those of `forward`.
+        """
+        relative = self.relative(positions)
+        mixed = _Packed.apply(rows, relative, mask, self.qkv.weight, self.u, self.v, layout)
+        output: Tensor = self.output(mixed)
+        return output
 
     def both_ways(self, inputs: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
         """Attention of T rows over all T of them, later ones included: [B, T, D] -> [B, T, D].

@@ -27,6 +27,7 @@ from torch.nn import functional as F
 from dtqn.networks.attention import RelativeAttention, Slots, sinusoid
 from dtqn.networks.compression import Blocks, Compression, compressor
 from dtqn.networks.gates import make_gate, make_norm
+from dtqn.networks.packing import Layout, Packing, layout
 from dtqn.types import TraceSpec
 
 
@@ -46,6 +47,16 @@ class GTrXLState(NamedTuple):
 class GTrXLTrace(NamedTuple):
     memory: Tensor
     """[B, T, L, D] the input of each attention layer at each step."""
+
+
+class PackedCall(NamedTuple):
+    """What all layers share in a call of packed rows."""
+
+    positions: Tensor
+    """[E, D]"""
+    mask: Tensor | None
+    """[B, T, E], as for `RelativeAttention.forward`."""
+    layout: Layout
 
 
 class GTrXLLayer(nn.Module):
@@ -100,19 +111,17 @@ class GTrXLLayer(nn.Module):
         y, k, v = self.attention(self.normalised(rows), x.shape[1], cached, positions, mask, slots)
         return self._output(x, y), k, v
 
-    def after_burn_in(
-        self, x: Tensor, burned: Tensor, memory: Tensor, positions: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """The outputs of steps x [B, T, D] and, detached, of the steps `burned` [B, P, D] before them."""
-        count, steps = burned.shape[1], x.shape[1]
-        rows = self.normalised(torch.cat([memory, burned, x], dim=1))
-        y, _, _ = self.attention(rows, count + steps, None, positions, mask)
-        if not torch.is_grad_enabled():
-            both = self._output(torch.cat([burned, x], dim=1), y)
-            return both[:, count:], both[:, :count]
-        of_burned, of_x = y.split([count, steps], dim=1)
-        with torch.no_grad():
-            burned = self._output(burned, of_burned)
+    def packed(self, x: Tensor, burned: Tensor, memory: Tensor, call: PackedCall) -> tuple[Tensor, Tensor]:
+        """The outputs of packed rows x [n, D] and, detached, of the burn-in's `burned` [P, D] before them.
+
+        Rows of the burn-in that are no queries of the call come back as they are.
+        """
+        rows = torch.cat([memory, burned, x])
+        y = self.attention.packed(self.normalised(rows), call.positions, call.mask, call.layout)
+        of_burned, of_x = y.split([len(y) - len(x), len(x)])
+        if len(of_burned):
+            with torch.no_grad():
+                burned = self._output(burned, of_burned)
         return self._output(x, of_x), burned
 
     def slots(self, rows: Tensor, blocks: Blocks, positions: Tensor) -> Slots:
@@ -209,7 +218,7 @@ class GTrXL(nn.Module):
         self.width, self.num_layers, self.num_heads = width, num_layers, num_heads
         self.memory_length, self.compression = memory_length, compression
         self.window = memory_length if compression is None else compression.window
-        self.has_after_burn_in = compression is None
+        self.packs = compression is None and span_ramp is None
         rate = None if compression is None else compression.rate
         layers = nn.ModuleList(
             GTrXLLayer(
@@ -312,26 +321,37 @@ class GTrXL(nn.Module):
             )
         return x, new_state, GTrXLTrace(trace)
 
-    def after_burn_in(
-        self, x: Tensor, burned: Tensor, burn_in_rows: Tensor, state: GTrXLState, want_trace: bool
+    def packed(
+        self, x: Tensor, burned: Tensor, rows: GTrXLTrace, packing: Packing, want_trace: bool
     ) -> tuple[Tensor, GTrXLTrace | None]:
-        """As `OnePassCore.after_burn_in`: keys and values of the memory are made once. No compression."""
-        recent, num_burned = self._recent(state.memory.detach()), burned.shape[1]
-        # Less than none where there is padding yet to come.
-        positions, mask = self._distances(
-            state.filled + burn_in_rows - num_burned, recent.shape[1], num_burned + x.shape[1], x.dtype
-        )
+        """As `PackedCore.packed`. No compression and no adaptive span."""
+        memory = rows.memory.to(x.dtype) if self.window else x.new_empty((0, self.num_layers, self.width))
+        call = self._packed_call(packing, -packing.burn_in.shape[1], x.dtype)
         inputs = []
-        for i, layer in enumerate(self.layers[:-1]):
-            inputs.append((burned, x))
-            x, burned = layer.after_burn_in(x, burned, recent[:, :, i], positions, mask)
-        inputs.append((burned, x))
-        memory = self._recent(torch.cat([recent[:, :, -1], burned], dim=1))  # of the last layer, x alone
-        positions, mask = self._distances(state.filled + burn_in_rows, memory.shape[1], x.shape[1], x.dtype)
-        x, _, _ = self.layers[-1](x, memory, None, positions, mask)
-        if not want_trace:
-            return x, None
-        return x, GTrXLTrace(torch.stack([torch.cat(of_layer, dim=1) for of_layer in inputs], dim=2))
+        for i, layer in enumerate(self.layers):
+            if i == self.num_layers - 1:  # Nothing reads what it gives for the burn-in.
+                call = self._packed_call(packing, 0, x.dtype)
+            inputs.append(torch.cat([burned, x.detach()]) if want_trace else x)
+            x, burned = layer.packed(x, burned, memory[:, i], call)
+        return x, GTrXLTrace(torch.stack(inputs, dim=1)) if want_trace else None
+
+    def _packed_call(self, packing: Packing, first_query: int, dtype: torch.dtype) -> PackedCall:
+        """What a layer's call needs whose queries are the rows from position `first_query` on."""
+        key = ("GTrXL", first_query, self.memory_length, dtype)
+        return packing.once(key, lambda: self._make_packed_call(packing, first_query, dtype))
+
+    def _make_packed_call(self, packing: Packing, first_query: int, dtype: torch.dtype) -> PackedCall:
+        memory, burn_in, learn = packing.memory, packing.burn_in, packing.learn
+        steps = learn.shape[1] - first_query
+        positions, mask = self._distances(
+            memory.counts + burn_in.counts + first_query,
+            memory.shape[1] + burn_in.shape[1] + first_query,
+            steps,
+            dtype,
+        )
+        reach = len(positions) - 1
+        queries = 2 if first_query < 0 else 1
+        return PackedCall(positions, mask, layout([memory, burn_in, learn], queries, first_query, reach))
 
     def both_ways(self, x: Tensor, real: Tensor) -> Tensor:
         """Every step sees all steps of x [B, T, D] that are `real` [B, T], and no memory: [B, T, D]."""

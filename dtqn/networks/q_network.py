@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.heads import Prediction
+from dtqn.networks.packing import Packing
 from dtqn.types import QOutput, SequenceGenerator, Sequences, State, StepInputs, Trace, TraceSpec
 
 CONTRACT_VERSION = 1
@@ -82,23 +83,22 @@ class Core(Protocol):
         ...
 
 
-class OnePassCore(Core, Protocol):
-    """A core that runs a burn-in and the steps after it for less than two calls."""
+class PackedCore(Core, Protocol):
+    """A core that runs a batch's real rows without their padding, the burn-in in one pass with the rest."""
 
-    has_after_burn_in: bool
+    packs: bool
     """Whether this one does; a core without the attribute does not."""
 
-    def after_burn_in(
-        self, x: Tensor, burned: Tensor, burn_in_rows: Tensor, state: State, want_trace: bool
+    def packed(
+        self, x: Tensor, burned: Tensor, rows: Trace, packing: Packing, want_trace: bool
     ) -> tuple[Tensor, Trace | None]:
-        """Features x [B, T, D] after a burn-in -> output [B, T, D], the trace [B, P + T, ...] of both.
+        """Features x [n, D] of the learn block's rows -> output [n, D], and the trace of all rows.
 
         Args:
-            burned: [B, P, D] features of the burn-in, which no gradient enters.
-            burn_in_rows: [B] of them are real, the last ones; where they are less than P, these begin the
-                episode.
-            state: before the burn-in.
-            want_trace: give the trace, else None.
+            burned: [P, D] features of the burn-in's rows, which no gradient enters.
+            rows: [m, ...] stored rows of memory, in the shape of `trace_spec`.
+            packing: which rows of which sequence these are.
+            want_trace: give the trace [P + n, ...], without gradient, else None.
         """
         ...
 

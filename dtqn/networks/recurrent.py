@@ -11,7 +11,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.q_network import FEATURES, AuxiliaryLoss, Core, Encoder, Head, OnePassCore
+from dtqn.networks.packing import Packing, Rows
+from dtqn.networks.q_network import FEATURES, AuxiliaryLoss, Core, Encoder, Head, PackedCore
 from dtqn.types import (
     QOutput,
     SequenceGenerator,
@@ -75,8 +76,8 @@ class RecurrentQNetwork(nn.Module):
             want_trace: give the trace rows that burn-in and learn block leave now, without gradient:
                 path -> [B, P + R, ...].
         """
-        if self._has_one_pass(batch):
-            return self._in_one_pass(batch, want_trace)
+        if getattr(self.core, "packs", False):
+            return self._packed(batch, want_trace)
         state, burned = self.starting_state(batch)
         output, _, learned = self(batch.learn, state, want_trace)
         if not want_trace:
@@ -86,34 +87,31 @@ class RecurrentQNetwork(nn.Module):
             name: torch.cat([rows[name].detach() for rows in left], dim=1) for name in self.trace_spec()
         }
 
-    def _has_one_pass(self, batch: Sequences) -> bool:
-        """Whether the core runs the batch's burn-in with the learn block."""
-        longest = batch.burn_in.first.shape[1]
-        if longest == 0 or not getattr(self.core, "has_after_burn_in", False):
-            return False
-        return not bool(((batch.burn_in_rows < longest) & batch.trace_valid.any(dim=1)).any())
-
-    def _in_one_pass(self, batch: Sequences, want_trace: bool) -> tuple[QOutput, dict[str, Tensor] | None]:
-        """`learn_values` of burn-in and learn block at once."""
+    def _packed(self, batch: Sequences, want_trace: bool) -> tuple[QOutput, dict[str, Tensor] | None]:
+        """`learn_values` of the real rows alone, burn-in and learn block in one pass."""
+        packing = Packing(batch) if batch.packing is None else batch.packing
+        features = self._packed_features(packing.learn, batch.learn)
         with torch.no_grad():
-            state = self._state(self._stored_rows(batch), batch.trace_valid, batch.episode_step)
-            features = self.encoder(batch.burn_in)
-            sequence = torch.arange(len(features), device=features.device)[:, None]
-            place = torch.arange(features.shape[1], device=features.device)
-            padding = features.shape[1] - batch.burn_in_rows[:, None]
-            features = features[sequence, (place - padding).clamp(min=0)]  # real rows last
-            features = features.masked_fill((place < padding)[..., None], 0.0)
-        x, trace = cast(OnePassCore, self.core).after_burn_in(
-            self.encoder(batch.learn), features, batch.burn_in_rows, state, want_trace
-        )
+            burned = features[:0]
+            if len(packing.burn_in.place):
+                burned = self._packed_features(packing.burn_in, batch.burn_in)
+            memory = from_leaves(self.core.trace_spec(), packing.memory.pack(batch.trace))
+        x, trace = cast(PackedCore, self.core).packed(features, burned, memory, packing, want_trace)
+        output = map_tree(lambda rows: packing.learn.unpack(rows[0]), self.head(x[None]))
         if trace is None:
-            return self.head(x), None
-        first = (place + padding).clamp(max=features.shape[1] - 1)  # real rows first, as in the batch
-        left = leaves(trace)
-        return self.head(x), {
-            name: torch.cat([left[name][sequence, first], left[name][:, features.shape[1] :]], dim=1).detach()
-            for name in self.trace_spec()
+            return output, None
+        split, blocks = [len(burned), len(x)], (packing.burn_in, packing.learn)
+        return output, {
+            name: torch.cat(
+                [block.unpack(part) for block, part in zip(blocks, rows.split(split), strict=True)], dim=1
+            )
+            for name, rows in leaves(trace).items()
+            if name in self.trace_spec()
         }
+
+    def _packed_features(self, rows: Rows, inputs: StepInputs) -> Tensor:
+        """[n, D] of the real rows of a block of inputs [B, T, ...]."""
+        return self.encoder(map_tree(lambda x: x[None], rows.pack(inputs)))[0]
 
     def _stored_rows(self, batch: Sequences) -> dict[str, Tensor]:
         """What the state before a sequence is made of: its trace and, where the core reads them, features."""

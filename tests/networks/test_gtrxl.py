@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.recurrent import RecurrentQNetwork
-from dtqn.types import QOutput, StepInputs
+from dtqn.types import QOutput, StepInputs, first_rows
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks.modules import gtrxl
@@ -147,31 +147,28 @@ def test_memory_of_a_step_is_the_input_of_each_layer(norm: str) -> None:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("memory_length", [0, 3, 5, 9])
-def test_one_pass_over_burn_in_and_learn_block_is_two(memory_length: int, norm: str) -> None:
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_packed_rows_are_padded_ones(memory_length: int, norm: str, num_layers: int) -> None:
     """Values, trace and gradients, with sequences that begin their episodes and junk as padding."""
-    network = make("box", core="gtrxl", memory_length=memory_length, norm=norm)
-    shapes = (Shape(5, 3, 7), Shape(0, 0, 7), Shape(0, 2, 3), Shape(2, 3, 2), Shape(0, 3, 5))
-    batch = make_batch(network, "box", shapes, junk=1e9)
-    assert network._has_one_pass(batch)
-    real = torch.arange(7) < batch.learn_rows[:, None]
-    burned = torch.arange(3) < batch.burn_in_rows[:, None]
-    found = []
-    for joined in (True, False):
-        network.core.has_after_burn_in = joined
-        output, trace = network.learn_values(batch, want_trace=True)
-        loss = output.q[real].sin().sum()
-        found.append(
-            [
-                output.q[real],
-                *(rows[torch.cat([burned, real], dim=1)] for rows in trace.values()),
-                *torch.autograd.grad(loss, list(network.parameters()), materialize_grads=True),
-            ]
+    network = make("box", core="gtrxl", memory_length=memory_length, norm=norm, num_layers=num_layers)
+    begins = (Shape(0, 0, 7), Shape(0, 2, 3), Shape(0, 3, 5), Shape(0, 0, 1))
+    goes_on = (Shape(5, 3, 7), Shape(2, 3, 2), Shape(5, 1, 4), Shape(3, 0, 6))
+    for shapes in (begins + goes_on, begins, goes_on, (Shape(4, 0, 5), Shape(0, 0, 2)), (Shape(9, 3, 2),)):
+        batch = make_batch(network, "box", shapes, junk=1e9)
+        rows, burned = (
+            first_rows(count, block.first.shape[1])
+            for count, block in ((batch.learn_rows, batch.learn), (batch.burn_in_rows, batch.burn_in))
         )
-    for one, two in zip(*found, strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-10)
-
-
-def test_a_burn_in_that_is_short_after_stored_memory_takes_two_passes() -> None:
-    network = make("box", core="gtrxl", memory_length=4)
-    assert not network._has_one_pass(make_batch(network, "box", (Shape(4, 3, 5), Shape(4, 1, 5))))
-    assert not network._has_one_pass(make_batch(network, "box", (Shape(4, 0, 5),)))
+        found = []
+        for network.core.packs in (True, False):
+            output, trace = network.learn_values(batch, want_trace=True)
+            loss = output.q[rows].sin().sum()
+            found.append(
+                [
+                    output.q[rows],
+                    *(x[torch.cat([burned, rows], dim=1)] for x in trace.values()),
+                    *torch.autograd.grad(loss, list(network.parameters()), materialize_grads=True),
+                ]
+            )
+        for one, two in zip(*found, strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-10)

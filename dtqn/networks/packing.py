@@ -1,0 +1,162 @@
+"""The real rows of a batch, packed: side by side, without the padding of their blocks.
+
+A third of a batch's rows are padding, and more where stored memory is short. Whatever acts on each row by
+itself (encoder, projections, gates, feed-forward parts, head) runs on packed rows [n, D]. Attention alone
+needs blocks, and a `Layout` says how they are filled.
+
+Legend: B sequences, W stored rows before a sequence, P burn-in rows, R rows of the learn block, N packed rows
+of a call, n those of them that are queries, T query places and J key places of a sequence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dtqn.types import Sequences, first_rows, map_tree
+
+MULTIPLE = 32
+NOWHERE = -(1 << 40)
+
+T = TypeVar("T")
+
+
+class Rows(NamedTuple):
+    """The real rows of one block of a batch, and fillers behind them, which hold what some row holds.
+
+    With fillers n is a multiple of `MULTIPLE`: products of few shapes are kept ready by their libraries.
+    """
+
+    place: Tensor
+    """[n] of each among all the block's rows; a filler's is behind them all."""
+    sequence: Tensor
+    """[n] which sequence it is of."""
+    position: Tensor
+    """[n] steps since the first row of the learn block, negative before it; `NOWHERE` of a filler."""
+    counts: Tensor
+    """[B] rows of each sequence."""
+    shape: tuple[int, int]
+    """[B, rows] of the block."""
+
+    def pack(self, block: Any) -> Any:
+        """A tree of [B, rows, ...] -> [n, ...]"""
+        place = self.place.clamp(max=math.prod(self.shape) - 1)
+        return map_tree(lambda x: x.flatten(0, 1).index_select(0, place), block)
+
+    def unpack(self, rows: Tensor) -> Tensor:
+        """[n, ...] -> [B, rows, ...], 0 in the padding."""
+        unpacked: Tensor = _Unpack.apply(rows, self.place, self.shape)
+        return unpacked
+
+
+class _Unpack(torch.autograd.Function):
+    """Rows into a block of zeros. A real row has a place of its own, so that the backward is a selection."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, place: Tensor, shape: tuple[int, int]) -> Tensor:
+        ctx.save_for_backward(place)
+        size = math.prod(shape)
+        block = rows.new_zeros((size + 1, *rows.shape[1:])).index_copy_(0, place, rows)
+        return block[:size].view(*shape, *rows.shape[1:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (place,) = ctx.saved_tensors
+        block = grad.flatten(0, 1)
+        return torch.cat([block, torch.zeros_like(block[:1])]).index_select(0, place), None, None
+
+
+class Packing:
+    """The real rows of a batch, and what networks of one kind work out from these once."""
+
+    def __init__(self, batch: Sequences) -> None:
+        self._batch = batch
+        self._known: dict[Hashable, Any] = {}
+
+    @cached_property
+    def memory(self) -> Rows:
+        """Stored rows, as many as the batch's trace has."""
+        valid = self._batch.trace_valid
+        return _rows(valid, -valid.shape[1] - self._batch.burn_in_rows)
+
+    @cached_property
+    def burn_in(self) -> Rows:
+        count = self._batch.burn_in_rows
+        return _rows(first_rows(count, self._batch.burn_in.first.shape[1]), -count)
+
+    @cached_property
+    def learn(self) -> Rows:
+        count = self._batch.learn_rows
+        return _rows(first_rows(count, self._batch.learn.first.shape[1]), torch.zeros_like(count))
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of `make`, which is a function of the key and of this batch alone."""
+        if key not in self._known:
+            self._known[key] = make()
+        found: T = self._known[key]
+        return found
+
+
+def _rows(real: Tensor, first_position: Tensor) -> Rows:
+    """Those of a block that are `real` [B, rows]; column 0 is at `first_position` [B]."""
+    sequence, column = real.nonzero().unbind(1)
+    place = sequence * real.shape[1] + column
+    position = first_position[sequence] + column
+    fillers = -len(place) % MULTIPLE
+    place, sequence = F.pad(place, (0, fillers), value=real.numel()), F.pad(sequence, (0, fillers))
+    position = F.pad(position, (0, fillers), value=NOWHERE)
+    return Rows(place, sequence, position, real.sum(dim=1), (real.shape[0], real.shape[1]))
+
+
+class Layout(NamedTuple):
+    """How packed rows lie in the blocks that attention works on.
+
+    Behind a block there is one spare row. Fillers lie there, and keys that are out of every query's reach. A
+    place of the block without a row is filled with row 0, no query of a row sees it, and no gradient leaves
+    it or the spare row.
+    """
+
+    shape: tuple[int, int, int]
+    """(B, T, J)"""
+    query_place: Tensor
+    """[n] of each query in [B * T + 1]."""
+    query_row: Tensor
+    """[B * T + 1] the query, among n, at each place."""
+    key_place: Tensor
+    """[N] of each row in [B * J + 1]."""
+    key_row: Tensor
+    """[B * J + 1] the row, among N, at each place."""
+
+
+def layout(blocks: list[Rows], queries: int, first_query: int, reach: int) -> Layout:
+    """The layout of a call.
+
+    Args:
+        blocks: all rows of the call, in their order; `queries` of them, the last ones, are queries as well.
+        first_query: the position that query place 0 stands for.
+        reach: how many places before itself a query sees; key place 0 is so many before query place 0.
+    """
+    count, rows = blocks[-1].shape
+    steps = rows - first_query
+    keys = reach + steps
+
+    def places(blocks: list[Rows], origin: int, size: int) -> tuple[Tensor, Tensor]:
+        sequence, position = (
+            torch.cat(x) for x in zip(*((b.sequence, b.position) for b in blocks), strict=True)
+        )
+        column = position - origin
+        place = torch.where(column < 0, count * size, sequence * size + column)
+        row = torch.arange(len(place), device=place.device)
+        return place, place.new_zeros(count * size + 1).index_copy_(0, place, row)
+
+    return Layout(
+        (count, steps, keys),
+        *places(blocks[-queries:], first_query, steps),
+        *places(blocks, first_query - reach, keys),
+    )
