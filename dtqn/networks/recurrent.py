@@ -92,7 +92,7 @@ class RecurrentQNetwork(nn.Module):
         packing = Packing(batch) if batch.packing is None else batch.packing
         features = self._packed_features(packing.learn, batch.learn)
         with torch.no_grad():
-            burned = features[:0]
+            burned = features[:0].detach()
             if len(packing.burn_in.place):
                 burned = self._packed_features(packing.burn_in, batch.burn_in)
             memory = from_leaves(self.core.trace_spec(), packing.memory.pack(batch.trace))

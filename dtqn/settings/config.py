@@ -200,9 +200,9 @@ class LearnerConfig(Group):
     """Discount factor of one environment step."""
     n_step: int = Field(3, ge=1)
     """n, rewards summed before the bootstrap, fewer at an episode's end; of Q(lambda), rows it sees on."""
-    returns: Literal["n_step", "peng", "watkins"] = "n_step"
+    returns: Literal["n_step", "peng", "watkins"] = "watkins"
     """Target of a step: an n-step return, Peng's Q(lambda), or Watkins', cut at exploring actions."""
-    q_lambda: float = Field(0.7, ge=0, le=1)
+    q_lambda: float = Field(0.9, ge=0, le=1)
     """lambda of Q(lambda): 0 is the one-step return, 1 the whole rest of the sequence (peng, watkins)."""
     next_window: bool = False
     """Bootstrap from a window of its own, the sequence without its first row (DTQN's public code)."""
@@ -234,7 +234,7 @@ class LearnerConfig(Group):
     """Weight of the network's own loss beside that of the TD errors (coberl, spans, compressed memory)."""
     max_grad_norm: float = Field(10.0, gt=0)
     """Gradients are scaled down to this norm."""
-    env_steps_per_update: float = Field(48.0, gt=0)
+    env_steps_per_update: float = Field(24.0, gt=0)
     """Environment steps (all copies together, after warm-up) for one learner step."""
 
 
@@ -257,7 +257,7 @@ class ReplayConfig(Group):
     """eta: a sequence's priority is eta max|delta| + (1 - eta) mean|delta|."""
     initial_priority: Literal["actor", "max"] = "actor"
     """A new sequence's priority: from the actor's Q-values, or the largest seen."""
-    memory: Literal["stored", "zero", "refreshed"] = "stored"
+    memory: Literal["stored", "zero", "refreshed"] = "refreshed"
     """The state a sequence starts from: what the actor left, the initial one, or the last update's."""
     learn_burn_in: bool = False
     """Give the rows of burn-in or context a TD error too: a sequence is learned from its first row on."""
@@ -282,15 +282,15 @@ class ActorConfig(Group):
     """Share of random actions when warm-up ends."""
     epsilon_final: float = Field(0.05, ge=0, le=1)
     """Share of random actions after annealing, where exploration is `annealed` or there is one copy."""
-    epsilon_anneal_env_steps: int = Field(80_000, ge=0)
+    epsilon_anneal_env_steps: int = Field(40_000, ge=0)
     """Environment steps after warm-up over which epsilon falls to its final value."""
     annealing: Literal["linear", "exponential"] = "linear"
     """How epsilon falls: on a straight line, or each step by its share of what is left, for ever (DTQN)."""
-    burst_share: float = Field(0.0, ge=0, le=1)
+    burst_share: float = Field(0.5, ge=0, le=1)
     """Share of the episodes with a burst of random actions."""
     burst_start: float = Field(0.0, ge=0)
     """A burst's first step is from 0 to so many mean lengths of the recent episodes without one."""
-    burst_length: float = Field(4.0, ge=0)
+    burst_length: float = Field(1.0, ge=0)
     """A burst's number of steps is from 0 to so many of these mean lengths."""
     publish_period: int = Field(1, ge=1)
     """Learner steps between two publishings of parameters to the actor."""
@@ -320,10 +320,10 @@ class Config(Group):
     """A preset (configs/agents), a YAML file of your own, or NAME=BASE+setting=value."""
     seed: Annotated[int, AnySize()] = Field(1, ge=0)
     """Root of every random generator of the run."""
-    total_env_steps: int = Field(450_000, ge=1)
+    total_env_steps: int = Field(300_000, ge=1)
     """Environment steps of the run, warm-up included."""
     warmup_env_steps: int | None = Field(None, ge=0)
-    """Random steps before learning; None is min(20 000, total/5)."""
+    """Random steps before learning; None is min(10 000, total/5)."""
     checkpoint_every: int = Field(50_000, ge=1)
     """Environment steps between checkpoints; one is always written at the end."""
     metrics_every: int = Field(2_000, ge=1)
@@ -359,7 +359,7 @@ class Config(Group):
         """Environment steps at random before learning, with None resolved."""
         if self.warmup_env_steps is not None:
             return self.warmup_env_steps
-        return min(20_000, self.total_env_steps // 5)
+        return min(10_000, self.total_env_steps // 5)
 
 
 def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> dict[str, FieldInfo]:

@@ -166,11 +166,13 @@ def _the_auxiliary_loss_exists(config: Config) -> str | None:
 
 def _the_memory_fits(config: Config) -> str | None:
     window = config.network.trace_window
-    return None if window is None else memory_misfit(config, window, window)
+    return None if window is None else memory_misfit(config, window)
 
 
 def _learned_rows_are_not_refreshed(config: Config) -> str | None:
     if not config.replay.learn_burn_in or config.replay.memory != "refreshed":
+        return None
+    if config.network.trace_window == 0:
         return None
     return (
         "replay.learn_burn_in is true with replay.memory refreshed, which is for rows that are not "
@@ -256,28 +258,16 @@ RUN: Sequence[Rule] = (
 # -- The stored memory: rules about W, which a user's core tells when it is built ---------------------------
 
 
-def memory_misfit(config: Config, trace_window: int, memory_window: int) -> str | None:
+def memory_misfit(config: Config, window: int) -> str | None:
     """The first fault of settings with a network's memory; None if all fit.
 
     Settings know the window of the suite's own cores (`NetworkConfig.trace_window`). A user's core says it by
     its `trace_spec` when it is built, and these rules are asked then.
 
     Args:
-        trace_window: stored trace rows that the state is made of.
-        memory_window: rows before a sequence that it is made of, raw ones included.
+        window: rows before a sequence that the state is made of, raw ones included.
     """
-    if text := _only_a_trace_is_refreshed(config, trace_window):
-        return text
-    return next((text for rule in _MEMORY if (text := rule(config, memory_window))), None)
-
-
-def _only_a_trace_is_refreshed(config: Config, window: int) -> str | None:
-    if config.replay.memory != "refreshed" or window:
-        return None
-    return (
-        f"replay.memory is refreshed, but network.core {config.network.core} with "
-        f"network.memory_length {config.network.memory_length} stores no memory; try stored"
-    )
+    return next((text for rule in _MEMORY if (text := rule(config, window))), None)
 
 
 def _a_next_window_starts_from_nothing(config: Config, window: int) -> str | None:

@@ -100,7 +100,7 @@ def check_own(config: Config) -> None:
         raise ConfigError(str(error)) from None
     if is_own(network.core):
         made = make_network(config)
-        if misfit := memory_misfit(config, trace_window(made), memory_window(made)):
+        if misfit := memory_misfit(config, memory_window(made)):
             raise MisfitError(misfit)
 
 
@@ -150,7 +150,7 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
         ),
         auxiliary=AuxiliaryLoss(auxiliary, weight) if auxiliary is not None and weight else None,
         max_priority_weight=config.replay.max_priority_weight,
-        want_trace=MEMORIES[config.replay.memory].is_refreshed,
+        want_trace=MEMORIES[config.replay.memory].is_refreshed and trace_window(network) > 0,
         threads=config.threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
     )

@@ -162,6 +162,7 @@ def test_packed_rows_are_padded_ones(memory_length: int, norm: str, num_layers: 
         found = []
         for network.core.packs in (True, False):
             output, trace = network.learn_values(batch, want_trace=True)
+            assert not any(x.requires_grad for x in trace.values())
             loss = output.q[rows].sin().sum()
             found.append(
                 [

@@ -125,7 +125,11 @@ def test_sizes_that_contradict_each_other():
             "learner.munchausen is true with learner.value_rescaling true",
         ),
         (
-            {"learner.munchausen": "true", "network.distribution": "categorical"},
+            {
+                "learner.munchausen": "true",
+                "network.distribution": "categorical",
+                "learner.returns": "n_step",
+            },
             "learner.munchausen is true with network.distribution categorical",
         ),
         (
@@ -133,15 +137,11 @@ def test_sizes_that_contradict_each_other():
             "learner.returns is peng with network.distribution quantile",
         ),
         (
-            {"replay.memory": "refreshed", "agent": "dqn"},
-            "replay.memory is refreshed, but network.core none",
-        ),
-        (
-            {"replay.memory": "refreshed", "network.memory_length": "0"},
-            "replay.memory is refreshed, but network.core gtrxl with network.memory_length 0",
-        ),
-        (
             {"agent": "drqn", "replay.learn_burn_in": "true"},
+            "replay.learn_burn_in is true with replay.memory refreshed",
+        ),
+        (
+            {"agent": "drqn", "replay.learn_burn_in": "true", "replay.memory": "stored"},
             "replay.learn_burn_in is true with replay.initial_priority actor",
         ),
         (
@@ -164,7 +164,9 @@ def test_options_that_have_no_meaning_together(flags, message):
 
 def test_what_nothing_reads_is_told():
     assert Config().unread() == []
-    given = {"learner": {"q_lambda": 0.5, "munchausen_clip": 2.0, "huber_threshold": 2.0}}
+    given = {
+        "learner": {"returns": "n_step", "q_lambda": 0.5, "munchausen_clip": 2.0, "huber_threshold": 2.0}
+    }
     assert Config(**given).unread() == [
         "learner.q_lambda",
         "learner.munchausen_clip",
@@ -173,7 +175,8 @@ def test_what_nothing_reads_is_told():
     read = {"returns": "watkins", "munchausen": True, "loss": "huber"}
     assert Config(learner=given["learner"] | read).unread() == []
     quantile = {"distribution": "quantile", "num_quantiles": 8, "num_atoms": 21}
-    assert Config(network=quantile, learner={"loss": "huber", "huber_threshold": 0.1}).unread() == [
+    huber = {"returns": "n_step", "loss": "huber", "huber_threshold": 0.1}
+    assert Config(network=quantile, learner=huber).unread() == [
         "network.num_atoms",
         "learner.loss",
     ]
@@ -547,11 +550,10 @@ def test_a_core_and_an_encoder_of_a_users_own():
 def test_rules_about_the_stored_memory_are_asked_with_the_networks_own_window():
     """The suite's own cores are asked by their settings, and give what is asked of a built network."""
     config = resolve(None, {"network.core": "my:core", "replay.memory": "refreshed"}, {})
-    assert rules.memory_misfit(config, 3, 3) is None
-    assert (rules.memory_misfit(config, 0, 0) or "").startswith("replay.memory is refreshed, but")
-    assert (rules.memory_misfit(config, 3, 10**6) or "").startswith("replay.capacity is 500000")
+    assert rules.memory_misfit(config, 3) is None
+    assert (rules.memory_misfit(config, 10**6) or "").startswith("replay.capacity is 500000")
     own = resolve(None, {}, {})
-    assert rules.memory_misfit(own, own.network.trace_window, own.network.trace_window) is None
+    assert rules.memory_misfit(own, own.network.trace_window) is None
 
 
 def test_the_options_of_a_task_are_written_once():

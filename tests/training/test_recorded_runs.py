@@ -31,10 +31,12 @@ from dtqn.training.trainer import Trainer
 GOLDEN = Path(__file__).parent.parent / "golden"
 PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
 OPTIONS = {
-    "gtrxl+refreshed": ["--replay.memory", "refreshed"],
+    "gtrxl+stored+n_step": ["--replay.memory", "stored", "--learner.returns", "n_step"],
     "gtrxl+peng+hard": ["--learner.returns", "peng", "--learner.target_update", "hard"],
     "gtrxl+heavenhell": ["--env", "heavenhell", "--wandb", "disabled"],
-    "dtqn+quantile+threads": ["--network.distribution", "quantile", "--threads", "2"],
+    "dtqn+quantile+threads": [
+        *("--network.distribution", "quantile", "--learner.returns", "n_step", "--threads", "2"),
+    ],
 }
 """A preset, what is added to it, and the flags that add it."""
 CONFIGS: dict[str, dict[str, Any]] = {
