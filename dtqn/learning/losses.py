@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from dtqn.types import first_rows
+
 
 def squared_loss(td_error: Tensor) -> Tensor:
     """l(d) = d^2 / 2"""
@@ -57,6 +59,34 @@ def project(values: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
     projected = probabilities.new_zeros(*values.shape[:-1], last + 1)
     projected.scatter_add_(-1, index, probabilities * (1 - share))
     return projected.scatter_add_(-1, index + 1, probabilities * share)
+
+
+def project_lambda(
+    values: Tensor, probabilities: Tensor, continuation: Tensor, learn_rows: Tensor, atoms: Tensor
+) -> Tensor:
+    """Distributions of Q(lambda), from the sequence's last row e backwards, projected row by row.
+
+        m_t = project(y_t; (1 - c_{t+1}) p_{t+1} + c_{t+1} m_{t+1}),  c_e = 0
+
+    The expected value of m_t is the target of Q(lambda) where no y is outside of the atoms' range: a mixture
+    of the returns' distributions, where an average of their atoms would have too little spread.
+
+    Args:
+        values: [B, R - 1, Z] y_t, the atoms moved by one step.
+        probabilities: [B, R, Z] p_t on the atoms [Z], of row t as a bootstrap.
+        continuation: [B, R] c_t; that of row e and of padding is not read.
+        learn_rows: [B] real rows.
+    Returns: m [B, R - 1, Z]; rows at and after e hold arbitrary numbers: mask them.
+    """
+    inside = first_rows(learn_rows - 1, probabilities.shape[1])[..., None]
+    kept = torch.where(inside, continuation[..., None], 0.0)
+    later, projected = torch.zeros_like(probabilities[:, 0]), []
+    for t in range(values.shape[1] - 1, -1, -1):
+        later = torch.where(inside[:, t + 1], later, 0.0)
+        mixture = torch.lerp(probabilities[:, t + 1], later, kept[:, t + 1])
+        later = project(values[:, t, None], mixture[:, None], atoms)[:, 0]
+        projected.append(later)
+    return torch.stack(projected[::-1], dim=1)
 
 
 def cross_entropy(log_probabilities: Tensor, target: Tensor) -> Tensor:

@@ -41,15 +41,57 @@ class StepErrors(NamedTuple):
 
 Values = Callable[[Tensor], Tensor]
 """Values of all actions [B, R, A] or [B, R, A, Z] -> the policy's, [B, R] or [B, R, Z]."""
-Targets = Callable[[Tensor], Tensor]
-"""Bootstrap values [B, R] or [B, R, Z] -> targets [B, R - 1] or [B, R - 1, Z]."""
+
+
+class Following(NamedTuple):
+    """What follows each step, and how targets are made of it and of bootstrap values."""
+
+    reward: Tensor
+    """[B, R], scaled"""
+    discount: Tensor
+    """[B, R]"""
+    learn_rows: Tensor
+    """[B] real rows."""
+    continuation: Tensor | None
+    """[B, R] c_t of Q(lambda); None: n-step returns."""
+    n_step: int
+    gamma: float
+    transform: returns.ValueTransform
+
+    def targets(self, values: Tensor) -> Tensor:
+        """Bootstrap values [B, R] -> [B, R - 1]; n-step ones may be [B, R, Z] -> [B, R - 1, Z]."""
+        if self.continuation is None:
+            return self._n_step_targets(values, self.n_step)
+        return returns.lambda_targets(
+            self.reward,
+            self.discount,
+            values,
+            self.continuation,
+            self.learn_rows,
+            self.gamma,
+            self.transform,
+        )
+
+    def distributions(self, probabilities: Tensor, atoms: Tensor) -> Tensor:
+        """Bootstrap distributions [B, R, Z] on atoms [Z] -> those of the targets [B, R - 1, Z]."""
+        n = self.n_step if self.continuation is None else 1
+        moved = self._n_step_targets(atoms.expand_as(probabilities), n)
+        if self.continuation is not None:
+            return losses.project_lambda(moved, probabilities, self.continuation, self.learn_rows, atoms)
+        rows = returns.bootstrap_rows(self.learn_rows, moved.shape[1], n)
+        return losses.project(moved, returns.at_rows(probabilities, rows), atoms)
+
+    def _n_step_targets(self, values: Tensor, n: int) -> Tensor:
+        return returns.n_step_targets(
+            self.reward, self.discount, values, self.learn_rows, n, self.gamma, self.transform
+        )
 
 
 class Regression(Protocol):
     """How a head's prediction of a return is moved to its target."""
 
-    def target(self, output: QOutput, value: Values, targets: Targets, learn_rows: Tensor) -> Tensor:
-        """Of each step, from the target network's output; `learn_rows` [B] are the real rows."""
+    def target(self, output: QOutput, value: Values, following: Following) -> Tensor:
+        """Of each step, from the target network's output."""
         ...
 
     def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
@@ -65,8 +107,8 @@ class ValueRegression:
         if config.loss == "huber":
             self._loss = functools.partial(losses.huber_loss, threshold=config.huber_threshold)
 
-    def target(self, output: QOutput, value: Values, targets: Targets, learn_rows: Tensor) -> Tensor:
-        return targets(value(output.q))
+    def target(self, output: QOutput, value: Values, following: Following) -> Tensor:
+        return following.targets(value(output.q))
 
     def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
         q_taken = returns.select_action(output.q, action)
@@ -80,8 +122,8 @@ class QuantileRegression:
     def __init__(self, config: LearnerConfig) -> None:
         self._threshold = config.huber_threshold
 
-    def target(self, output: QOutput, value: Values, targets: Targets, learn_rows: Tensor) -> Tensor:
-        return targets(value(_distribution(output)))
+    def target(self, output: QOutput, value: Values, following: Following) -> Tensor:
+        return following.targets(value(_distribution(output)))
 
     def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
         taken = returns.select_action(_distribution(output), action)
@@ -94,15 +136,12 @@ class QuantileRegression:
 class CategoricalRegression:
     """C51 (Bellemare et al. 2017, arXiv 1707.06887): the bootstrap's atoms are moved and projected back."""
 
-    def __init__(self, prediction: Categorical, config: LearnerConfig) -> None:
-        self._prediction, self._n_step = prediction, config.n_step
+    def __init__(self, prediction: Categorical) -> None:
+        self._prediction = prediction
 
-    def target(self, output: QOutput, value: Values, targets: Targets, learn_rows: Tensor) -> Tensor:
+    def target(self, output: QOutput, value: Values, following: Following) -> Tensor:
         probabilities = value(_distribution(output)).exp()
-        atoms = self._prediction.atoms.to(probabilities.dtype)
-        moved = targets(atoms.expand_as(probabilities))
-        rows = returns.bootstrap_rows(learn_rows, moved.shape[1], self._n_step)
-        return losses.project(moved, returns.at_rows(probabilities, rows), atoms)
+        return following.distributions(probabilities, self._prediction.atoms.to(probabilities.dtype))
 
     def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
         taken = returns.select_action(_distribution(output), action)
@@ -121,7 +160,7 @@ def _distribution(output: QOutput) -> Tensor:
 def _regression(prediction: Prediction, config: LearnerConfig) -> Regression:
     match prediction:
         case Categorical():
-            return CategoricalRegression(prediction, config)
+            return CategoricalRegression(prediction)
         case Quantiles():
             return QuantileRegression(config)
     return ValueRegression(config)
@@ -154,8 +193,8 @@ class Objective:
             def greedy() -> Tensor:
                 return nn.functional.pad(selector[:, :-1].argmax(dim=-1) == action, (0, 1))
 
-            targets = functools.partial(self._targets, reward, batch.discount, batch.learn_rows, greedy)
-            regressed_on = self._regression.target(target, value, targets, batch.learn_rows)
+            following = self._following(reward, batch.discount, batch.learn_rows, greedy)
+            regressed_on = self._regression.target(target, value, following)
         mask = first_rows(batch.learned_steps, action.shape[1])
         at_steps = map_tree(lambda x: x[:, :-1], online)
         return self._regression.errors(at_steps, action, regressed_on, mask)
@@ -168,25 +207,18 @@ class Objective:
         Of Munchausen's target they leave the policy out, which needs all actions.
         """
         scaled = reward * self.config.reward_scale
-        return self._targets(scaled, discount, learn_rows, lambda: q_taken >= q_max, q_max) - q_taken[:, :-1]
+        following = self._following(scaled, discount, learn_rows, lambda: q_taken >= q_max)
+        return following.targets(q_max) - q_taken[:, :-1]
 
-    def _targets(
-        self,
-        reward: Tensor,
-        discount: Tensor,
-        learn_rows: Tensor,
-        greedy: Callable[[], Tensor],
-        value: Tensor,
-    ) -> Tensor:
-        """Targets from the bootstrap values; `greedy()` [B, R] says where a_t was the best action."""
-        config = self.config
-        if config.returns == "n_step":
-            return returns.n_step_targets(
-                reward, discount, value, learn_rows, config.n_step, config.gamma, self.transform
-            )
-        continuation = torch.full_like(value, config.q_lambda)
-        if config.returns == "watkins":
-            continuation = torch.where(greedy(), continuation, 0.0)
-        return returns.lambda_targets(
-            reward, discount, value, continuation, learn_rows, config.gamma, self.transform
+    def _following(
+        self, reward: Tensor, discount: Tensor, learn_rows: Tensor, greedy: Callable[[], Tensor]
+    ) -> Following:
+        """`greedy()` [B, R] says where a_t was the best action."""
+        config, continuation = self.config, None
+        if config.returns != "n_step":
+            continuation = torch.full_like(reward, config.q_lambda)
+            if config.returns == "watkins":
+                continuation = torch.where(greedy(), continuation, 0.0)
+        return Following(
+            reward, discount, learn_rows, continuation, config.n_step, config.gamma, self.transform
         )

@@ -138,13 +138,13 @@ REPLAY: Sequence[Rule] = (_every_step_is_learned,)
 # -- The run -------------------------------------------------------------------------------------------------
 
 
-def _q_lambda_is_of_expected_values(config: Config) -> str | None:
-    kind, returns = config.network.distribution, config.learner.returns
-    if kind == "none" or returns == "n_step":
+def _a_mixture_of_returns_has_no_quantiles(config: Config) -> str | None:
+    returns = config.learner.returns
+    if config.network.distribution != "quantile" or returns == "n_step":
         return None
     return (
-        f"learner.returns is {returns} with network.distribution {kind}: Q(lambda) is of "
-        "expected values here; try n_step, or network.distribution none"
+        f"learner.returns is {returns} with network.distribution quantile: a mixture of returns has no such "
+        "quantiles; try n_step, or network.distribution categorical"
     )
 
 
@@ -242,7 +242,7 @@ def _a_window_holds_the_bootstrap(config: Config) -> str | None:
 
 
 RUN: Sequence[Rule] = (
-    _q_lambda_is_of_expected_values,
+    _a_mixture_of_returns_has_no_quantiles,
     _munchausen_has_no_atoms,
     _the_auxiliary_loss_exists,
     _learned_rows_are_not_refreshed,

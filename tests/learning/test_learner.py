@@ -41,6 +41,8 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, QUANTILE, "box"),
     ({"double_q": False}, QUANTILE | {"dueling": False, "core": "gru"}, "multi_discrete"),
     ({"value_rescaling": True, "huber_threshold": 0.2}, QUANTILE | {"num_quantiles": 1}, "box"),
+    ({"returns": "watkins", "q_lambda": 0.8}, CATEGORICAL, "box"),
+    ({"returns": "peng", "value_rescaling": True}, CATEGORICAL, "box"),
     ({"munchausen": True, "double_q": False}, {}, "box"),
     ({"munchausen": True, "munchausen_temperature": 0.5, "munchausen_clip": 0.4}, {}, "box"),
     ({"munchausen": True, "munchausen_temperature": 0.2}, QUANTILE, "box"),
@@ -57,7 +59,8 @@ def make_learner(
     **network: Any,
 ) -> Learner:
     """A learner whose target network differs from its online network."""
-    config = LearnerConfig(**({"n_step": N_STEP, "gamma": 0.9, "target_ema_rate": 0.1} | (settings or {})))
+    plain = {"returns": "n_step", "n_step": N_STEP, "gamma": 0.9, "target_ema_rate": 0.1}
+    config = LearnerConfig(**(plain | (settings or {})))
     learner = learners.make_learner(make(space, **network), config, threads=threads)
     randomise(learner.target, seed=9, scale=0.1)
     return learner
@@ -184,7 +187,7 @@ def of_the_action_taken(errors: Any) -> Any:
 )
 def test_the_fresh_trace_is_that_of_the_online_network(network: dict[str, Any], threads: int) -> None:
     """Row by row, of every real row of burn-in and learn block, by the parameters before the update."""
-    config = LearnerConfig(n_step=N_STEP)
+    config = LearnerConfig(returns="n_step", n_step=N_STEP)
     learner = learners.make_learner(make("box", **network), config, threads=threads, want_trace=True)
     batch = make_batch(learner.online, "box")
     expected = {}
@@ -434,7 +437,7 @@ def test_dropout_is_the_same_on_any_number_of_threads(
     results = []
     for threads, cost in ((1, 10**9), (1, 0), (2, 0), (1, 10**9)):
         monkeypatch.setattr(batches, "PART_COST_OF_WINDOWS", cost)
-        config = LearnerConfig(n_step=2, learning_rate=0.01 if len(results) < 3 else 0.0101)
+        config = LearnerConfig(returns="n_step", n_step=2, learning_rate=0.01 if len(results) < 3 else 0.0101)
         learner = learners.make_learner(make("box", **settings), config, threads=threads, whole=whole)
         for seed in (1, 2):
             batch = make_batch(learner.online, "box", shapes, seed=seed, learn_length=3)

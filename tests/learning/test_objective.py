@@ -40,10 +40,13 @@ def batch(padding: int = 0, junk: float = float("nan")) -> Sequences:
     )  # fmt: skip
 
 
+PLAIN = {"gamma": 0.5, "reward_scale": 1.0, "returns": "n_step", "n_step": 1}
+
+
 def errors(
     prediction: Prediction, online: QOutput, target: QOutput, padding: int = 0, **settings: object
 ) -> StepErrors:
-    config = LearnerConfig.model_validate({"gamma": 0.5, "reward_scale": 1.0, "n_step": 1} | settings)
+    config = LearnerConfig.model_validate(PLAIN | settings)
     return Objective(config, prediction).errors(batch(padding), online, target, online)
 
 
@@ -86,8 +89,28 @@ def test_the_target_of_atoms_by_hand() -> None:
     assert two.target[0].tolist() == pytest.approx([3.25, 6.0, 8.0])
 
 
-@pytest.mark.parametrize("kind", ["value", "categorical", "quantile"])
-def test_padding_has_neither_loss_nor_gradient_whatever_it_is(kind: str) -> None:
+@pytest.mark.parametrize("lambda_", [0.0, 0.9])
+def test_a_mixture_of_returns_has_the_expected_value_of_the_returns(lambda_: float) -> None:
+    """On atoms that hold them all."""
+    head = Categorical(101, -50.0, 50.0).double()
+    log_p = torch.nn.functional.one_hot(Q.long() + 50, 101).double().clamp(min=1e-30).log()[None]
+    given = {"returns": "peng", "q_lambda": lambda_}
+    mixed = errors(head, QOutput(Q[None], log_p), QOutput(Q[None], log_p), **given)
+    plain = errors(Expectation(), QOutput(Q[None]), QOutput(Q[None]), **given)
+    torch.testing.assert_close(mixed.target, plain.target)
+
+
+@pytest.mark.parametrize(
+    ("kind", "returns"),
+    [
+        ("value", "n_step"),
+        ("value", "watkins"),
+        ("categorical", "n_step"),
+        ("categorical", "watkins"),
+        ("quantile", "n_step"),
+    ],
+)
+def test_padding_has_neither_loss_nor_gradient_whatever_it_is(kind: str, returns: str) -> None:
     prediction: Prediction = {
         "value": Expectation(),
         "categorical": Categorical(3, 0.0, 8.0),
@@ -100,7 +123,7 @@ def test_padding_has_neither_loss_nor_gradient_whatever_it_is(kind: str) -> None
         given[:, 4:] = junk
         given.requires_grad_()
         output = prediction(given)
-        found = errors(prediction, output, output, padding=2)
+        found = errors(prediction, output, output, padding=2, returns=returns)
         (gradient,) = torch.autograd.grad(
             found.loss.sum(), output.distribution if kind != "value" else output.q
         )

@@ -97,8 +97,9 @@ def original_update(
 def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None:
     """With `max_grad_norm` 0.5 and half of Adam's constant: the loss here is half the squared error."""
     settings = {
-        "gamma": GAMMA, "reward_scale": SCALE, "n_step": 1, "learning_rate": RATE, "double_q": double_q,
-        "next_window": True, "max_grad_norm": 0.5, "adam_epsilon": 5e-9, "target_update": "hard",
+        "gamma": GAMMA, "reward_scale": SCALE, "returns": "n_step", "n_step": 1, "learning_rate": RATE,
+        "double_q": double_q, "next_window": True, "max_grad_norm": 0.5, "adam_epsilon": 5e-9,
+        "target_update": "hard",
     }  # fmt: skip
     learner = make_learner(make("box", **NETWORKS[core]), LearnerConfig(**settings), whole=True)
     randomise(learner.target, seed=9)
@@ -123,7 +124,11 @@ def test_the_next_window_is_another() -> None:
     """Bootstrapped from the same window the update would be another."""
     batch = make_batch(make("box", **NETWORKS["dtqn"]), "box", SHAPES, learn_length=1)
     losses = [
-        make_learner(make("box", **NETWORKS["dtqn"]), LearnerConfig(n_step=1, next_window=later), whole=True)
+        make_learner(
+            make("box", **NETWORKS["dtqn"]),
+            LearnerConfig(returns="n_step", n_step=1, next_window=later),
+            whole=True,
+        )
         .update(batch)
         .metrics["learner/loss"]
         for later in (False, True)
@@ -179,7 +184,7 @@ def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
         ),
         (
             {"learner": {"next_window": True}, "replay": {"burn_in_length": 0}},
-            r"next_window is true with replay.memory stored.* try zero",
+            r"next_window is true with replay.memory refreshed.* try zero",
         ),
         (
             {"replay": {"learn_burn_in": True, "memory": "refreshed"}},

@@ -209,8 +209,8 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     discount = batch.discount[b, :rows].tolist()
     values = [value(t, of_target[t].numbers) for t in range(rows)]
     learned = range(int(batch.learned_steps[b]))
-    if config.returns != "n_step":
-        greedy = [losses.argmax(selector[t]) == action for t, action in enumerate(actions)]
+    greedy = [losses.argmax(selector[t]) == action for t, action in enumerate(actions)]
+    if config.returns != "n_step" and not is_categorical(target):
         plain = [v for (v,) in values]
         return [
             [
@@ -224,11 +224,12 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
             for t in learned
         ]  # fmt: skip
 
+    n = config.n_step if config.returns == "n_step" else 1
+
     def moved(numbers: list[list[float]]) -> list[list[float]]:
         """n-step targets [T][Z] from numbers [rows][Z], one after the other."""
         columns = [
-            losses.targets(reward, discount, [at_row[j] for at_row in numbers], rows, config.n_step,
-                           config.gamma, *pair)
+            losses.targets(reward, discount, [at_row[j] for at_row in numbers], rows, n, config.gamma, *pair)
             for j in range(len(numbers[0]))
         ]  # fmt: skip
         return [[column[t] for column in columns] for t in range(rows - 1)]
@@ -237,12 +238,20 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
         return moved(values)[: len(learned)]
     atoms = target.head.prediction.atoms.tolist()
     y = moved([atoms] * rows)
-    return [
-        losses.project(
-            list(zip(y[t], values[losses.bootstrap_row(t, rows, config.n_step)], strict=True)), atoms
-        )
-        for t in learned
-    ]
+
+    def masses(t: int) -> list[float]:
+        """Of the target of step t: with Q(lambda), of the next step's too where the trace goes on."""
+        row = losses.bootstrap_row(t, rows, n)
+        mixture = values[row]
+        goes_on = row < rows - 1 and (config.returns == "peng" or greedy[row])
+        if config.returns != "n_step" and goes_on:
+            weight = config.q_lambda
+            mixture = [
+                (1 - weight) * now + weight * later for now, later in zip(mixture, masses(row), strict=True)
+            ]
+        return losses.project(list(zip(y[t], mixture, strict=True)), atoms)
+
+    return [masses(t) for t in learned]
 
 
 def norm(gradients: list[Tensor]) -> float:
