@@ -443,9 +443,7 @@ def aligned() -> tuple[Played, Sequences, SampleInfo]:
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_misalignment_of_one_step_is_seen(
-    name: str, aligned: tuple[Played, Sequences, SampleInfo]
-) -> None:
+def test_a_misalignment_of_one_step_is_seen(name: str, aligned: tuple[Played, Sequences, SampleInfo]) -> None:
     """Each of these must break parity, or the tests above prove nothing of it."""
     played, batch, info = aligned
     assert error(played, BREAKS[name](batch), info) > 1e-3
