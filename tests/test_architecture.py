@@ -1,6 +1,7 @@
 """The rules of the design that sources and files must keep."""
 
 import ast
+import functools
 import sys
 import tomllib
 from pathlib import Path
@@ -53,7 +54,8 @@ def _name(path: Path) -> str:
     return ".".join(path.relative_to(_ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def _imports(path: Path) -> set[str]:
+@functools.cache
+def _imports(path: Path) -> frozenset[str]:
     """Dotted names of all modules that a file imports, anywhere in it."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -67,7 +69,7 @@ def _imports(path: Path) -> set[str]:
             found |= {
                 f"{module}.{a.name}" if parent and _is_module(module, a.name) else module for a in node.names
             }
-    return {name for name in found if name.partition(".")[0] not in sys.stdlib_module_names}
+    return frozenset(name for name in found if name.partition(".")[0] not in sys.stdlib_module_names)
 
 
 def _is_module(package: str, name: str) -> bool:

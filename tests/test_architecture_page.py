@@ -56,8 +56,9 @@ def test_every_file_of_the_tree_exists() -> None:
 
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_an_example_runs_from_a_folder_that_holds_only_its_files(
-    command: str, own_folder: Path, capsys: pytest.CaptureFixture[str]
+    command: str, own_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("WANDB_JOB_TYPE", "compare")  # or `compare` sets it for the tests after this one
     for name, content in _FILES:
         (own_folder / name).write_text(content, encoding="utf-8")
     code = cli.main([*shlex.split(command), *_SHORT])
