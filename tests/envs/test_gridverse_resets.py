@@ -41,11 +41,12 @@ def place_sets(grid: Cells, kind: int) -> list[str]:
 
 def exits(grid: Cells, good: bool) -> list[str]:
     """Where the exit is that has, or does not have, the colour of the beacon."""
-    beacon = [g[g[..., 0] == codes.BEACON][0, 2] for g in grid]
-    return [
-        "{},{}".format(*np.argwhere((g[..., 0] == codes.EXIT) & ((g[..., 2] == b) == good))[0])
-        for g, b in zip(grid, beacon, strict=True)
-    ]
+    cells = grid.reshape(len(grid), -1, grid.shape[-1])
+    beacon = (cells[..., 0] == codes.BEACON).argmax(axis=1)
+    colour = cells[np.arange(len(cells)), beacon, 2]
+    fits = (cells[..., 0] == codes.EXIT) & ((cells[..., 2] == colour[:, None]) == good)
+    assert (fits.sum(axis=1) == 1).all()
+    return [f"{p // grid.shape[2]},{p % grid.shape[2]}" for p in fits.argmax(axis=1)]
 
 
 def drawings(grid: Cells) -> list[str]:
