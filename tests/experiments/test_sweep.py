@@ -111,7 +111,7 @@ def _record(folder):
 
 
 def _argv(path, parameters):
-    """What W&B's agent runs for a configuration: `Agent._command_run`, without a server."""
+    """The command of W&B's agent for a configuration: `Agent._command_run`, without a server."""
     from wandb.sdk.launch.sweeps import utils
 
     content = utils.load_sweep_config(str(path))
@@ -358,7 +358,7 @@ def test_as_many_jobs_as_there_are_cpus_for_their_threads(tmp_path, monkeypatch)
 
 
 def test_the_leaderboard_fits_the_terminal(tmp_path, monkeypatch):
-    """Of fourteen parameters those that vary are shown, as many as there is room for."""
+    """The parameters that vary are shown, as many of the fourteen as there is room for."""
     file = read_file(_ROOT / "configs/sweeps/everything.yaml")
     trials = [Trial(n, propose(file.engine, [], (0, n)), "finished") for n in range(1, 8)]
     for trial in trials:
