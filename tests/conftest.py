@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 import torch
 
 # As runs have it: on tensors this small, two threads spend their time waiting for each other.
@@ -11,3 +15,18 @@ torch.set_num_threads(1)
 
 # A shell that starts pytest in the background lets it ignore Ctrl-C, which some tests press.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The working directory of a user who keeps modules there, which only the program itself finds.
+
+    What is imported from it is forgotten at the end.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]

@@ -1,6 +1,7 @@
 """The rules of the design that sources and files must keep."""
 
 import ast
+import functools
 import sys
 import tomllib
 from pathlib import Path
@@ -11,8 +12,8 @@ _ROOT = Path(__file__).parents[1]
 _SOURCES = sorted(path for top in ("dtqn", "replay", "envs") for path in (_ROOT / top).rglob("*.py"))
 _SOURCES.append(_ROOT / "run.py")
 
-# What each package may import, of ours and of others, by the longest prefix of a module's name; the standard
-# library is free. Learning and acting never meet.
+# The imports that each package may have, ours and others, by the longest prefix of a module's name; the
+# standard library is free. Learning and acting never meet.
 _BASE = {"dtqn.types", "dtqn.text", "dtqn.files", "dtqn.signals", "dtqn.program"}
 _NETWORKS = {*_BASE, "torch", "numpy", "gymnasium", "dtqn.settings", "dtqn.networks"}
 _TRAINING = {*_BASE, "dtqn", "dtqn.plots", "dtqn.testing", "dtqn.settings", "dtqn.training", "envs", "numpy"}
@@ -53,7 +54,8 @@ def _name(path: Path) -> str:
     return ".".join(path.relative_to(_ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def _imports(path: Path) -> set[str]:
+@functools.cache
+def _imports(path: Path) -> frozenset[str]:
     """Dotted names of all modules that a file imports, anywhere in it."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -67,7 +69,7 @@ def _imports(path: Path) -> set[str]:
             found |= {
                 f"{module}.{a.name}" if parent and _is_module(module, a.name) else module for a in node.names
             }
-    return {name for name in found if name.partition(".")[0] not in sys.stdlib_module_names}
+    return frozenset(name for name in found if name.partition(".")[0] not in sys.stdlib_module_names)
 
 
 def _is_module(package: str, name: str) -> bool:
@@ -101,7 +103,7 @@ def test_a_library_is_imported_in_one_file(library):
 
 
 def test_environments_and_replay_load_without_torch():
-    """What the table says of sources also holds of all that they load."""
+    """The table's rule for sources also holds for all that they load."""
     import subprocess
 
     script = (
@@ -137,7 +139,7 @@ def test_every_third_party_import_is_a_dependency():
         "replay",
     }
     project = _project()
-    # What a command asks for by its extra; tasks of other packages are found by Gymnasium, not imported.
+    # A command asks for some by its extra; tasks of other packages are found by Gymnasium, not imported.
     declared = {
         _requirement_name(r) for r in project["dependencies"] + project["optional-dependencies"]["sweep"]
     }

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from dtqn import cli
 
 _ROOT = Path(__file__).parents[1]
 _PAGE = (_ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -56,16 +55,12 @@ def test_every_file_of_the_tree_exists() -> None:
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
-def test_an_example_runs_from_a_folder_that_holds_only_its_files(command: str, tmp_path: Path) -> None:
+def test_an_example_runs_from_a_folder_that_holds_only_its_files(
+    command: str, own_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_JOB_TYPE", "compare")  # or `compare` sets it for the tests after this one
     for name, content in _FILES:
-        (tmp_path / name).write_text(content, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "dtqn", *shlex.split(command), *_SHORT],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(_ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert list(tmp_path.glob("runs/**/result.json"))
+        (own_folder / name).write_text(content, encoding="utf-8")
+    code = cli.main([*shlex.split(command), *_SHORT])
+    assert code == 0, "".join(capsys.readouterr())
+    assert list(own_folder.glob("runs/**/result.json"))

@@ -134,7 +134,7 @@ def _answer(argv: list[str]) -> tuple[object, str]:
 
 
 def _mistake(argv: list[str]) -> str:
-    """What is wrong with the answer to a command line; empty if nothing is."""
+    """The fault in the answer to a command line; empty if there is none."""
     try:
         code, printed = _answer(argv)
     except Exception:

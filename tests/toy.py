@@ -43,7 +43,7 @@ class ToyVectorEnv(VectorEnv):
         self.number = np.zeros(num_envs, np.int64)
         self.elapsed = np.zeros(num_envs, np.int64)
         self.actions: list[np.ndarray] = []
-        """What `step` was given, tick by tick."""
+        """The actions that `step` was given, tick by tick."""
 
     def episodes(self) -> list[Episode]:
         return [episode(self.seed, copy, int(number)) for copy, number in enumerate(self.number)]

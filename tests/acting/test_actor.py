@@ -290,7 +290,7 @@ def test_a_reward_that_is_no_finite_number_is_refused(wrong: float) -> None:
 
 
 def test_a_burst_is_random_and_the_rest_is_greedy() -> None:
-    """Of episodes whose rows are seen: actions within bursts are uniform, all others are the best."""
+    """In episodes whose rows are seen, actions within bursts are uniform and all others are the best."""
     actor = make_actor(6, **greedy(burst_share=0.5, burst_start=0.5, burst_length=1.0))
     seen, in_burst, step = watch(actor), [], []
     active = actor.bursts.active

@@ -115,7 +115,7 @@ class Observation:
 
 
 OWN = (codes.KEY, 0, codes.COLOURS.index("YELLOW"))
-"""What an object of a user's own is to our engine."""
+"""Our engine's cell for an object of a user's own."""
 
 
 def cell(thing: GridObject) -> tuple[int, int, int]:
@@ -302,7 +302,7 @@ REGISTRIES = {kind: Registry() for kind in ("reset", "transition", "reward", "te
 
 
 def modules() -> dict[str, ModuleType]:
-    """What stands in `sys.modules` where the package is installed, by name; without a user's own types."""
+    """The installed package's entries of `sys.modules`, by name; without a user's own types."""
     del TYPES[len(codes.OBJECTS) :]
     names = {
         "": {},

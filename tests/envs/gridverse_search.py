@@ -1,4 +1,4 @@
-"""What an agent can possibly find out and reach in a layout of a memory world."""
+"""The best that an agent can find out and reach in a layout of a memory world."""
 
 from __future__ import annotations
 

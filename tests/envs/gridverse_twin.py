@@ -24,7 +24,7 @@ FLOOR: Cell = (codes.FLOOR, 0, 0)
 NOTHING: Cell = (codes.NOTHING, 0, 0)
 HIDDEN: Cell = (codes.HIDDEN, 0, 0)
 UP, DOWN, LEFT, RIGHT = (-1, 0), (1, 0), (0, -1), (0, 1)
-# Where forward, backward, left and right lead, by heading.
+# The steps of forward, backward, left and right, by heading.
 MOVES = {
     0: (UP, DOWN, LEFT, RIGHT),
     1: (DOWN, UP, RIGHT, LEFT),
@@ -208,7 +208,7 @@ def step(data: dict[str, Any], state: State, action: str, choose: Choose) -> tup
 
 
 def in_view(grid: Grid, pose: Pose, area: Any) -> list[list[Cell]]:
-    """What lies in `area` before the agent, seen or not; Hidden outside the grid."""
+    """The cells of `area` before the agent, seen or not; Hidden outside the grid."""
     y, x, heading = pose
     forward, _, _, right = MOVES[heading]
     (y0, y1), (x0, x1) = area
@@ -240,7 +240,7 @@ def lit(window: list[list[Cell]], area: Any) -> set[tuple[int, int]]:
 
 
 def observe(data: dict[str, Any], state: State) -> list[list[Cell]]:
-    """What is seen in a world with partial occlusion."""
+    """The observation in a world with partial occlusion."""
     area = data["observation_function"]["area"]
     window = in_view(state[0], state[1], area)
     seen = lit(window, area)

@@ -18,7 +18,7 @@ SIZES = (5, 7, 9)  # of the memory worlds with recorded episodes and exhaustive 
 
 
 def original_name(id: str) -> str:
-    """What the original calls the world of a task: DTQN's are the names of its files."""
+    """The original's name for the world of a task; DTQN's are the names of its files."""
     if id in PACKAGE:
         return id
     family, _, size = id.removeprefix("gridverse-").rpartition("-")

@@ -451,7 +451,7 @@ def test_memory_maze_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_maze_itself() -> None:
-    """Where MuJoCo finds a renderer."""
+    """It runs on machines with a renderer that MuJoCo finds."""
     pytest.importorskip("labmaze")
     pytest.importorskip("dm_control")
     foreign._facts.cache_clear()

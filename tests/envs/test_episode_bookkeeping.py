@@ -139,7 +139,7 @@ def make(case: Case, seed: int) -> VectorRows:
 
 
 def assert_counts(rows: VectorRows, ledger: Ledger) -> None:
-    """What is kept of the open episodes, by whoever reads the rows and by the task below any wrappers."""
+    """The reader of the rows and the task below any wrappers keep the same count of the open episodes."""
     assert rows.episode_return.tolist() == ledger.returns()
     assert rows.length.tolist() == ledger.lengths()
     assert rows.last.tolist() == ledger.over

@@ -1,4 +1,4 @@
-"""What a task of somebody else's may do wrong: one line that names task and field, early or late."""
+"""Mistakes of somebody else's task: one line names task and field, early or late."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def poses(state: State) -> list[tuple[int, ...]]:
 
 
 def visible(window: NDArray[np.uint8], area: Area) -> NDArray[np.bool_]:
-    """What partial occlusion leaves of one window [1, h, w, 3]."""
+    """The cells that partial occlusion leaves of one window [1, h, w, 3]."""
     seen = views.partially_occluded(codes.pack(window).reshape(-1, 1), RNG, area=area)
     return seen.reshape(window.shape[1:3])
 

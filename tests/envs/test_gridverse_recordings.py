@@ -210,7 +210,7 @@ def test_views_of_random_grids(random_grids: State, key: str) -> None:
 
 
 def test_every_function_was_recorded() -> None:
-    """Of those of the original none is left out here, and none but a few is checked elsewhere only."""
+    """No function of the original is left out here, and only a few are checked elsewhere alone."""
     names = json.loads(bytes(recordings.functions()["meta"]))
     elsewhere = {"move_obstacles", "teleport"}  # in the episodes of the worlds that have them
     assert set(transitions.TRANSITIONS) - {"chain"} == {*names["transition_chain"], *elsewhere}

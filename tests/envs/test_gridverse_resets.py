@@ -28,24 +28,25 @@ Cells = NDArray[np.uint8]
 
 
 def places(grid: Cells, kind: int) -> list[str]:
-    """Where the only object of a type is, `y,x` of each grid."""
+    """The place of the only object of a type, `y,x` of each grid."""
     flat = (grid[..., 0] == kind).reshape(len(grid), -1)
     assert (flat.sum(axis=1) == 1).all()
     return [f"{p // grid.shape[2]},{p % grid.shape[2]}" for p in flat.argmax(axis=1)]
 
 
 def place_sets(grid: Cells, kind: int) -> list[str]:
-    """Where all objects of a type are."""
+    """The places of all objects of a type."""
     return [";".join(f"{y},{x}" for y, x in np.argwhere(g[..., 0] == kind)) for g in grid]
 
 
 def exits(grid: Cells, good: bool) -> list[str]:
-    """Where the exit is that has, or does not have, the colour of the beacon."""
-    beacon = [g[g[..., 0] == codes.BEACON][0, 2] for g in grid]
-    return [
-        "{},{}".format(*np.argwhere((g[..., 0] == codes.EXIT) & ((g[..., 2] == b) == good))[0])
-        for g, b in zip(grid, beacon, strict=True)
-    ]
+    """The place of the only exit that has, or does not have, the colour of the beacon."""
+    cells = grid.reshape(len(grid), -1, grid.shape[-1])
+    beacon = (cells[..., 0] == codes.BEACON).argmax(axis=1)
+    colour = cells[np.arange(len(cells)), beacon, 2]
+    fits = (cells[..., 0] == codes.EXIT) & ((cells[..., 2] == colour[:, None]) == good)
+    assert (fits.sum(axis=1) == 1).all()
+    return [f"{p // grid.shape[2]},{p % grid.shape[2]}" for p in fits.argmax(axis=1)]
 
 
 def drawings(grid: Cells) -> list[str]:
@@ -187,7 +188,7 @@ def test_distinct_numbers() -> None:
 
 
 def test_random_exits() -> None:
-    """Of an empty room of 2 x 2 cells: exit and agent on any two of them, equally likely."""
+    """Exit and agent stand on any two of the four cells of an empty room, equally likely."""
     rng = np.random.default_rng(1)
     state = resets.empty(12_000, rng, shape=(4, 4), random_agent=True, random_exit=True)
     grid, agent, _ = to_arrays(state)
@@ -203,7 +204,7 @@ def test_random_exits() -> None:
 
 
 def test_obstacles_about_a_random_agent() -> None:
-    """Of six cells of Floor the agent has one and two obstacles have others: 60 equally likely states."""
+    """Agent and two obstacles stand on three of six cells of Floor: 60 equally likely states."""
     state = resets.dynamic_obstacles(
         30_000, np.random.default_rng(2), shape=(4, 5), num_obstacles=2, random_agent=True
     )

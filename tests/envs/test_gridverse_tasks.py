@@ -86,7 +86,7 @@ def test_the_item_held_is_seen_below_the_feet() -> None:
 
 @pytest.mark.parametrize("id", [id for id in recordings.RECORDED if id in PACKAGE])
 def test_recorded_initial_observations(id: str) -> None:
-    """Of the whole task, through `reset(options=...)`; the steps are in test_gridverse_recordings."""
+    """The whole task shows them, through `reset(options=...)`; test_gridverse_recordings has the steps."""
     data = recordings.episodes(id)
     env = envs.make_vector(id, len(data["ep_len"]), seed=0)
     state = {"grid": data["init_grid"], "agent": data["init_agent"], "item": data["init_item"]}

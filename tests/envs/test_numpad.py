@@ -27,7 +27,7 @@ def at(env: Any, **state: Any) -> NDArray[np.float32]:
 
 
 def centre(size: int, pad: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Where pads [...] are, as (x, y) [..., 2]."""
+    """The places of pads [...], as (x, y) [..., 2]."""
     return np.stack([pad % size, pad // size], axis=-1) - (size - 1) / 2
 
 

@@ -41,7 +41,7 @@ def arrays(model: Model) -> dict[str, NDArray[Any]]:
 
 
 def digest(array: NDArray[Any]) -> str:
-    """Of the numbers to nine decimals, so that no rounding of doubles matters."""
+    """The hash of the numbers to nine decimals, so that no rounding of doubles matters."""
     return hashlib.sha256(np.round(array * 1e9).astype("<i8").tobytes()).hexdigest()
 
 
@@ -92,7 +92,7 @@ def test_recorded_steps_are_possible_and_their_rewards_and_endings_exact(id: str
 
 
 def test_recorded_frequencies_are_those_of_hallway() -> None:
-    """Of what 41,594 recorded steps did: the sum over outcomes of (count - expected)^2 / expected."""
+    """By chi-square over the outcomes of 41,594 recorded steps."""
     recorded, model = rollouts("hallway"), arrays(MODELS["hallway"])
     on = ~recorded["terminated"]
     before, after, shown = states_before(recorded)[on], recorded["next_state"][on], recorded["obs"][on]

@@ -86,7 +86,7 @@ def test_every_transition(size: int, dynamics: Callable[[WorldSpec, str], Dynami
 
 @pytest.mark.parametrize("size", [5, 7, 9, 11, 13, 21])
 def test_tables_equal_engine_on_every_transition(size: int) -> None:
-    """Of the sizes without exhaustive recordings too: layout by layout, every number in the tables."""
+    """Every number in the tables, layout by layout, also for sizes without exhaustive recordings."""
     spec = memory_world(size)
     engine, rng = Engine(spec), np.random.default_rng(0)
     represent = Representation(spec, "vector")

@@ -1,4 +1,4 @@
-"""What the vector environment promises: rows, limits, success, determinism, restoring, refusals."""
+"""The promises of the vector environment: rows, limits, success, determinism, restoring, refusals."""
 
 from __future__ import annotations
 

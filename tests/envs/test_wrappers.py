@@ -71,7 +71,7 @@ def make(space: gymnasium.Space[Any], rows: Any, last: Any = None, seed: Any = 1
 
 
 def play(env: Any, steps: int) -> list[Any]:
-    """What is observed, row by row; each row lies in its space and stays as it was."""
+    """The observations, row by row; each row lies in its space and stays as it was."""
     seen = [env.reset()[0]]
     seen += [env.step(None)[0] for _ in range(steps)]
     kept = [np.copy(row) if not isinstance(row, dict) else row for row in seen]

@@ -10,6 +10,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -623,9 +624,10 @@ _TINY = (
 )
 
 
-def test_real_trainings_killed_twice(tmp_path):
+def test_real_trainings_killed_twice(tmp_path, capsys, monkeypatch):
     """By SIGTERM, and by SIGKILL, which leaves the training without its parent: it saves and ends too."""
-    command = [sys.executable, "run.py", "compare", *_TINY.split(), "--runs-dir", str(tmp_path / "runs")]
+    monkeypatch.setenv("WANDB_JOB_TYPE", "compare")  # or the command sets it for the tests after this one
+    argv = ["compare", *_TINY.split(), "--runs-dir", str(tmp_path / "runs")]
     metrics = None
 
     def rows():
@@ -633,24 +635,37 @@ def test_real_trainings_killed_twice(tmp_path):
         metrics = metrics or next(tmp_path.glob("runs/*/*/*/metrics.jsonl"), None)
         return len(read_rows(metrics)) if metrics else 0
 
-    for number, code in ((signal.SIGTERM, 143), (signal.SIGKILL, -9)):
-        least = rows() + 1  # written by this start
-        with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as program:
-            while rows() < least:
-                assert program.poll() is None
-                time.sleep(0.02)
-            program.send_signal(number)
-            printed = program.communicate(timeout=120)[0]
-            assert program.returncode == code
-    assert "interrupted" not in printed
+    def terminate():
+        while not rows() and not given_up.is_set():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    given_up = threading.Event()
+    killer = threading.Thread(target=terminate)
+    before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("the comparison has ended by itself"))
+    killer.start()
+    try:
+        assert cli.main(argv) == 143
+    finally:
+        given_up.set()
+        killer.join()
+        signal.signal(signal.SIGTERM, before)
+    assert "interrupted" in capsys.readouterr().out
+    least = rows() + 1  # written by the next start
+    command = [sys.executable, "run.py", *argv]
+    with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as program:
+        while rows() < least:
+            assert program.poll() is None
+            time.sleep(0.02)
+        program.kill()
+        assert "interrupted" not in program.communicate(timeout=120)[0]
     directory = RunDir(metrics.parent)
     until = time.monotonic() + 120
     while directory.in_use:  # an orphan that trained on would end by itself, but without saying this:
         assert time.monotonic() < until
         time.sleep(0.02)
     assert directory.log.read_text().count("interrupted and saved") == 2
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert cli.main(argv) == 0, "".join(capsys.readouterr())
     (path,) = tmp_path.glob("runs/compare/*/table.json")
     (run,) = json.loads(path.read_text())["runs"]
     last = [row for row in read_rows(metrics) if "eval/return" in row][-1]

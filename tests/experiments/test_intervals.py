@@ -108,7 +108,7 @@ def _two_kinds(rng, shape):
 
 @pytest.mark.parametrize(("draw", "covered"), [(_normal, 0.90), (_two_kinds, 0.80)])
 def test_what_the_interval_of_five_runs_covers(draw, covered):
-    """What docs/compare.md says: nominal 95 % are 80 to 90 % of five runs."""
+    """Nominal 95 % are 80 to 90 % with five runs, as docs/compare.md says."""
     rng = np.random.default_rng(0)
     population = np.sort(draw(rng, 400_000))
     truth = population[100_000:300_000].mean()

@@ -93,7 +93,7 @@ def _pool(make, parallel, *added):
 
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_so_many_at_a_time_in_order_with_one_thread_each(make, tmp_path, parallel):
-    """Of two at a time each waits until the other has begun, so that they overlap on any machine."""
+    """Each of two at a time waits until the other has begun, so that they overlap on any machine."""
     pairs = {"a": "b", "b": "a", "c": "d", "d": "c"} if parallel == 2 else dict.fromkeys("abcd")
     pool = _pool(make, parallel, *(make(name, **{"with": other}) for name, other in pairs.items()))
     assert _run(pool) == dict.fromkeys("abcd", "finished")

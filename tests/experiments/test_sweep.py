@@ -111,7 +111,7 @@ def _record(folder):
 
 
 def _argv(path, parameters):
-    """What W&B's agent runs for a configuration: `Agent._command_run`, without a server."""
+    """The command of W&B's agent for a configuration: `Agent._command_run`, without a server."""
     from wandb.sdk.launch.sweeps import utils
 
     content = utils.load_sweep_config(str(path))
@@ -348,16 +348,17 @@ def test_a_directory_that_cannot_be_used_costs_no_point(run):
 
 
 def test_as_many_jobs_as_there_are_cpus_for_their_threads(tmp_path, monkeypatch):
-    asked = []
+    asked, file = [], tmp_path / "file.yaml"
+    file.write_text(_GRID)
     monkeypatch.setattr(sweep, "run", lambda _, parallel: asked.append(parallel) or 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     for threads in ("1", "3", "16"):
-        cli.main(["sweep", str(_SHIPPED[0]), "--threads", threads, "--out", str(tmp_path)])
+        cli.main(["sweep", str(file), "--threads", threads, "--out", str(tmp_path / "out")])
     assert asked == [8, 2, 1]
 
 
 def test_the_leaderboard_fits_the_terminal(tmp_path, monkeypatch):
-    """Of fourteen parameters those that vary are shown, as many as there is room for."""
+    """The parameters that vary are shown, as many of the fourteen as there is room for."""
     file = read_file(_ROOT / "configs/sweeps/everything.yaml")
     trials = [Trial(n, propose(file.engine, [], (0, n)), "finished") for n in range(1, 8)]
     for trial in trials:

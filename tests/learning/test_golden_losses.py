@@ -31,7 +31,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gtrxl+peng": {"learner": {"returns": "peng"}},
     "gtrxl+n_step": {"learner": {"returns": "n_step"}},
 }
-"""What a preset has not: its name, a plus sign and the option's name -> settings."""
+"""Options that no preset has: its name, a plus sign and the option's name -> settings."""
 NAMES = sorted([*PRESETS, *OPTIONS])
 REGENERATE = "python -m tests.learning.test_golden_losses"
 SHAPES = (

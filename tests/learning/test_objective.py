@@ -17,7 +17,7 @@ def f64(*values: object) -> Tensor:
 
 
 Q = f64([3.0, 1.0], [1.0, 4.0], [5.0, 2.0], [0.0, 8.0])
-"""Of four rows; the best actions are 0, 1, 0, 1."""
+"""Four rows; the best actions are 0, 1, 0, 1."""
 ACTIONS = [0, 0, 0]
 """a_0 and a_2 are greedy, a_1 is not."""
 

@@ -75,6 +75,8 @@ def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
         "--tb=no",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "no:hypothesispytest",  # imports hypothesis, two seconds, whatever the tests are
         *tests,
     ]
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)

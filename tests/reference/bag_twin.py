@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 def attend(x: Tensor, bag: list[Tensor], p: dict[str, Tensor], heads: int) -> Tensor:
-    """What the step x [D] reads of the features of a bag; nothing of an empty one."""
+    """The step x [D] attends to the features of a bag; it reads zeros from an empty one."""
     if not bag:
         return torch.zeros_like(x)
     d = len(x) // heads

@@ -70,7 +70,7 @@ def contrastive_loss(
     temperature: float,
     *settings: Any,
 ) -> Tensor:
-    """Of each sequence's real features [D], and which of them are hidden; `settings` of the transformer."""
+    """The loss on each sequence's real features [D], some of them hidden; `settings` of the transformer."""
     total, count = torch.zeros((), dtype=torch.float64), 0
     for y, hidden in zip(sequences, masked, strict=True):
         given = [

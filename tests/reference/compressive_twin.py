@@ -83,7 +83,7 @@ def reconstruction_loss(
     rate: int,
     norm: str,
 ) -> Tensor:
-    """Of the layer inputs [T, L, D] at each sequence's real steps."""
+    """The loss on the layer inputs [T, L, D] at each sequence's real steps."""
     total = torch.zeros((), dtype=torch.float64)
     for i, p in enumerate(parameters):
         fixed = {name: x.detach() for name, x in p["norm_1"].items()}

@@ -22,7 +22,7 @@ class Result(NamedTuple):
     targets: list[list[float]]
     priorities: list[float]
     gradients: list[Tensor]
-    """Of the online network's parameters, not clipped."""
+    """One for each of the online network's parameters, not clipped."""
 
 
 def row(rows: Any, b: int, t: int) -> Any:
@@ -65,7 +65,7 @@ def state_at_anchor(network: nn.Module, batch: Any, b: int) -> Any:
 
 
 class Row(NamedTuple):
-    """What a network says at one step."""
+    """A network's answer at one step."""
 
     q: list[float]
     numbers: list[list[float]]
@@ -74,7 +74,7 @@ class Row(NamedTuple):
 
 @torch.no_grad()
 def said(network: nn.Module, batch: Any, b: int) -> list[Row]:
-    """Of the real rows of sequence b, one call a row."""
+    """The network's answers on the real rows of sequence b, one call a row."""
     state, rows = state_at_anchor(network, batch, b), []
     for t in range(int(batch.learn_rows[b])):
         output, state, _ = network(row(batch.learn, b, t), state)
@@ -94,7 +94,7 @@ def q_values(network: nn.Module, batch: Any, b: int) -> list[list[float]]:
 
 @torch.no_grad()
 def trace_rows(network: nn.Module, batch: Any, b: int) -> dict[int, dict[str, Tensor]]:
-    """What the real rows of burn-in and learn block leave behind, by their distance from the anchor."""
+    """The traces of the real rows of burn-in and learn block, by their distance from the anchor."""
     held = [
         {name: x[b, i] for name, x in batch.trace.items()}
         for i in range(batch.trace_valid.shape[1])
@@ -195,7 +195,7 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
             )
 
     def value(t: int, numbers: list[list[float]]) -> list[float]:
-        """Of row t, from numbers of each action."""
+        """The value of each action at row t, from its numbers."""
         if not config.munchausen:
             return numbers[losses.argmax(selector[t])]
         mixed = []

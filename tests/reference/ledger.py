@@ -10,7 +10,7 @@ class Entry(NamedTuple):
 
     copy: int
     rewards: list[float]
-    """Of its steps; the FIRST row is none."""
+    """One for each step; the FIRST row is no step."""
     terminated: bool
 
 
@@ -51,7 +51,7 @@ class Ledger:
         return ended
 
     def returns(self) -> list[float]:
-        """Of the episodes that are open or have just ended."""
+        """The returns of the episodes that are open or have just ended."""
         return [total(rewards) for rewards in self.open]
 
     def lengths(self) -> list[int]:

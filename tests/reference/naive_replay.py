@@ -101,6 +101,7 @@ class NaiveReplay:
         """{id: (stream, episode, anchor's step in it)}, in the order of the rings' slots."""
         found = []
         for stream in range(self.num_streams):
+            oldest_stored = self.rows_so_far(stream) - self.size
             for episode in self.episodes[stream]:
                 last = len(episode.rows) - 1
                 for anchor in range(0, last + 1, self.layout.sequence_period):
@@ -109,7 +110,7 @@ class NaiveReplay:
                     else:
                         complete = anchor + self.layout.learn_length - 1 + self.layout.n_step <= last
                     oldest = max(0, anchor - self.layout.burn_in_length - self.window)
-                    if complete and self.is_stored(stream, episode.start + oldest):
+                    if complete and episode.start + oldest >= oldest_stored:
                         found.append((stream, (episode.start + anchor) % self.size, episode, anchor))
         found.sort(key=lambda entry: entry[:2])
         return {

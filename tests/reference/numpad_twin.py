@@ -53,7 +53,7 @@ class NumpadTwin:
         return self._enter(pad)
 
     def _moved(self, place: float, velocity: float) -> tuple[float, float]:
-        """Where a coordinate goes and how fast it then is; a wall stops it."""
+        """A coordinate and its speed after a step; a wall stops it."""
         place += velocity
         if place > self.size / 2:
             return self.size / 2, 0.0

@@ -1,4 +1,4 @@
-"""What the comparison with the naive twin does not show: batches by hand, resume, bytes, bad input."""
+"""The buffer beyond its comparison with the naive twin: batches by hand, resume, bytes, bad input."""
 
 from __future__ import annotations
 

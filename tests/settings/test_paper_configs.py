@@ -77,7 +77,7 @@ def test_it_is_the_published_set_up(file: Path) -> None:
     config = resolved(file)
     expected = OF_ALL | OF_EACH[file.stem]
     assert {name: setting(config, name) for name in expected} == expected
-    # What that code's gates would be with `network.gate: gru`; the published sums have none of them.
+    # That code's gates would read these with `network.gate: gru`; the published sums have no gates.
     assert set(config.unread()) <= {"network.gate_bias", "network.share_gates"}
 
 

@@ -102,7 +102,7 @@ def rows(path):
 
 
 def tree(path):
-    """What must be the same in a run and its killed and resumed twin."""
+    """The parts that must be the same in a run and its killed and resumed twin."""
     state = checkpoint.load_state(path / "checkpoint")
     return (
         rows(path),

@@ -113,7 +113,7 @@ def test_every_native_task_is_trained_on(id: str) -> None:
         ):
             Trainer(config(id))
         return
-    train(Trainer(config(id)))
+    train(Trainer(config(id, total_env_steps=1_400)))
 
 
 @pytest.mark.parametrize("name", ADAPTED)

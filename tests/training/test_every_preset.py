@@ -34,7 +34,7 @@ OF_AGENT = {
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
-    """What is computed here is too small to share out."""
+    """The tensors here are too small to share out."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -47,7 +47,7 @@ def config_of(agent: str) -> Config:
 
 @pytest.mark.parametrize("agent", PRESETS)
 def test_a_preset_is_a_difference(agent: str) -> None:
-    """What it sets to the default it may set; but no two presets are the same agent."""
+    """A preset may set something to its default; but no two presets are the same agent."""
     others = {other: config_of(other).model_dump(exclude={"agent"}) for other in PRESETS if other != agent}
     same = [
         name for name, config in others.items() if config == config_of(agent).model_dump(exclude={"agent"})

@@ -1,4 +1,4 @@
-"""What happens to a run's files and to its terminal: each a real fault, one clear line, and nothing lost."""
+"""Real faults of a run's files and of its terminal: each is told in one clear line, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -455,7 +455,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(trainer, capsys):
         ]
 
 
-# What a run will cost
+# The price of a run
 
 
 def test_the_price_is_said_before_and_after_the_first_hundred_updates(tmp_path, trainer, monkeypatch):

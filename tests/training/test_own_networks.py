@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import pytest
 
 from dtqn import cli
 
-ROOT = Path(__file__).resolve().parents[2]
 CORE = '''
 from typing import NamedTuple
 
@@ -197,23 +194,20 @@ _FLAGS = """
 SMALL = _FLAGS.split()
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "dtqn", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-
-
-def test_an_own_core_and_encoder_train_and_go_on(tmp_path: Path) -> None:
-    (tmp_path / "my_core.py").write_text(CORE)
-    (tmp_path / "my_encoder.py").write_text(ENCODER)
-    (tmp_path / "mine.yaml").write_text(
-        "network: {core: 'my_core:make_core', encoder: 'my_encoder:make_encoder'}\n"
-    )
-    done = run(tmp_path, "--agent", "mine.yaml", *SMALL, "--run-dir", "run", "--checkpoint-every", "150")
-    assert done.returncode == 0, done.stdout + done.stderr
-    done = run(tmp_path, "--resume", "run", "--total-env-steps", "400")
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+def test_an_own_core_and_encoder_train_and_go_on(own_folder: Path) -> None:
+    """Each start of the program imports them anew."""
+    (own_folder / "my_core.py").write_text(CORE)
+    (own_folder / "my_encoder.py").write_text(ENCODER)
+    Path("mine.yaml").write_text("network: {core: 'my_core:make_core', encoder: 'my_encoder:make_encoder'}\n")
+    for arguments in (
+        ("--agent", "mine.yaml", *SMALL, "--run-dir", "run", "--checkpoint-every", "150"),
+        ("--resume", "run", "--total-env-steps", "400"),
+    ):
+        assert cli.main(list(arguments)) == 0
+        assert Path(sys.modules.pop("my_core").__file__).parent == own_folder
+        del sys.modules["my_encoder"]
+        sys.path.remove(str(own_folder))
+    rows = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["env_steps"] >= 400
     assert rows[-1]["learner_steps"] >= 10
 
@@ -228,17 +222,13 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 @pytest.fixture
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with `broken_cores.py` alone, from which the program was started."""
-    (tmp_path / "broken_cores.py").write_text(BROKEN)
-    (tmp_path / "broken_import.py").write_text("import no_such_package\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("broken_cores", "broken_import"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+def broken(own_folder: Path) -> None:
+    """The working directory holds `broken_cores.py` and `broken_import.py`."""
+    (own_folder / "broken_cores.py").write_text(BROKEN)
+    (own_folder / "broken_import.py").write_text("import no_such_package\n")
 
 
-@pytest.mark.usefixtures("own_folder")
+@pytest.mark.usefixtures("broken")
 @pytest.mark.parametrize(
     ("core", "problem"),
     [
@@ -264,7 +254,7 @@ def test_a_core_that_breaks_the_contract_is_one_line(
     assert f"network.core is broken_cores:{core}: {problem}" in errors
 
 
-@pytest.mark.usefixtures("own_folder")
+@pytest.mark.usefixtures("broken")
 def test_a_module_that_cannot_be_imported_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     errors = refused(capsys, "--network.core", "no_such_module:make")
     assert "network.core is no_such_module:make: no_such_module cannot be imported" in errors
@@ -272,14 +262,14 @@ def test_a_module_that_cannot_be_imported_is_one_line(capsys: pytest.CaptureFixt
     assert "network.encoder is broken_import:make: broken_import cannot be imported" in errors
 
 
-@pytest.mark.usefixtures("own_folder")
+@pytest.mark.usefixtures("broken")
 def test_an_encoder_that_breaks_the_contract_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     errors = refused(capsys, "--network.encoder", "broken_cores:two_cells")
     assert "network.encoder is broken_cores:two_cells: it breaks the contract 'shapes and dtypes': " in errors
     assert "its call failed" in errors
 
 
-@pytest.mark.usefixtures("own_folder")
+@pytest.mark.usefixtures("broken")
 def test_settings_are_asked_with_the_window_of_the_core(capsys: pytest.CaptureFixture[str]) -> None:
     errors = refused(capsys, "--network.core", "broken_cores:far")
     assert "replay.capacity is 4000" in errors and "a sequence with its memory spans 30" in errors

@@ -1,4 +1,4 @@
-"""What a run will take, the refusal where that cannot be had, and what its start does not pay for."""
+"""The needs of a run, the refusal of one that does not fit, and the imports that its start does without."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ CLOCKS = ("seconds", "speed/")
 
 
 def machine() -> dict[str, str]:
-    """What the last digit of a sum depends on."""
+    """The parts of a machine that the last digit of a sum depends on."""
     about: dict[str, str] = {}
     if (cpuinfo := Path("/proc/cpuinfo")).exists():
         lines = (line.partition(":") for line in cpuinfo.read_text().splitlines())

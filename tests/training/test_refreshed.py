@@ -15,7 +15,9 @@ from dtqn.training.trainer import Trainer
 from tests.cases import randomise
 
 
-def make_trainer(memory: str, network: dict[str, Any] | None = None, learning_rate: float = 1e-3) -> Trainer:
+def make_trainer(
+    memory: str, network: dict[str, Any] | None = None, learning_rate: float = 1e-3, batch_size: int = 32
+) -> Trainer:
     sizes = {"width": 8, "num_layers": 2, "mlp_width": 8, "memory_length": 4, "head_width": 8}
     return Trainer(
         Config.model_validate(
@@ -35,7 +37,11 @@ def make_trainer(memory: str, network: dict[str, Any] | None = None, learning_ra
                     "memory": memory,
                     "trace_dtype": "float32",
                 },
-                "learner": {"batch_size": 32, "learning_rate": learning_rate, "env_steps_per_update": 20},
+                "learner": {
+                    "batch_size": batch_size,
+                    "learning_rate": learning_rate,
+                    "env_steps_per_update": 20,
+                },
                 "actor": {"num_envs": 4},
                 "evaluation": {"episodes": 4, "num_envs": 4, "period": 10**6},
                 "task": {"time_limit": 20},
@@ -105,7 +111,7 @@ def test_rows_but_for_the_trace_stay_as_they_were() -> None:
 
 
 def test_a_run_goes_on_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
-    whole, resumed = make_trainer("refreshed"), make_trainer("refreshed")
+    whole, resumed = (make_trainer("refreshed", batch_size=8) for _ in range(2))
     while whole.env_steps < 900:
         whole.advance()
     checkpoint.save(tmp_path, 1, {}, whole.get_state(), {})

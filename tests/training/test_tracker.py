@@ -225,7 +225,7 @@ def test_a_server_that_never_answers_costs_the_wait_and_one_line(tmp_path):
         threading.Thread(target=_accept, args=(server, accepted), daemon=True).start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         key, direct = "a" * 40, {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
-        # Where it waited without end, `_offline` would time out.
+        # `_offline` would time out if it waited without end.
         done = _offline(tmp_path, "auto", WANDB_BASE_URL=url, WANDB_API_KEY=key, WAIT_SECONDS="2", **direct)
     assert accepted, "the server was asked"
     assert done.returncode == 0
