@@ -151,7 +151,7 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
         auxiliary=AuxiliaryLoss(auxiliary, weight) if auxiliary is not None and weight else None,
         max_priority_weight=config.replay.max_priority_weight,
         want_trace=MEMORIES[config.replay.memory].is_refreshed,
-        threads=config.threads,
+        threads=config.num_threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
     )
 
