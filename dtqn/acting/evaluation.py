@@ -242,7 +242,7 @@ def _greedy(network: QNetwork, rows: VectorRows, wanted: np.ndarray) -> Iterator
         inputs = map_tree(lambda x, i=index: x[i], rows.inputs(parameter.device, parameter.dtype))
         output, state, _ = network(inputs, reset_rows(state, initial, inputs.first[:, 0]))
         action[acting] = output.q[:, 0].argmax(dim=-1).cpu().numpy()
-        yield rows.step(action)
+        yield rows.step(action.copy())
 
 
 def _kept(wanted: np.ndarray) -> np.ndarray | None:
