@@ -116,7 +116,7 @@ def test_late_evaluations_change_nothing(tmp_path: Path, whole: Any, late: None)
 def test_an_evaluation_under_way_goes_on_after_a_signal(
     tmp_path: Path, whole: Any, late: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that a signal ends does not wait for it, nor does one whose next is due; here or there it goes on."""
+    """A run that a signal ends does not wait for it, nor does one whose next is due."""
     path, ends, waiting = tmp_path / "run", [260, 400, 900], []
 
     def then(trainer: Trainer) -> None:
@@ -154,7 +154,7 @@ def test_a_run_that_is_killed_goes_on_from_a_checkpoint_with_an_evaluation_under
         with pytest.raises(fake.Killed):
             start(path, evaluator="process")
     held = checkpoint.read_about(path / "checkpoint")["held"]
-    assert held[0]["env_steps"] in (401, 402, 403, 404, 801, 802, 803, 804), "both are due at once"
+    assert held[0]["env_steps"] // 200 in (2, 4), "both are due at once"
     assert resume(path)[0] == 0
     assert fake.tree(path) == whole
 

@@ -192,7 +192,7 @@ _FLAGS = """
     --total-env-steps 300 --metrics-every 100 --warmup-env-steps 100 --evaluation.period 150
     --evaluation.episodes 4 --evaluation.num-envs 4 --actor.num-envs 4 --replay.capacity 4000
     --network.width 8 --task.time-limit 20 --network.head-width 8 --learner.batch-size 2
-    --learner.env-steps-per-update 20 --wandb disabled
+    --learner.env-steps-per-update 20 --wandb disabled --evaluator inline
 """
 SMALL = _FLAGS.split()
 
@@ -209,7 +209,10 @@ def test_an_own_core_and_encoder_train_and_go_on(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "network: {core: 'my_core:make_core', encoder: 'my_encoder:make_encoder'}\n"
     )
-    done = run(tmp_path, "--agent", "mine.yaml", *SMALL, "--run-dir", "run", "--checkpoint-every", "150")
+    beside = ("--evaluator", "process")  # which finds them too
+    done = run(
+        tmp_path, "--agent", "mine.yaml", *SMALL, *beside, "--run-dir", "run", "--checkpoint-every", "150"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     done = run(tmp_path, "--resume", "run", "--total-env-steps", "400")
     assert done.returncode == 0, done.stdout + done.stderr
