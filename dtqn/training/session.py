@@ -172,9 +172,9 @@ class _Run:
             raise ConfigError(f"{error}; {kept}; to go on: {self.directory.resume_command}") from None
         finally:
             self._view.close()
+            self.trainer.evaluator.close()
             self._tracker.close(exit_code)
             self._metrics.close()
-            self.trainer.evaluator.close()
         if exit_code == 0:
             print(self._result(), file=self.out, flush=True)
         elif exit_code > 128:
