@@ -94,7 +94,7 @@ def pooled(points: list[dict[str, Any]]) -> dict[str, Any]:
 def run(agent: str, flags: dict[str, str], every: int, sequences: int) -> dict[str, Any]:
     """Train one agent and measure."""
     config = resolve(None, {"agent": agent, "wandb": "disabled", **flags}, {})
-    torch.set_num_threads(config.threads)
+    torch.set_num_threads(config.num_threads)
     trainer, generator = Trainer(config), np.random.default_rng(0)
     points: list[dict[str, Any]] = []
     solved = math.inf

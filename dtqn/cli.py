@@ -37,7 +37,7 @@ commands:
   envs            list the tasks, or show one
 """
 _HELPED = {
-    *("env", "agent", "seed", "total_env_steps", "threads", "device", "wandb"),
+    *("env", "agent", "seed", "total_env_steps", "threads", "evaluator", "device", "wandb"),
     *("network.memory_length", "learner.learning_rate", "learner.env_steps_per_update"),
     *("replay.learn_length", "actor.num_envs"),
 }
@@ -206,8 +206,9 @@ def _train(arguments: Sequence[str]) -> int:
     if print_config:
         print(presets.to_yaml(config), end="")
         return 0
-    from dtqn.training import preflight, session
+    from dtqn.training import machine, preflight, session
 
+    config = machine.settled(directory.settled(config) if resume == _AUTO else config)
     preflight.check(config)  # before there is a folder
     if resume is None:
         directory.claim()

@@ -43,6 +43,23 @@ class Signals:
             signal.signal(signum, handler)
 
 
+def signal_of(exit_code: int | None) -> signal.Signals | None:
+    """The signal that ended a process, be it by itself or after a checkpoint (128 + n)."""
+    code = exit_code or 0
+    try:
+        return signal.Signals(-code if code < 0 else code - 128)
+    except ValueError:
+        return None
+
+
+def cause(exit_code: int | None) -> str:
+    """What ended a process, in words: its exit code, or the signal."""
+    number = signal_of(exit_code)
+    if number is None:
+        return f"exit code {exit_code}"
+    return f"killed by {number.name}" + (" (out of memory?)" if number.name == "SIGKILL" else "")
+
+
 _PARENT = "DTQN_ENDS_WITH_STDIN"
 _PATIENCE_SECONDS = 60.0
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from dtqn.training import machine
+
 # As runs have it: on tensors this small, two threads spend their time waiting for each other.
 torch.set_num_threads(1)
 
@@ -30,3 +32,9 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def _busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are as on a machine with one free core, however busy this one is."""
+    monkeypatch.setattr(machine, "free_cores", lambda: 1)

@@ -334,7 +334,10 @@ def test_names_of_run_directories():
     [
         *(
             ({name: value}, True)
-            for name, value in [("threads", "2"), ("device", "cpu"), ("wandb", "offline")]
+            for name, value in [
+                *(("threads", "2"), ("threads", "auto"), ("evaluator", "process"), ("device", "cpu")),
+                ("wandb", "offline"),
+            ]
         ),
         ({"checkpoint_every": "7", "warmup_env_steps": "200", "learner.n_step": "3"}, True),
         *(({name: value}, False) for name, value in [("seed", "2"), ("total_env_steps", "2000")]),

@@ -20,7 +20,7 @@ import torch
 from dtqn.acting.exploration import Bursts, Exploration
 from dtqn.acting.rows import Episodes, Rows, VectorRows
 from dtqn.networks.q_network import QNetwork
-from dtqn.types import State, from_leaves, leaves, reset_rows
+from dtqn.types import State, from_leaves, leaves, map_tree, reset_rows
 
 
 class Actor:
@@ -57,11 +57,11 @@ class Actor:
         self._parameters: list[torch.Tensor] = list(network.parameters())
         self._trace_names = list(network.trace_spec())
         self._initial = self._fresh_state()
-        self.state: State = self._initial
+        self.state: State = map_tree(lambda x: x.expand(env.num_envs, *x.shape[1:]), self._initial)
 
     def _fresh_state(self) -> State:
-        """The state at an episode's start under the actor's present parameters, [N, ...]."""
-        return self._cached(self.network.initial_state(self.rows.env.num_envs))
+        """The state at an episode's start under the actor's present parameters, [1, ...], for all copies."""
+        return self._cached(self.network.initial_state(1))
 
     def _cached(self, state: State) -> State:
         if not self.keep_cache:

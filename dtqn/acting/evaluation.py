@@ -17,11 +17,15 @@ import torch
 
 from dtqn.acting.rows import Episodes, VectorRows
 from dtqn.networks.q_network import QNetwork
-from dtqn.types import reset_rows
+from dtqn.types import map_tree, reset_rows
 from envs import pictures
 
 _NORMAL_QUANTILE = 1.959963984540054
 """The standard normal distribution's at 0.975: 95 % lie within."""
+
+
+_BLOCK = 16
+"""Rows that kernels of matrix products take together, or a multiple of theirs."""
 
 
 class EvaluationResult(NamedTuple):
@@ -160,7 +164,7 @@ def play(network: QNetwork, env: gymnasium.vector.VectorEnv, episodes: int) -> P
         env: freshly made, with at most `episodes` copies; it is closed afterwards.
     """
     with contextlib.closing(env):
-        return _play(lambda rows: _greedy(network, rows), env, episodes)
+        return _play(lambda rows, wanted: _greedy(network, rows, wanted), env, episodes)
 
 
 def evaluate(
@@ -175,23 +179,27 @@ def evaluate_random(
 ) -> EvaluationResult:
     """The same of uniformly random actions, drawn from `generator`: what an agent has to be better than."""
     with contextlib.closing(env):
-        return _play(lambda rows: _uniform(generator, rows), env, episodes).result(has_success)
+        return _play(lambda rows, _: _uniform(generator, rows), env, episodes).result(has_success)
 
 
 def _play(
-    policy: Callable[[VectorRows], Iterator[Episodes]], env: gymnasium.vector.VectorEnv, episodes: int
+    policy: Callable[[VectorRows, np.ndarray], Iterator[Episodes]],
+    env: gymnasium.vector.VectorEnv,
+    episodes: int,
 ) -> Played:
+    """Play `episodes`. An array [N] tells the policy which copies still play some that count; it changes."""
     copies = env.num_envs
     quota = np.full(copies, episodes // copies)
     quota[: episodes % copies] += 1
     played = np.zeros(copies, np.int64)
     returns, lengths, successes = [], [], []
-    rows = VectorRows(env)
-    steps = policy(rows)
-    while (played < quota).any():
+    rows, wanted = VectorRows(env), quota > 0
+    steps = policy(rows, wanted)
+    while wanted.any():
         ended = next(steps)
-        counted = (played < quota)[rows.last]
+        counted = wanted[rows.last]
         played[rows.last] += 1
+        wanted[:] = played < quota
         returns.append(ended.episode_return[counted])
         lengths.append(ended.length[counted])
         successes.append(ended.success[counted])
@@ -208,22 +216,44 @@ def film(network: QNetwork, env: gymnasium.vector.VectorEnv, file: Path) -> None
     with contextlib.closing(env):
         rows = VectorRows(env)
         frames = [pictures.frame(env)]
-        for _ in _greedy(network, rows):
+        for _ in _greedy(network, rows, np.ones(1, bool)):
             frames.append(pictures.frame(env))
             if rows.last[0] or len(frames) >= pictures.MAX_FRAMES:
                 break
     pictures.write(frames, file)
 
 
-def _greedy(network: QNetwork, rows: VectorRows) -> Iterator[Episodes]:
-    """Step every copy by the action of largest Q, for ever; the episodes that end at each step."""
+def _greedy(network: QNetwork, rows: VectorRows, wanted: np.ndarray) -> Iterator[Episodes]:
+    """Step every copy for ever, those `wanted` [N] by the action of largest Q; the episodes that end.
+
+    The others are stepped by any action, and most of them without the network, as `_kept` says. In a task
+    whose episodes are decided by their start and by the actions, nothing that is wanted changes by that.
+    """
     parameter = next(network.parameters())
-    initial = network.cache(network.initial_state(rows.env.num_envs))
-    state = initial
+    initial = network.cache(network.initial_state(1))
+    acting = np.arange(rows.env.num_envs)  # the copies that have a row in the network's batch
+    state = map_tree(lambda x: x.expand(len(acting), *x.shape[1:]), initial)
+    action = np.zeros(len(acting), np.int64)
     while True:
-        state = reset_rows(state, initial, torch.from_numpy(rows.first).to(parameter.device))
-        output, state, _ = network(rows.inputs(parameter.device, parameter.dtype), state)
-        yield rows.step(output.q[:, 0].argmax(dim=-1).cpu().numpy())
+        if (kept := _kept(wanted[acting])) is not None:
+            acting, index = acting[kept], torch.from_numpy(kept).to(parameter.device)
+            state = map_tree(lambda x, i=index: x[i], state)
+        index = torch.from_numpy(acting).to(parameter.device)
+        inputs = map_tree(lambda x, i=index: x[i], rows.inputs(parameter.device, parameter.dtype))
+        output, state, _ = network(inputs, reset_rows(state, initial, inputs.first[:, 0]))
+        action[acting] = output.q[:, 0].argmax(dim=-1).cpu().numpy()
+        yield rows.step(action.copy())
+
+
+def _kept(wanted: np.ndarray) -> np.ndarray | None:
+    """The places of a batch [n] that are kept, all `wanted` ones; None where it is not worth a copy.
+
+    They are a multiple of `_BLOCK`, so that each row of a matrix product has the digits that it had before.
+    """
+    count = -(-int(wanted.sum()) // _BLOCK) * _BLOCK
+    if count > 0.75 * len(wanted):
+        return None
+    return np.sort(np.argsort(~wanted, kind="stable")[:count])
 
 
 def _uniform(generator: np.random.Generator, rows: VectorRows) -> Iterator[Episodes]:

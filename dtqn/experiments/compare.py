@@ -84,7 +84,8 @@ def plan(
     from dtqn.training import preflight
 
     def resolve(**own: str) -> Config:
-        return presets.resolve(file, {**given, **own}, os.environ)
+        config = presets.resolve(file, {**given, **own}, os.environ)
+        return config.settled(free_cores=1)  # jobs fill the others
 
     env = given.get("env") or resolve(agent=agents[0]).env
     configs = [

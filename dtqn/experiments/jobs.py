@@ -30,7 +30,8 @@ from typing import Literal
 
 from dtqn.program import WORKER, worker_environment
 from dtqn.settings.config import Config
-from dtqn.signals import Signals, ends_with_stdin
+from dtqn.signals import Signals, cause, ends_with_stdin, signal_of
+from dtqn.training import machine
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row, read_rows
 
@@ -44,8 +45,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS
 
 def fitting(config: Config) -> int:
     """Trainings at a time, so that each has a CPU of this process for every thread of its own."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cpus // config.threads)
+    return max(1, machine.cores() // config.num_threads)
 
 
 class Job:
@@ -87,14 +87,11 @@ class Job:
     @property
     def cause(self) -> str:
         """The exit code, or the signal that ended the process."""
-        number = _signal_of(self.exit_code)
-        if number is None:
-            return f"exit code {self.exit_code}"
-        return f"killed by {number.name}" + (" (out of memory?)" if number.name == "SIGKILL" else "")
+        return cause(self.exit_code)
 
     def _start(self, program: Sequence[str]) -> None:
         """Begin or go on; the output is added to the directory's log."""
-        threads = str(self.config.threads)
+        threads = str(self.config.num_threads)
         with self.directory.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*program, "--resume", str(self.directory.path)],
@@ -124,7 +121,7 @@ class Job:
             self.exit_code, self._process = self._process.returncode, None
             if self.exit_code == 0:
                 self.state = "finished"
-            elif self._asked is None and not self.killed and _signal_of(self.exit_code) is not None:
+            elif self._asked is None and not self.killed and signal_of(self.exit_code) is not None:
                 self.state, self.killed = "waiting", self.cause
             elif self.directory.in_use:  # another pool was a moment faster; its run is this one
                 self.state = self._asked or "waiting"
@@ -147,15 +144,6 @@ class Job:
             self._process.wait()
             self._asked = self._asked or "interrupted"
             self._update()
-
-
-def _signal_of(exit_code: int | None) -> signal.Signals | None:
-    """The signal that ended a process, be it by itself or after a checkpoint (128 + n)."""
-    code = exit_code or 0
-    try:
-        return signal.Signals(-code if code < 0 else code - 128)
-    except ValueError:
-        return None
 
 
 class Pool:

@@ -322,6 +322,7 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
     def resolve(parameters: Mapping[str, Any]) -> Config:
         choice = presets.Layer(str(path), presets.nested(parameters))
         config = presets.resolve(config_file, settings, os.environ, below=[choice])
+        config = config.settled(free_cores=1)  # jobs fill the others
         file.check_metric(config.env, task_of(config).has_success)
         preflight.check(config)
         return config

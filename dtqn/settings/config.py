@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from dtqn.settings import rules, values
-from dtqn.settings.values import AnySize, Cores, OwnOr
+from dtqn.settings.values import AnySize, AutoOr, Cores, OwnOr
 from envs.options import TaskOptions
 
 
@@ -309,6 +309,10 @@ class EvaluationConfig(Group):
     """Copies of the task in an evaluation; every copy plays the same number of episodes, all counted."""
 
 
+SETTLED = ("threads", "evaluator")
+"""Settings that are `auto` until a run starts; what they then become is a part of it."""
+
+
 class Config(Group):
     """One run, resolved."""
 
@@ -328,8 +332,10 @@ class Config(Group):
     """Environment steps between checkpoints; one is always written at the end."""
     metrics_every: int = Field(2_000, ge=1)
     """Environment steps between rows of training metrics."""
-    threads: int = Field(1, ge=1)
-    """CPU threads of one run."""
+    threads: Annotated[int | Literal["auto"], AutoOr(1)] = "auto"
+    """CPU threads of the learner, which rounds differently with 1 and more; auto: 2 if two cores are free."""
+    evaluator: Literal["auto", "inline", "process"] = "auto"
+    """Who plays evaluations: the run, which waits, or a process beside it; auto: by free cores."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """The device of the networks; auto: cuda if there is one."""
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
@@ -342,6 +348,32 @@ class Config(Group):
     replay: ReplayConfig = ReplayConfig()
     actor: ActorConfig = ActorConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @property
+    def num_threads(self) -> int:
+        """Threads of the learner: 1 where `threads` has not been settled."""
+        return 1 if self.threads == "auto" else self.threads
+
+    @property
+    def evaluates_beside(self) -> bool:
+        """Whether a process beside the run plays its evaluations. None does where one may end the run."""
+        return self.evaluator == "process" and self.stop_at_success is None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is `auto` that the cores decide."""
+        return all(value_of(self, name) != "auto" for name in SETTLED)
+
+    def settled(self, free_cores: int) -> Config:
+        """The run on a machine with so many cores that nothing else keeps busy.
+
+        A process that plays evaluations pays where one of them comes before the run's end.
+        """
+        several = free_cores >= 2
+        beside = several and self.stop_at_success is None and self.total_env_steps > self.evaluation.period
+        threads = self.threads if self.threads != "auto" else 2 if several else 1
+        evaluator = self.evaluator if self.evaluator != "auto" else "process" if beside else "inline"
+        return self.model_copy(update={"threads": threads, "evaluator": evaluator})
 
     def unread(self) -> list[str]:
         """Settings that were changed from their default and that nothing reads, given the others.

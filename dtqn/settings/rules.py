@@ -340,6 +340,7 @@ _READ_IF: dict[str, Callable[[Config], bool]] = {
     "replay.max_priority_weight": lambda c: c.replay.priority_exponent > 0,
     "replay.memory": lambda c: c.network.trace_window != 0,
     "replay.trace_dtype": lambda c: c.network.trace_window != 0,
+    "evaluator": lambda c: c.evaluator == "inline" or c.stop_at_success is None,
     "actor.epsilon_final": lambda c: not _several_epsilons(c),
     "actor.epsilon_start": lambda c: c.actor.epsilon_anneal_env_steps > 0,
     "actor.annealing": lambda c: c.actor.epsilon_anneal_env_steps > 0,

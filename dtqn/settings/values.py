@@ -46,6 +46,20 @@ class OwnOr:
 
 
 @dataclass(frozen=True)
+class AutoOr:
+    """An integer, or `auto` for one that is settled when a run starts."""
+
+    low: int
+    """The least one."""
+
+    def read(self, value: Any) -> Any:
+        number = value if isinstance(value, bool) else _integer(str(value))
+        if number != "auto" and (type(number) is not int or not self.low <= number <= _LARGEST):
+            raise ValueError("neither auto nor such an integer")
+        return number
+
+
+@dataclass(frozen=True)
 class AnySize:
     """An integer that counts nothing, such as a seed, and may have a hundred digits."""
 
@@ -65,6 +79,8 @@ def read(value: Any, field: FieldInfo) -> Any:
     if own := mark_of(field, OwnOr):
         own.check(value)
         return value
+    if auto := mark_of(field, AutoOr):
+        return auto.read(value)
     kinds = set(get_args(field.annotation)) or {field.annotation}
     if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
         return None
@@ -119,6 +135,8 @@ def legal(field: FieldInfo) -> str:
     """The legal values of a setting in words: `a number above 0`, `an integer of at least 1, or none`."""
     kinds = get_args(field.annotation) or (field.annotation,)
     optional = ", or none" if type(None) in kinds else ""
+    if auto := mark_of(field, AutoOr):
+        return f"auto, or an integer of at least {auto.low}"
     if names := choices(field):
         own = ", or module:name of your own" if mark_of(field, OwnOr) else ""
         return f"one of {', '.join(map(str, names))}{own}{optional}"

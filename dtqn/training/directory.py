@@ -16,16 +16,16 @@ from typing import Any
 import envs
 from dtqn.files import write_whole
 from dtqn.program import program
-from dtqn.settings.config import Config, ConfigError, fields_of, value_of
+from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, value_of
 from dtqn.settings.presets import Layer, build, environment_layer, file_layer, merge, nested, to_yaml
 from dtqn.text import one_line
 
 MAY_CHANGE = {
-    *("total_env_steps", "stop_at_success", "checkpoint_every", "wandb", "device", "threads"),
+    *("total_env_steps", "stop_at_success", "checkpoint_every", "wandb", "device", "threads", "evaluator"),
     "task.step_timeout",
 }
 """Settings that a resumed run may be given anew: where it ends and how it is run, not what is learned."""
-HOW_IT_RUNS = {"checkpoint_every", "wandb", "device", "threads"}
+HOW_IT_RUNS = {"checkpoint_every", "wandb", "device", "threads", "evaluator"}
 """Settings that runs with the same `config_hash` may differ in. `total_env_steps` is none of them: the step
 size falls over a run's whole length, so a short run that was extended is not the long one."""
 
@@ -280,6 +280,14 @@ class RunDir:
             self.check_task(config)
         self.writable()
         self.write_config(config)
+
+    def settled(self, config: Config) -> Config:
+        """`config` with what is `auto` as it is in the run that is there, if there is one."""
+        if config.is_settled or not self.config_file.exists():
+            return config
+        stored = self.read_config()
+        asked = {name for name in SETTLED if value_of(config, name) == "auto"}
+        return config.model_copy(update={name: value_of(stored, name) for name in asked})
 
     def read_config(self) -> Config:
         """The configuration that the run was started or last resumed with."""

@@ -81,6 +81,8 @@ class Rates:
         self.env, self.learner = 0.0, 0.0
 
     def update(self, env_steps: int, learner_steps: int) -> None:
+        if env_steps < self._marks[-1][1]:  # a row that has waited for its evaluation
+            return
         now = time.monotonic()
         self._marks.append((now, env_steps, learner_steps))
         while len(self._marks) > 2 and now - self._marks[0][0] > _WINDOW_SECONDS:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dtqn.networks.q_network import QNetwork
+from torch import Tensor
+
 from dtqn.text import number
 from dtqn.training import checkpoint
 from dtqn.training.checkpoint import CheckpointError
@@ -66,7 +67,7 @@ class Evaluations:
                     figures[f"best_{name}"] = max(full)
         return figures
 
-    def keep_best(self, row: Row, network: QNetwork) -> bool:
+    def keep_best(self, row: Row, weights: Mapping[str, Tensor]) -> bool:
         """Take a row's evaluation for the last one; keep its weights if it is the best one, and say so."""
         self.last = _evaluation(row)
         if not is_full_evaluation(row):
@@ -75,7 +76,7 @@ class Evaluations:
         if self.best and not as_good and score(self.last) <= score(self.best):
             return False
         self.best, self.best_is_lost = dict(self.last), False
-        checkpoint.save_best(self._folder, network.state_dict(), self.best)
+        checkpoint.save_best(self._folder, weights, self.best)
         return True
 
     def reached(self, success: float | None) -> bool:

@@ -34,13 +34,14 @@ def introduction(
         resumed: where and how a run goes on; None for one that starts.
     """
     machine_has = f" of the machine's {size(machine_bytes)}" if machine_bytes else ""
-    threads = "1 thread" if config.threads == 1 else f"{config.threads} threads"
+    threads = "1 thread" if config.num_threads == 1 else f"{config.num_threads} threads"
+    beside = ", evaluations in a process beside it" if config.evaluates_beside else ""
     lines = {
         "task": f"{config.env}, {config.actor.num_envs} copies",
         "agent": f"{config.agent}, {number(parameters)} parameters",
         "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
         "replay": f"{number(config.replay.capacity)} steps",
-        "device": f"{device}, {threads}",
+        "device": f"{device}, {threads}{beside}",
         "steps": f"{number(config.total_env_steps)} env steps, {number(config.warmup)} of them at random; "
         f"{number(planned_updates(config))} learner updates",
         "run": str(directory.path),

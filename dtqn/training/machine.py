@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from pathlib import Path
 
-import torch
+from dtqn.settings.config import Config
 
+_LOOK_SECONDS = 0.3
+"""How long the cores are watched. The kernel counts their time in hundredths of a second."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
@@ -20,6 +23,8 @@ def prepare() -> None:
     glibc hands blocks above 128 KiB back to the system when they are freed, so that every update of a small
     network pays hundreds of page faults for the same arrays again: a quarter of its time, measured on Linux.
     """
+    import torch  # only here, as many trainings at once are looked after without it
+
     torch.set_num_threads(1)
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -27,6 +32,50 @@ def prepare() -> None:
         return
     mallopt(_M_MMAP_THRESHOLD, 32 << 20)
     mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def settled(config: Config) -> Config:
+    """The run with the threads and the evaluator that this machine has room for at this moment."""
+    return config if config.is_settled else config.settled(free_cores())
+
+
+def cores() -> int:
+    """Cores that this process may run on, by its affinity and the container's share."""
+    count = len(_affinity())
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(count, int(quota) // int(period)))
+    except (OSError, ValueError):  # absent, or "max"
+        return count
+
+
+def free_cores() -> int:
+    """Those of `cores` that nothing keeps busy: in a short look on Linux, in the last minute elsewhere."""
+    before = _idle_seconds()
+    if before is None:
+        busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+        return max(0, round(cores() - busy))
+    began = time.monotonic()
+    time.sleep(_LOOK_SECONDS)
+    idle = ((_idle_seconds() or 0.0) - before) / (time.monotonic() - began)
+    return min(cores(), round(idle))
+
+
+def _affinity() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def _idle_seconds() -> float | None:
+    """What this process's cores have been idle since the machine started; None where it cannot be told."""
+    names = {f"cpu{number}" for number in _affinity()}
+    try:
+        lines = (line.split() for line in Path("/proc/stat").read_text().splitlines())
+        idle = [int(line[4]) + int(line[5]) for line in lines if line and line[0] in names]  # and in I/O
+        return sum(idle) / os.sysconf("SC_CLK_TCK") if len(idle) == len(names) else None
+    except (OSError, ValueError, IndexError):  # not Linux
+        return None
 
 
 def resident_bytes() -> int | None:

@@ -43,7 +43,7 @@ def _check_memory(config: Config) -> None:
     it_takes = (
         f"the run would take {size(sum(plan.values()))} ({parts}) and the machine has {size(available)}"
     )
-    left = available - plan.get(_PROCESS, 0)
+    left = available - sum(plan[name] for name in plan if name not in ("replay", "networks"))
     if plan["networks"] > left / 2:
         raise MisfitError(f"network.width is {config.network.width}: {it_takes}; try a smaller network")
     fitting = int(config.replay.capacity * 0.8 * (left - plan["networks"]) / plan["replay"])
@@ -60,6 +60,8 @@ def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
         process_bytes: what the process has before there is a trainer; None where that cannot be told.
     """
     process = {} if process_bytes is None else {_PROCESS: process_bytes}
+    if process and config.evaluates_beside:  # it has imported the same
+        process["the process beside it"] = process[_PROCESS]
     return plan_bytes(config) | process
 
 
@@ -70,8 +72,9 @@ def plan_bytes(config: Config) -> dict[str, int]:
     fields = make_schema(config, network).fields
     return {
         "replay": replay_bytes(fields, config.replay.capacity, config.actor.num_envs),
-        # online, target, actor's copy, gradients and Adam's two moments
-        "networks": 6 * parameters,
+        # online, target, the actor's and the evaluator's copies, gradients, Adam's two moments, and what is
+        # being evaluated
+        "networks": 8 * parameters,
     }
 
 

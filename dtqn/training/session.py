@@ -26,10 +26,13 @@ from dtqn.training.metrics import MetricsFile, Row, read_rows
 from dtqn.training.setup import device_of, task_spec
 from dtqn.training.tracker import NoTracker, Tracker, in_sweep, open_tracker
 from dtqn.training.trainer import Trainer
+from dtqn.training.worker import WorkerError
 from dtqn.types import NonFiniteError
 
 _OUTPUT_LOST = 141
 """The exit code of a program whose reader has gone, 128 + SIGPIPE."""
+_PAUSE_SECONDS = 0.2
+"""How often a run that waits for its evaluation looks whether a signal has come."""
 
 
 def start(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
@@ -133,6 +136,8 @@ class _Run:
         self._evaluations = Evaluations(directory.checkpoints, rows, last)
         if self._evaluations.problem:
             print(self._evaluations.problem, file=out)
+        self._held: list[Row] = list(about["held"]) if about else []
+        """Rows that wait for an evaluation, their own or that of the first of them: rows are in order."""
         self._speed_mark = (self._seconds, trainer.env_steps, trainer.learner_steps)
 
     def train(self) -> int:
@@ -154,9 +159,9 @@ class _Run:
                 exit_code = self._loop(signals)
         except NonFiniteError as error:
             self._view.say(f"error: {error}")
-        except envs.TaskError as error:  # what has been learned is sound, and new copies can go on from it
+        except (envs.TaskError, WorkerError) as error:  # what has been learned is sound
             self._save(finished=False)
-            if signals.caught is not None:  # it came to the copies too
+            if signals.caught is not None:  # it came to the copies and to the worker too
                 exit_code = 128 + signals.caught
             else:
                 self._view.say(f"error: {error}; saved; to go on: {self.directory.resume_command}")
@@ -167,6 +172,7 @@ class _Run:
             raise ConfigError(f"{error}; {kept}; to go on: {self.directory.resume_command}") from None
         finally:
             self._view.close()
+            self.trainer.evaluator.close()
             self._tracker.close(exit_code)
             self._metrics.close()
         if exit_code == 0:
@@ -194,21 +200,27 @@ class _Run:
         trainer, every = self.trainer, self.config.checkpoint_every
         price = lines.Price(self.config.total_env_steps, trainer.env_steps, trainer.learner_steps)
         while not trainer.finished and not self._evaluations.reached(self.config.stop_at_success):
-            if signals.caught is not None or self.out.lost:
-                self._save(finished=False)
-                return _OUTPUT_LOST if signals.caught is None else 128 + signals.caught
+            if code := self._interrupted(signals):
+                return code
             before, began = trainer.env_steps, time.monotonic()
             row = trainer.advance()
             seconds = time.monotonic() - began
             if row is not None:
-                self._record(row)
+                self._hold(row)
+            self._record(signals)
             self._view.tick(trainer.env_steps, trainer.learner_steps)
             if line := price.tick(seconds, trainer.env_steps, trainer.learner_steps, row is not None):
                 self._view.say(line)
             if trainer.env_steps // every > before // every and not trainer.finished:
                 self._save(finished=False)
+        self._record(signals, wait=True)
+        if trainer.evaluator.waiting and (code := self._interrupted(signals)):
+            return code
         for row in trainer.finish():
-            self._record(row)
+            self._hold(row)
+        self._record(signals, wait=True)
+        if trainer.evaluator.waiting and (code := self._interrupted(signals)):
+            return code
         try:
             trainer.film(self.directory.film)
         except Exception as error:  # whatever a task's own renderer raises
@@ -221,25 +233,55 @@ class _Run:
     def _seconds(self) -> float:
         return self._seconds_before + time.monotonic() - self._started
 
-    def _record(self, row: Row) -> None:
+    def _interrupted(self, signals: Signals) -> int | None:
+        """Save where a signal has come or nobody reads any more; the exit code then."""
+        if signals.caught is None and not self.out.lost:
+            return None
+        self._save(finished=False)
+        return _OUTPUT_LOST if signals.caught is None else 128 + signals.caught
+
+    def _hold(self, row: Row) -> None:
+        """Add the run's clocks to a row; `_record` writes it."""
         env_steps, learner_steps = int(row["env_steps"] or 0), int(row["learner_steps"] or 0)
         then, env_then, learner_then = self._speed_mark
         seconds = self._seconds
         passed = max(seconds - then, 1e-9)
         self._speed_mark = (seconds, env_steps, learner_steps)
-        full: Row = {
+        clocks: Row = {
             "env_steps": env_steps,
             "learner_steps": learner_steps,
             "seconds": seconds,
             "speed/env_steps_per_second": (env_steps - env_then) / passed,
             "speed/learner_steps_per_second": (learner_steps - learner_then) / passed,
         }
-        full |= row | self._evaluations.tally(row)
-        self._tracker.log(self._metrics.rows, full)
-        self._metrics.append(full)
-        self._view.row(full)
-        if "eval/return" in full and self._evaluations.keep_best(full, self.trainer.network):
-            self._tracker.summary(_best_summary(self._evaluations.best))
+        self._held.append(clocks | row)
+
+    def _record(self, signals: Signals, wait: bool = False) -> None:
+        """Write the rows that are complete, in order.
+
+        An evaluation that is under way is waited for, until a signal, where another one is due or `wait` says
+        so. Nothing that decides how the run goes on is read from it before.
+        """
+        evaluator = self.trainer.evaluator
+        while True:
+            while self._held and self._held[0]["env_steps"] not in evaluator.waiting[:1]:
+                self._write(self._held.pop(0))
+            patient = len(evaluator.waiting) > (0 if wait else 1)
+            pause = _PAUSE_SECONDS if patient and signals.caught is None and not self.out.lost else 0.0
+            evaluated = evaluator.evaluated(pause)
+            if evaluated is not None:
+                row = self._held.pop(0) | evaluated.metrics
+                self._write(row)
+                if self._evaluations.keep_best(row, evaluated.weights):
+                    self._tracker.summary(_best_summary(self._evaluations.best))
+            elif not pause:
+                return
+
+    def _write(self, row: Row) -> None:
+        row |= self._evaluations.tally(row)
+        self._tracker.log(self._metrics.rows, row)
+        self._metrics.append(row)
+        self._view.row(row)
 
     def _save(self, finished: bool) -> None:
         self._metrics.sync()
@@ -251,12 +293,13 @@ class _Run:
             "learner_steps": self.trainer.learner_steps,
             "seconds": self._seconds,
             "rows": self._metrics.rows,
+            "held": self._held,
             "wandb_id": self._wandb_id,
             "last_evaluation": self._evaluations.last,
             "finished": finished,
             "ends_at": ends_at(self.config),
             "parameters": _parameters(self.trainer.network),
-            "threads": self.config.threads,
+            "threads": self.config.num_threads,
             "device": device_of(self.config).type,
         }
         weights = self.trainer.network.state_dict()

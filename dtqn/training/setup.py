@@ -151,7 +151,7 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
         auxiliary=AuxiliaryLoss(auxiliary, weight) if auxiliary is not None and weight else None,
         max_priority_weight=config.replay.max_priority_weight,
         want_trace=MEMORIES[config.replay.memory].is_refreshed and trace_window(network) > 0,
-        threads=config.threads,
+        threads=config.num_threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
     )
 
@@ -173,6 +173,10 @@ def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learn
     )
 
 
+_TICKS_OF_A_CACHE = 4
+"""Ticks between two publishings from which on the actor's cache costs less than it saves (gtrxl: 4 to 10)."""
+
+
 def make_actor(config: Config, network: QNetwork) -> Actor:
     """The run's actor, with a copy of `network` and the copies of the task."""
     env_steps_per_publishing = config.actor.publish_period * config.learner.env_steps_per_update
@@ -182,8 +186,7 @@ def make_actor(config: Config, network: QNetwork) -> Actor:
         exploration=make_exploration(config.actor, config.warmup),
         bursts=make_bursts(config.actor),
         generator=np.random.default_rng(seed_of(config, Stream.ACTOR)),
-        # It pays where it lasts longer than a tick.
-        keep_cache=env_steps_per_publishing > config.actor.num_envs,
+        keep_cache=env_steps_per_publishing >= _TICKS_OF_A_CACHE * config.actor.num_envs,
     )
 
 

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from dtqn.acting.evaluation import EvaluationResult, Played, film, play
+from dtqn.acting.evaluation import film
 from dtqn.acting.rows import Episodes
 from dtqn.learning import losses
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
 from dtqn.training import setup
+from dtqn.training.evaluator import Evaluator
 from dtqn.training.schema import NAMES
 from dtqn.training.setup import Stream, seed_of
 from dtqn.types import FreshTrace, NonFiniteError, first_rows
@@ -37,6 +38,7 @@ class Trainer:
         network = setup.make_network(config)
         self.schema = setup.make_schema(config, network)
         network.to(self.schema.device)
+        self.evaluator = Evaluator(config, network)
         self.learner = setup.make_learner(config, network)
         self.actor = setup.make_actor(config, network)
         self.replay = setup.make_replay(config, self.schema)
@@ -47,9 +49,6 @@ class Trainer:
         """False once it has gone on from a state without the environments'. The actor then begins new
         episodes, and replay ends the open ones, as truncated, where the first rows of these come in."""
         self._update_credit = 0.0
-        self._evaluations = 0
-        self._evaluated_at, self._evaluated_fully = -1, False
-        self._stages = setup.make_stages(config)
         self._recent: deque[tuple[float, int, bool]] = deque(maxlen=SUCCESS_WINDOW)
         self._sums: dict[str, float] = {}
         self._updates_summed = 0
@@ -71,7 +70,10 @@ class Trainer:
         return self.env_steps >= self.config.total_env_steps
 
     def advance(self) -> dict[str, float | int | None] | None:
-        """One tick: act, store, learn what is due; a row of metrics when one is due."""
+        """One tick: act, store, learn what is due; a row of metrics when one is due.
+
+        An evaluation that is due belongs to the row, and `evaluator` has it later.
+        """
         before = self.env_steps
         self._act()
         if self.env_steps > self.config.warmup:
@@ -85,12 +87,15 @@ class Trainer:
         row: dict[str, float | int | None] = {}
         if self._due(before, self.config.metrics_every):
             row |= self._training_metrics()
-        if self._due(before, self.config.evaluation.period):
-            row |= self._evaluation_metrics(at_end=False)
-        return self._clocks() | row if row else None
+        if evaluates := self._due(before, self.config.evaluation.period):
+            self._ask_evaluation(at_end=False)
+        return self._clocks() | row if row or evaluates else None
 
     def finish(self) -> list[dict[str, float | int | None]]:
-        """What a run owes at its end, however short: one update, one evaluation, one row of metrics."""
+        """What a run owes at its end, however short: one update, one evaluation, one row of metrics.
+
+        All evaluations are over that `advance` has asked for; that of the end is then asked for.
+        """
         while self.learner_steps == 0 and self.learner.skipped_updates == 0:
             if not self.replay.num_sequences:
                 self._act()
@@ -99,9 +104,9 @@ class Trainer:
             if self.replay.num_sequences:
                 self._learn()
         row = self._training_metrics() if self._updates_summed else {}
-        if self._evaluated_at != self.learner_steps or not self._evaluated_fully:
-            row |= self._evaluation_metrics(at_end=True)
-        return [self._clocks() | row] if row else []
+        if evaluates := not self.evaluator.has_full(self.learner_steps):
+            self._ask_evaluation(at_end=True)
+        return [self._clocks() | row] if row or evaluates else []
 
     def _act(self) -> None:
         rows, episodes = self.actor.tick()
@@ -180,39 +185,9 @@ class Trainer:
         self._sums, self._updates_summed = {}, 0
         return row
 
-    def _evaluation_metrics(self, at_end: bool) -> dict[str, float | int | None]:
-        result = self.evaluate(at_end)
-        full = self._stages.is_full(result, at_end)
-        self._stages.count(result, full)
-        self._evaluations += 1
-        self._evaluated_at, self._evaluated_fully = self.learner_steps, full
-        return {
-            "eval/success": result.success,
-            "eval/success_low": result.success_low,
-            "eval/success_high": result.success_high,
-            "eval/return": result.episode_return,
-            "eval/return_error": result.return_error,
-            "eval/length": result.length,
-            "eval/episodes": result.episodes,
-            "eval/stage": 2 if full else 1,
-        }
-
-    def evaluate(self, at_end: bool = False) -> EvaluationResult:
-        """Greedy episodes of the online network, on seeds that no other evaluation or training shares.
-
-        `Stages` says how many; `at_end` asks for all of them.
-        """
+    def _ask_evaluation(self, at_end: bool) -> None:
         length = float(np.mean([episode[1] for episode in self._recent])) if self._recent else None
-        played = self._play(self._stages.first(self.env_steps, length))
-        rest = self._stages.rest(played.result(self.has_success), self.env_steps, at_end)
-        if rest:
-            played = played.and_then(self._play(rest, 1))
-        return played.result(self.has_success)
-
-    def _play(self, episodes: int, *stage: int) -> Played:
-        seed = seed_of(self.config, Stream.EVALUATION, self._evaluations, *stage)
-        copies = min(self.config.evaluation.num_envs, episodes)
-        return play(self.network, setup.make_env(self.config, copies, seed), episodes)
+        self.evaluator.ask(self.network, self.env_steps, self.learner_steps, length, at_end)
 
     def film(self, file: Path) -> None:
         """A greedy episode as a GIF; ValueError where the task cannot be drawn."""
@@ -228,10 +203,7 @@ class Trainer:
             "generator": self.generator.bit_generator.state,
             "staleness": self.staleness.get_state(),
             "update_credit": self._update_credit,
-            "evaluations": self._evaluations,
-            "evaluated_at": self._evaluated_at,
-            "evaluated_fully": self._evaluated_fully,
-            "stages": self._stages.get_state(),
+            "evaluator": self.evaluator.get_state(),
             "recent": [list(episode) for episode in self._recent],
             "sums": dict(self._sums),
             "updates_summed": self._updates_summed,
@@ -245,8 +217,6 @@ class Trainer:
         self.generator.bit_generator.state = state["generator"]
         self.staleness.set_state(state["staleness"])
         self._update_credit = state["update_credit"]
-        self._evaluations, self._evaluated_at = state["evaluations"], state["evaluated_at"]
-        self._evaluated_fully = state["evaluated_fully"]
-        self._stages.set_state(state["stages"])
+        self.evaluator.set_state(state["evaluator"])
         self._recent = deque((tuple(episode) for episode in state["recent"]), maxlen=SUCCESS_WINDOW)
         self._sums, self._updates_summed = dict(state["sums"]), state["updates_summed"]

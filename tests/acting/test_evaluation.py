@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from dtqn.acting.evaluation import evaluate, wilson_interval
-from dtqn.types import StepInputs
+from dtqn.acting.rows import VectorRows
+from dtqn.types import StepInputs, reset_rows
 from tests.cases import make
 from tests.toy import OBSERVATION_SPACE, ToyVectorEnv, episode
 
@@ -86,6 +87,31 @@ def test_actions_are_greedy_and_each_episode_begins_afresh() -> None:
             q = NETWORK(rows, NETWORK.initial_state(1))[0].q[0]
             assert q.argmax(-1).tolist() == given.tolist()
             start += e.length + 1  # the action on the LAST row is ignored
+
+
+def test_copies_that_have_played_their_episodes_leave_the_batch() -> None:
+    """Every action that counts is that of the whole batch, bit for bit."""
+    copies, sizes = 70, []
+    env, whole = ToyVectorEnv(copies), ToyVectorEnv(copies)
+    handle = NETWORK.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0].first)))
+    try:
+        evaluate(NETWORK, env, 100, has_success=True)
+    finally:
+        handle.remove()
+    assert sizes[0] == copies and sizes[-1] == 16 and sorted(sizes, reverse=True) == sizes
+    rows = VectorRows(whole)
+    initial = state = NETWORK.initial_state(copies)
+    with torch.no_grad():
+        for _ in sizes:
+            inputs = rows.inputs(torch.device("cpu"), torch.float32)
+            output, state, _ = NETWORK(inputs, reset_rows(state, initial, inputs.first[:, 0]))
+            rows.step(output.q[:, 0].argmax(dim=-1).numpy())
+    for copy in range(copies):
+        quota = 1 + (copy < 30)
+        rows_played = sum(episode(0, copy, number).length + 1 for number in range(quota))
+        steps = rows_played - 1  # the action on the LAST row is ignored
+        ours, expected = ([given[copy] for given in played.actions[:steps]] for played in (env, whole))
+        assert ours == expected
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def run(tmp_path, monkeypatch):
         monkeypatch.setattr(compare, "open_runs_view", lambda out, runs: _View(runs, at_change))
         given = {"total_env_steps": "400"} | (settings or {})
         configs = [
-            resolve(None, given | {"env": env, "agent": agent, "seed": str(seed)}, {})
+            resolve(None, given | {"env": env, "agent": agent, "seed": str(seed)}, {}).settled(free_cores=1)
             for env, agents in scores.items()
             for agent, seeds in agents.items()
             for seed in range(1, len(seeds) + 1)
@@ -341,7 +341,9 @@ def test_random_actions_are_played_once(tmp_path, monkeypatch):
     assert list(found) == ["t-maze-passive-10"]
     assert chance.measured([config, again], tmp_path / "random.json") == found and len(seeds) == 1
     monkeypatch.setattr(setup, "make_env", make_env)
-    Trainer(config)._evaluation_metrics(at_end=True)
+    trainer = Trainer(config)
+    trainer.evaluator.ask(trainer.network, 0, 0, None, at_end=True)
+    assert trainer.evaluator.evaluated() is not None
     assert seeds[0] == seeds[-1]
     # Once more with plain loops: copy i plays every 4th episode.
     env, draws = make(config, 4, setup.seed_of(config, setup.Stream.EVALUATION, 0)), np.random.default_rng(5)
@@ -393,7 +395,8 @@ def test_an_evaluation_has_the_same_seeds_for_every_agent(monkeypatch):
         monkeypatch.setattr(setup, "make_env", make_env)
         trainer = Trainer(resolve(None, tiny | {"agent": agent, "task.time_limit": "5"}, {}))
         for _ in range(2):
-            trainer._evaluation_metrics(at_end=False)
+            trainer.evaluator.ask(trainer.network, 0, 0, None, at_end=False)
+            assert trainer.evaluator.evaluated() is not None
     assert seen["dqn"] == seen["gru"]
     assert len(set(seen["dqn"])) == 3, "training and either evaluation have seeds of their own"
 

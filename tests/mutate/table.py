@@ -516,7 +516,6 @@ TRAINING = [
             "if len(ids):",
             _WIRING,
         ),
-        ("every-evaluation-alike", "self._evaluations += 1", "pass", _WIRING),
         (
             "credit-lost-in-a-checkpoint",
             '"update_credit": self._update_credit',
@@ -529,6 +528,10 @@ TRAINING = [
             "pass",
             "tests/training/test_resume.py",
         ),
+    ),
+    *_in(
+        "dtqn/training/evaluator.py",
+        ("every-evaluation-alike", "self._number += 1", "pass", _WIRING),
     ),
     *_in(
         "dtqn/training/setup.py",
@@ -560,11 +563,11 @@ ACTING = [
     *_in(
         "dtqn/acting/evaluation.py",
         ("quota-without-remainder", "quota[: episodes % copies] += 1", "pass", _EVALUATION),
-        ("one-episode-too-many", "counted = (played < quota)", "counted = (played <= quota)", _EVALUATION),
+        ("one-episode-too-many", "wanted[:] = played < quota", "wanted[:] = played <= quota", _EVALUATION),
         (
             "evaluation-keeps-the-state",
-            "state = reset_rows(state, initial, ",
-            "reset_rows(state, initial, ",
+            "reset_rows(state, initial, inputs.first[:, 0])",
+            "state",
             _EVALUATION,
         ),
         ("wilson-as-wald", "2 * (episodes + square)", "2 * episodes", _EVALUATION),

@@ -11,7 +11,25 @@ import torch
 from dtqn.settings.presets import resolve
 from dtqn.training import checkpoint, session
 from dtqn.training.directory import RunDir
+from dtqn.training.evaluator import Evaluated
 from dtqn.training.metrics import CLOCK_KEYS, read_rows
+
+
+class FakeEvaluator:
+    """Has every evaluation at once."""
+
+    def __init__(self):
+        self.over = []
+
+    @property
+    def waiting(self):
+        return [evaluated.env_steps for evaluated in self.over]
+
+    def evaluated(self, timeout):
+        return self.over.pop(0) if self.over else None
+
+    def close(self):
+        pass
 
 
 class FakeTrainer:
@@ -25,6 +43,7 @@ class FakeTrainer:
         self.config, self.env_steps, self.learner_steps, self._owed = config, 0, 0, True
         torch.manual_seed(config.seed)
         self.network = torch.nn.Linear(2, 2)
+        self.evaluator = FakeEvaluator()
         self.generator = np.random.default_rng(config.seed)
 
     @property
@@ -40,9 +59,16 @@ class FakeTrainer:
         if self.env_steps % 50 == 0:
             row |= {"learner/loss": self.generator.random(), "train/success": self.generator.random()}
         if self.env_steps % 100 == 0:
-            row |= self._evaluation()
+            self._evaluate()
         type(self).at_tick(self)
-        return {"env_steps": self.env_steps, "learner_steps": self.learner_steps} | row if row else None
+        return self._clocks() | row if row or self.evaluator.waiting else None
+
+    def _clocks(self):
+        return {"env_steps": self.env_steps, "learner_steps": self.learner_steps}
+
+    def _evaluate(self):
+        weights = {name: x.clone() for name, x in self.network.state_dict().items()}
+        self.evaluator.over.append(Evaluated(self.env_steps, self._evaluation(), weights))
 
     def _evaluation(self):
         success = float(self.generator.random())
@@ -58,7 +84,8 @@ class FakeTrainer:
     def finish(self):
         if self.env_steps % 100 == 0:
             return []
-        return [{"env_steps": self.env_steps, "learner_steps": self.learner_steps} | self._evaluation()]
+        self._evaluate()
+        return [self._clocks()]
 
     def film(self, file):
         file.write_bytes(b"a film")

@@ -19,6 +19,7 @@ from dtqn.training import checkpoint
 from dtqn.training.schema import smallest_dtype
 from dtqn.training.trainer import Trainer
 from dtqn.types import map_tree, named_parts, observation_of
+from tests.training.test_trainer import evaluated
 
 TINY: dict[str, Any] = {
     "total_env_steps": 2_000,
@@ -90,8 +91,8 @@ def train(trainer: Trainer) -> None:
     before = {name: value.clone() for name, value in trainer.network.state_dict().items()}
     rows = []
     while not trainer.finished:
-        rows.append(trainer.advance())
-    rows += trainer.finish()
+        rows.append(evaluated(trainer, trainer.advance()))
+    rows += [evaluated(trainer, row) for row in trainer.finish()]
     last = [row for row in rows if row][-1]
     assert trainer.env_steps >= trainer.config.total_env_steps
     assert trainer.learner_steps >= 1

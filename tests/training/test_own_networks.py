@@ -189,7 +189,7 @@ _FLAGS = """
     --total-env-steps 300 --metrics-every 100 --warmup-env-steps 100 --evaluation.period 150
     --evaluation.episodes 4 --evaluation.num-envs 4 --actor.num-envs 4 --replay.capacity 4000
     --network.width 8 --task.time-limit 20 --network.head-width 8 --learner.batch-size 2
-    --learner.env-steps-per-update 20 --wandb disabled
+    --learner.env-steps-per-update 20 --wandb disabled --evaluator inline
 """
 SMALL = _FLAGS.split()
 
@@ -199,8 +199,9 @@ def test_an_own_core_and_encoder_train_and_go_on(own_folder: Path) -> None:
     (own_folder / "my_core.py").write_text(CORE)
     (own_folder / "my_encoder.py").write_text(ENCODER)
     Path("mine.yaml").write_text("network: {core: 'my_core:make_core', encoder: 'my_encoder:make_encoder'}\n")
+    beside = ("--evaluator", "process")  # which finds them too
     for arguments in (
-        ("--agent", "mine.yaml", *SMALL, "--run-dir", "run", "--checkpoint-every", "150"),
+        ("--agent", "mine.yaml", *SMALL, *beside, "--run-dir", "run", "--checkpoint-every", "150"),
         ("--resume", "run", "--total-env-steps", "400"),
     ):
         assert cli.main(list(arguments)) == 0

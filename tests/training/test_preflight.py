@@ -31,12 +31,12 @@ def test_planned_bytes_are_those_of_the_network(agent: str, monkeypatch: pytest.
     monkeypatch.setattr(preflight, "_SMALL", 0)
     shape = preflight.plan_bytes(config)
     assert made == shape
-    assert made["networks"] == 6 * parameters
+    assert made["networks"] == 8 * parameters
 
 
 def test_a_network_that_fits_nowhere_is_counted() -> None:
     plan = preflight.plan_bytes(config_of("gtrxl", **{"network.width": "300000", "network.num_heads": "2"}))
-    assert plan["networks"] > 6 * 4 * 2 * 12 * 300_000**2  # two layers of GRU gates: 12 matrices each
+    assert plan["networks"] > 8 * 4 * 2 * 12 * 300_000**2  # two layers of GRU gates: 12 matrices each
 
 
 def test_a_start_does_not_import_the_compiler_of_torch() -> None:

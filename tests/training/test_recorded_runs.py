@@ -48,7 +48,7 @@ NAMES = sorted([*PRESETS, *OPTIONS])
 REGENERATE = "python -m tests.training.test_recorded_runs"
 SHORT = [
     *("--env", "gridverse-memory-7x7", "--task.time_limit", "60", "--seed", "3"),
-    *("--device", "cpu", "--wandb", "disabled"),
+    *("--device", "cpu", "--wandb", "disabled", "--threads", "1", "--evaluator", "inline"),
     *("--total-env-steps", "2200", "--warmup-env-steps", "400", "--metrics-every", "500"),
     *("--actor.num_envs", "16", "--actor.epsilon_anneal_env_steps", "1000"),
     *("--learner.env_steps_per_update", "50", "--learner.batch_size", "4"),

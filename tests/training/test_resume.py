@@ -25,6 +25,8 @@ SMALL = [
     *("--checkpoint-every", "500"),
     *("--metrics-every", "200"),
     *("--wandb", "disabled"),
+    *("--threads", "1"),
+    *("--evaluator", "inline"),
     *("--actor.num_envs", "8"),
     *("--actor.epsilon_anneal_env_steps", "900"),
     *("--learner.env_steps_per_update", "16"),

@@ -77,7 +77,7 @@ def test_an_offline_file_holds_every_row_silently_also_those_of_before_a_resume(
     assert wandb_file.summary(file)["best/eval_success"] == 0.75
     config = wandb_file.config(file)
     assert config["learner"]["n_step"] == 3
-    how_it_runs = {"device", "threads", "wandb", "checkpoint_every", "versions", "machine"}
+    how_it_runs = {"device", "threads", "evaluator", "wandb", "checkpoint_every", "versions", "machine"}
     assert not how_it_runs & config.keys(), "as the first start said; a resume elsewhere changes nothing"
     assert list(wandb_file.run(file).tags) == [], "nor the tags, which may have been edited since"
     assert wandb_file.step_metrics(file) == {"env_steps": "", "learner_steps": "env_steps", "*": "env_steps"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 import torch
 
 from dtqn.settings.config import Config
+from dtqn.training import setup
+from dtqn.training.evaluator import Asked, Player
 from dtqn.training.preflight import planned_updates
 from dtqn.training.trainer import Trainer
 
@@ -30,8 +33,14 @@ def make_trainer(total: int, learner: dict[str, Any] | None = None, **settings: 
 def run(trainer: Trainer) -> list[dict[str, Any]]:
     rows = []
     while not trainer.finished:
-        rows.append(trainer.advance())
-    return [row for row in rows if row] + trainer.finish()
+        rows.append(evaluated(trainer, trainer.advance()))
+    return [row for row in rows if row] + [evaluated(trainer, row) for row in trainer.finish()]
+
+
+def evaluated(trainer: Trainer, row: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The row with the evaluation that belongs to it."""
+    over = trainer.evaluator.evaluated()
+    return row if row is None or over is None else row | over.metrics
 
 
 @pytest.mark.parametrize("warmup, per_update", [(100, 8.0), (101, 2.5)])
@@ -82,8 +91,9 @@ def test_the_shortest_run_owes_an_update_an_evaluation_and_a_row(total: int) -> 
 def test_an_evaluation_is_decided_by_its_seed() -> None:
     """The same one played again, with the same parameters, is the same."""
     trainer = make_trainer(100)
-    first = trainer.evaluate()
-    assert trainer.evaluate() == first
+    player, plan = Player(trainer.config, copy.deepcopy(trainer.network)), setup.make_stages(trainer.config)
+    asked = Asked(0, 10, 1, None, False, trainer.network.state_dict())
+    assert player.play(asked, plan.get_state()) == player.play(asked, plan.get_state())
 
 
 def test_a_run_that_ended_before_any_sequence_can_be_made_longer() -> None:

@@ -20,7 +20,7 @@ from dtqn.training.directory import RunDir
 from dtqn.training.trainer import Trainer
 from tests.cases import randomise
 from tests.reference.trainer_twin import NaiveTrainer
-from tests.training.test_trainer import make_trainer
+from tests.training.test_trainer import evaluated, make_trainer
 
 NETWORK = {"width": 8, "num_layers": 1, "mlp_width": 8, "memory_length": 3, "head_width": 8}
 COMMON: dict[str, dict[str, Any]] = {
@@ -134,7 +134,7 @@ def test_a_run_is_that_of_plain_loops(case: str, double: None) -> None:
     trainer, twin = Trainer(config), NaiveTrainer(config)
     evaluations = []
     while not trainer.finished:
-        row, result = trainer.advance(), twin.advance()
+        row, result = evaluated(trainer, trainer.advance()), twin.advance()
         assert_same(trainer, twin)
         assert (row is None) == (result is None)
         if row is not None and result is not None:

@@ -1,0 +1,173 @@
+"""The evaluations of a run: asked for when they are due, played by the run or beside it, counted in order.
+
+An evaluation is a function of the settings, of the parameters and of what came before it, all of which are
+fixed when it begins. So it comes out the same wherever and whenever it is played: by the run itself, by a
+process beside it while the run learns on, or again after a resume, as one that is not over is a part of the
+run's state. The next one begins when it has been counted.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from typing import Any, NamedTuple
+
+import torch
+
+from dtqn.acting.evaluation import EvaluationResult, Played, play
+from dtqn.networks.q_network import QNetwork
+from dtqn.settings.config import Config
+from dtqn.training import machine, setup
+from dtqn.training.metrics import Row
+from dtqn.training.setup import Stream, seed_of
+from dtqn.training.worker import Inline, Work, Worker
+
+
+class Asked(NamedTuple):
+    """An evaluation that is due."""
+
+    number: int
+    """Its place among the run's, from 0."""
+    env_steps: int
+    learner_steps: int
+    length: float | None
+    """Mean length of recent training episodes; None where there are none."""
+    at_end: bool
+    """All its episodes are asked for, as the run ends with it."""
+    weights: dict[str, torch.Tensor]
+    """The online network's at that moment, on the CPU."""
+
+
+class Evaluated(NamedTuple):
+    """An evaluation that is over."""
+
+    env_steps: int
+    metrics: Row
+    weights: dict[str, torch.Tensor]
+    """Those that were evaluated."""
+
+
+class Player:
+    """Plays evaluations of a run with a network of its own."""
+
+    def __init__(self, config: Config, network: QNetwork) -> None:
+        """`network` is the player's own, on the run's device; `play` overwrites its parameters."""
+        self._config, self._network = config, network.requires_grad_(False)
+        self._has_success = setup.task_spec(config).has_success
+
+    @classmethod
+    def beside(cls, config: Config) -> Player:
+        """One in a process of its own."""
+        machine.prepare()
+        return cls(config, setup.make_network(config).to(setup.device_of(config)))
+
+    def play(self, asked: Asked, stages: dict[str, Any]) -> EvaluationResult:
+        """Greedy episodes, on seeds that no other evaluation or training shares.
+
+        Args:
+            stages: the state of `Stages` before it; they say how many episodes are played.
+        """
+        self._network.load_state_dict(asked.weights)
+        plan = setup.make_stages(self._config)
+        plan.set_state(stages)
+        played = self._play(asked.number, plan.first(asked.env_steps, asked.length))
+        rest = plan.rest(played.result(self._has_success), asked.env_steps, asked.at_end)
+        if rest:
+            played = played.and_then(self._play(asked.number, rest, 1))
+        return played.result(self._has_success)
+
+    def _play(self, number: int, episodes: int, *stage: int) -> Played:
+        seed = seed_of(self._config, Stream.EVALUATION, number, *stage)
+        copies = min(self._config.evaluation.num_envs, episodes)
+        return play(self._network, setup.make_env(self._config, copies, seed), episodes)
+
+
+class Evaluator:
+    """Asks a `Player` for one evaluation after the other and counts them."""
+
+    def __init__(self, config: Config, network: QNetwork) -> None:
+        """`network` is the run's, of which a copy is kept."""
+        self._player: Work = (
+            Worker("plays evaluations", Player.beside, config)
+            if config.evaluates_beside
+            else Inline(Player(config, copy.deepcopy(network)))
+        )
+        self._stages = setup.make_stages(config)
+        self._waiting: deque[Asked] = deque()
+        self._begun = False
+        """Whether the player is at the first of them."""
+        self._number = 0
+        self._full_at = -1
+        """The learner step of the last evaluation where it was a full one; else -1."""
+
+    @property
+    def waiting(self) -> list[int]:
+        """The env steps at which evaluations were asked for that are not over."""
+        return [asked.env_steps for asked in self._waiting]
+
+    def has_full(self, learner_steps: int) -> bool:
+        """Whether the last evaluation is of this learner step, and counts as full. None may be waiting."""
+        assert not self._waiting
+        return self._full_at == learner_steps
+
+    def ask(
+        self, network: QNetwork, env_steps: int, learner_steps: int, length: float | None, at_end: bool
+    ) -> None:
+        """Ask for an evaluation of `network` as it is now; `Asked` says what the others are."""
+        weights = {name: x.detach().to("cpu", copy=True) for name, x in network.state_dict().items()}
+        self._waiting.append(Asked(self._number, env_steps, learner_steps, length, at_end, weights))
+        self._number += 1
+
+    def evaluated(self, timeout: float = 0.0) -> Evaluated | None:
+        """The next evaluation in the order in which they were asked for.
+
+        Args:
+            timeout: seconds after which it is None where it is not over. The run itself plays it at once.
+
+        Raises:
+            TaskError: the task has failed, or another error of the evaluation; it is still waiting.
+            WorkerError: the process that plays has ended.
+        """
+        if not self._waiting:
+            return None
+        asked = self._waiting[0]
+        if not self._begun:
+            self._player.ask("play", asked, self._stages.get_state())
+            self._begun = True
+        if not self._player.answered(timeout):
+            return None
+        self._begun = False
+        result: EvaluationResult = self._player.answer()
+        self._waiting.popleft()
+        full = self._stages.is_full(result, asked.at_end)
+        self._stages.count(result, full)
+        self._full_at = asked.learner_steps if full else -1
+        metrics: Row = {
+            "eval/success": result.success,
+            "eval/success_low": result.success_low,
+            "eval/success_high": result.success_high,
+            "eval/return": result.episode_return,
+            "eval/return_error": result.return_error,
+            "eval/length": result.length,
+            "eval/episodes": result.episodes,
+            "eval/stage": 2 if full else 1,
+        }
+        return Evaluated(asked.env_steps, metrics, asked.weights)
+
+    def close(self) -> None:
+        """End the player, in the midst of an evaluation too."""
+        self._player.close()
+
+    def get_state(self) -> dict[str, Any]:
+        return {
+            "number": self._number,
+            "full_at": self._full_at,
+            "stages": self._stages.get_state(),
+            "waiting": [asked._asdict() for asked in self._waiting],
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """For an evaluator that has not been asked yet."""
+        self._number, self._full_at = state["number"], state["full_at"]
+        self._stages.set_state(state["stages"])
+        self._waiting = deque(Asked(**asked) for asked in state["waiting"])

@@ -1,0 +1,208 @@
+"""Work beside the run: a process that holds an object and calls its methods, one after the other.
+
+    worker = Worker("plays evaluations", Player, config)     # the process makes Player(config)
+    worker.ask("play", asked, weights)                       # begins; returns at once
+    if worker.answered(timeout=0.0):
+        result = worker.answer()
+    worker.close()
+
+The process is a Python started anew, so functions, classes and values that go there must pickle. A fork would
+start faster, but torch, its threads and those of an experiment tracker may not be forked. It ends with the
+pipe to the run, so nothing is left behind however the run ends, and it ignores the signals that are meant for
+the run. Nothing is imported here that takes long, so that all this holds before torch is there.
+
+`Inline` has the same methods and does the work in the run, when its answer is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+from dtqn.program import worker_environment
+from dtqn.signals import cause
+
+_CLOSE_SECONDS = 10.0
+"""How long a worker may take to close what it has open, such as environments, before it is killed."""
+_END = b""
+"""The request to end."""
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+class WorkerError(Exception):
+    """A worker that is no more, in one line."""
+
+
+class Work(Protocol):
+    """Calls that are asked for and answered in turn, one at a time."""
+
+    def ask(self, method: str, *arguments: Any) -> None:
+        """Begin a call of the object's method."""
+
+    def answered(self, timeout: float) -> bool:
+        """Whether its answer is there, after so many seconds at most."""
+
+    def answer(self) -> Any:
+        """The answer, which is there; what the call raised is raised here."""
+
+    def close(self) -> None:
+        """End it, in the midst of a call too."""
+
+
+class Inline:
+    """An object of this process, called when the answer is asked for."""
+
+    def __init__(self, served: object) -> None:
+        self._served = served
+
+    def ask(self, method: str, *arguments: Any) -> None:
+        self._call = getattr(self._served, method), arguments
+
+    def answered(self, timeout: float) -> bool:
+        return True
+
+    def answer(self) -> Any:
+        method, arguments = self._call
+        return method(*arguments)
+
+    def close(self) -> None:
+        pass
+
+
+class Worker:
+    """An object in a process of its own; `WorkerError` where that has ended by itself."""
+
+    def __init__(self, task: str, make: Callable[..., object], *arguments: Any) -> None:
+        """
+        Args:
+            task: what the process does, in the words of an error: "plays evaluations".
+            make: called there with `arguments`, for the object that serves. What that raises is the answer
+                to the first call.
+        """
+        self._task = task
+        ours, theirs = socket.socketpair()
+        code = f"from dtqn.training.worker import serve; serve({theirs.fileno()})"
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", code],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=worker_environment(),
+            )
+        except OSError as error:
+            raise WorkerError(f"the process that {task} cannot be started: {error.strerror}") from None
+        finally:
+            theirs.close()
+        self._pipe = Connection(ours.detach())
+        self._send(make, arguments)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, method: str, *arguments: Any) -> None:
+        self._send(method, arguments)
+
+    def answered(self, timeout: float) -> bool:
+        try:
+            return self._pipe.poll(timeout) or self._process.poll() is not None
+        except OSError:
+            return True
+
+    def answer(self) -> Any:
+        try:
+            if not self._pipe.poll(0):  # its own children may hold the pipe open after its end
+                raise EOFError
+            data = self._pipe.recv_bytes()
+        except (EOFError, OSError):
+            raise self._lost() from None
+        value, error = pickle.loads(data)
+        if error is not None:
+            raise error
+        return value
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._pipe.send_bytes(_END)  # children of this process may hold the pipe open
+        self._pipe.close()
+        try:
+            self._process.wait(_CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _send(self, what: Any, arguments: tuple[Any, ...]) -> None:
+        request = pickle.dumps((what, arguments))
+        try:
+            self._pipe.send_bytes(request)
+        except OSError:
+            raise self._lost() from None
+
+    def _lost(self) -> WorkerError:
+        try:
+            code = self._process.wait(_CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:  # it has closed its pipe and goes on
+            return WorkerError(f"the process that {self._task} does not answer")
+        return WorkerError(f"the process that {self._task} has ended: {cause(code)}")
+
+
+def serve(descriptor: int) -> None:
+    """The life of a worker: make the object, answer calls, end with the pipe."""
+    pipe, ended = Connection(descriptor), threading.Event()
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    main = threading.get_ident()
+
+    def end(*_: object) -> None:
+        if ended.is_set():  # by `listen`; any other signal is for the run, which decides what becomes of this
+            raise SystemExit
+
+    def listen() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while (request := pipe.recv_bytes()) != _END:
+                requests.put(request)
+        ended.set()
+        signal.pthread_kill(main, signal.SIGTERM)  # in the midst of an episode too, whose copies are closed
+        time.sleep(_CLOSE_SECONDS)
+        os._exit(1)
+
+    for name in _SIGNALS:
+        signal.signal(getattr(signal, name), end)
+    threading.Thread(target=listen, daemon=True).start()
+    served, fault = _outcome(lambda make, arguments: make(*arguments), requests.get())
+    while True:
+        request = requests.get()
+        answer = _outcome(lambda name, given: getattr(served, name)(*given), request)
+        if fault is not None:
+            answer = None, fault
+        with contextlib.suppress(OSError):  # the run is gone, as `listen` will see
+            pipe.send_bytes(_packed(*answer))
+
+
+def _outcome(call: Callable[[Any, tuple[Any, ...]], Any], request: bytes) -> tuple[Any, Exception | None]:
+    """What a call of a request's two parts returns, or raises."""
+    try:
+        return call(*pickle.loads(request)), None
+    except Exception as error:
+        error.add_note(f"in a process beside the run:\n{traceback.format_exc()}")
+        return None, error
+
+
+def _packed(value: Any, error: Exception | None) -> bytes:
+    try:
+        data = pickle.dumps((value, error))
+        pickle.loads(data)  # some errors pickle, but cannot be made again
+    except Exception:
+        data = pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
+    return data

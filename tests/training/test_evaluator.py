@@ -1,0 +1,192 @@
+"""Evaluations beside the learner: a run ends like one that plays them itself, however it was interrupted."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtqn.settings.config import Config
+from dtqn.settings.presets import resolve
+from dtqn.training import checkpoint, evaluator, session
+from dtqn.training.directory import RunDir
+from dtqn.training.trainer import Trainer
+from dtqn.training.worker import Inline
+from tests.training import fake
+
+FLAGS: dict[str, Any] = {
+    "env": "gridverse-memory-5x5",
+    "total_env_steps": 900,
+    "warmup_env_steps": 100,
+    "checkpoint_every": 400,
+    "metrics_every": 50,
+    "device": "cpu",
+    "wandb": "disabled",
+    "task.time_limit": 20,
+    "network.width": 8,
+    "network.num_layers": 1,
+    "network.mlp_width": 8,
+    "network.memory_length": 4,
+    "network.head_width": 8,
+    "learner.batch_size": 4,
+    "learner.env_steps_per_update": 20,
+    "replay.capacity": 2000,
+    "replay.learn_length": 6,
+    "replay.burn_in_length": 2,
+    "actor.num_envs": 4,
+    "evaluation.period": 200,
+    "evaluation.episodes": 12,
+    "evaluation.first_episodes": 4,
+    "evaluation.max_step_share": 0.4,
+}
+
+
+class Late(Inline):
+    """Answers only where it is waited for, as a slow process would."""
+
+    def __init__(self, task: str, make: Callable[..., object], *arguments: Any) -> None:
+        super().__init__(make(*arguments))
+
+    def answered(self, timeout: float) -> bool:
+        return timeout > 0
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "learning_curve", lambda *_: None)
+    monkeypatch.setattr(Trainer, "film", lambda *_: None)
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluator, "Worker", Late)
+
+
+def config_of(**flags: Any) -> Config:
+    return resolve(None, FLAGS | flags, {})
+
+
+def start(path: Path, **flags: Any) -> tuple[int, str]:
+    out = io.StringIO()
+    return session.start(config_of(**flags), RunDir(path), out), out.getvalue()
+
+
+def resume(path: Path, **flags: Any) -> tuple[int, str]:
+    out, directory = io.StringIO(), RunDir(path)
+    return session.resume(directory.resumed_config(flags, {}), directory, out), out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The run that plays its evaluations itself."""
+    path = tmp_path_factory.mktemp("inline") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "learning_curve", lambda *_: None)
+        patch.setattr(Trainer, "film", lambda *_: None)
+        assert start(path, evaluator="inline")[0] == 0
+    found = fake.tree(path)
+    stages = [row["eval/stage"] for row in found[0] if "eval/stage" in row]
+    assert len(stages) >= 5 and set(stages) == {1, 2}, "no evaluation depends on those before it"
+    return found
+
+
+def at_tick(monkeypatch: pytest.MonkeyPatch, then: Callable[[Trainer], None]) -> None:
+    """Do something after each tick, before its row is seen."""
+    advance = Trainer.advance
+
+    def ticked(trainer: Trainer) -> Any:
+        row = advance(trainer)
+        then(trainer)
+        return row
+
+    monkeypatch.setattr(Trainer, "advance", ticked)
+
+
+def test_late_evaluations_change_nothing(tmp_path: Path, whole: Any, late: None) -> None:
+    code, printed = start(tmp_path / "run", evaluator="process")
+    assert code == 0 and "evaluations in a process beside it" in printed
+    assert fake.tree(tmp_path / "run") == whole
+
+
+def test_an_evaluation_under_way_goes_on_after_a_signal(
+    tmp_path: Path, whole: Any, late: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that a signal ends does not wait for it, nor does one whose next is due."""
+    path, ends, waiting = tmp_path / "run", [260, 400, 900], []
+
+    def then(trainer: Trainer) -> None:
+        if ends and trainer.env_steps >= ends[0]:
+            ends.pop(0)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def note() -> None:
+        state = checkpoint.load_state(path / "checkpoint")["evaluator"]
+        waiting.append([asked["env_steps"] // 200 for asked in state["waiting"]])
+
+    at_tick(monkeypatch, then)
+    assert start(path, evaluator="process")[0] == 143
+    note()
+    for _ in range(2):
+        assert resume(path)[0] == 143
+        note()
+    assert waiting == [[1], [1, 2], [4]]
+    assert resume(path, evaluator="inline")[0] == 0
+    assert fake.tree(path) == whole
+
+
+@pytest.mark.parametrize("killed_at", [450, 880])
+def test_a_run_that_is_killed_goes_on_from_a_checkpoint_with_an_evaluation_under_way(
+    tmp_path: Path, whole: Any, late: None, monkeypatch: pytest.MonkeyPatch, killed_at: int
+) -> None:
+    path = tmp_path / "run"
+
+    def then(trainer: Trainer) -> None:
+        if trainer.env_steps >= killed_at:
+            raise fake.Killed
+
+    with monkeypatch.context() as patch:
+        at_tick(patch, then)
+        with pytest.raises(fake.Killed):
+            start(path, evaluator="process")
+    held = checkpoint.read_about(path / "checkpoint")["held"]
+    assert held[0]["env_steps"] // 200 in (2, 4), "both are due at once"
+    assert resume(path)[0] == 0
+    assert fake.tree(path) == whole
+
+
+def test_a_process_that_is_killed_ends_the_run_in_a_line_and_nothing_is_lost(
+    tmp_path: Path, whole: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With processes of their own, before and after."""
+    path, workers = tmp_path / "run", []
+
+    def then(trainer: Trainer) -> None:
+        worker = trainer.evaluator._player
+        if not workers and trainer.env_steps > 420 and trainer.evaluator.waiting:
+            os.kill(worker.pid, signal.SIGKILL)
+            assert worker.answered(60)
+            workers.append(worker)
+
+    at_tick(monkeypatch, then)
+    code, printed = start(path, evaluator="process")
+    if not workers:  # it was too fast to be under way at any such tick
+        pytest.skip("every evaluation was over within a tick")
+    assert code == 1
+    assert printed.splitlines()[-1] == (
+        "error: the process that plays evaluations has ended: killed by SIGKILL (out of memory?); saved; "
+        f"to go on: python -m dtqn --resume {path}"
+    )
+    assert resume(path)[0] == 0
+    assert fake.tree(path) == whole
+
+
+def test_where_success_may_end_a_run_it_plays_evaluations_itself(tmp_path: Path, late: None) -> None:
+    flags = {"evaluator": "process", "stop_at_success": 1.0}
+    assert not config_of(**flags).evaluates_beside
+    assert config_of(**flags).unread() == ["evaluator"]
+    assert config_of(evaluator="process").evaluates_beside

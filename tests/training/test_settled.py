@@ -1,0 +1,109 @@
+"""`threads` and `evaluator` that are auto: what a run makes of them at its start, and that it keeps it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dtqn import cli
+from dtqn.experiments import compare
+from dtqn.settings.presets import resolve
+from dtqn.training import machine
+from dtqn.training.machine import free_cores  # before the tests' own takes its place
+
+FLAGS = ["--checkpoint-every", "200", "--wandb", "disabled", "--evaluation.period", "100"]
+
+
+@pytest.mark.parametrize(
+    ("free", "given", "threads", "evaluator"),
+    [
+        (0, {}, 1, "inline"),
+        (1, {}, 1, "inline"),
+        (2, {}, 2, "process"),
+        (16, {}, 2, "process"),
+        (1, {"threads": "2"}, 2, "inline"),
+        (2, {"threads": "1"}, 1, "process"),
+        (1, {"evaluator": "process"}, 1, "process"),
+        (2, {"evaluator": "inline"}, 2, "inline"),
+        (2, {"stop_at_success": "0.9"}, 2, "inline"),
+        (2, {"total_env_steps": "25000"}, 2, "inline"),  # which is evaluated at its end only
+        (2, {"total_env_steps": "25001"}, 2, "process"),
+    ],
+)
+def test_what_is_made_of_free_cores(free: int, given: dict[str, str], threads: int, evaluator: str) -> None:
+    config = resolve(None, given, {}).settled(free)
+    assert (config.threads, config.evaluator) == (threads, evaluator)
+    assert config.is_settled and not resolve(None, {}, {}).is_settled
+
+
+@pytest.mark.parametrize(
+    ("idle", "count", "free"),
+    [((10.0, 10.6), 2, 2), ((10.0, 10.31), 2, 1), ((10.0, 10.02), 2, 0), ((0.0, 9.6), 4, 4)],
+)
+def test_cores_are_free_that_were_idle_while_looked_at(
+    monkeypatch: pytest.MonkeyPatch, idle: tuple[float, float], count: int, free: int
+) -> None:
+    """In 0.3 s. The host of a container may have more idle cores than the container has any."""
+    seen, clock = list(idle), [0.0, 0.3]
+    monkeypatch.setattr(machine, "_idle_seconds", lambda: seen.pop(0))
+    monkeypatch.setattr(machine.time, "monotonic", lambda: clock.pop(0))
+    monkeypatch.setattr(machine.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(machine, "cores", lambda: count)
+    assert free_cores() == free
+
+
+@pytest.mark.parametrize(("load", "free"), [(0.1, 4), (1.2, 3), (3.9, 0), (17.0, 0)])
+def test_elsewhere_the_load_of_the_last_minute_says_it(
+    monkeypatch: pytest.MonkeyPatch, load: float, free: int
+) -> None:
+    monkeypatch.setattr(machine, "_idle_seconds", lambda: None)
+    monkeypatch.setattr(machine, "cores", lambda: 4)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 9.0, 9.0), raising=False)
+    assert free_cores() == free
+
+
+def test_the_machine_can_be_asked() -> None:
+    assert 0 <= free_cores() <= machine.cores()
+
+
+def test_a_run_keeps_what_it_has_settled(
+    tmp_path: Path, trainer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def settled(*arguments: str) -> tuple[int, str]:
+        assert cli.main([*arguments]) == 0
+        (file,) = tmp_path.rglob("config.yaml")
+        config = yaml.safe_load(file.read_text())
+        return config["threads"], config["evaluator"]
+
+    found = ["--resume", "auto", "--runs-dir", str(tmp_path), "--total-env-steps", "1000", *FLAGS]
+    monkeypatch.setattr(machine, "free_cores", lambda: 2)
+    assert settled(*found) == (2, "process")
+    assert "2 threads, evaluations in a process beside it" in capsys.readouterr().out
+    monkeypatch.setattr(machine, "free_cores", lambda: 1)
+    (run,) = (path.parent for path in tmp_path.rglob("config.yaml"))
+    assert settled(*found) == (2, "process")
+    assert settled("--resume", str(run), "--total-env-steps", "1200") == (2, "process")
+    assert settled("--resume", str(run), "--total-env-steps", "1400", "--threads", "3") == (3, "process")
+    assert settled("--resume", str(run), "--total-env-steps", "1600", "--threads", "auto") == (1, "process")
+    assert cli.main(["--run-dir", str(tmp_path / "other"), "--threads", "0", *FLAGS]) == 2
+    assert capsys.readouterr().err == (
+        "error: threads is 0 (from --threads): must be auto, or an integer of at least 1\n"
+    )
+
+
+def test_what_is_not_started_is_printed_as_it_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--print-config"]) == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert (printed["threads"], printed["evaluator"]) == ("auto", "auto")
+
+
+def test_trainings_of_a_comparison_have_a_core_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "free_cores", lambda: 8)
+    (config,) = compare.plan(["dqn"], [1], None, {})
+    assert (config.threads, config.evaluator) == (1, "inline")
+    (config,) = compare.plan(["dqn"], [1], None, {"threads": "2", "evaluator": "process"})
+    assert (config.threads, config.evaluator) == (2, "process")
