@@ -190,10 +190,10 @@ class Objective:
                 )
                 value = functools.partial(returns.soft_value, log_policy=log_policy, temperature=tau)
 
-            def greedy() -> Tensor:
-                return nn.functional.pad(selector[:, :-1].argmax(dim=-1) == action, (0, 1))
-
-            following = self._following(reward, batch.discount, batch.learn_rows, greedy)
+            taken = nn.functional.pad(returns.select_action(selector[:, :-1], action), (0, 1))
+            following = self._following(
+                reward, batch.discount, batch.learn_rows, selector.amax(dim=-1), taken
+            )
             regressed_on = self._regression.target(target, value, following)
         mask = first_rows(batch.learned_steps, action.shape[1])
         at_steps = map_tree(lambda x: x[:, :-1], online)
@@ -207,18 +207,19 @@ class Objective:
         Of Munchausen's target they leave the policy out, which needs all actions.
         """
         scaled = reward * self.config.reward_scale
-        following = self._following(scaled, discount, learn_rows, lambda: q_taken >= q_max)
+        following = self._following(scaled, discount, learn_rows, q_max, q_taken)
         return following.targets(q_max) - q_taken[:, :-1]
 
     def _following(
-        self, reward: Tensor, discount: Tensor, learn_rows: Tensor, greedy: Callable[[], Tensor]
+        self, reward: Tensor, discount: Tensor, learn_rows: Tensor, q_max: Tensor, q_taken: Tensor
     ) -> Following:
-        """`greedy()` [B, R] says where a_t was the best action."""
+        """By the Q-values of the best action and of a_t, [B, R] each, that say where a trace goes on."""
         config, continuation = self.config, None
         if config.returns != "n_step":
             continuation = torch.full_like(reward, config.q_lambda)
             if config.returns == "watkins":
-                continuation = torch.where(greedy(), continuation, 0.0)
+                near = returns.near_greedy(q_max, q_taken, learn_rows, config.trace_tolerance)
+                continuation = torch.where(near, continuation, 0.0)
         return Following(
             reward, discount, learn_rows, continuation, config.n_step, config.gamma, self.transform
         )

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dtqn.types import first_rows
+
 
 class ValueTransform(NamedTuple):
     """A pair h, h^-1 that the targets pass through."""
@@ -142,6 +144,23 @@ def n_step_targets(
     return transform.apply(returns)
 
 
+def near_greedy(q_max: Tensor, q_taken: Tensor, learn_rows: Tensor, tolerance: float) -> Tensor:
+    """[B, R] bool: where a_t was as good as the greedy action, or nearly.
+
+        max_a Q(s_t, a) - Q(s_t, a_t) <= kappa max_t' |max_a Q(s_t', a)|, t' over the sequence's real rows
+
+    MEME's soft trace (Kapturowski et al. 2023, arXiv 2209.07550, section 3) has |Q(s_t)| in place of the
+    sequence's largest: where a value is near 0, that allows nothing.
+
+    Args:
+        q_max, q_taken: [B, R], those of padding may be anything.
+        tolerance: kappa.
+    """
+    real = first_rows(learn_rows, q_max.shape[1])
+    scale = torch.where(real, q_max.abs(), 0.0).amax(dim=1, keepdim=True)
+    return q_taken >= q_max - tolerance * scale
+
+
 def lambda_targets(
     reward: Tensor,
     discount: Tensor,
@@ -157,7 +176,7 @@ def lambda_targets(
         c_e = 0
 
     With c = lambda it is Peng's (Peng and Williams 1996; Kozuno et al. 2021, arXiv 2103.00107), with
-    c_t = lambda where a_t is greedy and 0 elsewhere Watkins' (Watkins 1989).
+    c_t = lambda where a_t is greedy (or nearly: `near_greedy`) and 0 elsewhere Watkins' (Watkins 1989).
 
     Args:
         reward: [B, R] r_t, already scaled.

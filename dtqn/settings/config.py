@@ -200,10 +200,12 @@ class LearnerConfig(Group):
     """Discount factor of one environment step."""
     n_step: int = Field(3, ge=1)
     """n, rewards summed before the bootstrap, fewer at an episode's end; of Q(lambda), rows it sees on."""
-    returns: Literal["n_step", "peng", "watkins"] = "watkins"
+    returns: Literal["n_step", "peng", "watkins"] = "n_step"
     """Target of a step: an n-step return, Peng's Q(lambda), or Watkins', cut at exploring actions."""
     q_lambda: float = Field(0.9, ge=0, le=1)
     """lambda of Q(lambda): 0 is the one-step return, 1 the whole rest of the sequence (peng, watkins)."""
+    trace_tolerance: float = Field(0.0, ge=0)
+    """kappa: a trace goes on where Q is as good as the greedy one to this share of the largest (watkins)."""
     next_window: bool = False
     """Bootstrap from a window of its own, the sequence without its first row (DTQN's public code)."""
     double_q: bool = True
@@ -286,7 +288,7 @@ class ActorConfig(Group):
     """Environment steps after warm-up over which epsilon falls to its final value."""
     annealing: Literal["linear", "exponential"] = "linear"
     """How epsilon falls: on a straight line, or each step by its share of what is left, for ever (DTQN)."""
-    burst_share: float = Field(0.5, ge=0, le=1)
+    burst_share: float = Field(0.0, ge=0, le=1)
     """Share of the episodes with a burst of random actions."""
     burst_start: float = Field(0.0, ge=0)
     """A burst's first step is from 0 to so many mean lengths of the recent episodes without one."""

@@ -326,6 +326,7 @@ _READ_IF: dict[str, Callable[[Config], bool]] = {
     "actor.burst_start": lambda c: c.actor.burst_share > 0,
     "actor.burst_length": lambda c: c.actor.burst_share > 0,
     "learner.q_lambda": lambda c: c.learner.returns != "n_step",
+    "learner.trace_tolerance": lambda c: c.learner.returns == "watkins",
     "learner.munchausen_alpha": lambda c: c.learner.munchausen,
     "learner.munchausen_temperature": lambda c: c.learner.munchausen,
     "learner.munchausen_clip": lambda c: c.learner.munchausen,

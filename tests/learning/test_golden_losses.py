@@ -26,12 +26,12 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "losses"
 PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
 OPTIONS: dict[str, dict[str, Any]] = {
     "gtrxl+categorical": {"network": {"distribution": "categorical", "v_min": -3.0, "v_max": 3.0}},
-    "gtrxl+quantile": {"network": {"distribution": "quantile"}, "learner": {"returns": "n_step"}},
+    "gtrxl+quantile": {"network": {"distribution": "quantile"}},
     "gtrxl+munchausen": {"learner": {"munchausen": True}},
     "gtrxl+peng": {"learner": {"returns": "peng"}},
-    "gtrxl+n_step": {"learner": {"returns": "n_step"}},
+    "gtrxl+watkins": {"learner": {"returns": "watkins"}},
 }
-"""Options that no preset has: its name, a plus sign and the option's name -> settings."""
+"""What a preset has not: its name, a plus sign and the option's name -> settings."""
 NAMES = sorted([*PRESETS, *OPTIONS])
 REGENERATE = "python -m tests.learning.test_golden_losses"
 SHAPES = (

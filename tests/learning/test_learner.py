@@ -42,6 +42,7 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"double_q": False}, QUANTILE | {"dueling": False, "core": "gru"}, "multi_discrete"),
     ({"value_rescaling": True, "huber_threshold": 0.2}, QUANTILE | {"num_quantiles": 1}, "box"),
     ({"returns": "watkins", "q_lambda": 0.8}, CATEGORICAL, "box"),
+    ({"returns": "watkins", "q_lambda": 0.9, "trace_tolerance": 0.3}, {}, "box"),
     ({"returns": "peng", "value_rescaling": True}, CATEGORICAL, "box"),
     ({"munchausen": True, "double_q": False}, {}, "box"),
     ({"munchausen": True, "munchausen_temperature": 0.5, "munchausen_clip": 0.4}, {}, "box"),

@@ -209,7 +209,8 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     discount = batch.discount[b, :rows].tolist()
     values = [value(t, of_target[t].numbers) for t in range(rows)]
     learned = range(int(batch.learned_steps[b]))
-    greedy = [losses.argmax(selector[t]) == action for t, action in enumerate(actions)]
+    slack = config.trace_tolerance * max(abs(max(q)) for q in selector)
+    greedy = [max(selector[t]) - selector[t][action] <= slack for t, action in enumerate(actions)]
     if config.returns != "n_step" and not is_categorical(target):
         plain = [v for (v,) in values]
         return [
