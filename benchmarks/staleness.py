@@ -28,6 +28,7 @@ import torch
 from dtqn.learning.batches import take
 from dtqn.learning.discrepancy import discrepancy
 from dtqn.settings.presets import resolve
+from dtqn.training import machine
 from dtqn.training.metrics import is_full_evaluation
 from dtqn.training.staleness import CHUNK_ROWS, whole_episodes
 from dtqn.training.trainer import Trainer
@@ -94,15 +95,16 @@ def pooled(points: list[dict[str, Any]]) -> dict[str, Any]:
 def run(agent: str, flags: dict[str, str], every: int, sequences: int) -> dict[str, Any]:
     """Train one agent and measure."""
     config = resolve(None, {"agent": agent, "wandb": "disabled", **flags}, {})
-    torch.set_num_threads(config.num_threads)
+    machine.prepare()
     trainer, generator = Trainer(config), np.random.default_rng(0)
     points: list[dict[str, Any]] = []
     solved = math.inf
     while not trainer.finished:
         before = trainer.env_steps
-        row = trainer.advance()
-        if row and is_full_evaluation(row) and (row.get("eval/success") or 0) >= SOLVED:
-            solved = min(solved, trainer.env_steps)
+        trainer.advance()
+        over = trainer.evaluator.evaluated()
+        if over and is_full_evaluation(over.metrics) and (over.metrics["eval/success"] or 0) >= SOLVED:
+            solved = min(solved, over.env_steps)
         if before // every < trainer.env_steps // every and trainer.learner_steps:
             points.append(
                 {
