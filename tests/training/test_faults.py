@@ -459,7 +459,8 @@ def test_a_folder_that_cannot_be_written_is_one_line(trainer, capsys):
 
 
 def test_the_price_is_said_before_and_after_the_first_hundred_updates(tmp_path, trainer, monkeypatch):
-    _, said = fake.start(tmp_path / "run", total_env_steps=5000, warmup_env_steps=200)
+    learner = {"env_steps_per_update": 48}
+    _, said = fake.start(tmp_path / "run", total_env_steps=5000, warmup_env_steps=200, learner=learner)
     steps = next(line for line in said if line.startswith("steps"))
     assert steps == "steps    5 000 env steps, 200 of them at random; 100 learner updates"  # 4800 / 48
     memory = next(line for line in said if line.startswith("memory"))
