@@ -89,6 +89,8 @@ class Sequences(NamedTuple):
     """[B] float"""
     beside: dict[str, Tensor] = {}  # noqa: RUF012  # of a NamedTuple, and never written to
     """Path -> [B, R, ...]: the trace of the learn block's rows, of fields without a window."""
+    acted_greedily: Tensor | None = None
+    """[B, R] bool: the action of a row was the actor's best; None where that is not known."""
     packing: Any = None
     """A `dtqn.networks.packing.Packing` of this batch, for networks to share; None: each makes its own."""
 

@@ -98,6 +98,7 @@ def whole_sequence(batch: Sequences) -> Sequences:
         discount=discount,
         learn_rows=learn_rows,
         learned_steps=batch.burn_in_rows + batch.learned_steps,
+        acted_greedily=None,
     )
 
 
@@ -153,6 +154,7 @@ def without_first_row(batch: Sequences) -> Sequences:
         beside={name: x[:, 1:] for name, x in batch.beside.items()},
         learn_rows=batch.learn_rows - 1,
         learned_steps=batch.learned_steps - 1,
+        acted_greedily=None,
     )
 
 
@@ -203,6 +205,7 @@ def take(batch: Sequences, members: Tensor) -> Sequences:
         learned_steps=batch.learned_steps[members],
         importance_weights=batch.importance_weights[members],
         beside={name: x[members, :rows] for name, x in batch.beside.items()},
+        acted_greedily=None if batch.acted_greedily is None else batch.acted_greedily[members, :rows],
     )
 
 

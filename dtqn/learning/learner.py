@@ -24,6 +24,7 @@ from dtqn.learning.adam import Adam
 from dtqn.learning.batches import Reading, fresh_rows, join, join_traces, split, take
 from dtqn.learning.flat import Flat
 from dtqn.learning.objective import Objective, StepErrors
+from dtqn.learning.returns import Traces
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import LearnerConfig
 from dtqn.types import FreshTrace, NonFiniteError, SequenceGenerator, Sequences
@@ -55,6 +56,7 @@ class _Part(NamedTuple):
     priorities: Tensor
     learned: tuple[Tensor, Tensor, Tensor]
     """TD error, Q(s_t, a_t) and target of the learned steps, [n] each."""
+    traces: Traces | None
     trace: FreshTrace | None
 
 
@@ -162,6 +164,8 @@ class Learner:
             "replay/importance_weight_min": float(batch.importance_weights.min()),
             "replay/learned_steps_per_update": float(num_learned),
         } | auxiliary
+        if traces := [part.traces for part in parts if part.traces is not None]:
+            metrics |= _trace_metrics(traces, float(num_learned))
         return Update(priorities, metrics, join_traces([part.trace for part in parts], members))
 
     def _add_auxiliary(self, batch: Sequences, gradients: list[Tensor]) -> dict[str, float]:
@@ -195,7 +199,7 @@ class Learner:
             priorities = losses.sequence_priority(errors.td_error, mask, self.max_priority_weight)
             learned = (errors.td_error[mask], errors.q_taken[mask], errors.target[mask])
         fresh = None if trace is None else fresh_rows(batch, trace)
-        return _Part(gradients, loss.detach(), priorities, learned, fresh)
+        return _Part(gradients, loss.detach(), priorities, learned, errors.traces, fresh)
 
     def _gradient_of(self, loss: Tensor) -> list[Tensor]:
         """Joined as the online parameters are."""
@@ -236,3 +240,12 @@ class Learner:
         self.learner_steps = state["learner_steps"]
         self.skipped_updates = state["skipped_updates"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
+
+
+def _trace_metrics(of_parts: list[Traces], num_learned: float) -> dict[str, float]:
+    length, actions, cut, greedy, greedy_cut = (float(sum(x)) for x in zip(*of_parts, strict=True))
+    return {
+        "learner/trace_length": length / num_learned,
+        "learner/trace_cut_share": cut / max(1.0, actions),
+        "learner/trace_cut_greedy_share": greedy_cut / max(1.0, greedy),
+    }

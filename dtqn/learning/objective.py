@@ -37,6 +37,8 @@ class StepErrors(NamedTuple):
     """The target's expected value, on the atoms where there are some."""
     loss: Tensor
     """0 outside of the mask."""
+    traces: returns.Traces | None = None
+    """Of Q(lambda)."""
 
 
 Values = Callable[[Tensor], Tensor]
@@ -197,7 +199,11 @@ class Objective:
             regressed_on = self._regression.target(target, value, following)
         mask = first_rows(batch.learned_steps, action.shape[1])
         at_steps = map_tree(lambda x: x[:, :-1], online)
-        return self._regression.errors(at_steps, action, regressed_on, mask)
+        errors = self._regression.errors(at_steps, action, regressed_on, mask)
+        if following.continuation is None:
+            return errors
+        traces = returns.traces(following.continuation, batch.learn_rows, mask, batch.acted_greedily)
+        return errors._replace(traces=traces)
 
     def first_td_errors(
         self, reward: Tensor, discount: Tensor, q_max: Tensor, q_taken: Tensor, learn_rows: Tensor

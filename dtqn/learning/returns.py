@@ -161,6 +161,44 @@ def near_greedy(q_max: Tensor, q_taken: Tensor, learn_rows: Tensor, tolerance: f
     return q_taken >= q_max - tolerance * scale
 
 
+class Traces(NamedTuple):
+    """How far Q(lambda) looks ahead in some sequences, as sums that add up over parts of a batch."""
+
+    length: Tensor
+    """Of all learned steps, the rows to their bootstraps: n of an n-step return, here a mean over n."""
+    actions: Tensor
+    """Actions at which a trace may go on."""
+    cut: Tensor
+    """Those at which it does not."""
+    greedy: Tensor
+    """Actions that the actor took as its best."""
+    greedy_cut: Tensor
+    """Those at which a trace does not go on, as another action is the best by now."""
+
+
+def traces(continuation: Tensor, learn_rows: Tensor, mask: Tensor, acted_greedily: Tensor | None) -> Traces:
+    """The sums over a part of a batch; the length of step t is L_t = 1 + c_{t+1} L_{t+1}, c_e = 0.
+
+    Args:
+        continuation: [B, R] c_t; that of row e and of padding is not read.
+        learn_rows: [B] real rows.
+        mask: [B, R - 1] bool, the learned steps.
+        acted_greedily: [B, R] bool; None: unknown, none is.
+    """
+    inside = first_rows(learn_rows - 1, continuation.shape[1])
+    inside[:, 0] = False  # no return goes on there
+    kept = torch.where(inside, continuation, 0.0)
+    greedy = torch.zeros_like(inside) if acted_greedily is None else inside & acted_greedily
+    later, lengths = torch.ones_like(kept[:, 0]), []
+    for t in range(kept.shape[1] - 1, 0, -1):
+        later = 1 + kept[:, t] * later
+        lengths.append(later)
+    length = torch.stack(lengths[::-1], dim=1)
+    cut = inside & (continuation == 0)
+    counts = (x.sum() for x in (inside, cut, greedy, greedy & cut))
+    return Traces(torch.where(mask, length, 0.0).sum(), *counts)
+
+
 def lambda_targets(
     reward: Tensor,
     discount: Tensor,

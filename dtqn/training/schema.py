@@ -69,7 +69,7 @@ def row_fields(
         return Field(space.shape or (), smallest_dtype(space), "rows", input_window)
 
     flag = Field((), np.dtype(np.bool_), "rows")
-    q = Field((), np.dtype(np.float32), "stored")
+    q = Field((), np.dtype(np.float32), "rows")
     return Rows(
         observation=(
             {key: of_space(space) for key, space in observation_space.spaces.items()}
@@ -176,6 +176,7 @@ class Schema:
             learned_steps=self._tensor(batch.learned_steps),
             importance_weights=self._tensor(importance_weights),
             beside={name: self._tensor(rows) for name, rows in beside.items()},
+            acted_greedily=self._tensor(batch.learn[NAMES.q_taken] >= batch.learn[NAMES.q_max]),
         )
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:

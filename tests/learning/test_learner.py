@@ -94,7 +94,7 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
         stepped = adam.step(snapshot(online), clipped)
         before = snapshot(target)
 
-        td_error, mask, q_taken, y, _ = learner.td_errors(batch)
+        td_error, mask, q_taken, y, *_ = learner.td_errors(batch)
         for b, deltas in enumerate(expected.deltas):
             assert td_error[b][mask[b]].tolist() == pytest.approx(deltas, abs=1e-9)
             assert y[b][mask[b]].tolist() == pytest.approx(expected.targets[b], abs=1e-9)
@@ -334,7 +334,7 @@ def test_burn_in_moves_the_state() -> None:
 def test_rewards_are_scaled_in_the_loss_only() -> None:
     learner = make_learner({"reward_scale": 0.5, "gamma": 0.0, "n_step": 1}, use_prev_reward=True)
     batch = make_batch(learner.online, "box")
-    _, mask, _, y, _ = learner.td_errors(batch)
+    _, mask, _, y, *_ = learner.td_errors(batch)
     assert torch.allclose(y[mask], 0.5 * batch.learn.reward[:, 1:][mask])
     doubled = batch._replace(learn=batch.learn._replace(reward=2 * batch.learn.reward))
     assert not torch.allclose(learner.td_errors(doubled).target[mask], y[mask])

@@ -37,6 +37,7 @@ def batch(padding: int = 0, junk: float = float("nan")) -> Sequences:
         burn_in=StepInputs(*(x[:, :0] for x in learn)), burn_in_rows=0 * count,
         learn=learn, discount=f64([1, 1, 1, 1, *[junk] * padding]), learn_rows=count,
         learned_steps=count - 1, importance_weights=torch.ones(1),
+        acted_greedily=torch.tensor([[True, True, False, True, *[True] * padding]]),
     )  # fmt: skip
 
 
@@ -55,10 +56,11 @@ def test_watkins_looks_past_greedy_actions_only() -> None:
 
     G_2 = 4 + 80/2, G_1 = 2 + (50 + 44)/4, G_0 = 1 + 40/2.
     """
-    target = errors(
-        Expectation(), QOutput(Q[None]), QOutput(10 * Q[None]), returns="watkins", q_lambda=0.5
-    ).target
+    found = errors(Expectation(), QOutput(Q[None]), QOutput(10 * Q[None]), returns="watkins", q_lambda=0.5)
+    target = found.target
     assert target.tolist() == [[21.0, 25.5, 44.0]]
+    # Rows 1 and 2 have an action at which a trace may go on. At row 1 the actor took its best, and it is cut.
+    assert [x.item() for x in found.traces] == [1 + 1.5 + 1, 2, 1, 1, 1]
     never_cut = errors(
         Expectation(), QOutput(Q[None]), QOutput(10 * Q[None]), returns="peng", q_lambda=0.5
     ).target

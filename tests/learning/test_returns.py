@@ -297,3 +297,14 @@ def test_the_soft_value_of_its_own_policy_is_a_logsumexp(scale: float) -> None:
     reward, best = torch.zeros(3, 4, dtype=torch.float64), q[:, :-1].argmax(-1)
     bonus = returns.munchausen_rewards(reward, log_policy, best, 0.9, 1e-6, 1.0)
     torch.testing.assert_close(bonus, reward, rtol=0, atol=1e-5)
+
+
+def test_the_length_of_a_trace_by_hand() -> None:
+    """Of the first of three steps: 1 + c_1 (1 + c_2), and row 3 is the last."""
+    traces = returns.traces(
+        f64([9, 0.5, 0.25, 9, 9]),
+        torch.tensor([4]),
+        torch.tensor([[True, False, False, False]]),
+        torch.tensor([[True, True, False, True, True]]),
+    )
+    assert [x.item() for x in traces] == [1 + 0.5 * 1.25, 2, 0, 1, 0]

@@ -60,6 +60,13 @@ def _in(file: str, *rows: tuple[str, str, str, str]) -> list[Break]:
 LEARNING = [
     *_in(
         "dtqn/learning/returns.py",
+        ("no-tolerance", "q_max - tolerance * scale", "q_max", _TWIN),
+        (
+            "trace-of-the-row-itself",
+            "1 + kept[:, t] * later",
+            "1 + kept[:, t - 1] * later",
+            f"{_RETURNS}::test_the_length_of_a_trace_by_hand",
+        ),
         ("n-step-one-row-further", "step + n_step, learn_rows", "step + n_step + 1, learn_rows", _RETURNS),
         (
             "n-step-beyond-the-last-row",
@@ -94,6 +101,12 @@ LEARNING = [
     ),
     *_in(
         "dtqn/learning/losses.py",
+        (
+            "mixture-with-the-row-before",
+            "torch.lerp(probabilities[:, t + 1], later",
+            "torch.lerp(probabilities[:, t], later",
+            f"{_OBJECTIVE}::test_a_mixture_of_returns_has_the_expected_value_of_the_returns",
+        ),
         ("huber-jumps", "(size - 0.5 * threshold))", "(size - threshold))", _LOSSES),
         ("quantiles-shifted", "+ 0.5) / count", "+ 1.0) / count", _LOSSES),
         ("quantiles-mirrored", "(error < 0).to", "(error > 0).to", _LOSSES),
@@ -125,7 +138,7 @@ LEARNING = [
             "first_rows(batch.learned_steps + 1, action.shape[1])",
             _TWIN,
         ),
-        ("watkins-is-peng", "torch.where(greedy(), continuation, 0.0)", "continuation", _OBJECTIVE),
+        ("watkins-is-peng", "torch.where(near, continuation, 0.0)", "continuation", _OBJECTIVE),
         ("atoms-of-the-next-row", "returns.at_rows(probabilities, rows)", "probabilities[:, 1:]", _OBJECTIVE),
         (
             "first-priority-of-raw-rewards",
@@ -213,7 +226,24 @@ NETWORKS = [
             "(steps * keys, keys, 1)",
             f"{_GTRXL}::test_twin",
         ),
-        ("queries-unscaled", "beta=scale, alpha=scale", "beta=scale, alpha=1.0", f"{_GTRXL}::test_twin"),
+        (
+            "queries-unscaled",
+            "w[:heads], beta=scale, alpha=scale",
+            "w[:heads], beta=scale, alpha=1.0",
+            f"{_GTRXL}::test_twin",
+        ),
+        (
+            "packed-gradient-of-the-queries-lost",
+            "d_rows[len(rows) - len(new) :].addmm_(",
+            "d_rows[len(rows) - len(new) :].addmm(",
+            f"{_GTRXL}::test_packed_rows_are_padded_ones",
+        ),
+        (
+            "packed-scores-of-another-head",
+            "r, rv = relative[:, part].T",
+            "r, rv = relative[:, :size].T",
+            f"{_GTRXL}::test_packed_rows_are_padded_ones",
+        ),
         (
             "gradient-of-the-queries-lost",
             "ctx.shape[1] - steps :] +=",
@@ -225,6 +255,21 @@ NETWORKS = [
             "self.ramp + z - distance",
             "self.ramp + 1 + z - distance",
             _GTRXL[:-3] + "_options.py",
+        ),
+    ),
+    *_in(
+        "dtqn/networks/packing.py",
+        (
+            "packed-gradient-of-another-row",
+            "index_select(0, place), None, None",
+            "index_select(0, place.flip(0)), None, None",
+            f"{_GTRXL}::test_packed_rows_are_padded_ones",
+        ),
+        (
+            "packed-burn-in-one-step-late",
+            "self._batch.burn_in.first.shape[1]), -count)",
+            "self._batch.burn_in.first.shape[1]), 1 - count)",
+            f"{_GTRXL}::test_packed_rows_are_padded_ones",
         ),
     ),
     *_in(
@@ -246,9 +291,9 @@ NETWORKS = [
         ("newest-memory-hidden", "distance > held[", "distance >= held[", _CONTRACT),
         (
             "padding-of-a-burn-in-seen",
-            "state.filled + burn_in_rows - num_burned",
-            "state.filled - 0 * num_burned",
-            f"{_GTRXL}::test_one_pass_over_burn_in_and_learn_block_is_two",
+            "memory.counts + burn_in.counts + first_query",
+            "memory.counts + first_query",
+            f"{_GTRXL}::test_packed_rows_are_padded_ones",
         ),
         (
             "gradient-enters-the-state",

@@ -68,8 +68,8 @@ class NaiveTrainer:
             "discount": Field((), np.bool_, "rows"),
             "first": Field((), np.bool_, "rows"),
             "last": Field((), np.bool_, "rows"),
-            "q_max": Field((), np.float32, "stored"),
-            "q_taken": Field((), np.float32, "stored"),
+            "q_max": Field((), np.float32, "rows"),
+            "q_taken": Field((), np.float32, "rows"),
             "version": Field((), np.int64, "stored"),
         }
         window = max((spec.window for spec in network.trace_spec().values()), default=0)
