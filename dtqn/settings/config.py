@@ -335,7 +335,7 @@ class Config(Group):
     metrics_every: int = Field(2_000, ge=1)
     """Environment steps between rows of training metrics."""
     threads: Annotated[int | Literal["auto"], AutoOr(1)] = "auto"
-    """CPU threads of the learner, which rounds differently with 1 and more; auto: 2 if two cores are free."""
+    """CPU threads of the learner, which rounds differently with 1 and more; auto: 2 on three free cores."""
     evaluator: Literal["auto", "inline", "process"] = "auto"
     """Who plays evaluations: the run, which waits, or a process beside it; auto: by free cores."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -369,11 +369,12 @@ class Config(Group):
     def settled(self, free_cores: int) -> Config:
         """The run on a machine with so many cores that nothing else keeps busy.
 
-        A process that plays evaluations pays where one of them comes before the run's end.
+        A process that plays evaluations pays where one of them comes before the run's end, and it takes the
+        second core. A second thread on two cores that seemed free has made updates slower.
         """
         several = free_cores >= 2
         beside = several and self.stop_at_success is None and self.total_env_steps > self.evaluation.period
-        threads = self.threads if self.threads != "auto" else 2 if several else 1
+        threads = self.threads if self.threads != "auto" else 2 if free_cores >= 3 else 1
         evaluator = self.evaluator if self.evaluator != "auto" else "process" if beside else "inline"
         return self.model_copy(update={"threads": threads, "evaluator": evaluator})
 
