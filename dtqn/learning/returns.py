@@ -133,7 +133,7 @@ def n_step_targets(
     """
     num_steps, extra = reward.shape[1] - 1, [1] * (bootstrap_value.dim() - 2)
     rows = bootstrap_rows(learn_rows, num_steps, n_step)
-    real = torch.arange(reward.shape[1], device=reward.device) < learn_rows[:, None]
+    real = first_rows(learn_rows, reward.shape[1])
     reward = torch.where(real, reward, 0.0).view(*reward.shape, *extra)
     goes_on = (discount > 0).view(*discount.shape, *extra)
     value = at_rows(torch.where(goes_on, transform.inverse(bootstrap_value), 0.0), rows)
@@ -224,8 +224,7 @@ def lambda_targets(
         learn_rows: [B] real rows.
     Returns: y [B, R - 1]; rows at and after e hold arbitrary finite numbers: mask them.
     """
-    row = torch.arange(reward.shape[1], device=reward.device)
-    real, inside = row < learn_rows[:, None], row < learn_rows[:, None] - 1
+    real, inside = (first_rows(count, reward.shape[1]) for count in (learn_rows, learn_rows - 1))
     reward = torch.where(real, reward, 0.0)
     value = torch.where(real & (discount > 0), gamma * transform.inverse(bootstrap_value), 0.0)
     # What is kept of G_t in G_{t-1}, and the rest of G_{t-1}.

@@ -17,28 +17,21 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from dtqn.types import Sequences, first_rows, map_tree
-
-MULTIPLE = 32
-NOWHERE = -(1 << 40)
 
 T = TypeVar("T")
 
 
 class Rows(NamedTuple):
-    """The real rows of one block of a batch, and fillers behind them, which hold what some row holds.
-
-    With fillers n is a multiple of `MULTIPLE`: products of few shapes are kept ready by their libraries.
-    """
+    """The real rows of one block of a batch, sequence by sequence."""
 
     place: Tensor
-    """[n] of each among all the block's rows; a filler's is behind them all."""
+    """[n] of each among all the block's rows."""
     sequence: Tensor
     """[n] which sequence it is of."""
     position: Tensor
-    """[n] steps since the first row of the learn block, negative before it; `NOWHERE` of a filler."""
+    """[n] steps since the first row of the learn block, negative before it."""
     counts: Tensor
     """[B] rows of each sequence."""
     shape: tuple[int, int]
@@ -46,8 +39,7 @@ class Rows(NamedTuple):
 
     def pack(self, block: Any) -> Any:
         """A tree of [B, rows, ...] -> [n, ...]"""
-        place = self.place.clamp(max=math.prod(self.shape) - 1)
-        return map_tree(lambda x: x.flatten(0, 1).index_select(0, place), block)
+        return map_tree(lambda x: x.flatten(0, 1).index_select(0, self.place), block)
 
     def unpack(self, rows: Tensor) -> Tensor:
         """[n, ...] -> [B, rows, ...], 0 in the padding."""
@@ -56,20 +48,18 @@ class Rows(NamedTuple):
 
 
 class _Unpack(torch.autograd.Function):
-    """Rows into a block of zeros. A real row has a place of its own, so that the backward is a selection."""
+    """Rows into a block of zeros. Each has a place of its own, so that the backward is a selection."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, place: Tensor, shape: tuple[int, int]) -> Tensor:
         ctx.save_for_backward(place)
-        size = math.prod(shape)
-        block = rows.new_zeros((size + 1, *rows.shape[1:])).index_copy_(0, place, rows)
-        return block[:size].view(*shape, *rows.shape[1:])
+        block = rows.new_zeros((math.prod(shape), *rows.shape[1:]))
+        return block.index_copy_(0, place, rows).view(*shape, *rows.shape[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (place,) = ctx.saved_tensors
-        block = grad.flatten(0, 1)
-        return torch.cat([block, torch.zeros_like(block[:1])]).index_select(0, place), None, None
+        return grad.flatten(0, 1).index_select(0, place), None, None
 
 
 class Packing:
@@ -108,18 +98,15 @@ def _rows(real: Tensor, first_position: Tensor) -> Rows:
     sequence, column = real.nonzero().unbind(1)
     place = sequence * real.shape[1] + column
     position = first_position[sequence] + column
-    fillers = -len(place) % MULTIPLE
-    place, sequence = F.pad(place, (0, fillers), value=real.numel()), F.pad(sequence, (0, fillers))
-    position = F.pad(position, (0, fillers), value=NOWHERE)
     return Rows(place, sequence, position, real.sum(dim=1), (real.shape[0], real.shape[1]))
 
 
 class Layout(NamedTuple):
     """How packed rows lie in the blocks that attention works on.
 
-    Behind a block there is one spare row. Fillers lie there, and keys that are out of every query's reach. A
-    place of the block without a row is filled with row 0, no query of a row sees it, and no gradient leaves
-    it or the spare row.
+    Behind a block there is one spare row, where keys lie that are out of every query's reach. A place of the
+    block without a row is filled with row 0, no query of a row sees it, and no gradient leaves it or the
+    spare row.
     """
 
     shape: tuple[int, int, int]

@@ -94,8 +94,8 @@ LEARNING = [
         ("lambda-mixes-nothing", "rest = reward + (1 - kept) * value", "rest = reward + value", _RETURNS),
         (
             "lambda-reads-beyond-the-end",
-            "row < learn_rows[:, None] - 1",
-            "row < learn_rows[:, None]",
+            "for count in (learn_rows, learn_rows - 1))",
+            "for count in (learn_rows, learn_rows))",
             _RETURNS,
         ),
     ),
