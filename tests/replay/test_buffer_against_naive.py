@@ -100,7 +100,7 @@ def check_prefix(naive: NaiveReplay, prefix: Prefix, ids: list[int]) -> None:
             np.testing.assert_array_equal(real(values, i, len(rows)), np.stack([row[name] for row in rows]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     setup=setups(),
     seed=st.integers(0, 2**32 - 1),

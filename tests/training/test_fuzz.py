@@ -16,7 +16,7 @@ from dtqn.training import session, trained
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import read_rows
 
-_DAMAGES = 50
+_DAMAGES = 35
 _SETTINGS = {
     **{"env": "gridverse-memory-5x5", "task.time_limit": 10, "wandb": "disabled", "device": "cpu"},
     **{"total_env_steps": 240, "warmup_env_steps": 100, "metrics_every": 40, "checkpoint_every": 1000},
