@@ -15,7 +15,7 @@ from dtqn.training import machine
 # As runs have it: on tensors this small, two threads spend their time waiting for each other.
 torch.set_num_threads(1)
 
-# A shell that starts pytest in the background lets it ignore Ctrl-C, and nohup a hangup. Some tests send both.
+# A shell that starts pytest in the background lets it ignore Ctrl-C, and nohup a hangup. Tests send both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -250,8 +250,8 @@ def _notes(
         _same("Threads of a run", [(run.env, run.agent, str(run.threads)) for run in finished]),
         _same("Device", [(run.env, run.agent, str(run.device)) for run in finished]),
         _same("Program", [(run.env, run.agent, str(run.program)) for run in finished]),
-        "Tuning: every agent is its preset with the task's laid over it, which wins where both set something;"
-        f" settings given for all alike: {settings}.",
+        "Tuning: every agent is its preset with the task's laid over it, which wins where both set something,"
+        f" unless the agent's has over_task; settings given for all alike: {settings}.",
         _same("Episodes in a full evaluation", of_each(lambda config: str(config.evaluation.episodes))),
         "Success and return are of the last evaluation (greedy), the mean over runs.",
         "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",

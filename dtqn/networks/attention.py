@@ -124,8 +124,8 @@ class _Projections(torch.autograd.Function):
 class _Packed(torch.autograd.Function):
     """`RelativeAttention.packed` before its last product, one head after the other.
 
-    Blocks hold all features of a row, so that filling them moves whole rows, and a head's products read its
-    part of them where it lies. Scores exist by key where keys are multiplied, else by distance.
+    Blocks lie head by head, where products read and write them as they are. Scores exist by key where keys
+    are multiplied, else by distance.
     """
 
     @staticmethod
@@ -141,67 +141,62 @@ class _Packed(torch.autograd.Function):
     ) -> Tensor:
         (heads, _, size), (batch, steps, keys) = u.shape, layout.shape
         width, scale = heads * size, size**-0.5
-        new = rows[len(rows) - len(layout.query_place) :]
-        with_u = torch.addmm(u.view(width), new, weight[:width].T, beta=scale, alpha=scale)
-        with_u = with_u.index_select(0, layout.query_row)
-        with_v = with_u[:-1] + ((v - u) * scale).view(width)
-        pairs = (rows @ weight[width:].T).index_select(0, layout.key_row)
+        new = rows[len(rows) - layout.num_queries :]
+        projected = torch.addmm(u.view(width), new, weight[:width].T, beta=scale, alpha=scale)
+        with_u = layout.of_queries(projected)
+        with_v = with_u[:, :-1] + (v - u) * scale
+        pairs = layout.of_keys(rows @ weight[width:].T)
         weights = pairs.new_zeros((heads, batch, steps, keys))
         mixed = torch.empty_like(with_u)
-        query, pair, output = _blocks(layout, with_u, pairs, mixed)
+        mixed[:, -1] = 0.0
+        query, pair, output = (layout.blocks(x) for x in (with_u, pairs, mixed))
         for head, by_key in enumerate(weights):
-            part = slice(head * size, (head + 1) * size)
-            key, value = pair[..., part], pair[..., width:][..., part]
-            of_keys = _distances(torch.bmm(query[..., part], key.mT))
-            r, rv = relative[:, part].T, with_v[:, part]
+            key, value = pair[head], pair[heads + head]
+            of_keys = _distances(torch.bmm(query[head], key.mT))
+            r, rv = relative[:, head * size : (head + 1) * size].T, with_v[head]
             scores = rv @ r if mask is None else torch.addmm(mask.flatten(0, 1), rv, r)
             _distances(by_key).copy_(scores.view_as(of_keys).add_(of_keys).softmax(dim=-1))
-            output[..., part] = torch.bmm(by_key, value)
-        mixed[-1] = 0.0
+            torch.bmm(by_key, value, out=output[head])
         ctx.save_for_backward(rows, relative, weight, with_u, with_v, pairs, weights)
         ctx.layout = layout
-        return mixed.index_select(0, layout.query_place)
+        return layout.to_queries(mixed)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         rows, relative, weight, with_u, with_v, pairs, weights = ctx.saved_tensors
         layout = ctx.layout
         heads, batch, steps, _ = weights.shape
-        width = with_u.shape[1]
-        size, new = width // heads, rows[len(rows) - len(grad) :]
-        scale = size**-0.5
-        d_mixed = torch.zeros_like(with_u).index_copy_(0, layout.query_place, grad)
+        size, width = with_u.shape[2], heads * with_u.shape[2]
+        new, scale = rows[len(rows) - len(grad) :], size**-0.5
+        d_mixed = layout.from_queries(grad)
         d_u, d_v, d_relative, d_pairs = (torch.empty_like(x) for x in (with_u, with_v, relative, pairs))
-        d_u[-1] = 0.0
-        d_pairs[-1] = 0.0
-        query, pair, d_output, d_query, d_pair = _blocks(layout, with_u, pairs, d_mixed, d_u, d_pairs)
+        d_u[:, -1] = 0.0
+        d_pairs[:, -1] = 0.0
+        query, pair, d_output, d_query, d_pair = (
+            layout.blocks(x) for x in (with_u, pairs, d_mixed, d_u, d_pairs)
+        )
         for head, by_key in enumerate(weights):
             part = slice(head * size, (head + 1) * size)
-            key, value = pair[..., part], pair[..., width:][..., part]
-            d_by_key = torch.bmm(d_output[..., part], value.mT)
-            d_pair[..., width:][..., part] = torch.bmm(by_key.mT, d_output[..., part])
+            key, value = pair[head], pair[heads + head]
+            d_by_key = torch.bmm(d_output[head], value.mT)
+            torch.bmm(by_key.mT, d_output[head], out=d_pair[heads + head])
             d_scores = torch.ops.aten._softmax_backward_data(
                 _distances(d_by_key), _distances(by_key), -1, grad.dtype
             )
             _distances(d_by_key.zero_()).copy_(d_scores)
-            d_query[..., part] = torch.bmm(d_by_key, key)
-            d_pair[..., part] = torch.bmm(d_by_key.mT, query[..., part])
+            torch.bmm(d_by_key, key, out=d_query[head])
+            torch.bmm(d_by_key.mT, query[head], out=d_pair[head])
             d_scores = d_scores.view(batch * steps, -1)
-            d_v[:, part] = d_scores @ relative[:, part]
-            d_relative[:, part] = d_scores.T @ with_v[:, part]
-        of_u, of_v = ((x.sum(dim=0) * scale).view(heads, 1, size) for x in (d_u, d_v))
-        d_u[:-1] += d_v
-        d_q = d_u.index_select(0, layout.query_place).mul_(scale)
-        d_kv = d_pairs.index_select(0, layout.key_place)
+            torch.mm(d_scores, relative[:, part], out=d_v[head])
+            d_relative[:, part] = d_scores.T @ with_v[head]
+        of_u, of_v = (x.sum(dim=1, keepdim=True) * scale for x in (d_u, d_v))
+        d_u[:, :-1] += d_v
+        d_q = layout.to_queries(d_u).mul_(scale)
+        d_kv = layout.to_keys(d_pairs)
         d_rows = d_kv @ weight[width:]
         d_rows[len(rows) - len(new) :].addmm_(d_q, weight[:width])
         d_weight = torch.cat([d_q.T @ new, d_kv.T @ rows])
         return d_rows, d_relative, None, d_weight, of_u, of_v, None
-
-
-def _blocks(layout: Layout, *flat: Tensor) -> list[Tensor]:
-    """Rows of queries [B * T + 1, D] as [B, T, D], and of keys and values [B * J + 1, 2D] as [B, J, 2D]."""
-    return [x[:-1].view(layout.shape[0], -1, x.shape[1]) for x in flat]
 
 
 class AdaptiveSpan(nn.Module):

@@ -337,7 +337,7 @@ class GTrXL(nn.Module):
 
     def _packed_call(self, packing: Packing, first_query: int, dtype: torch.dtype) -> PackedCall:
         """What a layer's call needs whose queries are the rows from position `first_query` on."""
-        key = ("GTrXL", first_query, self.memory_length, dtype)
+        key = ("GTrXL", first_query, self.memory_length, self.num_heads, dtype)
         return packing.once(key, lambda: self._make_packed_call(packing, first_query, dtype))
 
     def _make_packed_call(self, packing: Packing, first_query: int, dtype: torch.dtype) -> PackedCall:
@@ -351,7 +351,9 @@ class GTrXL(nn.Module):
         )
         reach = len(positions) - 1
         queries = 2 if first_query < 0 else 1
-        return PackedCall(positions, mask, layout([memory, burn_in, learn], queries, first_query, reach))
+        return PackedCall(
+            positions, mask, layout([memory, burn_in, learn], queries, first_query, reach, self.num_heads)
+        )
 
     def both_ways(self, x: Tensor, real: Tensor) -> Tensor:
         """Every step sees all steps of x [B, T, D] that are `real` [B, T], and no memory: [B, T, D]."""

@@ -238,7 +238,7 @@ class LearnerConfig(Group):
     """Weight of the network's own loss beside that of the TD errors (coberl, spans, compressed memory)."""
     max_grad_norm: float = Field(10.0, gt=0)
     """Gradients are scaled down to this norm."""
-    env_steps_per_update: float = Field(24.0, gt=0)
+    env_steps_per_update: float = Field(48.0, gt=0)
     """Environment steps (all copies together, after warm-up) for one learner step."""
 
 

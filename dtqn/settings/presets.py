@@ -1,7 +1,8 @@
 """From presets, files and flags to one validated `Config`.
 
 The layers are laid over each other in the order: defaults, agent preset, env preset, `--config` file,
-`WANDB_MODE`, flags. Each is a *difference*: it names only what it changes.
+`WANDB_MODE`, flags. Each is a *difference*: it names only what it changes. An agent preset with
+`over_task: true` lies over the env preset, so that a published agent is as published on every task.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def _shipped() -> Path:
 
 CONFIGS = _shipped()
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
+_OVER_TASK = "over_task"
 _GROUPS = [name for name, field in Config.model_fields.items() if isinstance(field.default, BaseModel)]
 
 
@@ -141,7 +143,9 @@ def resolve(
     env = next((layer.values["env"] for layer in reversed(given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(given, configs)
     name = Layer(None, {"agent": agent.name})
-    return build([agent.preset, *_env_preset(env, configs), *given, agent.variant, name])
+    task = _env_preset(env, configs)
+    presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
+    return build([*presets, *given, agent.variant, name])
 
 
 class Agent(NamedTuple):
@@ -149,7 +153,8 @@ class Agent(NamedTuple):
 
     name: str
     preset: Layer
-    """It lies below the task's preset."""
+    over_task: bool
+    """Whether the preset lies over the task's."""
     variant: Layer
     """It lies above everything, as no other setting may undo what the variant is about."""
 
@@ -170,7 +175,7 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     known = agents(configs)
     if base.endswith((".yaml", ".yml")) or "/" in base or os.sep in base:
         file = Path(base)
-        preset, name = _of_agent(file_layer(file)), named if equals else file.stem
+        preset, name = file_layer(file), named if equals else file.stem
     elif base in known:
         file = configs / "agents" / f"{base}.yaml"
         preset, name = file_layer(file), named if equals else base
@@ -187,7 +192,10 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     for change in changes:
         setting, _, value = change.partition("=")
         settings = merge(settings, nested({setting: value}), once=setting)
-    return Agent(name, preset, _of_agent(Layer(f"agent {name}", settings)))
+    over_task = preset.values.pop(_OVER_TASK, False)
+    if not isinstance(over_task, bool):
+        raise ConfigError(f"{preset.source}: {_OVER_TASK} is {shown(over_task)}: must be true or false")
+    return Agent(name, _of_agent(preset), over_task, _of_agent(Layer(f"agent {name}", settings)))
 
 
 def _of_agent(layer: Layer) -> Layer:
@@ -201,7 +209,7 @@ def _chosen_agent(given: Sequence[Layer], configs: Path) -> Agent:
     source = next((layer for layer in reversed(given) if "agent" in layer.values), Layer(None, {}))
     text = str(source.values.get("agent", Config().agent))
     if all(has_setting(source.values, name) for name in fields_of()):  # a run's own file needs no preset
-        return Agent(text, Layer(None, {}), Layer(None, {}))
+        return Agent(text, Layer(None, {}), False, Layer(None, {}))
     try:
         return find_agent(text, configs)
     except ConfigError as error:

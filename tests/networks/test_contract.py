@@ -31,9 +31,7 @@ PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml
 
 def of_preset(agent: str) -> dict[str, Any]:
     """The network of a preset, narrow, on one of the spaces in turn."""
-    network = presets.build(
-        [presets.file_layer(presets.CONFIGS / "agents" / f"{agent}.yaml")]
-    ).network.model_dump()
+    network = presets.build([presets.find_agent(agent).preset]).network.model_dump()
     sizes = {name: value for name, value in SMALL.items() if name not in ("num_layers", "num_heads")}
     sizes |= {"head_width": 16}  # a few ReLUs are all dead by chance
     return network | sizes | {"space": list(SPACES)[PRESETS.index(agent) % len(SPACES)]}

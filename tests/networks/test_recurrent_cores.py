@@ -321,7 +321,7 @@ def test_chrono_initialisation(longest: int) -> None:
 @pytest.mark.parametrize("agent, parameters", [("dqn-paper", 23_742), ("drqn-paper", 155_838)])
 def test_parameters_of_dtqns_baselines(agent: str, parameters: int) -> None:
     """As its public code counts them at its reference settings in gridverse memory 5x5."""
-    config = presets.build([presets.file_layer(presets.CONFIGS / "agents" / f"{agent}.yaml")]).network
+    config = presets.build([presets.find_agent(agent).preset]).network
     space = gymnasium.spaces.MultiDiscrete([21] * 6)
     torch.manual_seed(0)
     network = networks.build(config, space, 6)

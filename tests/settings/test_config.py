@@ -472,6 +472,16 @@ def test_an_agent_of_a_users_file(tmp_path):
     assert (config.agent, config.network.memory_length) == ("mine", 9)
 
 
+def test_an_agent_file_may_lie_over_the_tasks_preset(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("{over_task: true, network: {memory_length: 9}, learner: {gamma: 0.9}}")
+    config = resolve(None, {"agent": str(file), "env": "t-maze-passive-9", "learner.gamma": "0.8"}, {})
+    assert (config.network.memory_length, config.learner.gamma) == (9, 0.8), "a flag lies over both"
+    assert config.learner.n_step == 10, "the task's, where the agent says nothing"
+    file.write_text("over_task: maybe")
+    assert _error({"agent": str(file)}).endswith(f"{file}: over_task is maybe: must be true or false")
+
+
 def test_a_variant_is_its_base_with_a_few_settings_that_win(tmp_path):
     flags = {"env": "t-maze-passive-9", "network.memory_length": "5", "network.width": "32"}
     base = resolve(None, flags | {"agent": "gtrxl"}, {})

@@ -32,6 +32,7 @@ OF_ALL: dict[str, Any] = {
     "actor.num_envs": 1, "actor.exploration": "annealed", "actor.epsilon_start": 1.0,
     "actor.epsilon_final": 0.1,
     "actor.epsilon_anneal_env_steps": 200_000, "actor.annealing": "exponential", "actor.publish_period": 1,
+    "actor.burst_share": 0,
     "evaluation.period": 5_000, "evaluation.episodes": 10, "evaluation.num_envs": 10,
 }  # fmt: skip
 OF_WINDOWS = {
@@ -68,6 +69,22 @@ def setting(config: Config, name: str) -> Any:
     return value
 
 
+ENVS = ("gridverse-memory-7x7", "t-maze-passive-50", "heavenhell", "memory-cards", "hallway")
+
+
+@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("agent", ["dtqn-paper", "drqn-paper", "dqn-paper"])
+def test_an_agent_is_as_published_on_every_task(agent: str, env: str) -> None:
+    """All that belongs to the agent and not to its run: network, learner, replay, exploration."""
+    of_run = ("task.", "evaluation.")
+    expected = OF_ALL | OF_EACH[f"{agent.removesuffix('-paper')}-gridverse-memory-7x7"]
+    of_agent = {
+        name: value for name, value in expected.items() if "." in name and not name.startswith(of_run)
+    }
+    config = presets.resolve(None, {"agent": agent, "env": env}, {})
+    assert {name: setting(config, name) for name in of_agent} == of_agent
+
+
 def test_every_file_is_documented_here() -> None:
     assert sorted(OF_EACH) == NAMES
 
@@ -85,8 +102,7 @@ def test_it_is_the_published_set_up(file: Path) -> None:
 def test_no_preset_of_a_task_is_left_in_it(file: Path) -> None:
     """But for the ladder, which `actor.exploration: annealed` does not read."""
     mine = presets.file_layer(file)
-    agent = presets.file_layer(presets.CONFIGS / "agents" / f"{mine.values['agent']}.yaml")
-    without = presets.build([agent, mine])
+    without = presets.build([presets.find_agent(mine.values["agent"]).preset, mine])
     ladder = {"actor": {"ladder_base", "ladder_exponent"}}
     assert resolved(file).model_dump(exclude=ladder) == without.model_dump(exclude=ladder)
 
