@@ -1,8 +1,5 @@
 """Adam (Kingma and Ba 2015, arXiv 1412.6980, algorithm 1), with its moments and its count of steps.
 
-Weights may decay, apart from the gradient's step (AdamW: Loshchilov and Hutter 2019, arXiv 1711.05101,
-algorithm 2): w <- (1 - lr wd) w before it. Vectors (biases, gains of norms) do not.
-
 Torch's own fused kernel does the arithmetic. `torch.optim.Adam`, which wraps that kernel, would import
 torch's compiler, which takes seconds at every start of a run.
 """
@@ -24,20 +21,15 @@ BETAS = (0.9, 0.999)
 class Adam:
     """Changes parameters in place."""
 
-    def __init__(
-        self, names: Sequence[str], parameters: Flat, *, epsilon: float, weight_decay: float
-    ) -> None:
+    def __init__(self, names: Sequence[str], parameters: Flat, *, epsilon: float) -> None:
         """
         Args:
             names: those of the parameters, under which the moments are saved.
             epsilon: the constant in the denominator.
-            weight_decay: wd.
         """
         self._names, self._parameters, self._epsilon = names, parameters, epsilon
         tensors = parameters.tensors
         self._steps = [torch.zeros((), dtype=torch.float32, device=x.device) for x in tensors]
-        self._weight_decay = weight_decay
-        self._decays = parameters.join([torch.full_like(x, x.dim() > 1) for x in parameters.each])
         self._exp_avg, self._exp_avg_sq = ([torch.zeros_like(x) for x in tensors] for _ in range(2))
         self.learning_rate = 0.0
         """The size of the last step; 0 before the first."""
@@ -46,9 +38,6 @@ class Adam:
     def step(self, gradients: list[Tensor], learning_rate: float) -> None:
         """One step of this size by gradients that are joined as the parameters are."""
         self.learning_rate = learning_rate
-        if self._weight_decay:
-            shrunk = torch._foreach_mul(self._parameters.tensors, self._decays)
-            torch._foreach_add_(self._parameters.tensors, shrunk, alpha=-learning_rate * self._weight_decay)
         adam(
             self._parameters.tensors,
             gradients,

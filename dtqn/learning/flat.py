@@ -18,21 +18,20 @@ class Flat:
 
     tensors: list[Tensor]
     """On a CPU one [n] for each dtype, elsewhere the parameters themselves."""
-    each: list[nn.Parameter]
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
-        self.each = list(parameters)
+        self._parameters = list(parameters)
         self._groups: list[list[int]] = []
         """The places, among the parameters, of those in each of `tensors`."""
         by_dtype: dict[torch.dtype, list[int]] = {}
-        for place, parameter in enumerate(self.each):
+        for place, parameter in enumerate(self._parameters):
             if parameter.device.type == "cpu":
                 by_dtype.setdefault(parameter.dtype, []).append(place)
             else:
                 self._groups.append([place])
         self._groups += by_dtype.values()
-        self.tensors = self.join([parameter.detach() for parameter in self.each])
-        for parameter, view in zip(self.each, self.views(self.tensors), strict=True):
+        self.tensors = self.join([parameter.detach() for parameter in self._parameters])
+        for parameter, view in zip(self._parameters, self.views(self.tensors), strict=True):
             parameter.data = view
 
     def join(self, each: Sequence[Tensor]) -> list[Tensor]:
@@ -46,7 +45,7 @@ class Flat:
         """The inverse of `join`, without a copy."""
         found: dict[int, Tensor] = {}
         for group, tensor in zip(self._groups, tensors, strict=True):
-            sizes = [self.each[place].numel() for place in group]
+            sizes = [self._parameters[place].numel() for place in group]
             for place, part in zip(group, tensor.view(-1).split(sizes), strict=True):
-                found[place] = part.view(self.each[place].shape)
-        return [found[place] for place in range(len(self.each))]
+                found[place] = part.view(self._parameters[place].shape)
+        return [found[place] for place in range(len(self._parameters))]

@@ -103,9 +103,7 @@ class Learner:
         self._gradients = [torch.zeros_like(x) for x in self._online.tensors]
         for parameter, gradient in zip(self._trained, self._online.views(self._gradients), strict=True):
             parameter.grad = gradient
-        self.optimizer = Adam(
-            list(named), self._online, epsilon=config.adam_epsilon, weight_decay=config.weight_decay
-        )
+        self.optimizer = Adam(list(named), self._online, epsilon=config.adam_epsilon)
         self.learner_steps = 0
         self.skipped_updates = 0
         self._skipped_in_a_row = 0

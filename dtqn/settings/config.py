@@ -194,8 +194,6 @@ class LearnerConfig(Group):
     """Share of the run's env steps after which the step size falls, on a straight line."""
     adam_epsilon: float = Field(1e-8, gt=0)
     """Adam's denominator constant."""
-    weight_decay: float = Field(0.0, ge=0)
-    """Share of each weight, times the step size, that a learner step takes off (AdamW); vectors keep all."""
     batch_size: int = Field(32, ge=1)
     """B, sequences in an update."""
     gamma: float = Field(0.99, ge=0, le=1)
