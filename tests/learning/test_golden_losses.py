@@ -46,7 +46,7 @@ SHAPES = (
 
 def losses(name: str, updates: int = 5) -> list[float]:
     """In float32 on one thread, the preset's network and learner; step sizes of its own, not those tuned."""
-    preset = presets.file_layer(presets.CONFIGS / "agents" / f"{name.partition('+')[0]}.yaml")
+    preset = presets.find_agent(name.partition("+")[0]).preset
     config = presets.build([preset, presets.Layer(None, OPTIONS.get(name, {}))])
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
