@@ -189,11 +189,7 @@ def traces(continuation: Tensor, learn_rows: Tensor, mask: Tensor, acted_greedil
     inside[:, 0] = False  # no return goes on there
     kept = torch.where(inside, continuation, 0.0)
     greedy = torch.zeros_like(inside) if acted_greedily is None else inside & acted_greedily
-    later, lengths = torch.ones_like(kept[:, 0]), []
-    for t in range(kept.shape[1] - 1, 0, -1):
-        later = 1 + kept[:, t] * later
-        lengths.append(later)
-    length = torch.stack(lengths[::-1], dim=1)
+    length = _backwards(torch.ones_like(kept), kept)[:, 1:]
     cut = inside & (continuation == 0)
     counts = (x.sum() for x in (inside, cut, greedy, greedy & cut))
     return Traces(torch.where(mask, length, 0.0).sum(), *counts)
@@ -231,8 +227,14 @@ def lambda_targets(
     kept = torch.where(inside, continuation, 0.0)
     rest = reward + (1 - kept) * value
     kept = torch.where(discount > 0, gamma * kept, 0.0)
-    later, returns = torch.zeros_like(rest[:, 0]), []
-    for t in range(reward.shape[1] - 1, 0, -1):
-        later = rest[:, t] + kept[:, t] * later
-        returns.append(later)
-    return transform.apply(torch.stack(returns[::-1], dim=1))
+    return transform.apply(_backwards(rest, kept)[:, 1:])
+
+
+def _backwards(added: Tensor, kept: Tensor) -> Tensor:
+    """x_t = added_t + kept_t x_{t+1} from the last row on, 0 after it: [B, R] from [B, R] each."""
+    x = torch.empty_like(added)
+    later = torch.zeros_like(added[:, 0])
+    columns = zip(added.unbind(1), kept.unbind(1), x.unbind(1), strict=True)
+    for add, keep, now in reversed(list(columns)):
+        later = torch.addcmul(add, keep, later, out=now)
+    return x

@@ -17,8 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dtqn.networks.scan import linear_scan
-
 
 def chrono_bias(width: int, longest: int) -> Tensor:
     """[D] log(U(1, longest - 1))"""
@@ -66,17 +64,30 @@ class LSTMLayer(nn.Module):
             rows = (y, last_cell[0, :, None] if x.shape[1] == 1 else self._cells(x, y, hidden, cell))
         return (x + y if self.skip else y), rows
 
+    @torch.no_grad()
     def _cells(self, x: Tensor, y: Tensor, hidden: Tensor, cell: Tensor) -> Tensor:
-        """The cells [B, T, D] after every step; torch returns the last one only.
+        """The cells [B, T, D] after every step, without gradient; torch returns the last one only.
 
         As every hidden state is known, one matrix product gives the gates of all steps. Given the gates, the
         cell is a linear recurrence: c_t = f_t c_{t-1} + i_t g_t.
         """
-        weight_ih, weight_hh, bias_ih, bias_hh = self.lstm.all_weights[0]
+        width = y.shape[2]
+        weights, bias = self._gates_of_cells()
         before = torch.cat([hidden[:, None], y[:, :-1]], dim=1)
-        gates = F.linear(x, weight_ih, bias_ih) + F.linear(before, weight_hh, bias_hh)
-        i, f, g, _ = gates.chunk(4, dim=-1)
-        return linear_scan(torch.sigmoid(f), torch.sigmoid(i) * torch.tanh(g), cell)
+        gates = F.linear(torch.cat([x, before], dim=2), weights, bias)
+        i, f = gates[..., : 2 * width].sigmoid_().chunk(2, dim=-1)
+        added = gates[..., 2 * width :].tanh_().mul_(i)
+        cells = torch.empty_like(y)
+        for keep, add, now in zip(f.unbind(1), added.unbind(1), cells.unbind(1), strict=True):
+            cell = torch.addcmul(add, keep, cell, out=now)
+        return cells
+
+    def _gates_of_cells(self) -> tuple[Tensor, Tensor]:
+        """Weights [3 D, 2 D] on input and hidden state and biases [3 D]: the gates input, forget, cell."""
+        weight_ih, weight_hh, bias_ih, bias_hh = self.lstm.all_weights[0]
+        of_output = len(bias_ih) // 4
+        weights = torch.cat([weight_ih, weight_hh], dim=1)
+        return weights[:-of_output], (bias_ih + bias_hh)[:-of_output]
 
 
 class GRULayer(nn.Module):
