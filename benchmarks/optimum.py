@@ -49,8 +49,11 @@ class Optimum:
         }
         self.cue: NDArray[Any] = colours[:, *self.cells["beacon"][0]]
         """[L] the beacons' colour."""
-        free = np.argwhere((kinds == codes.WALL).sum(axis=0) == 0)
-        poses = np.array([(y, x, heading) for y, x in free for heading in range(HEADINGS)], np.uint8)
+        self.width: int = kinds.shape[2]
+        """Cells of a row."""
+        self.free: NDArray[np.intp] = np.argwhere((kinds != codes.WALL).all(axis=0))
+        """[cells, 2] rows and columns where one can stand."""
+        poses = np.array([(y, x, heading) for y, x in self.free for heading in range(HEADINGS)], np.uint8)
         self._number = np.full((*kinds.shape[1:], HEADINGS), -1)
         self._number[tuple(poses.T)] = np.arange(len(poses))
         self._tabulate(task, layouts, poses, found["item"][0])
@@ -85,10 +88,9 @@ class Optimum:
 
     def _solve(self, gamma: float, reward_scale: float) -> None:
         """Number the states that can be reached from the start, and iterate their values."""
-        everything = np.ones(len(self.cue), bool)
         pose = int(self.poses(self.start[None])[0])
         self._states: dict[tuple[int, bytes], int] = {}
-        waiting = [self._state(pose, belief) for belief in self._parts(everything, pose)]
+        waiting = [self._state(pose, belief) for belief in self._parts(self.ignorance(1)[0], pose)]
         reward: list[float] = []
         edges: list[tuple[int, int, float]] = []  # (number of state and action, next state, probability)
         for pose, belief in waiting:  # it grows
@@ -131,13 +133,17 @@ class Optimum:
         number: NDArray[np.intp] = self._number[tuple(agent.T)]
         return number
 
+    def ignorance(self, num: int) -> Bools:
+        """Beliefs [N, L] before an episode's first observation."""
+        return np.ones((num, len(self.cue)), bool)
+
     def cue_in_view(self, agent: NDArray[Any]) -> Bools:
         """[N] whether a beacon's colour is seen from poses [N, 3]."""
         shown: Bools = self._shows_cue[self.poses(agent)]
         return shown
 
     def updated(self, belief: Bools, agent: NDArray[Any], observation: NDArray[Any]) -> Bools:
-        """Beliefs [N, L] after observations [N, ...] at poses [N, 3]; all True before an episode's first."""
+        """Beliefs [N, L] after observations [N, ...] at poses [N, 3]."""
         expected = self._seen[:, self.poses(agent)]  # [L, N, ...]
         observed = observation.reshape(len(observation), -1)
         after: Bools = belief & (expected == observed).all(axis=-1).T
