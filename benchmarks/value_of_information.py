@@ -4,8 +4,9 @@
         [--every 25000] [--points 512] [--json FILE] [--picture FILE.png] [--setting value ...]
 
 One agent is trained. Every so many env steps its online network plays copies of the task of its own, at
-random for the first steps of an episode and then nearly greedily, and at decision points drawn from these
-episodes, as many of each place as there are, three numbers are compared, all as the learner has them: discounted, with scaled rewards.
+random for the first steps of an episode and then nearly greedily. At decision points drawn from these
+episodes, as many of each place as of the others where there are enough, three numbers are compared. All are
+as the learner has them: discounted, with scaled rewards.
 
     V               max Q, turned back where the learner rescales values; with Munchausen's rewards it
                     holds entropies too and is no return
@@ -21,10 +22,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +33,8 @@ import torch
 from numpy.typing import NDArray
 
 import envs
-from benchmarks.optimum import Optimum
 from benchmarks.value_picture import draw
+from benchmarks.value_places import Floats, Integers, Watch, watch_of
 from dtqn.acting.rows import VectorRows
 from dtqn.files import write_whole
 from dtqn.networks.q_network import QNetwork
@@ -47,9 +47,6 @@ from dtqn.types import State, map_tree, reset_rows
 from envs.vector import NativeVectorEnv
 
 COPIES = 64
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.intp]
 
 
 class Points(NamedTuple):
@@ -64,125 +61,6 @@ class Points(NamedTuple):
     """NaN where it is not known."""
 
 
-class Watch(ABC):
-    """Where the copies of a task are, and what they have seen."""
-
-    places: Mapping[str, Sequence[int]]
-    """Places that have a name."""
-    cells: Mapping[int, str]
-    """`row,column` of every place that is a cell; empty where none is."""
-    random_steps: int
-    """An episode's steps at random are from 0 to so many."""
-    epsilon: float
-    """Share of random actions after them."""
-    ticks: int
-    """Steps of each copy over which points are drawn."""
-    time_limit: int | None
-    """Steps of an episode over which they are, so that there are many episodes; None: the task's own."""
-    num_kinds: int
-    """Kinds of points, by place and cue."""
-
-    cue_age: Integers
-
-    def look(self, rows: VectorRows) -> None:
-        """Note the rows as they have arrived."""
-        state = rows.env.get_state()["state"]  # type: ignore[attr-defined]
-        if rows.first.all():
-            self.cue_age = np.full(len(rows.first), -1)
-        self.cue_age = np.where(rows.first | (self.cue_age < 0), -1, self.cue_age + 1)
-        self.cue_age[self._look(rows, state)] = 0
-
-    @abstractmethod
-    def _look(self, rows: VectorRows, state: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        """Note the rows beside the environment's state; [N] whether the cue is in view."""
-
-    @abstractmethod
-    def place(self, copies: Integers) -> Integers:
-        """The places of some copies."""
-
-    def optimum(self, copies: Integers) -> Floats:
-        """V* of some copies, none of them at its episode's end."""
-        return np.full(len(copies), np.nan)
-
-
-class GridWatch(Watch):
-    """Gridverse memory: places are cells, numbered row by row."""
-
-    random_steps, epsilon, ticks, time_limit = 40, 0.2, 400, 80
-
-    def __init__(self, optimum: Optimum) -> None:
-        self._optimum = optimum
-        width, (row, column) = optimum.width, optimum.start[:2].tolist()
-        beside = {
-            name: [y * width + x + (1 if x < column else -1) for y, x in cells]
-            for name, cells in optimum.cells.items()
-        }
-        self.places = {
-            "before an exit": beside["exit"],
-            "junction": [optimum.cells["exit"][0][0] * width + column],
-            "start": [row * width + column],
-            "cue in view": beside["beacon"],
-        }
-        self.cells = {y * width + x: f"{y},{x}" for y, x in optimum.free.tolist()}
-        self.num_kinds = 2 * (len(self.cells) - len(optimum.cells["exit"]))
-
-    def _look(self, rows: VectorRows, state: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        self._agent = state["agent"]
-        if rows.first.all():
-            self._belief = self._optimum.ignorance(len(rows.first))
-        belief = self._belief | rows.first[:, None]
-        self._belief = self._optimum.updated(belief, self._agent, rows.observation)
-        return self._optimum.cue_in_view(self._agent)
-
-    def place(self, copies: Integers) -> Integers:
-        y, x = self._agent[copies, :2].T.astype(np.intp)
-        return y * self._optimum.width + x
-
-    def optimum(self, copies: Integers) -> Floats:
-        return self._optimum.values(self._agent[copies], self._belief[copies])
-
-
-class CorridorWatch(Watch):
-    """T-Maze: the start and what is behind it, the corridor's quarters, the junction.
-
-    Few steps may be lost there before an episode is, so few are at random.
-    """
-
-    random_steps, time_limit, cells = 2, None, {}
-    _names = ("start", "quarter 1", "quarter 2", "quarter 3", "quarter 4", "junction")
-    places = {name: (place,) for place, name in enumerate(_names)}  # noqa: RUF012
-    num_kinds = 2 * len(_names)
-
-    def __init__(self, *, active: bool, length: int, horizon: int) -> None:
-        self._start, self._length = int(active), length
-        self.epsilon, self.ticks = min(0.2, 1 / length), max(100, horizon)
-
-    def _look(self, rows: VectorRows, state: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        self._x = state["position"][:, 0]
-        return (self._x == 0) & ~state["visited"]
-
-    def place(self, copies: Integers) -> Integers:
-        steps = self._x[copies] - self._start
-        quarter = 1 + 4 * (steps - 1) // max(1, self._length - 1)
-        return np.where(steps <= 0, 0, np.where(steps == self._length, 5, quarter)).astype(np.intp)
-
-
-def watch_of(config: Config) -> Watch:
-    """Of the run's task; a ConfigError where it is no task of these or its observations are changed."""
-    maze = re.fullmatch(r"t-maze-(passive|active)-(\d+)", config.env)
-    if config.env != "gridverse-memory-7x7" and not maze:
-        raise ConfigError(
-            f"env is {config.env}; it must be gridverse-memory-7x7 or t-maze-(passive|active)-N"
-        )
-    task = envs.registry.task(config.env, **config.task.model_dump())
-    if not isinstance(task.make_vector(1, 0), NativeVectorEnv):
-        raise ConfigError("task has options that change what is observed, or another backend; leave them out")
-    if maze:
-        assert task.spec.horizon is not None
-        return CorridorWatch(active=maze[1] == "active", length=int(maze[2]), horizon=task.spec.horizon)
-    return GridWatch(Optimum(task, config.learner.gamma, config.learner.reward_scale))
-
-
 @torch.no_grad()
 def measure(
     network: QNetwork,
@@ -192,7 +70,7 @@ def measure(
     gamma: float,
     generator: np.random.Generator,
 ) -> Points:
-    """At most `count` decision points, as many of each place and cue as there are.
+    """At most `count` decision points, as many of each place and cue as of the others where there are enough.
 
     V is max Q as it is, and the return has rewards as they are.
 
@@ -209,14 +87,12 @@ def measure(
     for _ in range(watch.ticks):
         watch.look(rows)
         state = reset_rows(state, initial, torch.from_numpy(rows.first).to(parameter.device))
-        deciding = np.flatnonzero(~rows.last)
-        kinds = zip(watch.place(deciding).tolist(), (watch.cue_age[deciding] >= 0).tolist(), strict=True)
-        chosen = [(kind, copy) for kind, copy in zip(kinds, deciding, strict=True) if drawn.wants(kind)]
-        for (kind, copy), clone in zip(
-            chosen, _clones(rows, state, [copy for _, copy in chosen]), strict=True
-        ):
-            one = np.array([copy])
-            drawn.put(kind, (*clone, watch.place(one), watch.cue_age[one], watch.optimum(one)))
+        copies, clone = np.flatnonzero(~rows.last), _cloning(rows, state)
+        places, ages, best = watch.place(copies), watch.cue_age[copies], watch.optimum(copies)
+        for copy, *point in zip(copies, places, ages, best, strict=True):
+            kind = (int(point[0]), bool(point[1] >= 0))
+            if (slot := drawn.slot(kind)) is not None:
+                drawn.kept[kind, slot] = (*clone(copy), *point)
         output, state, _ = network(rows.inputs(parameter.device, parameter.dtype), state)
         random_steps = np.where(
             rows.first, generator.integers(watch.random_steps + 1, size=COPIES), random_steps
@@ -224,47 +100,38 @@ def measure(
         explore = (rows.length < random_steps) | (generator.random(COPIES) < watch.epsilon)
         greedy = output.q[:, 0].argmax(dim=-1).cpu().numpy()
         rows.step(np.where(explore, generator.integers(actions, size=COPIES), greedy))
-    kept, memory, place, age, optimum = zip(*drawn.all(), strict=True)
+    kept, memory, place, age, optimum = zip(*drawn.kept.values(), strict=True)
     value, greedy_return = _play_out(network, make_env(len(place), None), kept, memory, gamma)
-    return Points(np.concatenate(place), np.concatenate(age), value, greedy_return, np.concatenate(optimum))
+    return Points(np.array(place), np.array(age), value, greedy_return, np.array(optimum))
 
 
 class Reservoirs:
-    """A uniform sample, without replacement, of each kind of what comes by (Vitter 1985, algorithm R)."""
+    """A uniform sample of each kind of what comes by (Vitter 1985, algorithm R)."""
 
     def __init__(self, size: int, generator: np.random.Generator) -> None:
+        """`size` of each kind are kept."""
         self._size, self._generator = size, generator
-        self._met: dict[Any, int] = {}
-        self._kept: dict[Any, list[Any]] = {}
-        self._slot: dict[Any, list[int]] = {}
+        self._met: Counter[Hashable] = Counter()
+        self.kept: dict[tuple[Hashable, int], Any] = {}
+        """By kind and slot."""
 
-    def wants(self, kind: Any) -> bool:
-        """Whether one more of a kind is taken; then `put` owes it."""
-        met = self._met[kind] = self._met.get(kind, 0) + 1
+    def slot(self, kind: Hashable) -> int | None:
+        """The slot that one more of a kind takes; None for none."""
+        self._met[kind] += 1
+        met = self._met[kind]
         slot = met - 1 if met <= self._size else int(self._generator.integers(met))
-        if slot < self._size:
-            self._slot.setdefault(kind, []).append(slot)
-        return slot < self._size
-
-    def put(self, kind: Any, item: Any) -> None:
-        """The items of a kind come in the order in which they were wanted."""
-        kept, slot = self._kept.setdefault(kind, []), self._slot[kind].pop(0)
-        kept[slot : slot + 1] = [item]
-
-    def all(self) -> list[Any]:
-        return [item for kept in self._kept.values() for item in kept]
+        return slot if slot < self._size else None
 
 
-def _clones(rows: VectorRows, state: State, copies: Sequence[int]) -> Iterator[tuple[Any, State]]:
-    """Each copy's row and environment, with the whole time limit before it, and its memory."""
+def _cloning(rows: VectorRows, state: State) -> Callable[[int], tuple[Any, State]]:
+    """Copy -> its row and environment, with the whole time limit before it, and its memory."""
     kept = rows.get_state()
     kept["env"] = {name: kept["env"][name] for name in ("episode", "state")}
     kept["env"]["episode"]["elapsed"][:] = 0
-    for copy in copies:
-        yield (
-            map_tree(lambda x, i=copy: x[[i]].copy(), kept),
-            map_tree(lambda x, i=copy: x[i : i + 1].clone(), state),
-        )
+    return lambda copy: (
+        map_tree(lambda x: x[[copy]], kept),
+        map_tree(lambda x: x[copy : copy + 1].clone(), state),
+    )
 
 
 def _play_out(
@@ -296,7 +163,8 @@ def measure_run(trainer: Trainer, watch: Watch, count: int) -> Points:
 
     def make_env(copies: int, time_limit: int | None) -> NativeVectorEnv:
         options = config.task.model_dump()
-        options["time_limit"] = time_limit or options["time_limit"]
+        limits = [limit for limit in (time_limit, options["time_limit"]) if limit is not None]
+        options["time_limit"] = min(limits, default=None)
         env = envs.make_vector(config.env, copies, env_seed, **options)
         assert isinstance(env, NativeVectorEnv)
         return env
@@ -349,8 +217,10 @@ def table(point: Mapping[str, Any]) -> str:
     return "\n".join(columns(rows))
 
 
-def run(config: Config, every: int, count: int, report: Callable[[list[dict[str, Any]]], None]) -> None:
-    """Train, and report all measurements so far after each."""
+def run(
+    config: Config, every: int, count: int, report: Callable[[list[dict[str, Any]]], None]
+) -> list[dict[str, Any]]:
+    """Train and measure, and report all measurements so far after each."""
     watch = watch_of(config)
     machine.prepare()
     trainer = Trainer(config)
@@ -365,6 +235,7 @@ def run(config: Config, every: int, count: int, report: Callable[[list[dict[str,
         success = over.metrics["eval/success"] if over else None
         points.append(clocks | {"success": success} | summary(measure_run(trainer, watch, count), watch))
         report(points)
+    return points
 
 
 def _settings(rest: Sequence[str]) -> dict[str, str]:
@@ -406,13 +277,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(table(points[-1]), flush=True)
             if args.json:
                 write_whole(args.json, json.dumps({**about, "points": points}, indent=2) + "\n")
-            if args.picture:
-                draw(points, title, args.picture)
 
         for file in (args.json, args.picture):
             if file is not None:
                 file.parent.mkdir(parents=True, exist_ok=True)
-        run(config, args.every, args.points, report)
+        points = run(config, args.every, args.points, report)
+        if args.picture and points:
+            draw(points, title, args.picture)
     except (ConfigError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

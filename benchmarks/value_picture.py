@@ -41,8 +41,8 @@ def draw(points: Sequence[Point], title: str, path: Path) -> None:
         path: the PNG or SVG, by its suffix; replaced atomically.
     """
     names = list(points[0]["places"])
-    columns = min(len(names), _PANELS)
-    rows = -(-len(names) // columns)
+    rows = -(-len(names) // _PANELS)
+    columns = -(-len(names) // rows)
     moments = sorted({round(i) for i in np.linspace(0, len(points) - 1, min(MAPS, len(points)))})
     mapped = bool(points[0]["cells"])
     height = [3 * 1.75 + 0.9] * mapped + [2.4 * rows + 0.7]
@@ -130,14 +130,14 @@ def _lines(figure: SubFigure, points: Sequence[Point], names: Sequence[str], row
                 ]
                 if known:
                     drawn.add(kind)
-                    marker = {"marker": "o", "markersize": 3} if kind != "optimum" else {}
+                    marker = {"marker": "o", "markersize": 4} if kind != "optimum" else {}
                     axes.plot(*zip(*known, strict=True), dashes, color=colour, linewidth=1.5, **marker)
         axes.set_title(name, fontsize=10)
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlim(left=0)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axes.set_xlabel("environment steps")
+    figure.supxlabel("environment steps", fontsize=10)
     handles = [Line2D([], [], color=colour, label=f"cue {cue}") for cue, colour in _CUES.items()]
     handles += [
         Line2D([], [], color="0.3", linestyle=d, label=t) for k, (d, t) in _LINES.items() if k in drawn
