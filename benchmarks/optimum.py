@@ -24,8 +24,8 @@ from envs.task import Task
 from envs.vector import NativeVectorEnv
 
 HEADINGS: Final = len(codes.HEADINGS)
-_RESETS: Final = 4096
-"""Copies that are reset to meet every layout; of 24 each is missed with a probability below 1e-75."""
+_RESETS: Final = 1024
+"""Copies that are reset to meet every layout; each of 24 is missed with a probability below 1e-18."""
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

@@ -219,6 +219,25 @@ def test_an_optimal_network_gets_what_it_promises(optimum: Optimum) -> None:
     }
 
 
+class Turner(Optimal):
+    """A stand-in that turns for ever."""
+
+    def __call__(self, inputs: StepInputs, state: Any) -> tuple[QOutput, Any, None]:
+        q = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
+        return QOutput(q.expand(len(inputs.first), 1, 6)), state, None
+
+
+def test_a_clone_has_the_whole_time_limit_before_it(optimum: Optimum) -> None:
+    watch, make = GridWatch(optimum), _native(TASK)
+    watch.ticks = 40
+    network: Any = Turner(optimum)
+    points = voi.measure(
+        network, lambda copies, limit: make(copies, limit or 100), watch, 100, 1.0, np.random.default_rng(0)
+    )
+    np.testing.assert_allclose(points.greedy_return, 100 * -0.05)
+    assert (points.value == 1).all()
+
+
 class Walker:
     """A stand-in that walks to the end of a T-Maze of length 4 and turns as it remembers."""
 
