@@ -285,6 +285,7 @@ def test_the_cue_of_the_active_t_maze_is_behind_the_start() -> None:
     seen = points.cue_age >= 0
     assert seen.any()
     assert (~seen).any()
+    assert points.cue_age.max() <= 5  # an episode has seven steps, and the first one leads to the cue
     assert set(points.place[points.cue_age == 0].tolist()) == {0}
     assert (points.cue_age[points.place == 5] >= 5)[seen[points.place == 5]].all()
 
