@@ -272,6 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = resolve(None, flags, {})
         title = f"{config.agent} on {config.env}, seed {config.seed}"
         about = {"env": config.env, "agent": config.agent, "seed": config.seed, "settings": settings}
+        about |= {"gamma": config.learner.gamma, "reward_scale": config.learner.reward_scale}
 
         def report(points: list[dict[str, Any]]) -> None:
             print(table(points[-1]), flush=True)

@@ -137,7 +137,8 @@ def _lines(figure: SubFigure, points: Sequence[Point], names: Sequence[str], row
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlim(left=0)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    figure.supxlabel("environment steps", fontsize=10)
+    for axes in grid[len(names) - columns : len(names)]:
+        axes.set_xlabel("environment steps")
     handles = [Line2D([], [], color=colour, label=f"cue {cue}") for cue, colour in _CUES.items()]
     handles += [
         Line2D([], [], color="0.3", linestyle=d, label=t) for k, (d, t) in _LINES.items() if k in drawn
