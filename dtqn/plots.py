@@ -16,7 +16,7 @@ from dtqn.files import replacing
 
 Row = Mapping[str, float | int | None]
 _EVALUATION, _TRAINING = "#1f5fa8", "#e07b39"
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195")
 """Told apart without seeing red from green (Okabe and Ito 2008, whose yellow is too faint for lines)."""
 _DASHES = ("-", "--", ":", "-.")
 _COLUMNS = 3
@@ -78,7 +78,7 @@ def learning_curve(
     axes.set_xlabel("environment steps")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, loc="best")
-    _save(figure, path)
+    save(figure, path)
 
 
 def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str) -> None:
@@ -114,7 +114,7 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str) -> No
     if handles:
         figure.legend(handles.values(), handles.keys(), loc="outside right upper", frameon=False)
     figure.supxlabel(note, fontsize=8, color="0.35")
-    _save(figure, path)
+    save(figure, path)
 
 
 def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
@@ -125,8 +125,8 @@ def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
             counts.setdefault(curve.label, []).append(curve.runs)
     return {
         label: {
-            "color": _COLOURS[index % len(_COLOURS)],
-            "linestyle": _DASHES[index // len(_COLOURS) % len(_DASHES)],
+            "color": COLOURS[index % len(COLOURS)],
+            "linestyle": _DASHES[index // len(COLOURS) % len(_DASHES)],
             "linewidth": 1.8,
             "clip_on": False,  # a line at 0 is seen in full
             "label": f"{label} (n = {' or '.join(map(str, sorted(set(runs))))})",
@@ -164,7 +164,7 @@ def _dress(axes: Axes, name: str, title: str, ceiling: float) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
     """Write the picture whole, the same bytes for the same picture."""
     kind = path.suffix.lstrip(".")
     with replacing(path) as temporary, rc_context({"svg.hashsalt": "dtqn"}):
@@ -244,7 +244,7 @@ def importance(shares: Sequence[Share], path: Path, metric: str, r2: float, runs
     if not shares:
         text = f"no dependence of {metric} found: held-out R² = {r2:.2f}, {runs} runs"
         figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=11)
-        _save(figure, path)
+        save(figure, path)
         return
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1))
     places = list(range(len(shares)))
@@ -262,7 +262,7 @@ def importance(shares: Sequence[Share], path: Path, metric: str, r2: float, runs
     known = [
         (place, share.correlation) for place, share in enumerate(shares) if share.correlation is not None
     ]
-    colours = [_COLOURS[2] if value >= 0 else _COLOURS[1] for _, value in known]
+    colours = [COLOURS[2] if value >= 0 else COLOURS[1] for _, value in known]
     right.barh([place for place, _ in known], [value for _, value in known], color=colours, height=0.6)
     right.set_xlim(-1.05, 1.05)
     right.axvline(0, color="0.4", linewidth=0.8)
@@ -272,7 +272,7 @@ def importance(shares: Sequence[Share], path: Path, metric: str, r2: float, runs
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
     figure.suptitle(f"What {metric} depends on: held-out R² = {r2:.2f}, {runs} runs", fontsize=11)
-    _save(figure, path)
+    save(figure, path)
 
 
 class Parameter(Protocol):
@@ -325,4 +325,4 @@ def by_parameter(
         axes.spines[["top", "right"]].set_visible(False)
     figure.supylabel(metric, fontsize=10)
     figure.suptitle(f"{len(values)} runs; ringed: the best", fontsize=11)
-    _save(figure, path)
+    save(figure, path)

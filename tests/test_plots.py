@@ -62,7 +62,7 @@ def drawn(monkeypatch, tmp_path):
     def draw(rows, **options):
         kept = []
         with monkeypatch.context() as patch:
-            patch.setattr(plots, "_save", lambda figure, path: kept.append(figure))
+            patch.setattr(plots, "save", lambda figure, path: kept.append(figure))
             learning_curve(rows, tmp_path / "a.png", "t", **options)
         return kept[0].axes[0]
 
@@ -128,7 +128,7 @@ def test_a_comparison_has_one_legend_and_a_style_for_every_agent(tmp_path):
 def figures(monkeypatch):
     """The axes of the pictures that are drawn, in place of files."""
     found = []
-    monkeypatch.setattr(plots, "_save", lambda figure, path: found.append(figure.axes))
+    monkeypatch.setattr(plots, "save", lambda figure, path: found.append(figure.axes))
     return found
 
 

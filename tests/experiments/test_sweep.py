@@ -609,7 +609,7 @@ def test_pictures(tmp_path, monkeypatch):
     plots.importance(shares, tmp_path / "importance.png", "mean_success", 0.4, 25)
     assert Image.open(tmp_path / "importance.png").size[0] > 500
     figures = []
-    monkeypatch.setattr(plots, "_save", lambda figure, path: figures.append(figure))
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
     plots.by_parameter(axes, [0.1, 0.9, 0.5], tmp_path, "mean_success", 1)
     plots.importance(shares, tmp_path, "mean_success", 0.4, 25)
     plots.importance([], tmp_path, "mean_success", -0.2, 25)
