@@ -63,8 +63,8 @@ LEARNING = [
         ("no-tolerance", "q_max - tolerance * scale", "q_max", _TWIN),
         (
             "trace-of-the-row-itself",
-            "1 + kept[:, t] * later",
-            "1 + kept[:, t - 1] * later",
+            "torch.ones_like(kept), kept)[:, 1:]",
+            "torch.ones_like(kept), kept)[:, :-1]",
             f"{_RETURNS}::test_the_length_of_a_trace_by_hand",
         ),
         ("n-step-one-row-further", "step + n_step, learn_rows", "step + n_step + 1, learn_rows", _RETURNS),
@@ -240,7 +240,7 @@ NETWORKS = [
         ),
         (
             "packed-scores-of-another-head",
-            "r, rv = relative[:, part].T",
+            "r, rv = relative[:, head * size : (head + 1) * size].T",
             "r, rv = relative[:, :size].T",
             f"{_GTRXL}::test_packed_rows_are_padded_ones",
         ),
