@@ -121,7 +121,7 @@ class Optimum:
         return pose, belief
 
     def _parts(self, belief: Bools, pose: int) -> list[Bools]:
-        """What a belief may become by what is seen at a pose."""
+        """The beliefs that a belief may become by the observation at a pose."""
         parts = []
         while belief.any():
             parts.append(belief & self._alike[belief.argmax(), :, pose])

@@ -26,7 +26,7 @@ DTQN_CODE = {
     "drqn-paper": {"trainable": 155_838, "printed": 155_838},
     "dqn-paper": {"trainable": 23_742, "printed": 23_742},
 }
-"""Of the public code's branch `paper`, run; it prints its causal masks too, parameters without gradient."""
+"""The public code's branch `paper`, run; it prints its causal masks too, parameters without gradient."""
 GTRXL_LAYERS, GTRXL_WIDTH, GTRXL_HEADS = 12, 512, 8
 GTRXL_TABLE_MILLIONS = {
     "residual": 28.6, "input": 34.9, "output": 34.9, "highway": 34.9, "sigtanh": 41.2, "gru": 66.4,
@@ -78,7 +78,7 @@ def gtrxl_parameters(gate: str) -> int:
 
 
 def gtrxl_table() -> dict[str, Any]:
-    """What each gate adds to the residual variant."""
+    """The parameters that each gate adds to the residual variant."""
     residual = gtrxl_parameters("residual")
     return {
         gate: {

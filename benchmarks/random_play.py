@@ -1,4 +1,4 @@
-"""What uniformly random actions reach on every native task: the floor beside which an agent's figures stand.
+"""Uniformly random actions on every native task: the floor beside which an agent's figures stand.
 
     python -m benchmarks random_play
 

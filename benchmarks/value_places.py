@@ -21,7 +21,7 @@ Integers = NDArray[np.intp]
 
 
 class Watch(ABC):
-    """Where the copies of a task are, and what they have seen."""
+    """The places of a task's copies, and how long ago each saw the cue."""
 
     places: Mapping[str, Sequence[int]]
     """Places that have a name."""
@@ -124,7 +124,7 @@ class CorridorWatch(Watch):
 
 
 def watch_of(config: Config) -> Watch:
-    """Of the run's task; a ConfigError where it is no task of these or its observations are changed."""
+    """The watch of a run's task; a ConfigError if it is another task, or its observations are changed."""
     maze = re.fullmatch(r"t-maze-(passive|active)-(\d+)", config.env)
     if config.env != "gridverse-memory-7x7" and not maze:
         raise ConfigError(

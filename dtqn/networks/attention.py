@@ -86,7 +86,7 @@ def _keys(by_distance: Tensor) -> Tensor:
 
 
 class _Projections(torch.autograd.Function):
-    """Of rows [B, J, D]: queries s (x W_Q + b) [H, B, T, d] of the last T; keys and values [2, H, B, J, d].
+    """Rows [B, J, D] to queries s (x W_Q + b) [H, B, T, d] of the last T, keys and values [2, H, B, J, d].
 
     The gradients of the rows add up in place. Autograd pads that of the last T with zeros and adds arrays.
     """

@@ -50,7 +50,7 @@ class GTrXLTrace(NamedTuple):
 
 
 class PackedCall(NamedTuple):
-    """What all layers share in a call of packed rows."""
+    """All that layers share in a call of packed rows."""
 
     positions: Tensor
     """[E, D]"""
@@ -336,7 +336,7 @@ class GTrXL(nn.Module):
         return x, GTrXLTrace(torch.stack(inputs, dim=1)) if want_trace else None
 
     def _packed_call(self, packing: Packing, first_query: int, dtype: torch.dtype) -> PackedCall:
-        """What a layer's call needs whose queries are the rows from position `first_query` on."""
+        """The shared part of a layer's call whose queries are the rows from position `first_query` on."""
         key = ("GTrXL", first_query, self.memory_length, self.num_heads, dtype)
         return packing.once(key, lambda: self._make_packed_call(packing, first_query, dtype))
 

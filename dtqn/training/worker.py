@@ -191,7 +191,7 @@ def serve(descriptor: int) -> None:
 
 
 def _outcome(call: Callable[[Any, tuple[Any, ...]], Any], request: bytes) -> tuple[Any, Exception | None]:
-    """What a call of a request's two parts returns, or raises."""
+    """The result of a call of a request's two parts, or its error."""
     try:
         return call(*pickle.loads(request)), None
     except Exception as error:
