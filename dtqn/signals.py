@@ -53,7 +53,7 @@ def signal_of(exit_code: int | None) -> signal.Signals | None:
 
 
 def cause(exit_code: int | None) -> str:
-    """What ended a process, in words: its exit code, or the signal."""
+    """The end of a process in words: its exit code, or the signal."""
     number = signal_of(exit_code)
     if number is None:
         return f"exit code {exit_code}"

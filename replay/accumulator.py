@@ -71,7 +71,7 @@ class Anchors(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """What one row per stream meant; arrays are parallel to the streams given."""
+    """The meaning of one row a stream; arrays are parallel to the streams given."""
 
     rows: Ints
     """The row's number in its stream."""
@@ -147,7 +147,7 @@ class Accumulator:
         return Anchors(streams[index], starts[index] + steps[real], learn_rows[real])
 
     def get_state(self) -> dict[str, Array]:
-        """Where each stream stands, open episodes included."""
+        """The place of each stream, open episodes included."""
         return {
             "num_rows": self.num_rows.copy(),
             "episode_start": self._episode_start.copy(),

@@ -60,7 +60,7 @@ class SequenceBatch(NamedTuple):
 
 
 class SampleInfo(NamedTuple):
-    """What is known of the sequences of a batch, beside their content."""
+    """Facts about the sequences of a batch, beside their content."""
 
     ids: Ints
     """[B] for `update_priorities`, `learn_rows` and `prefix`."""

@@ -25,7 +25,7 @@ BLOCKS = ("rows", "trace", "stored")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What one step stores under one name."""
+    """The array that one step stores under one name."""
 
     shape: tuple[int, ...]
     """Shape of one row; `()` for a scalar."""

@@ -39,14 +39,14 @@ PART_COST_OF_WINDOWS = 700
 
 
 class Outputs(NamedTuple):
-    """What the networks say of the learn block, [B, R, ...] each."""
+    """The networks' outputs on the learn block, [B, R, ...] each."""
 
     online: QOutput
-    """Of the online network, with gradient; a sequence's last row has no TD error and may hold anything."""
+    """The online network's, with gradient; a sequence's last row has no TD error and may hold anything."""
     target: QOutput
-    """Of the target network: the values that rows are bootstrapped with."""
+    """The target network's: the values that rows are bootstrapped with."""
     chooser: QOutput
-    """Of the online network: the actions of these values, with double Q-learning."""
+    """The online network's: the actions of these values, with double Q-learning."""
     trace: dict[str, Tensor] | None
     """The trace rows that the online pass leaves now, where they are wanted: field -> [B, P + R, ...]."""
 

@@ -50,7 +50,7 @@ class Discrepancy(NamedTuple):
         return first, last
 
     def greedy_actions(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """What the greedy policy loses by the stored memory at some `rows` [B, R] bool.
+        """The loss of the greedy policy by the stored memory at some `rows` [B, R] bool.
 
         Returns: whether the greedy action is another one [n] bool, at the rows where it is no near tie
             (`NEAR_TIE`); and max_a Q(a) - Q(a'), with a' the greedy action by stored memory and Q exact, [m]

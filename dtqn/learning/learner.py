@@ -47,7 +47,7 @@ class Update(NamedTuple):
     """[B], or None where the update was skipped."""
     metrics: dict[str, float]
     trace: FreshTrace | None = None
-    """Of burn-in and learned rows, by the parameters before the update; where it is wanted."""
+    """That of burn-in and learned rows, by the parameters before the update; where it is wanted."""
 
 
 class _Part(NamedTuple):

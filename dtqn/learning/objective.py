@@ -25,7 +25,7 @@ from dtqn.types import QOutput, Sequences, first_rows, map_tree
 
 
 class StepErrors(NamedTuple):
-    """Of the steps of a batch, [B, R - 1] each; only those in the mask are learned."""
+    """The errors of a batch's steps, [B, R - 1] each; only those in the mask are learned."""
 
     td_error: Tensor
     """The target's expected value minus `q_taken`."""
@@ -38,7 +38,7 @@ class StepErrors(NamedTuple):
     loss: Tensor
     """0 outside of the mask."""
     traces: returns.Traces | None = None
-    """Of Q(lambda)."""
+    """Those of Q(lambda)."""
 
 
 Values = Callable[[Tensor], Tensor]
@@ -46,7 +46,7 @@ Values = Callable[[Tensor], Tensor]
 
 
 class Following(NamedTuple):
-    """What follows each step, and how targets are made of it and of bootstrap values."""
+    """The rows after each step, and how targets are made of them and of bootstrap values."""
 
     reward: Tensor
     """[B, R], scaled"""
@@ -93,7 +93,7 @@ class Regression(Protocol):
     """How a head's prediction of a return is moved to its target."""
 
     def target(self, output: QOutput, value: Values, following: Following) -> Tensor:
-        """Of each step, from the target network's output."""
+        """The targets of each step, from the target network's output."""
         ...
 
     def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:

@@ -165,7 +165,7 @@ class Traces(NamedTuple):
     """How far Q(lambda) looks ahead in some sequences, as sums that add up over parts of a batch."""
 
     length: Tensor
-    """Of all learned steps, the rows to their bootstraps: n of an n-step return, here a mean over n."""
+    """Rows from all learned steps to their bootstraps: n of an n-step return, here a mean over n."""
     actions: Tensor
     """Actions at which a trace may go on."""
     cut: Tensor

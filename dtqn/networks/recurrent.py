@@ -114,7 +114,7 @@ class RecurrentQNetwork(nn.Module):
         return self.encoder(map_tree(lambda x: x[None], rows.pack(inputs)))[0]
 
     def _stored_rows(self, batch: Sequences) -> dict[str, Tensor]:
-        """The rows that make the state before a sequence: its trace and, where the core reads them, features."""
+        """The rows that make the state before a sequence: its trace, and features if the core reads any."""
         if not self.input_window:
             return batch.trace
         return batch.trace | {FEATURES: self._features(batch.trace, like=batch.learn)}

@@ -68,7 +68,7 @@ def _affinity() -> set[int]:
 
 
 def _idle_seconds() -> float | None:
-    """What this process's cores have been idle since the machine started; None where it cannot be told."""
+    """Idle time of this process's cores since the machine started; None where it cannot be told."""
     names = {f"cpu{number}" for number in _affinity()}
     try:
         lines = (line.split() for line in Path("/proc/stat").read_text().splitlines())

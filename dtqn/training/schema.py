@@ -25,7 +25,7 @@ _TRACE = "trace/"
 
 
 class Memory(NamedTuple):
-    """Where the state comes from that a sequence starts in."""
+    """The source of the state that a sequence starts in."""
 
     is_read: bool
     """From stored memory; otherwise every sequence starts in the initial state."""
@@ -111,7 +111,7 @@ def smallest_dtype(space: gymnasium.Space) -> np.dtype:
 
 
 class Schema:
-    """What one run stores at every step, and back."""
+    """Rows as one run stores them at every step, and back."""
 
     def __init__(self, rows: Rows[Field], memory: Memory, device: torch.device) -> None:
         """`device`: where the learner's tensors are."""
@@ -137,11 +137,11 @@ class Schema:
         return bool(self._memory_names)
 
     def stored(self, rows: Rows[np.ndarray]) -> dict[str, np.ndarray]:
-        """What replay appends of an actor's tick."""
+        """The part of an actor's tick that replay appends."""
         return {**named(rows), self.memory.version: rows.version}
 
     def refreshed(self, trace: FreshTrace, sampled: SequenceBatch, version: int) -> dict[str, np.ndarray]:
-        """What replay overwrites with the memory that the parameters of learner step `version` have made.
+        """The fields that replay overwrites with the memory made by the parameters of learner step `version`.
 
         A row is as fresh as the oldest memory that its sequence started from.
         """
@@ -151,7 +151,7 @@ class Schema:
         return {**rows, self.memory.version: oldest[trace.sequence.cpu().numpy()]}
 
     def inputs(self, rows: Mapping[str, np.ndarray]) -> StepInputs:
-        """What a network reads of sampled rows [B, T, ...]."""
+        """The inputs of a network in sampled rows [B, T, ...]."""
         return step_inputs({name: self._tensor(rows[name]) for name in self.input_names})
 
     def sequences(self, batch: SequenceBatch, importance_weights: np.ndarray) -> Sequences:

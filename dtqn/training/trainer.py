@@ -92,7 +92,7 @@ class Trainer:
         return self._clocks() | row if row or evaluates else None
 
     def finish(self) -> list[dict[str, float | int | None]]:
-        """What a run owes at its end, however short: one update, one evaluation, one row of metrics.
+        """Do all that a run owes at its end, however short: one update, one evaluation, one row of metrics.
 
         All evaluations are over that `advance` has asked for; that of the end is then asked for.
         """

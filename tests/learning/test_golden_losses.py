@@ -31,7 +31,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gtrxl+peng": {"learner": {"returns": "peng"}},
     "gtrxl+watkins": {"learner": {"returns": "watkins"}},
 }
-"""What a preset has not: its name, a plus sign and the option's name -> settings."""
+"""Options that presets lack: a preset's name, a plus sign and the option's name -> settings."""
 NAMES = sorted([*PRESETS, *OPTIONS])
 REGENERATE = "python -m tests.learning.test_golden_losses"
 SHAPES = (

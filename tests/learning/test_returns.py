@@ -300,7 +300,7 @@ def test_the_soft_value_of_its_own_policy_is_a_logsumexp(scale: float) -> None:
 
 
 def test_the_length_of_a_trace_by_hand() -> None:
-    """Of the first of three steps: 1 + c_1 (1 + c_2), and row 3 is the last."""
+    """The first of three steps: 1 + c_1 (1 + c_2), and row 3 is the last."""
     traces = returns.traces(
         f64([9, 0.5, 0.25, 9, 9]),
         torch.tensor([4]),

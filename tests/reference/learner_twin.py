@@ -241,7 +241,7 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     y = moved([atoms] * rows)
 
     def masses(t: int) -> list[float]:
-        """Of the target of step t: with Q(lambda), of the next step's too where the trace goes on."""
+        """The probabilities of step t's target; with Q(lambda) the next step's too if the trace goes on."""
         row = losses.bootstrap_row(t, rows, n)
         mixture = values[row]
         goes_on = row < rows - 1 and (config.returns == "peng" or greedy[row])
