@@ -325,7 +325,7 @@ class GTrXL(nn.Module):
         self, x: Tensor, burned: Tensor, rows: GTrXLTrace, packing: Packing, want_trace: bool
     ) -> tuple[Tensor, GTrXLTrace | None]:
         """As `PackedCore.packed`. No compression and no adaptive span."""
-        memory = rows.memory.to(x.dtype) if self.window else x.new_empty((0, self.num_layers, self.width))
+        memory = rows.memory if self.window else x.new_empty((0, self.num_layers, self.width))
         call = self._packed_call(packing, -packing.burn_in.shape[1], x.dtype)
         inputs = []
         for i, layer in enumerate(self.layers):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from dtqn.types import Sequences, first_rows, map_tree
+from dtqn.types import Sequences, StepInputs, first_rows, map_tree
 
 T = TypeVar("T")
 
@@ -85,12 +85,32 @@ class Packing:
         count = self._batch.learn_rows
         return _rows(first_rows(count, self._batch.learn.first.shape[1]), torch.zeros_like(count))
 
+    @cached_property
+    def burn_in_inputs(self) -> StepInputs:
+        """[1, n, ...]"""
+        return _sequence(self.burn_in.pack(self._batch.burn_in))
+
+    @cached_property
+    def learn_inputs(self) -> StepInputs:
+        """[1, n, ...]"""
+        return _sequence(self.learn.pack(self._batch.learn))
+
+    def trace(self, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Stored rows by path, [n, ...]."""
+        return self.once(dtype, lambda: map_tree(lambda x: x.to(dtype), self.memory.pack(self._batch.trace)))
+
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of `make`, which is a function of the key and of this batch alone."""
         if key not in self._known:
             self._known[key] = make()
         found: T = self._known[key]
         return found
+
+
+def _sequence(rows: StepInputs) -> StepInputs:
+    """Rows [n, ...] as one sequence [1, n, ...], as networks read them."""
+    unsqueezed: StepInputs = map_tree(lambda x: x[None], rows)
+    return unsqueezed
 
 
 def _rows(real: Tensor, first_position: Tensor) -> Rows:

@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.packing import Packing, Rows
+from dtqn.networks.packing import Packing
 from dtqn.networks.q_network import FEATURES, AuxiliaryLoss, Core, Encoder, Head, PackedCore
 from dtqn.types import (
     QOutput,
@@ -90,12 +90,12 @@ class RecurrentQNetwork(nn.Module):
     def _packed(self, batch: Sequences, want_trace: bool) -> tuple[QOutput, dict[str, Tensor] | None]:
         """`learn_values` of the real rows alone, burn-in and learn block in one pass."""
         packing = Packing(batch) if batch.packing is None else batch.packing
-        features = self._packed_features(packing.learn, batch.learn)
+        features = self.encoder(packing.learn_inputs)[0]
         with torch.no_grad():
             burned = features[:0].detach()
             if len(packing.burn_in.place):
-                burned = self._packed_features(packing.burn_in, batch.burn_in)
-            memory = from_leaves(self.core.trace_spec(), packing.memory.pack(batch.trace))
+                burned = self.encoder(packing.burn_in_inputs)[0]
+            memory = from_leaves(self.core.trace_spec(), packing.trace(features.dtype))
         x, trace = cast(PackedCore, self.core).packed(features, burned, memory, packing, want_trace)
         output = map_tree(lambda rows: packing.learn.unpack(rows[0]), self.head(x[None]))
         if trace is None:
@@ -108,10 +108,6 @@ class RecurrentQNetwork(nn.Module):
             for name, rows in leaves(trace).items()
             if name in self.trace_spec()
         }
-
-    def _packed_features(self, rows: Rows, inputs: StepInputs) -> Tensor:
-        """[n, D] of the real rows of a block of inputs [B, T, ...]."""
-        return self.encoder(map_tree(lambda x: x[None], rows.pack(inputs)))[0]
 
     def _stored_rows(self, batch: Sequences) -> dict[str, Tensor]:
         """The rows that make the state before a sequence: its trace, and features if the core reads any."""
