@@ -202,6 +202,15 @@ LEARNING = [
 
 NETWORKS = [
     *_in(
+        "dtqn/networks/rnn.py",
+        (
+            "cells-by-the-output-gate",
+            "weights[:-of_output]",
+            "weights[of_output:]",
+            f"{_CONTRACT}::test_state_from_trace_equals_the_running_state",
+        ),
+    ),
+    *_in(
         "dtqn/networks/gates.py",
         ("gru-gate-swapped", "torch.lerp(x, h, z)", "torch.lerp(h, x, z)", _GATES),
         ("gru-gate-bias-turned", "z.sub_(bias)", "z.add_(bias)", _GATES),
@@ -735,6 +744,15 @@ SETTINGS = [
             f"{_CONFIG}::test_settings_cannot_be_changed_after",
         ),
         ("infinity-taken", "allow_inf_nan=False", "allow_inf_nan=True", _CONFIG),
+    ),
+    *_in(
+        "dtqn/settings/presets.py",
+        (
+            "task-over-a-published-agent",
+            "if agent.over_task else",
+            "if not agent.preset else",
+            "tests/settings/test_paper_configs.py::test_an_agent_is_as_published_on_every_task",
+        ),
     ),
     *_in(
         "dtqn/settings/rules.py",
