@@ -207,7 +207,7 @@ NETWORKS = [
             "cells-by-the-output-gate",
             "weights[:-of_output]",
             "weights[of_output:]",
-            f"{_CONTRACT}::test_state_from_trace_equals_the_running_state",
+            f"{_CONTRACT}::test_any_split_into_calls_is_the_same_function",
         ),
     ),
     *_in(
