@@ -139,17 +139,17 @@ class _Packed(torch.autograd.Function):
         v: Tensor,
         layout: Layout,
     ) -> Tensor:
-        (heads, _, size), (batch, steps, keys) = u.shape, layout.shape
+        queries, keys, (heads, _, size) = layout.queries, layout.keys, u.shape
         width, scale = heads * size, size**-0.5
-        new = rows[len(rows) - layout.num_queries :]
+        new = rows[len(rows) - len(queries.place) // heads :]
         projected = torch.addmm(u.view(width), new, weight[:width].T, beta=scale, alpha=scale)
-        with_u = layout.of_queries(projected)
+        with_u = queries.fill(projected)
         with_v = with_u[:, :-1] + (v - u) * scale
-        pairs = layout.of_keys(rows @ weight[width:].T)
-        weights = pairs.new_zeros((heads, batch, steps, keys))
+        pairs = keys.fill(rows @ weight[width:].T)
+        weights = pairs.new_zeros((*queries.shape, keys.shape[2]))
         mixed = torch.empty_like(with_u)
         mixed[:, -1] = 0.0
-        query, pair, output = (layout.blocks(x) for x in (with_u, pairs, mixed))
+        query, pair, output = queries.blocks(with_u), keys.blocks(pairs), queries.blocks(mixed)
         for head, by_key in enumerate(weights):
             key, value = pair[head], pair[heads + head]
             of_keys = _distances(torch.bmm(query[head], key.mT))
@@ -159,22 +159,21 @@ class _Packed(torch.autograd.Function):
             torch.bmm(by_key, value, out=output[head])
         ctx.save_for_backward(rows, relative, weight, with_u, with_v, pairs, weights)
         ctx.layout = layout
-        return layout.to_queries(mixed)
+        return queries.rows(mixed)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         rows, relative, weight, with_u, with_v, pairs, weights = ctx.saved_tensors
-        layout = ctx.layout
+        queries, keys = ctx.layout
         heads, batch, steps, _ = weights.shape
         size, width = with_u.shape[2], heads * with_u.shape[2]
         new, scale = rows[len(rows) - len(grad) :], size**-0.5
-        d_mixed = layout.from_queries(grad)
+        d_mixed = queries.fill_or_zero(grad)
         d_u, d_v, d_relative, d_pairs = (torch.empty_like(x) for x in (with_u, with_v, relative, pairs))
         d_u[:, -1] = 0.0
         d_pairs[:, -1] = 0.0
-        query, pair, d_output, d_query, d_pair = (
-            layout.blocks(x) for x in (with_u, pairs, d_mixed, d_u, d_pairs)
-        )
+        query, d_output, d_query = (queries.blocks(x) for x in (with_u, d_mixed, d_u))
+        pair, d_pair = keys.blocks(pairs), keys.blocks(d_pairs)
         for head, by_key in enumerate(weights):
             part = slice(head * size, (head + 1) * size)
             key, value = pair[head], pair[heads + head]
@@ -191,8 +190,8 @@ class _Packed(torch.autograd.Function):
             d_relative[:, part] = d_scores.T @ with_v[head]
         of_u, of_v = (x.sum(dim=1, keepdim=True) * scale for x in (d_u, d_v))
         d_u[:, :-1] += d_v
-        d_q = layout.to_queries(d_u).mul_(scale)
-        d_kv = layout.to_keys(d_pairs)
+        d_q = queries.rows(d_u).mul_(scale)
+        d_kv = keys.rows(d_pairs)
         d_rows = d_kv @ weight[width:]
         d_rows[len(rows) - len(new) :].addmm_(d_q, weight[:width])
         d_weight = torch.cat([d_q.T @ new, d_kv.T @ rows])

@@ -121,63 +121,54 @@ def _rows(real: Tensor, first_position: Tensor) -> Rows:
     return Rows(place, sequence, position, real.sum(dim=1), (real.shape[0], real.shape[1]))
 
 
-class Layout(NamedTuple):
+class Places(NamedTuple):
     """How packed rows lie in the blocks that attention works on, head by head.
 
-    Behind a head's block there is one spare row, where keys lie that are out of every query's reach. A place
-    of the block without a row is filled with row 0, no query of a row sees it, and no gradient leaves it or
-    the spare row.
+    Behind a head's block there is one spare place, where keys lie that are out of every query's reach. A
+    place of the block without a row is filled with row 0, no query of a row sees it, and no gradient leaves
+    it or the spare place.
 
-    Rows [n, H d] and blocks [H, places, d] are moved as rows of d, by their numbers among all.
+    Packed rows [n, P d] and blocks [P, B * S + 1, d] are moved as rows of d, by their numbers among all: P
+    parts of a row, S places of a sequence.
     """
 
     shape: tuple[int, int, int]
-    """(B, T, J)"""
-    num_queries: int
-    """n"""
-    query_place: Tensor
-    """[n * H] where each head of each query lies in [H * (B * T + 1)]."""
-    query_row: Tensor
-    """[H * (B * T + 1)] which of these it is, at each place."""
-    key_place: Tensor
-    """[N * 2H] where each head of each row's key, and then of its value, lies in [2H * (B * J + 1)]."""
-    key_row: Tensor
-    """[2H * (B * J + 1)] which of these it is, at each place."""
+    """(P, B, S)"""
+    place: Tensor
+    """[n * P] where each part of each row lies."""
+    row: Tensor
+    """[P * (B * S + 1)] which part of which row is at each place."""
 
-    def of_queries(self, rows: Tensor) -> Tensor:
-        """Queries [n, H d] -> [H, B * T + 1, d]"""
-        return _moved(rows, self.query_row, self.shape[0] * self.shape[1] + 1)
+    def fill(self, rows: Tensor) -> Tensor:
+        """[n, P d] -> [P, B * S + 1, d]"""
+        return self._by_part(rows.reshape(len(self.place), -1).index_select(0, self.row))
 
-    def of_keys(self, rows: Tensor) -> Tensor:
-        """Keys and values [N, 2H d] -> [2H, B * J + 1, d]"""
-        return _moved(rows, self.key_row, self.shape[0] * self.shape[2] + 1)
+    def fill_or_zero(self, rows: Tensor) -> Tensor:
+        """As `fill`, with 0 in places without a row."""
+        parts = rows.reshape(len(self.place), -1)
+        blocks = parts.new_zeros((len(self.row), parts.shape[1]))
+        return self._by_part(blocks.index_copy_(0, self.place, parts))
 
-    def to_queries(self, blocks: Tensor) -> Tensor:
-        """The inverse of `of_queries`."""
-        return blocks.flatten(0, 1).index_select(0, self.query_place).view(self.num_queries, -1)
+    def rows(self, blocks: Tensor) -> Tensor:
+        """The inverse of `fill`."""
+        parts = blocks.flatten(0, 1).index_select(0, self.place)
+        return parts.view(-1, len(blocks) * blocks.shape[2])
 
-    def to_keys(self, blocks: Tensor) -> Tensor:
-        """The inverse of `of_keys`."""
-        heads, size = len(blocks), blocks.shape[2]
-        return blocks.flatten(0, 1).index_select(0, self.key_place).view(-1, heads * size)
+    def blocks(self, filled: Tensor) -> Tensor:
+        """[P, B * S + 1, d] -> the view [P, B, S, d] of all but the spare places."""
+        return filled[:, :-1].unflatten(1, self.shape[1:])
 
-    def from_queries(self, rows: Tensor) -> Tensor:
-        """As `of_queries`, with 0 in places without a row."""
-        places = self.shape[0] * self.shape[1] + 1
-        heads = len(self.query_row) // places
-        flat = rows.view(self.num_queries * heads, -1)
-        blocks = flat.new_zeros((heads * places, flat.shape[1]))
-        return blocks.index_copy_(0, self.query_place, flat).view(heads, places, -1)
-
-    def blocks(self, places: Tensor) -> Tensor:
-        """[heads, B * T + 1, d] -> the view [heads, B, T, d] of all but the spare row."""
-        return places[:, :-1].unflatten(1, (self.shape[0], -1))
+    def _by_part(self, rows: Tensor) -> Tensor:
+        return rows.view(self.shape[0], -1, rows.shape[1])
 
 
-def _moved(rows: Tensor, which: Tensor, places: int) -> Tensor:
-    """Rows [n, heads * d] -> [heads, places, d]"""
-    heads = len(which) // places
-    return rows.reshape(len(rows) * heads, -1).index_select(0, which).view(heads, places, -1)
+class Layout(NamedTuple):
+    """Where the queries of a call lie, and where its keys and values do."""
+
+    queries: Places
+    """Its parts are H heads, its places T."""
+    keys: Places
+    """Its parts are the keys of H heads and then their values, its places J."""
 
 
 def layout(blocks: list[Rows], queries: int, first_query: int, reach: int, heads: int) -> Layout:
@@ -189,27 +180,21 @@ def layout(blocks: list[Rows], queries: int, first_query: int, reach: int, heads
         reach: how many places before itself a query sees; key place 0 is so many before query place 0.
         heads: H.
     """
-    count, rows = blocks[-1].shape
-    steps = rows - first_query
-    keys = reach + steps
-
-    def places(blocks: list[Rows], origin: int, size: int, parts: int) -> tuple[Tensor, Tensor]:
-        sequence, position = (
-            torch.cat(x) for x in zip(*((b.sequence, b.position) for b in blocks), strict=True)
-        )
-        column = position - origin
-        place = torch.where(column < 0, count * size, sequence * size + column)
-        part = torch.arange(parts, device=place.device)
-        row = torch.arange(len(place), device=place.device)
-        row = place.new_zeros(count * size + 1).index_copy_(0, place, row)
-        of_parts = place[:, None] + part * (count * size + 1)
-        return of_parts.flatten(), (row * parts + part[:, None]).flatten()
-
-    query_place, query_row = places(blocks[-queries:], first_query, steps, heads)
+    steps = blocks[-1].shape[1] - first_query
     return Layout(
-        (count, steps, keys),
-        len(query_place) // heads,
-        query_place,
-        query_row,
-        *places(blocks, first_query - reach, keys, 2 * heads),
+        _places(blocks[-queries:], first_query, steps, heads),
+        _places(blocks, first_query - reach, reach + steps, 2 * heads),
     )
+
+
+def _places(blocks: list[Rows], origin: int, size: int, parts: int) -> Places:
+    """The places of the rows of some blocks; `origin` is the position that place 0 of `size` stands for."""
+    count = blocks[0].shape[0]
+    sequence, position = (torch.cat(x) for x in zip(*((b.sequence, b.position) for b in blocks), strict=True))
+    column = position - origin
+    place = torch.where(column < 0, count * size, sequence * size + column)
+    part = torch.arange(parts, device=place.device)
+    row = torch.arange(len(place), device=place.device)
+    row = place.new_zeros(count * size + 1).index_copy_(0, place, row)
+    of_parts = place[:, None] + part * (count * size + 1)
+    return Places((parts, count, size), of_parts.flatten(), (row * parts + part[:, None]).flatten())
