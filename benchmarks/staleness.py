@@ -25,8 +25,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.options import settings_of
 from dtqn.learning.batches import take
 from dtqn.learning.discrepancy import discrepancy
+from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training import machine
 from dtqn.training.metrics import is_full_evaluation
@@ -141,8 +143,10 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=2_000)
     parser.add_argument("--json", type=Path, metavar="FILE")
     args, rest = parser.parse_known_args()
-    settings = dict(zip(rest[::2], rest[1::2], strict=True))
-    flags = {name.removeprefix("--").replace("-", "_"): value for name, value in settings.items()}
+    try:
+        flags = settings_of(rest)
+    except ConfigError as error:
+        parser.error(str(error))
     result: dict[str, Any] = {"env": args.env, "seed": int(args.seed), "settings": flags, "agents": {}}
     for agent in args.agents:
         flags_of_run = {"env": args.env, "seed": args.seed, **flags}

@@ -33,6 +33,7 @@ import torch
 from numpy.typing import NDArray
 
 import envs
+from benchmarks.options import settings_of
 from benchmarks.value_picture import draw
 from benchmarks.value_places import Floats, Integers, Watch, watch_of
 from dtqn.acting.rows import VectorRows
@@ -238,17 +239,6 @@ def run(
     return points
 
 
-def _settings(rest: Sequence[str]) -> dict[str, str]:
-    """Settings by dotted name, given as `--name value` or `--name=value`."""
-    words = [part for text in rest for part in (text.split("=", 1) if text.startswith("--") else [text])]
-    names, values = words[::2], words[1::2]
-    if wrong := [name for name in names if not name.startswith("--")]:
-        raise ConfigError(f"{wrong[0]} is no option; settings are --name value")
-    if len(names) > len(values):
-        raise ConfigError(f"{names[-1]} has no value")
-    return {name.removeprefix("--").replace("-", "_"): x for name, x in zip(names, values, strict=True)}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0] if __doc__ else None, allow_abbrev=False
@@ -265,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in ("every", "points"):
             if getattr(args, name) < 1:
                 raise ConfigError(f"--{name} is {getattr(args, name)}; it must be at least 1")
-        settings = _settings(rest)
+        settings = settings_of(rest)
         if args.picture and args.picture.suffix not in (".png", ".svg"):
             raise ConfigError(f"--picture is {args.picture}; it must end in .png or .svg")
         flags = {"env": args.env, "agent": args.agent, "seed": args.seed, "wandb": "disabled", **settings}
