@@ -49,12 +49,15 @@ def write(frames: Sequence[NDArray[np.uint8]], file: Path) -> None:
     """Writes pictures, uint8 [height, width, 3] in pixels, as a .gif, or the first of them as a .png."""
     from PIL import Image  # not needed by whoever only makes tasks
 
-    first, *others = (Image.fromarray(picture) for picture in frames)
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".png":
-        first.save(file)
-    else:
-        first.save(file, save_all=True, append_images=others, duration=FRAME_MILLISECONDS, loop=0)
+        Image.fromarray(frames[0]).save(file)
+        return
+    # A GIF's picture has a palette of its own; one that is shown again is not reduced to 256 colours again.
+    different = {picture.tobytes(): picture for picture in frames}
+    reduced = {key: Image.fromarray(picture).quantize() for key, picture in different.items()}
+    first, *others = (reduced[picture.tobytes()] for picture in frames)
+    first.save(file, save_all=True, append_images=others, duration=FRAME_MILLISECONDS, loop=0)
 
 
 def frame(env: VectorEnv[Any, Any, Any]) -> NDArray[np.uint8]:

@@ -139,13 +139,13 @@ def _within(observation: Any, space: gymnasium.Space[Any]) -> list[Any]:
 
 def check_seeds_and_states(make_task: MakeTask) -> None:
     """A seed decides everything, and a state that was saved goes on bit for bit in another environment."""
-    task = make_task(time_limit=60)
+    task = make_task(time_limit=40)
     id = task.spec.id
     env, twin, other = _vector(task, 5, 3), _vector(task, 5, 3), _vector(task, 5, 4)
     _same(id, "after a reset", "two environments of one seed", env.reset()[0], twin.reset()[0])
     rng = np.random.default_rng(1)
-    for t in range(300):
-        if t == 150:
+    for t in range(200):
+        if t == 100:
             state = env.get_state()
             for name, array in state["state"].items():
                 if not isinstance(array, np.ndarray) or array.dtype.kind == "O" or array.shape[:1] != (5,):
@@ -154,10 +154,10 @@ def check_seeds_and_states(make_task: MakeTask) -> None:
         action = random_actions(env.single_action_space, 5, rng)
         row = env.step(action)
         _same(id, f"at step {t}", "two environments of one seed", row, twin.step(action))
-        if t >= 150:
+        if t >= 100:
             _same(
                 id,
-                f"{t - 149} steps later",
+                f"{t - 99} steps later",
                 "one that was restored and its original",
                 other.step(action),
                 row,
@@ -166,7 +166,7 @@ def check_seeds_and_states(make_task: MakeTask) -> None:
 
 def check_single(make_task: MakeTask) -> None:
     """One copy as a Gymnasium environment is the vector environment of one copy."""
-    task = make_task(time_limit=30)
+    task = make_task(time_limit=20)
     id, single, vector = task.spec.id, task.make_single(), _vector(task, 1, 9)
     what = "one copy and a vector of one"
     first, _ = vector.reset()
@@ -174,7 +174,7 @@ def check_single(make_task: MakeTask) -> None:
     _same(id, "after a reset", what, observation, first[0])
     rng = np.random.default_rng(1)
     episodes = 0
-    for t in range(400):
+    for t in range(240):
         action = random_actions(single.action_space, 1, rng)
         row, (observed, *numbers, infos) = single.step(action[0]), vector.step(action)
         expected = (observed[0], *(array[0] for array in numbers), {k: v[0] for k, v in infos.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import numpy as np
@@ -58,17 +59,17 @@ def render_state(engine: Engine, state: State) -> NDArray[np.uint8]:
     picture = np.zeros((height, width, TILE, TILE, 3), np.uint8)
     for row in range(height):
         for col in range(width):
-            picture[row, col] = _tile(grid[row, col], bool(seen[row * width + col]))
+            picture[row, col] = _tile(*grid[row, col].tolist(), bool(seen[row * width + col]))
     turned = np.rot90(_ARROW, k=(0, 2, 1, 3)[heading])  # quarter turns to the left
     picture[y, x][turned] = AGENT
     if item[0] != codes.NOTHING:
-        picture[0, 0] = _tile(item, False)
+        picture[0, 0] = _tile(*item.tolist(), False)
     return np.ascontiguousarray(picture.swapaxes(1, 2).reshape(height * TILE, width * TILE, 3))
 
 
-def _tile(cell: NDArray[np.uint8], seen: bool) -> NDArray[np.uint8]:
-    """One cell, uint8 [TILE, TILE, 3]."""
-    kind, status, colour = (int(code) for code in cell)
+@functools.cache
+def _tile(kind: int, status: int, colour: int, seen: bool) -> NDArray[np.uint8]:
+    """One cell, uint8 [TILE, TILE, 3], for reading only."""
     tile = np.empty((TILE, TILE, 3), np.uint8)
     tile[:] = WALL if kind == codes.WALL else FLOOR
     tile[0, :] = tile[:, 0] = LINE if kind != codes.WALL else WALL

@@ -241,7 +241,7 @@ def test_pictures_of_all_worlds(id: str) -> None:
 def test_every_object_looks_different() -> None:
     cells = [(kind, status, colour) for kind, status, colour in codes.UNPACK[np.unique(codes.PACK)][1:]]
     shown = [c for c in cells if c[0] not in (codes.NOTHING, codes.HIDDEN)]
-    pictures = {render._tile(np.array(c), False).tobytes() for c in shown}
+    pictures = {render._tile(*map(int, c), False).tobytes() for c in shown}
     assert len(pictures) == len(shown) == 39
 
 

@@ -19,7 +19,7 @@ from envs.gridverse.worlds import DTQN, PACKAGE
 from tests.envs import gridverse_twin as twin
 
 WORLDS: dict[str, dict[str, Any]] = {**DTQN, **PACKAGE}
-COPIES, STEPS = 12, 60
+COPIES, STEPS = 8, 60
 
 
 def as_tuples(state: State) -> list[twin.State]:

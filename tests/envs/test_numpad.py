@@ -77,7 +77,7 @@ def test_random_play_is_the_twins_to_the_last_bit(size: int, seed: int) -> None:
     twins = Twins(make(size, num, seed, time_limit=150), size)
     rng = np.random.default_rng(seed)
     action, rewards = np.zeros(num, np.int64), 0.0
-    for _ in range(500):
+    for _ in range(300):
         action = np.where(rng.random(num) < 0.4, rng.integers(9, size=num), action)
         rewards += twins.step(action)[1].sum()
     assert rewards > num
@@ -333,7 +333,7 @@ class Searcher:
 @pytest.mark.parametrize(("size", "success", "mean"), [(2, 1.0, 170), (3, 1.0, 125), (4, 0.8, 50)])
 def test_memory_suffices(size: int, success: float, mean: float) -> None:
     """A player with memory and no other knowledge completes the sequence within an episode, as a rule."""
-    num = 40
+    num = 20
     env = make(size, num, 22)
     observation, _ = env.reset()
     players = [Searcher(size) for _ in range(num)]

@@ -154,7 +154,7 @@ def test_the_distribution_of_a_certain_return_is_that_return(network: dict[str, 
     )  # fmt: skip
     # Only action 1 is ever taken; the others learn nothing, so the bootstrap must not choose them.
     learner.objective.errors = of_the_action_taken(learner.objective.errors)  # type: ignore[method-assign]
-    for _ in range(400):
+    for _ in range(250):
         learner.update(batch)
     expected = [0.0] * 6
     for t in reversed(range(5)):

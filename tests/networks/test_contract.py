@@ -89,7 +89,7 @@ def values(network: nn.Module, rows: StepInputs, state: State) -> Tensor:
     return network(rows, state)[0].q
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     cuts=st.sets(st.integers(1, STEPS - 1)), cached=st.lists(st.booleans(), min_size=STEPS, max_size=STEPS)
 )

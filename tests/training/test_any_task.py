@@ -22,8 +22,8 @@ from dtqn.types import map_tree, named_parts, observation_of
 from tests.training.test_trainer import evaluated
 
 TINY: dict[str, Any] = {
-    "total_env_steps": 2_000,
-    "warmup_env_steps": 1_000,
+    "total_env_steps": 1_600,
+    "warmup_env_steps": 800,
     "metrics_every": 500,
     "network": {
         "width": 8, "num_layers": 1, "mlp_width": 8, "memory_length": 4, "head_width": 8, "embedding_width": 2
@@ -34,10 +34,8 @@ TINY: dict[str, Any] = {
     "evaluation": {"episodes": 4, "num_envs": 4, "period": 10**9},
     "task": {"time_limit": 30},
 }  # fmt: skip
-FEW: dict[str, Any] = {
-    "actor": {"num_envs": 20},
-    "evaluation": {"episodes": 2, "num_envs": 2, "period": 10**9},
-}
+ONE: dict[str, Any] = {"episodes": 1, "num_envs": 1, "period": 10**9}
+FEW: dict[str, Any] = {"actor": {"num_envs": 10}, "evaluation": ONE | {"episodes": 2}}
 SMALL_PICTURES: dict[str, Any] = {"grayscale": True, "resize": 16, "flicker": 0.5, "time_limit": 20}
 ADAPTED: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "cartpole": ("CartPole-v1", None, {}),
@@ -56,7 +54,7 @@ ADAPTED: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "pong": (
         "ALE/Pong-v5",
         "ale_py",
-        FEW | {"total_env_steps": 200, "actor": {"num_envs": 4}, "task": SMALL_PICTURES},
+        {"total_env_steps": 200, "actor": {"num_envs": 2}, "evaluation": ONE, "task": SMALL_PICTURES},
     ),
 }
 
@@ -114,7 +112,7 @@ def test_every_native_task_is_trained_on(id: str) -> None:
         ):
             Trainer(config(id))
         return
-    train(Trainer(config(id, total_env_steps=1_400)))
+    train(Trainer(config(id, total_env_steps=1_100)))
 
 
 @pytest.mark.parametrize("name", ADAPTED)
@@ -305,13 +303,13 @@ def test_from_the_command_line(
 
     if package is not None and importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    small = ["--total-env-steps", "800", "--evaluation.episodes", "2", "--evaluation.num_envs", "2"]
-    small += ["--replay.capacity", "4000", "--wandb", "disabled", "--learner.env_steps_per_update", "80"]
+    small = ["--total-env-steps", "400", "--evaluation.episodes", "2", "--evaluation.num_envs", "1"]
+    small += ["--replay.capacity", "4000", "--wandb", "disabled", "--learner.env_steps_per_update", "40"]
     small += ["--network.width", "16", "--task.time_limit", "20", "--actor.num_envs", "8", *flags]
     out = run("--env", id, "--run-dir", str(tmp_path / "run"), *small)
     assert "2 episodes" in out
     if id == "CartPole-v1":
-        out = run("--resume", str(tmp_path / "run"), "--total-env-steps", "900")
+        out = run("--resume", str(tmp_path / "run"), "--total-env-steps", "500")
         assert "not exact: with new episodes" in out
     if package == "minigrid":
         assert "mission is text and left out" in out

@@ -202,7 +202,7 @@ def test_an_own_core_and_encoder_train_and_go_on(own_folder: Path) -> None:
     beside = ("--evaluator", "process")  # which finds them too
     for arguments in (
         ("--agent", "mine.yaml", *SMALL, *beside, "--run-dir", "run", "--checkpoint-every", "150"),
-        ("--resume", "run", "--total-env-steps", "400"),
+        ("--resume", "run", "--total-env-steps", "400", "--evaluator", "inline"),
     ):
         assert cli.main(list(arguments)) == 0
         assert Path(sys.modules.pop("my_core").__file__).parent == own_folder

@@ -30,7 +30,7 @@ from replay import SampleInfo
 from tests import toy
 from tests.cases import SMALL, randomise
 
-NUM_ENVS, TICKS, M = 8, 100, 5
+NUM_ENVS, TICKS, M = 8, 75, 5
 FOREVER = 10**9
 GRIDVERSE = "gridverse-memory-7x7"
 
@@ -77,7 +77,7 @@ def play(
             "network": SMALL | {"memory_length": M} | network,
             "learner": {"n_step": 3, "env_steps_per_update": 1} | (learner or {}),
             "replay": {
-                "capacity": 70 * NUM_ENVS,
+                "capacity": 52 * NUM_ENVS,
                 "learn_length": 4,
                 "sequence_period": 2,
                 "burn_in_length": 3,

@@ -70,7 +70,7 @@ def kill_after_checkpoint(run_dir: Path, *arguments: str) -> None:
             pointer = run_dir / "checkpoint" / "latest"
             if pointer.exists() and rows(run_dir) and rows(run_dir)[-1]["env_steps"] > 1000:
                 break
-            time.sleep(0.002)
+            time.sleep(0.02)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
