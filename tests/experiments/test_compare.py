@@ -34,11 +34,11 @@ _ROOT = Path(__file__).parents[2]
 _TASK = "gridverse-memory-7x7"
 _STAND_IN = """
 import json, pathlib, signal, sys, time
-import yaml
 folder = pathlib.Path(sys.argv[2])
 here = pathlib.Path(__file__).parent
-config = yaml.safe_load((folder / "config.yaml").read_text())
-env, agent, seed = config["env"], config["agent"], config["seed"]
+config = dict(line.split(": ", 1) for line in (folder / "config.yaml").open() if ": " in line)
+config = {name: value.strip() for name, value in config.items()}  # the names without a group are these
+env, agent, seed = config["env"], config["agent"], int(config["seed"])
 scores = json.loads((here / "scores.json").read_text())[env][agent][seed - 1]
 caught = []
 for number in (signal.SIGINT, signal.SIGTERM):
@@ -64,8 +64,9 @@ for i in range(done, len(scores)):
     if caught and i + 1 < len(scores):
         saved.write_text(str(i + 1))
         sys.exit(128 + caught[0])
-result = {"ends_at": [config["total_env_steps"], config["stop_at_success"]], "parameters": 100 + len(agent)}
-result |= {"threads": config["threads"], "device": "cpu", "program": {"dtqn": "1.2", "torch": "3.4"}}
+ends_at = [json.loads(config[name]) for name in ("total_env_steps", "stop_at_success")]
+result = {"ends_at": ends_at, "parameters": 100 + len(agent)}
+result |= {"threads": int(config["threads"]), "device": "cpu", "program": {"dtqn": "1.2", "torch": "3.4"}}
 (folder / "result.json").write_text(json.dumps(result))
 """
 _CHANCE = EvaluationResult(0.125, 0.1, 0.15, -3.25, 9.0, 50)
@@ -101,7 +102,7 @@ class _View:
 def run(tmp_path, monkeypatch):
     """A function that compares by the small program, and returns the exit code and what was printed."""
     (tmp_path / "program.py").write_text(_STAND_IN)
-    program = [sys.executable, "-I", str(tmp_path / "program.py")]
+    program = [sys.executable, "-I", "-S", str(tmp_path / "program.py")]
     monkeypatch.setattr(compare, "Pool", functools.partial(jobs.Pool, program=program))
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
     monkeypatch.setattr(chance, "play", lambda config, episodes: _CHANCE)

@@ -35,10 +35,9 @@ _ROOT = Path(__file__).parents[2]
 _SHIPPED = sorted((_ROOT / "configs" / "sweeps").glob("*.yaml"))
 _STAND_IN = """
 import json, os, pathlib, signal, sys, time
-import yaml
 folder, here = pathlib.Path(sys.argv[2]), pathlib.Path(__file__).parent
-config = yaml.safe_load((folder / "config.yaml").read_text())
-rate, n_step, seed = config["learner"]["learning_rate"], config["learner"]["n_step"], config["seed"]
+config = dict(line.strip().split(": ", 1) for line in (folder / "config.yaml").open() if ": " in line)
+rate, n_step, seed = (json.loads(config[name]) for name in ("learning_rate", "n_step", "seed"))
 name = f"{n_step} {seed}"
 caught = []
 (folder / "pid").write_text(str(os.getpid()))
@@ -64,7 +63,7 @@ for i in range(int(saved.read_text()) if saved.exists() else 0, 4):
     if caught:
         saved.write_text(str(i + 1))
         sys.exit(143)
-(folder / "result.json").write_text(json.dumps({"ends_at": [config["total_env_steps"], None]}))
+(folder / "result.json").write_text(json.dumps({"ends_at": [int(config["total_env_steps"]), None]}))
 """
 _GRID = """
 method: grid
@@ -84,7 +83,7 @@ def _score(n_step, seed, rows=4):
 def run(tmp_path, monkeypatch, capsys):
     """A function that runs the command by the small program; exit code, what was printed, the folder."""
     (tmp_path / "program.py").write_text(_STAND_IN)
-    program = [sys.executable, "-I", str(tmp_path / "program.py")]
+    program = [sys.executable, "-I", "-S", str(tmp_path / "program.py")]
     monkeypatch.setattr(sweep, "Pool", functools.partial(jobs.Pool, program=program))
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
     for name in ("WANDB_RUN_GROUP", "WANDB_JOB_TYPE"):
@@ -228,6 +227,11 @@ def test_a_grid_is_covered_once_also_after_a_kill(run):
     for record in left:  # its trainings live on; the held one is ended here
         if record["parameters"] | {"learner.learning_rate": 0} == _HELD:  # the small program has no eye on it
             os.kill(int((Path(record["run_dir"]) / "pid").read_text()), signal.SIGTERM)
+            ended = Path(record["run_dir"]) / "saved"
+        else:
+            ended = Path(record["run_dir"]) / "result.json"
+        while not ended.exists():
+            time.sleep(0.01)
     (here / "held").write_text("")
     code, printed, folder = run(_GRID)
     assert code == 0, printed
