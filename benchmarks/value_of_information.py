@@ -16,6 +16,9 @@ as the learner has them: discounted, with scaled rewards.
 
 They are averaged by place and by whether the cue has been seen in the episode. On 7x7 a place is a cell and
 the cue a beacon's colour; on T-Maze a part of the corridor and the goal's side, and there is no optimum.
+
+Beside them stands what there was to learn from: how many of the training's own episodes terminated, how many
+of these with the cue seen, and how many of those with a reward.
 """
 
 from __future__ import annotations
@@ -104,6 +107,36 @@ def measure(
     kept, memory, place, age, optimum = zip(*drawn.kept.values(), strict=True)
     value, greedy_return = _play_out(network, make_env(len(place), None), kept, memory, gamma)
     return Points(np.array(place), np.array(age), value, greedy_return, np.array(optimum))
+
+
+class Experience:
+    """The training's episodes that terminate, those with the cue seen, and those of these with a reward."""
+
+    def __init__(self, watch: Watch) -> None:
+        """`watch` is for the training's copies alone."""
+        self._watch = watch
+        self._counts = np.zeros(3, np.intp)
+        self._since = 0
+
+    def look(self, rows: VectorRows) -> None:
+        """Before each step of the copies."""
+        self._watch.look(rows)
+
+    def count(self, rows: VectorRows) -> None:
+        """After it."""
+        over = rows.last & rows.terminated
+        informed = over & (self._watch.cue_age >= 0)
+        self._counts += (over.sum(), informed.sum(), (informed & (rows.reward > 0)).sum())
+
+    def taken(self, env_steps: int) -> dict[str, float | None]:
+        """Episodes for 10 000 environment steps since the last call; of those with the cue, a share."""
+        (over, informed, rewarded), steps = self._counts.tolist(), env_steps - self._since
+        self._counts[:], self._since = 0, env_steps
+        return {
+            "terminated": 1e4 * over / steps,
+            "with_cue": 1e4 * informed / steps,
+            "rewarded_with_cue": rewarded / informed if informed else None,
+        }
 
 
 class Reservoirs:
@@ -215,26 +248,36 @@ def table(point: Mapping[str, Any]) -> str:
         gain = None if None in value else value[0] - value[1]
         cells = ["-" if x is None else f"{x:.2f}" for x in (*value, gain, *greedy, *optimum)]
         rows.append([f"  {name}", *cells, "+".join(str(x["samples"]) for x in both)])
-    return "\n".join(columns(rows))
+    of, share = point["training"], point["training"]["rewarded_with_cue"]
+    rewarded = "" if share is None else f", {share:.0%} of these with a reward"
+    training = (
+        f"{of['terminated']:.0f} episodes terminated for 10,000 env steps, {of['with_cue']:.1f} with the cue"
+    )
+    return "\n".join([*columns(rows), f"  training: {training}{rewarded}"])
 
 
 def run(
     config: Config, every: int, count: int, report: Callable[[list[dict[str, Any]]], None]
 ) -> list[dict[str, Any]]:
     """Train and measure, and report all measurements so far after each."""
-    watch = watch_of(config)
+    watch, experience = watch_of(config), Experience(watch_of(config))
     machine.prepare()
     trainer = Trainer(config)
     points: list[dict[str, Any]] = []
     while not trainer.finished:
         before = trainer.env_steps
+        experience.look(trainer.actor.rows)
         trainer.advance()
+        experience.count(trainer.actor.rows)
         over = trainer.evaluator.evaluated()
         if before // every == trainer.env_steps // every:
             continue
         clocks = {"env_steps": trainer.env_steps, "learner_steps": trainer.learner_steps}
         success = over.metrics["eval/success"] if over else None
-        points.append(clocks | {"success": success} | summary(measure_run(trainer, watch, count), watch))
+        measured = summary(measure_run(trainer, watch, count), watch)
+        points.append(
+            clocks | {"success": success, "training": experience.taken(trainer.env_steps)} | measured
+        )
         report(points)
     return points
 

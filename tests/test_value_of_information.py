@@ -15,6 +15,7 @@ import envs
 from benchmarks import value_of_information as voi
 from benchmarks.optimum import Optimum
 from benchmarks.value_places import CorridorWatch, GridWatch, watch_of
+from dtqn.acting.rows import VectorRows
 from dtqn.learning import returns
 from dtqn.settings.presets import resolve
 from dtqn.training.trainer import Trainer
@@ -219,6 +220,34 @@ def test_an_optimal_network_gets_what_it_promises(optimum: Optimum) -> None:
     }
 
 
+def test_episodes_that_teach_are_counted(optimum: Optimum) -> None:
+    """Copies 0 to 9 play optimally and see the cue; the others walk to the left exit without it."""
+    network, copies = Optimal(optimum), 20
+    env = envs.make_vector(TASK, copies, 3)
+    rows, experience = VectorRows(env), voi.Experience(GridWatch(optimum))
+    state = network.initial_state(copies)
+    ended = np.zeros(2, int)
+    for _ in range(60):
+        experience.look(rows)
+        output, state, _ = network(rows.inputs(torch.device("cpu"), torch.float64), state)
+        action = output.q[:, 0].argmax(dim=-1).numpy()
+        y, _, heading = env.get_state()["state"]["agent"].astype(int).T  # type: ignore[attr-defined]
+        wanted = np.where((y > 1)[:, None], [-1, 0], [0, -1])
+        moves = np.array(codes.MOVE)[heading]
+        action[10:] = (moves == wanted[:, None]).all(axis=2).argmax(axis=1)[10:]
+        rows.step(action)
+        experience.count(rows)
+        ended += rows.last[:10].sum(), rows.last[10:].sum()
+    counted = experience.taken(env_steps=1000)
+    assert (ended > 30).all()
+    assert counted == {
+        "terminated": pytest.approx(10 * ended.sum()),
+        "with_cue": pytest.approx(10 * ended[0]),
+        "rewarded_with_cue": 1.0,
+    }
+    assert experience.taken(env_steps=2000) == {"terminated": 0, "with_cue": 0, "rewarded_with_cue": None}
+
+
 class Turner(Optimal):
     """A stand-in that turns for ever."""
 
@@ -350,12 +379,15 @@ def test_the_command_writes_figures_and_a_picture(tmp_path: Path, capsys: pytest
     result = json.loads(figures.read_text())
     assert [point["env_steps"] // 300 for point in result["points"]] == [1, 2]
     assert all(point["success"] is not None for point in result["points"])
+    assert all(point["training"]["terminated"] >= point["training"]["with_cue"] for point in result["points"])
     junction = result["points"][0]["places"]["junction"]["unseen"]
     assert junction["samples"] > 0
     assert junction["cue_age"] is None
     assert junction["optimum"] > 0.2
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "before an exit" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "before an exit" in printed
+    assert "episodes terminated for 10,000 env steps" in printed
 
 
 @pytest.mark.parametrize(
