@@ -24,6 +24,7 @@ of these with the cue seen, and how many of those with a reward.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import sys
 from collections import Counter
@@ -93,10 +94,10 @@ def measure(
         state = reset_rows(state, initial, torch.from_numpy(rows.first).to(parameter.device))
         copies, clone = np.flatnonzero(~rows.last), _cloning(rows, state)
         places, ages, best = watch.place(copies), watch.cue_age[copies], watch.optimum(copies)
-        for copy, *point in zip(copies, places, ages, best, strict=True):
+        for which, *point in zip(copies, places, ages, best, strict=True):
             kind = (int(point[0]), bool(point[1] >= 0))
             if (slot := drawn.slot(kind)) is not None:
-                drawn.kept[kind, slot] = (*clone(copy), *point)
+                drawn.kept[kind, slot] = (*clone(which), *point)
         output, state, _ = network(rows.inputs(parameter.device, parameter.dtype), state)
         random_steps = np.where(
             rows.first, generator.integers(watch.random_steps + 1, size=COPIES), random_steps
@@ -113,8 +114,8 @@ class Experience:
     """The training's episodes that terminate, those with the cue seen, and those of these with a reward."""
 
     def __init__(self, watch: Watch) -> None:
-        """`watch` is for the training's copies alone."""
-        self._watch = watch
+        """`watch` has seen no copies yet; the training's are followed beside it."""
+        self._watch = copy.copy(watch)
         self._counts = np.zeros(3, np.intp)
         self._since = 0
 
@@ -260,7 +261,8 @@ def run(
     config: Config, every: int, count: int, report: Callable[[list[dict[str, Any]]], None]
 ) -> list[dict[str, Any]]:
     """Train and measure, and report all measurements so far after each."""
-    watch, experience = watch_of(config), Experience(watch_of(config))
+    watch = watch_of(config)
+    experience = Experience(watch)
     machine.prepare()
     trainer = Trainer(config)
     points: list[dict[str, Any]] = []

@@ -54,9 +54,10 @@ def write(frames: Sequence[NDArray[np.uint8]], file: Path) -> None:
         Image.fromarray(frames[0]).save(file)
         return
     # A GIF's picture has a palette of its own; one that is shown again is not reduced to 256 colours again.
-    different = {picture.tobytes(): picture for picture in frames}
+    keys = [picture.tobytes() for picture in frames]
+    different = dict(zip(keys, frames, strict=True))
     reduced = {key: Image.fromarray(picture).quantize() for key, picture in different.items()}
-    first, *others = (reduced[picture.tobytes()] for picture in frames)
+    first, *others = (reduced[key] for key in keys)
     first.save(file, save_all=True, append_images=others, duration=FRAME_MILLISECONDS, loop=0)
 
 
