@@ -73,7 +73,7 @@ class Twins:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_play_is_the_twins_to_the_last_bit(size: int, seed: int) -> None:
     """Actions are held for a few steps, which takes the ball to every pad and wall."""
-    num = 24
+    num = 16
     twins = Twins(make(size, num, seed, time_limit=150), size)
     rng = np.random.default_rng(seed)
     action, rewards = np.zeros(num, np.int64), 0.0

@@ -305,6 +305,7 @@ def test_from_the_command_line(
         pytest.skip(f"{package} is not installed")
     small = ["--total-env-steps", "400", "--evaluation.episodes", "2", "--evaluation.num_envs", "1"]
     small += ["--replay.capacity", "4000", "--wandb", "disabled", "--learner.env_steps_per_update", "40"]
+    small += ["--learner.batch_size", "8"]
     small += ["--network.width", "16", "--task.time_limit", "20", "--actor.num_envs", "8", *flags]
     out = run("--env", id, "--run-dir", str(tmp_path / "run"), *small)
     assert "2 episodes" in out
