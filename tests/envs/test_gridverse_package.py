@@ -66,8 +66,8 @@ def make(id: str, num: int = 3, seed: int = 1, **options: Any) -> Any:
 @pytest.mark.parametrize("observation", ["grid", "vector"])
 def test_every_row_is_ours(installed: None, id: str, observation: str) -> None:
     """From each state of the package's own play: the same row, and the same state after it."""
-    theirs = make(id, 3, observation=observation, time_limit=16)
-    ours = envs.make_vector(id, 3, 2, observation=observation, time_limit=16)
+    theirs = make(id, 3, observation=observation, time_limit=12)
+    ours = envs.make_vector(id, 3, 2, observation=observation, time_limit=12)
     assert theirs.single_observation_space == ours.single_observation_space
     assert theirs.single_action_space == ours.single_action_space
     theirs.reset(), ours.reset()
@@ -77,7 +77,7 @@ def test_every_row_is_ours(installed: None, id: str, observation: str) -> None:
     assert first.dtype == np.uint8
     rng = np.random.default_rng(3)
     ended = 0
-    for _ in range(24):
+    for _ in range(18):
         before = theirs.get_state()
         ours.set_state(before)  # type: ignore[attr-defined]
         action = rng.integers(theirs.single_action_space.n, size=3)
