@@ -26,6 +26,7 @@ from dtqn.learning.flat import Flat
 from dtqn.learning.objective import Objective, StepErrors
 from dtqn.learning.returns import Traces
 from dtqn.networks.q_network import QNetwork
+from dtqn.networks.recall import RecallingHead
 from dtqn.settings.config import LearnerConfig
 from dtqn.types import FreshTrace, NonFiniteError, SequenceGenerator, Sequences
 
@@ -53,6 +54,8 @@ class Update(NamedTuple):
 class _Part(NamedTuple):
     gradients: list[Tensor]
     loss: Tensor
+    recall: Tensor
+    """The loss of recall, unweighted; 0 without one."""
     priorities: Tensor
     learned: tuple[Tensor, Tensor, Tensor]
     """TD error, Q(s_t, a_t) and target of the learned steps, [n] each."""
@@ -96,6 +99,7 @@ class Learner:
         self._want_trace = want_trace
         self.objective = Objective(config, network.head.prediction)
         self.online = network
+        self._recall = network.head.recall if isinstance(network.head, RecallingHead) else None
         self.target = copy.deepcopy(network).requires_grad_(False)
         named = dict(network.named_parameters())
         self._trained = list(named.values())
@@ -117,7 +121,11 @@ class Learner:
     ) -> tuple[StepErrors, dict[str, Tensor] | None]:
         """The errors of a batch's learned rows, and its trace where it is wanted."""
         passes = self.reading.passes(self.online, self.target, batch, generator, self._want_trace)
-        return self.objective.errors(batch, passes.online, passes.target, passes.chooser), passes.trace
+        errors = self.objective.errors(batch, passes.online, passes.target, passes.chooser)
+        if self._recall is not None and passes.online.recall is not None:
+            recall = self._recall.loss(passes.online.recall, batch)[:, :-1]
+            errors = errors._replace(recall=torch.where(errors.mask, recall, 0.0))
+        return errors, passes.trace
 
     def update(self, batch: Sequences, learning_rate_share: float = 1.0) -> Update:
         """One step of the optimiser; skipped, counted and told where the loss or gradient is not finite.
@@ -164,6 +172,8 @@ class Learner:
             "replay/importance_weight_min": float(batch.importance_weights.min()),
             "replay/learned_steps_per_update": float(num_learned),
         } | auxiliary
+        if self._recall is not None:
+            metrics["learner/recall_loss"] = float(sum(part.recall for part in parts))
         if traces := [part.traces for part in parts if part.traces is not None]:
             metrics |= _trace_metrics(traces, float(num_learned))
         return Update(priorities, metrics, join_traces([part.trace for part in parts], members))
@@ -192,14 +202,22 @@ class Learner:
     def _gradient(self, batch: Sequences, num_learned: Tensor, generator: SequenceGenerator) -> _Part:
         """One part's share of the loss and of its gradient."""
         errors, trace = self._errors(batch, generator)
-        loss = losses.weighted_loss(errors.loss, batch.importance_weights) / num_learned
-        gradients = self._gradient_of(loss)
+
+        def weighted(loss: Tensor) -> Tensor:
+            return losses.weighted_loss(loss, batch.importance_weights) / num_learned
+
+        loss = total = weighted(errors.loss)
+        recall = torch.zeros_like(loss)
+        if self._recall is not None and errors.recall is not None:
+            recall = weighted(errors.recall)
+            total = loss + self._recall.weight * recall
+        gradients = self._gradient_of(total)
         with torch.no_grad():
             mask = errors.mask
             priorities = losses.sequence_priority(errors.td_error, mask, self.max_priority_weight)
             learned = (errors.td_error[mask], errors.q_taken[mask], errors.target[mask])
         fresh = None if trace is None else fresh_rows(batch, trace)
-        return _Part(gradients, loss.detach(), priorities, learned, errors.traces, fresh)
+        return _Part(gradients, loss.detach(), recall.detach(), priorities, learned, errors.traces, fresh)
 
     def _gradient_of(self, loss: Tensor) -> list[Tensor]:
         """Joined as the online parameters are."""

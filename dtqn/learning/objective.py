@@ -39,6 +39,8 @@ class StepErrors(NamedTuple):
     """0 outside of the mask."""
     traces: returns.Traces | None = None
     """Those of Q(lambda)."""
+    recall: Tensor | None = None
+    """The loss of recall, where the head has one; 0 outside of the mask."""
 
 
 Values = Callable[[Tensor], Tensor]

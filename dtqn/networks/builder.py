@@ -20,6 +20,7 @@ from dtqn.networks.heads import Categorical, DuelingHead, Expectation, Predictio
 from dtqn.networks.lru import LRULayer
 from dtqn.networks.mingru import MinGRULayer
 from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, QNetwork
+from dtqn.networks.recall import Recall, RecallingHead
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.networks.rnn import GRULayer, LSTMLayer
 from dtqn.networks.stack import Hidden, HiddenAndCell, NoState, RecurrentStack
@@ -43,7 +44,7 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
         case "dtqn" if config.bag_size:
             network = BagQNetwork(
                 encoder=encoder,
-                head=_head(config, 2 * config.width, num_actions),
+                head=_head(config, 2 * config.width, observation_space, num_actions),
                 attention=BagAttention(width=config.width, num_heads=config.num_heads),
                 decoder=_decoder(config),
                 observation_space=observation_space,
@@ -52,14 +53,14 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
         case "dtqn":
             network = WindowedQNetwork(
                 encoder=encoder,
-                head=_head(config, config.width, num_actions),
+                head=_head(config, config.width, observation_space, num_actions),
                 decoder=_decoder(config),
                 observation_space=observation_space,
             )
         case _:
             network = RecurrentQNetwork(
                 encoder=encoder,
-                head=_head(config, config.width, num_actions),
+                head=_head(config, config.width, observation_space, num_actions),
                 core=make_core(config),
                 auxiliary=_auxiliary(config),
             )
@@ -100,15 +101,19 @@ def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_
     )
 
 
-def _head(config: NetworkConfig, width: int, num_actions: int) -> Head:
+def _head(config: NetworkConfig, width: int, observation_space: gymnasium.Space, num_actions: int) -> Head:
     """A head on `width` features."""
-    head = DuelingHead if config.dueling else QHead
-    return head(
+    kind = DuelingHead if config.dueling else QHead
+    head = kind(
         width=width,
         num_actions=num_actions,
         hidden_width=config.head_width,
         prediction=_prediction(config),
     )
+    if not config.recall_weight:
+        return head
+    recall = Recall(observation_space=observation_space, width=width, weight=config.recall_weight)
+    return RecallingHead(head, recall)
 
 
 def _prediction(config: NetworkConfig) -> Prediction:

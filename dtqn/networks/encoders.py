@@ -176,7 +176,7 @@ def observation_encoder(
             return CategoricalEncoder(
                 nvec=[int(space.n)], start=[int(space.start)], embedding_width=embedding_width
             )
-        case gymnasium.spaces.MultiDiscrete() if _is_code_picture(space):
+        case gymnasium.spaces.MultiDiscrete() if is_code_picture(space):
             height, width, _ = space.shape
             nvec, start = space.nvec[0, 0].tolist(), np.broadcast_to(space.start, space.shape)[0, 0].tolist()
             return CodePictureEncoder(
@@ -208,7 +208,12 @@ def _is_picture(space: gymnasium.spaces.Box) -> bool:
     return len(space.shape) == 3 or (len(space.shape) == 2 and space.dtype == np.uint8)
 
 
-def _is_code_picture(space: gymnasium.spaces.MultiDiscrete) -> bool:
+def has_one_set_of_values(space: gymnasium.spaces.MultiDiscrete) -> bool:
+    """True of two or more components that all take the same values."""
+    return space.nvec.size > 1 and len(np.unique(space.nvec)) == 1 and len(np.unique(space.start)) == 1
+
+
+def is_code_picture(space: gymnasium.spaces.MultiDiscrete) -> bool:
     """True of rows, columns and channels, where each channel takes the same values in every cell."""
     if len(space.shape) != 3 or min(space.shape[:2]) < MIN_PICTURE_SIDE:
         return False
@@ -222,12 +227,9 @@ def _divisor(space: gymnasium.spaces.Box) -> float:
 
 def set_encoder(space: gymnasium.Space, width: int) -> SetEncoder | None:
     """A set encoder if the components of a MultiDiscrete all take the same values, else None."""
-    if not isinstance(space, gymnasium.spaces.MultiDiscrete) or space.nvec.size < 2:
+    if not isinstance(space, gymnasium.spaces.MultiDiscrete) or not has_one_set_of_values(space):
         return None
-    values, starts = set(space.nvec.flatten().tolist()), set(np.ravel(space.start).tolist())
-    if len(values) != 1 or len(starts) != 1:
-        return None
-    return SetEncoder(num_values=values.pop(), start=starts.pop(), width=width)
+    return SetEncoder(num_values=int(space.nvec.flat[0]), start=int(np.ravel(space.start)[0]), width=width)
 
 
 class StepEncoder(nn.Module):

@@ -19,7 +19,7 @@ METRICS = [
         "eval/": "success success_low success_high return return_error length episodes stage",
         "train/": "success return length",
         "learner/": "loss td_error q_mean q_max q_min target_max target_min grad_norm skipped_updates "
-        "learning_rate auxiliary_loss trace_length trace_cut_share trace_cut_greedy_share",
+        "learning_rate auxiliary_loss recall_loss trace_length trace_cut_share trace_cut_greedy_share",
         "replay/": "steps sequences priority_minimum priority_mean priority_maximum importance_weight_min "
         "learned_steps_per_update parameter_age memory_age delta_q_share delta_q_first delta_q_last "
         "stale_action_share stale_action_loss",

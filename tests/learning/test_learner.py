@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dtqn.learning import batches
 from dtqn.learning.learner import Learner
 from dtqn.settings.config import LearnerConfig
-from dtqn.types import NonFiniteError, QOutput, Sequences, StepInputs
+from dtqn.types import NonFiniteError, QOutput, Sequences, StepInputs, map_tree
 from tests.cases import make, part, randomise
 from tests.learning import learners
 from tests.learning.batches import N_STEP, SHAPES, Shape, make_batch
@@ -50,6 +50,8 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"returns": "peng", "q_lambda": 0.6}, {}, "box"),
     ({"returns": "watkins", "q_lambda": 0.9, "value_rescaling": True}, {"core": "gru"}, "box"),
     ({"returns": "peng", "munchausen": True, "n_step": 1}, {}, "discrete"),
+    ({"max_grad_norm": 0.3}, CATEGORICAL | {"recall_weight": 0.7}, "multi_discrete"),
+    ({"n_step": 1}, {"recall_weight": 3.0, "core": "gru", "dueling": False}, "multi_discrete"),
 ]
 
 
@@ -102,6 +104,7 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
 
         update = learner.update(batch)
         assert update.metrics["learner/loss"] == pytest.approx(expected.loss, rel=1e-6)
+        assert update.metrics.get("learner/recall_loss", 0.0) == pytest.approx(expected.recall, rel=1e-6)
         assert update.metrics["learner/grad_norm"] == pytest.approx(twin.norm(expected.gradients), rel=1e-6)
         assert update.priorities is not None
         assert update.priorities.tolist() == pytest.approx(expected.priorities, rel=1e-6)
@@ -176,7 +179,7 @@ def of_the_action_taken(errors: Any) -> Any:
     """`errors` for a target network that knows action 1 only."""
 
     def only(output: QOutput) -> QOutput:
-        return QOutput(*(x[:, :, 1:2].expand_as(x) for x in output))
+        return map_tree(lambda x: x[:, :, 1:2].expand_as(x), output)
 
     return lambda batch, online, target, *rest: errors(batch, online, only(target), *rest)
 

@@ -28,6 +28,7 @@ _DISCREPANCY = "tests/learning/test_discrepancy.py"
 _GATES = "tests/networks/test_gates.py"
 _GTRXL = "tests/networks/test_gtrxl.py"
 _CONTRACT = "tests/networks/test_contract.py"
+_RECALL = "tests/networks/test_recall.py"
 _WINDOWED = "tests/networks/test_windowed.py"
 _ACCUMULATOR = "tests/replay/test_accumulator.py"
 _TREE = "tests/replay/test_sum_tree.py"
@@ -175,6 +176,7 @@ LEARNING = [
             "batch.importance_weights) / len(batch.learn_rows)",
             _TWIN,
         ),
+        ("recall-unweighted", "self._recall.weight * recall", "recall", _TWIN),
         (
             "skips-in-a-row-unending",
             "self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW",
@@ -265,6 +267,22 @@ NETWORKS = [
             "self.ramp + 1 + z - distance",
             _GTRXL[:-3] + "_options.py",
         ),
+    ),
+    *_in(
+        "dtqn/networks/recall.py",
+        (
+            "recall-of-what-may-have-been-shown",
+            "(batch.episode_step == 0)",
+            "(batch.episode_step >= 0)",
+            _RECALL,
+        ),
+        (
+            "recall-without-the-burn-in",
+            ".cummax(dim=1).values[:, burned:]",
+            "[:, burned:].cummax(dim=1).values",
+            _RECALL,
+        ),
+        ("recall-of-padding", "shown & real[..., None]", "shown", _RECALL),
     ),
     *_in(
         "dtqn/networks/packing.py",

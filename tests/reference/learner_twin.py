@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from dtqn.types import leaves
 from tests.reference import losses_twin as losses
 
+SLOTS = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1)]
+"""Component and value of each of the values of MultiDiscrete([3, 4, 2])."""
+
 
 class Result(NamedTuple):
     loss: float
@@ -23,6 +26,8 @@ class Result(NamedTuple):
     priorities: list[float]
     gradients: list[Tensor]
     """One for each of the online network's parameters, not clipped."""
+    recall: float
+    """The loss of recall."""
 
 
 def row(rows: Any, b: int, t: int) -> Any:
@@ -124,6 +129,7 @@ def output_with_gradient(network: nn.Module, batch: Any, b: int) -> Any:
 def update(online: nn.Module, target: nn.Module, batch: Any, config: Any, eta: float) -> Result:
     """Loss, priorities and gradient; `config` has the fields of the learner's settings."""
     deltas, all_targets, loss = [], [], torch.zeros((), dtype=torch.float64)
+    recall = torch.zeros((), dtype=torch.float64)
     count = int(batch.learned_steps.sum())
     for b in range(len(batch.learn_rows)):
         regressed_on = targets_of(online, target, batch, b, config)
@@ -147,15 +153,32 @@ def update(online: nn.Module, target: nn.Module, batch: Any, config: Any, eta: f
                 )
             of_sequence.append(y - q.item())
             expected.append(y)
-            loss = loss + float(batch.importance_weights[b]) * each / count
+            weight = float(batch.importance_weights[b]) / count
+            loss = loss + weight * each
+            if output.recall is not None:
+                recall = recall + weight * recall_loss(batch, b, t, output.recall[0, t])
         deltas.append(of_sequence)
         all_targets.append(expected)
+    total = loss + (online.head.recall.weight * recall if recall else 0.0)
     gradients = torch.autograd.grad(
-        loss, list(online.parameters()), allow_unused=True, materialize_grads=True
+        total, list(online.parameters()), allow_unused=True, materialize_grads=True
     )
-    return Result(
-        loss.item(), deltas, all_targets, [losses.priority(d, eta) for d in deltas], list(gradients)
-    )
+    priorities = [losses.priority(d, eta) for d in deltas]
+    return Result(loss.item(), deltas, all_targets, priorities, list(gradients), recall.item())
+
+
+def recall_loss(batch: Any, b: int, t: int, logits: Tensor) -> Tensor:
+    """Of row t of a sequence's learn block, of observations in MultiDiscrete([3, 4, 2])."""
+    past = [*batch.burn_in.observation[b, : int(batch.burn_in_rows[b])], *batch.learn.observation[b, : t + 1]]
+    shown = {(place, value) for seen in past for place, value in enumerate(seen.tolist())}
+    total = torch.zeros((), dtype=torch.float64)
+    for number, logit in enumerate(logits):
+        p = 1 / (1 + torch.exp(-logit))
+        if SLOTS[number] in shown:
+            total = total - torch.log(p)
+        elif int(batch.episode_step[b]) == 0:
+            total = total - torch.log(1 - p)
+    return total / len(logits)
 
 
 def scalar_loss(delta: Tensor, config: Any) -> Tensor:

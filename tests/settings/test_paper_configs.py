@@ -21,7 +21,7 @@ OF_ALL: dict[str, Any] = {
     "task.frame_stack": 1,
     "network.encoder": "dtqn", "network.width": 128, "network.embedding_width": 8, "network.head_width": 128,
     "network.dueling": False, "network.use_prev_action": False, "network.use_prev_reward": False,
-    "network.distribution": "none",
+    "network.distribution": "none", "network.recall_weight": 0,
     "learner.learning_rate": 3e-4, "learner.final_learning_rate_share": 1, "learner.batch_size": 32,
     "learner.gamma": 0.99, "learner.n_step": 1, "learner.returns": "n_step", "learner.double_q": True,
     "learner.munchausen": False, "learner.loss": "squared", "learner.value_rescaling": False,

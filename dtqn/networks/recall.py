@@ -1,0 +1,139 @@
+"""The loss of recall: each step's output names the values that its episode has shown so far.
+
+A reward comes at an episode's end, and it teaches a core to remember only where what was seen decides it.
+But which values have been in sight is known at every step. So a linear layer reads them off the core's
+output, and its loss reaches the memory from every learned step. (In Memory Gym it helps a Transformer-XL to
+reconstruct observations: Pleines et al. 2023, arXiv 2309.17207. Theirs is the present one, which needs no
+memory.)
+
+Legend: B sequences, P burn-in rows, R rows of the learn block, D width, V values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dtqn.networks.encoders import has_one_set_of_values, is_code_picture
+from dtqn.networks.heads import Prediction
+from dtqn.networks.q_network import Head
+from dtqn.types import Observation, QOutput, Sequences, first_rows
+
+
+class Codes(NamedTuple):
+    """The values of one space: a component's value plus its offset is the value's number."""
+
+    offsets: Sequence[int]
+    size: int
+    """How many there are."""
+
+
+def codes(space: gymnasium.Space) -> Codes | None:
+    """Those of Discrete, MultiDiscrete and MultiBinary, else None.
+
+    Components that take the same values share them, as the cells of a view do, and so do the cells of a
+    picture channel by channel. Of other components each has its own.
+    """
+    match space:
+        case gymnasium.spaces.Discrete():
+            return Codes([-int(space.start)], int(space.n))
+        case gymnasium.spaces.MultiBinary():
+            size = int(np.prod(space.shape))
+            return Codes(range(0, 2 * size, 2), 2 * size)
+        case gymnasium.spaces.MultiDiscrete():
+            nvec, start = (np.broadcast_to(x, space.shape) for x in (space.nvec, space.start))
+            if has_one_set_of_values(space):
+                return Codes((-start).ravel().tolist(), int(nvec.flat[0]))
+            alike = nvec[0, 0] if is_code_picture(space) else nvec.ravel()
+            first = np.cumsum([0, *alike[:-1]])
+            offsets = first - start if is_code_picture(space) else first - start.ravel()
+            return Codes(offsets.ravel().tolist(), int(alike.sum()))
+    return None
+
+
+class Shown(nn.Module):
+    """Which values each step's observation shows."""
+
+    def __init__(self, space: gymnasium.Space) -> None:
+        """Of a Dict's parts, those that have values; a ValueError where none has."""
+        super().__init__()
+        parts = dict(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else {"": space}
+        found = {key: held for key, part in parts.items() if (held := codes(part)) is not None}
+        if not found:
+            raise ValueError(
+                f"network.recall_weight is above 0, but observation space {space} has no values to recall; "
+                "Discrete, MultiDiscrete and MultiBinary have; try 0"
+            )
+        self._keys = list(found)
+        before = np.cumsum([0, *(held.size for held in found.values())])
+        for i, held in enumerate(found.values()):
+            offsets = torch.as_tensor(np.asarray(held.offsets) + before[i], dtype=torch.int64)
+            self.register_buffer(f"offsets_{i}", offsets, persistent=False)
+        self.count = int(before[-1])
+
+    def forward(self, observation: Observation, real: Tensor) -> Tensor:
+        """[B, T, ...], of which the rows `real` [B, T] are no padding -> [B, T, V] bool, False in padding."""
+        shown = torch.zeros((*real.shape, self.count), dtype=torch.bool, device=real.device)
+        parts = observation if isinstance(observation, dict) else {"": observation}
+        for i, key in enumerate(self._keys):
+            offsets = self.get_buffer(f"offsets_{i}")
+            numbers = parts[key].reshape(*real.shape, len(offsets)).to(torch.int64) + offsets
+            # Padding may hold what is no value.
+            shown.scatter_(2, numbers.masked_fill(~real[..., None], 0), True)
+        return shown & real[..., None]
+
+
+class Recall(nn.Module):
+    """A linear layer from the core's output to the values shown so far, and its loss."""
+
+    def __init__(self, *, observation_space: gymnasium.Space, width: int, weight: float) -> None:
+        """`weight`: of this loss beside that of the TD errors."""
+        super().__init__()
+        self.weight = weight
+        self.shown = Shown(observation_space)
+        self.logits = nn.Linear(width, self.shown.count)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T, V]"""
+        logits: Tensor = self.logits(features)
+        return logits
+
+    def loss(self, logits: Tensor, batch: Sequences) -> Tensor:
+        """The loss of each row of the learn block, [B, R], from its logits [B, R, V].
+
+            l_t = -1/V sum over known v of [v was shown] log p_tv + [it was not] log (1 - p_tv)
+
+        A value that the sequence has shown up to row t is known. One that it has not shown is known if the
+        sequence begins with its episode; otherwise it may have been shown before. Padding has any loss.
+        """
+        blocks = ((batch.burn_in, batch.burn_in_rows), (batch.learn, batch.learn_rows))
+        shown = [
+            self.shown(rows.observation, first_rows(count, rows.first.shape[1])) for rows, count in blocks
+        ]
+        burned = batch.burn_in.first.shape[1]
+        seen = torch.cat(shown, dim=1).to(torch.uint8).cummax(dim=1).values[:, burned:].bool()
+        known = seen | (batch.episode_step == 0)[:, None, None]
+        losses = F.binary_cross_entropy_with_logits(logits, seen.to(logits.dtype), reduction="none")
+        return torch.where(known, losses, 0.0).mean(dim=-1)
+
+
+class RecallingHead(nn.Module):
+    """A head on features that `recall` reads too."""
+
+    def __init__(self, head: Head, recall: Recall) -> None:
+        super().__init__()
+        self.head, self.recall = head, recall
+
+    @property
+    def prediction(self) -> Prediction:
+        return self.head.prediction
+
+    def forward(self, features: Tensor) -> QOutput:
+        """[B, T, D] -> output"""
+        return self.head(features)._replace(recall=self.recall(features))

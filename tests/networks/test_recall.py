@@ -1,0 +1,150 @@
+"""The loss of recall: which values are shown and known; `tests/learning/test_learner.py` has its gradient."""
+
+from __future__ import annotations
+
+import math
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from dtqn.networks.recall import Recall, RecallingHead, Shown
+from dtqn.settings.config import LearnerConfig
+from dtqn.types import Sequences, StepInputs
+from tests.cases import inputs, make
+from tests.learning.batches import make_batch
+from tests.learning.learners import make_learner
+
+SHOWN = [
+    # space, an observation, how many values there are, the numbers of those shown
+    (spaces.Discrete(5, start=2), np.array(6), 5, {4}),
+    (spaces.MultiBinary(3), np.array([1, 0, 1]), 6, {1, 2, 5}),
+    (spaces.MultiDiscrete([3, 4, 2]), np.array([2, 0, 1]), 9, {2, 3, 8}),
+    (spaces.MultiDiscrete([3, 4], start=[1, -1]), np.array([1, 2]), 7, {0, 6}),
+    (spaces.MultiDiscrete([7, 7, 7], start=[1, 1, 1]), np.array([3, 7, 3]), 7, {2, 6}),
+    (spaces.Dict(a=spaces.Discrete(3), b=spaces.Box(0, 1)), {"a": np.array(1), "b": np.zeros(1)}, 3, {1}),
+    (
+        spaces.Dict(a=spaces.Discrete(3), b=spaces.Discrete(2)),
+        {"a": np.array(1), "b": np.array(0)},
+        5,
+        {1, 3},
+    ),
+]
+"""Components that take the same values share them."""
+
+
+def shown(space: gymnasium.Space, *observations: object) -> list[set[int]]:
+    """The numbers of the values in each of them, as rows of one sequence."""
+    kept = Shown(space)
+    if isinstance(space, spaces.Dict):
+        rows = {key: torch.tensor(np.stack([o[key] for o in observations])[None]) for key in space.spaces}
+    else:
+        rows = torch.tensor(np.stack(observations)[None])
+    (found,) = kept(rows, torch.ones(1, len(observations), dtype=torch.bool))
+    assert found.shape[-1] == kept.count
+    return [set(row.nonzero()[:, 0].tolist()) for row in found]
+
+
+@pytest.mark.parametrize(("space", "observation", "count", "numbers"), SHOWN)
+def test_the_values_of_a_space(
+    space: gymnasium.Space, observation: object, count: int, numbers: set[int]
+) -> None:
+    assert Shown(space).count == count
+    assert shown(space, observation) == [numbers]
+    samples = [space.sample() for _ in range(20)]
+    assert all(0 < len(row) <= count for row in shown(space, *samples))
+
+
+def test_cells_of_a_picture_share_values_channel_by_channel() -> None:
+    """[5, 5, 2] cells with 3 codes and 2 colours: 5 values, not 125."""
+    space = spaces.MultiDiscrete(np.tile([3, 2], (5, 5, 1)))
+    picture = np.zeros((5, 5, 2), np.int64)
+    picture[4, 4] = [2, 0]
+    assert Shown(space).count == 5
+    assert shown(space, picture) == [{0, 2, 3}]
+
+
+@pytest.mark.parametrize("space", [spaces.Box(-1, 1, (3,)), spaces.Dict(a=spaces.Box(0, 1))])
+def test_numbers_have_no_values(space: gymnasium.Space) -> None:
+    with pytest.raises(ValueError, match=r"network.recall_weight is above 0, but .* no values to recall"):
+        Shown(space)
+
+
+def rows(values: list[int]) -> StepInputs:
+    numbers = torch.tensor([values])
+    return StepInputs(numbers, numbers, numbers.double(), numbers < 0)
+
+
+def sequence(burn_in: list[int], learn: list[int], episode_step: int) -> Sequences:
+    """Of Discrete(3); -9 is padding."""
+    counts = [torch.tensor([sum(value >= 0 for value in block)]) for block in (burn_in, learn)]
+    return Sequences(
+        trace={},
+        trace_valid=torch.zeros(1, 0, dtype=torch.bool),
+        episode_step=torch.tensor([episode_step]),
+        burn_in=rows(burn_in),
+        burn_in_rows=counts[0],
+        learn=rows(learn),
+        discount=torch.ones(1, len(learn)),
+        learn_rows=counts[1],
+        learned_steps=counts[1] - 1,
+        importance_weights=torch.ones(1),
+        beside={},
+    )
+
+
+def test_the_loss_by_hand() -> None:
+    """With p = 1/4, 1/2, 3/4 of three values."""
+    recall = Recall(observation_space=spaces.Discrete(3), width=1, weight=1.0)
+    logits = torch.tensor([-math.log(3), 0.0, math.log(3)]).expand(1, 3, 3)
+    quarter, half, most = math.log(4), math.log(2), math.log(4 / 3)
+
+    def losses(burn_in: list[int], learn: list[int], episode_step: int) -> list[float]:
+        """Three times those of the first two rows."""
+        return (3 * recall.loss(logits, sequence(burn_in, learn, episode_step))[0, :2]).tolist()
+
+    # Of an episode from its start every value is known: here 0 and 2 in row 0, and 1 from row 1 on.
+    assert losses([0, -9], [2, 1, -9], 0) == pytest.approx([quarter + half + most] * 2)
+    assert losses([-9, -9], [1, 1, -9], 0) == pytest.approx([most + half + quarter] * 2)
+    # Later the values that the sequence has not shown may have been shown before it.
+    assert losses([0, -9], [2, 1, -9], 5) == pytest.approx([quarter + most, quarter + half + most])
+    assert losses([-9, -9], [1, 1, -9], 5) == pytest.approx([half] * 2)
+
+
+def test_q_values_are_those_of_the_head_that_it_is_put_beside() -> None:
+    network = make("discrete", recall_weight=0.5)
+    assert isinstance(network.head, RecallingHead)
+    seen, state = inputs("discrete", 2, 4), network.initial_state(2)
+    output = network(seen, state)[0]
+    assert output.recall.shape == (2, 4, 5)
+    plain = make("discrete")
+    plain.load_state_dict(
+        {
+            name.replace("head.head.", "head."): value
+            for name, value in network.state_dict().items()
+            if not name.startswith("head.recall.")
+        }
+    )
+    torch.testing.assert_close(plain(seen, state)[0].q, output.q)
+
+
+@pytest.mark.parametrize(
+    ("network", "next_window"),
+    [
+        ({"core": "dtqn"}, False),
+        ({"core": "dtqn"}, True),
+        ({"core": "dtqn", "bag_size": 2}, False),
+        ({"core": "lstm"}, False),
+        ({"core": "none"}, False),
+        ({"core": "coberl"}, False),
+    ],
+)
+def test_every_network_learns_to_recall(network: dict[str, object], next_window: bool) -> None:
+    made = make("multi_discrete", recall_weight=1.0, **network)
+    config = LearnerConfig(learning_rate=1e-2, next_window=next_window)
+    learner = make_learner(made, config, whole=next_window)
+    batch = make_batch(learner.online, "multi_discrete")
+    found = [learner.update(batch).metrics["learner/recall_loss"] for _ in range(40)]
+    assert found[-1] < 0.7 * found[0]
