@@ -51,14 +51,18 @@ def project(values: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
         values: [B, T, M] y_j; probabilities: [B, T, M] p_j; atoms: [Z] z_i, equally far from each other.
     Returns: m [B, T, Z]
     """
+    lower, share = _between(values, atoms)
+    projected = probabilities.new_zeros(*values.shape[:-1], len(atoms))
+    projected.scatter_add_(-1, lower, probabilities * (1 - share))
+    return projected.scatter_add_(-1, lower + 1, probabilities * share)
+
+
+def _between(values: Tensor, atoms: Tensor) -> tuple[Tensor, Tensor]:
+    """The number of the atom below each value, and the share of its mass that goes to the atom above."""
     last = len(atoms) - 1
     place = ((values - atoms[0]) * (last / (atoms[-1] - atoms[0]))).clamp(0, last)
     lower = place.floor().clamp(max=last - 1)
-    share = place - lower
-    index = lower.nan_to_num().long()  # what is no number stays none, in its share
-    projected = probabilities.new_zeros(*values.shape[:-1], last + 1)
-    projected.scatter_add_(-1, index, probabilities * (1 - share))
-    return projected.scatter_add_(-1, index + 1, probabilities * share)
+    return lower.nan_to_num().long(), place - lower  # what is no number stays none, in its share
 
 
 def project_lambda(
@@ -78,15 +82,21 @@ def project_lambda(
         learn_rows: [B] real rows.
     Returns: m [B, R - 1, Z]; rows at and after e hold arbitrary numbers: mask them.
     """
-    inside = first_rows(learn_rows - 1, probabilities.shape[1])[..., None]
+    steps, rows = values.shape[1], probabilities.shape[1]
+    real, inside = (first_rows(count, rows)[..., None] for count in (learn_rows, learn_rows - 1))
+    # Junk in padding would reach the rows before it, if only by a factor of 0.
+    lower, share = _between(torch.where(inside[:, :steps], values, 0.0), atoms)
+    now = torch.where(real, probabilities, 0.0)
     kept = torch.where(inside, continuation[..., None], 0.0)
-    later, projected = torch.zeros_like(probabilities[:, 0]), []
-    for t in range(values.shape[1] - 1, -1, -1):
-        later = torch.where(inside[:, t + 1], later, 0.0)
-        mixture = torch.lerp(probabilities[:, t + 1], later, kept[:, t + 1])
-        later = project(values[:, t, None], mixture[:, None], atoms)[:, 0]
-        projected.append(later)
-    return torch.stack(projected[::-1], dim=1)
+    projected = torch.zeros_like(values)
+    # The atom below, the one above, the share of the latter; p and c of the next row; the result.
+    columns = (lower, lower + 1, share, now[:, 1:], kept[:, 1:], projected)
+    later = torch.zeros_like(now[:, 0])
+    for below, above, part, p, c, out in reversed(list(zip(*(x.unbind(1) for x in columns), strict=True))):
+        mixture = torch.lerp(p, later, c)
+        up = mixture * part
+        later = out.scatter_add_(1, below, mixture - up).scatter_add_(1, above, up)
+    return projected
 
 
 def cross_entropy(log_probabilities: Tensor, target: Tensor) -> Tensor:

@@ -104,8 +104,8 @@ LEARNING = [
         "dtqn/learning/losses.py",
         (
             "mixture-with-the-row-before",
-            "torch.lerp(probabilities[:, t + 1], later",
-            "torch.lerp(probabilities[:, t], later",
+            "share, now[:, 1:], kept",
+            "share, now[:, :-1], kept",
             f"{_OBJECTIVE}::test_a_mixture_of_returns_has_the_expected_value_of_the_returns",
         ),
         ("huber-jumps", "(size - 0.5 * threshold))", "(size - threshold))", _LOSSES),
