@@ -110,7 +110,7 @@ def _head(config: NetworkConfig, width: int, observation_space: gymnasium.Space,
         hidden_width=config.head_width,
         prediction=_prediction(config),
     )
-    if not config.recall_weight:
+    if not config.recall_weight or config.core == "none":  # what cannot remember is not asked to
         return head
     recall = Recall(observation_space=observation_space, width=width, weight=config.recall_weight)
     return RecallingHead(head, recall)

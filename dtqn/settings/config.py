@@ -158,7 +158,7 @@ class NetworkConfig(Group):
     num_quantiles: int = Field(32, ge=1, le=1_000_000)
     """Quantiles of the return (quantile); the loss of a step costs their number squared."""
     recall_weight: float = Field(0.0, ge=0)
-    """Weight of a loss that asks the core's output which values the episode has shown; 0: none."""
+    """Weight of a loss that asks a core with memory which values the episode has shown; 0: none."""
 
     @property
     def trace_window(self) -> int | None:

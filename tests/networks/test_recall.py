@@ -113,6 +113,10 @@ def test_the_loss_by_hand() -> None:
     assert losses([-9, -9], [1, 1, -9], 5) == pytest.approx([half] * 2)
 
 
+def test_an_agent_without_memory_is_not_asked() -> None:
+    assert not isinstance(make("discrete", core="none", recall_weight=0.5).head, RecallingHead)
+
+
 def test_q_values_are_those_of_the_head_that_it_is_put_beside() -> None:
     network = make("discrete", recall_weight=0.5)
     assert isinstance(network.head, RecallingHead)
@@ -137,7 +141,6 @@ def test_q_values_are_those_of_the_head_that_it_is_put_beside() -> None:
         ({"core": "dtqn"}, True),
         ({"core": "dtqn", "bag_size": 2}, False),
         ({"core": "lstm"}, False),
-        ({"core": "none"}, False),
         ({"core": "coberl"}, False),
     ],
 )
