@@ -51,8 +51,7 @@ def codes(space: gymnasium.Space) -> Codes | None:
             if has_one_set_of_values(space):
                 return Codes((-start).ravel().tolist(), int(nvec.flat[0]))
             alike = nvec[0, 0] if is_code_picture(space) else nvec.ravel()
-            first = np.cumsum([0, *alike[:-1]])
-            offsets = first - start if is_code_picture(space) else first - start.ravel()
+            offsets = np.cumsum([0, *alike[:-1]]) - start.reshape(-1, len(alike))
             return Codes(offsets.ravel().tolist(), int(alike.sum()))
     return None
 

@@ -158,11 +158,11 @@ def test_each_copy_explores_at_its_own_rate_by_its_own_draw() -> None:
     epsilon = 0.4 ** (1 + 7 * np.arange(6) / 5)
     actor = make_actor(6, epsilon_anneal_env_steps=0)
     assert actor.epsilon().tolist() == pytest.approx(epsilon.tolist())
-    rate = exploring(actor, 300).mean(axis=0)
+    rate = exploring(actor, 600).mean(axis=0)
     expected = epsilon * (1 - 1 / NUM_ACTIONS)
-    assert (abs(rate - expected) < 4 * np.sqrt(expected * (1 - expected) / 300) + 1e-3).all()
+    assert (abs(rate - expected) < 4 * np.sqrt(expected * (1 - expected) / 600) + 1e-3).all()
 
-    off = exploring(make_actor(6, epsilon_final=0.5, **ALWAYS), 300)
+    off = exploring(make_actor(6, epsilon_final=0.5, **ALWAYS), 600)
     independent = 6 * (1 / 3) * (2 / 3)  # with one draw for all it would be 5.0
     assert off.sum(axis=1).var() == pytest.approx(independent, rel=0.25)
 

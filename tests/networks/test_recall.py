@@ -149,5 +149,5 @@ def test_every_network_learns_to_recall(network: dict[str, object], next_window:
     config = LearnerConfig(learning_rate=1e-2, next_window=next_window)
     learner = make_learner(made, config, whole=next_window)
     batch = make_batch(learner.online, "multi_discrete")
-    found = [learner.update(batch).metrics["learner/recall_loss"] for _ in range(15)]
-    assert found[-1] < 0.9 * found[0]
+    found = [learner.update(batch).metrics["learner/recall_loss"] for _ in range(40)]
+    assert found[-1] < 0.7 * found[0]
