@@ -53,7 +53,7 @@ SHORT = [
     *("--actor.num_envs", "16", "--actor.epsilon_anneal_env_steps", "1000"),
     *("--learner.env_steps_per_update", "50", "--learner.batch_size", "4"),
     *("--learner.target_update_period", "10", "--replay.capacity", "2048"),
-    *("--evaluation.period", "1200", "--evaluation.episodes", "8", "--evaluation.num_envs", "8"),
+    *("--evaluation.period", "600", "--evaluation.episodes", "8", "--evaluation.num_envs", "8"),
 ]
 """A second or two in which warm-up ends, targets are copied and episodes are evaluated."""
 CLOCKS = ("seconds", "speed/")
