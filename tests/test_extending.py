@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from dtqn import cli
+
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -17,15 +21,6 @@ _FLAGS = """
     --total-env-steps 200 --warmup-env-steps 100 --evaluation.episodes 2 --evaluation.num-envs 2
     --actor.num-envs 4 --replay.capacity 4000 --task.time-limit 10 --network.width 8 --wandb disabled
 """
-
-
-def run(folder: Path, *arguments: str) -> str:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_each_chapter_has_a_block() -> None:
@@ -38,13 +33,17 @@ def test_the_blocks_run(tmp_path: Path) -> None:
     for file, block in zip(files, BLOCKS, strict=True):
         file.write_text(block)
     script = "import runpy, sys\nfor file in sys.argv[:0:-1]: runpy.run_path(file, run_name='__main__')"
-    run(tmp_path, "-c", script, *(file.name for file in files))
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", script, *(file.name for file in files)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_commands_train(tmp_path: Path) -> None:
+def test_the_commands_train(own_folder: Path, capsys: pytest.CaptureFixture) -> None:
     for name, block in zip(("my_core", "my_encoder"), BLOCKS, strict=False):
-        (tmp_path / f"{name}.py").write_text(block)
+        (own_folder / f"{name}.py").write_text(block)
     commands = re.findall(r"^    python -m dtqn (.+)$", TEXT, re.MULTILINE)
     assert len(commands) == 2
     flags = [word for command in commands for word in command.split()]
-    assert "done in" in run(tmp_path, "-m", "dtqn", *flags, *_FLAGS.split())
+    assert cli.main([*flags, *_FLAGS.split()]) == 0
+    assert "done in" in capsys.readouterr().out

@@ -48,19 +48,14 @@ def losses(name: str, updates: int = 5) -> list[float]:
     """In float32 on one thread, the preset's network and learner; step sizes of its own, not those tuned."""
     preset = presets.find_agent(name.partition("+")[0]).preset
     config = presets.build([preset, presets.Layer(None, OPTIONS.get(name, {}))])
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        torch.manual_seed(0)
-        network = networks.build(config.network, SPACES["multi_discrete"], NUM_ACTIONS)
-        step_sizes = {"learning_rate": 5e-4, "target_ema_rate": 0.005, "reward_scale": 0.2}
-        learner = make_learner(
-            network, config.learner.model_copy(update=step_sizes), whole=config.replay.learn_burn_in
-        )
-        batch = make_batch(network, "multi_discrete", SHAPES, learn_length=40, dtype=torch.float32)
-        return [learner.update(batch).metrics["learner/loss"] for _ in range(updates)]
-    finally:
-        torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    network = networks.build(config.network, SPACES["multi_discrete"], NUM_ACTIONS)
+    step_sizes = {"learning_rate": 5e-4, "target_ema_rate": 0.005, "reward_scale": 0.2}
+    learner = make_learner(
+        network, config.learner.model_copy(update=step_sizes), whole=config.replay.learn_burn_in
+    )
+    batch = make_batch(network, "multi_discrete", SHAPES, learn_length=40, dtype=torch.float32)
+    return [learner.update(batch).metrics["learner/loss"] for _ in range(updates)]
 
 
 def golden(name: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,15 +28,6 @@ from tests.training.test_parity import assert_every_kind_is_there, draw, error, 
 
 WIDTH, LAYERS, HEADS, BATCH, STEPS = 8, 2, 2, 3, 5
 SHAPES = (Shape(5, 3, 5), Shape(0, 0, 7), Shape(2, 3, 2, terminated=True), Shape(0, 0, 1))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """The tensors here are too small to share out."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def random(*shape: int, seed: int) -> Tensor:

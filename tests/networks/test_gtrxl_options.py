@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,15 +21,6 @@ from tests.reference.gtrxl_twin import gtrxl
 from tests.training.test_parity import draw, error, play
 
 WIDTH, LAYERS, HEADS, BATCH = 8, 2, 2, 3
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """The tensors here are too small to share out."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def random(*shape: int, seed: int) -> Tensor:

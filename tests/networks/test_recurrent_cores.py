@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -33,15 +33,6 @@ from tests.reference.mingru_twin import log_space_scan, mingru
 from tests.training.test_parity import Played, draw, error, play
 
 WIDTH, BATCH, STEPS = 6, 3, 7
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """The tensors here are too small to share out."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def random(*shape: int, seed: int = 1) -> Tensor:

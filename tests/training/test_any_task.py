@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,15 +56,6 @@ ADAPTED: dict[str, tuple[str, str | None, dict[str, Any]]] = {
         {"total_env_steps": 200, "actor": {"num_envs": 2}, "evaluation": ONE, "task": SMALL_PICTURES},
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As runs have it; two threads on small tensors spend their time waiting for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def config(env: str, **settings: Any) -> Config:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,15 +29,6 @@ OF_AGENT = {
     # A window that slides within the short episodes, or nothing gets into the bag.
     "dtqn-bag": {"network.context_length": "6", "replay.learn_length": "3", "replay.burn_in_length": "3"},
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """The tensors here are too small to share out."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def config_of(agent: str) -> Config:
