@@ -150,12 +150,14 @@ class _Packed(torch.autograd.Function):
         with_u = queries.fill(projected)
         with_v = with_u[:, :-1] + (v - u) * scale
         pairs = keys.fill(rows @ weight[width:].T)
-        weights = pairs.new_zeros((*queries.shape, keys.shape[2]))
+        # Without a backward, which reads them all, every head's weights go through the same block.
+        kept = heads if any(ctx.needs_input_grad) else 1
+        weights = pairs.new_zeros((kept, *queries.shape[1:], keys.shape[2]))
         mixed = torch.empty_like(with_u)
         mixed[:, -1] = 0.0
         query, pair, output = queries.blocks(with_u), keys.blocks(pairs), queries.blocks(mixed)
-        for head, by_key in enumerate(weights):
-            key, value = pair[head], pair[heads + head]
+        for head in range(heads):
+            key, value, by_key = pair[head], pair[heads + head], weights[head % kept]
             of_keys = _distances(torch.bmm(query[head], key.mT))
             r, rv = relative[:, head * size : (head + 1) * size].T, with_v[head]
             scores = rv @ r if mask is None else torch.addmm(mask.flatten(0, 1), rv, r)
@@ -178,15 +180,14 @@ class _Packed(torch.autograd.Function):
         d_pairs[:, -1] = 0.0
         query, d_output, d_query = (queries.blocks(x) for x in (with_u, d_mixed, d_u))
         pair, d_pair = keys.blocks(pairs), keys.blocks(d_pairs)
+        d_by_key = torch.zeros_like(weights[0])  # at keys that a query does not see it stays so
         for head, by_key in enumerate(weights):
             part = slice(head * size, (head + 1) * size)
             key, value = pair[head], pair[heads + head]
-            d_by_key = torch.bmm(d_output[head], value.mT)
+            d_weights = _distances(torch.bmm(d_output[head], value.mT))
             torch.bmm(by_key.mT, d_output[head], out=d_pair[heads + head])
-            d_scores = torch.ops.aten._softmax_backward_data(
-                _distances(d_by_key), _distances(by_key), -1, grad.dtype
-            )
-            _distances(d_by_key.zero_()).copy_(d_scores)
+            d_scores = torch.ops.aten._softmax_backward_data(d_weights, _distances(by_key), -1, grad.dtype)
+            _distances(d_by_key).copy_(d_scores)
             torch.bmm(d_by_key, key, out=d_query[head])
             torch.bmm(d_by_key.mT, query[head], out=d_pair[head])
             d_scores = d_scores.view(batch * steps, -1)
