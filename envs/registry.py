@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from envs import car_flag, memory_cards, numpad, own, t_maze, testing
+from envs import bsuite, car_flag, memory_cards, numpad, own, t_maze, testing
 from envs.adapters import family as adapters
 from envs.gridverse import family as gridverse
 from envs.options import TaskOptions
@@ -20,7 +20,9 @@ from envs.task import Task, TaskSpec
 from envs.vector import Seed
 from envs.wrappers import wrapped
 
-FAMILIES: tuple[ModuleType, ...] = (gridverse, pomdp, car_flag, memory_cards, t_maze, numpad, own, adapters)
+FAMILIES: tuple[ModuleType, ...] = (
+    *(gridverse, pomdp, car_flag, memory_cards, t_maze, bsuite, numpad, own, adapters),
+)
 """Modules with `ids` and `find` (`envs.task`), in the order of the list of tasks."""
 
 

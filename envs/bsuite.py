@@ -1,0 +1,252 @@
+"""The memory chain and the discounting chain of bsuite 0.3.6 (Osband et al. 2020, arXiv 1908.03568).
+
+Memory chain of length n with b bits: a context of b bits is shown at the start; after n + 1 steps a query
+names one bit, and the last action has to be that bit. `memory-len-<n>` has one bit, `memory-size-<b>` has
+length 2. Discounting chain: the first of 100 actions chooses one of five rewards, 1 to 100 steps away.
+
+A fault of the package is kept: its observation is made before its clock ticks, so the first step shows what
+the reset showed. The context is thus in rows 0 and 1, and with n = 1 nothing has to be remembered.
+
+Legend: N copies, n length, b bits.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
+
+from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, TILE, WALL
+from envs.options import TaskOptions
+from envs.task import Task, TaskSpec, native_task
+from envs.vector import Arrays, Dynamics, check_fields, read_field
+
+_SOURCE: Final = "bsuite (arXiv 1908.03568)"
+_LENGTH_OF_SIZES: Final = 2
+_REWARD_STEPS: Final = np.array([1, 3, 10, 30, 100])  # by chain
+_BONUS: Final = 0.1
+_CHAIN_STEPS: Final = 100
+
+
+def chain_space(bits: int) -> Box:
+    """Of one copy's observation [1, 2 + b]: time left, query, context."""
+    low, high = np.zeros((1, bits + 2), np.float32), np.ones((1, bits + 2), np.float32)
+    low[0, 2:] = -1.0
+    high[0, 1] = max(1, bits - 1)  # with one bit too, as Gymnasium warns of a range of one number
+    return Box(low, high, dtype=np.float32)
+
+
+class MemoryChainDynamics(Dynamics):
+    """A chain of `length` with `bits` bits. The fields of a state, integers:
+
+    context: [b] bits, 0 or 1.
+    query: the bit that is asked for; 0 unless given.
+    time: steps taken, 0 to n + 1; 0 unless given.
+    """
+
+    action_space = Discrete(2)
+
+    def __init__(self, length: int, bits: int) -> None:
+        self._length, self._bits = length, bits
+        self.observation_space = chain_space(bits)
+
+    def start(self, num: int, rng: np.random.Generator) -> None:
+        self._context = np.zeros((num, self._bits), np.int64)
+        self._query, self._time = np.zeros((2, num), np.int64)
+        self.restart(np.arange(num), rng)
+
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        self._context[rows] = rng.integers(2, size=(len(rows), self._bits))
+        self._query[rows] = rng.integers(self._bits, size=len(rows))
+        self._time[rows] = 0
+
+    def step(
+        self, action: NDArray[Any], rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        self._time = np.minimum(self._time + 1, self._length + 1)
+        over = self._time > self._length
+        right = action == self._context[np.arange(len(action)), self._query]
+        return np.where(over, 2.0 * right - 1.0, 0.0), over
+
+    def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
+        shown = np.maximum(self._time - 1, 0)
+        observation = np.zeros((len(shown), 1, self._bits + 2), np.float32)
+        observation[:, 0, 0] = 1 - shown / self._length
+        observation[:, 0, 1] = self._query * (shown == self._length - 1)
+        observation[:, 0, 2:] = (2 * self._context - 1) * (shown == 0)[:, None]
+        return observation
+
+    def get(self) -> Arrays:
+        return {"context": self._context.copy(), "query": self._query.copy(), "time": self._time.copy()}
+
+    def put(self, state: Arrays) -> None:
+        self._context, self._query = state["context"].copy(), state["query"].copy()
+        self._time = state["time"].copy()
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        check_fields(state, ("context",), ("query", "time"))
+        return {
+            "context": read_field("context", state["context"], (self._bits,), num, np.int64, 0, 1),
+            "query": read_field("query", state.get("query", 0), (), num, np.int64, 0, self._bits - 1),
+            "time": read_field("time", state.get("time", 0), (), num, np.int64, 0, self._length + 1),
+        }
+
+    def success(
+        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """The last action is the bit that was asked for."""
+        success: NDArray[np.bool_] = reward > 0
+        return success
+
+    def picture(self, copy: int) -> NDArray[np.uint8]:
+        """The bits, green for 1 and red for 0, the one that is asked for larger, above the time gone by.
+
+        The agent sees the bits in the first two rows only.
+        """
+        picture = np.empty((2 * TILE, self._bits * TILE, 3), np.uint8)
+        picture[:] = FLOOR
+        for bit, value in enumerate(self._context[copy].tolist()):
+            edge = 2 if bit == self._query[copy] else TILE // 4
+            tile = picture[:TILE, bit * TILE : (bit + 1) * TILE]
+            tile[edge:-edge, edge:-edge] = GREEN if value else RED
+        bar = picture[TILE:]
+        bar[:] = WALL
+        bar[4:-4, : round(self._time[copy] / (self._length + 1) * bar.shape[1])] = AGENT
+        return picture
+
+
+class DiscountingChainDynamics(Dynamics):
+    """Five chains, of which `best` has the larger reward. The fields of a state, integers:
+
+    chain: the chain that was chosen, 0 to 4; -1 before the first step.
+    time: steps taken, 0 to 100; 0 unless given.
+    """
+
+    observation_space = Box(
+        np.array([[-1, 0]], np.float32), np.array([[len(_REWARD_STEPS) - 1, 1]], np.float32), dtype=np.float32
+    )
+    action_space = Discrete(len(_REWARD_STEPS))
+
+    def __init__(self, best: int) -> None:
+        self._rewards = np.ones(len(_REWARD_STEPS))
+        self._rewards[best] += _BONUS
+
+    def start(self, num: int, rng: np.random.Generator) -> None:
+        self._chain, self._time = np.full(num, -1), np.zeros(num, np.int64)
+
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        self._chain[rows] = -1
+        self._time[rows] = 0
+
+    def step(
+        self, action: NDArray[Any], rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        self._chain = np.where(self._time == 0, action, self._chain)
+        self._time = np.minimum(self._time + 1, _CHAIN_STEPS)
+        due = self._time == _REWARD_STEPS[self._chain]
+        return np.where(due, self._rewards[self._chain], 0.0), self._time == _CHAIN_STEPS
+
+    def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
+        observation = np.empty((len(self._chain), 1, 2), np.float32)
+        observation[:, 0, 0] = self._chain
+        observation[:, 0, 1] = self._time / _CHAIN_STEPS
+        return observation
+
+    def get(self) -> Arrays:
+        return {"chain": self._chain.copy(), "time": self._time.copy()}
+
+    def put(self, state: Arrays) -> None:
+        self._chain, self._time = state["chain"].copy(), state["time"].copy()
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        check_fields(state, ("chain",), ("time",))
+        chain = read_field("chain", state["chain"], (), num, np.int64, -1, len(_REWARD_STEPS) - 1)
+        time = read_field("time", state.get("time", 0), (), num, np.int64, 0, _CHAIN_STEPS)
+        wrong = (chain == -1) != (time == 0)
+        if wrong.any():
+            raise ValueError(
+                f"state 'chain' holds {chain[wrong][0]} at time {time[wrong][0]}; it must be -1 at time 0,"
+                f" and 0 to {len(_REWARD_STEPS) - 1} later"
+            )
+        return {"chain": chain, "time": time}
+
+    def picture(self, copy: int) -> NDArray[np.uint8]:
+        """The five chains, each as long as the way to its reward; the chosen one is dark so far."""
+        picture = np.empty((len(_REWARD_STEPS), TILE, 4 * _CHAIN_STEPS, 3), np.uint8)
+        picture[:] = FLOOR
+        for chain, steps in enumerate(_REWARD_STEPS.tolist()):
+            row = picture[chain, 4:-4]
+            row[:, : 4 * steps] = LINE
+            if chain == self._chain[copy]:
+                row[:, : 4 * min(steps, int(self._time[copy]))] = AGENT
+            row[:, 4 * steps - 4 : 4 * steps] = GREEN
+        return picture.reshape(-1, 4 * _CHAIN_STEPS, 3)
+
+
+def _chain(length: int, bits: int) -> tuple[TaskSpec, Callable[[], Dynamics]]:
+    of_bits = "a bit" if bits == 1 else f"one of {bits} bits"
+    spec = TaskSpec(
+        id="",
+        description=f"Recall {of_bits}, shown at the start, after {length} steps.",
+        observation_space=chain_space(bits),
+        action_space=MemoryChainDynamics.action_space,
+        time_limit=None,
+        success="the last action is the bit that is asked for (its reward is 1)",
+        best_return=1.0,
+        source=_SOURCE,
+        horizon=length + 2,
+    )
+    return spec, functools.partial(MemoryChainDynamics, length, bits)
+
+
+def _discounting(seed: int) -> tuple[TaskSpec, Callable[[], Dynamics]]:
+    best = seed % len(_REWARD_STEPS)
+    spec = TaskSpec(
+        id="",
+        description=f"Choose the largest of five rewards, which comes after {_REWARD_STEPS[best]} steps.",
+        observation_space=DiscountingChainDynamics.observation_space,
+        action_space=DiscountingChainDynamics.action_space,
+        time_limit=None,
+        success=None,
+        best_return=1.0 + _BONUS,
+        source=_SOURCE,
+        horizon=_CHAIN_STEPS + 1,
+    )
+    return spec, functools.partial(DiscountingChainDynamics, best)
+
+
+_KINDS: Final[dict[str, tuple[str, int, Callable[[int], tuple[TaskSpec, Callable[[], Dynamics]]]]]] = {
+    "memory-len": ("length", 1, lambda length: _chain(length, 1)),
+    "memory-size": ("number of bits", 1, lambda bits: _chain(_LENGTH_OF_SIZES, bits)),
+    "discounting-chain": ("mapping seed", 0, _discounting),
+}
+"""Part of a task's name -> what its number is, the least number, and the task of a number."""
+
+
+def ids() -> tuple[str, ...]:
+    return (
+        "bsuite-memory-len-10",
+        "bsuite-memory-len-100",
+        "bsuite-memory-size-5",
+        "bsuite-discounting-chain-0",
+    )
+
+
+def find(id: str, options: TaskOptions) -> Task | None:
+    """One of the experiments' tasks, or one of any other length or number of bits."""
+    name = re.fullmatch(r"bsuite-(memory-len|memory-size|discounting-chain)(?:-(.*))?", id, re.DOTALL)
+    if name is None:
+        return None
+    noun, least, make = _KINDS[name[1]]
+    if re.fullmatch(r"0|[1-9][0-9]{0,4}", name[2] or "") is None or int(name[2]) < least:
+        raise ValueError(
+            f"unknown task {id!r}; it must be bsuite-{name[1]}-<{noun}>, with a {noun} from {least} to 99999"
+        )
+    spec, make_dynamics = make(int(name[2]))
+    return native_task(replace(spec, id=id), make_dynamics, options)

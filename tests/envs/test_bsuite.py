@@ -1,0 +1,169 @@
+"""bsuite's chains: recorded episodes of the package, the package where it is installed, and the names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import envs
+from tests.envs.small_recordings import recorded, step_major
+
+LISTED = [id for id in envs.ids() if id.startswith("bsuite")]
+
+
+def name_of(length: int, bits: int) -> str:
+    return f"bsuite-memory-len-{length}" if bits == 1 else f"bsuite-memory-size-{bits}"
+
+
+@pytest.mark.parametrize(("length", "bits"), [(1, 1), (2, 1), (10, 1), (100, 1), (2, 2), (2, 5), (2, 40)])
+def test_recorded_memory_chains_replay_exactly(length: int, bits: int) -> None:
+    data = recorded("bsuite_memory_chain")
+    of_kind = (data["ep_n"] == length) & (data["ep_bits"] == bits)
+    episodes, lengths = np.flatnonzero(of_kind), data["ep_len"].astype(int)
+    assert (lengths[episodes] == length + 1).all()
+    assert len(episodes) == 12
+    env = envs.make_vector(name_of(length, bits), 12, 1)
+    context, query = data["context"][episodes, :bits], data["query"][episodes]
+    observation, _ = env.reset(options={"state": {"context": context, "query": query}})
+    np.testing.assert_array_equal(observation[:, 0], data["init_obs"][episodes, : bits + 2])
+    rows = (np.cumsum(lengths)[episodes] - lengths[episodes]) + np.arange(length + 1)[:, None]
+    for now in rows:
+        observation, reward, terminated, truncated, infos = env.step(data["action"][now])
+        np.testing.assert_array_equal(observation[:, 0], data["obs"][now, : bits + 2])
+        np.testing.assert_array_equal(reward, data["reward"][now])
+        np.testing.assert_array_equal(terminated, data["terminated"][now])
+        np.testing.assert_array_equal(infos["is_success"], data["reward"][now] == 1)
+        assert not truncated.any()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_recorded_discounting_chains_replay_exactly(seed: int) -> None:
+    data = recorded("bsuite_discounting_chain")
+    lengths = data["ep_len"].astype(int)
+    columns = {
+        key: step_major(data[key], lengths)[:, data["ep_seed"] == seed]
+        for key in ("action", "obs", "reward", "terminated")
+    }
+    env = envs.make_vector(f"bsuite-discounting-chain-{seed}", 5, 1)
+    observation, _ = env.reset()
+    np.testing.assert_array_equal(observation[:, 0], data["init_obs"][data["ep_seed"] == seed])
+    assert len(columns["action"]) == 100
+    for action, seen, gained, over in zip(*columns.values(), strict=True):
+        observation, reward, terminated, _, _ = env.step(action)
+        np.testing.assert_array_equal(observation[:, 0], seen)
+        np.testing.assert_array_equal(reward, gained)
+        np.testing.assert_array_equal(terminated, over)
+    assert columns["reward"].sum(axis=0).tolist() == [1.1 if chain == seed % 5 else 1.0 for chain in range(5)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("length", "bits", "episodes"), [(1, 1, 50_000), (7, 3, 12_500), (100, 1, 1_000), (2, 40, 33_334)]
+)
+def test_the_package_plays_the_same_memory_chain(length: int, bits: int, episodes: int) -> None:
+    """For 100 000 steps, from its hidden state, set into ours, by random actions."""
+    package = pytest.importorskip("bsuite.environments.memory_chain")
+    theirs, rng = package.MemoryChain(length, bits, seed=3), np.random.default_rng(0)
+    id = name_of(length, bits) if length == 2 or bits == 1 else None
+    ours = envs.make_vector(id, 1, 1) if id else chain(length, bits)
+    for _ in range(episodes):
+        step = theirs.reset()
+        state = {"context": theirs._context, "query": int(theirs._query)}
+        observation = ours.reset(options={"state": state})[0]
+        while True:
+            np.testing.assert_array_equal(observation[0], step.observation)
+            if step.last():
+                break
+            action = int(rng.integers(2))
+            step = theirs.step(action)
+            observation, reward, terminated, _, _ = ours.step(np.array([action]))
+            assert (reward[0], terminated[0]) == (step.reward, step.last())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 3, 19])
+def test_the_package_plays_the_same_discounting_chain(seed: int) -> None:
+    package = pytest.importorskip("bsuite.environments.discounting_chain")
+    theirs, rng = package.DiscountingChain(seed), np.random.default_rng(0)
+    ours = envs.make_vector(f"bsuite-discounting-chain-{seed}", 1, 1)
+    for _ in range(1_000):
+        step, observation = theirs.reset(), ours.reset()[0]
+        while True:
+            np.testing.assert_array_equal(observation[0], step.observation)
+            if step.last():
+                break
+            action = int(rng.integers(5))
+            step = theirs.step(action)
+            observation, reward, terminated, _, _ = ours.step(np.array([action]))
+            assert (reward[0], terminated[0]) == (step.reward, step.last())
+
+
+def chain(length: int, bits: int) -> Any:
+    """One that no experiment of the package has."""
+    from envs.bsuite import MemoryChainDynamics
+    from envs.vector import NativeVectorEnv
+
+    return NativeVectorEnv(MemoryChainDynamics(length, bits), 1, 1, time_limit=None)
+
+
+@pytest.mark.parametrize("id", [id for id in LISTED if "memory" in id])
+def test_who_remembers_is_always_right_and_others_half_of_the_times(id: str) -> None:
+    """The query is in sight when the action that counts is chosen: the step before showed the last row."""
+    num = 2000
+    env = envs.make_vector(id, num, 5)
+    observation = env.reset()[0][:, 0]
+    context, over = observation[:, 2:], np.zeros(num, bool)
+    while not over.any():
+        query = observation[:, 1].astype(int)
+        answer = (context[np.arange(num), query] > 0).astype(int)
+        guess = np.zeros(num, int)
+        guess[::2] = answer[::2]
+        observation, reward, over, _, infos = env.step(guess)
+        observation = observation[:, 0]
+    assert over.all()
+    assert infos["is_success"][::2].all()
+    assert 0.42 < infos["is_success"][1::2].mean() < 0.58
+    assert set(reward) == {-1.0, 1.0}
+
+
+def test_contexts_and_queries_are_uniform() -> None:
+    env = envs.make_vector("bsuite-memory-size-5", 4000, 2)
+    env.reset()
+    state = env.get_state()["state"]
+    assert (abs(state["context"].mean(axis=0) - 0.5) < 0.04).all()
+    assert (abs(np.bincount(state["query"], minlength=5) / 4000 - 0.2) < 0.03).all()
+
+
+@pytest.mark.parametrize(
+    ("id", "said"),
+    [
+        ("bsuite-memory-len-0", "bsuite-memory-len-<length>, with a length from 1 to 99999"),
+        ("bsuite-memory-len", "bsuite-memory-len-<length>"),
+        ("bsuite-memory-size-x", "bsuite-memory-size-<number of bits>, with a number of bits from 1"),
+        (
+            "bsuite-discounting-chain--1",
+            "bsuite-discounting-chain-<mapping seed>, with a mapping seed from 0",
+        ),
+    ],
+)
+def test_a_wrong_name_is_told(id: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        envs.spec(id)
+
+
+@pytest.mark.parametrize(
+    ("id", "state", "said"),
+    [
+        ("bsuite-memory-len-3", {"query": 0}, "has no 'context'"),
+        ("bsuite-memory-len-3", {"context": [2]}, "'context' holds 2; it must hold integers from 0 to 1"),
+        ("bsuite-memory-size-3", {"context": [1, 0, 1], "query": 3}, "'query' holds 3"),
+        ("bsuite-memory-len-3", {"context": [1], "time": 5}, "'time' holds 5"),
+        ("bsuite-discounting-chain-0", {"chain": 1}, "'chain' holds 1 at time 0; it must be -1 at time 0"),
+        ("bsuite-discounting-chain-0", {"chain": -1, "time": 4}, "'chain' holds -1 at time 4"),
+    ],
+)
+def test_a_wrong_state_is_told(id: str, state: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        envs.make_vector(id, 2, 1).reset(options={"state": state})
