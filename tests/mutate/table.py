@@ -45,6 +45,10 @@ _ACTOR = "tests/acting/test_actor.py"
 _EVALUATION = "tests/acting/test_evaluation.py"
 _EXPLORATION = "tests/acting/test_exploration.py"
 _STAGES = "tests/acting/test_stages.py"
+_BOOKKEEPING = "tests/envs/test_episode_bookkeeping.py::test_success_return_and_length_are_those_of_the_rows"
+_VECTOR = "tests/envs/test_vector.py"
+_WRAPPERS = "tests/envs/test_wrappers.py"
+_BSUITE = "tests/envs/test_bsuite.py"
 _INTERVALS = "tests/experiments/test_intervals.py"
 _SOLVED = "tests/experiments/test_compare.py::test_a_first_stage_solves_nothing"
 _COMPARE = "tests/experiments/test_compare.py"
@@ -786,4 +790,107 @@ SETTINGS = [
     ),
 ]
 
-TABLE = [*LEARNING, *NETWORKS, *REPLAY, *TRAINING, *ACTING, *EXPERIMENTS, *SETTINGS]
+ENVS = [
+    *_in(
+        "envs/vector.py",
+        ("return-over-episodes", "            self._return[first] = 0.0\n", "", _BOOKKEEPING),
+        ("steps-over-episodes", "            self._elapsed[first] = 0\n", "", _BOOKKEEPING),
+        ("reward-of-a-first-row", "            reward[first] = 0.0\n", "", _BOOKKEEPING),
+        (
+            "limit-one-step-late",
+            "self._elapsed >= self.time_limit",
+            "self._elapsed > self.time_limit",
+            _VECTOR,
+        ),
+        ("truncated-and-terminated", "            truncated &= ~terminated\n", "", _VECTOR),
+        ("success-in-mid-episode", '{"is_success": last & success}', '{"is_success": success}', _VECTOR),
+    ),
+    *_in(
+        "envs/adapters/plain.py",
+        (
+            "adapted-return-over-episodes",
+            "        self._return = 0.0\n        return self._seen",
+            "        return self._seen",
+            _BOOKKEEPING,
+        ),
+    ),
+    *_in(
+        "envs/wrappers.py",
+        ("frames-over-episodes", "            frames[first] = array[first, None]\n", "", _WRAPPERS),
+        (
+            "noise-in-the-stream-of-the-task",
+            "spawn_key=(*root.spawn_key, *name)",
+            "spawn_key=root.spawn_key",
+            _WRAPPERS,
+        ),
+        ("flicker-of-what-is-seen", ">= self.probability", "< self.probability", _WRAPPERS),
+    ),
+    *_in(
+        "envs/gridverse/rewards.py",
+        (
+            "exits-swapped",
+            "own == good, reward_good",
+            "own != good, reward_good",
+            "tests/envs/test_gridverse_recordings.py",
+        ),
+    ),
+    *_in(
+        "envs/gridverse/transitions.py",
+        ("through-walls", "    moved[stays] = 0\n", "", "tests/envs/test_functions.py"),
+    ),
+    *_in(
+        "envs/pomdp/dynamics.py",
+        (
+            "observed-before-the-move",
+            "self._observation.draw(first_row + self._state,",
+            "self._observation.draw(first_row + state,",
+            "tests/envs/test_pomdp_dynamics.py",
+        ),
+    ),
+    *_in(
+        "envs/t_maze.py",
+        (
+            "oracle-on-every-visit",
+            "shown = (self._x == 0) & ~self._visited",
+            "shown = self._x == 0",
+            "tests/envs/test_t_maze.py",
+        ),
+        (
+            "late-a-step-later",
+            "self._time - self._start",
+            "self._time - self._start - 1",
+            "tests/envs/test_t_maze.py",
+        ),
+    ),
+    *_in(
+        "envs/memory_cards.py",
+        (
+            "a-card-is-its-own-mate",
+            "match = same & (action != shown)",
+            "match = same",
+            "tests/envs/test_memory_cards.py",
+        ),
+    ),
+    *_in(
+        "envs/car_flag.py",
+        (
+            "side-is-never-out-of-earshot",
+            "self._heaven * heard",
+            "self._heaven",
+            "tests/envs/test_car_flag.py",
+        ),
+    ),
+    *_in(
+        "envs/bsuite.py",
+        ("context-in-one-row", "np.maximum(self._time - 1, 0)", "self._time", _BSUITE),
+        (
+            "another-bit-is-asked-for",
+            "self._context[np.arange(len(action)), self._query]",
+            "self._context[:, 0]",
+            _BSUITE,
+        ),
+        ("chain-changes-later", "np.where(self._time == 0, action, self._chain)", "action", _BSUITE),
+    ),
+]
+
+TABLE = [*LEARNING, *NETWORKS, *REPLAY, *TRAINING, *ACTING, *EXPERIMENTS, *SETTINGS, *ENVS]
