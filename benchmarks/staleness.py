@@ -9,6 +9,7 @@ them, and from their episode's first row. Three kinds of rows are compared: the 
 network, those of the n-step tail by the online network, and all of them by the target network, which starts
 from the online network's memory. `stale_action_share` is the share of rows with another greedy action, near
 ties left out, and `stale_action_loss` the mean of what the greedy policy loses by it in scaled returns.
+`never_refreshed` is the share of all rows in replay whose memory is still that of the actor.
 
 `before_solved` pools the measurements before the first full evaluation with 95 % success, and `last_half`
 those of the second half of the run.
@@ -32,6 +33,7 @@ from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training import machine
 from dtqn.training.metrics import is_full_evaluation
+from dtqn.training.schema import MEMORIES, NAMES
 from dtqn.training.staleness import CHUNK_ROWS, whole_episodes
 from dtqn.training.trainer import Trainer
 from dtqn.types import first_rows
@@ -47,7 +49,8 @@ def measure(trainer: Trainer, sequences: int, generator: np.random.Generator) ->
     """So many sequences, drawn as for an update: how they start, and sums over the rows of each kind."""
     learner, schema, replay = trainer.learner, trainer.schema, trainer.replay
     counts: Counts = {kind: {"clear": 0, "differ": 0, "rows": 0, "lost": 0.0} for kind in KINDS}
-    drawn = {"sequences": 0, "from_memory": 0, "of_overwritten_episodes": 0}
+    drawn: dict[str, Any] = {"never_refreshed": never_refreshed(trainer)}
+    drawn |= {"sequences": 0, "from_memory": 0, "of_overwritten_episodes": 0}
     while drawn["sequences"] < sequences:
         sampled, info = replay.sample(min(CHUNK, sequences - drawn["sequences"]), generator)
         batch = learner.reading.learned(schema.sequences(sampled, info.importance_weights))
@@ -77,6 +80,12 @@ def measure(trainer: Trainer, sequences: int, generator: np.random.Generator) ->
     return {**drawn, **counts}
 
 
+def never_refreshed(trainer: Trainer) -> float:
+    """The share of stored rows whose memory no update has made anew."""
+    rows, made = trainer.replay.get_state()["rows"], MEMORIES[trainer.config.replay.memory].version
+    return float((rows[made] == rows[NAMES.version]).mean())
+
+
 def pooled(points: list[dict[str, Any]]) -> dict[str, Any]:
     """Shares and means over all measurements."""
     result: dict[str, Any] = {"measurements": len(points)}
@@ -91,6 +100,7 @@ def pooled(points: list[dict[str, Any]]) -> dict[str, Any]:
     sequences = sum(point["sequences"] for point in points)
     for name in ("from_memory", "of_overwritten_episodes"):
         result[name] = sum(point[name] for point in points) / max(1, sequences)
+    result["never_refreshed"] = sum(point["never_refreshed"] for point in points) / max(1, len(points))
     return result
 
 
@@ -131,7 +141,8 @@ def _line(result: dict[str, Any]) -> str:
         share, lost = (result[kind][f"stale_action_{name}"] for name in ("share", "loss"))
         return f"{kind} -" if share is None else f"{kind} {100 * share:.1f} %, {lost:.4f}"
 
-    return f"{100 * result['from_memory']:.0f} % from memory: " + "; ".join(map(percent, KINDS))
+    begins, never = (f"{100 * result[name]:.0f} %" for name in ("from_memory", "never_refreshed"))
+    return f"{begins} from memory, {never} of rows never refreshed: " + "; ".join(map(percent, KINDS))
 
 
 def main() -> None:

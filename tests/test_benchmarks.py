@@ -140,3 +140,15 @@ def test_staleness_is_measured_before_and_after_the_task_is_solved(monkeypatch: 
     assert [point["env_steps"] // 300 for point in found["points"]] == [1, 2, 3, 4]
     assert found["before_solved"]["measurements"] == 1
     assert found["last_half"]["learned"]["stale_action_share"] is not None
+    never = [point["never_refreshed"] for point in found["points"]]
+    assert 0 < never[-1] < 1
+    assert found["last_half"]["never_refreshed"] == np.mean(never[2:])
+
+
+def test_rows_are_counted_that_no_update_has_made_anew() -> None:
+    rows = {"version": np.array([0, 0, 3, 5]), "trace_version": np.array([0, 2, 3, 7])}
+    replay = SimpleNamespace(get_state=lambda: {"rows": rows})
+    trainer = SimpleNamespace(
+        replay=replay, config=SimpleNamespace(replay=SimpleNamespace(memory="refreshed"))
+    )
+    assert staleness.never_refreshed(trainer) == 0.5
