@@ -229,6 +229,18 @@ NETWORKS = [
     *_in(
         "dtqn/networks/attention.py",
         (
+            "one-block-of-weights-for-a-backward-of-all",
+            "kept = heads if any(ctx.needs_input_grad) else 1",
+            "kept = 1",
+            f"{_GTRXL}::test_packed_rows_are_padded_ones",
+        ),
+        (
+            "weights-of-the-head-before-show-through",
+            "d_by_key = torch.zeros_like(weights[0])",
+            "d_by_key = torch.ones_like(weights[0])",
+            f"{_GTRXL}::test_packed_rows_are_padded_ones",
+        ),
+        (
             "positions-shifted",
             "torch.arange(first, first + length,",
             "torch.arange(first + 1, first + length + 1,",
