@@ -103,5 +103,5 @@ def test_the_memory_of_this_machine_is_known() -> None:
 
 def test_updates_of_a_run() -> None:
     config = fake.config_of(total_env_steps=1000, warmup_env_steps=200)
-    assert preflight.planned_updates(config) == 800 // 48
+    assert preflight.planned_updates(config) == 800 // 32
     assert preflight.planned_updates(fake.config_of(total_env_steps=10)) == 1
