@@ -49,8 +49,7 @@ def measure(trainer: Trainer, sequences: int, generator: np.random.Generator) ->
     """So many sequences, drawn as for an update: how they start, and sums over the rows of each kind."""
     learner, schema, replay = trainer.learner, trainer.schema, trainer.replay
     counts: Counts = {kind: {"clear": 0, "differ": 0, "rows": 0, "lost": 0.0} for kind in KINDS}
-    drawn: dict[str, Any] = {"never_refreshed": never_refreshed(trainer)}
-    drawn |= {"sequences": 0, "from_memory": 0, "of_overwritten_episodes": 0}
+    drawn = {"sequences": 0, "from_memory": 0, "of_overwritten_episodes": 0}
     while drawn["sequences"] < sequences:
         sampled, info = replay.sample(min(CHUNK, sequences - drawn["sequences"]), generator)
         batch = learner.reading.learned(schema.sequences(sampled, info.importance_weights))
@@ -77,7 +76,7 @@ def measure(trainer: Trainer, sequences: int, generator: np.random.Generator) ->
                 counts[kind]["differ"] += int(differs.sum())
                 counts[kind]["rows"] += len(lost)
                 counts[kind]["lost"] += float(lost.sum())
-    return {**drawn, **counts}
+    return {"never_refreshed": never_refreshed(trainer), **drawn, **counts}
 
 
 def never_refreshed(trainer: Trainer) -> float:

@@ -1,8 +1,9 @@
 """The memory chain and the discounting chain of bsuite 0.3.6 (Osband et al. 2020, arXiv 1908.03568).
 
-Memory chain of length n with b bits: a context of b bits is shown at the start; after n + 1 steps a query
-names one bit, and the last action has to be that bit. `memory-len-<n>` has one bit, `memory-size-<b>` has
-length 2. Discounting chain: the first of 100 actions chooses one of five rewards, 1 to 100 steps away.
+Memory chain of length n with b bits: a context of b bits is shown at the start; after n steps a query
+names one of them, and the next action, the last, has to be that bit. `memory-len-<n>` has one bit,
+`memory-size-<b>` has length 2. Discounting chain: the first of 100 actions chooses one of five rewards, 1 to
+100 steps away.
 
 A fault of the package is kept: its observation is made before its clock ticks, so the first step shows what
 the reset showed. The context is thus in rows 0 and 1, and with n = 1 nothing has to be remembered.
@@ -15,7 +16,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -189,10 +189,10 @@ class DiscountingChainDynamics(Dynamics):
         return picture.reshape(-1, 4 * _CHAIN_STEPS, 3)
 
 
-def _chain(length: int, bits: int) -> tuple[TaskSpec, Callable[[], Dynamics]]:
+def _chain(id: str, length: int, bits: int) -> tuple[TaskSpec, Callable[[], Dynamics]]:
     of_bits = "a bit" if bits == 1 else f"one of {bits} bits"
     spec = TaskSpec(
-        id="",
+        id=id,
         description=f"Recall {of_bits}, shown at the start, after {length} steps.",
         observation_space=chain_space(bits),
         action_space=MemoryChainDynamics.action_space,
@@ -205,10 +205,10 @@ def _chain(length: int, bits: int) -> tuple[TaskSpec, Callable[[], Dynamics]]:
     return spec, functools.partial(MemoryChainDynamics, length, bits)
 
 
-def _discounting(seed: int) -> tuple[TaskSpec, Callable[[], Dynamics]]:
+def _discounting(id: str, seed: int) -> tuple[TaskSpec, Callable[[], Dynamics]]:
     best = seed % len(_REWARD_STEPS)
     spec = TaskSpec(
-        id="",
+        id=id,
         description=f"Choose the largest of five rewards, which comes after {_REWARD_STEPS[best]} steps.",
         observation_space=DiscountingChainDynamics.observation_space,
         action_space=DiscountingChainDynamics.action_space,
@@ -221,12 +221,12 @@ def _discounting(seed: int) -> tuple[TaskSpec, Callable[[], Dynamics]]:
     return spec, functools.partial(DiscountingChainDynamics, best)
 
 
-_KINDS: Final[dict[str, tuple[str, int, Callable[[int], tuple[TaskSpec, Callable[[], Dynamics]]]]]] = {
-    "memory-len": ("length", 1, lambda length: _chain(length, 1)),
-    "memory-size": ("number of bits", 1, lambda bits: _chain(_LENGTH_OF_SIZES, bits)),
+_KINDS: Final[dict[str, tuple[str, int, Callable[[str, int], tuple[TaskSpec, Callable[[], Dynamics]]]]]] = {
+    "memory-len": ("length", 1, lambda id, length: _chain(id, length, 1)),
+    "memory-size": ("number of bits", 1, lambda id, bits: _chain(id, _LENGTH_OF_SIZES, bits)),
     "discounting-chain": ("mapping seed", 0, _discounting),
 }
-"""Part of a task's name -> what its number is, the least number, and the task of a number."""
+"""Part of a task's name -> what its number is, the least number, and the task of an id and its number."""
 
 
 def ids() -> tuple[str, ...]:
@@ -248,5 +248,5 @@ def find(id: str, options: TaskOptions) -> Task | None:
         raise ValueError(
             f"unknown task {id!r}; it must be bsuite-{name[1]}-<{noun}>, with a {noun} from {least} to 99999"
         )
-    spec, make_dynamics = make(int(name[2]))
-    return native_task(replace(spec, id=id), make_dynamics, options)
+    spec, make_dynamics = make(id, int(name[2]))
+    return native_task(spec, make_dynamics, options)

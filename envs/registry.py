@@ -21,7 +21,15 @@ from envs.vector import Seed
 from envs.wrappers import wrapped
 
 FAMILIES: tuple[ModuleType, ...] = (
-    *(gridverse, pomdp, car_flag, memory_cards, t_maze, bsuite, numpad, own, adapters),
+    gridverse,
+    pomdp,
+    car_flag,
+    memory_cards,
+    t_maze,
+    bsuite,
+    numpad,
+    own,
+    adapters,
 )
 """Modules with `ids` and `find` (`envs.task`), in the order of the list of tasks."""
 

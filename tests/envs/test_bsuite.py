@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import envs
+from envs.bsuite import MemoryChainDynamics
+from envs.vector import NativeVectorEnv
 from tests.envs.small_recordings import recorded, step_major
 
 LISTED = [id for id in envs.ids() if id.startswith("bsuite")]
@@ -58,54 +61,42 @@ def test_recorded_discounting_chains_replay_exactly(seed: int) -> None:
     assert columns["reward"].sum(axis=0).tolist() == [1.1 if chain == seed % 5 else 1.0 for chain in range(5)]
 
 
+def assert_plays_alike(theirs: Any, ours: Any, episodes: int, state: Callable[[], dict[str, Any]]) -> None:
+    """By random actions, from the package's hidden `state` after a reset, set into ours."""
+    rng = np.random.default_rng(0)
+    for _ in range(episodes):
+        step = theirs.reset()
+        observation = ours.reset(options={"state": state()})[0]
+        while True:
+            np.testing.assert_array_equal(observation[0], step.observation)
+            if step.last():
+                break
+            action = int(rng.integers(theirs.action_spec().num_values))
+            step = theirs.step(action)
+            observation, reward, terminated, _, _ = ours.step(np.array([action]))
+            assert (reward[0], terminated[0]) == (step.reward, step.last())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("length", "bits", "episodes"), [(1, 1, 50_000), (7, 3, 12_500), (100, 1, 1_000), (2, 40, 33_334)]
 )
 def test_the_package_plays_the_same_memory_chain(length: int, bits: int, episodes: int) -> None:
-    """For 100 000 steps, from its hidden state, set into ours, by random actions."""
-    package = pytest.importorskip("bsuite.environments.memory_chain")
-    theirs, rng = package.MemoryChain(length, bits, seed=3), np.random.default_rng(0)
-    id = name_of(length, bits) if length == 2 or bits == 1 else None
-    ours = envs.make_vector(id, 1, 1) if id else chain(length, bits)
-    for _ in range(episodes):
-        step = theirs.reset()
-        state = {"context": theirs._context, "query": int(theirs._query)}
-        observation = ours.reset(options={"state": state})[0]
-        while True:
-            np.testing.assert_array_equal(observation[0], step.observation)
-            if step.last():
-                break
-            action = int(rng.integers(2))
-            step = theirs.step(action)
-            observation, reward, terminated, _, _ = ours.step(np.array([action]))
-            assert (reward[0], terminated[0]) == (step.reward, step.last())
+    """For 100 000 steps; no experiment of the package has 3 bits after 7 steps."""
+    theirs = pytest.importorskip("bsuite.environments.memory_chain").MemoryChain(length, bits, seed=3)
+    ours = NativeVectorEnv(MemoryChainDynamics(length, bits), 1, 1, time_limit=None)
+    assert_plays_alike(
+        theirs, ours, episodes, lambda: {"context": theirs._context, "query": int(theirs._query)}
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 3, 19])
 def test_the_package_plays_the_same_discounting_chain(seed: int) -> None:
-    package = pytest.importorskip("bsuite.environments.discounting_chain")
-    theirs, rng = package.DiscountingChain(seed), np.random.default_rng(0)
+    """For 100 000 steps."""
+    theirs = pytest.importorskip("bsuite.environments.discounting_chain").DiscountingChain(seed)
     ours = envs.make_vector(f"bsuite-discounting-chain-{seed}", 1, 1)
-    for _ in range(1_000):
-        step, observation = theirs.reset(), ours.reset()[0]
-        while True:
-            np.testing.assert_array_equal(observation[0], step.observation)
-            if step.last():
-                break
-            action = int(rng.integers(5))
-            step = theirs.step(action)
-            observation, reward, terminated, _, _ = ours.step(np.array([action]))
-            assert (reward[0], terminated[0]) == (step.reward, step.last())
-
-
-def chain(length: int, bits: int) -> Any:
-    """One that no experiment of the package has."""
-    from envs.bsuite import MemoryChainDynamics
-    from envs.vector import NativeVectorEnv
-
-    return NativeVectorEnv(MemoryChainDynamics(length, bits), 1, 1, time_limit=None)
+    assert_plays_alike(theirs, ours, 1_000, lambda: {"chain": theirs._context})
 
 
 @pytest.mark.parametrize("id", [id for id in LISTED if "memory" in id])
