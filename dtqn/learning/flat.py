@@ -35,11 +35,12 @@ class Flat:
             parameter.data = view
 
     def join(self, each: Sequence[Tensor]) -> list[Tensor]:
-        """Tensors of the shapes of the parameters, joined as these are."""
-        return [
+        """Tensors of the shapes of the parameters, joined as these are and in their dtypes."""
+        joined = [
             each[group[0]] if len(group) == 1 else torch.cat([each[place].reshape(-1) for place in group])
             for group in self._groups
         ]
+        return [x.to(self._parameters[group[0]].dtype) for x, group in zip(joined, self._groups, strict=True)]
 
     def views(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The inverse of `join`, without a copy."""

@@ -24,6 +24,7 @@ from dtqn.learning.adam import Adam
 from dtqn.learning.batches import Reading, fresh_rows, join, join_traces, split, take
 from dtqn.learning.flat import Flat
 from dtqn.learning.objective import Objective, StepErrors
+from dtqn.learning.precision import Rounded
 from dtqn.learning.returns import Traces
 from dtqn.networks.q_network import QNetwork
 from dtqn.networks.recall import RecallingHead
@@ -102,11 +103,13 @@ class Learner:
         self._recall = network.head.recall if isinstance(network.head, RecallingHead) else None
         self.target = copy.deepcopy(network).requires_grad_(False)
         named = dict(network.named_parameters())
-        self._trained = list(named.values())
         self._online, self._target = Flat(named.values()), Flat(self.target.parameters())
         self._gradients = [torch.zeros_like(x) for x in self._online.tensors]
-        for parameter, gradient in zip(self._trained, self._online.views(self._gradients), strict=True):
+        for parameter, gradient in zip(named.values(), self._online.views(self._gradients), strict=True):
             parameter.grad = gradient
+        rounds = config.precision == "bfloat16"
+        self._rounded = [Rounded(network), Rounded(self.target)] if rounds else []
+        self._runs = [x.network for x in self._rounded] or [network, self.target]
         self.optimizer = Adam(list(named), self._online, epsilon=config.adam_epsilon)
         self.learner_steps = 0
         self.skipped_updates = 0
@@ -114,18 +117,27 @@ class Learner:
 
     def td_errors(self, batch: Sequences) -> StepErrors:
         """delta_t = y_t - Q_online(s_t, a_t) and what belongs to it, with gradient in Q_online."""
+        self._refresh()
         return self._errors(self.reading.learned(batch), None)[0]
+
+    def _refresh(self) -> None:
+        for rounded in self._rounded:
+            rounded.refresh()
 
     def _errors(
         self, batch: Sequences, generator: SequenceGenerator | None
     ) -> tuple[StepErrors, dict[str, Tensor] | None]:
         """The errors of a batch's learned rows, and its trace where it is wanted."""
-        passes = self.reading.passes(self.online, self.target, batch, generator, self._want_trace)
+        online, target = self._runs
+        passes = self.reading.passes(online, target, batch, generator, self._want_trace)
         errors = self.objective.errors(batch, passes.online, passes.target, passes.chooser)
         if self._recall is not None and passes.online.recall is not None:
             recall = self._recall.loss(passes.online.recall, batch)[:, :-1]
             errors = errors._replace(recall=torch.where(errors.mask, recall, 0.0))
-        return errors, passes.trace
+        trace = passes.trace
+        if trace is not None and self._rounded:
+            trace = {name: x.float() for name, x in trace.items()}
+        return errors, trace
 
     def update(self, batch: Sequences, learning_rate_share: float = 1.0) -> Update:
         """One step of the optimiser; skipped, counted and told where the loss or gradient is not finite.
@@ -133,7 +145,8 @@ class Learner:
         `learning_rate_share` of the learning rate is the step size.
         """
         batch = self.reading.learned(batch)
-        config, members = self.config, split(batch, side_by_side=self._threads > 1)
+        self._refresh()
+        config, members = self.config, self._parts(batch)
         num_learned = batch.learned_steps.sum()
         generator = self._sequence_generator(batch)
 
@@ -178,6 +191,13 @@ class Learner:
             metrics |= _trace_metrics(traces, float(num_learned))
         return Update(priorities, metrics, join_traces([part.trace for part in parts], members))
 
+    def _parts(self, batch: Sequences) -> list[Tensor]:
+        """The members [n] of each part of the batch."""
+        if self._rounded and self._threads == 1:
+            # Parts have a new shape each time, and each shape of a product in bfloat16 is prepared for long.
+            return [torch.arange(len(batch.learn_rows), device=batch.learn_rows.device)]
+        return split(batch, side_by_side=self._threads > 1)
+
     def _add_auxiliary(self, batch: Sequences, gradients: list[Tensor]) -> dict[str, float]:
         """Adds the gradient of the auxiliary loss, of the whole batch, to `gradients` in place."""
         if self._auxiliary is None:
@@ -186,7 +206,7 @@ class Learner:
         generator = torch.Generator(batch.learn_rows.device).manual_seed(int(seed))
         loss = self._auxiliary.loss(self.online, batch, generator)
         weighted = self._auxiliary.weight * loss
-        torch._foreach_add_(gradients, self._gradient_of(weighted))
+        torch._foreach_add_(gradients, self._gradient_of(weighted, self.online))
         return {"learner/auxiliary_loss": float(loss.detach())}
 
     def _sequence_generator(self, batch: Sequences) -> SequenceGenerator:
@@ -211,7 +231,7 @@ class Learner:
         if self._recall is not None and errors.recall is not None:
             recall = weighted(errors.recall)
             total = loss + self._recall.weight * recall
-        gradients = self._gradient_of(total)
+        gradients = self._gradient_of(total, self._runs[0])
         with torch.no_grad():
             mask = errors.mask
             priorities = losses.sequence_priority(errors.td_error, mask, self.max_priority_weight)
@@ -219,9 +239,10 @@ class Learner:
         fresh = None if trace is None else fresh_rows(batch, trace)
         return _Part(gradients, loss.detach(), recall.detach(), priorities, learned, errors.traces, fresh)
 
-    def _gradient_of(self, loss: Tensor) -> list[Tensor]:
-        """Joined as the online parameters are."""
-        return self._online.join(torch.autograd.grad(loss, self._trained, materialize_grads=True))
+    def _gradient_of(self, loss: Tensor, network: QNetwork) -> list[Tensor]:
+        """By the parameters of the online network or of its rounded copy, joined as the former are."""
+        parameters = list(network.parameters())
+        return self._online.join(torch.autograd.grad(loss, parameters, materialize_grads=True))
 
     def _skip(self, loss: float, norm: float) -> Update:
         self.skipped_updates += 1

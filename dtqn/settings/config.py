@@ -238,6 +238,8 @@ class LearnerConfig(Group):
     """Weight of the network's own loss beside that of the TD errors (coberl, spans, compressed memory)."""
     max_grad_norm: float = Field(10.0, gt=0)
     """Gradients are scaled down to this norm."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Arithmetic of encoder and core in an update; parameters, head and losses stay float32."""
     env_steps_per_update: float = Field(48.0, gt=0)
     """Environment steps (all copies together, after warm-up) for one learner step."""
 

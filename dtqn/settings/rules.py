@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Rule: TypeAlias = Callable[[Any], str | None]
 
+ROUNDED_CORES = ("gtrxl", "dtqn", "lstm")
+"""Cores that may be computed in bfloat16. Others have scans or numbers that this type does not hold."""
+
 # -- The network ---------------------------------------------------------------------------------------------
 
 
@@ -164,6 +167,16 @@ def _the_auxiliary_loss_exists(config: Config) -> str | None:
     )
 
 
+def _rounding_suits_the_core(config: Config) -> str | None:
+    core, precision = config.network.core, config.learner.precision
+    if precision == "float32" or core in ROUNDED_CORES or is_own(core):
+        return None
+    return (
+        f"learner.precision is {precision} with network.core {core}, which is not computed in it; "
+        f"try float32, or network.core {', '.join(ROUNDED_CORES[:-1])} or {ROUNDED_CORES[-1]}"
+    )
+
+
 def _the_memory_fits(config: Config) -> str | None:
     window = config.network.trace_window
     return None if window is None else memory_misfit(config, window)
@@ -245,6 +258,7 @@ RUN: Sequence[Rule] = (
     _a_mixture_of_returns_has_no_quantiles,
     _munchausen_has_no_atoms,
     _the_auxiliary_loss_exists,
+    _rounding_suits_the_core,
     _learned_rows_are_not_refreshed,
     _a_bag_is_of_the_learn_block,
     _first_priorities_are_of_the_learn_block,

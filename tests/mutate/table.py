@@ -23,6 +23,7 @@ _RETURNS = "tests/learning/test_returns.py"
 _LOSSES = "tests/learning/test_losses.py"
 _OBJECTIVE = "tests/learning/test_objective.py"
 _LEARNER = "tests/learning/test_learner.py"
+_PRECISION = "tests/learning/test_precision.py"
 _TWIN = f"{_LEARNER}::test_twin"
 _DISCREPANCY = "tests/learning/test_discrepancy.py"
 _GATES = "tests/networks/test_gates.py"
@@ -153,7 +154,19 @@ LEARNING = [
         ),
     ),
     *_in(
+        "dtqn/learning/precision.py",
+        ("head-rounded", 'if name != "head":', "if True:", _PRECISION),
+        ("head-reads-rounded-features", "x.float()", "x", _PRECISION),
+        ("rounded-once", "torch._foreach_copy_(self._copies, self._parameters)", "pass", _PRECISION),
+    ),
+    *_in(
         "dtqn/learning/learner.py",
+        (
+            "rounded-trace-handed-out",
+            "name: x.float() for name, x in trace.items()",
+            "name: x for name, x in trace.items()",
+            _PRECISION,
+        ),
         ("target-is-the-online-network", "copy.deepcopy(network).requires_grad_(False)", "network", _TWIN),
         (
             "learning-rate-share-unread",
