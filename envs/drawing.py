@@ -1,10 +1,11 @@
-"""Parts that the pictures of all native tasks share: colours, and the pixels of a square tile."""
+"""Parts that the pictures of native tasks share: colours, the pixels of a square tile, numbered cards."""
 
 from __future__ import annotations
 
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 FLOOR: Final = (236, 232, 222)
 WALL: Final = (84, 88, 96)
@@ -20,3 +21,26 @@ YELLOW: Final = (232, 200, 40)
 TILE: Final = 32  # pixels per side of a cell of a map
 Y, X = np.meshgrid(*[(np.arange(TILE) + 0.5) * 2 / TILE - 1] * 2, indexing="ij")
 """Pixel centres of a tile from -1 to 1, downward and rightward."""
+
+CARD_HEIGHT, CARD_WIDTH = 40, 36  # pixels
+_BACK: Final = (196, 192, 184)
+_BACK_TEXT: Final = (150, 146, 138)
+_FACE: Final = (255, 252, 240)
+_FACE_TEXT: Final = AGENT
+# Digits of 3 x 5 pixels, rows from top to bottom as octal bits.
+_DIGITS: Final = ("75557", "26227", "71747", "71717", "55711", "74717", "74757", "71244", "75757", "75717")
+
+
+def card(number: int, up: bool) -> NDArray[np.uint8]:
+    """A card with a number of up to four digits, pale unless it is `up`, uint8 [height, width, 3]."""
+    card = np.empty((CARD_HEIGHT, CARD_WIDTH, 3), np.uint8)
+    card[:] = WALL
+    card[3:-3, 2:-2] = _FACE if up else _BACK
+    rows = [[int(_DIGITS[int(digit)][row]) for digit in str(number)] for row in range(5)]
+    # Each row of a digit is three bits; the fourth is the gap to the next digit.
+    ink = (np.array(rows)[:, :, None] >> np.array([2, 1, 0, 3]) & 1).reshape(5, -1)[:, :-1] == 1
+    scale = 3 if len(str(number)) < 3 else 2
+    ink = ink.repeat(scale, axis=0).repeat(scale, axis=1)
+    top, left = (CARD_HEIGHT - ink.shape[0]) // 2, (CARD_WIDTH - ink.shape[1]) // 2
+    card[top : top + ink.shape[0], left : left + ink.shape[1]][ink] = _FACE_TEXT if up else _BACK_TEXT
+    return card

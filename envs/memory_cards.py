@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete
 from numpy.typing import NDArray
 
-from envs.drawing import AGENT, WALL
+from envs.drawing import CARD_HEIGHT, CARD_WIDTH, WALL, card
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
 from envs.vector import Arrays, Dynamics, check_fields, read_field
@@ -23,14 +23,6 @@ PAIRS: Final = 5  # of DTQN's task
 MAX_PAIRS: Final = 9999
 STEPS_PER_PAIR: Final = 10  # of the time limit
 _BEST_RETURN: Final = {1: 0.0, 2: -5 / 6}  # by search over all that a player can know
-
-_TABLE: Final = WALL
-_BACK: Final = (196, 192, 184)
-_BACK_TEXT: Final = (150, 146, 138)
-_FACE: Final = (255, 252, 240)
-_FACE_TEXT: Final = AGENT
-# Digits of 3 x 5 pixels, rows from top to bottom as octal bits.
-_DIGITS: Final = ("75557", "26227", "71747", "71717", "55711", "74717", "74757", "71244", "75757", "75717")
 
 
 def observation_space(pairs: int) -> MultiDiscrete[Any]:
@@ -136,30 +128,15 @@ class MemoryCardsDynamics(Dynamics):
         """
         columns = min(10, len(self._deck))
         rows = -(-len(self._deck) // columns)
-        picture = np.empty((rows, 40, columns, 36, 3), np.uint8)
-        picture[:] = _TABLE
-        for position, (card, removed) in enumerate(
+        picture = np.empty((rows, CARD_HEIGHT, columns, CARD_WIDTH, 3), np.uint8)
+        picture[:] = WALL
+        for position, (pair, removed) in enumerate(
             zip(self._cards[copy].tolist(), self._removed[copy].tolist(), strict=True)
         ):
             if not removed:
                 up = position == self._shown[copy]
-                picture[position // columns, :, position % columns] = _card(card, up)
-        return picture.reshape(rows * 40, columns * 36, 3)
-
-
-def _card(number: int, up: bool) -> NDArray[np.uint8]:
-    """A card with its number of up to four digits, uint8 [40, 36, 3]."""
-    card = np.empty((40, 36, 3), np.uint8)
-    card[:] = _TABLE
-    card[3:-3, 2:-2] = _FACE if up else _BACK
-    rows = [[int(_DIGITS[int(digit)][row]) for digit in str(number)] for row in range(5)]
-    # Each row of a digit is three bits; the fourth is the gap to the next digit.
-    ink = (np.array(rows)[:, :, None] >> np.array([2, 1, 0, 3]) & 1).reshape(5, -1)[:, :-1] == 1
-    scale = 3 if len(str(number)) < 3 else 2
-    ink = ink.repeat(scale, axis=0).repeat(scale, axis=1)
-    top, left = (40 - ink.shape[0]) // 2, (36 - ink.shape[1]) // 2
-    card[top : top + ink.shape[0], left : left + ink.shape[1]][ink] = _FACE_TEXT if up else _BACK_TEXT
-    return card
+                picture[position // columns, :, position % columns] = card(pair, up)
+        return picture.reshape(rows * CARD_HEIGHT, columns * CARD_WIDTH, 3)
 
 
 def ids() -> tuple[str, ...]:

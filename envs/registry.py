@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from envs import bsuite, car_flag, memory_cards, numpad, own, t_maze, testing
+from envs import bsuite, car_flag, memory_cards, numpad, own, popgym, t_maze, testing
 from envs.adapters import family as adapters
 from envs.gridverse import family as gridverse
 from envs.options import TaskOptions
@@ -27,6 +27,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     memory_cards,
     t_maze,
     bsuite,
+    popgym,
     numpad,
     own,
     adapters,

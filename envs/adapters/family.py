@@ -30,7 +30,7 @@ class Package(NamedTuple):
     """A package with tasks."""
 
     prefix: str
-    """The beginning of its ids."""
+    """The beginning of its ids, a regular expression."""
     module: str
     """The module to import so that Gymnasium knows them."""
     extra: str
@@ -40,7 +40,7 @@ class Package(NamedTuple):
 PACKAGES = (
     Package("MiniGrid-", "minigrid", "minigrid"),
     Package("BabyAI-", "minigrid", "minigrid"),
-    Package("popgym-", "popgym", "popgym"),
+    Package("popgym-(?![a-z])", "popgym", "popgym"),  # in lower case they are native
     Package("ALE/", "ale_py", "atari"),
     Package("MemoryMaze-", "memory_maze.tasks", "memory-maze"),
 )
@@ -97,7 +97,7 @@ def modules(id: str) -> tuple[str, ...]:
 
 
 def _package(id: str) -> Package | None:
-    return next((package for package in PACKAGES if id.startswith(package.prefix)), None)
+    return next((package for package in PACKAGES if re.match(package.prefix, id)), None)
 
 
 def _is_known(id: str) -> bool:

@@ -1,0 +1,373 @@
+"""Five card games of POPGym 1.0.7, each easy, medium and hard (Morad et al. 2023, arXiv 2303.01859).
+
+Autoencode: watch a deck, then name its suits backwards. CountRecall: how often was the kind dealt that is
+asked for? RepeatFirst, RepeatPrevious: name the suit of the first card, or of the card k - 1 rows ago.
+Concentration: find pairs, turning one card a step. In the first four an action is an answer and changes
+nothing: the shuffled cards decide all rows of an episode and all right answers before it begins.
+
+Faults of the package are kept:
+
+- RepeatPrevious asks for the card k - 1 rows ago, where its documentation also says k.
+- RepeatFirst has no mark on the first row, which its documentation promises.
+- Autoencode's row that asks first still shows the card asked for. Later rows show suit 0 whatever happens.
+- CountRecall counts the card of the row that asks, and its `error_clamp` has no effect.
+- Concentration does not show which cards were found and which are face up for one row only, and a turn that
+  begins with a found card is over after one step, at half of the price.
+
+Legend: N copies, n cards, K kinds of cards, L rows of an episode.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Discrete, MultiDiscrete
+from numpy.typing import NDArray
+
+from envs.drawing import AGENT, CARD_HEIGHT, CARD_WIDTH, VIEW, WALL, card
+from envs.options import TaskOptions
+from envs.task import Task, TaskSpec, native_task
+from envs.vector import Arrays, Dynamics, check_fields, read_field
+
+_DECK: Final = 52
+_SUITS: Final = 4
+_STEPS_PER_CARD: Final = 2  # of Concentration's limit, which the package writes as ceil(2 n - n / (2 n - 1))
+_STRIP: Final = 12  # rows in a picture
+
+Kinds = NDArray[np.uint8]
+Tape = tuple[Kinds, NDArray[np.int8]]
+"""Rows [N, L, ...] and the right answer to each [N, L], -1 where none is asked for."""
+
+
+def autoencode(cards: Kinds) -> Tape:
+    """Rows (0, suit) while cards are dealt, (1, suit) with the last one, and then (1, 0)."""
+    num, n = cards.shape
+    rows = np.zeros((num, 2 * n, 2), np.uint8)
+    rows[:, :n, 1] = cards
+    rows[:, n - 1 :, 0] = 1
+    right = np.full((num, 2 * n), -1, np.int8)
+    right[:, n - 1 : -1] = cards[:, ::-1]
+    return rows, right
+
+
+def repeat_first(cards: Kinds) -> Tape:
+    right = np.empty(cards.shape, np.int8)
+    right[:] = cards[:, :1]
+    return cards, right
+
+
+def repeat_previous(k: int, cards: Kinds) -> Tape:
+    right = np.full(cards.shape, -1, np.int8)
+    right[:, k - 1 :] = cards[:, : cards.shape[1] - k + 1]
+    return cards, right
+
+
+def count_recall(kinds: int, cards: Kinds, queries: Kinds) -> Tape:
+    """Rows (card, query)."""
+    counts = (cards[:, :, None] == np.arange(kinds, dtype=np.uint8)).cumsum(axis=1, dtype=np.int8)
+    right = np.take_along_axis(counts, queries[:, :, None].astype(np.intp), axis=2)[:, :, 0]
+    return np.stack([cards, queries], axis=2), right
+
+
+def deck(kinds: int, decks: int) -> Kinds:
+    """[n] the kinds of all cards, sorted."""
+    return np.arange(kinds, dtype=np.uint8).repeat(_DECK * decks // kinds)
+
+
+def read_deck(name: str, value: Any, cards: Kinds, num: int) -> Kinds:
+    """A field of a state, [num, n]: an order of the deck `cards`."""
+    most = int(cards[-1])
+    given: Kinds = read_field(name, value, cards.shape, num, np.uint8, 0, most)
+    if (np.sort(given, axis=1) != cards).any():
+        each = len(cards) // (most + 1)
+        raise ValueError(f"state {name!r} must hold each number from 0 to {most} {each} times")
+    return given
+
+
+class RecallDynamics(Dynamics):
+    """A game whose actions are answers. The fields of a state:
+
+    cards: [n] kinds in the order of dealing.
+    queries: [n] kinds in the order of asking; in CountRecall only.
+    time: steps taken, 0 to L - 1; 0 unless given.
+
+    Args:
+        tape: from the fields but time to the rows and right answers.
+        decks: the fields but time, and the sorted deck of each.
+        answers: number of actions.
+        observation_space: one copy's.
+    """
+
+    def __init__(
+        self,
+        tape: Callable[..., Tape],
+        decks: Mapping[str, Kinds],
+        answers: int,
+        observation_space: gymnasium.Space[Any],
+    ) -> None:
+        self._tape, self._decks = tape, decks
+        self.action_space, self.observation_space = Discrete(answers), observation_space
+        _, right = tape(*(cards[None] for cards in decks.values()))
+        self._end = right.shape[1] - 1
+        self._scale = 1 / int((right[0, :-1] >= 0).sum())
+
+    def start(self, num: int, rng: np.random.Generator) -> None:
+        self._copies = np.arange(num)
+        self._deal({name: np.tile(cards, (num, 1)) for name, cards in self._decks.items()})
+        self._time = np.zeros(num, np.int64)
+        self.restart(self._copies, rng)
+
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        for name, cards in self._decks.items():
+            self._dealt[name][rows] = rng.permuted(np.tile(cards, (len(rows), 1)), axis=1)
+        self._rows[rows], self._right[rows] = self._tape(*(dealt[rows] for dealt in self._dealt.values()))
+        self._time[rows] = 0
+
+    def _deal(self, dealt: dict[str, Kinds]) -> None:
+        self._dealt = dealt
+        rows, right = self._tape(*dealt.values())
+        self._rows, self._right = rows.copy(), right
+
+    def step(
+        self, action: NDArray[Any], rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        right = self._right[self._copies, self._time]
+        self._time = np.minimum(self._time + 1, self._end)
+        reward = np.where(action == right, self._scale, -self._scale)
+        return np.where(right < 0, 0.0, reward), self._time == self._end
+
+    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+        return self._rows[self._copies, self._time].astype(self.observation_space.dtype, copy=False)
+
+    def get(self) -> Arrays:
+        return {name: dealt.copy() for name, dealt in self._dealt.items()} | {"time": self._time.copy()}
+
+    def put(self, state: Arrays) -> None:
+        self._copies = np.arange(len(state["time"]))
+        self._deal({name: state[name].copy() for name in self._decks})
+        self._time = state["time"].copy()
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        check_fields(state, tuple(self._decks), ("time",))
+        decks = {name: read_deck(name, state[name], cards, num) for name, cards in self._decks.items()}
+        return decks | {"time": read_field("time", state.get("time", 0), (), num, np.int64, 0, self._end)}
+
+    def picture(self, copy: int) -> NDArray[np.uint8]:
+        """The last rows, the present one on the right, and below each its right answer, where one is asked.
+
+        The pale answers cannot be seen by the agent, and neither can earlier rows.
+        """
+        rows = self._rows[copy].reshape(self._end + 1, -1)
+        lines = rows.shape[1] + 1
+        picture = np.empty((lines, CARD_HEIGHT, _STRIP, CARD_WIDTH, 3), np.uint8)
+        picture[:] = WALL
+        now = int(self._time[copy])
+        for place, row in enumerate(range(now - _STRIP + 1, now + 1)):
+            if row < 0:
+                continue
+            for line, number in enumerate(rows[row].tolist()):
+                picture[line, :, place] = card(number, row == now)
+            if self._right[copy, row] >= 0 and row < self._end:
+                picture[-1, :, place] = card(int(self._right[copy, row]), False)
+        bar = np.empty((8, _STRIP * CARD_WIDTH, 3), np.uint8)
+        bar[:] = AGENT
+        bar[2:-2, : round(now / self._end * bar.shape[1])] = VIEW
+        return np.concatenate([picture.reshape(lines * CARD_HEIGHT, -1, 3), bar])
+
+
+class ConcentrationDynamics(Dynamics):
+    """Pairs among `cards`, a sorted deck. The fields of a state, by position 0 to n - 1:
+
+    cards: [n] kinds, whether they are face up or not.
+    face_up: [n] bool, the cards of pairs that were found; none unless given.
+    first, second: the positions turned in the present turn, -1 for none yet; -1 unless given. The second
+        ends the turn, and both are in sight until the next step. A turn that begins with a found card is
+        over with it and leaves -1 in both.
+
+    Legend: K, the number of kinds, is what a card shows that is face down.
+    """
+
+    def __init__(self, cards: Kinds) -> None:
+        n, self._down = len(cards), int(cards[-1]) + 1
+        self._deck = cards
+        self._match, self._miss = 1 / (n // 2), -1 / (_STEPS_PER_CARD * n)
+        self.observation_space = MultiDiscrete([self._down + 1] * n, dtype=np.uint8)
+        self.action_space = Discrete(n)
+
+    def start(self, num: int, rng: np.random.Generator) -> None:
+        self._copies = np.arange(num)
+        self._cards = np.tile(self._deck, (num, 1))
+        self._table = np.empty_like(self._cards)  # what is seen without the present turn
+        self._first, self._second = np.full((2, num), -1)
+        self.restart(self._copies, rng)
+
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        self._cards[rows] = rng.permuted(np.tile(self._deck, (len(rows), 1)), axis=1)
+        self._table[rows] = self._down
+        self._first[rows] = self._second[rows] = -1
+
+    def step(
+        self, action: NDArray[Any], rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        copies, first = self._copies, self._first
+        in_turn = (first >= 0) & (self._second < 0)
+        found_before = self._table[copies, action] != self._down
+        kind = self._cards[copies, action]
+        match = in_turn & (kind == self._cards[copies, first]) & ~found_before & (action != first)
+        reward = np.where(in_turn, 2 * self._miss, np.where(found_before, self._miss, 0.0))
+        reward[match] = self._match
+        found = match.nonzero()[0]
+        self._table[found, action[found]] = self._table[found, first[found]] = kind[found]
+        over = np.zeros(len(copies), np.bool_)
+        over[found] = (self._table[found] != self._down).all(axis=1)
+        self._first = np.where(in_turn, first, np.where(found_before, -1, action))
+        self._second = np.where(in_turn, action, -1)
+        return reward, over
+
+    def observe(self, rng: np.random.Generator) -> Kinds:
+        observation = self._table.copy()
+        for turned in (self._first, self._second):
+            copies = (turned >= 0).nonzero()[0]
+            observation[copies, turned[copies]] = self._cards[copies, turned[copies]]
+        return observation
+
+    def get(self) -> Arrays:
+        return {
+            "cards": self._cards.copy(),
+            "face_up": self._table != self._down,
+            "first": self._first.copy(),
+            "second": self._second.copy(),
+        }
+
+    def put(self, state: Arrays) -> None:
+        self._copies = np.arange(len(state["first"]))
+        self._cards = state["cards"].copy()
+        self._table = np.where(state["face_up"], self._cards, np.uint8(self._down))
+        self._first, self._second = state["first"].copy(), state["second"].copy()
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        check_fields(state, ("cards",), ("face_up", "first", "second"))
+        n = len(self._deck)
+        cards = read_deck("cards", state["cards"], self._deck, num)
+        face_up = state.get("face_up", np.zeros(n, np.bool_))
+        face_up = read_field("face_up", face_up, (n,), num, np.bool_, 0, 1)
+        for kind in range(self._down):
+            if ((face_up & (cards == kind)).sum(axis=1) % 2).any():
+                raise ValueError(
+                    f"state 'face_up' holds an odd number of cards of kind {kind}; they are found in pairs"
+                )
+        first, second = (
+            read_field(name, state.get(name, -1), (), num, np.int64, -1, n - 1)
+            for name in ("first", "second")
+        )
+        wrong = (first < 0) & (second >= 0)
+        if wrong.any():
+            raise ValueError(
+                f"state 'second' holds {second[wrong][0]} where 'first' holds -1; it must be -1 too"
+            )
+        wrong = (first >= 0) & (second < 0) & face_up[np.arange(num), first]
+        if wrong.any():
+            raise ValueError(
+                f"state 'first' holds {first[wrong][0]}, which is face up; while 'second' is -1 it must be a card"
+                " that is face down"
+            )
+        return {"cards": cards, "face_up": face_up, "first": first, "second": second}
+
+    def picture(self, copy: int) -> NDArray[np.uint8]:
+        """The cards in rows of 13: the agent does not see the pale numbers."""
+        columns = _DECK // _SUITS
+        up = self._table[copy] != self._down
+        up[[turned for turned in (self._first[copy], self._second[copy]) if turned >= 0]] = True
+        tiles = [card(kind, bool(seen)) for kind, seen in zip(self._cards[copy].tolist(), up, strict=True)]
+        table = np.array(tiles).reshape(-1, columns, CARD_HEIGHT, CARD_WIDTH, 3)
+        return table.swapaxes(1, 2).reshape(-1, columns * CARD_WIDTH, 3)
+
+
+class _Game(NamedTuple):
+    make: Callable[[], Dynamics]
+    description: str
+    rows: int
+    """Of an episode, at most."""
+    time_limit: int | None = None
+    best_return: float = 1.0
+
+
+def _autoencode(decks: int) -> _Game:
+    n, observation_space = _DECK * decks, MultiDiscrete([2, _SUITS], dtype=np.uint8)
+    fields = {"cards": deck(_SUITS, decks)}
+    make = functools.partial(RecallDynamics, autoencode, fields, _SUITS, observation_space)
+    return _Game(make, f"See {n} cards, then name their suits in reverse order.", 2 * n)
+
+
+def _count_recall(kinds: int, decks: int) -> _Game:
+    n, observation_space = _DECK * decks, MultiDiscrete([kinds, kinds], dtype=np.uint8)
+    fields = dict.fromkeys(("cards", "queries"), deck(kinds, decks))
+    tape, answers = functools.partial(count_recall, kinds), n // kinds + 1
+    make = functools.partial(RecallDynamics, tape, fields, answers, observation_space)
+    return _Game(make, f"Say how many cards of a kind, one of {kinds}, were dealt so far, {n} in the end.", n)
+
+
+def _repeat_first(decks: int) -> _Game:
+    n, fields = _DECK * decks, {"cards": deck(_SUITS, decks)}
+    make = functools.partial(RecallDynamics, repeat_first, fields, _SUITS, Discrete(_SUITS))
+    return _Game(make, f"Name the suit of the first of {n} cards, at every card.", n)
+
+
+def _repeat_previous(k: int, decks: int) -> _Game:
+    n, fields = _DECK * decks, {"cards": deck(_SUITS, decks)}
+    tape = functools.partial(repeat_previous, k)
+    make = functools.partial(RecallDynamics, tape, fields, _SUITS, Discrete(_SUITS))
+    return _Game(make, f"Name the suit of the card {k - 1} rows ago, at every one of {n} cards.", n)
+
+
+def _concentration(kinds: int, decks: int, best_return: float) -> _Game:
+    n, steps = _DECK * decks, _STEPS_PER_CARD * _DECK * decks
+    make = functools.partial(ConcentrationDynamics, deck(kinds, decks))
+    description = f"Find pairs among {n} cards of {kinds} kinds, turning one card a step."
+    return _Game(make, description, steps + 1, steps, best_return)
+
+
+_GAMES: Final[dict[str, _Game]] = {
+    "popgym-autoencode-easy": _autoencode(1),
+    "popgym-autoencode-medium": _autoencode(2),
+    "popgym-autoencode-hard": _autoencode(3),
+    "popgym-count-recall-easy": _count_recall(2, 1),
+    "popgym-count-recall-medium": _count_recall(4, 2),
+    "popgym-count-recall-hard": _count_recall(13, 4),
+    "popgym-repeat-first-easy": _repeat_first(1),
+    "popgym-repeat-first-medium": _repeat_first(8),
+    "popgym-repeat-first-hard": _repeat_first(16),
+    "popgym-repeat-previous-easy": _repeat_previous(4, 1),
+    "popgym-repeat-previous-medium": _repeat_previous(32, 2),
+    "popgym-repeat-previous-hard": _repeat_previous(64, 3),
+    "popgym-concentration-easy": _concentration(2, 1, 0.0),
+    "popgym-concentration-medium": _concentration(2, 2, 0.0),
+    "popgym-concentration-hard": _concentration(13, 1, 0.0),
+}
+
+
+def ids() -> tuple[str, ...]:
+    return tuple(_GAMES)
+
+
+def find(id: str, options: TaskOptions) -> Task | None:
+    game = _GAMES.get(id)
+    if game is None:
+        return None
+    dynamics = game.make()
+    spec = TaskSpec(
+        id=id,
+        description=game.description,
+        observation_space=dynamics.observation_space,
+        action_space=dynamics.action_space,
+        time_limit=game.time_limit,
+        success=None,
+        best_return=game.best_return,
+        source="POPGym (arXiv 2303.01859)",
+        horizon=game.rows,
+    )
+    return native_task(spec, game.make, options)
