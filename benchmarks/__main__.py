@@ -11,7 +11,7 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import agent, agents, envs, parameters, random_play, replay, rivals
+from benchmarks import agent, agents, envs, parameters, popgym, random_play, replay, rivals
 
 BENCHMARKS = {
     "envs": envs,
@@ -21,6 +21,7 @@ BENCHMARKS = {
     "rivals": rivals,
     "parameters": parameters,
     "random_play": random_play,
+    "popgym": popgym,
 }
 
 

@@ -33,9 +33,9 @@ from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
 from envs.vector import Arrays, Dynamics, check_fields, read_field
 
-_DECK: Final = 52
+DECK: Final = 52
 _SUITS: Final = 4
-_STEPS_PER_CARD: Final = 2  # of Concentration's limit, which the package writes as ceil(2 n - n / (2 n - 1))
+STEPS_PER_CARD: Final = 2  # of Concentration's limit, which the package writes as ceil(2 n - n / (2 n - 1))
 _STRIP: Final = 12  # rows in a picture
 
 Kinds = NDArray[np.uint8]
@@ -75,7 +75,7 @@ def count_recall(kinds: int, cards: Kinds, queries: Kinds) -> Tape:
 
 def deck(kinds: int, decks: int) -> Kinds:
     """[n] the kinds of all cards, sorted."""
-    return np.arange(kinds, dtype=np.uint8).repeat(_DECK * decks // kinds)
+    return np.arange(kinds, dtype=np.uint8).repeat(DECK * decks // kinds)
 
 
 def read_deck(name: str, value: Any, cards: Kinds, num: int) -> Kinds:
@@ -188,13 +188,13 @@ class ConcentrationDynamics(Dynamics):
         ends the turn, and both are in sight until the next step. A turn that begins with a found card is
         over with it and leaves -1 in both.
 
-    Legend: K, the number of kinds, is what a card shows that is face down.
+    A card that is face down shows K, the number of kinds.
     """
 
     def __init__(self, cards: Kinds) -> None:
         n, self._down = len(cards), int(cards[-1]) + 1
         self._deck = cards
-        self._match, self._miss = 1 / (n // 2), -1 / (_STEPS_PER_CARD * n)
+        self._match, self._miss = 1 / (n // 2), -1 / (STEPS_PER_CARD * n)
         self.observation_space = MultiDiscrete([self._down + 1] * n, dtype=np.uint8)
         self.action_space = Discrete(n)
 
@@ -272,14 +272,14 @@ class ConcentrationDynamics(Dynamics):
         wrong = (first >= 0) & (second < 0) & face_up[np.arange(num), first]
         if wrong.any():
             raise ValueError(
-                f"state 'first' holds {first[wrong][0]}, which is face up; while 'second' is -1 it must be a card"
-                " that is face down"
+                f"state 'first' holds {first[wrong][0]}, which is face up; it must be a card that is face down"
+                " while 'second' is -1"
             )
         return {"cards": cards, "face_up": face_up, "first": first, "second": second}
 
     def picture(self, copy: int) -> NDArray[np.uint8]:
         """The cards in rows of 13: the agent does not see the pale numbers."""
-        columns = _DECK // _SUITS
+        columns = DECK // _SUITS
         up = self._table[copy] != self._down
         up[[turned for turned in (self._first[copy], self._second[copy]) if turned >= 0]] = True
         tiles = [card(kind, bool(seen)) for kind, seen in zip(self._cards[copy].tolist(), up, strict=True)]
@@ -297,14 +297,14 @@ class _Game(NamedTuple):
 
 
 def _autoencode(decks: int) -> _Game:
-    n, observation_space = _DECK * decks, MultiDiscrete([2, _SUITS], dtype=np.uint8)
+    n, observation_space = DECK * decks, MultiDiscrete([2, _SUITS], dtype=np.uint8)
     fields = {"cards": deck(_SUITS, decks)}
     make = functools.partial(RecallDynamics, autoencode, fields, _SUITS, observation_space)
     return _Game(make, f"See {n} cards, then name their suits in reverse order.", 2 * n)
 
 
 def _count_recall(kinds: int, decks: int) -> _Game:
-    n, observation_space = _DECK * decks, MultiDiscrete([kinds, kinds], dtype=np.uint8)
+    n, observation_space = DECK * decks, MultiDiscrete([kinds, kinds], dtype=np.uint8)
     fields = dict.fromkeys(("cards", "queries"), deck(kinds, decks))
     tape, answers = functools.partial(count_recall, kinds), n // kinds + 1
     make = functools.partial(RecallDynamics, tape, fields, answers, observation_space)
@@ -312,20 +312,20 @@ def _count_recall(kinds: int, decks: int) -> _Game:
 
 
 def _repeat_first(decks: int) -> _Game:
-    n, fields = _DECK * decks, {"cards": deck(_SUITS, decks)}
+    n, fields = DECK * decks, {"cards": deck(_SUITS, decks)}
     make = functools.partial(RecallDynamics, repeat_first, fields, _SUITS, Discrete(_SUITS))
     return _Game(make, f"Name the suit of the first of {n} cards, at every card.", n)
 
 
 def _repeat_previous(k: int, decks: int) -> _Game:
-    n, fields = _DECK * decks, {"cards": deck(_SUITS, decks)}
+    n, fields = DECK * decks, {"cards": deck(_SUITS, decks)}
     tape = functools.partial(repeat_previous, k)
     make = functools.partial(RecallDynamics, tape, fields, _SUITS, Discrete(_SUITS))
     return _Game(make, f"Name the suit of the card {k - 1} rows ago, at every one of {n} cards.", n)
 
 
 def _concentration(kinds: int, decks: int, best_return: float) -> _Game:
-    n, steps = _DECK * decks, _STEPS_PER_CARD * _DECK * decks
+    n, steps = DECK * decks, STEPS_PER_CARD * DECK * decks
     make = functools.partial(ConcentrationDynamics, deck(kinds, decks))
     description = f"Find pairs among {n} cards of {kinds} kinds, turning one card a step."
     return _Game(make, description, steps + 1, steps, best_return)
@@ -344,9 +344,9 @@ _GAMES: Final[dict[str, _Game]] = {
     "popgym-repeat-previous-easy": _repeat_previous(4, 1),
     "popgym-repeat-previous-medium": _repeat_previous(32, 2),
     "popgym-repeat-previous-hard": _repeat_previous(64, 3),
-    "popgym-concentration-easy": _concentration(2, 1, 0.0),
-    "popgym-concentration-medium": _concentration(2, 2, 0.0),
-    "popgym-concentration-hard": _concentration(13, 1, 0.0),
+    "popgym-concentration-easy": _concentration(2, 1, 0.8332580894730938),
+    "popgym-concentration-medium": _concentration(2, 2, 0.8333256223094526),
+    "popgym-concentration-hard": _concentration(13, 1, 0.7323618587317996),
 }
 
 

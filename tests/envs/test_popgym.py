@@ -1,0 +1,466 @@
+"""POPGym's card games: recorded episodes of the package, the package where it is installed, and exact returns."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import benchmarks.popgym as exact
+import envs
+from envs.popgym import ConcentrationDynamics, deck
+from envs.vector import NativeVectorEnv
+from tests.envs.small_recordings import recorded
+
+IDS = [id for id in envs.ids() if id.startswith("popgym-")]
+RECALL = [id for id in IDS if "concentration" not in id]
+CONCENTRATION = [id for id in IDS if "concentration" in id]
+FIGURES = json.loads(
+    (Path(exact.__file__).parents[1] / "docs" / "benchmarks" / "popgym.json").read_text(encoding="utf-8")
+)
+
+
+def parts(id: str) -> tuple[str, str]:
+    """The game and its level: `count-recall`, `easy`."""
+    game, _, level = id.removeprefix("popgym-").rpartition("-")
+    return game, level
+
+
+@pytest.mark.parametrize("id", IDS)
+@pytest.mark.parametrize("begin", [0, 31], ids=["from-the-start", "from-the-middle"])
+def test_recorded_episodes_replay_exactly(id: str, begin: int) -> None:
+    prefix = id.removeprefix("popgym-") + "."
+    data = {
+        name.removeprefix(prefix): array
+        for name, array in recorded("popgym").items()
+        if name.startswith(prefix)
+    }
+    env = envs.make_vector(id, 1, 1)
+    stops = np.cumsum(data["ep_len"])
+    for episode, (length, stop) in enumerate(zip(data["ep_len"], stops, strict=True)):
+        columns = {key: data[key][stop - length : stop] for key in ("action", "obs", "reward")}
+        terminated, truncated = (data[key][stop - length : stop] for key in ("terminated", "truncated"))
+        rows = np.concatenate([data["init_obs"][episode : episode + 1], columns["obs"]])
+        state = {name: data[name][episode] for name in ("cards", "queries") if name in data}
+        if begin:
+            middle = {"time": begin} if id in RECALL else played(state["cards"], columns["action"][:begin])
+            state |= middle
+        observation, _ = env.reset(options={"state": state})
+        np.testing.assert_array_equal(observation[0], rows[begin])
+        for step in range(begin, length):
+            observation, reward, over, cut, infos = env.step(columns["action"][step : step + 1])
+            np.testing.assert_array_equal(observation[0], rows[step + 1])
+            assert reward[0] == columns["reward"][step]
+            assert over[0] == terminated[step]
+            # The package says that an episode which terminates with its last step is truncated too.
+            assert cut[0] == (truncated[step] and not terminated[step] and not begin)
+            assert infos == {}
+        assert terminated[-1] or truncated[-1]
+
+
+def played(cards: NDArray[Any], actions: NDArray[Any]) -> dict[str, Any]:
+    """The state of Concentration after these actions, by its rules in plain Python."""
+    up: set[int] = set()
+    turned: list[int] = []
+    for action in actions.tolist():
+        if len(turned) == 2:
+            turned = []
+        turned.append(action)
+        if len(turned) == 1 and action in up:
+            turned = []
+        elif len(turned) == 2 and turned[0] != action and action not in up:
+            up |= set(turned) if cards[turned[0]] == cards[action] else set()
+    first, second = [*turned, -1, -1][:2]
+    return {"face_up": [p in up for p in range(len(cards))], "first": first, "second": second}
+
+
+def package(id: str) -> Any:
+    game, level = parts(id)
+    pytest.importorskip("popgym")
+    module = importlib.import_module(f"popgym.envs.{game.replace('-', '_')}")
+    return getattr(module, "".join(map(str.capitalize, (*game.split("-"), level))))()
+
+
+def hidden_state(id: str, theirs: Any) -> dict[str, Any]:
+    """The package's cards after a reset. It deals from the end of a deck."""
+    match parts(id)[0]:
+        case "concentration":
+            return {"cards": theirs.deck_idx_type[theirs.deck.idx]}
+        case "count-recall":
+            decks = {"cards": theirs.value_deck, "queries": theirs.query_deck}
+            return {name: theirs.deck_idx_type[cards.idx[::-1]] for name, cards in decks.items()}
+    return {"cards": theirs.deck.suits_idx[theirs.deck.idx[::-1]]}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("id", IDS)
+def test_the_package_plays_the_same(id: str) -> None:
+    """For 100 000 steps: at random, and in Concentration in part by who knows all cards."""
+    theirs, ours = package(id), envs.make_vector(id, 1, 1)
+    rng = np.random.default_rng(0)
+    steps = 0
+    while steps < 100_000:
+        seen, _ = theirs.reset(seed=int(rng.integers(2**31)))
+        state = hidden_state(id, theirs)
+        observation, _ = ours.reset(options={"state": state})
+        skill = rng.choice([0.0, 0.5, 0.9, 1.0]) if id in CONCENTRATION else 0.0
+        over = False
+        while not over:
+            np.testing.assert_array_equal(observation[0], np.asarray(seen))
+            action = int(rng.integers(theirs.action_space.n))
+            if rng.random() < skill:
+                action = knowing(state["cards"], theirs.deck, rng)
+            seen, gained, terminated, truncated, _ = theirs.step(action)
+            observation, reward, *ends, _ = ours.step(np.array([action]))
+            assert reward[0] == gained
+            assert [end[0] for end in ends] == [terminated, truncated and not terminated]
+            over, steps = terminated or truncated, steps + 1
+        np.testing.assert_array_equal(observation[0], np.asarray(seen))
+
+
+def knowing(cards: NDArray[Any], deck: Any, rng: np.random.Generator) -> int:
+    """The mate of the card in play, or any card that is face down."""
+    down = [p for p in range(len(cards)) if p not in deck["face_up_idx"] + deck["in_play_idx"]]
+    return int(
+        rng.choice([p for p in down if not deck["in_play"] or cards[p] == cards[deck["in_play_idx"][0]]])
+    )
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_spaces_are_the_packages(id: str) -> None:
+    """Its Tuple of two Discrete is one MultiDiscrete here."""
+    theirs, ours = package(id), envs.spec(id)
+    assert theirs.action_space == ours.action_space
+    space: Any = theirs.observation_space
+    if parts(id)[0] == "autoencode":
+        assert [part.n for part in space] == ours.observation_space.nvec.tolist()  # type: ignore[attr-defined]
+    elif hasattr(space, "n"):
+        assert space == ours.observation_space
+    else:
+        np.testing.assert_array_equal(space.nvec, ours.observation_space.nvec)  # type: ignore[attr-defined]
+    assert theirs.reset(seed=1)[0] in space
+
+
+def right_answers(id: str, state: dict[str, NDArray[Any]], row: int) -> NDArray[Any]:
+    """What the rules call right after the row number `row`, copy by copy; 0 where nothing is asked."""
+    cards, last = state["cards"], state["cards"].shape[1] - 1
+    match parts(id):
+        case "autoencode", _:
+            return cards[:, 2 * last - row] if row >= last else 0 * cards[:, 0]
+        case "count-recall", _:
+            return (cards[:, : row + 1] == state["queries"][:, row : row + 1]).sum(axis=1)
+        case "repeat-first", _:
+            return cards[:, 0]
+        case _, level:
+            past = {"easy": 3, "medium": 31, "hard": 63}[level]
+            return cards[:, row - past] if row >= past else 0 * cards[:, 0]
+
+
+@pytest.mark.parametrize("id", RECALL)
+def test_who_remembers_all_has_the_best_return(id: str) -> None:
+    env = envs.make_vector(id, 7, 5)
+    env.reset()
+    state = env.get_state()["state"]
+    total, rows, over = np.zeros(7), 1, np.zeros(7, bool)
+    while not over.any():
+        _, reward, over, truncated, _ = env.step(right_answers(id, state, rows - 1))
+        total, rows = total + reward, rows + 1
+        assert (reward >= 0).all()
+    assert over.all()
+    assert not truncated.any()
+    assert total == pytest.approx(1.0)
+    assert envs.spec(id).best_return == 1.0
+    assert rows == envs.spec(id).horizon
+
+
+@pytest.mark.parametrize("id", [id for id in IDS if not id.endswith("hard") or "concentration" in id])
+def test_random_actions_have_the_exact_return(id: str) -> None:
+    """Within four standard errors of the mean over 1000 episodes."""
+    num = 1000
+    env = envs.make_vector(id, num, 3)
+    env.reset()
+    env.action_space.seed(4)
+    total, last = np.zeros(num), np.zeros(num, bool)
+    while not last.all():
+        _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        total += np.where(last, 0.0, reward)
+        last |= terminated | truncated
+    assert abs(total.mean() - exact.random(id)) < 4 * total.std() / np.sqrt(num)
+    assert exact.random(id) == pytest.approx(FIGURES[id]["random"], abs=1e-12)
+
+
+def test_cards_lie_anywhere() -> None:
+    for id in ("popgym-count-recall-easy", "popgym-concentration-hard"):
+        env = envs.make_vector(id, 5000, 2)
+        env.reset()
+        state = env.get_state()["state"]
+        for name in {"cards", "queries"} & state.keys():
+            kinds = state[name].max() + 1
+            for kind in range(kinds):
+                assert (abs((state[name] == kind).mean(axis=0) - 1 / kinds) < 0.04).all()
+            assert (np.sort(state[name], axis=1) == np.sort(state[name][:1], axis=1)).all()
+    two = [env.reset()[0] for env in (envs.make_vector("popgym-count-recall-hard", 500, 2),)]
+    assert abs((two[0][:, 0] == two[0][:, 1]).mean() - 1 / 13) < 0.05, "the two decks have an order each"
+
+
+def play_out(cards: tuple[int, ...], steps: int) -> float:
+    """Concentration's best expected return, by search over positions and what was seen of them."""
+    n = len(cards)
+    match, miss = 1 / (n // 2), -1 / steps
+    Known = tuple[int | None, ...]
+
+    def kinds(known: Known, position: int) -> list[tuple[float, int]]:
+        """Probability and kind of a card."""
+        if known[position] is not None:
+            return [(1.0, int(known[position] or 0))]
+        unseen = list(cards)
+        for kind in known:
+            if kind is not None:
+                unseen.remove(kind)
+        return [(unseen.count(kind) / len(unseen), kind) for kind in sorted(set(unseen))]
+
+    @functools.cache
+    def value(known: Known, up: frozenset[int], first: int | None, left: int) -> float:
+        if not left or len(up) == n:
+            return 0.0
+        best = -np.inf
+        for position in range(n):
+            total = 0.0
+            for chance, kind in kinds(known, position):
+                now = (*known[:position], kind, *known[position + 1 :])
+                if first is None and position in up:
+                    gain = miss + value(now, up, None, left - 1)
+                elif first is None:
+                    gain = value(now, up, position, left - 1)
+                elif position != first and position not in up and kind == now[first]:
+                    gain = match + value(now, up | {first, position}, None, left - 1)
+                else:
+                    gain = 2 * miss + value(now, up, None, left - 1)
+                total += chance * gain
+            best = max(best, total)
+        return best
+
+    return value((None,) * n, frozenset(), None, steps)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "each", "steps"), [(2, 2, 8), (2, 2, 3), (2, 2, 5), (2, 2, 6), (3, 2, 7), (1, 4, 8), (1, 6, 5)]
+)
+def test_the_best_return_is_that_of_a_search_over_positions(kinds: int, each: int, steps: int) -> None:
+    """With few steps too, where wasting one so as to end with a first card can be best."""
+    cards = tuple(kind for kind in range(kinds) for _ in range(each))
+    assert exact.Concentration(kinds, each, steps).best_return() == pytest.approx(
+        play_out(cards, steps), abs=1e-12
+    )
+
+
+class Perfect:
+    """Plays one copy by the values of `exact.Concentration`, from what it has seen and done."""
+
+    def __init__(self, game: exact.Concentration, values: list[exact.Floats], cards: list[int]) -> None:
+        self.game, self.values, self.left = game, values, game.steps
+        self.unseen = [cards.count(kind) for kind in range(max(cards) + 1)]
+        self.hidden = list(range(len(cards)))
+        self.seen: dict[int, int] = {}  # position -> kind of cards that are face down
+        self.first: int | None = None
+
+    def act(self) -> int:
+        known = list(self.seen.values())
+        down = [(unseen, known.count(kind)) for kind, unseen in enumerate(self.unseen)]
+        options: dict[int, float] = {}
+        if self.first is None:
+            for position, kind in self.seen.items():
+                options[position] = max(self._second(down, kind, self.left))
+            for kind, count in enumerate(self.unseen if self.hidden else []):
+                then = [(u - (k == kind), s + (k == kind)) for k, (u, s) in enumerate(down)]
+                value = count * max(self._second(then, kind, self.left)) if count else 0.0
+                options[self.hidden[0]] = options.get(self.hidden[0], 0.0) + value / len(self.hidden)
+        else:
+            kind = self.seen[self.first]
+            pair, look = self._second(down, kind, self.left + 1)
+            options |= {p: pair for p, other in self.seen.items() if other == kind and p != self.first}
+            options |= dict.fromkeys(self.hidden[:1], look)
+        return max(options, key=lambda position: options[position])
+
+    def _second(self, down: list[tuple[int, int]], kind: int, left: int) -> tuple[float, float]:
+        """The values of finding a known pair and of turning an unseen card, where the first card is of `kind`.
+
+        `left` are the steps from the start of the turn.
+        """
+
+        def later(changed: int, unseen: int, seen: int) -> float:
+            then = list(down)
+            then[changed] = (down[changed][0] + unseen, down[changed][1] + seen)
+            return float(self.values[left - 2][self.game.state(then)])
+
+        pair = self.game.match + later(kind, 0, -2) if down[kind][1] >= 2 else -np.inf
+        look = 0.0 if self.hidden else -np.inf
+        for other, (count, _) in enumerate(down):
+            if count and other == kind:
+                look += count * (self.game.match + later(kind, -1, -1))
+            elif count:
+                look += count * (2 * self.game.miss + later(other, -1, 1))
+        return pair, look / max(1, sum(unseen for unseen, _ in down))
+
+    def see(self, action: int, kind: int, reward: float) -> None:
+        self.left -= 1
+        if action in self.hidden:
+            self.hidden.remove(action)
+            self.unseen[kind] -= 1
+            self.seen[action] = kind
+        if self.first is None:
+            self.first = action
+            return
+        if reward > 0:
+            del self.seen[self.first], self.seen[action]
+        self.first = None
+
+
+def test_a_player_of_the_best_values_earns_the_best_return() -> None:
+    """In the environment itself, within four standard errors of the mean over 60 episodes."""
+    id, (kinds, each) = "popgym-concentration-easy", exact.CONCENTRATION["easy"]
+    game = exact.Concentration(kinds, each)
+    values = list(game.values())
+    best = float(values[-1][game.state([(each, 0)] * kinds)])
+    assert best == pytest.approx(FIGURES[id]["best"], abs=1e-12)
+    num = 60
+    env = envs.make_vector(id, num, 8)
+    env.reset()
+    players = [Perfect(game, values, deck(kinds, 1).tolist()) for _ in range(num)]
+    total, over = np.zeros(num), np.zeros(num, bool)
+    while not over.all():
+        action = np.array([0 if over[copy] else player.act() for copy, player in enumerate(players)])
+        observation, reward, terminated, truncated, _ = env.step(action)
+        assert not truncated[~over].any()
+        total += np.where(over, 0.0, reward)
+        for copy in np.flatnonzero(~over):
+            players[copy].see(int(action[copy]), int(observation[copy, action[copy]]), reward[copy])
+        over |= terminated
+    assert abs(total.mean() - best) < 4 * total.std() / np.sqrt(num)
+    assert total.std() / np.sqrt(num) < 0.02
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_best_returns_are_the_computed_ones(id: str) -> None:
+    assert envs.spec(id).best_return == pytest.approx(FIGURES[id]["best"], abs=1e-12)
+    assert FIGURES[id]["random"] <= FIGURES[id]["without_memory"] < FIGURES[id]["best"] <= 1
+
+
+@pytest.mark.parametrize("id", RECALL)
+def test_without_memory_by_playing(id: str) -> None:
+    """The likeliest answer by row and what is in sight, counted over many decks, is right about as often."""
+    env = envs.make_vector(id, 20_000 if id.endswith("easy") else 1, 6)
+    if not id.endswith("easy"):
+        assert exact.without_memory(id) == pytest.approx(FIGURES[id]["without_memory"], abs=1e-12)
+        return
+    observation, _ = env.reset()
+    state = env.get_state()["state"]
+    rows = (envs.spec(id).horizon or 0) - 1
+    points, asked = 0.0, 0
+    for row in range(rows):
+        right = right_answers(id, state, row)
+        sight = observation.reshape(len(right), -1) @ np.array([4, 1])[-observation[0].size :]
+        likeliest = [np.bincount(right[sight == seen]).max() for seen in np.unique(sight)]
+        observation, reward, *_ = env.step(right)
+        if reward[0] > 0:
+            points, asked = points + 2 * sum(likeliest) / len(right) - 1, asked + 1
+    assert points / asked == pytest.approx(exact.without_memory(id), abs=0.01)
+
+
+def test_concentration_by_hand() -> None:
+    """A pair, a miss, the same card twice, a found card second and first: what is seen and what it costs."""
+    env = NativeVectorEnv(ConcentrationDynamics(deck(2, 1)), 1, 1, time_limit=None)
+    cards = np.arange(52) % 2  # found: 0 and 2
+    steps = [
+        (0, 0.0, {0}), (2, 1 / 26, {0, 2}),
+        (1, 0.0, {0, 2, 1}), (4, -2 / 104, {0, 2, 1, 4}),
+        (1, 0.0, {0, 2, 1}), (1, -2 / 104, {0, 2, 1}),
+        (1, 0.0, {0, 2, 1}), (2, -2 / 104, {0, 2, 1}),
+        (2, -1 / 104, {0, 2}),
+        (3, 0.0, {0, 2, 3}), (1, 1 / 26, {0, 2, 3, 1}),
+    ]  # fmt: skip
+    observation, _ = env.reset(options={"state": {"cards": cards}})
+    assert (observation == 2).all()
+    for action, expected, up in steps:
+        observation, reward, over, _, _ = env.step(np.array([action]))
+        assert reward[0] == expected
+        assert not over[0]
+        assert observation[0].tolist() == [card if p in up else 2 for p, card in enumerate(cards)]
+
+
+@pytest.mark.parametrize(
+    "id", ["popgym-autoencode-eazy", "popgym-repeat-previous", "popgym-countrecall-hard"]
+)
+def test_a_wrong_name_is_told_without_the_package(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "popgym", None)
+    with pytest.raises(ValueError, match=f"unknown task '{id}'; did you mean popgym-[a-z-]+") as error:
+        envs.spec(id)
+    assert "\n" not in str(error.value)
+
+
+def test_the_packages_own_names_are_still_the_packages() -> None:
+    pytest.importorskip("popgym")
+    assert not envs.identify("popgym-RepeatPreviousEasy-v0").is_native
+    assert envs.identify("popgym-repeat-previous-easy").is_native
+
+
+SUITS = np.arange(52) % 4
+
+
+@pytest.mark.parametrize(
+    ("id", "state", "said"),
+    [
+        ("repeat-first-easy", {"time": 1}, "has no 'cards'"),
+        ("repeat-first-easy", {"cards": SUITS // 2}, "'cards' must hold each number from 0 to 3 13 times"),
+        ("repeat-first-easy", {"cards": SUITS + 1}, "'cards' holds 4; it must hold integers from 0 to 3"),
+        ("repeat-first-easy", {"cards": SUITS, "time": 52}, "'time' holds 52"),
+        ("repeat-first-easy", {"cards": SUITS, "queries": SUITS}, "unknown key 'queries'"),
+        ("autoencode-easy", {"cards": SUITS, "time": 104}, "'time' holds 104; .* from 0 to 103"),
+        ("count-recall-easy", {"cards": SUITS // 2}, "has no 'queries'"),
+        ("concentration-easy", {"cards": SUITS // 2, "second": 1}, "'second' holds 1 where 'first' holds -1"),
+        (
+            "concentration-easy",
+            {"cards": SUITS // 2, "face_up": np.arange(52) == 3},
+            "odd number of cards of kind 1",
+        ),
+        (
+            "concentration-easy",
+            {"cards": SUITS // 2, "face_up": np.arange(52) < 2, "first": 1},
+            "'first' holds 1, which is face up",
+        ),
+        ("concentration-easy", {"cards": SUITS // 2, "first": 52}, "'first' holds 52"),
+    ],
+)
+def test_a_wrong_state_is_told(id: str, state: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as error:
+        envs.make_vector(f"popgym-{id}", 2, 1).reset(options={"state": state})
+    assert "\n" not in str(error.value)
+
+
+def test_pictures_show_what_is_seen_and_what_is_right() -> None:
+    env = envs.make_vector("popgym-repeat-previous-easy", 1, 1, render_mode="rgb_array")
+    env.reset(options={"state": {"cards": SUITS, "time": 8}})
+    picture: Any = env.render()
+    tiles = picture[0][:80].reshape(2, 40, 12, 36, 3).swapaxes(1, 2).astype(int)
+    light = (tiles.min(axis=-1) > 230).mean(axis=(2, 3)) > 0.5
+    assert light.tolist() == [[place == 11 for place in range(12)], [False] * 12]
+    empty = (tiles == tiles[0, 0, 0, 0]).all(axis=(2, 3, 4))
+    assert empty.tolist() == [[place < 3 for place in range(12)], [place < 6 for place in range(12)]]
+    # The right answer to the present row, 1, is the card three rows ago.
+    np.testing.assert_array_equal(tiles[1, 11], tiles[0, 8])
+    assert (tiles[0, 8] != tiles[0, 9]).any()
+    env = envs.make_vector("popgym-concentration-hard", 1, 1, render_mode="rgb_array")
+    up = np.isin(np.arange(52), (0, 13))
+    env.reset(options={"state": {"cards": np.arange(52) % 13, "face_up": up, "first": 4, "second": 20}})
+    picture = env.render()
+    tiles = picture[0].reshape(4, 40, 13, 36, 3).swapaxes(1, 2).astype(int)
+    light = (tiles.min(axis=-1) > 230).mean(axis=(2, 3)) > 0.5
+    assert np.flatnonzero(light).tolist() == [0, 4, 13, 20]
