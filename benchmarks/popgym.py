@@ -71,9 +71,9 @@ class Concentration:
         return int(self._order[np.searchsorted(self._sorted, key)])
 
     def _after(self, looks: int, found: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """[S, K] the states, and the kind's type, after `looks` unseen cards of a kind were seen, `found` found.
+        """[S, K] states and types of a kind after `looks` of its cards were seen and `found` found.
 
-        Both are of no meaning where the kind has too few cards.
+        They mean nothing where the kind has too few cards.
         """
         changed = [self._types.get((unseen - looks, seen + looks - found), 0) for unseen, seen in self._types]
         then = np.array(changed)[self._states]

@@ -44,11 +44,11 @@ Tape = tuple[Kinds, NDArray[np.int8]]
 
 
 def autoencode(cards: Kinds) -> Tape:
-    """Rows (0, suit) while cards are dealt, (1, suit) with the last one, and then (1, 0)."""
+    """Rows (1, suit) while more cards are to come, (0, suit) with the last one, and then (0, 0)."""
     num, n = cards.shape
     rows = np.zeros((num, 2 * n, 2), np.uint8)
     rows[:, :n, 1] = cards
-    rows[:, n - 1 :, 0] = 1
+    rows[:, : n - 1, 0] = 1
     right = np.full((num, 2 * n), -1, np.int8)
     right[:, n - 1 : -1] = cards[:, ::-1]
     return rows, right
@@ -213,7 +213,7 @@ class ConcentrationDynamics(Dynamics):
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        copies, first = self._copies, self._first
+        copies, first, action = self._copies, self._first, action.astype(np.int64)  # -1 must have a place
         in_turn = (first >= 0) & (self._second < 0)
         found_before = self._table[copies, action] != self._down
         kind = self._cards[copies, action]
@@ -272,8 +272,8 @@ class ConcentrationDynamics(Dynamics):
         wrong = (first >= 0) & (second < 0) & face_up[np.arange(num), first]
         if wrong.any():
             raise ValueError(
-                f"state 'first' holds {first[wrong][0]}, which is face up; it must be a card that is face down"
-                " while 'second' is -1"
+                f"state 'first' holds {first[wrong][0]}, which is face up; while 'second' is -1"
+                " it must be a card that is face down"
             )
         return {"cards": cards, "face_up": face_up, "first": first, "second": second}
 
