@@ -6,7 +6,10 @@ import pytest
 import envs
 
 
-@pytest.mark.parametrize("id", ["t-maze-passive-7", "t-maze-active-7", "memory-cards-2", "memory-cards"])
+@pytest.mark.parametrize(
+    "id",
+    ["t-maze-passive-7", "t-maze-active-7", "memory-cards-2", "memory-cards", "popgym-concentration-easy"],
+)
 def test_no_episode_has_more_rows_than_the_horizon_and_some_has_as_many(id):
     spec = envs.spec(id)
     vector = envs.make_vector(id, 32, seed=1)

@@ -50,6 +50,7 @@ _BOOKKEEPING = "tests/envs/test_episode_bookkeeping.py::test_success_return_and_
 _VECTOR = "tests/envs/test_vector.py"
 _WRAPPERS = "tests/envs/test_wrappers.py"
 _BSUITE = "tests/envs/test_bsuite.py"
+_POPGYM = "tests/envs/test_popgym.py"
 _INTERVALS = "tests/experiments/test_intervals.py"
 _SOLVED = "tests/experiments/test_compare.py::test_a_first_stage_solves_nothing"
 _COMPARE = "tests/experiments/test_compare.py"
@@ -915,6 +916,43 @@ ENVS = [
             _BSUITE,
         ),
         ("chain-changes-later", "np.where(self._time == 0, action, self._chain)", "action", _BSUITE),
+    ),
+    *_in(
+        "envs/popgym.py",
+        ("mode-one-row-later", "rows[:, : n - 1, 0] = 1", "rows[:, :n, 0] = 1", _POPGYM),
+        ("named-forwards", "cards[:, ::-1]", "cards", _POPGYM),
+        ("counted-before-the-card", "axis=1, dtype=np.int8)", "axis=1, dtype=np.int8) - 1", _POPGYM),
+        (
+            "previous-is-k-rows-ago",
+            "right[:, k - 1 :] = cards[:, : cards.shape[1] - k + 1]",
+            "right[:, k:] = cards[:, : cards.shape[1] - k]",
+            _POPGYM,
+        ),
+        (
+            "queries-are-the-cards",
+            "self._dealt[name][rows] = rng.permuted(",
+            "self._dealt[name][rows] = np.random.default_rng(0).permuted(",
+            _POPGYM,
+        ),
+        ("a-card-is-its-own-mate", " & (action != first)", "", _POPGYM),
+        ("a-found-card-is-found-again", " & ~found_before", "", _POPGYM),
+        ("a-found-card-opens-a-turn", "np.where(found_before, -1, action)", "action", _POPGYM),
+        (
+            "the-second-card-is-not-seen",
+            "for turned in (self._first, self._second):",
+            "for turned in (self._first,):",
+            _POPGYM,
+        ),
+    ),
+    *_in(
+        "benchmarks/popgym.py",
+        (
+            "known-pairs-at-once",
+            "np.where(unseen > 0, unseen_first, -np.inf)",
+            "np.where((unseen > 0) & ~(self.seen > 1).any(axis=1), unseen_first, -np.inf)",
+            _POPGYM,
+        ),
+        ("no-step-is-wasted", "np.maximum(value, wasted)", "value", _POPGYM),
     ),
 ]
 
