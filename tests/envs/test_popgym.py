@@ -183,8 +183,8 @@ def test_who_remembers_all_has_the_best_return(id: str) -> None:
 
 @pytest.mark.parametrize("id", [id for id in IDS if not id.endswith("hard") or "concentration" in id])
 def test_random_actions_have_the_exact_return(id: str) -> None:
-    """Within four standard errors of the mean over 1000 episodes."""
-    num = 1000
+    """Within four standard errors of the mean over 400 episodes."""
+    num = 400
     env = envs.make_vector(id, num, 3)
     env.reset()
     env.action_space.seed(4)
@@ -252,7 +252,7 @@ def play_out(cards: tuple[int, ...], steps: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "each", "steps"), [(2, 2, 8), (2, 2, 3), (2, 2, 5), (2, 2, 6), (3, 2, 7), (1, 4, 8), (1, 6, 5)]
+    ("kinds", "each", "steps"), [(2, 2, 8), (2, 2, 3), (2, 2, 5), (3, 2, 6), (4, 2, 4), (1, 6, 5)]
 )
 def test_the_best_return_is_that_of_a_search_over_positions(kinds: int, each: int, steps: int) -> None:
     """With few steps too, where wasting one so as to end with a first card can be best."""
@@ -325,13 +325,13 @@ class Perfect:
 
 
 def test_a_player_of_the_best_values_earns_the_best_return() -> None:
-    """In the environment itself, within four standard errors of the mean over 60 episodes."""
+    """In the environment itself, within four standard errors of the mean over 40 episodes."""
     id, (kinds, each) = "popgym-concentration-easy", exact.CONCENTRATION["easy"]
     game = exact.Concentration(kinds, each)
     values = list(game.values())
     best = float(values[-1][game.state([(each, 0)] * kinds)])
     assert best == pytest.approx(FIGURES[id]["best"], abs=1e-12)
-    num = 60
+    num = 40
     env = envs.make_vector(id, num, 8)
     env.reset()
     players = [Perfect(game, values, deck(kinds, 1).tolist()) for _ in range(num)]

@@ -934,7 +934,7 @@ ENVS = [
             "self._dealt[name][rows] = np.random.default_rng(0).permuted(",
             _POPGYM,
         ),
-        ("a-card-is-its-own-mate", " & (action != first)", "", _POPGYM),
+        ("a-card-turned-twice-is-a-pair", " & (action != first)", "", _POPGYM),
         ("a-found-card-is-found-again", " & ~found_before", "", _POPGYM),
         ("a-found-card-opens-a-turn", "np.where(found_before, -1, action)", "action", _POPGYM),
         (
