@@ -4,9 +4,9 @@
 
 One process, one thread. A rival has the published network, batch, loss, optimiser and passes (Esslinger et
 al. 2022, arXiv 2206.01078, and its public code): whole windows of 50 rows, the online network on rows 0..49,
-both networks on rows 1..50, a squared TD error at every row, clipping, Adam. Ours are `dtqn-paper` and
-`drqn-paper` on batches of a replay that they have filled. All take turns, chunk by chunk; figures are medians
-over chunks.
+both networks on rows 1..50, a squared TD error at every row, clipping, Adam, in float32. Ours are
+`dtqn-paper` and `drqn-paper` on batches of a replay that they have filled, once in float32 and once in
+bfloat16 (`learner.precision`). All take turns, chunk by chunk; figures are medians over chunks.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from benchmarks.agent import Turns, rate, trainer_of
 from dtqn.training import machine
 
 CHUNKS = 15
+PRECISIONS = ("float32", "bfloat16")
 BATCH, WINDOW, CELLS, VALUES, ACTIONS = 32, 50, 6, 23, 6
 EMBEDDING, WIDTH, HEADS, MLP, LAYERS = 8, 128, 8, 512, 2
 
@@ -114,8 +115,11 @@ def measure(seconds: float = 10.0) -> dict[str, Any]:
     rivals = {"dtqn": PlainDTQN(), "drqn": PlainDRQN()}
     actions: dict[str, Callable[[], None]] = {}
     for name, rival in rivals.items():
-        actions[name] = Turns(trainer_of(5_000, agent=f"{name}-paper")).update
-        actions[f"{name}_rival"] = plain_update(rival)
+        for precision in PRECISIONS:
+            settings = {"learner__precision": precision}
+            trainer = trainer_of(5_000, agent=f"{name}-paper", **settings)
+            actions[f"{name} {precision}"] = Turns(trainer).update
+        actions[f"{name} plain"] = plain_update(rival)
     for action in actions.values():
         action()
     taken: dict[str, list[float]] = {name: [] for name in actions}
@@ -123,8 +127,11 @@ def measure(seconds: float = 10.0) -> dict[str, Any]:
         for name, action in actions.items():
             taken[name].append(rate(action, seconds / CHUNKS)[0])
     ratios = {
-        name: statistics.median(a / b for a, b in zip(taken[name], taken[f"{name}_rival"], strict=True))
+        f"{name} {precision}": statistics.median(
+            a / b for a, b in zip(taken[f"{name} {precision}"], taken[f"{name} plain"], strict=True)
+        )
         for name in rivals
+        for precision in PRECISIONS
     }
     return {
         "updates_per_cpu_second": {name: statistics.median(figures) for name, figures in taken.items()},
@@ -138,7 +145,8 @@ def measure(seconds: float = 10.0) -> dict[str, Any]:
 def table(result: dict[str, Any]) -> str:
     """The figures of `measure` as text."""
     figures = result["updates_per_cpu_second"]
-    lines = [f"{'':<8}{'ours':>12}{'plain':>12}{'ratio':>10}   updates per CPU second"]
+    lines = [f"{'':<16}{'ours':>12}{'plain':>12}{'ratio':>10}   updates per CPU second"]
     for name, ratio in result["ratio_to_rival"].items():
-        lines.append(f"{name:<8}{figures[name]:>12.1f}{figures[f'{name}_rival']:>12.1f}{ratio:>10.2f}")
+        plain = figures[f"{name.split()[0]} plain"]
+        lines.append(f"{name:<16}{figures[name]:>12.1f}{plain:>12.1f}{ratio:>10.2f}")
     return "\n".join(lines)
