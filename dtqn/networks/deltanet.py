@@ -1,0 +1,77 @@
+"""Gated DeltaNet: a linear recurrence whose state is a matrix that is corrected and forgets.
+
+Yang, Kautz and Hatamizadeh, ICLR 2025, arXiv 2412.06464, section 3.4; the recurrence is in
+`dtqn.networks.delta_rule`. With x the block's input after LayerNorm, for each of H heads of d = D / H features:
+
+    q, k = SiLU(W_q x), SiLU(W_k x), each divided by its length        v = SiLU(W_v x)
+    beta = sigmoid(w_b x)        log alpha = -exp(a) softplus(w_a x + b)
+    y = W_o (RMSNorm(o) * SiLU(W_g x))
+
+The paper's short convolutions over the last steps of q, k and v are left out, and keys and values have one
+width. docs/agents-notes.md says why.
+
+Legend: B batch, T steps, D width, H heads, d width of a head.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dtqn.networks.delta_rule import delta_rule, delta_step
+from dtqn.networks.rnn import chrono_bias
+
+RATE = (0.0, 16.0)
+"""exp(a) at initialisation, uniform; as in the paper's code, like the next."""
+STEP = (1e-3, 0.1)
+"""softplus(b) at initialisation, uniform in its logarithm."""
+
+
+class GatedDeltaNetLayer(nn.Module):
+    """x' = x + GatedDeltaNet(LayerNorm(x)), output = x' + MLP(LayerNorm(x')), as in minGRU's block.
+
+    Initial values are torch's, but for those of alpha: the paper's or, where `longest` is given, chrono
+    initialisation's (`dtqn.networks.rnn`), with a = 0 and so alpha = sigmoid(-b) before x is read.
+    """
+
+    def __init__(self, *, width: int, num_heads: int, mlp_width: int, longest: int | None) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.norm = nn.LayerNorm(width)
+        self.join = nn.Linear(width, 4 * width + 2 * num_heads, bias=False)
+        """Rows: q, k, v and the output's gate, D each; beta and alpha, H each."""
+        if longest is None:
+            rate = torch.empty(num_heads).uniform_(*RATE).clamp(min=1e-4)
+            step = torch.empty(num_heads).uniform_(*(math.log(x) for x in STEP)).exp()
+            log_rate, decay_bias = rate.log(), step + torch.log(-torch.expm1(-step))
+        else:
+            log_rate, decay_bias = torch.zeros(num_heads), -chrono_bias(num_heads, longest)
+        self.log_rate, self.decay_bias = nn.Parameter(log_rate), nn.Parameter(decay_bias)
+        self.output_norm = nn.Parameter(torch.ones(width // num_heads))
+        self.out = nn.Linear(width, width, bias=False)
+        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(
+            nn.Linear(width, mlp_width), nn.ReLU(inplace=True), nn.Linear(mlp_width, width)
+        )
+
+    def forward(self, x: Tensor, want_trace: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
+        """x [B, T, D], hidden [B, H, d, d] -> output [B, T, D]; hidden [B, T, H, d, d]."""
+        heads, width = self.num_heads, x.shape[2] // self.num_heads
+        joined = self.join(self.norm(x))
+        qkv, gate, beta, decay = joined.split([3 * heads * width, heads * width, heads, heads], dim=2)
+        qkv = F.silu(qkv).unflatten(2, (3, heads, width))
+        qk = qkv[:, :, :2]
+        qkv = torch.cat([qk * torch.rsqrt(qk.square().sum(-1, keepdim=True) + 1e-6), qkv[:, :, 2:]], dim=2)
+        beta = torch.sigmoid(beta)
+        log_alpha = -torch.exp(self.log_rate) * F.softplus(decay + self.decay_bias)
+        if x.shape[1] == 1:
+            o, after = delta_step(qkv[:, 0], log_alpha[:, 0], beta[:, 0], hidden)
+            o, states = o[:, None], after[:, None]
+        else:
+            o, states = delta_rule(qkv, log_alpha, beta, hidden, want_trace)
+        o = F.rms_norm(o, (width,), self.output_norm, 1e-5).flatten(2)
+        x = x + self.out(o * F.silu(gate))
+        return x + self.mlp(self.mlp_norm(x)), (states,) if want_trace else None
