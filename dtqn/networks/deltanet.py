@@ -63,13 +63,12 @@ class GatedDeltaNetLayer(nn.Module):
         joined = self.join(self.norm(x))
         qkv, gate, beta, decay = joined.split([3 * heads * width, heads * width, heads, heads], dim=2)
         qkv = F.silu(qkv).unflatten(2, (3, heads, width))
-        qk = qkv[:, :, :2]
-        qkv = torch.cat([qk * torch.rsqrt(qk.square().sum(-1, keepdim=True) + 1e-6), qkv[:, :, 2:]], dim=2)
-        beta = torch.sigmoid(beta)
+        lengths = torch.rsqrt(qkv[:, :, :2].square().sum(-1, keepdim=True) + 1e-6)
+        qkv = qkv * F.pad(lengths, (0, 0, 0, 0, 0, 1), value=1.0)
         log_alpha = -torch.exp(self.log_rate) * F.softplus(decay + self.decay_bias)
+        beta = torch.sigmoid(beta)
         if x.shape[1] == 1:
-            o, after = delta_step(qkv[:, 0], log_alpha[:, 0], beta[:, 0], hidden)
-            o, states = o[:, None], after[:, None]
+            o, states = delta_step(qkv, log_alpha, beta, hidden)
         else:
             o, states = delta_rule(qkv, log_alpha, beta, hidden, want_trace)
         o = F.rms_norm(o, (width,), self.output_norm, 1e-5).flatten(2)
