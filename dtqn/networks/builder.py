@@ -12,6 +12,7 @@ from dtqn.networks.coberl import CoBERL
 from dtqn.networks.compression import Compression
 from dtqn.networks.darqn import AttentiveLSTMLayer, PartsEncoder
 from dtqn.networks.decoder import TransformerDecoder
+from dtqn.networks.deltanet import GatedDeltaNetLayer
 from dtqn.networks.dtqn_encoder import DTQNEncoder, initialise_as_dtqn
 from dtqn.networks.encoders import StepEncoder
 from dtqn.networks.gates import make_gate
@@ -213,6 +214,15 @@ def make_core(config: NetworkConfig) -> Core:
         case "lru":
             layers = [LRULayer(width=width) for _ in depth]
             return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(2, width))
+        case "deltanet":
+            heads = config.num_heads
+            layers = [
+                GatedDeltaNetLayer(width=width, num_heads=heads, mlp_width=config.mlp_width, longest=longest)
+                for _ in depth
+            ]
+            return RecurrentStack(
+                layers=layers, state_type=Hidden, layer_shape=(heads, width // heads, width // heads)
+            )
         case "none":
             return RecurrentStack(layers=[], state_type=NoState, layer_shape=())
     raise AssertionError(config.core)

@@ -132,9 +132,7 @@ class _Chunks(torch.autograd.Function):
         return o, change, states
 
     @staticmethod
-    def backward(
-        ctx: Any, d_o: Tensor, *_: None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    def backward(ctx: Any, d_o: Tensor, *_: None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         qkv, g, beta, decay, products, inverse, change, states, read = ctx.saved_tensors
         qk, k, v = qkv[:, :2].flatten(1, 2), qkv[:, 1], qkv[:, 2]
         left = decay[:, -1, :, None]  # e

@@ -78,22 +78,26 @@ class TaskConfig(_TaskOptions):
     """The options of a task as settings; `envs.options` says what each is."""
 
 
-_LAYERS = Cores("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "dtqn")
+_LAYERS = Cores("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "deltanet", "dtqn")
 _ATTENTION = Cores("gtrxl", "coberl", "dtqn")
 
 
 class NetworkConfig(Group):
     rules_of_group = rules.NETWORK
 
-    core: Annotated[str, OwnOr("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "dtqn", "none")] = "gtrxl"
+    core: Annotated[
+        str, OwnOr("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "deltanet", "dtqn", "none")
+    ] = "gtrxl"
     """The memory between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
     width: int = Field(64, ge=2, le=1_000_000)
-    """D, features of a step between the layers; with attention a multiple of `num_heads`, with gtrxl even."""
+    """D, features of a step between the layers; a multiple of `num_heads` where that is read, even with gtrxl."""
     num_layers: Annotated[int, _LAYERS] = Field(2, ge=1, le=1000)
     """L, layers of the core."""
-    num_heads: Annotated[int, _ATTENTION] = Field(2, ge=1, le=1_000_000)
-    """H, attention heads of each layer."""
-    mlp_width: Annotated[int, Cores("gtrxl", "coberl", "mingru", "dtqn")] = Field(128, ge=1, le=1_000_000)
+    num_heads: Annotated[int, Cores("gtrxl", "coberl", "deltanet", "dtqn")] = Field(2, ge=1, le=1_000_000)
+    """H, heads of each layer: of attention, or matrices of memory, D^2 / H numbers a layer (deltanet)."""
+    mlp_width: Annotated[int, Cores("gtrxl", "coberl", "mingru", "deltanet", "dtqn")] = Field(
+        128, ge=1, le=1_000_000
+    )
     """Hidden features of the feed-forward part of a layer."""
     memory_length: int = Field(40, ge=0, le=1_000_000)
     """M, how many environment steps back an attention layer sees; `chrono_init`'s longest time scale."""
@@ -117,7 +121,7 @@ class NetworkConfig(Group):
     """LayerNorm after the last layer too."""
     skip_connections: Annotated[bool, Cores("lstm", "gru")] = False
     """Add each layer's input to its output, for deep cores."""
-    chrono_init: Annotated[bool, Cores("lstm", "gru", "mingru", "coberl")] = False
+    chrono_init: Annotated[bool, Cores("lstm", "gru", "mingru", "deltanet", "coberl")] = False
     """Gates that at first forget over 1 to `memory_length` steps, not torch's 2."""
     mask_share: Annotated[float, Cores("coberl")] = Field(0.15, gt=0, lt=1)
     """Share of a sequence's features that the contrastive loss hides and predicts."""

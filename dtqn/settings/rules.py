@@ -77,7 +77,7 @@ def _blocks_are_compressed_whole(network: NetworkConfig) -> str | None:
 
 def _heads_divide_the_width(network: NetworkConfig) -> str | None:
     width, heads = network.width, network.num_heads
-    if network.core not in ("gtrxl", "coberl", "dtqn") or not width % heads:
+    if network.core not in ("gtrxl", "coberl", "deltanet", "dtqn") or not width % heads:
         return None
     step = math.lcm(heads, 2) if _has_sinusoids(network) else heads
     good = max(1, round(width / step)) * step
@@ -85,11 +85,7 @@ def _heads_divide_the_width(network: NetworkConfig) -> str | None:
 
 
 def _sinusoids_come_in_pairs(network: NetworkConfig) -> str | None:
-    if (
-        network.core not in ("gtrxl", "coberl", "dtqn")
-        or not network.width % 2
-        or not _has_sinusoids(network)
-    ):
+    if not network.width % 2 or not _has_sinusoids(network):
         return None
     return (
         f"network.width is {network.width}; the sinusoids of positions need an even width; "
@@ -98,7 +94,9 @@ def _sinusoids_come_in_pairs(network: NetworkConfig) -> str | None:
 
 
 def _has_sinusoids(network: NetworkConfig) -> bool:
-    return network.core != "dtqn" or network.positions == "sinusoidal"
+    return network.core in ("gtrxl", "coberl") or (
+        network.core == "dtqn" and network.positions == "sinusoidal"
+    )
 
 
 NETWORK: Sequence[Rule] = (
