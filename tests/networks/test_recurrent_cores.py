@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dtqn import networks
 from dtqn.networks.darqn import AttentiveLSTMLayer, PartsEncoder
+from dtqn.networks.deltanet import GatedDeltaNetLayer
 from dtqn.networks.dtqn_encoder import DTQNEncoder
 from dtqn.networks.lru import R_MAX, R_MIN, LRULayer
 from dtqn.networks.mingru import MinGRULayer, positive
@@ -26,6 +27,7 @@ from tests.cases import SPACES, inputs, make, randomise
 from tests.networks.modules import gru_layer, lstm_layer
 from tests.networks.parameters import lstm_parameters
 from tests.reference.darqn_twin import darqn
+from tests.reference.deltanet_twin import deltanet
 from tests.reference.gru_twin import gru
 from tests.reference.lru_twin import lru
 from tests.reference.lstm_twin import lstm
@@ -66,6 +68,22 @@ def lru_parameters(layer: LRULayer) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def deltanet_parameters(layer: GatedDeltaNetLayer) -> dict[str, Any]:
+    width, count = layer.out.weight.shape[0], layer.num_heads
+    *vectors, w_b, w_a = layer.join.weight.split([width] * 4 + [count] * 2)
+    heads = zip(
+        *(rows.chunk(count) for rows in vectors), w_b, w_a, layer.log_rate, layer.decay_bias, strict=True
+    )
+    names = ("W_q", "W_k", "W_v", "W_g", "w_b", "w_a", "a", "b")
+    return {
+        "heads": [{"scale": layer.output_norm} | dict(zip(names, head, strict=True)) for head in heads],
+        "W_o": layer.out.weight,
+        "W_1": layer.mlp[0].weight, "b_1": layer.mlp[0].bias,
+        "W_2": layer.mlp[2].weight, "b_2": layer.mlp[2].bias,
+        "norm_1": dict(layer.norm.named_parameters()), "norm_2": dict(layer.mlp_norm.named_parameters()),
+    }  # fmt: skip
+
+
 def attention_parameters(layer: AttentiveLSTMLayer) -> dict[str, Tensor]:
     return lstm_parameters(layer.lstm, "") | {
         "a": layer.score.weight[0], "W_v": layer.of_part.weight, "b": layer.of_part.bias,
@@ -93,6 +111,11 @@ def lru_stack(depth: int, _: bool) -> RecurrentStack:
     return stack([LRULayer(WIDTH) for _ in range(depth)], Hidden, 2, WIDTH)
 
 
+def deltanet_stack(depth: int, _: bool) -> RecurrentStack:
+    layers = [GatedDeltaNetLayer(width=WIDTH, num_heads=2, mlp_width=9, longest=None) for _ in range(depth)]
+    return stack(layers, Hidden, 2, WIDTH // 2, WIDTH // 2)
+
+
 def attentive_stack(_: int, __: bool) -> RecurrentStack:
     return stack([AttentiveLSTMLayer(width=WIDTH, longest=None)], HiddenAndCell, WIDTH)
 
@@ -117,6 +140,10 @@ STACKS: dict[str, tuple[Callable[[int, bool], RecurrentStack], Twin]] = {
         lru_stack,
         lambda core, x, s, _: lru(x, s.hidden, [lru_parameters(layer) for layer in core.layers]),
     ),
+    "deltanet": (
+        deltanet_stack,
+        lambda core, x, s, _: deltanet(x, s.hidden, [deltanet_parameters(layer) for layer in core.layers]),
+    ),
     "attention": (
         attentive_stack,
         lambda core, x, s, _: tuple(
@@ -134,6 +161,7 @@ TABLE = [
         ("gru", 2, True),
         ("mingru", 2, False),
         ("lru", 2, False),
+        ("deltanet", 2, False),
         ("attention", 1, False),
     ]
     for steps in (1, STEPS)
@@ -424,6 +452,7 @@ CORES: dict[str, dict[str, Any]] = {
     "gru": {"core": "gru", "chrono_init": True},
     "mingru": {"core": "mingru"},
     "lru": {"core": "lru"},
+    "deltanet": {"core": "deltanet"},
     "none": {"core": "none"},
 }
 
@@ -504,6 +533,7 @@ def test_settings_that_a_core_does_not_read_are_named() -> None:
         ({"core": "lstm", "soft_attention": True, "encoder": "dtqn"}, "network.encoder dtqn"),
         ({"encoder": "dtqn", "use_prev_reward": True}, "network.use_prev_reward is true"),
         ({"core": "dtqn", "width": 12, "num_heads": 8}, "network.width is 12, not a multiple .* try 16"),
+        ({"core": "deltanet", "width": 10, "num_heads": 3}, "network.width is 10, not a multiple .* try 9"),
         (
             {"core": "dtqn", "width": 7, "num_heads": 7, "positions": "sinusoidal"},
             "network.width is 7.*try 14",

@@ -1,0 +1,140 @@
+"""The gated delta rule by chunks against the paper's recurrence, and the first values of its gates."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from dtqn.networks.delta_rule import CHUNK, delta_rule, delta_step
+from dtqn.networks.deltanet import RATE, STEP, GatedDeltaNetLayer
+from tests.reference import deltanet_twin
+
+BATCH, HEADS, WIDTH = 2, 3, 4
+
+
+def random(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def rows(steps: int) -> tuple[Tensor, ...]:
+    """qkv with keys of length 1, log alpha, beta, and a matrix to start from."""
+    q, k, v = random(3, BATCH, steps, HEADS, WIDTH, seed=1)
+    k = k / k.norm(dim=-1, keepdim=True)
+    decay, write = random(2, BATCH, steps, HEADS, seed=2)
+    start = random(BATCH, HEADS, WIDTH, WIDTH, seed=4)
+    return torch.stack([q, k, v], dim=2), -decay.exp(), write.sigmoid(), start
+
+
+def twin(qkv: Tensor, log_alpha: Tensor, beta: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+    """Of every batch row and head by itself: outputs [B, T, H, d] and matrices [B, T, H, d, d]."""
+    outputs, states = [], []
+    for b in range(BATCH):
+        for h in range(HEADS):
+            q, k, v = qkv[b, :, :, h].unbind(1)
+            alpha = log_alpha[b, :, h].exp()
+            o, s = deltanet_twin.delta_rule(q, k, v, alpha, beta[b, :, h], start[b, h].T)
+            outputs.append(o)
+            states.append(s.mT)
+    o, s = (torch.stack(x).unflatten(0, (BATCH, HEADS)).transpose(1, 2) for x in (outputs, states))
+    return o, s
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 1, 5 * CHUNK + 3])
+def test_chunks_are_the_papers_recurrence(steps: int) -> None:
+    """Values, matrices after every step, and gradients; one chunk, several, and some that end in padding."""
+    given = [x.requires_grad_() for x in rows(steps)]
+    found, wanted = delta_rule(*given, want_states=True), twin(*given)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+    assert found[1] is not None and not found[1].requires_grad
+    weights = random(*found[0].shape, seed=5)
+    gradients = [torch.autograd.grad((o * weights).sin().sum(), given) for o in (found[0], wanted[0])]
+    for one, other in zip(*gradients, strict=True):
+        assert other.abs().max() > 1e-3
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    bare, nothing = delta_rule(*given, want_states=False)
+    assert nothing is None and torch.equal(bare, found[0])
+
+
+def test_a_step_is_the_papers() -> None:
+    given = [x.requires_grad_() for x in rows(1)]
+    found, wanted = delta_step(*given), twin(*given)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+        gradients = [
+            torch.autograd.grad(x.sin().sum(), given, retain_graph=True, materialize_grads=True)
+            for x in (one, other)
+        ]
+        torch.testing.assert_close(*gradients, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("cuts", [(1,), (CHUNK,), (5, 6, 40), (CHUNK - 1, 2 * CHUNK + 3)])
+def test_any_split_into_calls_is_the_same(cuts: tuple[int, ...]) -> None:
+    steps = 3 * CHUNK + 2
+    *given, start = rows(steps)
+    whole, states = delta_rule(*given, start, want_states=True)
+    assert states is not None
+    outputs, left = [], []
+    for first, last in zip([0, *cuts], [*cuts, steps], strict=True):
+        part = [x[:, first:last] for x in given]
+        o, after = delta_step(*part, start) if last - first == 1 else delta_rule(*part, start, True)
+        assert after is not None
+        start = after[:, -1]
+        outputs.append(o)
+        left.append(after)
+    torch.testing.assert_close(torch.cat(outputs, dim=1), whole, rtol=0, atol=1e-12)
+    torch.testing.assert_close(torch.cat(left, dim=1), states, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("log_alpha", [0.0, -1e-8, -1.0, -1e4])
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_float32_is_stable(log_alpha: float, beta: float) -> None:
+    """400 steps of few keys, again and again, from all kept to all forgotten, against the loop in float64."""
+    qkv, *_, start = rows(400)
+    qkv[:, :, 1] = qkv[:, :1, 1] + 0.01 * qkv[:, :, 1]
+    qkv[:, :, 1] /= qkv[:, :, 1].norm(dim=-1, keepdim=True)
+    numbers = [torch.full((*qkv.shape[:2], HEADS), x, dtype=torch.float64) for x in (log_alpha, beta)]
+    given = [x.float().requires_grad_() for x in (qkv, *numbers, start)]
+    found, states = delta_rule(*given, want_states=True)
+    wanted, of_steps = twin(*(x.detach().double() for x in given))
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(states, of_steps.float(), rtol=1e-4, atol=1e-4)
+    assert all(x.isfinite().all() for x in torch.autograd.grad(found.sum(), given))
+
+
+def test_a_key_stands_for_the_value_that_was_stored_last() -> None:
+    """With beta = 1 and nothing forgotten; a sum of outer products would answer with the sum of both."""
+    one, two = torch.eye(2, WIDTH)
+    keys, values = torch.stack([one, two, one, two]), random(4, WIDTH, seed=1).float()
+    queries = torch.stack([one, one, one, one])
+    qkv = torch.stack([queries, keys, values], dim=1)[None, :, :, None]
+    kept, full = torch.zeros(1, 4, 1), torch.ones(1, 4, 1)
+    o, _ = delta_rule(qkv, kept, full, torch.zeros(1, 1, WIDTH, WIDTH), want_states=False)
+    torch.testing.assert_close(o[0, :, 0], values[[0, 0, 2, 2]])
+
+
+def layer(heads: int, longest: int | None) -> GatedDeltaNetLayer:
+    torch.manual_seed(0)
+    return GatedDeltaNetLayer(width=2 * heads, num_heads=heads, mlp_width=4, longest=longest)
+
+
+def test_initial_decay_is_the_papers() -> None:
+    made = layer(2000, None)
+    rate, step = made.log_rate.exp(), torch.nn.functional.softplus(made.decay_bias)
+    assert RATE[0] <= rate.min() < 0.1 and 15.9 < rate.max() <= RATE[1]
+    assert rate.mean().item() == pytest.approx(8, rel=0.03)
+    assert step.min().item() == pytest.approx(STEP[0], rel=0.02) and step.max().item() == pytest.approx(
+        STEP[1], rel=0.02
+    )
+    assert step.log().mean().item() == pytest.approx(torch.tensor(STEP).log().mean().item(), abs=0.06)
+
+
+@pytest.mark.parametrize("longest", [0, 2, 40, 1000])
+def test_chrono_initialisation(longest: int) -> None:
+    """alpha / (1 - alpha), the odds of keeping, is uniform from 1 to T_max - 1, where no input is read."""
+    made = layer(500, longest)
+    alpha = torch.exp(-made.log_rate.exp() * torch.nn.functional.softplus(made.decay_bias))
+    odds, high = alpha / (1 - alpha), max(1.0, longest - 1.0)
+    assert 1 - 1e-3 <= odds.min() <= 1.01 + 0.01 * high and 0.98 * high <= odds.max() <= high * (1 + 1e-3)
+    assert odds.mean().item() == pytest.approx((1 + high) / 2, rel=0.05)
