@@ -1,7 +1,7 @@
 """Gated DeltaNet: a linear recurrence whose state is a matrix that is corrected and forgets.
 
 Yang, Kautz and Hatamizadeh, ICLR 2025, arXiv 2412.06464, section 3.4; the recurrence is in
-`dtqn.networks.delta_rule`. With x the block's input after LayerNorm, for each of H heads of d = D / H features:
+`dtqn.networks.delta_rule`. With x the block's input after LayerNorm, for each of H heads of d features:
 
     q, k = SiLU(W_q x), SiLU(W_k x), each divided by its length        v = SiLU(W_v x)
     beta = sigmoid(w_b x)        log alpha = -exp(a) softplus(w_a x + b)
@@ -16,6 +16,7 @@ Legend: B batch, T steps, D width, H heads, d width of a head.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,29 @@ RATE = (0.0, 16.0)
 """exp(a) at initialisation, uniform; as in the paper's code, like the next."""
 STEP = (1e-3, 0.1)
 """softplus(b) at initialisation, uniform in its logarithm."""
+
+
+def unit(x: Tensor, epsilon: float) -> Tensor:
+    """x / sqrt(|x|^2 + epsilon) over the last axis."""
+    result: Tensor = _Unit.apply(x, epsilon)
+    return result
+
+
+class _Unit(torch.autograd.Function):
+    """With y the result: dx = (dy - y (y.dy)) / sqrt(|x|^2 + epsilon); half the operations of autograd's own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, epsilon: float) -> Tensor:
+        scale = x.square().sum(-1, keepdim=True).add_(epsilon).rsqrt_()
+        y = x * scale
+        ctx.save_for_backward(y, scale)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        y, scale = ctx.saved_tensors
+        along = (y * grad).sum(-1, keepdim=True)
+        return torch.addcmul(grad, y, along, value=-1).mul_(scale), None
 
 
 class GatedDeltaNetLayer(nn.Module):
@@ -62,15 +86,15 @@ class GatedDeltaNetLayer(nn.Module):
         heads, width = self.num_heads, x.shape[2] // self.num_heads
         joined = self.join(self.norm(x))
         qkv, gate, beta, decay = joined.split([3 * heads * width, heads * width, heads, heads], dim=2)
-        qkv = F.silu(qkv).unflatten(2, (3, heads, width))
-        lengths = torch.rsqrt(qkv[:, :, :2].square().sum(-1, keepdim=True) + 1e-6)
-        qkv = qkv * F.pad(lengths, (0, 0, 0, 0, 0, 1), value=1.0)
+        qk, v = F.silu(qkv).unflatten(2, (3, heads, width)).split([2, 1], dim=2)
+        qk, v = unit(qk, 1e-6), v[:, :, 0]
         log_alpha = -torch.exp(self.log_rate) * F.softplus(decay + self.decay_bias)
         beta = torch.sigmoid(beta)
         if x.shape[1] == 1:
-            o, states = delta_step(qkv, log_alpha, beta, hidden)
+            o, states = delta_step(qk, v, log_alpha, beta, hidden)
         else:
-            o, states = delta_rule(qkv, log_alpha, beta, hidden, want_trace)
-        o = F.rms_norm(o, (width,), self.output_norm, 1e-5).flatten(2)
-        x = x + self.out(o * F.silu(gate))
+            o, states = delta_rule(qk, v, log_alpha, beta, hidden, want_trace)
+        # RMSNorm: what has length 1 has a root mean square of 1 / sqrt(d).
+        o = unit(o, 1e-5 * width) * (width**0.5 * self.output_norm)
+        x = x + self.out(o.flatten(2) * F.silu(gate))
         return x + self.mlp(self.mlp_norm(x)), (states,) if want_trace else None

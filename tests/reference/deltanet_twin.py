@@ -44,7 +44,7 @@ def head(x: Tensor, state: Tensor, p: dict[str, Any]) -> tuple[Tensor, Tensor]:
 
 
 def deltanet(x: Tensor, hidden: Tensor, layers: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
-    """x [T, D], hidden [L, H, d_k, d_v] -> output [T, D], hiddens [T, L, H, d_k, d_v]: the paper's S transposed."""
+    """x [T, D], hidden [L, H, d_k, d_v] (the paper's S transposed) -> output [T, D], hiddens [T, ...]."""
     states = [[of_head.T for of_head in of_layer] for of_layer in hidden]
     outputs, hiddens = [], []
     for features in x:
