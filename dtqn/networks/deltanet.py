@@ -38,7 +38,7 @@ def unit(x: Tensor, epsilon: float) -> Tensor:
 
 
 class _Unit(torch.autograd.Function):
-    """With y the result: dx = (dy - y (y.dy)) / sqrt(|x|^2 + epsilon); half the operations of autograd's own."""
+    """With y the result: dx = (dy - y (y.dy)) / sqrt(|x|^2 + epsilon); half of autograd's operations."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, epsilon: float) -> Tensor:

@@ -90,7 +90,7 @@ class NetworkConfig(Group):
     ] = "gtrxl"
     """The memory between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
     width: int = Field(64, ge=2, le=1_000_000)
-    """D, features of a step between the layers; a multiple of `num_heads` if that is read, even with gtrxl."""
+    """D, features of a step between the layers; a multiple of `num_heads` if it is read, even with gtrxl."""
     num_layers: Annotated[int, _LAYERS] = Field(2, ge=1, le=1000)
     """L, layers of the core."""
     num_heads: Annotated[int, Cores("gtrxl", "coberl", "deltanet", "dtqn")] = Field(2, ge=1, le=1_000_000)
