@@ -93,7 +93,7 @@ def delta_rule(
 
 
 class _Chunks(torch.autograd.Function):
-    """The module's equations and their derivatives, in a third of the operations of autograd's own.
+    """The module's equations and their derivatives, in fewer passes over its arrays than autograd's own.
 
     With dx the gradient of x; that of a is made of the rows and columns of that of log G = a_t - a_i:
 

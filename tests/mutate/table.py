@@ -29,6 +29,9 @@ _DISCREPANCY = "tests/learning/test_discrepancy.py"
 _GATES = "tests/networks/test_gates.py"
 _GTRXL = "tests/networks/test_gtrxl.py"
 _CONTRACT = "tests/networks/test_contract.py"
+_DELTANET = "tests/networks/test_deltanet.py"
+_DELTA_CHUNKS = f"{_DELTANET}::test_chunks_are_the_papers_recurrence[33]"
+_DELTA_TWIN = "tests/networks/test_recurrent_cores.py::test_twin[deltanet-2-False-7]"
 _RECALL = "tests/networks/test_recall.py"
 _WINDOWED = "tests/networks/test_windowed.py"
 _ACCUMULATOR = "tests/replay/test_accumulator.py"
@@ -228,6 +231,57 @@ NETWORKS = [
             "weights[:-of_output]",
             "weights[of_output:]",
             f"{_CONTRACT}::test_any_split_into_calls_is_the_same_function",
+        ),
+    ),
+    *_in(
+        "dtqn/networks/delta_rule.py",
+        (
+            "delta-rule-sees-the-next-step",
+            "device=v.device).triu_(1)",
+            "device=v.device).triu_(2)",
+            _DELTA_CHUNKS,
+        ),
+        ("delta-rule-writes-all-of-a-value", "(beta * v, beta * g * k,", "(v, beta * g * k,", _DELTA_CHUNKS),
+        (
+            "delta-rule-forgets-nothing-between-chunks",
+            "torch.baddbmm(keep * now, ek, u)",
+            "torch.baddbmm(now, ek, u)",
+            _DELTA_CHUNKS,
+        ),
+        (
+            "delta-rule-learns-from-the-diagonal",
+            "d_mix[:, 1].tril_(-1)",
+            "d_mix[:, 1].tril_()",
+            _DELTA_CHUNKS,
+        ),
+        (
+            "delta-rule-decay-learns-nothing-from-a-chunk's-end",
+            "d_log_end.sum(1) + g[:, -1] *",
+            "0 * g[:, -1] *",
+            _DELTA_CHUNKS,
+        ),
+        (
+            "delta-step-forgets-nothing",
+            "kept = start * torch.exp(log_alpha)",
+            "kept = start",
+            f"{_DELTANET}::test_a_step_is_the_papers",
+        ),
+        (
+            "delta-rule-sums-lose-their-digits",
+            "    log_alpha = log_alpha.clamp(min=FORGOTTEN)\n",
+            "",
+            f"{_DELTANET}::test_float32_is_stable",
+        ),
+    ),
+    *_in(
+        "dtqn/networks/deltanet.py",
+        ("keys-of-any-length", "qk, v = unit(qk, 1e-6), v", "qk, v = qk, v", _DELTA_TWIN),
+        ("unit-without-its-own-share", "torch.addcmul(grad, y, along, value=-1)", "grad", _DELTA_TWIN),
+        (
+            "heads-forget-what-they-should-keep",
+            "-chrono_bias(num_heads",
+            "chrono_bias(num_heads",
+            f"{_DELTANET}::test_chrono_initialisation",
         ),
     ),
     *_in(
