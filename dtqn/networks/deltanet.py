@@ -90,10 +90,9 @@ class GatedDeltaNetLayer(nn.Module):
         qk, v = unit(qk, 1e-6), v[:, :, 0]
         log_alpha = -torch.exp(self.log_rate) * F.softplus(decay + self.decay_bias)
         beta = torch.sigmoid(beta)
-        if x.shape[1] == 1:
-            o, states = delta_step(qk, v, log_alpha, beta, hidden)
-        else:
-            o, states = delta_rule(qk, v, log_alpha, beta, hidden, want_trace)
+        one_step = x.shape[1] == 1
+        given = (qk, v, log_alpha, beta, hidden)
+        o, states = delta_step(*given) if one_step else delta_rule(*given, want_states=want_trace)
         # RMSNorm: what has length 1 has a root mean square of 1 / sqrt(d).
         o = unit(o, 1e-5 * width) * (width**0.5 * self.output_norm)
         x = x + self.out(o.flatten(2) * F.silu(gate))
