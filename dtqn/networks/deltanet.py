@@ -96,4 +96,4 @@ class GatedDeltaNetLayer(nn.Module):
         # RMSNorm: what has length 1 has a root mean square of 1 / sqrt(d).
         o = unit(o, 1e-5 * width) * (width**0.5 * self.output_norm)
         x = x + self.out(o.flatten(2) * F.silu(gate))
-        return x + self.mlp(self.mlp_norm(x)), (states,) if want_trace else None
+        return x + self.mlp(self.mlp_norm(x)), None if states is None else (states,)
