@@ -44,6 +44,8 @@ _HELPED = {
 """The settings that `--help` shows; `--help-all` shows all."""
 _TRAIN_ONLY = ("config", "print_config", "resume", "run_dir", "runs_dir")
 _AUTO = Path("auto")
+_RECORDS = Path("docs/results/runs")
+"""The records that a checkout holds, from its root."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -291,13 +293,38 @@ def _compare(arguments: Sequence[str]) -> int:
     own.add_argument("--baseline", metavar="A", help="compare the others with this agent; default none")
     _add_jobs(own)
     own.add_argument(
+        "--suite",
+        metavar="NAME",
+        help="the tasks, budgets and scores of a suite, or of a YAML file of your own",
+    )
+    own.add_argument(
+        "--budget-share",
+        type=_share,
+        default=1.0,
+        metavar="X",
+        help="run this share of the suite's env steps, for a first look; default all",
+    )
+    own.add_argument(
+        "--budget-minutes",
+        type=_minutes,
+        metavar="M",
+        help="estimate beforehand what every run will take, and train only those that fit into M minutes",
+    )
+    own.add_argument(
+        "--records",
+        metavar="DIR",
+        type=_path,
+        help=f"folder where finished runs are found and leave their records; default none, with --suite and "
+        f"its full budget {_RECORDS} if that is there",
+    )
+    own.add_argument(
         "--runs-dir", metavar="DIR", type=_path, default=Path("runs"), help="default %(default)s"
     )
     own.add_argument(
         "--out",
         metavar="DIR",
         type=_path,
-        help="folder of table and curves; default <runs-dir>/compare/<task>-<hash>",
+        help="folder of table and curves; default <runs-dir>/compare/<task or suite>-<hash>",
     )
     run = parser.add_argument_group("settings of all runs (--env: one task, or several with commas between)")
     _add_config(run)
@@ -305,21 +332,45 @@ def _compare(arguments: Sequence[str]) -> int:
     given = parser.read()
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
     file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
-    from dtqn.experiments import compare
+    suite_name, share = given.pop("suite"), given.pop("budget_share")
+    minutes, records = given.pop("budget_minutes"), given.pop("records")
+    from dtqn.experiments import compare, suites
     from dtqn.experiments import jobs as workers
+
+    suite = None
+    if suite_name is not None:
+        for name in ("env", "total_env_steps"):
+            if name in given:
+                raise wrong(
+                    f"--{name.replace('_', '-')}", given[name], "leave it out with --suite, which sets it"
+                )
+        suite = suites.read(suite_name, share)
+        if records is None and share == 1 and _RECORDS.is_dir():
+            records = _RECORDS
+    elif share != 1:
+        raise wrong("--budget-share", share, "it scales the budgets of a suite; give --suite")
 
     agents = compare.read_agents(text)
     if baseline is not None and baseline not in agents:
         raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
-    configs = compare.plan(list(agents.values()), range(first, first + seeds), file, given)
+    configs = compare.plan(list(agents.values()), range(first, first + seeds), file, given, suite)
     told = {name: value for name, value in given.items() if name != "env"}
     if file is not None:
         told = {"config": str(file)} | told
     os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the trainings tell W&B
-    out = out or compare.default_folder(configs, runs_dir)
+    out = out or compare.default_folder(configs, runs_dir, suite)
     own_agents = [item for name, item in agents.items() if name != item]
     return compare.compare(
-        configs, jobs or workers.fitting(configs[0]), runs_dir, out, baseline, told, own_agents
+        configs,
+        jobs or workers.fitting(configs[0]),
+        runs_dir,
+        out,
+        baseline,
+        told,
+        own_agents,
+        suite=suite,
+        records_dir=records,
+        budget_minutes=minutes,
     )
 
 
@@ -384,6 +435,22 @@ def _at_least(text: str, low: int) -> int:
     if not number.is_integer() or number < low:
         raise argparse.ArgumentTypeError(f"{text} must be an integer of at least {low}")
     return int(number)
+
+
+def _share(text: str) -> float:
+    return _number(text, 1.0)
+
+
+def _minutes(text: str) -> float:
+    return _number(text, None)
+
+
+def _number(text: str, most: float | None) -> float:
+    number = float(text) if _is_number(text) else float("nan")
+    if not 0 < number < float("inf") or (most is not None and number > most):
+        end = "" if most is None else f" and at most {most:g}"
+        raise argparse.ArgumentTypeError(f"{text} must be a number above 0{end}")
+    return number
 
 
 def _envs(arguments: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, PercentFormatter
+from matplotlib.ticker import EngFormatter, NullFormatter, PercentFormatter
 from matplotlib.transforms import ScaledTranslation
 
 from dtqn.files import replacing
@@ -20,6 +20,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 """Told apart without seeing red from green (Okabe and Ito 2008, whose yellow is too faint for lines)."""
 _DASHES = ("-", "--", ":", "-.")
 _COLUMNS = 3
+_MANY = 12
+"""Beyond so many panels there are twice as many columns."""
 
 
 class Curve(NamedTuple):
@@ -32,7 +34,9 @@ class Curve(NamedTuple):
     """Lower edge of the band; None for a line alone."""
     high: Sequence[float] | None
     runs: int
-    """How many the curve is of."""
+    """How many the curve is of; 0 for the figures of others."""
+    marker: str = ""
+    """The sign at each of its points; empty for a line alone."""
 
 
 class Panel(NamedTuple):
@@ -40,12 +44,14 @@ class Panel(NamedTuple):
 
     title: str
     name: str
-    """`success` or `return`."""
+    """What y is: `success`, `return` or another score."""
     curves: Sequence[Curve]
     ceiling: float = 1.0
     """The success rate that no agent can exceed."""
     chance: float | None = None
     """The result of uniformly random actions; None where it is not known."""
+    solved: float | None = None
+    """The score above which the task counts as solved; None where there is none."""
 
 
 def learning_curve(
@@ -81,15 +87,16 @@ def learning_curve(
     save(figure, path)
 
 
-def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str) -> None:
+def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: bool = False) -> None:
     """Draw every agent's curve in every task, a panel a task, with one legend for all beside them.
 
     Args:
         path: the PNG or SVG, by its suffix; replaced atomically.
-        clock: what x is, `environment steps` or `minutes`.
+        clock: what x is, such as `environment steps` or `minutes`.
         note: what lines and bands are; below the panels.
+        log: draw x by its logarithm.
     """
-    columns = min(len(panels), _COLUMNS)
+    columns = min(len(panels), _COLUMNS if len(panels) <= _MANY else 2 * _COLUMNS)
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(5.2 * columns + 1.6, 3.7 * rows + 0.3), layout="constrained")
     styles = _styles(panels)
@@ -101,8 +108,15 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str) -> No
             _comparison_curve(axes, curve, styles[curve.label], (index - (len(panel.curves) - 1) / 2) * 5)
         if panel.chance is not None:
             axes.axhline(panel.chance, color="0.4", linestyle=":", linewidth=1.2, label="random actions")
+        if panel.solved is not None:
+            axes.axhline(panel.solved, color="0.4", linestyle="-.", linewidth=1.0, label="solved above")
         _dress(axes, panel.name, panel.title, panel.ceiling)
-        axes.set_xlim(left=0)
+        if log:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+        else:
+            axes.set_xlim(left=0)
         axes.set_xlabel(clock)
         if clock == "environment steps":
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -129,7 +143,7 @@ def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
             "linestyle": _DASHES[index // len(COLOURS) % len(_DASHES)],
             "linewidth": 1.8,
             "clip_on": False,  # a line at 0 is seen in full
-            "label": f"{label} (n = {' or '.join(map(str, sorted(set(runs))))})",
+            "label": f"{label} (n = {' or '.join(map(str, sorted(set(runs))))})" if any(runs) else label,
         }
         for index, (label, runs) in enumerate(counts.items())
     }
@@ -138,7 +152,7 @@ def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
 def _comparison_curve(axes: Axes, curve: Curve, style: Mapping[str, Any], aside: float) -> None:
     """A line and its band; of a single evaluation a point and its bar, `aside` points beside its place."""
     if len(curve.x) > 1:
-        axes.plot(curve.x, curve.y, **style)
+        axes.plot(curve.x, curve.y, marker=curve.marker, markersize=4, **style)
         if curve.low is not None and curve.high is not None:
             axes.fill_between(curve.x, curve.low, curve.high, color=style["color"], alpha=0.16, linewidth=0)
         return
@@ -152,13 +166,13 @@ def _comparison_curve(axes: Axes, curve: Curve, style: Mapping[str, Any], aside:
 
 
 def _dress(axes: Axes, name: str, title: str, ceiling: float) -> None:
-    """Draw what all pictures of success or return share."""
-    if name == "success":
+    """Draw what all pictures of a score share."""
+    if name.endswith("success"):
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         if ceiling < 1:
             axes.axhline(ceiling, color="0.4", linestyle="--", linewidth=1, label=f"ceiling {ceiling:.1%}")
-    axes.set_ylabel("success rate" if name == "success" else "episode return")
+    axes.set_ylabel({"success": "success rate", "return": "episode return"}.get(name, name))
     axes.set_title(title, fontsize=11)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,7 +1,9 @@
-"""How this program was started: what people type, what starts another process of it, whether it is itself."""
+"""This program: what people type, what starts another process of it, whether it is itself, its digest."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib.util
 import os
 import shlex
@@ -9,6 +11,19 @@ import sys
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[1]
+_OF_NO_RUN = ("dtqn/experiments", "dtqn/plots.py", "dtqn/cli.py")
+"""Sources that no training reads: they compare, draw and read flags."""
+
+
+@functools.cache
+def code_digest() -> str:
+    """12 hexadecimal digits of the sources that a training runs: all packages' but those in `_OF_NO_RUN`."""
+    whole = hashlib.sha256()
+    for file in sorted(path for top in ("dtqn", "envs", "replay") for path in (_ROOT / top).rglob("*.py")):
+        name = file.relative_to(_ROOT).as_posix()
+        if not name.startswith(_OF_NO_RUN):
+            whole.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return whole.hexdigest()[:12]
 
 
 def program() -> str:

@@ -40,7 +40,10 @@ _ALLOWED = {
         *_TRAINING,
         *("replay", "dtqn.schedules", "dtqn.learning", "dtqn.acting", "wandb", "safetensors", "rich"),
     },
-    "dtqn.experiments": {*_TRAINING, "dtqn.acting", "dtqn.experiments", "scipy", "sklearn", "sweeps"},
+    "dtqn.experiments": {
+        *_TRAINING,
+        *("dtqn.acting", "dtqn.experiments", "pydantic", "scipy", "sklearn", "sweeps"),
+    },
     "dtqn.policy": {
         *_NETWORKS,
         *("dtqn.training.trained", "dtqn.training.setup", "dtqn.training.directory"),

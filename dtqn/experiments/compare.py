@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -17,15 +16,22 @@ import numpy as np
 import envs
 from dtqn import plots
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import comparison_table
-from dtqn.experiments.comparison_table import RunFigures
+from dtqn.experiments import (
+    budget,
+    comparison_forms,
+    comparison_notes,
+    comparison_table,
+    suite_pictures,
+)
 from dtqn.experiments.intervals import LEAST_RUNS, band
 from dtqn.experiments.jobs import Job, Pool
+from dtqn.experiments.records import Outcome, Records
+from dtqn.experiments.scores import RETURN, SUCCESS, Score
+from dtqn.experiments.suites import Suite
 from dtqn.files import write_whole
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.task import task_of
-from dtqn.text import number
 from dtqn.training import chance
 from dtqn.training.directory import RunDir, config_hash
 from dtqn.training.display import open_runs_view
@@ -69,7 +75,11 @@ def names(option: str, text: str) -> list[str]:
 
 
 def plan(
-    agents: Sequence[str], seeds: Sequence[int], file: Path | None, given: Mapping[str, str]
+    agents: Sequence[str],
+    seeds: Sequence[int],
+    file: Path | None,
+    given: Mapping[str, str],
+    suite: Suite | None = None,
 ) -> list[Config]:
     """The runs of a comparison, by task, then agent, then seed.
 
@@ -77,20 +87,27 @@ def plan(
         agents: what stands for each, as `--agent` takes it.
         file: what `--config` names.
         given: settings of all runs; `env` may be several tasks with commas between.
+        suite: the tasks and what it sets for all agents; None for the tasks of `given`.
 
     Raises:
         ConfigError: for settings that do not make a run of each.
     """
     from dtqn.training import preflight
 
-    def resolve(**own: str) -> Config:
-        config = presets.resolve(file, {**given, **own}, os.environ)
+    def resolve(below: Sequence[presets.Layer] = (), **own: str) -> Config:
+        task_presets = suite is None or suite.task_presets
+        config = presets.resolve(file, {**given, **own}, os.environ, below=below, task_presets=task_presets)
+        config = config if suite is None else suite.scaled(config)
         return config.settled(free_cores=1)  # jobs fill the others
 
-    env = given.get("env") or resolve(agent=agents[0]).env
+    if suite is None:
+        env = given.get("env") or resolve(agent=agents[0]).env
+        tasks = {name: list[presets.Layer]() for name in names("--env", env)}
+    else:
+        tasks = {task.name: task.layers() for task in suite.tasks}
     configs = [
-        resolve(env=task, agent=agent, seed=str(seed))
-        for task in names("--env", env)
+        resolve(below, env=task, agent=agent, seed=str(seed))
+        for task, below in tasks.items()
         for agent in agents
         for seed in seeds
     ]
@@ -100,10 +117,11 @@ def plan(
     return configs
 
 
-def default_folder(configs: Sequence[Config], runs_dir: Path) -> Path:
-    """`<runs_dir>/compare/<task>-<hash>`: one folder for one set of runs."""
+def default_folder(configs: Sequence[Config], runs_dir: Path, suite: Suite | None = None) -> Path:
+    """`<runs_dir>/compare/<task or suite>-<hash>`: one folder for one set of runs."""
     tasks = list(dict.fromkeys(config.env for config in configs))
     name = re.sub(r"[^\w.-]+", "-", tasks[0]) if len(tasks) == 1 else f"{len(tasks)}-tasks"
+    name = name if suite is None else suite.name
     digest = hashlib.sha256(json.dumps(sorted(map(config_hash, configs))).encode()).hexdigest()
     return runs_dir / "compare" / f"{name}-{digest[:8]}"
 
@@ -117,6 +135,10 @@ def compare(
     given: Mapping[str, str],
     own_agents: Sequence[str] = (),
     out: TextIO | None = None,
+    *,
+    suite: Suite | None = None,
+    records_dir: Path | None = None,
+    budget_minutes: float | None = None,
 ) -> int:
     """Train what has not finished and write the comparison; the program's exit code.
 
@@ -127,6 +149,9 @@ def compare(
         baseline: the agent that the others are compared with.
         given: the settings that were given for all runs, to be told with the table.
         own_agents: files and variants as they were given, to be told with the table.
+        suite: what the tasks are of, for their scores, its notes and its pictures.
+        records_dir: where finished runs are found too, and leave their records; None: nowhere.
+        budget_minutes: train only the runs that an estimate says would fit; None: all.
 
     Returns:
         0, 1 where a run has failed (the table is of the others), 128 + n after signal n.
@@ -135,38 +160,90 @@ def compare(
         ConfigError: before anything is trained, where `folder` cannot be made.
     """
     out = out or sys.stdout
+    shelf = Records(records_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise wrong("--out", folder, f"{error.strerror}; must be a folder") from None
-    jobs = [_job(config, runs_dir) for config in configs]
-    caught = train(jobs, parallel, out)
+    outcomes, caught = _gathered(configs, parallel, runs_dir, shelf, budget_minutes, out)
     if caught is not None:
-        done = sum(job.state == "finished" for job in jobs)
-        print(f"interrupted, {done} of {len(jobs)} runs finished; the same command goes on", file=out)
+        done = sum(outcome.state == "finished" for outcome in outcomes)
+        print(f"interrupted, {done} of {len(configs)} runs finished; the same command goes on", file=out)
         return 128 + caught
     floors = chance.measured(configs, folder / "random.json")
-    runs = [_figures(job) for job in jobs]
-    lines = comparison_table.agent_figures(runs, baseline, floors)
+    scores = _scores(configs, suite)
+    runs = [comparison_table.run_figures(outcome, scores[outcome.config.env]) for outcome in outcomes]
+    families = _families(suite)
+    published = suite.published if suite is not None else ()
+    lines = comparison_table.agent_figures(runs, baseline, floors, scores, families, published)
     own = [f"Agents of your own: {', '.join(own_agents)}."] if own_agents else []
-    notes = [*_notes(jobs, runs, baseline, given), *own, *_missing(runs)]
-    under = {env: _unlike(configs, env) for env in [*floors, comparison_table.ALL_TASKS]}
-    table = comparison_table.Table(lines, baseline, under, notes)
-    text = comparison_table.to_text(table)
-    files = {
-        "table.txt": text,
-        "table.md": comparison_table.to_markdown(table),
-        "table.csv": comparison_table.to_csv(table),
-        "table.json": comparison_table.to_json(table, runs),
+    notes = [*comparison_notes.notes(outcomes, runs, baseline, given, suite), *own]
+    notes += comparison_notes.missing(outcomes, runs)
+    groups = {env: [env] for env in floors} | families | {comparison_table.ALL_TASKS: list(floors)}
+    under = {
+        name: [
+            *comparison_notes.unlike([config for config in configs if config.env in envs]),
+            *comparison_notes.codes([run for run in runs if run.env in envs]),
+            *(one.note for one in published if [one.task] == envs),
+        ]
+        for name, envs in groups.items()
     }
-    for name, content in files.items():
+    table = comparison_forms.Table(lines, baseline, under, notes)
+    for name, content in comparison_forms.files(table, runs).items():
         write_whole(folder / name, content)
     for name, clock in _CLOCKS.items():
-        panels = _panels(jobs, clock, floors)
+        panels = _panels(outcomes, clock, floors)
+        panels = [panel for panel in panels if panel.curves] or panels  # nothing is trained of some yet
         for suffix in ("png", "svg"):
             plots.comparison(panels, folder / f"curves-{name}.{suffix}", clock[0], _lines_and_bands(panels))
-    print(f"\n{text}\ntable and curves in {folder}", file=out)
-    return 1 if any(run.error for run in runs) else 0
+    if suite is not None:
+        suite_pictures.draw(suite, runs, folder)
+    print(f"\n{comparison_forms.to_text(table)}\ntable and curves in {folder}", file=out)
+    return 1 if any(outcome.state == "failed" for outcome in outcomes) else 0
+
+
+def _gathered(
+    configs: Sequence[Config],
+    parallel: int,
+    runs_dir: Path,
+    shelf: Records,
+    minutes: float | None,
+    out: TextIO,
+) -> tuple[list[Outcome], int | None]:
+    """What became of each run, those without a record trained as far as they fit; the signal that came."""
+    known = {
+        index: outcome for index, config in enumerate(configs) if (outcome := shelf.find(config)) is not None
+    }
+    for problem in shelf.problems:
+        print(problem, file=out)
+    waiting = [index for index in range(len(configs)) if index not in known]
+    if minutes is not None:
+        fits = budget.fitting([configs[index] for index in waiting], runs_dir, parallel, minutes, out)
+        for index, fit in zip(waiting, fits, strict=True):
+            if not fit:
+                known[index] = budget.unrun(configs[index], minutes)
+    jobs = {index: _job(configs[index], runs_dir) for index in waiting if index not in known}
+
+    def keep(job: Job) -> str:
+        result = job.directory.read_result()
+        return "" if result is None else shelf.keep(job.config, result, job.rows)
+
+    caught = train(list(jobs.values()), parallel, out, keep)
+    known |= {index: _outcome(job) for index, job in jobs.items()}
+    return [known[index] for index in range(len(configs))], caught
+
+
+def _scores(configs: Sequence[Config], suite: Suite | None) -> dict[str, Sequence[Score]]:
+    """By task, what its runs are judged by: a suite's scores, or success, or else the return."""
+    if suite is not None:
+        return {task.name: task.scores for task in suite.tasks}
+    return {config.env: [SUCCESS if _spec(config).has_success else RETURN] for config in configs}
+
+
+def _families(suite: Suite | None) -> dict[str, list[str]]:
+    """Tasks that are pooled by themselves: those of one entry of the suite's file, where it has others."""
+    found = {} if suite is None or len(suite.families) == 1 else suite.families
+    return {name: [task.name for task in tasks] for name, tasks in found.items() if len(tasks) > 1}
 
 
 def _lines_and_bands(panels: Sequence[plots.Panel]) -> str:
@@ -180,38 +257,20 @@ def _lines_and_bands(panels: Sequence[plots.Panel]) -> str:
     return f"line and band: {many}; of fewer than {LEAST_RUNS}: {few}"
 
 
-_UNLIKE = {
-    "network.use_prev_action": "the previous action",
-    "network.use_prev_reward": "the previous reward",
-    "network.dueling": "a dueling head",
-}
-"""Parts apart from memory that some presets have and others, as published, lack."""
-
-
-def _unlike(configs: Sequence[Config], env: str) -> list[str]:
-    """In which of these the agents of a task (or of all) differ: what does not come from their memory."""
-    here = [config for config in configs if env in (config.env, comparison_table.ALL_TASKS)]
-    notes = []
-    for setting, name in _UNLIKE.items():
-        group, _, leaf = setting.partition(".")
-        having = {config.agent: getattr(getattr(config, group), leaf) for config in here}
-        lacking = [agent for agent, has in having.items() if not has]
-        if 0 < len(lacking) < len(having):
-            others = ", ".join(agent for agent, has in having.items() if has)
-            notes.append(
-                f"Not alike in more than memory: {others} with {name}, {', '.join(lacking)} without."
-            )
-    return notes
-
-
 def _job(config: Config, runs_dir: Path) -> Job:
     directory = RunDir.of_config(config, runs_dir)
     directory.prepare(config)
     return Job(f"{config.env} {config.agent} seed {config.seed}", directory)
 
 
-def train(jobs: Sequence[Job], parallel: int, out: TextIO) -> int | None:
-    """Run all that have not finished, with one view over them; the signal that ended it, if one did."""
+def train(
+    jobs: Sequence[Job], parallel: int, out: TextIO, finished: Callable[[Job], str] = lambda job: ""
+) -> int | None:
+    """Run all that have not finished, with one view over them; the signal that ended it, if one did.
+
+    Args:
+        finished: what is done with each that has finished, now or before; a line to tell, or none.
+    """
     with Pool(parallel) as pool:
         view = open_runs_view(out, pool.jobs)
         try:
@@ -219,105 +278,36 @@ def train(jobs: Sequence[Job], parallel: int, out: TextIO) -> int | None:
                 pool.add(job)
             for changed in pool.changes():
                 view.update(changed)
-                for line in pool.news:
+                told = [finished(job) for job in changed if job.state == "finished"]
+                for line in [*pool.news, *filter(None, told)]:
                     view.say(line)
         finally:
             view.close()
     return pool.caught
 
 
-def _figures(job: Job) -> RunFigures:
-    config = job.config
+def _outcome(job: Job) -> Outcome:
     error = job.error if job.state == "failed" else ""
-    return comparison_table.run_figures(config.env, config.agent, config.seed, job.directory, job.rows, error)
-
-
-def _notes(
-    jobs: Sequence[Job], runs: Sequence[RunFigures], baseline: str | None, given: Mapping[str, str]
-) -> list[str]:
-    """The settings that the runs share, and the meaning of the columns."""
-
-    def of_each(value: Callable[[Config], str]) -> list[tuple[str, str, str]]:
-        return [(job.config.env, job.config.agent, value(job.config)) for job in jobs]
-
-    finished = [run for run in runs if not run.error]
-    seeds = ", ".join(str(seed) for seed in sorted({run.seed for run in runs}))
-    settings = ", ".join(f"{name} {value}" for name, value in given.items()) or "none"
-    notes = [
-        f"Seeds: {seeds}, for every agent.",
-        "random: uniform actions, one evaluation's episodes on the seeds of a first evaluation.",
-        _same("Budget", of_each(lambda config: f"{number(config.total_env_steps)} env steps")),
-        _same("Threads of a run", [(run.env, run.agent, str(run.threads)) for run in finished]),
-        _same("Device", [(run.env, run.agent, str(run.device)) for run in finished]),
-        _same("Program", [(run.env, run.agent, str(run.program)) for run in finished]),
-        "Tuning: every agent is its preset with the task's laid over it, which wins where both set something,"
-        f" unless the agent's has over_task; settings given for all alike: {settings}.",
-        _same("Episodes in a full evaluation", of_each(lambda config: str(config.evaluation.episodes))),
-        "Success and return are of the last evaluation (greedy), the mean over runs.",
-        "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
-        _same("Evaluations", [(run.env, run.agent, str(run.evaluations)) for run in finished]),
-        "To 90 %: at the first full evaluation with 90 % success; the median over runs (how many got there). "
-        "Minutes are by the clock, beside whatever else ran.",
-        "updates/s: learner steps by seconds of the whole run, acting and evaluation included.",
-    ]
-    counts = Counter((run.env, run.agent) for run in finished)
-    if max(counts.values(), default=0) >= LEAST_RUNS:
-        notes.append(
-            "IQM: interquartile mean over runs; in brackets the 95 % interval by percentile bootstrap of "
-            f"runs, each task's among themselves; from {LEAST_RUNS} runs of an agent on a task on."
-        )
-    if baseline is not None and sum(count >= LEAST_RUNS for count in counts.values()) > 1:
-        notes.append(
-            f"P(better than {baseline}): that the agent's run ends above {baseline}'s; ties count half."
-        )
-    if any(job.config.stop_at_success is not None for job in jobs):
-        notes.append(_same("Runs end early at success", of_each(lambda config: str(config.stop_at_success))))
-    for config in {job.config.env: job.config for job in jobs}.values():
-        ceiling = _spec(config).success_ceiling
-        if ceiling < 1:
-            notes.append(f"Ceiling: in {config.env} no agent can exceed {ceiling:.1%} success.")
-    return notes
+    result = job.directory.read_result()
+    return Outcome(job.config, job.state, job.rows, result, str(job.directory.path), error)
 
 
 def _spec(config: Config) -> envs.TaskSpec:
     return envs.spec(config.env, **config.task.model_dump())
 
 
-def _same(what: str, values: Sequence[tuple[str, str, str]]) -> str:
-    """`what: value for every agent`, task by task where tasks differ, and every agent's where these differ.
-
-    Args:
-        values: task, agent and value of each run.
-    """
-    by_task: dict[str, set[str]] = {}
-    for env, _, value in values:
-        by_task.setdefault(env, set()).add(value)
-    if any(len(found) > 1 for found in by_task.values()):
-        return f"{what} DIFFER: {'; '.join(dict.fromkeys(map(' '.join, values)))}."
-    if len(set().union(*by_task.values())) == 1:
-        return f"{what}: {values[0][2]}, for every agent."
-    each = [f"{value} in {env}" for env, found in by_task.items() for value in found]
-    return f"{what}: {'; '.join(each) or 'none'}, for every agent."
-
-
-def _missing(runs: Sequence[RunFigures]) -> list[str]:
-    return [
-        f"FAILED, in no figure: {run.env} {run.agent} seed {run.seed}, {run.error} ({run.run_dir})"
-        for run in runs
-        if run.error
-    ]
-
-
-def _panels(jobs: Sequence[Job], clock: Clock, floors: Mapping[str, EvaluationResult]) -> list[plots.Panel]:
+def _panels(
+    runs: Sequence[Outcome], clock: Clock, floors: Mapping[str, EvaluationResult]
+) -> list[plots.Panel]:
     """A panel for each task, of runs that have finished."""
     panels = []
-    for env in dict.fromkeys(job.config.env for job in jobs):
-        here = [job for job in jobs if job.config.env == env]
+    for env in dict.fromkeys(run.config.env for run in runs):
+        here = [run for run in runs if run.config.env == env]
         spec = _spec(here[0].config)
         name = "success" if spec.has_success else "return"
         curves = []
-        for agent in dict.fromkeys(job.config.agent for job in here):
-            mine = [job for job in here if job.config.agent == agent and job.state == "finished"]
+        for agent in dict.fromkeys(run.config.agent for run in here):
+            mine = [run for run in here if run.config.agent == agent and run.state == "finished"]
             if mine:
                 curves.append(_curve(agent, mine, f"eval/{name}", clock))
         floor = floors[env].success if spec.has_success else floors[env].episode_return
@@ -325,7 +315,7 @@ def _panels(jobs: Sequence[Job], clock: Clock, floors: Mapping[str, EvaluationRe
     return panels
 
 
-def _curve(agent: str, jobs: Sequence[Job], key: str, clock: Clock) -> plots.Curve:
+def _curve(agent: str, runs: Sequence[Outcome], key: str, clock: Clock) -> plots.Curve:
     """The middle of the runs and their spread at every moment at which one of them was evaluated.
 
     Between its evaluations a run's value is on the straight line, after its end it stays. The curve begins
@@ -337,12 +327,12 @@ def _curve(agent: str, jobs: Sequence[Job], key: str, clock: Clock) -> plots.Cur
             np.array([float(row[axis] or 0) / unit for row in rows]),
             np.array([float(row[key] or 0) for row in rows]),
         )
-        for rows in ([row for row in job.rows if row.get(key) is not None] for job in jobs)
+        for rows in ([row for row in run.rows if row.get(key) is not None] for run in runs)
     ]
     begin = max(x[0] for x, _ in points)
     x = np.unique(np.concatenate([x for x, _ in points]))
     x = x[x >= begin]
-    values = np.stack([np.interp(x, *run) for run in points], axis=1)
+    values = np.stack([np.interp(x, *point) for point in points], axis=1)
     found = band(values, np.random.default_rng(_SEED))
-    low, high = (found.low.tolist(), found.high.tolist()) if len(jobs) > 1 else (None, None)
-    return plots.Curve(agent, x.tolist(), found.middle.tolist(), low, high, len(jobs))
+    low, high = (found.low.tolist(), found.high.tolist()) if len(runs) > 1 else (None, None)
+    return plots.Curve(agent, x.tolist(), found.middle.tolist(), low, high, len(runs))

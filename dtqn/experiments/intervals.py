@@ -89,6 +89,27 @@ def band(values: np.ndarray, rng: np.random.Generator, resamples: int = 2000) ->
     return Band(interquartile_mean(values), *_interval(interquartile_mean, [values], rng, resamples))
 
 
+def profile(samples: Samples, levels: np.ndarray, rng: np.random.Generator, resamples: int = 2000) -> Band:
+    """The performance profile: at each level the share of runs with a higher score (section 4.2).
+
+    It is the mean over tasks of each one's share. Below `LEAST_RUNS` of a task the ends of the band are the
+    shares themselves.
+
+    Args:
+        samples: the scores of each task's runs.
+        levels: [P].
+    """
+    above = [(sample > levels[:, None]).astype(np.float64) for sample in samples]
+    shares = _mean_of_tasks(*above)
+    if min(len(sample) for sample in samples) < LEAST_RUNS:
+        return Band(shares, shares, shares)
+    return Band(shares, *_interval(_mean_of_tasks, above, rng, resamples))
+
+
+def _mean_of_tasks(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
+    return np.asarray(np.mean([sample.mean(axis=axis) for sample in samples], axis=0))
+
+
 def _interval(
     statistic: Callable[..., np.ndarray], samples: Samples, rng: np.random.Generator, resamples: int
 ) -> tuple[Any, Any]:

@@ -125,6 +125,7 @@ def resolve(
     environment: Mapping[str, str],
     configs: Path = CONFIGS,
     below: Sequence[Layer] = (),
+    task_presets: bool = True,
 ) -> Config:
     """The configuration of a new run.
 
@@ -134,6 +135,7 @@ def resolve(
         environment: environment variables.
         configs: the folder of presets.
         below: what lies right below the flags, such as a sweep's choice.
+        task_presets: whether the task's preset is laid over the agent's.
     """
     try:
         given = [file_layer(file)] if file else []
@@ -143,7 +145,7 @@ def resolve(
     env = next((layer.values["env"] for layer in reversed(given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(given, configs)
     name = Layer(None, {"agent": agent.name})
-    task = _env_preset(env, configs)
+    task = _env_preset(env, configs) if task_presets else []
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
     return build([*presets, *given, agent.variant, name])
 
@@ -239,15 +241,15 @@ def _env_preset(env: Any, configs: Path) -> list[Layer]:
     if not families:
         return []
     preset = file_layer(max(families, key=lambda path: len(path.stem)))
-    return [preset._replace(values=_with_horizon(preset.values, env))]
+    return [preset._replace(values=with_horizon(preset.values, env))]
 
 
-def _with_horizon(values: Mapping[str, Any], env: str) -> dict[str, Any]:
-    """The settings of an env preset, with the task's own number in place of the word `horizon`."""
+def with_horizon(values: Mapping[str, Any], env: str) -> dict[str, Any]:
+    """A task's or a suite's settings, with the task's own number in place of the word `horizon`."""
     filled: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            filled[name] = _with_horizon(value, env)
+            filled[name] = with_horizon(value, env)
         else:
             filled[name] = _horizon(env) if value == "horizon" else value
     return filled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import time
 from pathlib import Path
 
@@ -47,6 +48,16 @@ def cores() -> int:
         return max(1, min(count, int(quota) // int(period)))
     except (OSError, ValueError):  # absent, or "max"
         return count
+
+
+def name() -> str:
+    """The processor, the number of `cores` and the system: `AMD EPYC 7B13, 2 cores, Linux`."""
+    try:
+        lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
+        processor = next(value.strip() for key, _, value in lines if key.strip() == "model name")
+    except (OSError, StopIteration):  # not Linux, or a processor that Linux does not name
+        processor = platform.processor() or platform.machine()
+    return f"{processor}, {cores()} cores, {platform.system()}"
 
 
 def free_cores() -> int:

@@ -17,7 +17,7 @@ METRICS = [
     for group, names in {
         "": "best_success best_return mean_success mean_return env_steps learner_steps seconds",
         "eval/": "success success_low success_high return return_error length episodes stage",
-        "train/": "success return length",
+        "train/": "success return length episodes total_return total_success",
         "learner/": "loss td_error q_mean q_max q_min target_max target_min grad_norm skipped_updates "
         "learning_rate auxiliary_loss recall_loss trace_length trace_cut_share trace_cut_greedy_share",
         "replay/": "steps sequences priority_minimum priority_mean priority_maximum importance_weight_min "

@@ -14,6 +14,7 @@ import dtqn
 import envs
 from dtqn.networks.q_network import QNetwork
 from dtqn.plots import learning_curve
+from dtqn.program import code_digest
 from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import Signals
 from dtqn.text import number, one_line
@@ -128,6 +129,8 @@ class _Run:
         self._task_digest = directory.read_task_digest()
         self._saved_at = None if about is None else int(about["env_steps"])
         self._wandb_id = about["wandb_id"] if about and not in_sweep() else directory.wandb_id
+        self._code = list(dict.fromkeys([*(about["code"] if about else ()), code_digest()]))
+        """Digests of the sources that it has run, several where they changed between two stretches."""
         self._seconds_before = float(about["seconds"]) if about else 0.0
         self._started = time.monotonic()
         self._metrics = MetricsFile(directory.metrics_file, int(about["rows"]) if about else 0)
@@ -301,6 +304,8 @@ class _Run:
             "parameters": _parameters(self.trainer.network),
             "threads": self.config.num_threads,
             "device": device_of(self.config).type,
+            "code": self._code,
+            "machine": machine.name(),
         }
         weights = self.trainer.network.state_dict()
         checkpoint.save(
@@ -385,8 +390,8 @@ def _report_finished(config: Config, directory: RunDir, about: Mapping[str, Any]
 
 def _result_of(about: Mapping[str, Any]) -> dict[str, Any]:
     """The content of `result.json`, from the last checkpoint's description."""
-    names = ["task", "ends_at", "env_steps", "learner_steps", "seconds", "parameters", "threads", "device"]
-    return {name: about.get(name) for name in [*names, "last_evaluation", "program"]}
+    names = "task ends_at env_steps learner_steps seconds parameters threads device last_evaluation program"
+    return {name: about.get(name) for name in [*names.split(), "code", "machine"]}
 
 
 def _parameters(network: QNetwork) -> int:

@@ -6,9 +6,10 @@ due, and `get_state` / `set_state` carry everything that decides what comes next
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +28,21 @@ from replay import SequenceBatch
 
 SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means."""
+
+
+class Tally(NamedTuple):
+    """All episodes of training that have ended, in the order of their ends, exploration included."""
+
+    episodes: int
+    total_return: float
+    total_success: int
+
+    def plus(self, ended: Episodes) -> Tally:
+        return Tally(
+            self.episodes + len(ended.length),
+            self.total_return + float(ended.episode_return.sum()),
+            self.total_success + int(ended.success.sum()),
+        )
 
 
 class Trainer:
@@ -50,6 +66,9 @@ class Trainer:
         episodes, and replay ends the open ones, as truncated, where the first rows of these come in."""
         self._update_credit = 0.0
         self._recent: deque[tuple[float, int, bool]] = deque(maxlen=SUCCESS_WINDOW)
+        self._tally = Tally(0, 0.0, 0)
+        self._told = 0
+        """Episodes that the last row of training metrics has counted."""
         self._sums: dict[str, float] = {}
         self._updates_summed = 0
 
@@ -103,10 +122,28 @@ class Trainer:
                 self.actor.begin_episodes()  # what has been ended does not go on where the run is made longer
             if self.replay.num_sequences:
                 self._learn()
-        row = self._training_metrics() if self._updates_summed else {}
+        row = self._training_metrics() if self._updates_summed or self._told < self._tally.episodes else {}
         if evaluates := not self.evaluator.has_full(self.learner_steps):
             self._ask_evaluation(at_end=True)
         return [self._clocks() | row] if row or evaluates else []
+
+    def trial(self, ticks: int, updates: int) -> tuple[float, float]:
+        """Seconds of an env step and of an update, each timed so many times. The trainer is spent afterwards.
+
+        An update is of sequences that are cut off where the ticks end, and costs what it costs of whole ones.
+        """
+        self._act()
+        before, began = self.env_steps, time.perf_counter()
+        for _ in range(ticks):
+            self._act()
+        per_env_step = (time.perf_counter() - began) / max(1, self.env_steps - before)
+        self.replay.end_episodes()
+        self.actor.begin_episodes()
+        self._learn()  # the first one sets things up
+        began = time.perf_counter()
+        for _ in range(updates):
+            self._learn()
+        return per_env_step, (time.perf_counter() - began) / updates
 
     def _act(self) -> None:
         rows, episodes = self.actor.tick()
@@ -127,6 +164,7 @@ class Trainer:
         return losses.sequence_priority(td_error, mask, self.config.replay.max_priority_weight).numpy()
 
     def _remember(self, episodes: Episodes) -> None:
+        self._tally = self._tally.plus(episodes)
         self._recent.extend(
             zip(
                 episodes.episode_return.tolist(),
@@ -173,6 +211,9 @@ class Trainer:
             row["train/return"] = float(np.mean(returns))
             row["train/length"] = float(np.mean(lengths))
             row["train/success"] = float(np.mean(successes)) if self.has_success else None
+        row["train/episodes"] = self._told = self._tally.episodes
+        row["train/total_return"] = self._tally.total_return
+        row["train/total_success"] = self._tally.total_success if self.has_success else None
         row |= {name: total / self._updates_summed for name, total in self._sums.items()}
         row["learner/skipped_updates"] = self.learner.skipped_updates
         row["learner/learning_rate"] = self.learner.optimizer.learning_rate
@@ -205,6 +246,7 @@ class Trainer:
             "update_credit": self._update_credit,
             "evaluator": self.evaluator.get_state(),
             "recent": [list(episode) for episode in self._recent],
+            "tally": [*self._tally, self._told],
             "sums": dict(self._sums),
             "updates_summed": self._updates_summed,
         }
@@ -219,4 +261,6 @@ class Trainer:
         self._update_credit = state["update_credit"]
         self.evaluator.set_state(state["evaluator"])
         self._recent = deque((tuple(episode) for episode in state["recent"]), maxlen=SUCCESS_WINDOW)
+        *tally, self._told = state["tally"]
+        self._tally = Tally(*tally)
         self._sums, self._updates_summed = dict(state["sums"]), state["updates_summed"]

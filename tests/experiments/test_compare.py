@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,6 +23,8 @@ from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import compare, jobs
 from dtqn.experiments.comparison_table import run_figures
+from dtqn.experiments.records import Outcome
+from dtqn.experiments.scores import SUCCESS
 from dtqn.settings.presets import resolve
 from dtqn.training import chance
 from dtqn.training.directory import RunDir, resolved
@@ -232,13 +233,12 @@ def _check_table_by_hand(tmp_path):
 def test_a_first_stage_solves_nothing():
     """Fifty good episodes, of which the other 450 were not played, are no evaluation at 90 %."""
     result = {"parameters": 5, "threads": 1, "device": "cpu", "program": {}}
-    directory = SimpleNamespace(path="run", read_result=lambda: result)
     rows = []
     for steps, success, stage in ((100, 0.96, 1), (200, 0.95, 2), (300, 0.8, 2)):
         figures = {"eval/success": success, "eval/return": 1.0, "eval/length": 3.0, "eval/episodes": 50}
         clocks = {"env_steps": steps, "learner_steps": steps, "seconds": 0.6 * steps}
         rows.append({**clocks, **figures, "eval/stage": stage})
-    found = run_figures(_TASK, "gtrxl", 1, directory, rows, "")
+    found = run_figures(Outcome(_config("gtrxl", 1), "finished", rows, result, "run", ""), [SUCCESS])
     assert (found.env_steps_to_90, found.minutes_to_90, found.success) == (200, 2.0, 0.8)
 
 
@@ -535,7 +535,7 @@ def _fails(capsys, *argv):
 
 def test_seeds_are_counted_from_the_first(monkeypatch):
     compared = []
-    monkeypatch.setattr(compare, "compare", lambda configs, *_: compared.extend(configs) or 0)
+    monkeypatch.setattr(compare, "compare", lambda configs, *_, **__: compared.extend(configs) or 0)
     argv = ["compare", "--agents", "gtrxl,drqn", "--env", _TASK, "--seeds", "2"]
     assert cli.main(argv) == 0
     assert cli.main([*argv, "--first-seed", "7"]) == 0
@@ -581,7 +581,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(capsys, tmp_path, argv, messag
 
 def test_the_command_says_what_is_to_be_run(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(compare, "compare", lambda *given: asked.append(given) or 0)
+    monkeypatch.setattr(compare, "compare", lambda *given, **_: asked.append(given) or 0)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     argv = "compare --env gridverse-memory-5x5,gridverse-memory-7x7 --agents gtrxl,dqn --seeds 2 --jobs 3"
     argv += f" --baseline dqn --runs-dir {tmp_path} --total-env-steps 1e4 --learner.n-step 5"
@@ -598,7 +598,7 @@ def test_the_command_says_what_is_to_be_run(monkeypatch, tmp_path):
 
 def test_agents_from_files_and_by_variants(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(compare, "compare", lambda *given: asked.append(given) or 0)
+    monkeypatch.setattr(compare, "compare", lambda *given, **_: asked.append(given) or 0)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.yaml").write_text("network: {core: lru}")
     agents = "gtrxl,my.yaml,long=gtrxl+network.memory_length=80,wide=my.yaml+network.width=128"

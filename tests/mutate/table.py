@@ -57,6 +57,8 @@ _POPGYM = "tests/envs/test_popgym.py"
 _INTERVALS = "tests/experiments/test_intervals.py"
 _SOLVED = "tests/experiments/test_compare.py::test_a_first_stage_solves_nothing"
 _COMPARE = "tests/experiments/test_compare.py"
+_SUITES = "tests/experiments/test_suites.py"
+_RECORDS = "tests/experiments/test_records.py"
 _SWEEP = "tests/experiments/test_sweep.py"
 _CONFIG = "tests/settings/test_config.py"
 _RECORDED = "tests/training/test_recorded_runs.py::test_the_configuration_of_a_preset_is_the_recorded_one"
@@ -788,9 +790,81 @@ EXPERIMENTS = [
         ),
         (
             "returns-of-all-tasks-averaged",
-            "comparable = has_success or len(envs) == 1",
+            "comparable = single or scale is not None",
             "comparable = True",
             _COMPARE,
+        ),
+        (
+            "pooled-scores-not-normalised",
+            "run.normalised if scale == NORMALISED else run.score for",
+            "run.score for",
+            f"{_SUITES}::test_the_tables_of_a_suite_by_hand",
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/scores.py",
+        (
+            "bsuite-counts-all-episodes",
+            'if 0 < (row.get("train/episodes") or 0) <= episodes]',
+            'if 0 < (row.get("train/episodes") or 0)]',
+            f"{_SUITES}::test_bsuites_score_is_that_of_its_own_analysis",
+        ),
+        (
+            "mmer-is-the-last-epochs",
+            "best = mean if best is None else max(best, mean)",
+            "best = mean",
+            f"{_SUITES}::test_mmer_is_the_best_mean_return_of_an_epoch",
+        ),
+        (
+            "mmer-is-the-mean-since-the-start",
+            'episodes, total = float(row["train/episodes"] or 0), float(row["train/total_return"] or 0)',
+            "episodes, total = 0.0, 0.0",
+            f"{_SUITES}::test_mmer_is_the_best_mean_return_of_an_epoch",
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/suites.py",
+        (
+            "warm-up-of-a-share-not-scaled",
+            '"warmup_env_steps": round(config.warmup * self.share)',
+            '"warmup_env_steps": config.warmup',
+            f"{_SUITES}::test_a_share_of_the_budget_scales_all_that_depends_on_it",
+        ),
+        (
+            "episodes-of-a-share-not-scaled",
+            "episodes=max(1, round(score.episodes * share))",
+            "episodes=score.episodes",
+            f"{_SUITES}::test_a_share_of_the_budget_scales_all_that_depends_on_it",
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/records.py",
+        (
+            "record-of-a-changed-task-counted",
+            "if record.result.task != digest:",
+            "if False:",
+            f"{_RECORDS}::test_a_run_of_a_task_that_has_changed_is_not_counted",
+        ),
+        (
+            "record-that-is-damaged-overwritten",
+            "        if file.exists():\n",
+            "        if False:\n",
+            f"{_RECORDS}::test_a_damaged_or_foreign_file_costs_one_line_and_is_left_as_it_is",
+        ),
+        (
+            "record-without-its-last-row",
+            "return list(rows[::-2])[::-1]",
+            "return list(rows[::2])",
+            f"{_RECORDS}::test_a_long_run_has_a_small_record_with_its_last_rows",
+        ),
+    ),
+    *_in(
+        "dtqn/training/trainer.py",
+        (
+            "tally-lost-at-a-resume",
+            '*tally, self._told = state["tally"]',
+            "*tally, self._told = 0, 0.0, 0, 0",
+            f"{_SUITES}::test_a_trainings_tally_counts_every_episode_and_goes_on",
         ),
     ),
     *_in(

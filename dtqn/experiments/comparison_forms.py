@@ -1,0 +1,188 @@
+"""The table of a comparison as text, Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dtqn.experiments.comparison_table import AgentFigures, RunFigures
+from dtqn.experiments.intervals import LEAST_RUNS, Estimate
+from dtqn.experiments.scores import NORMALISED, SHARES
+from dtqn.text import columns, number
+
+MANY_RUNS = 10
+"""Runs from which on an interval covers nearly what it says."""
+_OF_ALL = ("agent", "runs", "success", NORMALISED, "tasks solved")
+_NEEDS_RUNS = "[95 %]"
+_OF_RUNS = ("min to max", _NEEDS_RUNS)
+_MAY_BE_EMPTY = (_NEEDS_RUNS, "tasks solved")
+"""Ends of the names of columns that are left out where no line has a figure."""
+
+
+class Table(NamedTuple):
+    """The content of the table's files, whatever their form."""
+
+    lines: list[AgentFigures]
+    """A task's together, with `all tasks` at the end where there are several."""
+    baseline: str | None
+    under: Mapping[str, Sequence[str]]
+    """By task, what stands right below its table."""
+    notes: Sequence[str]
+
+    @property
+    def parts(self) -> list[tuple[str, list[list[str]], list[str]]]:
+        """For each task its name, its header and rows, and what stands below it."""
+        found = []
+        for env in dict.fromkeys(line.env for line in self.lines):
+            lines = [line for line in self.lines if line.env == env]
+            found.append(
+                (
+                    env,
+                    _rows(lines, self.baseline),
+                    [*self.under.get(env, ()), *_few_runs(lines, self.baseline)],
+                )
+            )
+        return found
+
+
+def files(table: Table, runs: Sequence[RunFigures]) -> dict[str, str]:
+    """The content of the table's files, by name."""
+    return {
+        "table.txt": to_text(table),
+        "table.md": to_markdown(table),
+        "table.csv": to_csv(table),
+        "table.json": to_json(table, runs),
+    }
+
+
+def to_text(table: Table) -> str:
+    """A table for each task, each with what is to be known right below it, and the notes."""
+    parts = [[env, *columns(rows), *under, ""] for env, rows, under in table.parts]
+    return "\n".join([*itertools.chain(*parts), *table.notes]) + "\n"
+
+
+def to_markdown(table: Table) -> str:
+    parts = []
+    for env, (header, *rows), under in table.parts:
+        lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+        parts += [f"### {env}", "", *(f"| {' | '.join(line)} |" for line in lines), ""]
+        parts += [text for note in under for text in (note, "")]
+    return "\n".join([*parts, *(f"- {note}" for note in table.notes)]) + "\n"
+
+
+def to_csv(table: Table) -> str:
+    """One table, a line a row; nothing where there is no figure."""
+    out = io.StringIO()
+    flats = []
+    for line in table.lines:
+        flat: dict[str, Any] = {}
+        for name, value in line._asdict().items():
+            if name in ("iqm", "improvement"):
+                found = (None, None, None) if value is None else value
+                flat |= dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))
+            elif name == "beside":
+                flat |= value
+            else:
+                flat[name.replace("episode_return", "return")] = value
+        flats.append(flat)
+    writer = csv.DictWriter(out, list(dict.fromkeys(itertools.chain(*flats))), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flats)
+    return out.getvalue()
+
+
+def to_json(table: Table, runs: Sequence[RunFigures]) -> str:
+    """The table, every run behind it and the notes."""
+
+    def plain(figures: AgentFigures | RunFigures) -> dict[str, Any]:
+        return {
+            name.replace("episode_return", "return"): value._asdict()
+            if isinstance(value, Estimate)
+            else value
+            for name, value in figures._asdict().items()
+        }
+
+    content = {
+        "baseline": table.baseline,
+        "table": [plain(line) for line in table.lines],
+        "runs": [plain(run) for run in runs],
+        "under": {env: under for env, _, under in table.parts},
+        "notes": list(table.notes),
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def cells(line: AgentFigures, baseline: str | None) -> dict[str, str]:
+    """A line as people read it, by column."""
+    reached = "" if line.reached_90 is None else f" ({line.reached_90}/{line.finished})"
+    form = _form(line.score)
+    count = str(line.runs) if line.finished == line.runs else f"{line.finished} of {line.runs}"
+    texts = {
+        "agent": line.agent,
+        "runs": "-" if line.runs == 0 else count,
+        "success": "-" if line.success is None else f"{line.success:.1%}",
+        "return": "-" if line.episode_return is None else f"{line.episode_return:.3g}",
+        **{name: "-" if value is None else f"{value:{_form(name)}}" for name, value in line.beside.items()},
+        "tasks solved": "-"
+        if line.solved is None
+        else f"{line.solved} of {line.tasks} ({line.solved / line.tasks:.2f})",
+        f"{line.score}, min to max": _range(line, form),
+        f"IQM of {line.score} [95 %]": _show(line.iqm, form),
+        f"P(better than {baseline}) [95 %]": _show(line.improvement, ".2f"),
+        "env steps to 90 %": "-" if line.env_steps_to_90 is None else number(line.env_steps_to_90),
+        "minutes to 90 %": "-" if line.minutes_to_90 is None else f"{line.minutes_to_90:.1f}",
+        "parameters": "-" if line.parameters is None else number(line.parameters),
+        "updates/s": "-" if line.updates_per_second is None else f"{line.updates_per_second:.3g}",
+    }
+    texts["env steps to 90 %"] += reached
+    if line.tasks > 1:
+        texts = {name: texts[name] for name in texts if name in _OF_ALL or name.endswith(_OF_RUNS)}
+    return texts
+
+
+def _form(score: str) -> str:
+    return ".1%" if score in SHARES else ".3f" if score == NORMALISED else ".3g"
+
+
+def _range(line: AgentFigures, form: str) -> str:
+    if line.minimum is None or line.maximum is None:
+        return "-"
+    return f"{line.minimum:{form}} to {line.maximum:{form}}"
+
+
+def _show(figure: Estimate | None, form: str) -> str:
+    return "-" if figure is None else f"{figure.value:{form}} [{figure.low:{form}}, {figure.high:{form}}]"
+
+
+def _rows(lines: Sequence[AgentFigures], baseline: str | None) -> list[list[str]]:
+    """The header and a row a line, without the columns that no line has runs enough for."""
+    texts = [cells(line, baseline) for line in lines]
+    kept = [
+        name
+        for name in texts[0]
+        if not (name.endswith(_MAY_BE_EMPTY) and all(text[name] == "-" for text in texts))
+    ]
+    return [kept, *([text[name] for name in kept] for text in texts)]
+
+
+def _few_runs(lines: Sequence[AgentFigures], baseline: str | None) -> list[str]:
+    """Lines that say how far the numbers of runs let a reader trust a table."""
+    agents = [line for line in lines if line.runs]
+    where = " on a task" if lines[0].tasks > 1 else ""
+    notes = []
+    if few := [line.agent for line in agents if line.fewest < LEAST_RUNS]:
+        notes.append(
+            f"Fewer than {LEAST_RUNS} runs{where} of {', '.join(few)}: minimum and maximum, no interval"
+            f"{'' if baseline is None else ', no P(better)'}. "
+            "These figures do not tell which agent is better."
+        )
+    if some := [line.agent for line in agents if LEAST_RUNS <= line.fewest < MANY_RUNS]:
+        notes.append(
+            f"Fewer than {MANY_RUNS} runs{where} of {', '.join(some)}: intervals are narrower than they say. "
+            f"With {LEAST_RUNS} runs, nominal 95 % cover 80 to 90 %."
+        )
+    return notes

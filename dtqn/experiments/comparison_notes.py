@@ -1,0 +1,139 @@
+"""The lines below the tables of a comparison: what its runs share, and what they do not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from dtqn.experiments.comparison_table import RunFigures
+from dtqn.experiments.intervals import LEAST_RUNS
+from dtqn.experiments.records import Outcome
+from dtqn.experiments.suites import Suite
+from dtqn.settings.config import Config
+from dtqn.settings.task import task_of
+from dtqn.text import number
+
+
+def notes(
+    outcomes: Sequence[Outcome],
+    runs: Sequence[RunFigures],
+    baseline: str | None,
+    given: Mapping[str, str],
+    suite: Suite | None,
+) -> list[str]:
+    """The settings that the runs share, and the meaning of the columns."""
+    configs = [outcome.config for outcome in outcomes]
+
+    def of_each(value: Callable[[Config], str]) -> list[tuple[str, str, str]]:
+        return [(config.env, config.agent, value(config)) for config in configs]
+
+    over_it = " with the task's laid over it, which wins where both set something"
+    over_it = f"{over_it}, unless the agent's has over_task" if suite is None or suite.task_presets else ""
+    over_it += "" if suite is None else "; the suite's settings are laid over them"
+    finished = [run for run in runs if not run.error]
+    seeds = ", ".join(str(seed) for seed in sorted({run.seed for run in runs}))
+    settings = ", ".join(f"{name} {value}" for name, value in given.items()) or "none"
+    notes = [
+        *(suite.notes() if suite is not None else ()),
+        f"Seeds: {seeds}, for every agent.",
+        "random: uniform actions, one evaluation's episodes on the seeds of a first evaluation.",
+        _same("Budget", of_each(lambda config: f"{number(config.total_env_steps)} env steps")),
+        _same("Threads of a run", [(run.env, run.agent, str(run.threads)) for run in finished]),
+        _same("Device", [(run.env, run.agent, str(run.device)) for run in finished]),
+        _same("Program", [(run.env, run.agent, str(run.program)) for run in finished]),
+        *(
+            _same(what, [(run.env, run.agent, str(value)) for run, value in of])
+            for what, of in (
+                ("Code", [(run, run.code) for run in finished]),
+                ("Machine", [(run, run.machine) for run in finished]),
+            )
+            if any(value for _, value in of)
+        ),
+        f"Tuning: every agent is its preset{over_it}; settings given for all alike: {settings}.",
+        _same("Episodes in a full evaluation", of_each(lambda config: str(config.evaluation.episodes))),
+        "Success and return are of the last evaluation (greedy), the mean over runs.",
+        "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
+        _same("Evaluations", [(run.env, run.agent, str(run.evaluations)) for run in finished]),
+        "To 90 %: at the first full evaluation with 90 % success; the median over runs (how many got there). "
+        "Minutes are by the clock, beside whatever else ran.",
+        "updates/s: learner steps by seconds of the whole run, acting and evaluation included.",
+    ]
+    counts = Counter((run.env, run.agent) for run in finished)
+    if max(counts.values(), default=0) >= LEAST_RUNS:
+        notes.append(
+            "IQM: interquartile mean over runs; in brackets the 95 % interval by percentile bootstrap of "
+            f"runs, each task's among themselves; from {LEAST_RUNS} runs of an agent on a task on."
+        )
+    if baseline is not None and sum(count >= LEAST_RUNS for count in counts.values()) > 1:
+        notes.append(
+            f"P(better than {baseline}): that the agent's run ends above {baseline}'s; ties count half."
+        )
+    if any(config.stop_at_success is not None for config in configs):
+        notes.append(_same("Runs end early at success", of_each(lambda config: str(config.stop_at_success))))
+    for config in {config.env: config for config in configs}.values():
+        ceiling = task_of(config).success_ceiling
+        if ceiling < 1:
+            notes.append(f"Ceiling: in {config.env} no agent can exceed {ceiling:.1%} success.")
+    return notes
+
+
+def _same(what: str, values: Sequence[tuple[str, str, str]]) -> str:
+    """`what: value for every agent`, task by task where tasks differ, and every agent's where these differ.
+
+    Args:
+        values: task, agent and value of each run.
+    """
+    by_task: dict[str, set[str]] = {}
+    for env, _, value in values:
+        by_task.setdefault(env, set()).add(value)
+    if any(len(found) > 1 for found in by_task.values()):
+        return f"{what} DIFFER: {'; '.join(dict.fromkeys(map(' '.join, values)))}."
+    if len(set().union(*by_task.values())) == 1:
+        return f"{what}: {values[0][2]}, for every agent."
+    each = [f"{value} in {env}" for env, found in by_task.items() for value in found]
+    return f"{what}: {'; '.join(each) or 'none'}, for every agent."
+
+
+def missing(outcomes: Sequence[Outcome], runs: Sequence[RunFigures]) -> list[str]:
+    return [
+        f"{outcome.state.upper()}, in no figure: {run.env} {run.agent} seed {run.seed}, "
+        f"{run.error} ({run.run_dir})"
+        for outcome, run in zip(outcomes, runs, strict=True)
+        if run.error
+    ]
+
+
+_UNLIKE = {
+    "network.use_prev_action": "the previous action",
+    "network.use_prev_reward": "the previous reward",
+    "network.dueling": "a dueling head",
+}
+"""Parts apart from memory that some presets have and others, as published, lack."""
+
+
+def unlike(here: Sequence[Config]) -> list[str]:
+    """In which of these the agents of some tasks differ: what does not come from their memory."""
+    notes = []
+    for setting, name in _UNLIKE.items():
+        group, _, leaf = setting.partition(".")
+        having = {config.agent: getattr(getattr(config, group), leaf) for config in here}
+        lacking = [agent for agent, has in having.items() if not has]
+        if 0 < len(lacking) < len(having):
+            others = ", ".join(agent for agent, has in having.items() if has)
+            notes.append(
+                f"Not alike in more than memory: {others} with {name}, {', '.join(lacking)} without."
+            )
+    return notes
+
+
+def codes(runs: Sequence[RunFigures]) -> list[str]:
+    """A line that says whose code was another one, where the runs of a table are not of the same sources."""
+    by_code: dict[str, list[str]] = {}
+    for run in runs:
+        if not run.error:
+            by_code.setdefault(run.code or "unknown", []).append(f"{run.env} {run.agent} seed {run.seed}")
+    if len(by_code) < 2:
+        return []
+    *others, (most, _) = sorted(by_code.items(), key=lambda item: len(item[1]))
+    told = "; ".join(f"{code}: {', '.join(of)}" for code, of in reversed(others))
+    return [f"Runs of DIFFERENT CODE (digest of the sources): {most}, but {told}."]

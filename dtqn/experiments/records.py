@@ -1,0 +1,248 @@
+"""Records: what is left of a finished run when its directory has gone, in one small file of JSON.
+
+A record is found by what a comparison finds a run by: task, agent, seed and the hash of its settings. It
+holds the settings, the rows of all evaluations, the tally of training episodes, what the run took and what it
+ran on, but no weights. A folder of records grows over many machines: `Records` reads all that lie in it and
+adds to it, and never changes a file that is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dtqn.files import write_whole
+from dtqn.settings.config import Config, wrong
+from dtqn.text import one_line
+from dtqn.training.directory import HOW_IT_RUNS, RunDir, config_hash, resolved, task_identity
+from dtqn.training.metrics import Row
+
+LARGEST_BYTES = 20_000
+_CLOCKS = ("env_steps", "learner_steps", "seconds")
+_EVALUATION = ("eval/success", "eval/return", "eval/length", "eval/episodes", "eval/stage")
+_TRAINING = ("env_steps", "train/episodes", "train/total_return", "train/total_success")
+_MOST_TALLIES = 128
+"""Rows of a record's tally of training episodes at most."""
+
+Columns = dict[str, list[float | int | None]]
+"""Rows of metrics, a list a key."""
+
+
+class Identity(NamedTuple):
+    """What makes two runs the same run."""
+
+    env: str
+    agent: str
+    seed: int
+    settings_hash: str
+
+    @classmethod
+    def of(cls, config: Config) -> Identity:
+        return cls(config.env, config.agent, config.seed, config_hash(config))
+
+
+class Result(BaseModel):
+    """What a finished run took and what it ran on: that of `result.json`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    task: str
+    """The digest of the run's task."""
+    env_steps: int
+    learner_steps: int
+    seconds: float
+    parameters: int
+    threads: int
+    device: str
+    program: dict[str, str]
+    """Versions, by name."""
+    code: list[str] = []
+    """Digests of the sources that it has run."""
+    machine: str | None = None
+
+
+class Record(BaseModel):
+    """A finished run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    env: str
+    agent: str
+    seed: int
+    settings_hash: str
+    settings: dict[str, Any]
+    """The settings that differ from their defaults, by group."""
+    result: Result
+    evaluations: Columns
+    training: Columns
+    """The tally of training episodes; of a long run every second, fourth, ... row, with the last one."""
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.env, self.agent, self.seed, self.settings_hash)
+
+    def rows(self) -> list[Row]:
+        """The rows of the metrics file, as far as they are kept, in order."""
+        rows = [*_rows(self.training), *_rows(self.evaluations)]
+        return sorted(rows, key=lambda row: int(row["env_steps"] or 0))
+
+
+def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Record:
+    """The record of a finished run, smaller than `LARGEST_BYTES`.
+
+    Args:
+        result: the content of its `result.json`.
+        rows: those of its metrics file.
+    """
+    evaluations = [row for row in rows if row.get("eval/return") is not None]
+    tallies = [row for row in rows if row.get("train/episodes") is not None]
+    while len(tallies) > _MOST_TALLIES:
+        tallies = _every_second(tallies)
+    while True:
+        record = Record(
+            **Identity.of(config)._asdict(),
+            settings=resolved(config).model_dump(mode="json", exclude=HOW_IT_RUNS, exclude_defaults=True),
+            result=Result.model_validate(
+                {**result, "task": result.get("task") or task_identity(config).digest}
+            ),
+            evaluations=_columns(evaluations, [*_CLOCKS, *_EVALUATION]),
+            training=_columns(tallies, _TRAINING),
+        )
+        if len(_text(record)) < LARGEST_BYTES or len(evaluations) <= 1:
+            return record
+        evaluations = _every_second(evaluations)
+
+
+def _every_second(rows: Sequence[Row]) -> list[Row]:
+    return list(rows[::-2])[::-1]
+
+
+def _columns(rows: Sequence[Row], names: Sequence[str]) -> Columns:
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _rows(columns: Columns) -> list[Row]:
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _text(record: Record) -> str:
+    """The file's content: a line a key, and a line a column."""
+    content = record.model_dump(mode="json")
+    lines = []
+    for name, value in content.items():
+        text = json.dumps(value)
+        if name in ("evaluations", "training"):
+            text = (
+                "{" + ",".join(f'\n  "{key}": {json.dumps(column)}' for key, column in value.items()) + "\n }"
+            )
+        lines.append(f' "{name}": {text}')
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+class Outcome(NamedTuple):
+    """What a comparison knows of one of its runs."""
+
+    config: Config
+    state: str
+    """`finished`, or another word."""
+    rows: Sequence[Row]
+    """Those of its metrics file, or of its record."""
+    result: Mapping[str, Any] | None
+    """The content of its `result.json`; None unless it has finished."""
+    where: str
+    """Its directory, or its record's file."""
+    error: str
+    """Why there is no result; empty if there is one."""
+
+
+class Records:
+    """The records of a folder. None of its methods changes or removes a file that is there."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Read all `*.json` in the folder and below.
+
+        Args:
+            folder: need not be there; None for no records at all.
+
+        Raises:
+            ConfigError: where it is no folder.
+        """
+        self.problems: list[str] = []
+        """A line for each file that is no record or cannot be counted, and why."""
+        self._folder = folder
+        self._found: dict[Identity, tuple[Path, Record]] = {}
+        if folder is None:
+            return
+        if folder.exists() and not folder.is_dir():
+            raise wrong("--records", folder, "must be a folder")
+        for file in sorted(folder.rglob("*.json")):
+            self._add(file)
+
+    def _add(self, file: Path) -> None:
+        try:
+            record = Record.model_validate_json(file.read_bytes())
+            record.rows()
+        except (OSError, ValueError, RecursionError) as error:
+            self.problems.append(f"{file}: is no record of a run ({_why(error)}); it is left as it is")
+            return
+        if record.identity in self._found:
+            other = self._found[record.identity][0]
+            self.problems.append(f"{file}: is of the same run as {other}, which is taken")
+            return
+        self._found[record.identity] = file, record
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def find(self, config: Config) -> Outcome | None:
+        """The run with these settings on the task as it is now; None where there is no record of it."""
+        found = self._found.get(Identity.of(config))
+        if found is None:
+            return None
+        file, record = found
+        digest = task_identity(config).digest
+        if record.result.task != digest:
+            del self._found[record.identity]
+            self.problems.append(
+                f"{file}: the task {config.env} has changed since (digest {record.result.task}, "
+                f"now {digest}); the run is not counted"
+            )
+            return None
+        return Outcome(config, "finished", record.rows(), record.result.model_dump(), str(file), "")
+
+    def keep(self, config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> str:
+        """Leave a finished run's record in the folder, if there is one and it is not there yet.
+
+        Returns:
+            One line where that could not be done; empty if it has been.
+        """
+        if self._folder is None or Identity.of(config) in self._found:
+            return ""
+        try:
+            record = of_run(config, result, rows)
+        except ValidationError as error:
+            return f"{RunDir.of_config(config).path.name}: its result.json makes no record ({_why(error)})"
+        path = RunDir.of_config(config, self._folder).path
+        file = path.with_name(f"{path.name}.json")
+        if file.exists():
+            return f"{file}: is no record of the run as it is now, and is left as it is; move it away"
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, _text(record), durable=True)
+        except OSError as error:
+            return f"{file}: cannot be written: {error.strerror}"
+        self._found[record.identity] = file, record
+        return ""
+
+
+def _why(error: Exception) -> str:
+    """What is wrong with a file, in a few words."""
+    if not isinstance(error, ValidationError):
+        return one_line(error, 80)
+    first = error.errors(include_url=False)[0]
+    name = ".".join(map(str, first["loc"]))
+    return f"{name}: {first['msg']}" if name else one_line(first["msg"], 80)

@@ -1,0 +1,128 @@
+"""Scores: the one number that a run of a task is judged by, and its place between random and optimal play."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from dtqn.training.metrics import Row
+
+Kind = Literal["success", "return", "bsuite", "mmer"]
+COLUMNS: dict[Kind, str] = {
+    "success": "success",
+    "return": "return",
+    "bsuite": "training success",
+    "mmer": "MMER",
+}
+"""The name of each kind in tables."""
+SHARES = ("success", "training success")
+"""Names of scores that are shares of episodes."""
+NORMALISED = "normalised score"
+"""The name of scores that are pooled over tasks."""
+
+
+class Score(NamedTuple):
+    """A way to judge a run of a task."""
+
+    kind: Kind
+    random: float | None = None
+    """The score of uniformly random actions; None, as the next one, where there is no normalisation."""
+    optimal: float | None = None
+    """The score of the best policy."""
+    episodes: int = 10_000
+    """Training episodes that `bsuite` looks at."""
+    epoch_env_steps: int = 65_536
+    """Environment steps of an epoch of `mmer`."""
+    solved_above: float | None = None
+    """The normalised score above which a task counts as solved; None where nothing is counted."""
+
+    @property
+    def name(self) -> str:
+        return COLUMNS[self.kind]
+
+    @property
+    def is_normalised(self) -> bool:
+        """Whether the score is its own normalised score."""
+        return (self.random, self.optimal) == (0.0, 1.0)
+
+    def of(self, rows: Sequence[Row]) -> float | None:
+        """The score of a finished run by the rows of its metrics; None where they do not tell."""
+        match self.kind:
+            case "bsuite":
+                return first_episodes(rows, self.episodes)
+            case "mmer":
+                return best_epoch(rows, self.epoch_env_steps)
+        last = next((row for row in reversed(rows) if row.get("eval/return") is not None), {})
+        return last.get(f"eval/{self.kind}")
+
+    @property
+    def explained(self) -> str:
+        """In words, for the lines below a table."""
+        match self.kind:
+            case "bsuite":
+                what = f"success of the first {self.episodes} training episodes, exploration included"
+            case "mmer":
+                what = f"the best mean return of the training episodes of {self.epoch_env_steps} env steps"
+            case _:
+                what = "of the last evaluation, greedy"
+        scale = (
+            "" if self.random is None else f", from {self.random:g} (random) to {self.optimal:g} (optimal)"
+        )
+        solved = "" if self.solved_above is None else f", solved above {self.solved_above:g} of that way"
+        return f"{self.name}, {what}{scale}{solved}"
+
+    @property
+    def solved_value(self) -> float | None:
+        """The score above which a task counts as solved; None where nothing is counted."""
+        if self.solved_above is None or self.random is None or self.optimal is None:
+            return None
+        return self.random + self.solved_above * (self.optimal - self.random)
+
+    def normalised(self, value: float) -> float | None:
+        """0 for random actions, 1 for the best policy."""
+        if self.random is None or self.optimal is None:
+            return None
+        return (value - self.random) / (self.optimal - self.random)
+
+
+SUCCESS, RETURN = Score("success", 0.0, 1.0), Score("return")
+"""The scores of a comparison without a suite: success where the task defines it, else the return."""
+
+
+def first_episodes(rows: Sequence[Row], episodes: int) -> float | None:
+    """Success of the first `episodes` episodes of training, in the order of their ends, exploration included.
+
+    As bsuite does with its own log, the last row is taken that has not more of them (memory_len's
+    `analysis.py`: `total_perfect` at `max_eps`). With the regret ratio of that file,
+
+        (episodes - total_perfect) / 0.5 / episodes < 0.75
+
+    is `Score.normalised` above 0.25, where random actions have 0.5 and the best policy 1.
+    """
+    counted = [row for row in rows if 0 < (row.get("train/episodes") or 0) <= episodes]
+    if not counted or counted[-1].get("train/total_success") is None:
+        return None
+    last = counted[-1]
+    return float(last["train/total_success"] or 0) / float(last["train/episodes"] or 1)
+
+
+def best_epoch(rows: Sequence[Row], epoch_env_steps: int) -> float | None:
+    """POPGym's MMER (Morad et al. 2023, arXiv 2303.01859): the best epoch's mean episodic return in training.
+
+    The mean is over the episodes that end in an epoch, exploration included; its epochs are batches of 65 536
+    env steps. An epoch ends here with the first row at or beyond its end. The last one may be shorter.
+    """
+    best: float | None = None
+    episodes, total, end = 0.0, 0.0, epoch_env_steps
+    tallies = [row for row in rows if row.get("train/episodes") is not None]
+    for row in tallies:
+        env_steps = int(row["env_steps"] or 0)
+        if env_steps < end and row is not tallies[-1]:
+            continue
+        ended = float(row["train/episodes"] or 0) - episodes
+        if ended > 0:
+            mean = (float(row["train/total_return"] or 0) - total) / ended
+            best = mean if best is None else max(best, mean)
+        episodes, total = float(row["train/episodes"] or 0), float(row["train/total_return"] or 0)
+        end = (env_steps // epoch_env_steps + 1) * epoch_env_steps
+    return best

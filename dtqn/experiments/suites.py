@@ -1,0 +1,447 @@
+"""Suites: a named list of tasks with budget, score and published figures, read from a YAML file.
+
+`configs/suites` has those of this project; `docs/suites.md` explains the keys.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from dtqn.experiments.scores import COLUMNS, Kind, Score
+from dtqn.settings import presets
+from dtqn.settings.config import Config, ConfigError, fields_of
+from dtqn.settings.presets import Layer, merge, nested, read_yaml
+from dtqn.settings.values import legal, nearest, shown
+from dtqn.text import number
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_LARGEST = 10**12
+
+
+def _evaluate(node: ast.AST, n: int | None) -> float:
+    match node:
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+            return value
+        case ast.Name(id="n") if n is not None:
+            return n
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_evaluate(left, n), _evaluate(right, n))
+    raise ValueError
+
+
+def env_steps(rule: int | str, n: int | None) -> int:
+    """The number of steps that a rule such as `10_000 * (n + 1)` stands for; a ValueError where none."""
+    try:
+        value = _evaluate(ast.parse(str(rule).strip(), mode="eval").body, n)
+        if 1 <= value <= _LARGEST and value == int(value):
+            return int(value)
+    except (ValueError, SyntaxError, ArithmeticError, RecursionError, MemoryError):
+        pass
+    raise ValueError("no such number")
+
+
+def _numbers(n: Sequence[int] | None) -> Sequence[int | None]:
+    return (None,) if n is None else n
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, strict=True
+    )
+
+
+class ScoreEntry(_Part):
+    of: Kind
+    """one of success, return, bsuite, mmer"""
+    random: float
+    """a number, the score of random actions"""
+    optimal: float
+    """a number, the score of the best policy"""
+    episodes: int = Field(10_000, ge=1)
+    """an integer of at least 1, training episodes of `bsuite`"""
+    epoch_env_steps: int = Field(65_536, ge=1)
+    """an integer of at least 1, steps of an epoch of `mmer`"""
+    solved_above: float | None = None
+    """a number, the normalised score above which the task counts as solved"""
+
+    @model_validator(mode="after")
+    def _ends_differ(self) -> ScoreEntry:
+        if self.random == self.optimal:
+            raise ValueError(f"optimal is {self.optimal:g}, as random is: must be another number")
+        return self
+
+
+class TaskEntry(_Part):
+    name: str
+    """the name of a task, with {n} in it for one a number of `n`"""
+    n: list[int] | None = Field(None, min_length=1)
+    """integers, one a task"""
+    env_steps: int | str
+    """an integer of at least 1, or a rule with n such as 10_000 * (n + 1)"""
+    scores: list[ScoreEntry] = Field(min_length=1)
+    """a list of scores, that which the tables are of first"""
+    settings: dict[str, Any] = {}
+    """settings of all agents, such as learner: {gamma: 0.99}"""
+    shares_of_budget: dict[str, float] = {}
+    """settings of all agents as shares of env_steps, such as warmup_env_steps: 0.02"""
+
+    @model_validator(mode="after")
+    def _n_is_used(self) -> TaskEntry:
+        if ("{n}" in self.name) != (self.n is not None):
+            why = "with {n} there must be a list n" if self.n is None else "must have {n}, as n is a list"
+            raise ValueError(f"name is {self.name}: {why}")
+        if self.n is not None and len(set(self.n)) < len(self.n):
+            raise ValueError(f"n is {self.n}: a number is there twice")
+        for n in _numbers(self.n):
+            try:
+                env_steps(self.env_steps, n)
+            except ValueError:
+                must = TaskEntry.model_fields["env_steps"].description
+                where = "" if n is None else f" (with n = {n})"
+                raise ValueError(f"env_steps is {shown(self.env_steps)}{where}: must be {must}") from None
+        return self
+
+
+class Published(_Part):
+    """A figure of somebody else's."""
+
+    task: str
+    """the name of a task of the suite"""
+    label: str = Field(min_length=1)
+    """text, the agent's name in the table"""
+    source: str = Field(min_length=1)
+    """text, the paper with its arXiv number or address, and the place in it"""
+    env_steps: int | None = Field(None, ge=1)
+    """an integer of at least 1, the budget"""
+    figure: float
+    """a number"""
+    spread: str = ""
+    """text such as ± 7.2 (standard error)"""
+    unit: Kind
+    """one of success, return, bsuite, mmer"""
+    second_hand: bool = False
+    """true where the figure was not checked at its source"""
+
+    @property
+    def column(self) -> str:
+        return COLUMNS[self.unit]
+
+    @property
+    def row(self) -> str:
+        """The name of its row."""
+        return f"{self.label} (published)"
+
+    @property
+    def note(self) -> str:
+        """The line below the table."""
+        steps = "steps not known" if self.env_steps is None else f"{number(self.env_steps)} env steps"
+        spread = f" {self.spread}" if self.spread else ""
+        figure = f"{self.figure:.1%}" if self.unit in ("success", "bsuite") else f"{self.figure:.3g}"
+        doubt = "; second-hand: not checked at its source" if self.second_hand else ""
+        return f"{self.row}: {self.column} {figure}{spread} after {steps}; {self.source}{doubt}."
+
+
+class _File(_Part):
+    description: str = Field(min_length=1)
+    """text, a line about the suite"""
+    needs: str | None = None
+    """the name of a package that must be installed"""
+    task_presets: bool = True
+    """true, or false to leave out the presets of tasks (configs/envs)"""
+    settings: dict[str, Any] = {}
+    """settings of all agents, such as learner: {gamma: 0.99}"""
+    shares_of_budget: dict[str, float] = {}
+    """settings of all agents as shares of env_steps, such as warmup_env_steps: 0.02"""
+    figure_axis: str | None = None
+    """text, what n is, for a figure of score against n"""
+    tasks: list[TaskEntry] = Field(min_length=1)
+    """a list of tasks"""
+    published: list[Published] = []
+    """a list of figures of others"""
+
+    @field_validator("tasks")
+    @classmethod
+    def _names_differ(cls, tasks: list[TaskEntry]) -> list[TaskEntry]:
+        names = [entry.name for entry in tasks if entry.n is not None]
+        names += [name for entry in tasks for name, _ in _expanded(entry)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"tasks: {name} is there twice")
+        return tasks
+
+    @model_validator(mode="after")
+    def _published_are_of_tasks(self) -> _File:
+        names = [name for entry in self.tasks for name, _ in _expanded(entry)]
+        for index, one in enumerate(self.published):
+            if one.task not in names:
+                hint = nearest(one.task, names) or "; must be a task of the suite"
+                raise ValueError(f"published.{index}.task is {shown(one.task)}: no task of the suite{hint}")
+        return self
+
+
+def _expanded(entry: TaskEntry) -> Iterator[tuple[str, int | None]]:
+    for n in _numbers(entry.n):
+        yield (entry.name if n is None else entry.name.replace("{n}", str(n))), n
+
+
+class SuiteTask(NamedTuple):
+    """A task of a suite, its budget scaled."""
+
+    name: str
+    family: str
+    """The name of its entry in the file, with `n` for the numbers of several."""
+    n: int | None
+    env_steps: int
+    scores: tuple[Score, ...]
+    """That which the tables are of first."""
+    settings: tuple[Layer, ...]
+    """What the suite sets for all agents alike."""
+
+    def layers(self) -> list[Layer]:
+        """The settings, with the task's own number in place of the word `horizon`."""
+        return [
+            layer._replace(values=presets.with_horizon(layer.values, self.name)) for layer in self.settings
+        ]
+
+
+class Suite(NamedTuple):
+    """A suite at a share of its budgets."""
+
+    name: str
+    path: Path
+    description: str
+    task_presets: bool
+    share: float
+    figure_axis: str | None
+    tasks: tuple[SuiteTask, ...]
+    published: tuple[Published, ...]
+
+    @property
+    def families(self) -> dict[str, list[SuiteTask]]:
+        """Tasks by the entry of the file that they come from."""
+        found: dict[str, list[SuiteTask]] = {}
+        for task in self.tasks:
+            found.setdefault(task.family, []).append(task)
+        return found
+
+    def notes(self) -> list[str]:
+        """Lines below the tables: what the suite is, and how it scores."""
+        notes = [f"Suite {self.name}: {self.description}"]
+        if self.share != 1:
+            notes.append(
+                f"BUDGET SHARE {self.share:g}: runs have this share of the suite's env steps, warm-up and"
+                " annealing. These are no results of the suite."
+            )
+        if not self.task_presets:
+            notes.append(
+                "The presets of tasks are left out: all agents have the suite's settings on all tasks."
+            )
+        notes += [f"Settings of the suite, for every agent: {text}." for text in self._told()]
+        by_score: dict[tuple[Score, ...], list[str]] = {}
+        for family, tasks in self.families.items():
+            by_score.setdefault(tasks[0].scores, []).append(family)
+        for scores, names in by_score.items():
+            told = [score.explained for score in scores]
+            notes.append(f"Scores in {', '.join(names)}: {'; beside it '.join(told)}.")
+        return notes
+
+    def _told(self) -> list[str]:
+        """The settings of the suite in words, families with the same ones together."""
+        told: dict[str, list[str]] = {}
+        for family, tasks in self.families.items():
+            merged: dict[str, Any] = {}
+            for layer in tasks[0].settings[1:]:
+                merged = merge(merged, layer.values)
+            if merged:
+                with_n = ""
+                if len(tasks) > 1:
+                    with_n = f" (with n = {tasks[0].n}; shares of the budget grow with it)"
+                told.setdefault(f"{', '.join(_flat(merged))}", []).append(f"{family}{with_n}")
+        return [f"{settings} in {', '.join(families)}" for settings, families in told.items()]
+
+    def scaled(self, config: Config) -> Config:
+        """The settings of a run with the suite's share of its budget.
+
+        The steps of the run, the warm-up and epsilon's annealing are scaled, and the evaluations' period
+        where the scaled budget is shorter. The number of env steps for an update stays.
+        """
+        if self.share == 1:
+            return config
+        total = max(1, round(config.total_env_steps * self.share))
+        actor = {"epsilon_anneal_env_steps": round(config.actor.epsilon_anneal_env_steps * self.share)}
+        period = config.evaluation.period
+        if period > total:
+            period = max(1, round(period * self.share))
+        changes = {
+            "total_env_steps": total,
+            "warmup_env_steps": round(config.warmup * self.share),
+            "actor": actor,
+            "evaluation": {"period": period},
+        }
+        return presets.build([Layer("--budget-share", merge(config.model_dump(), changes))])
+
+
+def _flat(values: Mapping[str, Any], group: str = "") -> Iterator[str]:
+    """Nested settings as `group.name value`."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{group}{name}.")
+        else:
+            yield f"{group}{name} {value}"
+
+
+FOLDER = "suites"
+
+
+def known(configs: Path = presets.CONFIGS) -> list[str]:
+    """Names of the suites of this project."""
+    return sorted(path.stem for path in (configs / FOLDER).glob("*.yaml"))
+
+
+def read(name: str, share: float = 1.0, configs: Path = presets.CONFIGS) -> Suite:
+    """The suite of a name, or of a YAML file of the user's own, with its budgets scaled by `share`.
+
+    Raises:
+        ConfigError: one line that names the file, the field, the value and what would be right.
+    """
+    own = name.endswith((".yaml", ".yml")) or "/" in name
+    if not own and name not in known(configs):
+        raise ConfigError(f"--suite is {shown(name)}: it is no suite{nearest(name, known(configs))}")
+    path = Path(name) if own else configs / FOLDER / f"{name}.yaml"
+    content = read_yaml(path)
+    try:
+        file = _File.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_explain(error)}") from None
+    if file.needs is not None and importlib.util.find_spec(file.needs) is None:
+        raise ConfigError(
+            f"--suite is {shown(name)}: it needs the package {file.needs}, which is not installed: "
+            f"python -m pip install {file.needs}"
+        )
+    tasks = [
+        _task(path, file, f"tasks.{index}.", entry, task, n, share)
+        for index, entry in enumerate(file.tasks)
+        for task, n in _expanded(entry)
+    ]
+    return Suite(
+        name=path.stem,
+        path=path,
+        description=file.description,
+        task_presets=file.task_presets,
+        share=share,
+        figure_axis=file.figure_axis,
+        tasks=tuple(tasks),
+        published=tuple(file.published),
+    )
+
+
+def _task(
+    path: Path, file: _File, place: str, entry: TaskEntry, name: str, n: int | None, share: float
+) -> SuiteTask:
+    budget = env_steps(entry.env_steps, n)
+    layers = [Layer(str(path), {"total_env_steps": budget})]
+    for where, part in (("", file), (place, entry)):
+        layers.append(Layer(str(path), _settings(path, f"{where}settings", part.settings)))
+        layers.append(
+            Layer(str(path), _shares(path, f"{where}shares_of_budget", part.shares_of_budget, budget))
+        )
+    scores = [
+        Score(
+            kind=score.of,
+            random=score.random,
+            optimal=score.optimal,
+            episodes=max(1, round(score.episodes * share)),
+            epoch_env_steps=max(1, round(score.epoch_env_steps * share)),
+            solved_above=score.solved_above,
+        )
+        for score in entry.scores
+    ]
+    return SuiteTask(
+        name=name,
+        family=entry.name.replace("{n}", "n"),
+        n=n,
+        env_steps=max(1, round(budget * share)),
+        scores=tuple(scores),
+        settings=tuple(layers),
+    )
+
+
+_NOT_THE_SUITES = ("env", "agent", "seed", "total_env_steps")
+
+
+def _settings(path: Path, place: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        values = nested(settings)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {place}: {error}") from None
+    for name in _NOT_THE_SUITES:
+        if name in values:
+            raise ConfigError(
+                f"{path}: {place}.{name} is {values[name]}: leave it out; it is no agent's setting"
+            )
+    return values
+
+
+def _shares(path: Path, place: str, shares: Mapping[str, float], budget: int) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, share in shares.items():
+        field = fields_of().get(name)
+        kinds = set() if field is None else {field.annotation, *get_args(field.annotation)}
+        if not kinds & {int, float}:
+            raise ConfigError(
+                f"{path}: {place}.{name} is no setting with a number{nearest(name, fields_of())}"
+            )
+        if not 0 <= share <= 1:
+            raise ConfigError(f"{path}: {place}.{name} is {share}: must be a number from 0 to 1")
+        values[name] = share * budget if float in kinds else round(share * budget)
+    return nested(values)
+
+
+def _explain(error: ValidationError) -> str:
+    """The first mistake in words: the field, its value and what would be right."""
+    errors = error.errors(include_url=False)
+    # A misspelt key is also a missing one.
+    found = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+    place = [part for part in found["loc"] if part not in ("int", "str")]  # those of a union
+    name = ".".join(map(str, place))
+    if found["type"] == "value_error":
+        text = str(found["ctx"]["error"])
+        return text if "." in text.partition(" is ")[0] or not name or name == "tasks" else f"{name}.{text}"
+    model, field = _field(place)
+    if found["type"] == "extra_forbidden":
+        return f"{name} is no key of a suite{nearest(str(place[-1]), model.model_fields)}"
+    must = (
+        f"must be {field.description or legal(field)}" if field is not None else "must hold keys of a suite"
+    )
+    if found["type"] == "missing":
+        return f"{name} is missing: {must}"
+    return f"{name} is {shown(found['input'])}: {must}"
+
+
+_INSIDE: dict[str, type[BaseModel]] = {"tasks": TaskEntry, "scores": ScoreEntry, "published": Published}
+
+
+def _field(place: Sequence[int | str]) -> tuple[type[BaseModel], Any]:
+    """The part of the file that a place is in, and the field itself; None where it is none."""
+    model: type[BaseModel] = _File
+    field = None
+    for position, part in enumerate(place):
+        if isinstance(part, int):
+            continue
+        field = model.model_fields.get(part)
+        rest = place[position + 1 :]
+        if part in _INSIDE and rest[1:]:
+            model = _INSIDE[part]
+    return model, field

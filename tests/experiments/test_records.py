@@ -1,0 +1,176 @@
+"""Records: what they keep of a run, how they are found again, and files that are none."""
+
+import itertools
+import json
+import os
+
+import pytest
+
+from dtqn.experiments import records
+from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, of_run
+from dtqn.settings.presets import resolve
+from dtqn.training.directory import config_hash, task_identity
+
+_TASK = "t-maze-passive-10"
+
+
+def _config(**flags):
+    return resolve(None, {"env": _TASK, "agent": "dqn", "seed": "3", "total_env_steps": "4000"} | flags, {})
+
+
+def _result(config, **changes):
+    result = {"task": task_identity(config).digest, "env_steps": 4000, "learner_steps": 70, "seconds": 12.25}
+    result |= {"parameters": 218, "threads": 1, "device": "cpu", "program": {"dtqn": "1.2"}}
+    return result | {"code": ["abc"], "machine": "A B, 2 cores, Linux", "ends_at": [4000, None]} | changes
+
+
+def _rows(evaluations=2, tallies=3):
+    """Rows of training first, then those of evaluations between them, as a metrics file has them."""
+    rows = []
+    for i in range(1, tallies + 1):
+        tally = {"train/episodes": 5 * i, "train/total_return": -1.5 * i, "train/total_success": 2 * i}
+        rows.append(
+            {"env_steps": 100 * i, "learner_steps": i, "seconds": 0.1 * i, "learner/loss": 0.3, **tally}
+        )
+    for i in range(1, evaluations + 1):
+        figures = {"eval/success": i / 7, "eval/return": -i / 3, "eval/length": 11.0, "eval/episodes": 50}
+        clocks = {"env_steps": 100 * i + 50, "learner_steps": 10 * i, "seconds": 60.0 * i}
+        rows.append({**clocks, **figures, "eval/stage": 2, "eval/success_low": 0.1})
+    return sorted(rows, key=lambda row: row["env_steps"])
+
+
+def _keep(folder, config=None, **changes):
+    config = config or _config()
+    assert Records(folder).keep(config, _result(config, **changes), _rows()) == ""
+    (file,) = folder.rglob(f"*{config_hash(config)}.json")
+    return file
+
+
+def test_a_record_keeps_the_run_and_is_found_by_its_identity(tmp_path):
+    config = _config(**{"learner.n_step": "4"})
+    file = _keep(tmp_path / "a", config)
+    assert file.relative_to(tmp_path / "a").as_posix() == f"{_TASK}/dqn/seed3-{config_hash(config)}.json"
+    content = json.loads(file.read_text())
+    assert (
+        content["settings"]["learner"]["n_step"] == 4 and "batch_size" not in content["settings"]["learner"]
+    )
+    assert (
+        content["result"]["machine"] == "A B, 2 cores, Linux" and "last_evaluation" not in content["result"]
+    )
+    elsewhere = tmp_path / "b/another name.json"  # where it lies and what it is called is no part of it
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(file.read_bytes())
+    shelf = Records(tmp_path / "b")
+    found = shelf.find(config)
+    assert (found.config, found.state, found.where, found.error) == (config, "finished", str(elsewhere), "")
+    assert (found.result["code"], found.result["seconds"]) == (["abc"], 12.25)
+    kept = [row for row in found.rows if "eval/return" in row]
+    assert [(row["env_steps"], row["eval/episodes"]) for row in kept] == [(150, 50), (250, 50)]
+    assert [row["eval/success"] for row in kept] == [1 / 7, 2 / 7], "to the last digit"
+    tallies = [(row["env_steps"], row["train/total_return"]) for row in found.rows if "train/episodes" in row]
+    assert tallies == [(100, -1.5), (200, -3.0), (300, -4.5)]
+    assert not shelf.problems
+    for other in (_config(), _config(**{"learner.n_step": "4", "seed": "4"}), _config(agent="gru")):
+        assert shelf.find(other) is None
+    assert shelf.find(_config(**{"learner.n_step": "4", "threads": "2", "wandb": "disabled"})) is not None
+
+
+def test_a_long_run_has_a_small_record_with_its_last_rows(tmp_path):
+    config, rows = _config(), _rows(evaluations=1500, tallies=3001)
+    assert Records(tmp_path).keep(config, _result(config), rows) == ""
+    (file,) = tmp_path.rglob("*.json")
+    assert file.stat().st_size < LARGEST_BYTES == 20_000
+    kept = Records(tmp_path).find(config).rows
+    evaluations = [row["env_steps"] for row in kept if "eval/return" in row]
+    tallies = [row["env_steps"] for row in kept if "train/episodes" in row]
+    assert evaluations[-1] == 150_050 and tallies[-1] == 300_100
+    assert len({b - a for a, b in itertools.pairwise(evaluations)}) == 1, "evenly"
+    assert len(evaluations) > 50 and len(tallies) > 50
+    few = of_run(config, _result(config), _rows(100, 128))
+    assert len(few.rows()) == 228, "nothing is left out of what fits"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"{", "Invalid JSON"),
+        (b"\xff\xfe", "Invalid JSON"),
+        (b"[1]", "Input should be an object"),
+        (b'{"env": "x"}', "agent: Field required"),
+    ],
+)
+def test_a_damaged_or_foreign_file_costs_one_line_and_is_left_as_it_is(tmp_path, content, why):
+    config = _config()
+    file = _keep(tmp_path)
+    good = file.read_bytes()
+    file.write_bytes(content)
+    shelf = Records(tmp_path)
+    assert shelf.find(config) is None
+    (problem,) = shelf.problems
+    assert problem.startswith(f"{file}: is no record of a run (") and why in problem and "\n" not in problem
+    told = shelf.keep(config, _result(config), _rows())
+    assert told == f"{file}: is no record of the run as it is now, and is left as it is; move it away"
+    assert file.read_bytes() == content
+    file.rename(tmp_path / "away")
+    assert Records(tmp_path).keep(config, _result(config), _rows()) == ""
+    assert file.read_bytes() == good
+
+
+def test_columns_of_different_lengths_are_damage(tmp_path):
+    file = _keep(tmp_path)
+    content = json.loads(file.read_text())
+    content["evaluations"]["env_steps"].pop()
+    file.write_text(json.dumps(content))
+    shelf = Records(tmp_path)
+    assert shelf.find(_config()) is None and len(shelf.problems) == 1
+
+
+def test_of_two_records_of_a_run_one_is_taken(tmp_path):
+    file = _keep(tmp_path)
+    twin = tmp_path / "z.json"
+    twin.write_bytes(file.read_bytes())
+    shelf = Records(tmp_path)
+    assert shelf.find(_config()).where == str(file)
+    assert shelf.problems == [f"{twin}: is of the same run as {file}, which is taken"]
+
+
+def test_a_run_of_a_task_that_has_changed_is_not_counted(tmp_path):
+    config = _config()
+    file = _keep(tmp_path, config, task="0123456789ab")
+    before, shelf = file.read_bytes(), Records(tmp_path)
+    assert shelf.find(config) is None
+    (problem,) = shelf.problems
+    assert problem.startswith(f"{file}: the task {_TASK} has changed since (digest 0123456789ab, now ")
+    assert "move it away" in shelf.keep(config, _result(config), _rows())
+    assert file.read_bytes() == before
+
+
+def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    config = _config()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full)
+        told = Records(tmp_path).keep(config, _result(config), _rows())
+    assert told.endswith(": cannot be written: No space left on device")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert Records(tmp_path).find(config) is None
+    _keep(tmp_path)
+    assert Records(tmp_path).find(config) is not None
+
+
+def test_without_a_folder_there_are_no_records(tmp_path):
+    shelf = Records(None)
+    assert shelf.find(_config()) is None and shelf.keep(_config(), _result(_config()), _rows()) == ""
+    assert len(Records(tmp_path / "absent")) == 0
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"--records is .*file: must be a folder"):
+        Records(tmp_path / "file")
+
+
+def test_a_runs_identity_is_that_of_its_directory():
+    config = _config()
+    assert Identity.of(config) == (_TASK, "dqn", 3, config_hash(config))
+    assert records.of_run(config, _result(config), _rows()).identity == Identity.of(config)
