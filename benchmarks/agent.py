@@ -108,7 +108,7 @@ class Turns:
         self.learner = trainer.learner
         self.batches: list[Sequences] = []
         for _ in range(num_batches):
-            sampled, info = trainer.replay.sample(trainer.config.learner.batch_size, trainer.generator)
+            sampled, info = trainer.updates.draw()
             self.batches.append(trainer.schema.sequences(sampled, info.importance_weights))
         self._next = itertools.cycle(self.batches)
 

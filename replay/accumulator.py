@@ -12,6 +12,7 @@ learn_length 4, sequence_period 4, n_step 2 (`=` learned, `.` n-step tail, F fir
 
 Row L is bootstrapped from and never learned. With sequence_period == learn_length each transition of each
 episode, however short, is learned in exactly one sequence; with a smaller period it is in at least one.
+Anchors are counted from the episode's first row on, or from the row at which `end_sequences` was last called.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class SequenceLayout:
     learn_length: int
     """Steps of a sequence that get a TD error, where the episode is long enough."""
     sequence_period: int
-    """Anchors are this many steps apart, from the episode's start on; at most learn_length."""
+    """Anchors are this many steps apart, from the episode's start (or `end_sequences`) on; at most
+    learn_length."""
     burn_in_length: int
     """Rows before the anchor that are run without gradient, as far as the episode has them."""
     n_step: int
@@ -96,6 +98,8 @@ class Accumulator:
         self.num_rows = np.zeros(num_streams, np.int64)
         """Rows that each stream has had so far, overwritten ones included."""
         self._episode_start = np.zeros(num_streams, np.int64)
+        self._origin = np.zeros(num_streams, np.int64)
+        """The row that the anchors of the open episode are counted from."""
         self._open = np.zeros(num_streams, np.bool_)
 
     def append(self, streams: Ints, first: Bools, last: Bools) -> Tick:
@@ -109,18 +113,18 @@ class Accumulator:
         if cut.any():
             parts.append(self._tail(streams[cut], rows[cut] - 1))
         starts = np.where(first, rows, self._episode_start[streams])
-        self._episode_start[streams] = starts
+        origins = np.where(first, rows, self._origin[streams])
+        self._episode_start[streams], self._origin[streams] = starts, origins
         self._open[streams] = ~last
         self.num_rows[streams] = rows + 1
 
-        steps = rows - starts
-        anchor_steps = steps - (self._layout.max_learn_rows - 1)
+        anchor_steps = rows - origins - (self._layout.max_learn_rows - 1)
         whole = (anchor_steps >= 0) & (anchor_steps % self._layout.sequence_period == 0)
-        anchors = (starts + anchor_steps)[whole]
+        anchors = (origins + anchor_steps)[whole]
         parts.append(Anchors(streams[whole], anchors, np.full_like(anchors, self._layout.max_learn_rows)))
         if last.any():
             parts.append(self._tail(streams[last], rows[last]))
-        return Tick(rows, steps, cut, _joined(parts))
+        return Tick(rows, rows - starts, cut, _joined(parts))
 
     def end_episodes(self, streams: Ints) -> Anchors:
         """End those of the episodes of `streams` that are open, as truncated at the last row they had."""
@@ -128,15 +132,23 @@ class Accumulator:
         self._open[streams] = False
         return self._tail(streams, self.num_rows[streams] - 1)
 
+    def end_sequences(self) -> Anchors:
+        """End all sequences at the last row of their stream; an open episode's next anchor is that row."""
+        streams = np.flatnonzero(self._open)
+        last_rows = self.num_rows[streams] - 1
+        ended = self._tail(streams, last_rows)
+        self._origin[streams] = last_rows
+        return ended
+
     def is_open(self, streams: Ints) -> Bools:
         """True where a stream's last row was not an episode's last."""
         return self._open[streams]
 
     def _tail(self, streams: Ints, last_rows: Ints) -> Anchors:
-        """Anchors of episodes that end at `last_rows` [n] and that no earlier row has completed."""
+        """Anchors of sequences that end at `last_rows` [n] and that no earlier row has completed."""
         period, whole = self._layout.sequence_period, self._layout.max_learn_rows
-        starts = self._episode_start[streams]
-        transitions = last_rows - starts
+        origins = self._origin[streams]
+        transitions = last_rows - origins
         # Complete are anchors up to transitions - (whole - 1); the next multiple is the first pending one.
         first_pending = np.maximum((transitions - whole + 1) // period + 1, 0) * period
         most = -(-(whole - 1) // period)
@@ -144,13 +156,14 @@ class Accumulator:
         real = steps < transitions[:, None]
         learn_rows = np.minimum(transitions[:, None] - steps + 1, whole)
         index = np.nonzero(real)[0]
-        return Anchors(streams[index], starts[index] + steps[real], learn_rows[real])
+        return Anchors(streams[index], origins[index] + steps[real], learn_rows[real])
 
     def get_state(self) -> dict[str, Array]:
         """The place of each stream, open episodes included."""
         return {
             "num_rows": self.num_rows.copy(),
             "episode_start": self._episode_start.copy(),
+            "origin": self._origin.copy(),
             "open": self._open.copy(),
         }
 
@@ -158,4 +171,5 @@ class Accumulator:
         """Inverse of `get_state`."""
         self.num_rows[:] = state["num_rows"]
         self._episode_start[:] = state["episode_start"]
+        self._origin[:] = state["origin"]
         self._open[:] = state["open"]

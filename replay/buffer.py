@@ -90,7 +90,7 @@ def replay_bytes(fields: Mapping[str, Field], capacity: int, num_streams: int) -
     """Bytes a SequenceReplay of these arguments takes once it is full, every array included."""
     num_slots = capacity // num_streams * num_streams
     per_row = row_bytes(fields) + row_bytes(_OWN_FIELDS)
-    per_stream = 8 + 17  # the default `streams`, and the accumulator's two counters and one flag
+    per_stream = 8 + 25  # the default `streams`, and the accumulator's three counters and one flag
     return num_slots * per_row + sampler_bytes(num_slots) + num_streams * per_stream
 
 
@@ -196,12 +196,44 @@ class SequenceReplay:
         self._mark_last(which, self._accumulator.num_rows[which] - 1)
         return self._insert(self._accumulator.end_episodes(which))
 
+    def end_sequences(self) -> Ints:
+        """End all open sequences at the last row of their stream, from which they are bootstrapped.
+
+        For learning from what there is now. Episodes go on: the next sequence of each open one has its anchor
+        at that row. Returns the ids that this made sampleable.
+        """
+        return self._insert(self._accumulator.end_sequences())
+
+    def ids(self) -> Ints:
+        """[n] those of all sequences that can be sampled, stream by stream."""
+        return self._ids(*self._split(self._sampler.slots()))
+
+    def streams_of(self, ids: npt.ArrayLike) -> Ints:
+        """The stream that each sequence lies in."""
+        streams: Ints = np.asarray(ids, np.int64) % self.num_streams
+        return streams
+
+    def forget(self, ids: npt.ArrayLike) -> None:
+        """Let sequences `ids` [n], all different, be drawn no more. Those that are gone already may be among
+        them."""
+        slots, alive = self._find(np.asarray(ids, np.int64))
+        self._sampler.remove(slots[alive])
+
     def sample(self, batch_size: int, generator: np.random.Generator) -> tuple[SequenceBatch, SampleInfo]:
         """Draw a batch, with replacement, in proportion to priority ** priority_exponent."""
         draw = self._sampler.sample(batch_size, generator)
-        streams, positions = self._split(draw.slots)
-        anchor_steps = self._own(_EPISODE_STEP, draw.slots)
-        learn_rows = self._own(_LEARN_ROWS, draw.slots)
+        ids = self._ids(*self._split(draw.slots))
+        return self._batch(draw.slots), SampleInfo(ids, draw.importance_weights, draw.probabilities)
+
+    def take(self, ids: npt.ArrayLike) -> SequenceBatch:
+        """The sampleable sequences `ids` [B], at least one, in this order."""
+        return self._batch(self._found(ids))
+
+    def _batch(self, anchors: Ints) -> SequenceBatch:
+        """The sequences with anchors at these slots [B]."""
+        streams, positions = self._split(anchors)
+        anchor_steps = self._own(_EPISODE_STEP, anchors)
+        learn_rows = self._own(_LEARN_ROWS, anchors)
         burn_in_rows = np.minimum(anchor_steps, self.layout.burn_in_length)
         episode_steps = anchor_steps - burn_in_rows
         memory_rows = np.minimum(episode_steps, self._window)
@@ -209,7 +241,7 @@ class SequenceReplay:
         # One run of slots a sequence, from its oldest memory row: memory, burn_in and learn, each padded.
         window, longest_burn_in = int(memory_rows.max()), int(burn_in_rows.max())
         ages = np.arange(window, 0, -1)  # the newest row, of age 1, is the last one
-        offsets = np.empty((batch_size, window + longest_burn_in + int(learn_rows.max())), np.int64)
+        offsets = np.empty((len(anchors), window + longest_burn_in + int(learn_rows.max())), np.int64)
         memory_part, row_part = offsets[:, :window], offsets[:, window:]
         np.maximum(memory_rows[:, None] - ages, 0, out=memory_part)
         row_part[:, :longest_burn_in] = _padded(burn_in_rows) + memory_rows[:, None]
@@ -220,7 +252,7 @@ class SequenceReplay:
             for name in self._memory_names
         }
         rows = self._rings.gather_records(slots[:, window:])
-        batch = SequenceBatch(
+        return SequenceBatch(
             memory=memory,
             memory_valid=ages <= memory_rows[:, None],
             burn_in={name: rows[name][:, :longest_burn_in] for name in self._row_names},
@@ -230,8 +262,6 @@ class SequenceReplay:
             learned_steps=self._learned(learn_rows),
             episode_step=episode_steps,
         )
-        ids = self._ids(streams, positions)
-        return batch, SampleInfo(ids, draw.importance_weights, draw.probabilities)
 
     def update_priorities(self, ids: npt.ArrayLike, priorities: npt.ArrayLike) -> int:
         """Give sequences new priorities, at least 1e-6; returns how many of the `ids` [n] were still there.
@@ -273,11 +303,7 @@ class SequenceReplay:
 
         Returns {name: [n, R, ...]}, right-padded like a batch, the real rows [n], and the learned steps [n].
         """
-        given = np.asarray(ids, np.int64)
-        slots, alive = self._find(given)
-        if not alive.all():
-            wrong = given[~alive][0]
-            raise ValueError(f"ids: {wrong} is no sampleable sequence; use ids that append has just returned")
+        slots = self._found(ids)
         learn_rows = self._own(_LEARN_ROWS, slots)
         run = self._run(*self._split(slots), learn_rows)
         gathered = {name: self._rings.gather(name, run) for name in self._known(names)}
@@ -391,6 +417,15 @@ class SequenceReplay:
         age = self._accumulator.num_rows[streams] - rows
         stored = (rows >= 0) & (age >= 1) & (age <= self.steps_per_stream)
         return slots, stored & self._sampler.contains(slots)
+
+    def _found(self, ids: npt.ArrayLike) -> Ints:
+        """Slots of sampleable `ids` [n]."""
+        given = np.asarray(ids, np.int64)
+        slots, alive = self._find(given)
+        if not alive.all():
+            wrong = given[~alive][0]
+            raise ValueError(f"ids: {wrong} is no sampleable sequence; use ids that append has just returned")
+        return slots
 
     def _run(self, streams: Ints, positions: Ints, counts: Ints) -> Ints:
         """[n, longest] slots of `counts` rows from `positions` on; then the last real one is repeated."""

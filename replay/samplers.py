@@ -96,7 +96,7 @@ class ProportionalSampler:
 
     def priority_statistics(self) -> dict[str, float]:
         """Least, mean and largest raw priority of the sampleable sequences; zeros where there are none."""
-        priorities = self._priorities[self._occupied()].astype(np.float64)
+        priorities = self._priorities[self.slots()].astype(np.float64)
         if not len(priorities):
             return {"minimum": 0.0, "mean": 0.0, "maximum": 0.0}
         return {
@@ -105,7 +105,8 @@ class ProportionalSampler:
             "maximum": float(priorities.max()),
         }
 
-    def _occupied(self) -> Ints:
+    def slots(self) -> Ints:
+        """[n] those of all sampleable sequences, ascending."""
         return np.flatnonzero(self._tree.leaves)
 
     def get_state(self) -> dict[str, Any]:
@@ -113,7 +114,7 @@ class ProportionalSampler:
 
         Leaves are saved as they are: a power need not be the same bit for bit on the machine that resumes.
         """
-        slots = self._occupied()
+        slots = self.slots()
         return {
             "slots": slots,
             "leaves": self._tree.leaves[slots],

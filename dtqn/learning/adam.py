@@ -1,11 +1,16 @@
 """Adam (Kingma and Ba 2015, arXiv 1412.6980, algorithm 1), with its moments and its count of steps.
 
+RAdam (Liu et al. 2020, arXiv 1908.03265, algorithm 2) is Adam with other step sizes. The first few gradients
+do not tell their variance, so the first steps are those of momentum alone. Later ones are multiplied by r_t,
+which rises to 1.
+
 Torch's own fused kernel does the arithmetic. `torch.optim.Adam`, which wraps that kernel, would import
 torch's compiler, which takes seconds at every start of a run.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,18 +21,36 @@ from torch.optim.adam import adam
 from dtqn.learning.flat import Flat
 
 BETAS = (0.9, 0.999)
+TRACTABLE = 5.0
+"""rho_t up to which the variance is not used; the paper has 4, optax and torch 5."""
+
+
+def rectification(step: int) -> float | None:
+    """r_t of RAdam's step t, from 1; None where the variance is not tractable yet.
+
+    rho_t = rho - 2 t b^t / (1 - b^t),  rho = 2 / (1 - b) - 1,  b = beta_2
+    r_t = sqrt( (rho_t - 4) (rho_t - 2) rho / ((rho - 4) (rho - 2) rho_t) )
+    """
+    beta = BETAS[1]
+    longest = 2 / (1 - beta) - 1
+    length = longest - 2 * step * beta**step / (1 - beta**step)
+    if length <= TRACTABLE:
+        return None
+    return math.sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
 
 
 class Adam:
     """Changes parameters in place."""
 
-    def __init__(self, names: Sequence[str], parameters: Flat, *, epsilon: float) -> None:
+    def __init__(self, names: Sequence[str], parameters: Flat, *, epsilon: float, rectified: bool) -> None:
         """
         Args:
             names: those of the parameters, under which the moments are saved.
             epsilon: the constant in the denominator.
+            rectified: RAdam.
         """
         self._names, self._parameters, self._epsilon = names, parameters, epsilon
+        self._rectified = rectified
         tensors = parameters.tensors
         self._steps = [torch.zeros((), dtype=torch.float32, device=x.device) for x in tensors]
         self._exp_avg, self._exp_avg_sq = ([torch.zeros_like(x) for x in tensors] for _ in range(2))
@@ -38,6 +61,11 @@ class Adam:
     def step(self, gradients: list[Tensor], learning_rate: float) -> None:
         """One step of this size by gradients that are joined as the parameters are."""
         self.learning_rate = learning_rate
+        if self._rectified:
+            share = rectification(int(self._steps[0]) + 1)
+            if share is None:
+                return self._momentum_step(gradients)
+            learning_rate *= share
         adam(
             self._parameters.tensors,
             gradients,
@@ -54,6 +82,15 @@ class Adam:
             eps=self._epsilon,
             maximize=False,
         )
+
+    def _momentum_step(self, gradients: list[Tensor]) -> None:
+        """One step by the mean of the gradients, whatever their size."""
+        torch._foreach_add_(self._steps, 1)
+        torch._foreach_lerp_(self._exp_avg, gradients, 1 - BETAS[0])
+        torch._foreach_mul_(self._exp_avg_sq, BETAS[1])
+        torch._foreach_addcmul_(self._exp_avg_sq, gradients, gradients, 1 - BETAS[1])
+        correction = 1 - BETAS[0] ** int(self._steps[0])
+        torch._foreach_add_(self._parameters.tensors, self._exp_avg, alpha=-self.learning_rate / correction)
 
     def get_state(self) -> dict[str, dict[str, Tensor]]:
         views = (self._parameters.views(x) for x in (self._exp_avg, self._exp_avg_sq))

@@ -109,9 +109,14 @@ def same_rows(
     generator: SequenceGenerator | None,
     want_trace: bool,
 ) -> Outputs:
-    """Rows are learned and bootstrapped from in one pass of each network; `generator` draws dropout."""
+    """Rows are learned and bootstrapped from in one pass of each network; `generator` draws dropout.
+
+    There is one pass where the online network is its own target.
+    """
     batch = batch._replace(packing=Packing(batch))
     output, trace = online.learn_values(batch, generator, want_trace)
+    if target is online:
+        return Outputs(output, output, output, trace)
     with torch.no_grad():
         return Outputs(output, target.learn_values(batch)[0], output, trace)
 

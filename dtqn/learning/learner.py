@@ -101,16 +101,22 @@ class Learner:
         self.objective = Objective(config, network.head.prediction)
         self.online = network
         self._recall = network.head.recall if isinstance(network.head, RecallingHead) else None
-        self.target = copy.deepcopy(network).requires_grad_(False)
+        alone = config.target_update == "none"
+        self.target = network if alone else copy.deepcopy(network).requires_grad_(False)
+        """The network that bootstraps; the online one itself where there is no other."""
         named = dict(network.named_parameters())
-        self._online, self._target = Flat(named.values()), Flat(self.target.parameters())
+        self._online = Flat(named.values())
+        self._target = self._online if alone else Flat(self.target.parameters())
         self._gradients = [torch.zeros_like(x) for x in self._online.tensors]
         for parameter, gradient in zip(named.values(), self._online.views(self._gradients), strict=True):
             parameter.grad = gradient
-        rounds = config.precision == "bfloat16"
-        self._rounded = [Rounded(network), Rounded(self.target)] if rounds else []
-        self._runs = [x.network for x in self._rounded] or [network, self.target]
-        self.optimizer = Adam(list(named), self._online, epsilon=config.adam_epsilon)
+        both = [network] if alone else [network, self.target]
+        self._rounded = [Rounded(x) for x in both] if config.precision == "bfloat16" else []
+        self._runs = [x.network for x in self._rounded] or both
+        """What computes an update: the online network first, the target last."""
+        self.optimizer = Adam(
+            list(named), self._online, epsilon=config.adam_epsilon, rectified=config.optimizer == "radam"
+        )
         self.learner_steps = 0
         self.skipped_updates = 0
         self._skipped_in_a_row = 0
@@ -128,7 +134,7 @@ class Learner:
         self, batch: Sequences, generator: SequenceGenerator | None
     ) -> tuple[StepErrors, dict[str, Tensor] | None]:
         """The errors of a batch's learned rows, and its trace where it is wanted."""
-        online, target = self._runs
+        online, target = self._runs[0], self._runs[-1]
         passes = self.reading.passes(online, target, batch, generator, self._want_trace)
         errors = self.objective.errors(batch, passes.online, passes.target, passes.chooser)
         if self._recall is not None and passes.online.recall is not None:
@@ -259,7 +265,9 @@ class Learner:
     def _update_target(self) -> None:
         if self.config.target_update == "soft":
             torch._foreach_lerp_(self._target.tensors, self._online.tensors, self.config.target_ema_rate)
-        elif self.learner_steps % self.config.target_update_period == 0:
+        elif (
+            self.config.target_update == "hard" and self.learner_steps % self.config.target_update_period == 0
+        ):
             torch._foreach_copy_(self._target.tensors, self._online.tensors)
 
     def get_state(self) -> dict[str, Any]:

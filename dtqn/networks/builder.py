@@ -99,6 +99,8 @@ def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_
         use_prev_action=config.use_prev_action,
         use_prev_reward=config.use_prev_reward,
         image_encoder=config.image_encoder,
+        num_layers=config.encoder_layers,
+        norm=config.encoder_norm,
     )
 
 

@@ -232,6 +232,19 @@ def set_encoder(space: gymnasium.Space, width: int) -> SetEncoder | None:
     return SetEncoder(num_values=int(space.nvec.flat[0]), start=int(np.ravel(space.start)[0]), width=width)
 
 
+def _layer(width: int, is_first: bool, norm: bool) -> list[nn.Module]:
+    """The parts of a layer on features; the first one has its linear map before it."""
+    parts: list[nn.Module] = []
+    if not is_first:
+        linear = nn.Linear(width, width)
+        nn.init.xavier_normal_(linear.weight)
+        nn.init.zeros_(linear.bias)
+        parts.append(linear)
+    if norm:
+        parts.append(nn.LayerNorm(width))
+    return [*parts, nn.ReLU()]
+
+
 class StepEncoder(nn.Module):
     """Features [B, T, D] of the observation and, as switched on, of the previous action and reward."""
 
@@ -245,7 +258,14 @@ class StepEncoder(nn.Module):
         use_prev_action: bool,
         use_prev_reward: bool,
         image_encoder: ImageEncoder,
+        num_layers: int,
+        norm: bool,
     ) -> None:
+        """
+        Args:
+            num_layers: of a linear map, LayerNorm (if `norm`) and ReLU (PQN: Gallici et al. 2025,
+                arXiv 2407.04811); 0: one linear map.
+        """
         super().__init__()
         self.observation = observation_encoder(
             observation_space, embedding_width=embedding_width, image_encoder=image_encoder
@@ -258,6 +278,9 @@ class StepEncoder(nn.Module):
         # At first a set of values in sight outweighs their places and the previous action.
         nn.init.xavier_normal_(self.join.weight, gain=0.15 if self.values is not None else 1.0)
         nn.init.zeros_(self.join.bias)
+        self.layers = nn.Sequential(
+            *(part for i in range(num_layers) for part in _layer(width, i == 0, norm))
+        )
 
     def forward(self, inputs: StepInputs) -> Tensor:
         parts = [self.observation(inputs.observation)]
@@ -268,4 +291,6 @@ class StepEncoder(nn.Module):
         if self.use_prev_reward:
             parts.append(inputs.reward[..., None].to(parts[0].dtype))
         features = self.join(torch.cat(parts, dim=-1))
-        return features if self.values is None else features + self.values(inputs.observation)
+        if self.values is not None:
+            features = features + self.values(inputs.observation)
+        return self.layers(features)

@@ -139,6 +139,10 @@ class NetworkConfig(Group):
     """Attend to the observation's components by the state before the step (lstm; DARQN)."""
     encoder: Annotated[str, OwnOr("default", "dtqn")] = "default"
     """From inputs to features; `dtqn`: the map and the initial weights of DTQN's public code."""
+    encoder_layers: int = Field(0, ge=0, le=1000)
+    """Layers of a linear map, LayerNorm and ReLU between inputs and core; 0: a single linear map."""
+    encoder_norm: bool = True
+    """LayerNorm in these layers (encoder_layers)."""
     use_prev_action: bool = True
     """Feed the previous action to the encoder."""
     use_prev_reward: bool = False
@@ -192,6 +196,8 @@ class NetworkConfig(Group):
 class LearnerConfig(Group):
     rules_of_group = rules.LEARNER
 
+    optimizer: Literal["adam", "radam"] = "adam"
+    """Adam, or RAdam, whose first steps are smaller (Liu et al. 2020)."""
     learning_rate: float = Field(1e-3, gt=0)
     """Adam's step size at the start."""
     final_learning_rate_share: float = Field(0.05, ge=0, le=1)
@@ -201,7 +207,13 @@ class LearnerConfig(Group):
     adam_epsilon: float = Field(1e-8, gt=0)
     """Adam's denominator constant."""
     batch_size: int = Field(32, ge=1)
-    """B, sequences in an update."""
+    """B, sequences in an update from replay."""
+    rollout_length: int = Field(0, ge=0, le=1_000_000)
+    """T, ticks after which their rows, and no others, are learned and forgotten; 0: learn from replay."""
+    epochs: int = Field(4, ge=1)
+    """Times that a rollout is learned (rollout_length)."""
+    minibatches: int = Field(16, ge=1)
+    """Updates in an epoch, each of other copies; a divisor of `actor.num_envs` (rollout_length)."""
     gamma: float = Field(0.99, ge=0, le=1)
     """Discount factor of one environment step."""
     n_step: int = Field(3, ge=1)
@@ -232,8 +244,9 @@ class LearnerConfig(Group):
     """Learn h(Q) with R2D2's h instead of Q; for tasks with large returns."""
     reward_scale: float = Field(0.2, gt=0)
     """Factor on rewards in the loss only; networks and logs see raw rewards."""
-    target_update: Literal["soft", "hard"] = "soft"
-    """Move the target network a little at every update, or copy it every `target_update_period`."""
+    target_update: Literal["soft", "hard", "none"] = "soft"
+    """Move the target network a little at every update, or copy it every `target_update_period`; none: the
+    online network bootstraps itself."""
     target_ema_rate: float = Field(0.02, gt=0, le=1)
     """Share of the online parameters in a soft target update."""
     target_update_period: int = Field(2500, ge=1)
@@ -245,7 +258,7 @@ class LearnerConfig(Group):
     precision: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of encoder and core in an update; parameters, head and losses stay float32."""
     env_steps_per_update: float = Field(48.0, gt=0)
-    """Environment steps (all copies together, after warm-up) for one learner step."""
+    """Environment steps (all copies together, after warm-up) for one learner step from replay."""
 
 
 class ReplayConfig(Group):
@@ -396,6 +409,14 @@ class Config(Group):
             for name, field in fields_of().items()
             if value_of(self, name) != field.default and not rules.is_read(self, name, field)
         ]
+
+    @property
+    def env_steps_per_update(self) -> float:
+        """Environment steps for one learner step; of a rollout, the mean over its updates."""
+        learner = self.learner
+        if not learner.rollout_length:
+            return learner.env_steps_per_update
+        return learner.rollout_length * self.actor.num_envs / (learner.epochs * learner.minibatches)
 
     @property
     def warmup(self) -> int:

@@ -203,6 +203,8 @@ def _a_bag_is_of_the_learn_block(config: Config) -> str | None:
 
 def _first_priorities_are_of_the_learn_block(config: Config) -> str | None:
     replay = config.replay
+    if config.learner.rollout_length:
+        return None
     if not (replay.learn_burn_in and replay.priority_exponent and replay.initial_priority == "actor"):
         return None
     return (
@@ -229,6 +231,24 @@ def _something_is_learned(config: Config) -> str | None:
         f"warmup_env_steps is {warmup}, above total_env_steps {total}: "
         f"nothing would be learned; try {total // 5}"
     )
+
+
+def _a_window_is_no_rollout(config: Config) -> str | None:
+    length = config.learner.rollout_length
+    if config.network.core != "dtqn" or not length:
+        return None
+    return (
+        f"learner.rollout_length is {length}, but network.core is dtqn, which reads a window for each step "
+        "and not a rollout once; try 0, or another core"
+    )
+
+
+def _minibatches_share_out_the_copies(config: Config) -> str | None:
+    count, copies = config.learner.minibatches, config.actor.num_envs
+    if not config.learner.rollout_length or copies % count == 0:
+        return None
+    good = max(n for n in range(1, min(count, copies) + 1) if copies % n == 0)
+    return f"learner.minibatches is {count}, no divisor of actor.num_envs {copies}; try {good}"
 
 
 def _a_window_is_a_sequence(config: Config) -> str | None:
@@ -262,6 +282,8 @@ RUN: Sequence[Rule] = (
     _first_priorities_are_of_the_learn_block,
     _a_next_window_is_learned_whole,
     _something_is_learned,
+    _a_window_is_no_rollout,
+    _minibatches_share_out_the_copies,
     _a_window_is_a_sequence,
     _a_window_holds_the_bootstrap,
     _the_memory_fits,
@@ -294,7 +316,7 @@ def _a_next_window_starts_from_nothing(config: Config, window: int) -> str | Non
 def _a_sequence_fits_in_replay(config: Config, window: int) -> str | None:
     replay, streams = config.replay, config.actor.num_envs
     need = window + replay.burn_in_length + replay.learn_length + config.learner.n_step
-    if replay.capacity // streams > need:
+    if config.learner.rollout_length or replay.capacity // streams > need:
         return None
     return (
         f"replay.capacity is {replay.capacity}, {replay.capacity // streams} steps for each of "
@@ -316,6 +338,19 @@ def is_read(config: Config, name: str, field: FieldInfo) -> bool:
     return name not in _READ_IF or _READ_IF[name](config)
 
 
+def _from_replay(config: Config) -> bool:
+    return config.learner.rollout_length == 0
+
+
+def _from_rollouts(config: Config) -> bool:
+    return config.learner.rollout_length > 0
+
+
+def _has_encoder_layers(config: Config) -> bool:
+    """Whether the encoder is one that may have them."""
+    return config.network.encoder != "dtqn" and not config.network.soft_attention
+
+
 def _several_epsilons(config: Config) -> bool:
     return config.actor.exploration == "ladder" and config.actor.num_envs > 1
 
@@ -330,6 +365,8 @@ _READ_IF: dict[str, Callable[[Config], bool]] = {
     "network.mask_share": lambda c: c.learner.auxiliary_weight > 0,
     "network.invariance_weight": lambda c: c.learner.auxiliary_weight > 0,
     "network.embedding_width": lambda c: not c.network.soft_attention,
+    "network.encoder_layers": _has_encoder_layers,
+    "network.encoder_norm": lambda c: _has_encoder_layers(c) and c.network.encoder_layers > 0,
     "network.image_encoder": lambda c: c.network.encoder != "dtqn",
     "network.num_atoms": lambda c: c.network.distribution == "categorical",
     "network.v_min": lambda c: c.network.distribution == "categorical",
@@ -337,6 +374,13 @@ _READ_IF: dict[str, Callable[[Config], bool]] = {
     "network.num_quantiles": lambda c: c.network.distribution == "quantile",
     "actor.burst_start": lambda c: c.actor.burst_share > 0,
     "actor.burst_length": lambda c: c.actor.burst_share > 0,
+    "learner.batch_size": _from_replay,
+    "learner.env_steps_per_update": _from_replay,
+    "learner.epochs": _from_rollouts,
+    "learner.minibatches": _from_rollouts,
+    # A rollout's sequence has all rows that there are; of Q(lambda) it says how many more to wait for.
+    "learner.n_step": lambda c: _from_replay(c) or c.learner.returns == "n_step",
+    "learner.double_q": lambda c: c.learner.target_update != "none",
     "learner.q_lambda": lambda c: c.learner.returns != "n_step",
     "learner.trace_tolerance": lambda c: c.learner.returns == "watkins",
     "learner.munchausen_alpha": lambda c: c.learner.munchausen,
@@ -350,7 +394,13 @@ _READ_IF: dict[str, Callable[[Config], bool]] = {
     "learner.target_ema_rate": lambda c: c.learner.target_update == "soft",
     "learner.target_update_period": lambda c: c.learner.target_update == "hard",
     "learner.learning_rate_decay_start": lambda c: c.learner.final_learning_rate_share < 1,
-    "replay.max_priority_weight": lambda c: c.replay.priority_exponent > 0,
+    "replay.capacity": _from_replay,
+    "replay.learn_length": _from_replay,
+    "replay.sequence_period": _from_replay,
+    "replay.priority_exponent": _from_replay,
+    "replay.importance_sampling_exponent": _from_replay,
+    "replay.initial_priority": _from_replay,
+    "replay.max_priority_weight": lambda c: _from_replay(c) and c.replay.priority_exponent > 0,
     "replay.memory": lambda c: c.network.trace_window != 0,
     "replay.trace_dtype": lambda c: c.network.trace_window != 0,
     "evaluator": lambda c: c.evaluator == "inline" or c.stop_at_success is None,

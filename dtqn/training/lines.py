@@ -40,7 +40,7 @@ def introduction(
         "task": f"{config.env}, {config.actor.num_envs} copies",
         "agent": f"{config.agent}, {number(parameters)} parameters",
         "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
-        "replay": f"{number(config.replay.capacity)} steps",
+        "replay": _replay(config),
         "device": f"{device}, {threads}{beside}",
         "steps": f"{number(config.total_env_steps)} env steps, {number(config.warmup)} of them at random; "
         f"{number(planned_updates(config))} learner updates",
@@ -51,6 +51,16 @@ def introduction(
     if unread := presets.unread(config):
         lines["unread"] = f"{', '.join(unread)}: not read, given the other settings"
     return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
+
+
+def _replay(config: Config) -> str:
+    learner = config.learner
+    if not learner.rollout_length:
+        return f"{number(config.replay.capacity)} steps"
+    return (
+        f"none: after {number(learner.rollout_length)} ticks {number(learner.epochs)} epochs of "
+        f"{number(learner.minibatches)} updates"
+    )
 
 
 class Price:

@@ -9,7 +9,7 @@ from dtqn.training import machine
 from dtqn.training.preflight import planned_updates
 from dtqn.training.trainer import Trainer
 
-_TICKS, _UPDATES = 50, 4
+_LEAST_TICKS, _UPDATES = 50, 4
 
 
 class Pace(NamedTuple):
@@ -32,6 +32,14 @@ def measured(config: Config) -> Pace:
     machine.prepare()
     trainer = Trainer(config)
     try:
-        return Pace(*trainer.trial(_TICKS, _UPDATES))
+        return Pace(*trainer.trial(max(_LEAST_TICKS, _longest_sequence(config)), _UPDATES))
     finally:
         trainer.evaluator.close()
+
+
+def _longest_sequence(config: Config) -> int:
+    """Rows of a whole sequence."""
+    learner, replay = config.learner, config.replay
+    if learner.rollout_length:
+        return learner.rollout_length
+    return replay.burn_in_length + replay.learn_length + learner.n_step

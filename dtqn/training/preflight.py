@@ -14,7 +14,7 @@ from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.text import size
 from dtqn.training import machine
-from dtqn.training.setup import check_own, device_of, make_network, make_schema
+from dtqn.training.setup import check_own, device_of, make_network, make_schema, replay_size
 from replay import replay_bytes
 
 
@@ -46,8 +46,11 @@ def _check_memory(config: Config) -> None:
     left = available - sum(plan[name] for name in plan if name not in ("replay", "networks"))
     if plan["networks"] > left / 2:
         raise MisfitError(f"network.width is {config.network.width}: {it_takes}; try a smaller network")
-    fitting = int(config.replay.capacity * 0.8 * (left - plan["networks"]) / plan["replay"])
-    raise MisfitError(f"replay.capacity is {config.replay.capacity}: {it_takes}; try {fitting}")
+    name, value = "replay.capacity", config.replay.capacity
+    if config.learner.rollout_length:
+        name, value = "learner.rollout_length", config.learner.rollout_length
+    fitting = int(value * 0.8 * (left - plan["networks"]) / plan["replay"])
+    raise MisfitError(f"{name} is {value}: {it_takes}; try {fitting}")
 
 
 _PROCESS = "the process itself"
@@ -71,7 +74,7 @@ def plan_bytes(config: Config) -> dict[str, int]:
     parameters = sum(p.numel() * p.element_size() for p in network.parameters())
     fields = make_schema(config, network).fields
     return {
-        "replay": replay_bytes(fields, config.replay.capacity, config.actor.num_envs),
+        "replay": replay_bytes(fields, replay_size(config, fields)[1], config.actor.num_envs),
         # online, target, the actor's and the evaluator's copies, gradients, Adam's two moments, and what is
         # being evaluated
         "networks": 8 * parameters,
@@ -83,7 +86,13 @@ def planned_updates(config: Config) -> int:
 
     The shortest run does one. A warm-up that ends before replay has a sequence costs the updates until then.
     """
-    return max(1, int((config.total_env_steps - config.warmup) / config.learner.env_steps_per_update))
+    if not config.learner.rollout_length:
+        return max(1, int((config.total_env_steps - config.warmup) / config.env_steps_per_update))
+    # Whole rollouts only, of at most so many env steps: a row that ends an episode takes none.
+    per_rollout = config.learner.epochs * config.learner.minibatches
+    rollouts = int(config.total_env_steps / (config.env_steps_per_update * per_rollout))
+    within_warmup = int(config.warmup / (config.env_steps_per_update * per_rollout))
+    return max(1, (rollouts - within_warmup) * per_rollout)
 
 
 _SMALL = 10_000_000

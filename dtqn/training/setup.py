@@ -7,7 +7,7 @@ have no defaults and do not ask the settings of another.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 
 import gymnasium
@@ -30,7 +30,8 @@ from dtqn.settings.rules import memory_misfit
 from dtqn.settings.values import is_own
 from dtqn.training.schema import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
-from replay import SequenceLayout, SequenceReplay
+from dtqn.training.updates import FromReplay, FromRollouts, Updates
+from replay import Field, SequenceLayout, SequenceReplay
 
 
 class Stream(IntEnum):
@@ -126,15 +127,53 @@ def make_schema(config: Config, network: QNetwork) -> Schema:
     return Schema(rows, MEMORIES[config.replay.memory], device_of(config))
 
 
+def replay_size(config: Config, fields: Mapping[str, Field]) -> tuple[SequenceLayout, int]:
+    """How sequences are cut out of episodes, and the steps to keep.
+
+    A rollout's sequences have all its rows of an episode, from the row before it on. No more is kept than it
+    takes to learn them, with the burn-in and the stored memory before.
+    """
+    replay, length = config.replay, config.learner.rollout_length
+    if not length:
+        layout = SequenceLayout(
+            replay.learn_length, replay.period, replay.burn_in_length, config.learner.n_step
+        )
+        return layout, replay.capacity
+    window = max(field.window for field in fields.values())
+    layout = SequenceLayout(length, length, replay.burn_in_length, n_step=1)
+    rows = window + layout.burn_in_length + layout.max_learn_rows
+    return layout, (rows + 1) * config.actor.num_envs
+
+
 def make_replay(config: Config, schema: Schema) -> SequenceReplay:
-    replay = config.replay
+    layout, capacity = replay_size(config, schema.fields)
     return SequenceReplay(
         schema.fields,
-        SequenceLayout(replay.learn_length, replay.period, replay.burn_in_length, config.learner.n_step),
-        replay.capacity,
+        layout,
+        capacity,
         config.actor.num_envs,
-        replay.priority_exponent,
-        replay.importance_sampling_exponent,
+        config.replay.priority_exponent,
+        config.replay.importance_sampling_exponent,
+    )
+
+
+def make_updates(config: Config, replay: SequenceReplay, generator: np.random.Generator) -> Updates:
+    learner = config.learner
+    if learner.rollout_length:
+        return FromRollouts(
+            replay,
+            generator,
+            length=learner.rollout_length,
+            epochs=learner.epochs,
+            minibatches=learner.minibatches,
+            warmup=config.warmup,
+        )
+    return FromReplay(
+        replay,
+        generator,
+        batch_size=learner.batch_size,
+        warmup=config.warmup,
+        env_steps_per_update=learner.env_steps_per_update,
     )
 
 
@@ -162,14 +201,16 @@ def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learn
     It runs as many rows at most as the sequences have that are learned between two rows of metrics, forward
     and by one network; an update runs each of them by two, and the learned ones backward too.
     """
-    rows_per_sequence = config.replay.burn_in_length + config.replay.learn_length
-    rows_per_update = config.learner.batch_size * rows_per_sequence
+    rows_per_update = config.learner.rollout_length * config.actor.num_envs / config.learner.minibatches
+    if not config.learner.rollout_length:
+        rows_per_sequence = config.replay.burn_in_length + config.replay.learn_length
+        rows_per_update = config.learner.batch_size * rows_per_sequence
     return Staleness(
         replay=replay,
         schema=schema,
         learner=learner,
         generator=np.random.default_rng(seed_of(config, Stream.STALENESS)),
-        max_rows=int(config.metrics_every / config.learner.env_steps_per_update * rows_per_update),
+        max_rows=int(config.metrics_every / config.env_steps_per_update * rows_per_update),
     )
 
 
@@ -179,14 +220,18 @@ _TICKS_OF_A_CACHE = 4
 
 def make_actor(config: Config, network: QNetwork) -> Actor:
     """The run's actor, with a copy of `network` and the copies of the task."""
-    env_steps_per_publishing = config.actor.publish_period * config.learner.env_steps_per_update
+    num_envs = config.actor.num_envs
+    # The updates of a rollout come one right after the other.
+    env_steps_per_publishing = max(
+        config.actor.publish_period * config.env_steps_per_update, config.learner.rollout_length * num_envs
+    )
     return Actor(
-        make_env(config, config.actor.num_envs, seed_of(config, Stream.ENV)),
+        make_env(config, num_envs, seed_of(config, Stream.ENV)),
         copy.deepcopy(network),
         exploration=make_exploration(config.actor, config.warmup),
         bursts=make_bursts(config.actor),
         generator=np.random.default_rng(seed_of(config, Stream.ACTOR)),
-        keep_cache=env_steps_per_publishing >= _TICKS_OF_A_CACHE * config.actor.num_envs,
+        keep_cache=env_steps_per_publishing >= _TICKS_OF_A_CACHE * num_envs,
     )
 
 

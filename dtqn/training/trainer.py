@@ -24,7 +24,7 @@ from dtqn.training.evaluator import Evaluator
 from dtqn.training.schema import NAMES
 from dtqn.training.setup import Stream, seed_of
 from dtqn.types import FreshTrace, NonFiniteError, first_rows
-from replay import SequenceBatch
+from replay import SampleInfo, SequenceBatch
 
 SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means."""
@@ -59,12 +59,12 @@ class Trainer:
         self.actor = setup.make_actor(config, network)
         self.replay = setup.make_replay(config, self.schema)
         self.generator = np.random.default_rng(seed_of(config, Stream.REPLAY))
+        self.updates = setup.make_updates(config, self.replay, self.generator)
         self.staleness = setup.make_staleness(config, self.replay, self.schema, self.learner)
         self._learning_rate_share = setup.learning_rate_share(config)
         self.resume_is_exact = True
         """False once it has gone on from a state without the environments'. The actor then begins new
         episodes, and replay ends the open ones, as truncated, where the first rows of these come in."""
-        self._update_credit = 0.0
         self._recent: deque[tuple[float, int, bool]] = deque(maxlen=SUCCESS_WINDOW)
         self._tally = Tally(0, 0.0, 0)
         self._told = 0
@@ -95,14 +95,8 @@ class Trainer:
         """
         before = self.env_steps
         self._act()
-        if self.env_steps > self.config.warmup:
-            self._update_credit += (self.env_steps - max(before, self.config.warmup)) / (
-                self.config.learner.env_steps_per_update
-            )
-        while self._update_credit >= 1:
-            self._update_credit -= 1
-            if self.replay.num_sequences:
-                self._learn()
+        for drawn in self.updates.due(before, self.env_steps):
+            self._learn(*drawn)
         row: dict[str, float | int | None] = {}
         if self._due(before, self.config.metrics_every):
             row |= self._training_metrics()
@@ -121,7 +115,7 @@ class Trainer:
                 self.replay.end_episodes()
                 self.actor.begin_episodes()  # what has been ended does not go on where the run is made longer
             if self.replay.num_sequences:
-                self._learn()
+                self._learn(*self.updates.draw())
         row = self._training_metrics() if self._updates_summed or self._told < self._tally.episodes else {}
         if evaluates := not self.evaluator.has_full(self.learner_steps):
             self._ask_evaluation(at_end=True)
@@ -130,7 +124,7 @@ class Trainer:
     def trial(self, ticks: int, updates: int) -> tuple[float, float]:
         """Seconds of an env step and of an update, each timed so many times. The trainer is spent afterwards.
 
-        An update is of sequences that are cut off where the ticks end, and costs what it costs of whole ones.
+        Sequences end with the ticks, so their updates take less than later ones if there are too few ticks.
         """
         self._act()
         before, began = self.env_steps, time.perf_counter()
@@ -139,16 +133,17 @@ class Trainer:
         per_env_step = (time.perf_counter() - began) / max(1, self.env_steps - before)
         self.replay.end_episodes()
         self.actor.begin_episodes()
-        self._learn()  # the first one sets things up
+        self._learn(*self.updates.draw())  # the first one sets things up
         began = time.perf_counter()
         for _ in range(updates):
-            self._learn()
+            self._learn(*self.updates.draw())
         return per_env_step, (time.perf_counter() - began) / updates
 
     def _act(self) -> None:
         rows, episodes = self.actor.tick()
         ids = self.replay.append(self.schema.stored(rows))
-        if len(ids) and self.config.replay.initial_priority == "actor":
+        from_actor = self.updates.reads_priorities and self.config.replay.initial_priority == "actor"
+        if len(ids) and from_actor:
             self.replay.update_priorities(ids, self._first_priorities(ids))
         self._remember(episodes)
 
@@ -174,16 +169,16 @@ class Trainer:
             )
         )
 
-    def _learn(self) -> None:
-        sampled, info = self.replay.sample(self.config.learner.batch_size, self.generator)
+    def _learn(self, sampled: SequenceBatch, info: SampleInfo) -> None:
         batch = self.schema.sequences(sampled, info.importance_weights)
         try:
             update = self.learner.update(batch, self._learning_rate_share(self.env_steps))
         except NonFiniteError as error:
             raise NonFiniteError(f"{error}; the last batch held the sequences {info.ids.tolist()}") from None
         if update.priorities is not None:
-            self.replay.update_priorities(info.ids, update.priorities.cpu().numpy())
             self._updates_summed += 1
+            if self.updates.reads_priorities:
+                self.replay.update_priorities(info.ids, update.priorities.cpu().numpy())
         if update.trace is not None:
             self._write_back(info.ids, sampled, update.trace)
         for name, value in update.metrics.items():
@@ -220,7 +215,7 @@ class Trainer:
         row["actor/epsilon"] = float(self.actor.epsilon().mean())
         row["replay/steps"] = self.replay.num_steps
         row["replay/sequences"] = self.replay.num_sequences
-        row |= {f"replay/priority_{name}": value for name, value in self.replay.priority_statistics().items()}
+        row |= self.updates.metrics()
         if self.replay.num_sequences:
             row |= self.staleness.measure()
         self._sums, self._updates_summed = {}, 0
@@ -242,8 +237,8 @@ class Trainer:
             "learner": self.learner.get_state(),
             "replay": self.replay.get_state(),
             "generator": self.generator.bit_generator.state,
+            "updates": self.updates.get_state(),
             "staleness": self.staleness.get_state(),
-            "update_credit": self._update_credit,
             "evaluator": self.evaluator.get_state(),
             "recent": [list(episode) for episode in self._recent],
             "tally": [*self._tally, self._told],
@@ -257,8 +252,8 @@ class Trainer:
         self.replay.set_state(state["replay"])
         self.resume_is_exact = state["actor"]["rows"]["env"] is not None
         self.generator.bit_generator.state = state["generator"]
+        self.updates.set_state(state["updates"])
         self.staleness.set_state(state["staleness"])
-        self._update_credit = state["update_credit"]
         self.evaluator.set_state(state["evaluator"])
         self._recent = deque((tuple(episode) for episode in state["recent"]), maxlen=SUCCESS_WINDOW)
         *tally, self._told = state["tally"]

@@ -20,6 +20,7 @@ from tests.learning import learners
 from tests.learning.batches import N_STEP, SHAPES, Shape, make_batch
 from tests.learning.learners import ETA
 from tests.reference import learner_twin as twin
+from tests.reference.pqn_twin import RAdam
 
 CATEGORICAL: dict[str, Any] = {"distribution": "categorical", "num_atoms": 7, "v_min": -2.0, "v_max": 1.5}
 QUANTILE: dict[str, Any] = {"distribution": "quantile", "num_quantiles": 5}
@@ -51,6 +52,9 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"returns": "watkins", "q_lambda": 0.9, "value_rescaling": True}, {"core": "gru"}, "box"),
     ({"returns": "peng", "munchausen": True, "n_step": 1}, {}, "discrete"),
     ({"max_grad_norm": 0.3}, CATEGORICAL | {"recall_weight": 0.7}, "multi_discrete"),
+    ({"target_update": "none", "returns": "peng"}, {"core": "gru", "encoder_layers": 2}, "box"),
+    ({"target_update": "none", "munchausen": True, "double_q": False}, {"encoder_layers": 1}, "box"),
+    ({"optimizer": "radam"}, {"core": "lstm", "encoder_layers": 3, "encoder_norm": False}, "discrete"),
     ({"n_step": 1}, {"recall_weight": 3.0, "core": "gru", "dueling": False}, "multi_discrete"),
 ]
 
@@ -87,7 +91,9 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
     """Two updates: TD errors, loss, priorities, clipped gradient, Adam's step, target network."""
     learner = make_learner(settings, space, **network)
     config, online, target = learner.config, learner.online, learner.target
-    adam = twin.Adam(snapshot(online), config.learning_rate, config.adam_epsilon)
+    adam: twin.Adam | RAdam = twin.Adam(snapshot(online), config.learning_rate, config.adam_epsilon)
+    if config.optimizer == "radam":
+        adam = RAdam(len(snapshot(online)), config.learning_rate, config.adam_epsilon)
     for number in (1, 2):
         batch = make_batch(online, space, seed=number)
         expected = twin.update(online, target, batch, config, ETA)
@@ -114,8 +120,10 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
             assert_all_close(
                 snapshot(target), [t + 0.1 * (o - t) for t, o in zip(before, stepped, strict=True)]
             )
-        else:
+        elif config.target_update == "hard":
             assert_all_close(snapshot(target), stepped if number == 2 else before)
+        else:
+            assert target is online
         assert learner.learner_steps == number
     assert (scale < 1) == ("max_grad_norm" in settings)
 

@@ -25,6 +25,7 @@ _OBJECTIVE = "tests/learning/test_objective.py"
 _LEARNER = "tests/learning/test_learner.py"
 _PRECISION = "tests/learning/test_precision.py"
 _TWIN = f"{_LEARNER}::test_twin"
+_ADAM = "tests/learning/test_adam.py"
 _DISCREPANCY = "tests/learning/test_discrepancy.py"
 _GATES = "tests/networks/test_gates.py"
 _GTRXL = "tests/networks/test_gtrxl.py"
@@ -44,6 +45,7 @@ _FAULTS = "tests/training/test_faults.py"
 _METRICS = "tests/training/test_metrics.py"
 _SESSION = "tests/training/test_session.py"
 _WIRING = "tests/training/test_wiring.py::test_a_run_is_that_of_plain_loops"
+_ROLLOUTS = "tests/training/test_rollouts.py"
 _FIRST_PRIORITIES = "tests/training/test_parity.py::test_first_priorities_are_the_learners"
 _ACTOR = "tests/acting/test_actor.py"
 _EVALUATION = "tests/acting/test_evaluation.py"
@@ -164,6 +166,11 @@ LEARNING = [
         ("head-rounded", 'if name != "head":', "if True:", _PRECISION),
         ("head-reads-rounded-features", "x.float()", "x", _PRECISION),
         ("rounded-once", "torch._foreach_copy_(self._copies, self._parameters)", "pass", _PRECISION),
+    ),
+    *_in(
+        "dtqn/learning/adam.py",
+        ("radam-not-rectified", "learning_rate *= share", "pass", _ADAM),
+        ("radam-adaptive-from-the-start", "if share is None:", "if share is not None and False:", _ADAM),
     ),
     *_in(
         "dtqn/learning/learner.py",
@@ -479,6 +486,12 @@ REPLAY = [
             _ACCUMULATOR,
         ),
         ("episode-left-open", "self._open[streams] = ~last", "self._open[streams] = True", _ACCUMULATOR),
+        (
+            "next-sequence-a-row-late",
+            "_origin[streams] = last_rows",
+            "_origin[streams] = last_rows + 1",
+            _ACCUMULATOR,
+        ),
         ("tail-repeats-an-anchor", "whole + 1) // period + 1, 0)", "whole + 1) // period, 0)", _ACCUMULATOR),
     ),
     *_in(
@@ -666,25 +679,49 @@ TRAINING = [
             _WIRING,
         ),
         ("target-published", "publish(self.learner.online,", "publish(self.learner.target,", _WIRING),
-        ("update-credit-late", "while self._update_credit >= 1:", "while self._update_credit > 1:", _WIRING),
-        ("warmup-counts-for-updates", "max(before, self.config.warmup)", "before", _WIRING),
-        (
-            "first-priorities-always",
-            'if len(ids) and self.config.replay.initial_priority == "actor":',
-            "if len(ids):",
-            _WIRING,
-        ),
-        (
-            "credit-lost-in-a-checkpoint",
-            '"update_credit": self._update_credit',
-            '"update_credit": 0.0',
-            "tests/training/test_resume.py",
-        ),
+        ("first-priorities-always", "if len(ids) and from_actor:", "if len(ids):", _WIRING),
         (
             "generator-lost-in-a-checkpoint",
             'self.generator.bit_generator.state = state["generator"]',
             "pass",
             "tests/training/test_resume.py",
+        ),
+    ),
+    *_in(
+        "dtqn/training/updates.py",
+        ("update-credit-late", "while self._credit >= 1:", "while self._credit > 1:", _WIRING),
+        ("warmup-counts-for-updates", "max(before, self._warmup)", "before", _WIRING),
+        (
+            "credit-lost-in-a-checkpoint",
+            '{"credit": self._credit}',
+            '{"credit": 0.0}',
+            "tests/training/test_resume.py",
+        ),
+        (
+            "rollout-a-tick-late",
+            "if self._ticks < self._length:",
+            "if self._ticks <= self._length:",
+            _ROLLOUTS,
+        ),
+        ("rollout-learned-again", "self._replay.forget(ids)", "pass", _ROLLOUTS),
+        ("rollout-not-cut", "self._replay.end_sequences()", "pass", _ROLLOUTS),
+        (
+            "epochs-dealt-alike",
+            "self._generator.permutation(self._replay.num_streams)",
+            "np.arange(self._replay.num_streams)",
+            _ROLLOUTS,
+        ),
+        (
+            "rollout-learned-in-the-warmup",
+            "if env_steps > self._warmup:\n            for",
+            "if True:\n            for",
+            _ROLLOUTS,
+        ),
+        (
+            "ticks-lost-in-a-checkpoint",
+            '{"ticks": self._ticks}',
+            '{"ticks": 0}',
+            f"{_ROLLOUTS}::test_it_goes_on_in_the_middle_of_a_rollout",
         ),
     ),
     *_in(

@@ -19,6 +19,16 @@ class Episode:
         self.start = start  # number of its first row in the stream
         self.rows: list[dict[str, np.ndarray]] = []
         self.ended = False
+        self.cuts: list[int] = []  # steps at which sequences end and the next ones begin
+
+    def anchors(self, period: int) -> list[tuple[int, int | None]]:
+        """(anchor's step, the step of the row that its sequence has to end at); None: it is open still."""
+        found: list[tuple[int, int | None]] = []
+        ends: list[int | None] = [*self.cuts, len(self.rows) - 1 if self.ended else None]
+        for start, end in zip([0, *self.cuts], ends, strict=True):
+            last = len(self.rows) - 1 if end is None else end
+            found += [(anchor, end) for anchor in range(start, last, period)]
+        return found
 
 
 class NaiveReplay:
@@ -34,6 +44,7 @@ class NaiveReplay:
         self.episodes: list[list[Episode]] = [[] for _ in range(num_streams)]
         self.priorities: dict[int, float] = {}  # of every sequence there ever was, by id
         self.max_priority = 1.0
+        self.forgotten: set[int] = set()
 
     def append(self, rows: dict[str, np.ndarray], streams: list[int]) -> list[int]:
         for i, stream in enumerate(streams):
@@ -52,6 +63,15 @@ class NaiveReplay:
             if self.episodes[stream] and not self.episodes[stream][-1].ended:
                 self.cut(self.episodes[stream][-1])
         return self.note_new()
+
+    def end_sequences(self) -> list[int]:
+        for episodes in self.episodes:
+            if episodes and not episodes[-1].ended:
+                episodes[-1].cuts.append(len(episodes[-1].rows) - 1)
+        return self.note_new()
+
+    def forget(self, ids: list[int]) -> None:
+        self.forgotten |= set(ids)
 
     def update_priorities(self, ids: list[int], priorities: list[float]) -> int:
         alive = self.sampleable()
@@ -104,11 +124,12 @@ class NaiveReplay:
             oldest_stored = self.rows_so_far(stream) - self.size
             for episode in self.episodes[stream]:
                 last = len(episode.rows) - 1
-                for anchor in range(0, last + 1, self.layout.sequence_period):
-                    if episode.ended:
-                        complete = anchor < last
-                    else:
+                for anchor, end in episode.anchors(self.layout.sequence_period):
+                    complete = end is not None
+                    if not complete:
                         complete = anchor + self.layout.learn_length - 1 + self.layout.n_step <= last
+                    if (episode.start + anchor) * self.num_streams + stream in self.forgotten:
+                        complete = False
                     oldest = max(0, anchor - self.layout.burn_in_length - self.window)
                     if complete and episode.start + oldest >= oldest_stored:
                         found.append((stream, (episode.start + anchor) % self.size, episode, anchor))
@@ -152,15 +173,13 @@ class NaiveReplay:
         start = anchor
         while start > 0 and anchor - start < self.layout.burn_in_length:
             start -= 1
+        end = dict(episode.anchors(self.layout.sequence_period))[anchor]
+        last = len(episode.rows) - 1 if end is None else end
         learn = []
         for step in range(anchor, anchor + self.layout.learn_length + self.layout.n_step):
-            if step < len(episode.rows):
+            if step <= last:
                 learn.append(episode.rows[step])
-        learned = [
-            step
-            for step in range(anchor, anchor + self.layout.learn_length)
-            if step + 1 <= len(episode.rows) - 1
-        ]
+        learned = [step for step in range(anchor, anchor + self.layout.learn_length) if step + 1 <= last]
         return {
             "memory": {
                 name: [row[name] for row in episode.rows[max(0, start - field.window) : start]]

@@ -1,6 +1,7 @@
 """Tables of stream -> anchors.
 
-In a stream F is a first row, - a row in between, L a last one, S an episode of a single row. A table's right
+In a stream F is a first row, - a row in between, L a last one, S an episode of a single row, and | ends the
+open sequences. A table's right
 side lists, under the row that completes them, `anchor row:real learn rows` of each new sequence.
 """
 
@@ -35,6 +36,12 @@ TABLES = [
     ((4, 2, 1), "F - - - - - L", {4: ["0:5"], 6: ["2:5", "4:3"]}),
     # Period 1, learn 1, n 3: every step its own sequence, shorter tails at the end only.
     ((1, 1, 3), "F - - - - L", {3: ["0:4"], 4: ["1:4"], 5: ["2:4", "3:3", "4:2"]}),
+    # Sequences end, and the episode goes on in one that begins at the row where they did.
+    ((4, 4, 2), "F - - | - - L", {2: ["0:3"], 5: ["2:4"]}),
+    # ... whole ones and the rest of the last one, from which the next is counted.
+    ((4, 4, 1), "F - - - - - | - - - - - L", {4: ["0:5"], 5: ["4:2"], 9: ["5:5"], 11: ["9:3"]}),
+    # Nothing is ended twice, nor where an episode is over or has one row.
+    ((4, 4, 1), "F - - - - | | L | F | - L", {4: ["0:5"], 5: ["4:2"], 8: ["6:3"]}),
     # learn 1, n 1: the one-step case.
     ((1, 1, 1), "F - L F L", {1: ["0:2"], 2: ["1:2"], 4: ["3:2"]}),
 ]
@@ -47,8 +54,17 @@ def test_table(
 ) -> None:
     learn_length, period, n_step = shape
     accumulator = Accumulator(SequenceLayout(learn_length, period, 7, n_step), num_streams=3)
-    found = {}
-    for row, kind in enumerate(timeline.split()):
+    found: dict[int, list[str]] = {}
+    row = -1
+    for kind in timeline.split():
+        if kind == "|":
+            ended = accumulator.end_sequences()
+            assert (ended.streams == stream).all()
+            if len(ended.rows):
+                of_row = (f"{a}:{n}" for a, n in zip(ended.rows, ended.learn_rows, strict=True))
+                found[row] = sorted([*found.get(row, []), *of_row])
+            continue
+        row += 1
         tick = accumulator.append(np.array([stream]), np.array([kind in "FS"]), np.array([kind in "LS"]))
         assert tick.rows == [row]
         anchors = tick.anchors

@@ -107,9 +107,15 @@ def check_prefix(naive: NaiveReplay, prefix: Prefix, ids: list[int]) -> None:
     last_rate=st.sampled_from([0.0, 0.03, 0.1, 0.3, 0.7]),
     cut_rate=st.sampled_from([0.0, 0.05]),
     absence=st.sampled_from([0.0, 0.4]),
+    sequence_end_rate=st.sampled_from([0.0, 0.02, 0.2]),
 )
 def test_random_operations(
-    setup: tuple[SequenceReplay, NaiveReplay], seed: int, last_rate: float, cut_rate: float, absence: float
+    setup: tuple[SequenceReplay, NaiveReplay],
+    seed: int,
+    last_rate: float,
+    cut_rate: float,
+    absence: float,
+    sequence_end_rate: float,
 ) -> None:
     replay, naive = setup
     random = np.random.default_rng(seed)
@@ -128,9 +134,18 @@ def test_random_operations(
             assert sorted(ended) == sorted(naive.end_episodes(list(which)))
             streams.open[which] = False
             new += ended
+        if random.random() < sequence_end_rate:
+            ended = [int(id_) for id_ in replay.end_sequences()]
+            assert sorted(ended) == sorted(naive.end_sequences())
+            new += ended
+        if ever and random.random() < 0.05:
+            gone = np.unique(random.choice(ever, 3))  # overwritten ones too
+            replay.forget(gone)
+            naive.forget([int(id_) for id_ in gone])
         ever += new
         check_rows_of(replay, naive, new)
         assert replay.num_sequences == len(naive.sampleable())
+        assert sorted(replay.ids()) == sorted(naive.sampleable())
         assert replay.num_steps == naive.num_steps()
         if ever and random.random() < 0.3:
             asked = random.choice(ever, 4)  # overwritten ones, repetitions
@@ -145,6 +160,10 @@ def test_random_operations(
             chosen = [int(id_) for id_ in info.ids]
             assert chosen == naive.sample_ids(5, np.random.default_rng(draw_seed))
             check_batch(replay, naive, batch, info)
+            of_stream = batch.learn["observation"][:, 0, 0] - 1
+            assert replay.streams_of(chosen).tolist() == of_stream.tolist()
+            for one, other in zip(replay.take(chosen), batch, strict=True):
+                np.testing.assert_equal(one, other)
             asked = [int(id_) for id_ in random.choice(ever, 3)]
             whole = replay.prefix(asked, ["observation", "trace"])
             check_prefix(naive, whole, asked)

@@ -295,7 +295,9 @@ def _values(field):
 
 
 # Those that some value of another setting contradicts are left out.
-_BOUND = {"learner.munchausen", "learner.next_window", "learner.auxiliary_weight"}
+_BOUND = {
+    *("learner.munchausen", "learner.next_window", "learner.auxiliary_weight", "learner.minibatches"),
+}
 _FREE = [
     n
     for n in fields_of()
@@ -395,6 +397,46 @@ def test_a_name_of_a_task_that_is_nearly_right_is_one_line():
             {"learner.final_learning_rate_share": "1", "learner.learning_rate_decay_start": "0.1"},
             ["learner.learning_rate_decay_start"],
         ),
+        ({"learner.epochs": "2", "learner.minibatches": "8"}, ["learner.epochs", "learner.minibatches"]),
+        (
+            {"env": "hallway", "learner.target_update": "none", "learner.double_q": "false"},
+            ["learner.double_q"],
+        ),
+        ({"network.encoder_norm": "false"}, ["network.encoder_norm"]),
+        ({"network.encoder_norm": "false", "network.encoder_layers": "1"}, []),
+        ({"agent": "darqn", "network.encoder_layers": "1"}, ["network.encoder_layers"]),
+        (
+            {
+                "agent": "pqn",
+                "learner.n_step": "5",
+                "learner.batch_size": "8",
+                "replay.capacity": "9000",
+                "learner.env_steps_per_update": "9",
+                "replay.learn_length": "9",
+                "replay.sequence_period": "9",
+                "replay.priority_exponent": "0.5",
+                "replay.importance_sampling_exponent": "0.5",
+                "replay.max_priority_weight": "0.5",
+                "replay.initial_priority": "max",
+                "learner.target_ema_rate": "0.5",
+                "learner.target_update_period": "9",
+            },
+            [
+                "learner.batch_size",
+                "learner.n_step",
+                "learner.target_ema_rate",
+                "learner.target_update_period",
+                "learner.env_steps_per_update",
+                "replay.capacity",
+                "replay.learn_length",
+                "replay.sequence_period",
+                "replay.priority_exponent",
+                "replay.importance_sampling_exponent",
+                "replay.max_priority_weight",
+                "replay.initial_priority",
+            ],
+        ),
+        ({"agent": "pqn", "learner.returns": "n_step", "learner.n_step": "5"}, ["learner.q_lambda"]),
     ],
 )
 def test_a_setting_that_the_others_leave_unread_is_named(flags, unread):
@@ -409,6 +451,27 @@ def test_a_preset_sets_little_that_is_not_read(agent, env):
     named = {"network.gate_bias", "network.share_gates"} if agent == "dtqn-paper" else set()
     assert set(config.unread()) == named
     assert presets.unread(config) == [], "and nobody is warned of it"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            {"agent": "dtqn", "learner.rollout_length": "16"},
+            "learner.rollout_length is 16, but network.core is dtqn, which reads a window for each step",
+        ),
+        (
+            {"agent": "pqn", "actor.num_envs": "12"},
+            "learner.minibatches is 16, no divisor of actor.num_envs 12; try 12",
+        ),
+        (
+            {"agent": "pqn", "learner.minibatches": "12"},
+            "learner.minibatches is 12, no divisor of actor.num_envs 32; try 8",
+        ),
+    ],
+)
+def test_a_rollout_that_cannot_be_is_one_line(flags, message):
+    assert _error(flags).startswith(message)
 
 
 def test_a_setting_that_its_preset_sets_otherwise_is_warned_of():

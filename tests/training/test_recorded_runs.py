@@ -37,6 +37,7 @@ OPTIONS = {
     "dtqn+quantile+threads": [
         *("--network.distribution", "quantile", "--learner.returns", "n_step", "--threads", "2"),
     ],
+    "pqn+rollouts": ["--learner.rollout_length", "16", "--learner.minibatches", "4"],
 }
 """A preset, what is added to it, and the flags that add it."""
 CONFIGS: dict[str, dict[str, Any]] = {

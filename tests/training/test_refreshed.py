@@ -70,7 +70,7 @@ def test_it_forgets_the_parameters_that_it_was_made_with(network: dict[str, Any]
         randomise(trainer.network, seed=1, scale=0.2)
         before = staleness(trainer)
         for _ in range(40):
-            trainer._learn()
+            trainer._learn(*trainer.updates.draw())
         seen[memory] = (before, staleness(trainer))
     for before, _ in seen.values():
         assert before["replay/delta_q_first"] > 0.01
@@ -100,7 +100,7 @@ def test_rows_but_for_the_trace_stay_as_they_were() -> None:
         trainer.advance()
     before = trainer.replay.get_state()["rows"]
     for _ in range(5):
-        trainer._learn()
+        trainer._learn(*trainer.updates.draw())
     after = trainer.replay.get_state()["rows"]
     changed = {name for name, rows in before.items() if not np.array_equal(rows, after[name])}
     assert changed == {"trace/memory", "trace_version"}

@@ -1,0 +1,153 @@
+"""Updates: when a run learns, and from which of the sequences that it has stored.
+
+An agent with replay draws by priority from all that it has kept, at a steady rate. With rollouts (PQN:
+Gallici et al. 2025, arXiv 2407.04811) it acts for T ticks, learns their rows several times over and forgets
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from replay import SampleInfo, SequenceBatch, SequenceReplay
+
+Drawn: TypeAlias = tuple[SequenceBatch, SampleInfo]
+"""The sequences of one update."""
+
+
+class Updates(Protocol):
+    """When a run learns, and what."""
+
+    reads_priorities: bool
+    """Whether it matters which priorities sequences have."""
+
+    def due(self, before: int, env_steps: int) -> Iterator[Drawn]:
+        """The updates to make after a tick, which brought the run from `before` to `env_steps`.
+
+        Each is drawn when it is asked for, so that it sees what the one before has written to replay.
+        """
+        ...
+
+    def draw(self) -> Drawn:
+        """One update from what there is; at least one sequence can be sampled."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """The state of replay, for a row of metrics."""
+        ...
+
+    def get_state(self) -> dict[str, Any]:
+        """What decides which tick is the next one with updates; the generator is the caller's."""
+        ...
+
+    def set_state(self, state: dict[str, Any]) -> None: ...
+
+
+class FromReplay:
+    """An update for every so many env steps after the warm-up, on sequences drawn by priority."""
+
+    reads_priorities = True
+
+    def __init__(
+        self,
+        replay: SequenceReplay,
+        generator: np.random.Generator,
+        *,
+        batch_size: int,
+        warmup: int,
+        env_steps_per_update: float,
+    ) -> None:
+        self._replay, self._generator = replay, generator
+        self._batch_size, self._warmup = batch_size, warmup
+        self._env_steps_per_update = env_steps_per_update
+        self._credit = 0.0
+
+    def due(self, before: int, env_steps: int) -> Iterator[Drawn]:
+        if env_steps > self._warmup:
+            self._credit += (env_steps - max(before, self._warmup)) / self._env_steps_per_update
+        while self._credit >= 1:
+            self._credit -= 1
+            if self._replay.num_sequences:
+                yield self.draw()
+
+    def draw(self) -> Drawn:
+        return self._replay.sample(self._batch_size, self._generator)
+
+    def metrics(self) -> dict[str, float]:
+        statistics = self._replay.priority_statistics()
+        return {f"replay/priority_{name}": value for name, value in statistics.items()}
+
+    def get_state(self) -> dict[str, Any]:
+        return {"credit": self._credit}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._credit = state["credit"]
+
+
+class FromRollouts:
+    """Some epochs of updates after every T ticks, on the rows of these alone.
+
+    All sequences then end at the last row. They are bootstrapped from it, and the next rollout goes on there,
+    so each transition is learned in one rollout, once in each epoch. An epoch deals the copies out to its
+    updates at random. A rollout that ends within the warm-up is not learned.
+    """
+
+    reads_priorities = False
+
+    def __init__(
+        self,
+        replay: SequenceReplay,
+        generator: np.random.Generator,
+        *,
+        length: int,
+        epochs: int,
+        minibatches: int,
+        warmup: int,
+    ) -> None:
+        """
+        Args:
+            length: T, in ticks, which are rows of every copy.
+            minibatches: updates in an epoch.
+        """
+        self._replay, self._generator = replay, generator
+        self._length, self._epochs, self._minibatches = length, epochs, minibatches
+        self._warmup = warmup
+        self._ticks = 0
+
+    def due(self, before: int, env_steps: int) -> Iterator[Drawn]:
+        self._ticks += 1
+        if self._ticks < self._length:
+            return
+        self._ticks = 0
+        self._replay.end_sequences()
+        ids = self._replay.ids()
+        if env_steps > self._warmup:
+            for _ in range(self._epochs):
+                yield from self._epoch(ids)
+        self._replay.forget(ids)
+
+    def _epoch(self, ids: np.ndarray) -> Iterator[Drawn]:
+        copies = self._generator.permutation(self._replay.num_streams)
+        for dealt in np.split(copies, self._minibatches):
+            members = ids[np.isin(self._replay.streams_of(ids), dealt)]
+            if len(members):  # not of copies that had but the first row of an episode
+                yield self._taken(members)
+
+    def draw(self) -> Drawn:
+        return next(self._epoch(self._replay.ids()))
+
+    def _taken(self, ids: np.ndarray) -> Drawn:
+        ones = np.ones(len(ids))
+        return self._replay.take(ids), SampleInfo(ids, ones.astype(np.float32), ones)
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+    def get_state(self) -> dict[str, Any]:
+        return {"ticks": self._ticks}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._ticks = state["ticks"]
