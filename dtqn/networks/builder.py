@@ -192,6 +192,7 @@ def make_core(config: NetworkConfig) -> Core:
         return own.core(config)
     width, depth, skip = config.width, range(config.num_layers), config.skip_connections
     longest = config.memory_length if config.chrono_init else None
+    orthogonal = config.orthogonal_init
     layers: list[nn.Module]
     match config.core:
         case "gtrxl":
@@ -199,16 +200,17 @@ def make_core(config: NetworkConfig) -> Core:
         case "coberl":
             gate = make_gate(config.gate, width=width, bias=config.gate_bias)
             transformer = _gtrxl(config, None, None)
-            return CoBERL(
-                transformer=transformer, gate=gate, lstm=LSTMLayer(width=width, skip=False, longest=longest)
-            )
+            lstm = LSTMLayer(width=width, skip=False, longest=longest, orthogonal=False)
+            return CoBERL(transformer=transformer, gate=gate, lstm=lstm)
         case "lstm":
-            layers = [LSTMLayer(width=width, skip=skip, longest=longest) for _ in depth]
+            layers = [
+                LSTMLayer(width=width, skip=skip, longest=longest, orthogonal=orthogonal) for _ in depth
+            ]
             if config.soft_attention:
-                layers[0] = AttentiveLSTMLayer(width=width, longest=longest)
+                layers[0] = AttentiveLSTMLayer(width=width, longest=longest, orthogonal=orthogonal)
             return RecurrentStack(layers=layers, state_type=HiddenAndCell, layer_shape=(width,))
         case "gru":
-            layers = [GRULayer(width=width, skip=skip, longest=longest) for _ in depth]
+            layers = [GRULayer(width=width, skip=skip, longest=longest, orthogonal=orthogonal) for _ in depth]
             return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(width,))
         case "mingru":
             layers = [MinGRULayer(width=width, mlp_width=config.mlp_width, longest=longest) for _ in depth]

@@ -24,7 +24,7 @@ from dtqn.networks.encoders import (
     set_encoder,
 )
 from dtqn.networks.images import ImpalaResNet, NatureCNN
-from dtqn.networks.rnn import chrono_lstm_
+from dtqn.networks.rnn import chrono_lstm_, orthogonal_
 from dtqn.types import StepInputs
 
 
@@ -147,16 +147,18 @@ class PartsEncoder(nn.Module):
 class AttentiveLSTMLayer(nn.Module):
     """An LSTM that reads a mix of a step's parts, weighed by its hidden state before the step.
 
-    So each step needs the one before it: a loop over T. Initial values are torch's.
+    So each step needs the one before it: a loop over T.
     """
 
-    def __init__(self, *, width: int, longest: int | None) -> None:
-        """`longest`: see `LSTMLayer`."""
+    def __init__(self, *, width: int, longest: int | None, orthogonal: bool) -> None:
+        """`longest` and `orthogonal`: see `LSTMLayer`. Initial values are torch's else."""
         super().__init__()
         self.of_part = nn.Linear(width, width)
         self.of_hidden = nn.Linear(width, width, bias=False)
         self.score = nn.Linear(width, 1, bias=False)  # a bias would cancel in the softmax
         self.lstm = nn.LSTMCell(width, width)
+        if orthogonal:
+            orthogonal_(self.lstm.weight_ih, self.lstm.weight_hh, self.lstm.bias_ih, self.lstm.bias_hh)
         if longest is not None:
             chrono_lstm_(self.lstm.bias_ih, self.lstm.bias_hh, longest)
 

@@ -8,6 +8,10 @@ Torch's initial gates forget half of the state at each step. Chrono initialisati
 arXiv 1804.11188, section 2) draws the bias of the gate that keeps as log(U(1, T_max - 1)) and that of the
 gate that writes as its opposite, so that at the start features forget over 1 to T_max steps, here `longest`.
 
+Orthogonal initialisation (Saxe et al. 2014, arXiv 1312.6120) keeps the length of what goes from state to
+state: the weights of each gate on the state are an orthogonal matrix. Those on the input are normal with
+variance 1 / D (LeCun et al. 1998), biases are zero. It is what Flax begins with.
+
 Legend: B batch, T steps, D width.
 """
 
@@ -21,6 +25,16 @@ from torch.nn import functional as F
 def chrono_bias(width: int, longest: int) -> Tensor:
     """[D] log(U(1, longest - 1))"""
     return torch.empty(width).uniform_(1.0, max(1.0, longest - 1.0)).log()
+
+
+@torch.no_grad()
+def orthogonal_(weight_ih: Tensor, weight_hh: Tensor, *biases: Tensor) -> None:
+    """Set torch's weights [G D, D] of G gates, each gate's by itself, and its biases."""
+    nn.init.normal_(weight_ih, std=weight_ih.shape[1] ** -0.5)
+    for of_gate in weight_hh.split(weight_hh.shape[1]):
+        nn.init.orthogonal_(of_gate)
+    for bias in biases:
+        nn.init.zeros_(bias)
 
 
 @torch.no_grad()
@@ -41,15 +55,18 @@ def chrono_gru_(bias_ih: Tensor, bias_hh: Tensor, longest: int) -> None:
 
 
 class LSTMLayer(nn.Module):
-    def __init__(self, *, width: int, skip: bool, longest: int | None) -> None:
+    def __init__(self, *, width: int, skip: bool, longest: int | None, orthogonal: bool) -> None:
         """
         Args:
             skip: add the input to the output.
             longest: chrono initialisation's T_max in steps; None: torch's initial values.
+            orthogonal: orthogonal initialisation of all that chrono initialisation does not set.
         """
         super().__init__()
         self.lstm = nn.LSTM(width, width, batch_first=True)
         self.skip = skip
+        if orthogonal:
+            orthogonal_(*self.lstm.all_weights[0])
         if longest is not None:
             _, _, bias_ih, bias_hh = self.lstm.all_weights[0]
             chrono_lstm_(bias_ih, bias_hh, longest)
@@ -91,11 +108,13 @@ class LSTMLayer(nn.Module):
 
 
 class GRULayer(nn.Module):
-    def __init__(self, *, width: int, skip: bool, longest: int | None) -> None:
+    def __init__(self, *, width: int, skip: bool, longest: int | None, orthogonal: bool) -> None:
         """As `LSTMLayer`."""
         super().__init__()
         self.gru = nn.GRU(width, width, batch_first=True)
         self.skip = skip
+        if orthogonal:
+            orthogonal_(*self.gru.all_weights[0])
         if longest is not None:
             _, _, bias_ih, bias_hh = self.gru.all_weights[0]
             chrono_gru_(bias_ih, bias_hh, longest)

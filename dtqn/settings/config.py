@@ -123,6 +123,8 @@ class NetworkConfig(Group):
     """Add each layer's input to its output, for deep cores."""
     chrono_init: Annotated[bool, Cores("lstm", "gru", "mingru", "deltanet", "coberl")] = False
     """Gates that at first forget over 1 to `memory_length` steps, not torch's 2."""
+    orthogonal_init: Annotated[bool, Cores("lstm", "gru")] = False
+    """Orthogonal weights from state to state and zero biases, as in Flax; false: torch's uniform ones."""
     mask_share: Annotated[float, Cores("coberl")] = Field(0.15, gt=0, lt=1)
     """Share of a sequence's features that the contrastive loss hides and predicts."""
     invariance_weight: Annotated[float, Cores("coberl")] = Field(1.0, ge=0)

@@ -42,12 +42,16 @@ def _soft_attention_is_of_darqn(network: NetworkConfig) -> str | None:
     )
 
 
-def _dtqns_biases_are_zero(network: NetworkConfig) -> str | None:
-    if network.encoder != "dtqn" or not network.chrono_init:
+def _dtqns_initial_values_are_its_own(network: NetworkConfig) -> str | None:
+    if network.encoder != "dtqn":
         return None
-    return (
-        "network.chrono_init is true, but network.encoder is dtqn, whose initial biases are zero; try false"
-    )
+    for name in ("chrono_init", "orthogonal_init"):
+        if getattr(network, name):
+            return (
+                f"network.{name} is true, but network.encoder is dtqn, whose initial values are its own; "
+                "try false"
+            )
+    return None
 
 
 def _dtqns_encoder_reads_no_reward(network: NetworkConfig) -> str | None:
@@ -102,7 +106,7 @@ def _has_sinusoids(network: NetworkConfig) -> bool:
 NETWORK: Sequence[Rule] = (
     _atoms_have_a_range,
     _soft_attention_is_of_darqn,
-    _dtqns_biases_are_zero,
+    _dtqns_initial_values_are_its_own,
     _dtqns_encoder_reads_no_reward,
     _spans_end_within_the_memory,
     _blocks_are_compressed_whole,

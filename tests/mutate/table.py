@@ -241,6 +241,12 @@ NETWORKS = [
             "weights[of_output:]",
             f"{_CONTRACT}::test_any_split_into_calls_is_the_same_function",
         ),
+        (
+            "orthogonal-as-a-whole",
+            "in weight_hh.split(weight_hh.shape[1])",
+            "in [weight_hh]",
+            "tests/networks/test_recurrent_cores.py::test_orthogonal_initialisation",
+        ),
     ),
     *_in(
         "dtqn/networks/delta_rule.py",

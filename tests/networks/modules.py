@@ -44,9 +44,13 @@ def head(kind: type[QHead | DuelingHead], hidden_width: int, **given: Any) -> QH
     return kind(**(sizes | {"prediction": Expectation()} | given))
 
 
-def lstm_layer(width: int, skip: bool = False, longest: int | None = None) -> LSTMLayer:
-    return LSTMLayer(width=width, skip=skip, longest=longest)
+def lstm_layer(
+    width: int, skip: bool = False, longest: int | None = None, orthogonal: bool = False
+) -> LSTMLayer:
+    return LSTMLayer(width=width, skip=skip, longest=longest, orthogonal=orthogonal)
 
 
-def gru_layer(width: int, skip: bool = False, longest: int | None = None) -> GRULayer:
-    return GRULayer(width=width, skip=skip, longest=longest)
+def gru_layer(
+    width: int, skip: bool = False, longest: int | None = None, orthogonal: bool = False
+) -> GRULayer:
+    return GRULayer(width=width, skip=skip, longest=longest, orthogonal=orthogonal)

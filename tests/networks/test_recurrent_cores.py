@@ -117,7 +117,7 @@ def deltanet_stack(depth: int, _: bool) -> RecurrentStack:
 
 
 def attentive_stack(_: int, __: bool) -> RecurrentStack:
-    return stack([AttentiveLSTMLayer(width=WIDTH, longest=None)], HiddenAndCell, WIDTH)
+    return stack([AttentiveLSTMLayer(width=WIDTH, longest=None, orthogonal=False)], HiddenAndCell, WIDTH)
 
 
 Twin = Callable[[RecurrentStack, Tensor, Any, bool], tuple[Tensor, ...]]
@@ -322,7 +322,7 @@ def test_chrono_initialisation(longest: int) -> None:
     assert torch.equal(write, -forget)
     update = sum(x.chunk(3)[1] for x in gru_layer(width, longest=longest).gru.all_weights[0][2:])
     mingru_update = MinGRULayer(width=width, mlp_width=1, longest=longest).gate_and_candidate.bias[:width]
-    attentive = AttentiveLSTMLayer(width=width, longest=longest).lstm
+    attentive = AttentiveLSTMLayer(width=width, longest=longest, orthogonal=True).lstm
     for bias in (
         forget,
         update,
@@ -335,6 +335,28 @@ def test_chrono_initialisation(longest: int) -> None:
             1 + 1e-5
         )
         assert scale.mean().item() == pytest.approx((1 + high) / 2, rel=0.05)
+
+
+def test_orthogonal_initialisation() -> None:
+    """Each gate's matrix on the state keeps lengths; weights on the input have variance 1 / D."""
+    torch.manual_seed(0)
+    width = 200
+    cell = AttentiveLSTMLayer(width=width, longest=None, orthogonal=True).lstm
+    for weight_ih, weight_hh, *biases in (
+        lstm_layer(width, orthogonal=True).lstm.all_weights[0],
+        gru_layer(width, orthogonal=True).gru.all_weights[0],
+        (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh),
+    ):
+        for gate in weight_hh.split(width):
+            torch.testing.assert_close(gate @ gate.T, torch.eye(width), rtol=0, atol=1e-5)
+        assert weight_ih.std().item() == pytest.approx(width**-0.5, rel=0.02)
+        assert all(not bias.any() for bias in biases)
+
+
+def test_chrono_initialisation_goes_before_the_orthogonal_one() -> None:
+    layer = lstm_layer(20, longest=50, orthogonal=True).lstm
+    bias = sum(layer.all_weights[0][2:])
+    assert bias[:40].all() and not bias[40:].any()
 
 
 @pytest.mark.parametrize("agent, parameters", [("dqn-paper", 23_742), ("drqn-paper", 155_838)])
