@@ -157,7 +157,7 @@ def _try(monkeypatch, tmp_path, seed):
 def nothing_runs(monkeypatch):
     runners = [(session, "start"), (session, "resume"), (trained, "evaluate_run")]
     for module, name in [*runners, (compare, "compare"), (sweep, "run")]:
-        monkeypatch.setattr(module, name, lambda *_: 0)
+        monkeypatch.setattr(module, name, lambda *_, **__: 0)
 
 
 @pytest.mark.usefixtures("nothing_runs")
