@@ -85,8 +85,8 @@ def test_help_names_the_cores_that_read_a_setting(capsys):
     with pytest.raises(SystemExit):
         cli.main(["--help-all"])
     printed = " ".join(capsys.readouterr().out.split())
-    expected = "[an integer of at least 1 and at most 1000000; default 2; cores: gtrxl, coberl, deltanet, dtqn]"
-    assert expected in printed
+    heads = "[an integer of at least 1 and at most 1000000; default 2; cores: gtrxl, coberl, deltanet, dtqn]"
+    assert heads in printed
     assert "[an integer of at least 0 and at most 1000000; default 40]" in printed
 
 
