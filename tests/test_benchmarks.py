@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import envs
-from benchmarks import agents, parameters, random_play, rivals, staleness
+from benchmarks import agents, learning, parameters, random_play, rivals, staleness
 from benchmarks.agent import flop_per_update
 
 DOCS = Path(parameters.__file__).parents[1] / "docs"
@@ -117,6 +117,14 @@ def test_the_plain_rivals_have_the_published_size() -> None:
     """Esslinger et al.'s public code, without its masks, which it counts."""
     sizes = [sum(p.numel() for p in rival.parameters()) for rival in (rivals.PlainDTQN(), rivals.PlainDRQN())]
     assert sizes == [426_942, 155_838]
+
+
+def test_a_run_is_solved_at_the_first_of_two_good_evaluations() -> None:
+    rows = [
+        {"env_steps": 25 * i, "eval/success": share} for i, share in enumerate((0.5, 0.96, 0.94, 0.95, 1))
+    ]
+    assert learning.solved_at(rows) == rows[3]
+    assert learning.solved_at(rows[:4]) is None
 
 
 def test_staleness_is_measured_before_and_after_the_task_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
