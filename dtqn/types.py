@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dtqn.shapes import follow_data
+
 State: TypeAlias = Any
 """A tree of tensors [B, ...] that a network carries from step to step."""
 
@@ -123,6 +125,8 @@ class SequenceGenerator:
 
     def take(self, members: Tensor) -> SequenceGenerator:
         """That of some members [n] of the batch, from its first draw on."""
+        if len(members) == len(self._seeds):  # all, in their order; the host need not read who
+            return SequenceGenerator(self._seeds, self.rows, self._device)
         return SequenceGenerator(self._seeds[members.cpu().numpy()], self.rows, self._device)
 
     def bernoulli(self, probability: float, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -205,7 +209,7 @@ def step_inputs(named: Mapping[str, Any]) -> StepInputs:
 
 def reset_rows(state: State, initial: State, first: Tensor) -> State:
     """`state` with the batch rows where `first` [B] holds replaced by those of `initial`."""
-    if not bool(first.any()):
+    if follow_data(first) and not bool(first.any()):
         return state
 
     def select(old: Tensor, new: Tensor) -> Tensor:

@@ -15,14 +15,16 @@ _SOURCES.append(_ROOT / "run.py")
 # The imports that each package may have, ours and others, by the longest prefix of a module's name; the
 # standard library is free. Learning and acting never meet.
 _BASE = {"dtqn.types", "dtqn.text", "dtqn.files", "dtqn.signals", "dtqn.program"}
-_NETWORKS = {*_BASE, "torch", "numpy", "gymnasium", "dtqn.settings", "dtqn.networks"}
+_NETWORKS = {*_BASE, "torch", "numpy", "gymnasium", "dtqn.settings", "dtqn.networks", "dtqn.shapes"}
 _TRAINING = {*_BASE, "dtqn", "dtqn.plots", "dtqn.testing", "dtqn.settings", "dtqn.training", "envs", "numpy"}
 _ALLOWED = {
     "envs": {"numpy", "gymnasium", "yaml", "PIL", "gym_gridverse", "envs"},
     "replay": {"numpy", "replay"},
     "run": {"dtqn.__main__"},
     "dtqn": {"dtqn.policy"},
-    "dtqn.types": {"torch", "numpy"},
+    "dtqn.types": {"torch", "numpy", "dtqn.shapes"},
+    "dtqn.shapes": {"torch", "numpy"},
+    "dtqn.graphs": {"torch", "dtqn.types"},
     "dtqn.__main__": {"dtqn.cli", "dtqn.program"},
     "dtqn.program": set(),
     "dtqn.text": set(),
@@ -33,12 +35,13 @@ _ALLOWED = {
     "dtqn.settings": {"pydantic", "yaml", "envs", "dtqn.settings"},
     "dtqn.networks": _NETWORKS,
     "dtqn.testing": _NETWORKS,
-    "dtqn.learning": {*_NETWORKS, "dtqn.learning"},
+    "dtqn.learning": {*_NETWORKS, "dtqn.learning", "dtqn.graphs"},
     "dtqn.acting": {*_NETWORKS, "envs", "dtqn.schedules", "dtqn.acting"},
     "dtqn.training": {
         *_NETWORKS,
         *_TRAINING,
-        *("replay", "dtqn.schedules", "dtqn.learning", "dtqn.acting", "wandb", "safetensors", "rich"),
+        *("replay", "dtqn.schedules", "dtqn.graphs", "dtqn.learning", "dtqn.acting"),
+        *("wandb", "safetensors", "rich"),
     },
     "dtqn.experiments": {
         *_TRAINING,

@@ -251,6 +251,7 @@ def test_a_directory_that_holds_a_run_is_refused(capsys, tmp_path):
         ),
         (["--replay.capacity", "1e13"], "replay.capacity is 10000000000000: the run would take"),
         (["--device", "cuda"], "device is cuda, but torch finds none; try cpu"),
+        (["--cuda_graphs", "true"], "cuda_graphs is true, but torch finds no cuda; try false"),
     ],
 )
 @pytest.mark.parametrize("command", ["train", "compare"])

@@ -11,6 +11,7 @@ A tick has five parts, in this order:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -20,7 +21,7 @@ import torch
 from dtqn.acting.exploration import Bursts, Exploration
 from dtqn.acting.rows import Episodes, Rows, VectorRows
 from dtqn.networks.q_network import QNetwork
-from dtqn.types import State, from_leaves, leaves, map_tree, reset_rows
+from dtqn.types import State, StepInputs, Trace, from_leaves, leaves, map_tree, reset_rows
 
 
 class Actor:
@@ -35,6 +36,7 @@ class Actor:
         bursts: Bursts,
         generator: np.random.Generator,
         keep_cache: bool,
+        capture: Callable[..., Callable[..., Any]] | None = None,
     ) -> None:
         """
         Args:
@@ -43,6 +45,7 @@ class Actor:
             bursts: of random actions within episodes.
             generator: draws explorations, random actions and, after a resume, the seed of new episodes.
             keep_cache: keep projected keys and values of the memory from one publishing to the next.
+            capture: makes of the forward pass one that is recorded and replayed; None: it runs as it is.
         """
         self.rows = VectorRows(env)
         self.network = network.requires_grad_(False)
@@ -58,6 +61,7 @@ class Actor:
         self._trace_names = list(network.trace_spec())
         self._initial = self._fresh_state()
         self.state: State = map_tree(lambda x: x.expand(env.num_envs, *x.shape[1:]), self._initial)
+        self._run: Callable[..., Any] = self._step if capture is None else capture(self._step)
 
     def _fresh_state(self) -> State:
         """The state at an episode's start under the actor's present parameters, [1, ...], for all copies."""
@@ -89,11 +93,10 @@ class Actor:
         """One tick of every copy: its rows [N, ...] for replay, and the episodes that its step ended."""
         rows = self.rows
         self.bursts.begin(rows.first, self.generator)
-        with torch.no_grad():
-            first = torch.from_numpy(rows.first).to(self.device)
-            state = reset_rows(self.state, self._initial, first)
-            output, self.state, trace = self.network(rows.inputs(self.device, self.dtype), state)
-        q, left = output.q[:, 0].cpu().numpy(), leaves(trace)
+        q_values, self.state, trace = self._run(
+            rows.inputs(self.device, self.dtype), self.state, self._initial
+        )
+        q, left = q_values.cpu().numpy(), leaves(trace)
         count = len(q)
         everyone = np.arange(count)
         greedy = q.argmax(axis=1)
@@ -117,6 +120,12 @@ class Actor:
         self.bursts.end(rows.last, rows.length)
         self.env_steps += taken  # not where a copy was lost, so that a checkpoint then counts what is stored
         return emitted, episodes
+
+    @torch.no_grad()
+    def _step(self, inputs: StepInputs, state: State, initial: State) -> tuple[torch.Tensor, State, Trace]:
+        """Q-values [N, A] of one row of every copy, the state after it and its trace."""
+        output, state, trace = self.network(inputs, reset_rows(state, initial, inputs.first[:, 0]))
+        return output.q[:, 0], state, trace
 
     def get_state(self) -> dict[str, Any]:
         return {

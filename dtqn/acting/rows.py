@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import torch
 
+from dtqn.shapes import send
 from dtqn.types import NonFiniteError, StepInputs, map_tree
 
 Leaf = TypeVar("Leaf")
@@ -92,12 +93,11 @@ class VectorRows:
 
     def inputs(self, device: torch.device, dtype: torch.dtype) -> StepInputs:
         """The network's inputs, [N, 1, ...]."""
-        return StepInputs(
-            map_tree(lambda part: torch.from_numpy(part).to(device)[:, None], self.observation),
-            torch.from_numpy(self.prev_action).to(device)[:, None],
-            torch.from_numpy(self.reward).to(device, dtype)[:, None],
-            torch.from_numpy(self.first).to(device)[:, None],
+        rows = (self.observation, self.prev_action, self.reward, self.first)
+        observation, action, reward, first = (
+            map_tree(lambda part: send(part, device)[:, None], part) for part in rows
         )
+        return StepInputs(observation, action, reward.to(dtype), first)
 
     _ARRAYS = (
         "observation prev_action reward terminated first last episode_return length".split()  # noqa: SIM905

@@ -54,18 +54,22 @@ class Adam:
         tensors = parameters.tensors
         self._steps = [torch.zeros((), dtype=torch.float32, device=x.device) for x in tensors]
         self._exp_avg, self._exp_avg_sq = ([torch.zeros_like(x) for x in tensors] for _ in range(2))
-        self.learning_rate = 0.0
-        """The size of the last step; 0 before the first."""
 
     @torch.no_grad()
-    def step(self, gradients: list[Tensor], learning_rate: float) -> None:
-        """One step of this size by gradients that are joined as the parameters are."""
-        self.learning_rate = learning_rate
+    def step(self, gradients: list[Tensor], learning_rate: float | Tensor, finite: Tensor) -> None:
+        """One step by gradients that are joined as the parameters are; none, where these are not `finite`.
+
+        Args:
+            learning_rate: the step's size; a tensor [], float32 on the device, where it is recorded.
+            finite: [] bool.
+        """
         if self._rectified:
+            if not finite:
+                return None
             share = rectification(int(self._steps[0]) + 1)
             if share is None:
-                return self._momentum_step(gradients)
-            learning_rate *= share
+                return self._momentum_step(gradients, float(learning_rate))
+            learning_rate = learning_rate * share
         adam(
             self._parameters.tensors,
             gradients,
@@ -78,19 +82,20 @@ class Adam:
             beta1=BETAS[0],
             beta2=BETAS[1],
             lr=learning_rate,
+            found_inf=(~finite).to(torch.float32),
             weight_decay=0.0,
             eps=self._epsilon,
             maximize=False,
         )
 
-    def _momentum_step(self, gradients: list[Tensor]) -> None:
+    def _momentum_step(self, gradients: list[Tensor], learning_rate: float) -> None:
         """One step by the mean of the gradients, whatever their size."""
         torch._foreach_add_(self._steps, 1)
         torch._foreach_lerp_(self._exp_avg, gradients, 1 - BETAS[0])
         torch._foreach_mul_(self._exp_avg_sq, BETAS[1])
         torch._foreach_addcmul_(self._exp_avg_sq, gradients, gradients, 1 - BETAS[1])
         correction = 1 - BETAS[0] ** int(self._steps[0])
-        torch._foreach_add_(self._parameters.tensors, self._exp_avg, alpha=-self.learning_rate / correction)
+        torch._foreach_add_(self._parameters.tensors, self._exp_avg, alpha=-learning_rate / correction)
 
     def get_state(self) -> dict[str, dict[str, Tensor]]:
         views = (self._parameters.views(x) for x in (self._exp_avg, self._exp_avg_sq))

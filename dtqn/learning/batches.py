@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from dtqn.networks.packing import Packing
 from dtqn.networks.q_network import QNetwork
+from dtqn.shapes import follow_data, largest
 from dtqn.types import FreshTrace, QOutput, SequenceGenerator, Sequences, map_tree
 
 PART_COST = 2500
@@ -82,7 +83,8 @@ def whole_sequence(batch: Sequences) -> Sequences:
     """`batch` with its burn-in rows put before the learn block, to be learned as well."""
     burned, device = batch.burn_in.first.shape[1], batch.learn_rows.device
     before, learn_rows = batch.burn_in_rows[:, None], batch.burn_in_rows + batch.learn_rows
-    place = torch.minimum(torch.arange(int(learn_rows.max()), device=device), learn_rows[:, None] - 1)
+    longest = largest(learn_rows, burned + batch.learn.first.shape[1])
+    place = torch.minimum(torch.arange(longest, device=device), learn_rows[:, None] - 1)
     index = torch.where(place < before, place, place - before + burned)
     rows = torch.arange(len(index), device=device)[:, None]
 
@@ -175,7 +177,7 @@ def split(batch: Sequences, side_by_side: bool) -> list[Tensor]:
     """
     size, device = len(batch.learn_rows), batch.learn_rows.device
     whole = [torch.arange(size, device=device)]
-    if size == 1 or device.type != "cpu":
+    if size == 1 or not follow_data(batch.learn_rows):
         return whole
     # Rows of the learn block are run by both networks, once with a gradient; what comes before costs about a
     # quarter (memory: projections alone) to a half (burn-in: forward alone) of that.
@@ -219,25 +221,37 @@ def join(parts: list[Tensor], members: list[Tensor]) -> Tensor:
     return torch.cat(parts)[torch.cat(members).argsort()]
 
 
-def fresh_rows(batch: Sequences, trace: dict[str, Tensor]) -> FreshTrace:
-    """The real rows of a trace of burn-in and learn block, field -> [B, P + R, ...]."""
-    device = batch.learn_rows.device
-    burned = torch.arange(batch.burn_in.first.shape[1], device=device)
-    learned = torch.arange(batch.learn.first.shape[1], device=device).expand(len(batch.learn_rows), -1)
-    burn_in_rows = batch.burn_in_rows[:, None]
-    offset = torch.cat([burned - burn_in_rows, learned], dim=1)
-    real = torch.cat([burned < burn_in_rows, learned < batch.learn_rows[:, None]], dim=1)
-    return FreshTrace(
-        real.nonzero()[:, 0], offset[real], {name: values[real] for name, values in trace.items()}
-    )
+class TraceBlock(NamedTuple):
+    """The trace of burn-in and learn block, padding included."""
+
+    real: Tensor
+    """[B, P + R] bool: no padding."""
+    offset: Tensor
+    """[B, P + R] rows after the sequence's anchor."""
+    rows: dict[str, Tensor]
+    """Field -> [B, P + R, ...]"""
+
+    @classmethod
+    def of(cls, batch: Sequences, rows: dict[str, Tensor]) -> TraceBlock:
+        device = batch.learn_rows.device
+        burned = torch.arange(batch.burn_in.first.shape[1], device=device)
+        learned = torch.arange(batch.learn.first.shape[1], device=device).expand(len(batch.learn_rows), -1)
+        burn_in_rows = batch.burn_in_rows[:, None]
+        offset = torch.cat([burned - burn_in_rows, learned], dim=1)
+        real = torch.cat([burned < burn_in_rows, learned < batch.learn_rows[:, None]], dim=1)
+        return cls(real, offset, rows)
+
+    def fresh(self, members: Tensor) -> FreshTrace:
+        """The real rows, of the sequences that are `members` [B] of the whole batch."""
+        sequence, column = self.real.nonzero().unbind(1)
+        rows = {name: values[sequence, column] for name, values in self.rows.items()}
+        return FreshTrace(members[sequence], self.offset[sequence, column], rows)
 
 
-def join_traces(traces: list[FreshTrace | None], members: list[Tensor]) -> FreshTrace | None:
-    """The fresh traces of all parts as one, by places in the whole batch."""
+def join_traces(traces: list[TraceBlock | None], members: list[Tensor]) -> FreshTrace | None:
+    """The real rows of all parts as one, by places in the whole batch."""
     placed = [
-        trace._replace(sequence=of_part[trace.sequence])
-        for trace, of_part in zip(traces, members, strict=True)
-        if trace is not None
+        trace.fresh(of_part) for trace, of_part in zip(traces, members, strict=True) if trace is not None
     ]
     if not placed:
         return None

@@ -10,6 +10,7 @@ Legend: B sequences, P burn-in rows, R rows of the learn block, W trace window, 
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,16 +20,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dtqn.graphs import Captured
 from dtqn.learning import losses
 from dtqn.learning.adam import Adam
-from dtqn.learning.batches import Reading, fresh_rows, join, join_traces, split, take
+from dtqn.learning.batches import Reading, TraceBlock, join, join_traces, split, take
 from dtqn.learning.flat import Flat
 from dtqn.learning.objective import Objective, StepErrors
 from dtqn.learning.precision import Rounded
-from dtqn.learning.returns import Traces
 from dtqn.networks.q_network import QNetwork
 from dtqn.networks.recall import RecallingHead
 from dtqn.settings.config import LearnerConfig
+from dtqn.shapes import largest
 from dtqn.types import FreshTrace, NonFiniteError, SequenceGenerator, Sequences
 
 MAX_SKIPPED_IN_A_ROW = 10
@@ -53,15 +55,33 @@ class Update(NamedTuple):
 
 
 class _Part(NamedTuple):
+    """Of some members of a batch."""
+
     gradients: list[Tensor]
-    loss: Tensor
-    recall: Tensor
-    """The loss of recall, unweighted; 0 without one."""
+    sums: dict[str, Tensor]
+    """Numbers that add up over the parts of a batch."""
+    largest: dict[str, Tensor]
+    """Numbers of which the largest one is the batch's."""
     priorities: Tensor
-    learned: tuple[Tensor, Tensor, Tensor]
-    """TD error, Q(s_t, a_t) and target of the learned steps, [n] each."""
-    traces: Traces | None
-    trace: FreshTrace | None
+    trace: TraceBlock | None
+
+
+class _Step(NamedTuple):
+    """What an update leaves on its device. No host has read any of it."""
+
+    numbers: dict[str, Tensor]
+    """Scalars, by name."""
+    members: list[Tensor]
+    """[n] of each part."""
+    priorities: list[Tensor]
+    """[n] of each part."""
+    traces: list[TraceBlock | None]
+    """Of each part."""
+
+    def read(self) -> dict[str, float]:
+        """The numbers, in one transfer."""
+        values = torch.stack([x.detach().double() for x in self.numbers.values()])
+        return dict(zip(self.numbers, values.tolist(), strict=True))
 
 
 class Learner:
@@ -78,6 +98,7 @@ class Learner:
         want_trace: bool,
         threads: int,
         seed: int,
+        capture: Callable[..., Captured] | None = None,
     ) -> None:
         """
         Args:
@@ -88,13 +109,15 @@ class Learner:
             want_trace: hand back the trace that a forward pass leaves, for replay to keep.
             threads: run the two parts of a batch side by side where it is above 1.
             seed: of dropout and of the auxiliary loss's draws.
+            capture: makes of the update on the device one that is recorded and replayed; None: it runs as
+                it is.
         """
         self.config, self.reading = config, reading
         self._auxiliary = auxiliary
         self._seed = seed
         self._threads = threads
         self._map: Callable[..., Iterable[_Part]] = map
-        if threads > 1:
+        if threads > 1 and next(network.parameters()).device.type == "cpu":
             self._map = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)).map
         self.max_priority_weight = max_priority_weight
         self._want_trace = want_trace
@@ -118,8 +141,13 @@ class Learner:
             list(named), self._online, epsilon=config.adam_epsilon, rectified=config.optimizer == "radam"
         )
         self.learner_steps = 0
+        self.learning_rate = 0.0
+        """The size of the last step; 0 before the first."""
         self.skipped_updates = 0
         self._skipped_in_a_row = 0
+        self._run: Callable[[Sequences, float], _Step] = (
+            self._step if capture is None else capture(self._step)
+        )
 
     def td_errors(self, batch: Sequences) -> StepErrors:
         """delta_t = y_t - Q_online(s_t, a_t) and what belongs to it, with gradient in Q_online."""
@@ -150,11 +178,28 @@ class Learner:
 
         `learning_rate_share` of the learning rate is the step size.
         """
-        batch = self.reading.learned(batch)
+        learning_rate = self.config.learning_rate * learning_rate_share
+        step = self._run(batch, learning_rate)
+        numbers = step.read()
+        if not numbers["finite"]:
+            return self._skip(numbers["loss"], numbers["grad_norm"])
+        self._skipped_in_a_row = 0
+        self.learning_rate = learning_rate
+        self.learner_steps += 1
+        self._copy_target()
+        priorities = join(step.priorities, step.members)
+        return Update(priorities, _metrics(numbers), join_traces(step.traces, step.members))
+
+    @torch.no_grad()
+    def _step(self, batch: Sequences, learning_rate: float | Tensor) -> _Step:
+        """The update on the device: where shapes are fixed, nothing in it waits for a number.
+
+        Where loss or gradient are not finite, parameters, moments and target stay as they are.
+        """
         self._refresh()
-        config, members = self.config, self._parts(batch)
+        batch = self.reading.learned(batch)
+        members, generator = self._parts(batch), self._sequence_generator(batch)
         num_learned = batch.learned_steps.sum()
-        generator = self._sequence_generator(batch)
 
         def of_part(part: Tensor) -> _Part:
             return self._gradient(take(batch, part), num_learned, generator.take(part))
@@ -163,39 +208,25 @@ class Learner:
         gradients = parts[0].gradients
         for part in parts[1:]:
             torch._foreach_add_(gradients, part.gradients)
-        auxiliary = self._add_auxiliary(batch, gradients)
-        loss = float(sum(part.loss for part in parts))
-        norm = float(nn.utils.get_total_norm(gradients))
-        if not (math.isfinite(norm) and math.isfinite(loss)):
-            return self._skip(loss, norm)
-        self._skipped_in_a_row = 0
+        numbers = {name: sum_of(part.sums[name] for part in parts) for name in parts[0].sums}
+        for name in parts[0].largest:
+            numbers[name] = torch.stack([part.largest[name] for part in parts]).amax()
+        numbers |= self._add_auxiliary(batch, gradients)
+        norm = nn.utils.get_total_norm(gradients)
+        finite = norm.isfinite() & numbers["loss"].isfinite()
         torch._foreach_copy_(self._gradients, gradients)
-        if norm > config.max_grad_norm:
-            torch._foreach_mul_(self._gradients, config.max_grad_norm / (norm + 1e-6))
-        self.optimizer.step(self._gradients, config.learning_rate * learning_rate_share)
-        self.learner_steps += 1
-        self._update_target()
-        priorities = join([part.priorities for part in parts], members)
-        td_error, q, target = (
-            torch.cat(values) for values in zip(*(part.learned for part in parts), strict=True)
-        )
-        metrics = {
-            "learner/loss": loss,
-            "learner/td_error": float(td_error.abs().mean()),
-            "learner/q_mean": float(q.mean()),
-            "learner/q_max": float(q.max()),
-            "learner/q_min": float(q.min()),
-            "learner/target_max": float(target.max()),
-            "learner/target_min": float(target.min()),
-            "learner/grad_norm": norm,
-            "replay/importance_weight_min": float(batch.importance_weights.min()),
-            "replay/learned_steps_per_update": float(num_learned),
-        } | auxiliary
-        if self._recall is not None:
-            metrics["learner/recall_loss"] = float(sum(part.recall for part in parts))
-        if traces := [part.traces for part in parts if part.traces is not None]:
-            metrics |= _trace_metrics(traces, float(num_learned))
-        return Update(priorities, metrics, join_traces([part.trace for part in parts], members))
+        most = self.config.max_grad_norm
+        clipped = torch.where(norm > most, most / (norm.double() + 1e-6), 1.0)
+        torch._foreach_mul_(self._gradients, clipped.to(norm.dtype))
+        self.optimizer.step(self._gradients, learning_rate, finite)
+        self._average_target(finite)
+        numbers |= {
+            "finite": finite,
+            "grad_norm": norm,
+            "importance_weight_min": batch.importance_weights.min(),
+            "num_learned": num_learned,
+        }
+        return _Step(numbers, members, [part.priorities for part in parts], [part.trace for part in parts])
 
     def _parts(self, batch: Sequences) -> list[Tensor]:
         """The members [n] of each part of the batch."""
@@ -204,7 +235,8 @@ class Learner:
             return [torch.arange(len(batch.learn_rows), device=batch.learn_rows.device)]
         return split(batch, side_by_side=self._threads > 1)
 
-    def _add_auxiliary(self, batch: Sequences, gradients: list[Tensor]) -> dict[str, float]:
+    @torch.enable_grad()
+    def _add_auxiliary(self, batch: Sequences, gradients: list[Tensor]) -> dict[str, Tensor]:
         """Adds the gradient of the auxiliary loss, of the whole batch, to `gradients` in place."""
         if self._auxiliary is None:
             return {}
@@ -213,11 +245,12 @@ class Learner:
         loss = self._auxiliary.loss(self.online, batch, generator)
         weighted = self._auxiliary.weight * loss
         torch._foreach_add_(gradients, self._gradient_of(weighted, self.online))
-        return {"learner/auxiliary_loss": float(loss.detach())}
+        return {"auxiliary_loss": loss.detach()}
 
     def _sequence_generator(self, batch: Sequences) -> SequenceGenerator:
         """The draws of each sequence: a function of the update and of its place in the batch alone."""
-        rows = int((batch.burn_in_rows + batch.learn_rows).max())
+        blocks = batch.burn_in.first.shape[1] + batch.learn.first.shape[1]
+        rows = largest(batch.burn_in_rows + batch.learn_rows, blocks)
         return SequenceGenerator(self._seeds(_DROPOUT, len(batch.learn_rows)), rows, batch.learn_rows.device)
 
     def _seeds(self, key: int, count: int) -> np.ndarray:
@@ -225,6 +258,7 @@ class Learner:
         update = self.learner_steps + self.skipped_updates
         return np.random.SeedSequence(self._seed, spawn_key=(update, key)).generate_state(count, np.uint64)
 
+    @torch.enable_grad()
     def _gradient(self, batch: Sequences, num_learned: Tensor, generator: SequenceGenerator) -> _Part:
         """One part's share of the loss and of its gradient."""
         errors, trace = self._errors(batch, generator)
@@ -232,18 +266,23 @@ class Learner:
         def weighted(loss: Tensor) -> Tensor:
             return losses.weighted_loss(loss, batch.importance_weights) / num_learned
 
-        loss = total = weighted(errors.loss)
-        recall = torch.zeros_like(loss)
+        total = weighted(errors.loss)
+        sums = {"loss": total.detach()}
         if self._recall is not None and errors.recall is not None:
             recall = weighted(errors.recall)
-            total = loss + self._recall.weight * recall
+            sums["recall_loss"] = recall.detach()
+            total = total + self._recall.weight * recall
         gradients = self._gradient_of(total, self._runs[0])
         with torch.no_grad():
-            mask = errors.mask
-            priorities = losses.sequence_priority(errors.td_error, mask, self.max_priority_weight)
-            learned = (errors.td_error[mask], errors.q_taken[mask], errors.target[mask])
-        fresh = None if trace is None else fresh_rows(batch, trace)
-        return _Part(gradients, loss.detach(), recall.detach(), priorities, learned, errors.traces, fresh)
+            mask, td_error, q, target = errors.mask, errors.td_error, errors.q_taken, errors.target
+            priorities = losses.sequence_priority(td_error, mask, self.max_priority_weight)
+            sums |= {name: torch.where(mask, x, 0.0).sum() for name, x in (("td", td_error.abs()), ("q", q))}
+            if errors.traces is not None:
+                sums |= errors.traces._asdict()
+            high = {"q_max": q, "minus_q_min": -q, "target_max": target, "minus_target_min": -target}
+            high = {name: torch.where(mask, x, -math.inf).amax() for name, x in high.items()}
+        fresh = None if trace is None else TraceBlock.of(batch, trace)
+        return _Part(gradients, sums, high, priorities, fresh)
 
     def _gradient_of(self, loss: Tensor, network: QNetwork) -> list[Tensor]:
         """By the parameters of the online network or of its rounded copy, joined as the former are."""
@@ -261,13 +300,17 @@ class Learner:
             )
         return Update(None, {})
 
-    @torch.no_grad()
-    def _update_target(self) -> None:
+    def _average_target(self, finite: Tensor) -> None:
+        """The soft update of the target network, where the update was `finite`."""
         if self.config.target_update == "soft":
-            torch._foreach_lerp_(self._target.tensors, self._online.tensors, self.config.target_ema_rate)
-        elif (
-            self.config.target_update == "hard" and self.learner_steps % self.config.target_update_period == 0
-        ):
+            rate = self.config.target_ema_rate * finite
+            for target, online in zip(self._target.tensors, self._online.tensors, strict=True):
+                target.lerp_(online, rate.to(target.dtype))
+
+    @torch.no_grad()
+    def _copy_target(self) -> None:
+        """The hard update of the target network, where it is due."""
+        if self.config.target_update == "hard" and self.learner_steps % self.config.target_update_period == 0:
             torch._foreach_copy_(self._target.tensors, self._online.tensors)
 
     def get_state(self) -> dict[str, Any]:
@@ -289,10 +332,32 @@ class Learner:
         self._skipped_in_a_row = state["skipped_in_a_row"]
 
 
-def _trace_metrics(of_parts: list[Traces], num_learned: float) -> dict[str, float]:
-    length, actions, cut, greedy, greedy_cut = (float(sum(x)) for x in zip(*of_parts, strict=True))
-    return {
-        "learner/trace_length": length / num_learned,
-        "learner/trace_cut_share": cut / max(1.0, actions),
-        "learner/trace_cut_greedy_share": greedy_cut / max(1.0, greedy),
+def sum_of(tensors: Iterable[Tensor]) -> Tensor:
+    return functools.reduce(torch.add, tensors)
+
+
+def _metrics(numbers: dict[str, float]) -> dict[str, float]:
+    """The row of an update's numbers."""
+    count = numbers["num_learned"]
+    metrics = {
+        "learner/loss": numbers["loss"],
+        "learner/td_error": numbers["td"] / count,
+        "learner/q_mean": numbers["q"] / count,
+        "learner/q_max": numbers["q_max"],
+        "learner/q_min": -numbers["minus_q_min"],
+        "learner/target_max": numbers["target_max"],
+        "learner/target_min": -numbers["minus_target_min"],
+        "learner/grad_norm": numbers["grad_norm"],
+        "replay/importance_weight_min": numbers["importance_weight_min"],
+        "replay/learned_steps_per_update": count,
     }
+    for name in ("auxiliary_loss", "recall_loss"):
+        if name in numbers:
+            metrics[f"learner/{name}"] = numbers[name]
+    if "length" in numbers:
+        metrics |= {
+            "learner/trace_length": numbers["length"] / count,
+            "learner/trace_cut_share": numbers["cut"] / max(1.0, numbers["actions"]),
+            "learner/trace_cut_greedy_share": numbers["greedy_cut"] / max(1.0, numbers["greedy"]),
+        }
+    return metrics

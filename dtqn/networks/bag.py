@@ -38,6 +38,7 @@ from dtqn.networks.windowed import (
     pick,
     window_after,
 )
+from dtqn.shapes import follow_data, largest
 from dtqn.types import (
     QOutput,
     SequenceGenerator,
@@ -154,7 +155,7 @@ class BagQNetwork(nn.Module):
         rows = appended(state.window.rows, row)
         # Real rows from position 0 on. At the end the newest is repeated, which no step before it sees.
         length = (filled + 1).clamp(max=held)
-        index = torch.arange(int(length.max()), device=batch.device) + (held + 1 - length)[:, None]
+        index = torch.arange(largest(length, held), device=batch.device) + (held + 1 - length)[:, None]
         x = self.decoder(self.encoder(pick(rows, index.clamp(max=held))))
         bag = self._updated(state.bag, map_tree(lambda x: x[:, :1], rows), filled == held, x)
         output = self._output(x[batch, length - 1][:, None], self._features(bag, row), bag.size)
@@ -177,8 +178,9 @@ class BagQNetwork(nn.Module):
         """The bag after `row` [B, 1, ...] has, if `leaving` [B], left a window of features x [B, K, D]."""
         full = bag.size == self.bag_size
         place = torch.where(leaving & ~full, bag.size, self.bag_size)  # S: in no place
-        choosing = (leaving & full).nonzero()[:, 0]
-        if len(choosing):
+        if not follow_data(full):
+            place = torch.where(leaving & full, self._best_place(bag.rows, row, x), place)
+        elif len(choosing := (leaving & full).nonzero()[:, 0]):
             rows, new = (map_tree(lambda y: y[choosing], tree) for tree in (bag.rows, row))
             place[choosing] = self._best_place(rows, new, x[choosing])
         taken = torch.arange(self.bag_size, device=place.device) == place[:, None]

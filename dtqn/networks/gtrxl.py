@@ -28,6 +28,7 @@ from dtqn.networks.attention import RelativeAttention, Slots, sinusoid
 from dtqn.networks.compression import Blocks, Compression, compressor
 from dtqn.networks.gates import make_gate, make_norm
 from dtqn.networks.packing import Layout, Packing, layout
+from dtqn.shapes import follow_data
 from dtqn.types import TraceSpec
 
 
@@ -403,7 +404,7 @@ class GTrXL(nn.Module):
         reach = min(self.memory_length, num_memory + steps - 1)
         # Kept in float64, so that the table is exact at any precision.
         positions = self.positions[len(self.positions) - reach - 1 :].to(dtype)
-        if bool((filled >= reach).all()):
+        if follow_data(filled) and bool((filled >= reach).all()):
             return positions, None
         distance = torch.arange(reach, -1, -1, device=filled.device)
         held = (filled[:, None] + torch.arange(steps, device=filled.device)).clamp(min=0)

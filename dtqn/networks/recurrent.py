@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dtqn.networks.packing import Packing
 from dtqn.networks.q_network import FEATURES, AuxiliaryLoss, Core, Encoder, Head, PackedCore
+from dtqn.shapes import follow_data
 from dtqn.types import (
     QOutput,
     SequenceGenerator,
@@ -76,7 +77,7 @@ class RecurrentQNetwork(nn.Module):
             want_trace: give the trace rows that burn-in and learn block leave now, without gradient:
                 path -> [B, P + R, ...].
         """
-        if getattr(self.core, "packs", False):
+        if getattr(self.core, "packs", False) and follow_data(batch.learn_rows):
             return self._packed(batch, want_trace)
         state, burned = self.starting_state(batch)
         output, _, learned = self(batch.learn, state, want_trace)

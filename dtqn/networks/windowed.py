@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.q_network import Encoder, Head
+from dtqn.shapes import largest
 from dtqn.types import (
     QOutput,
     SequenceGenerator,
@@ -135,7 +136,7 @@ def learn_in_windows(
         beside = {name: x[sequence, last] for name, x in batch.beside.items()}
         return Window(pick(joined, index), at - start, beside)
 
-    longest = int(total.max())
+    longest = largest(total, context + batch.learn.first.shape[1])
     place = torch.minimum(before + torch.arange(batch.learn.first.shape[1], device=device), total - 1)
     output = read(window(0, min(size, longest), place.clamp(max=size - 1)), generator)
     if longest <= size:
@@ -185,7 +186,7 @@ class WindowedQNetwork(nn.Module):
         held, steps = state.rows.first.shape[1], inputs.first.shape[1]
         rows = appended(state.rows, inputs)
         # Real rows from position 0 on. At the end the newest is repeated, which no step before it sees.
-        longest = int(filled.max())
+        longest = largest(filled, held)
         index = torch.arange(longest + steps, device=device) + (held - filled)[:, None]
         features = self.encoder(pick(rows, index.clamp(max=held + steps - 1)))
         place = filled[:, None] + torch.arange(steps, device=device)

@@ -363,6 +363,8 @@ class Config(Group):
     """Who plays evaluations: the run, which waits, or a process beside it; auto: by free cores."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """The device of the networks; auto: cuda if there is one."""
+    cuda_graphs: bool = False
+    """Acting and updates as CUDA graphs, recorded once; not with dropout, auxiliary losses or rollouts."""
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
     """Whether W&B gets the run; auto: online if the user is logged in, else offline."""
     stop_at_success: float | None = Field(None, gt=0, le=1)

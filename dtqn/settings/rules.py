@@ -276,6 +276,29 @@ def _a_window_holds_the_bootstrap(config: Config) -> str | None:
     )
 
 
+def _a_graph_draws_nothing(config: Config) -> str | None:
+    if not config.cuda_graphs:
+        return None
+    reason = _unrecordable(config)
+    return None if reason is None else f"cuda_graphs is true, but {reason}; try false"
+
+
+def _unrecordable(config: Config) -> str | None:
+    """The part of a run that no CUDA graph can hold."""
+    learner, dropout = config.learner, config.network.dropout
+    if config.device == "cpu":
+        return "device is cpu"
+    if config.network.core == "dtqn" and dropout:
+        return f"network.dropout is {dropout}, which draws numbers in each update"
+    if learner.auxiliary_weight:
+        return f"learner.auxiliary_weight is {learner.auxiliary_weight}, and such losses draw numbers"
+    if learner.rollout_length:
+        return f"learner.rollout_length is {learner.rollout_length}, and such batches have many sizes"
+    if learner.optimizer == "radam":
+        return "learner.optimizer is radam, whose steps the host counts"
+    return None
+
+
 RUN: Sequence[Rule] = (
     _a_mixture_of_returns_has_no_quantiles,
     _munchausen_has_no_atoms,
@@ -291,6 +314,7 @@ RUN: Sequence[Rule] = (
     _a_window_is_a_sequence,
     _a_window_holds_the_bootstrap,
     _the_memory_fits,
+    _a_graph_draws_nothing,
 )
 
 # -- The stored memory: rules about W, which a user's core tells when it is built ---------------------------

@@ -10,11 +10,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import envs
+from dtqn.graphs import Held
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.text import size
 from dtqn.training import machine
-from dtqn.training.setup import check_own, device_of, make_network, make_schema, replay_size
+from dtqn.training.setup import capture_of, check_own, make_network, make_schema, replay_size
 from replay import replay_bytes
 
 
@@ -26,7 +27,7 @@ def check(config: Config) -> None:
             encoder that is not this project's own fails a trial.
         MisfitError: the network cannot read the task, or memory is too small.
     """
-    device_of(config)
+    capture_of(config, Held())
     try:
         envs.try_task(config.env, **config.task.model_dump())
     except envs.TaskError as error:

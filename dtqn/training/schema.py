@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from dtqn.acting.rows import Leaf, Rows
+from dtqn.shapes import send
 from dtqn.types import FreshTrace, Sequences, StepInputs, TraceSpec, named_parts, step_inputs
 from replay import Field, SequenceBatch
 
@@ -180,4 +181,4 @@ class Schema:
         )
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array).to(self.device)
+        return send(array, self.device)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -20,8 +21,10 @@ from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
 from dtqn.acting.evaluation import Stages
 from dtqn.acting.exploration import Bursts, Exploration
+from dtqn.graphs import Captured, CudaRecorder, Held
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import AuxiliaryLoss, Learner
+from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.networks import builder
 from dtqn.networks.q_network import QNetwork, memory_window, trace_window
 from dtqn.schedules import linear
@@ -127,20 +130,26 @@ def make_schema(config: Config, network: QNetwork) -> Schema:
     return Schema(rows, MEMORIES[config.replay.memory], device_of(config))
 
 
+def sequence_layout(config: Config) -> SequenceLayout:
+    """How sequences are cut out of episodes.
+
+    A rollout's sequences have all its rows of an episode, from the row before it on.
+    """
+    replay, length = config.replay, config.learner.rollout_length
+    if length:
+        return SequenceLayout(length, length, replay.burn_in_length, n_step=1)
+    return SequenceLayout(replay.learn_length, replay.period, replay.burn_in_length, config.learner.n_step)
+
+
 def replay_size(config: Config, fields: Mapping[str, Field]) -> tuple[SequenceLayout, int]:
     """How sequences are cut out of episodes, and the steps to keep.
 
-    A rollout's sequences have all its rows of an episode, from the row before it on. No more is kept than it
-    takes to learn them, with the burn-in and the stored memory before.
+    Of a rollout no more is kept than it takes to learn it, with the burn-in and the stored memory before.
     """
-    replay, length = config.replay, config.learner.rollout_length
-    if not length:
-        layout = SequenceLayout(
-            replay.learn_length, replay.period, replay.burn_in_length, config.learner.n_step
-        )
-        return layout, replay.capacity
+    layout = sequence_layout(config)
+    if not config.learner.rollout_length:
+        return layout, config.replay.capacity
     window = max(field.window for field in fields.values())
-    layout = SequenceLayout(length, length, replay.burn_in_length, n_step=1)
     rows = window + layout.burn_in_length + layout.max_learn_rows
     return layout, (rows + 1) * config.actor.num_envs
 
@@ -192,7 +201,27 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
         want_trace=MEMORIES[config.replay.memory].is_refreshed and trace_window(network) > 0,
         threads=config.num_threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
+        capture=capture_of(config, Padded(block_sizes(config, network))),
     )
+
+
+def block_sizes(config: Config, network: QNetwork) -> BlockSizes:
+    """The most rows that the blocks of a batch from replay have."""
+    layout = sequence_layout(config)
+    is_read = MEMORIES[config.replay.memory].is_read
+    return BlockSizes(memory_window(network) if is_read else 0, layout.burn_in_length, layout.max_learn_rows)
+
+
+def capture_of(
+    config: Config, hold: Callable[..., tuple[Any, ...]]
+) -> Callable[[Callable[..., Any]], Captured] | None:
+    """Makes of a function on the device a CUDA graph; None where the run has none."""
+    is_cuda = device_of(config).type == "cuda"
+    if not config.cuda_graphs:
+        return None
+    if not is_cuda:
+        raise ConfigError("cuda_graphs is true, but torch finds no cuda; try false")
+    return lambda function: Captured(function, hold, CudaRecorder())
 
 
 def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learner: Learner) -> Staleness:
@@ -232,6 +261,7 @@ def make_actor(config: Config, network: QNetwork) -> Actor:
         bursts=make_bursts(config.actor),
         generator=np.random.default_rng(seed_of(config, Stream.ACTOR)),
         keep_cache=env_steps_per_publishing >= _TICKS_OF_A_CACHE * num_envs,
+        capture=capture_of(config, Held()),
     )
 
 

@@ -211,7 +211,7 @@ class Trainer:
         row["train/total_success"] = self._tally.total_success if self.has_success else None
         row |= {name: total / self._updates_summed for name, total in self._sums.items()}
         row["learner/skipped_updates"] = self.learner.skipped_updates
-        row["learner/learning_rate"] = self.learner.optimizer.learning_rate
+        row["learner/learning_rate"] = self.learner.learning_rate
         row["actor/epsilon"] = float(self.actor.epsilon().mean())
         row["replay/steps"] = self.replay.num_steps
         row["replay/sequences"] = self.replay.num_sequences

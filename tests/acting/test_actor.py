@@ -11,13 +11,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dtqn import shapes
 from dtqn.acting.actor import Actor
 from dtqn.acting.rows import Episodes
+from dtqn.graphs import WARM_UP_CALLS, Captured, Held
 from dtqn.settings.config import ActorConfig
 from dtqn.training.schema import named
 from dtqn.training.setup import make_bursts, make_exploration
 from dtqn.types import NonFiniteError
 from tests.cases import make
+from tests.reference.fx_recorder import FxRecorder
 from tests.toy import NUM_ACTIONS, OBSERVATION_SPACE, ToyVectorEnv, episode
 
 Rows = dict[str, np.ndarray]
@@ -29,6 +32,7 @@ def make_actor(
     keep_cache: bool = False,
     env_seed: int = 0,
     seed: int = 0,
+    capture: Any = None,
     **settings: Any,
 ) -> Actor:
     network = make(OBSERVATION_SPACE, memory_length=4)
@@ -41,6 +45,7 @@ def make_actor(
         bursts=make_bursts(config),
         generator=generator,
         keep_cache=keep_cache,
+        capture=capture,
     )
 
 
@@ -309,3 +314,26 @@ def test_a_burst_is_random_and_the_rest_is_greedy() -> None:
     shares = np.bincount(chosen[burst], minlength=NUM_ACTIONS) / burst.sum()
     assert abs(shares - 1 / NUM_ACTIONS).max() < 0.08
     assert (steps[burst] > 0).any() and (steps[burst] == 0).any()
+
+
+@pytest.mark.parametrize("keep_cache", [False, True])
+def test_a_recorded_forward_pass_is_the_forward_pass(keep_cache: bool) -> None:
+    """With publishings in between, and through resets of copies."""
+
+    def rows_of(capture: Any) -> Rows:
+        actor = make_actor(keep_cache=keep_cache, capture=capture, **ALWAYS)
+        ticks = []
+        for number in range(54):
+            # On a CPU a row's arrays are the recording's own memory.
+            ticks.append({name: x.copy() for name, x in named(actor.tick()[0]).items()})
+            if number % 9 == 8:
+                actor.publish(make(OBSERVATION_SPACE, seed=number, memory_length=4), number)
+        return {name: np.stack([tick[name] for tick in ticks]) for name in ticks[0]}
+
+    recorder = FxRecorder(list)
+    plain = rows_of(None)
+    with shapes.fixed():
+        recorded = rows_of(lambda step: Captured(step, Held(), recorder))
+    assert recorder.replays == 54 - WARM_UP_CALLS
+    for name, rows in plain.items():
+        np.testing.assert_allclose(recorded[name], rows, rtol=1e-9, atol=1e-9, err_msg=name)

@@ -9,6 +9,8 @@ from torch import nn
 from dtqn.learning import adam
 from dtqn.learning.flat import Flat
 
+FINITE = torch.tensor(True)
+
 
 @pytest.mark.parametrize("rectified", [False, True])
 def test_steps_are_those_of_torchs_class(rectified: bool) -> None:
@@ -28,8 +30,7 @@ def test_steps_are_those_of_torchs_class(rectified: bool) -> None:
             parameter.grad = gradient
         reference.param_groups[0]["lr"] = 0.1 / number
         reference.step()
-        mine.step(flat.join(gradients), 0.1 / number)
-        assert mine.learning_rate == 0.1 / number
+        mine.step(flat.join(gradients), 0.1 / number, FINITE)
         for one, other in zip(ours, torchs, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
@@ -49,11 +50,25 @@ def test_a_state_goes_on_in_either_part() -> None:
         made = [adam.Adam(["a"], flat, epsilon=1e-8, rectified=True) for flat in flats]
         gradient = [torch.tensor([1.0, -2.0, 3.0]).double()]
         for _ in range(before):
-            made[0].step(gradient, 0.1)
+            made[0].step(gradient, 0.1, FINITE)
         made[1].set_state(made[0].get_state())
         with torch.no_grad():
             parameters[1].copy_(parameters[0])
         for _ in range(4):
             for one in made:
-                one.step(gradient, 0.1)
+                one.step(gradient, 0.1, FINITE)
         assert torch.equal(*parameters)
+
+
+@pytest.mark.parametrize("rectified", [False, True])
+@pytest.mark.parametrize("before", [0, 8])
+def test_a_gradient_that_is_not_finite_leaves_everything_as_it_was(rectified: bool, before: int) -> None:
+    parameter = nn.Parameter(torch.ones(3).double())
+    mine = adam.Adam(["a"], Flat([parameter]), epsilon=1e-8, rectified=rectified)
+    for _ in range(before):
+        mine.step([torch.tensor([1.0, -2.0, 3.0]).double()], 0.1, FINITE)
+    state = {name: x.clone() for name, x in mine.get_state()["a"].items()}
+    kept = parameter.detach().clone()
+    mine.step([torch.tensor([1.0, torch.nan, 3.0]).double()], 0.1, torch.tensor(False))
+    assert torch.equal(parameter, kept)
+    assert all(torch.equal(x, state[name]) for name, x in mine.get_state()["a"].items())

@@ -136,6 +136,20 @@ def test_sizes_that_contradict_each_other():
             {"learner.returns": "peng", "network.distribution": "quantile"},
             "learner.returns is peng with network.distribution quantile",
         ),
+        ({"cuda_graphs": "true", "device": "cpu"}, "cuda_graphs is true, but device is cpu; try false"),
+        (
+            {"cuda_graphs": "true", "agent": "dtqn", "network.dropout": "0.1"},
+            "cuda_graphs is true, but network.dropout is 0.1, which draws numbers in each update; try false",
+        ),
+        (
+            {"cuda_graphs": "true", "agent": "coberl"},
+            "cuda_graphs is true, but learner.auxiliary_weight is ",
+        ),
+        ({"cuda_graphs": "true", "agent": "pqn"}, "cuda_graphs is true, but learner.rollout_length is "),
+        (
+            {"cuda_graphs": "true", "learner.optimizer": "radam"},
+            "cuda_graphs is true, but learner.optimizer is radam, whose steps the host counts; try false",
+        ),
         (
             {"agent": "drqn", "replay.learn_burn_in": "true"},
             "replay.learn_burn_in is true with replay.memory refreshed",

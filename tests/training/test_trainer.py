@@ -67,7 +67,7 @@ def test_the_step_size_is_constant_and_then_falls_on_a_straight_line(share: floa
         before = trainer.learner_steps
         trainer.advance()
         if trainer.learner_steps > before:
-            seen.append((trainer.env_steps / 300, trainer.learner.optimizer.learning_rate))
+            seen.append((trainer.env_steps / 300, trainer.learner.learning_rate))
     progress, rate = np.array(seen).T
     expected = np.interp(progress, [start, 1.0], [2e-3, 2e-3 * share])  # constant beyond both ends
     np.testing.assert_allclose(rate, expected, rtol=1e-12)

@@ -1,0 +1,91 @@
+"""A batch's blocks at one size and at one place, as a recorded update reads them.
+
+Legend: B sequences, W stored rows before a sequence, P burn-in rows, R rows of the learn block.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from dtqn.types import Sequences, leaves, map_tree
+
+
+class BlockSizes(NamedTuple):
+    """The most rows that a batch's blocks may have."""
+
+    memory: int
+    """W"""
+    burn_in: int
+    """P"""
+    learn: int
+    """R"""
+
+
+class Padded:
+    """Copies each batch, cropped to its longest members, to the same blocks of full size.
+
+    Padding holds rows of earlier batches, which any network can take, and no result depends on them.
+    """
+
+    def __init__(self, sizes: BlockSizes) -> None:
+        self._sizes = sizes
+        self._held: tuple[Sequences, Tensor] | None = None
+
+    def __call__(self, batch: Sequences, learning_rate: float) -> tuple[Sequences, Tensor]:
+        """The batch [B, W, ...], [B, P, ...], [B, R, ...], and the learning rate on the device.
+
+        B is that of the first batch.
+        """
+        if self._held is None:
+            self._held = self._room(batch), torch.empty((), device=batch.learn_rows.device)
+        held, rate = self._held
+        rate.fill_(learning_rate)
+        held.trace_valid.fill_(False)
+        for name in Sequences._fields:
+            newest_last = name in ("trace", "trace_valid")
+            map_tree(_newest if newest_last else _first, getattr(held, name), getattr(batch, name))
+        return self._held
+
+    def _room(self, batch: Sequences) -> Sequences:
+        """A tree of the shape of `batch`, full of what networks can take."""
+        memory, burn_in, learn = self._sizes
+        inputs = leaves(batch.learn)
+
+        def repeated(count: int) -> Any:
+            return lambda x: x[:, :1].repeat(1, count, *[1] * (x.dim() - 2))
+
+        def stored(name: str, x: Tensor) -> Tensor:
+            # Raw rows that come with the memory are a network's inputs too.
+            return repeated(memory)(inputs[name]) if name in inputs else x.new_zeros(_with(x, memory))
+
+        of_learn = {
+            name: map_tree(repeated(learn), getattr(batch, name))
+            for name in ("learn", "discount", "beside", "acted_greedily")
+        }
+        return batch._replace(
+            trace={name: stored(name, x) for name, x in batch.trace.items()},
+            trace_valid=batch.trace_valid.new_zeros(_with(batch.trace_valid, memory)),
+            burn_in=map_tree(repeated(burn_in), batch.learn),
+            **of_learn,
+            **{name: x.clone() for name, x in batch._asdict().items() if name in _BY_SEQUENCE},
+        )
+
+
+_BY_SEQUENCE = ("episode_step", "burn_in_rows", "learn_rows", "learned_steps", "importance_weights")
+
+
+def _with(x: Tensor, rows: int) -> tuple[int, ...]:
+    return (x.shape[0], rows, *x.shape[2:])
+
+
+def _first(to: Tensor, x: Tensor) -> None:
+    """Copies rows [B, T, ...] to the first of a longer block, or numbers [B] to numbers."""
+    (to if x.dim() == 1 else to[:, : x.shape[1]]).copy_(x, non_blocking=True)
+
+
+def _newest(to: Tensor, x: Tensor) -> None:
+    """Copies rows [B, T, ...] to the last of a longer block."""
+    to[:, to.shape[1] - x.shape[1] :].copy_(x, non_blocking=True)
