@@ -32,6 +32,7 @@ Train memory agents on partially observable tasks, compare them and search their
 commands:
   train           train an agent; a command line without a command does this
   eval RUN_DIR    evaluate the weights of a run
+  debug RUN_DIR   say what the decisions of a trained agent hang on
   compare         compare agents on the same tasks and seeds
   sweep FILE      search settings as a W&B sweep file says, with or without an account
   envs            list the tasks, or show one
@@ -263,6 +264,58 @@ def _eval(arguments: Sequence[str]) -> int:
     else:
         print(f"{config.env}, {config.agent}, {weights} weights, {evaluation_line(result, task)}")
     return 0
+
+
+def _debug(arguments: Sequence[str]) -> int:
+    parser = _Parser(
+        "debug",
+        arguments,
+        usage="RUN_DIR [--option value ...]",
+        description="Say what the decisions of a trained agent hang on, and whether it uses its memory. The "
+        "exit code is 1 where a contract between acting and learning is broken.",
+    )
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=_path)
+    parser.add_argument(
+        "--episodes", type=_positive, default=100, metavar="N", help="greedy episodes; default %(default)s"
+    )
+    parser.add_argument(
+        "--replacements",
+        type=_positive,
+        default=16,
+        metavar="M",
+        help="other episodes that give what is shown in place of a step; default %(default)s",
+    )
+    parser.add_argument(
+        "--seed", type=_natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
+    )
+    parser.add_argument(
+        "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
+    )
+    parser.add_argument(
+        "--memoryless",
+        metavar="A,B",
+        default="",
+        help="runs of agents without memory on the same task, such as dqn's: does the task need a memory?",
+    )
+    parser.add_argument("--out", metavar="DIR", type=_path, help="folder of the files; default RUN_DIR/debug")
+    parser.add_argument("--json", action="store_true", help="print debug.json")
+    given = parser.read()
+    directory, episodes, others = RunDir(given["run_dir"]), given["episodes"], given["replacements"]
+    if episodes <= others:
+        raise wrong("--episodes", episodes, f"it must be above --replacements {others}")
+    task_of(directory.read_config())
+    from dtqn.debugging import debug, lines
+
+    out = given["out"] or directory.path / "debug"
+    rivals = [Path(path) for path in given["memoryless"].split(",") if path]
+    found = debug.debug(
+        directory, debug.Asked(episodes, others, given["seed"], given["checkpoint"], rivals), out
+    )
+    if given["json"]:
+        print((out / "debug.json").read_text(), end="")
+    else:
+        print("\n".join(lines.lines(found, out, _terminal_width())))
+    return int(not all(check.holds for check in found["contracts"]))
 
 
 def _compare(arguments: Sequence[str]) -> int:
@@ -497,6 +550,7 @@ def _terminal_width() -> int | None:
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
     "eval": _eval,
+    "debug": _debug,
     "compare": _compare,
     "sweep": _sweep,
     "envs": _envs,

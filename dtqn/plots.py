@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -339,4 +340,42 @@ def by_parameter(
         axes.spines[["top", "right"]].set_visible(False)
     figure.supylabel(metric, fontsize=10)
     figure.suptitle(f"{len(values)} runs; ringed: the best", fontsize=11)
+    save(figure, path)
+
+
+class DependenceMap(NamedTuple):
+    """An episode of T decisions, for a picture."""
+
+    title: str
+    values: np.ndarray
+    """[T, T] of the decision at t (row) on step k (column)."""
+    marked: Sequence[int] | None
+    """Steps that show the cue; None where the task names none."""
+
+
+def dependence_maps(maps: Sequence[DependenceMap], path: Path, title: str) -> None:
+    """Draw what each decision hangs on, an episode a panel, all in one scale."""
+    columns = min(len(maps), 2)
+    rows = -(-len(maps) // columns)
+    figure = Figure(figsize=(4.4 * columns + 0.6, 4.0 * rows + 0.5), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in grid[len(maps) :]:
+        axes.set_visible(False)
+    highest = max(float(x.values.max()) for x in maps)
+    scale = min(highest, 1.0) or 1.0
+    for axes, of in zip(grid, maps, strict=False):
+        length = len(of.values)
+        lower = np.ma.masked_where(np.triu(np.ones((length, length), bool), 1), of.values)
+        picture = axes.imshow(lower, cmap="viridis", vmin=0, vmax=scale, interpolation="nearest")
+        for step in of.marked or ():
+            axes.plot(step, length - 0.5, marker="^", color=_TRAINING, markersize=7, clip_on=False, zorder=3)
+        axes.set_title(of.title, fontsize=10)
+        axes.set_xlabel("step that showed something else" + (" (triangle: the cue)" if of.marked else ""))
+        axes.set_ylabel("decision at step")
+        axes.spines[["top", "right"]].set_visible(False)
+    bar = figure.colorbar(
+        picture, ax=list(grid[: len(maps)]), shrink=0.8, extend="max" if highest > scale else "neither"
+    )
+    bar.set_label("change of advantages, share of the episode's range of Q")
+    figure.suptitle(title, fontsize=11)
     save(figure, path)

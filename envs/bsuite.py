@@ -104,6 +104,12 @@ class MemoryChainDynamics(Dynamics):
         success: NDArray[np.bool_] = reward > 0
         return success
 
+    def other(self, state: Arrays) -> Arrays:
+        """The bit that is asked for is the other one."""
+        context, copies = state["context"].copy(), np.arange(len(state["query"]))
+        context[copies, state["query"]] ^= 1
+        return state | {"context": context}
+
     def picture(self, copy: int) -> NDArray[np.uint8]:
         """The bits, green for 1 and red for 0, the one that is asked for larger, above the time gone by.
 

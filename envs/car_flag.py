@@ -110,6 +110,10 @@ class CarFlagDynamics(Dynamics):
         success: NDArray[np.bool_] = reward > 0.0
         return success
 
+    def other(self, state: Arrays) -> Arrays:
+        """Heaven is at the other end."""
+        return state | {"heaven": -state["heaven"]}
+
     def picture(self, copy: int) -> NDArray[np.uint8]:
         """The road from -1.1 to 1.1: heaven's flag is green, hell's red, the priest's stretch yellow.
 

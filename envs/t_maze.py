@@ -132,6 +132,10 @@ class TMazeDynamics(Dynamics):
         success: NDArray[np.bool_] = reward == 1.0
         return success
 
+    def other(self, state: Arrays) -> Arrays:
+        """The goal is on the other side."""
+        return state | {"goal": -state["goal"]}
+
     def picture(self, copy: int) -> NDArray[np.uint8]:
         """The maze with y upward, squeezed where it is long; the goal is green, the other side red.
 

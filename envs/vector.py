@@ -6,6 +6,7 @@ in common is here: episodes and their limits, autoreset, success, seeding, savin
 
 from __future__ import annotations
 
+import copy
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -79,6 +80,14 @@ class Dynamics(ABC):
         """Whether an episode that ends with these rows is a success, bool [N]; None: the task defines none.
 
         `episode_return` is undiscounted, summed in double precision in the order of the steps.
+        """
+        return None
+
+    def other(self, state: Arrays) -> Arrays | None:
+        """The same states with another secret: the one thing that has to be seen and remembered.
+
+        All else stays, so what an agent sees changes where it is shown the secret and nowhere else. None: the
+        task names no secret.
         """
         return None
 
@@ -294,6 +303,20 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._elapsed, self._return, self._last = episode["elapsed"], episode["return"], episode["last"]
         self._first_rows = self._last.nonzero()[0]
         self._started = True
+
+    def observe_other(self) -> NDArray[Any] | None:
+        """The observations [N, ...] that the present states would show with another secret.
+
+        None where the task names none (`Dynamics.other`). Nothing changes by it.
+        """
+        state = self._dynamics.get()
+        other = self._dynamics.other(state)
+        if other is None:
+            return None
+        self._dynamics.put(other)
+        shown = self._dynamics.observe(copy.deepcopy(self.np_random))
+        self._dynamics.put(state)
+        return shown
 
     @property
     def draws(self) -> bool:

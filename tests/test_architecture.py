@@ -43,6 +43,10 @@ _ALLOWED = {
         *("replay", "dtqn.schedules", "dtqn.graphs", "dtqn.learning", "dtqn.acting"),
         *("wandb", "safetensors", "rich"),
     },
+    "dtqn.debugging": {
+        *_NETWORKS,
+        *("dtqn.acting", "dtqn.training", "dtqn.plots", "dtqn.debugging", "scipy"),
+    },
     "dtqn.experiments": {
         *_TRAINING,
         *("dtqn.acting", "dtqn.experiments", "pydantic", "scipy", "sklearn", "sweeps"),
@@ -51,7 +55,15 @@ _ALLOWED = {
         *_NETWORKS,
         *("dtqn.training.trained", "dtqn.training.setup", "dtqn.training.directory"),
     },
-    "dtqn.cli": {*_BASE, "dtqn", "dtqn.settings", "dtqn.training", "dtqn.experiments", "envs"},
+    "dtqn.cli": {
+        *_BASE,
+        "dtqn",
+        "dtqn.settings",
+        "dtqn.training",
+        "dtqn.debugging",
+        "dtqn.experiments",
+        "envs",
+    },
 }
 _ONE_FILE_ONLY = {"wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich", "sweeps", "sklearn"}
 

@@ -65,6 +65,18 @@ class GridverseDynamics(Dynamics):
             return terminated & codes.is_type(self.under_agent(), codes.EXIT)
         return None
 
+    def other(self, state: Arrays) -> Arrays | None:
+        """In a memory world, the beacons have the colour of another exit: of the grid's first other one."""
+        if not self._has_good_exit:
+            return None
+        grid = state["grid"].copy()
+        for kind, colour in zip(grid[..., 0], grid[..., 2], strict=True):  # views of one copy's
+            beacons, exits = kind == codes.BEACON, colour[kind == codes.EXIT]
+            others = exits[~np.isin(exits, colour[beacons])]
+            if len(others):
+                colour[beacons] = others[0]
+        return state | {"grid": grid}
+
     def under_agent(self) -> Bytes:
         """The byte of the cell that each agent stands on, [N]."""
         return self.state().under_agent()

@@ -114,9 +114,7 @@ def assert_same_rows(trainer: Trainer, twin: NaiveTrainer) -> None:
 def assert_same(trainer: Trainer, twin: NaiveTrainer) -> None:
     assert trainer.env_steps == twin.env_steps
     assert trainer.learner_steps == twin.learner.learner_steps
-    assert trainer.learner.learning_rate == pytest.approx(
-        twin.learner.learning_rate, rel=1e-12
-    )
+    assert trainer.learner.learning_rate == pytest.approx(twin.learner.learning_rate, rel=1e-12)
     assert trainer.actor.epsilon() == pytest.approx([twin.epsilon(i) for i in range(twin.num_envs)])
     assert trainer.actor.version == twin.version
     assert_same_weights("online", trainer.learner.online, twin.learner.online)

@@ -1,0 +1,1 @@
+"""What a trained agent's decisions hang on: episodes played again with other pasts."""

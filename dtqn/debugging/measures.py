@@ -1,0 +1,174 @@
+"""Figures over the episodes of a debugged run, each with its 95 % interval, and what they are made of.
+
+Legend: T decisions of an episode, t a decision, k a step up to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from dtqn.acting.evaluation import wilson_interval
+from dtqn.debugging import dependence, gradients
+from dtqn.debugging.attention import Attention, attention
+from dtqn.debugging.dependence import Dependence
+from dtqn.debugging.episodes import Episode
+from dtqn.networks.q_network import QNetwork
+
+HELD = 0.05
+"""The change of a decision above which the cue is still held, as a share of the range of Q-values."""
+_NORMAL_QUANTILE = 1.959963984540054
+
+
+class Figure(NamedTuple):
+    """A mean over episodes."""
+
+    value: float
+    low: float
+    high: float
+    episodes: int
+
+
+def share(flags: Sequence[bool]) -> Figure | None:
+    """Wilson's interval; None of nothing."""
+    if not len(flags):
+        return None
+    return Figure(float(np.mean(flags)), *wilson_interval(int(np.sum(flags)), len(flags)), len(flags))
+
+
+def mean(values: Sequence[float]) -> Figure | None:
+    """The normal interval; None of nothing."""
+    found = np.array([x for x in values if math.isfinite(x)])
+    if not len(found):
+        return None
+    half = _NORMAL_QUANTILE * found.std(ddof=1) / math.sqrt(len(found)) if len(found) > 1 else 0.0
+    return Figure(float(found.mean()), float(found.mean() - half), float(found.mean() + half), len(found))
+
+
+class Map(NamedTuple):
+    """All that is known of one episode's decisions."""
+
+    dependence: Dependence
+    actions: np.ndarray
+    """[T, T] of the decision at t on the action that row k names."""
+    left_in: np.ndarray
+    """[T - 1] of the last decision, where one earlier step alone is left as it was."""
+    smallest: list[int] | None
+    """Steps before the last decision which, replaced together, change its action."""
+    attribution: gradients.Attribution | None
+    """Of the last decision."""
+    attention: Attention | None
+
+
+def mapped(
+    network: QNetwork,
+    episodes: Sequence[Episode],
+    of: int,
+    replacements: int,
+    mean_features: Any,
+    num_actions: int,
+    generator: np.random.Generator,
+) -> Map:
+    """Every measure of one of the episodes; the others give what is shown in place of its steps."""
+    episode = episodes[of]
+    others = dependence.replacements(episodes, of, replacements, generator)
+    found = dependence.one_step(network, episode, others)
+    last = episode.length - 1
+    return Map(
+        dependence=found,
+        actions=dependence.actions_before(network, episode, num_actions),
+        left_in=dependence.leave_one_in(network, episode, last, others),
+        smallest=dependence.smallest_set(network, episode, last, others, found.advantage[last]),
+        attribution=gradients.integrated(network, episode, last, mean_features),
+        attention=attention(network, episode),
+    )
+
+
+class Cue(NamedTuple):
+    """What the secret that the task names does to one episode's decisions."""
+
+    rows: np.ndarray
+    """[T] bool: the rows that show it."""
+    changes: np.ndarray
+    """[T] of the advantages, with the other secret shown in all its rows."""
+    flips: np.ndarray
+    """[T] bool: then another action is the greedy one."""
+    other_flips: float | None
+    """The share of replacements of as many other rows before the last decision that change its action."""
+
+
+def cue(
+    network: QNetwork, episodes: Sequence[Episode], of: int, replacements: int, generator: np.random.Generator
+) -> Cue | None:
+    """None where the task names no secret, or this episode never shows it before its last decision."""
+    episode, last = episodes[of], episodes[of].length - 1
+    rows = episode.cue
+    if rows is None or episode.other is None or not rows[:last].any():
+        return None
+    swapped = dependence.block(network, episode, rows, episode.other)
+    rest, other_flips = np.flatnonzero(~rows[:last]), None
+    if len(rest):
+        chosen = np.zeros(episode.length, bool)
+        chosen[generator.choice(rest, min(len(rest), int(rows[:last].sum())), replace=False)] = True
+        others = dependence.replacements(episodes, of, replacements, generator)
+        other_flips = float(dependence.block(network, episode, chosen, others).flips[:, last].mean())
+    return Cue(rows, swapped.advantage[0], swapped.flips[0], other_flips)
+
+
+def recall_density(maps: Sequence[Map]) -> list[Figure | None]:
+    """By distance t - k from 0 on: the mean dependence of decisions on what was shown so long ago."""
+    longest = max(len(x.dependence.advantage) for x in maps)
+    return [
+        mean([
+            float(np.diagonal(x.dependence.advantage, -distance).mean())
+            for x in maps
+            if len(x.dependence.advantage) > distance
+        ])
+        for distance in range(longest)
+    ]  # fmt: skip
+
+
+def times_its_share(found: Cue, of: Map) -> float:
+    """The last decision's dependence on the cue's rows, as a multiple of their share of the rows before."""
+    last = len(found.rows) - 1
+    before = of.dependence.advantage[last, :last]
+    rows = found.rows[:last]
+    total = float(before.sum())
+    return float(before[rows].sum()) / total / float(rows.mean()) if total > 0 else math.nan
+
+
+def contamination(found: Cue, of: Map) -> float:
+    """The share of the last decision's dependence on earlier rows that show no cue."""
+    last = len(found.rows) - 1
+    before = of.dependence.advantage[last, :last]
+    total = float(before.sum())
+    return float(before[~found.rows[:last]].sum()) / total if total > 0 else math.nan
+
+
+def held(found: Cue) -> int:
+    """Steps from the first row that shows the cue to the last decision that hangs on it."""
+    first = int(np.flatnonzero(found.rows)[0])
+    hanging = np.flatnonzero(found.changes > HELD)
+    return int(hanging[-1]) - first if len(hanging) else 0
+
+
+class Agreement(NamedTuple):
+    """Of a map of steps with the dependence that counterfactuals give."""
+
+    rank_correlation: float
+    """Spearman's."""
+    top_three: float
+    """The share of the three largest that are the same."""
+
+
+def agreement(found: np.ndarray, counterfactual: np.ndarray) -> Agreement | None:
+    """None where one of them is the same for all steps."""
+    if len(found) < 3 or np.ptp(found) == 0 or np.ptp(counterfactual) == 0:
+        return None
+    top = [set(np.argsort(-x, kind="stable")[:3].tolist()) for x in (found, counterfactual)]
+    rank = float(stats.spearmanr(found, counterfactual).statistic)
+    return Agreement(rank, len(top[0] & top[1]) / 3)

@@ -1,0 +1,107 @@
+"""The command: a short run debugged, its files, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dtqn import cli
+from dtqn.debugging.episodes import disturbances, play
+from tests.cases import make
+from tests.toy import OBSERVATION_SPACE, ToyVectorEnv
+
+SHORT = [
+    *("--total-env-steps", "600", "--warmup-env-steps", "200", "--evaluation.period", "600"),
+    *("--evaluation.episodes", "20", "--learner.env_steps_per_update", "40", "--learner.batch_size", "4"),
+    *("--wandb", "disabled", "--network.width", "16", "--network.mlp_width", "16"),
+]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    for agent, env in (("gtrxl", "t-maze-passive-6"), ("dqn", "t-maze-passive-6"), ("lstm", "CartPole-v1")):
+        flags = ["--env", env, "--agent", agent, "--run-dir", str(folder / agent), *SHORT]
+        assert cli.main(flags) == 0
+    return folder
+
+
+def test_a_run_is_debugged(runs: Path, capsys: pytest.CaptureFixture) -> None:
+    flags = ["--episodes", "12", "--replacements", "4", "--memoryless", str(runs / "dqn")]
+    capsys.readouterr()
+    assert cli.main(["debug", str(runs / "gtrxl"), *flags]) == 0
+    text = capsys.readouterr().out
+    for name in ("parity", "learning", "the other cue", "recall density", "uses its memory?"):
+        assert name in text
+    found = json.loads((runs / "gtrxl" / "debug" / "debug.json").read_text())
+    assert all(check["holds"] for check in found["contracts"])
+    assert found["cue"]["rows"]["value"] == found["cue"]["first_row"]["value"] + 1 == 1
+    assert found["dependence"]["episodes"] == 12
+    assert list(found["memoryless"]) == [str(runs / "dqn")]
+    for of in found["maps"]:
+        dependence = np.array(of["dependence"])
+        assert dependence.shape == (7, 7) and np.triu(dependence, 1).max() == 0
+        assert of["cue"] == [0]
+    assert (runs / "gtrxl" / "debug" / "dependence.png").stat().st_size > 10_000
+
+
+def test_a_task_that_names_no_cue(runs: Path, capsys: pytest.CaptureFixture) -> None:
+    flags = ["--episodes", "6", "--replacements", "3", "--out", str(runs / "out"), "--json"]
+    capsys.readouterr()
+    assert cli.main(["debug", str(runs / "lstm"), *flags]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "cue" not in found
+    assert found == json.loads((runs / "out" / "debug.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--episodes", "16"], "--episodes is 16: it must be above --replacements 16"),
+        (
+            ["--memoryless", "{runs}/lstm"],
+            "--memoryless is {runs}/lstm, a run on CartPole-v1; must be one on",
+        ),
+        (["--memoryless", "nowhere"], "nowhere"),
+        (["--replacements", "0"], "--replacements: 0 must be an integer of at least 1"),
+    ],
+)
+def test_what_is_refused(runs: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
+    here = [flag.format(runs=runs) for flag in flags]
+    capsys.readouterr()
+    assert cli.main(["debug", str(runs / "gtrxl"), *here]) == 2
+    error = capsys.readouterr().err
+    assert message.format(runs=runs) in error
+    assert error.count("\n") == 1
+
+
+def test_disturbances_do_what_they_say() -> None:
+    """An emptied memory is that of an episode's first step; an exchanged one is a neighbour's."""
+    network = make(OBSERVATION_SPACE, memory_length=4)
+    whole = play(network, ToyVectorEnv(6, 0))
+    changes = disturbances(8.0)
+    assert list(changes) == [
+        "emptied at every step",
+        "emptied every 2 steps",
+        "emptied every 4 steps",
+        "of another episode at step 4",
+    ]
+    seen = []
+
+    def note(steps, state, initial):
+        after = changes["of another episode at step 4"](steps, state, initial)
+        seen.append((steps.copy(), state.memory.clone(), after.memory.clone()))
+        return after
+
+    play(network, ToyVectorEnv(6, 0), intervene=note)
+    for steps, before, after in seen:
+        for copy in range(6):
+            source = (copy - 1) % 6 if steps[copy] == 4 else copy
+            assert (after[copy] == before[source]).all()
+    emptied = play(network, ToyVectorEnv(6, 0), intervene=changes["emptied at every step"])
+    assert (emptied[0].q[0] == whole[0].q[0]).all()
+    later = [(x.q[1:3], y.q[1:3]) for x, y in zip(emptied, whole, strict=True) if min(x.length, y.length) > 2]
+    assert any((x != y).any() for x, y in later)
