@@ -30,7 +30,7 @@ _ALLOWED = {
     "dtqn.text": set(),
     "dtqn.files": set(),
     "dtqn.signals": set(),
-    "dtqn.plots": {"matplotlib", "dtqn.files"},
+    "dtqn.plots": {"matplotlib", "numpy", "dtqn.files"},
     "dtqn.schedules": {"numpy"},
     "dtqn.settings": {"pydantic", "yaml", "envs", "dtqn.settings"},
     "dtqn.networks": _NETWORKS,
