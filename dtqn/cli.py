@@ -33,6 +33,8 @@ commands:
   train           train an agent; a command line without a command does this
   eval RUN_DIR    evaluate the weights of a run
   debug RUN_DIR   say what the decisions of a trained agent hang on
+  export RUN_DIR  write a trained agent for others, with a model card and a certificate
+  verify DIR      say whether an exported agent is what its certificate claims
   compare         compare agents on the same tasks and seeds
   sweep FILE      search settings as a W&B sweep file says, with or without an account
   envs            list the tasks, or show one
@@ -318,6 +320,70 @@ def _debug(arguments: Sequence[str]) -> int:
     return int(not all(check.holds for check in found["contracts"]))
 
 
+def _export(arguments: Sequence[str]) -> int:
+    parser = _Parser(
+        "export",
+        arguments,
+        usage="RUN_DIR --to DIR [--option value ...]",
+        description="Write a trained agent for others: weights, settings, a model card and a certificate.",
+    )
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=_path)
+    parser.add_argument(
+        "--to", metavar="DIR", type=_path, required=True, help="a new folder, or an empty one"
+    )
+    parser.add_argument(
+        "--episodes", type=_positive, default=500, metavar="N", help="for its score; default %(default)s"
+    )
+    parser.add_argument(
+        "--seed", type=_natural, default=7, metavar="N", help="seed of these; default %(default)s"
+    )
+    parser.add_argument(
+        "--push", metavar="ORG/NAME", help="send it to this model repository of the Hugging Face Hub as well"
+    )
+    given = parser.read()
+    directory, to, repository = RunDir(given["run_dir"]), given["to"], given["push"]
+    task_of(directory.read_config())
+    from dtqn.sharing import export, hub
+
+    if repository is not None:
+        hub.check(repository)
+    made = export.export(directory, to, given["episodes"], given["seed"])
+    print("\n".join(export.lines(made, to)))
+    if repository is not None:
+        print(f"sent to {hub.push(to, repository)}")
+    return 0
+
+
+def _verify(arguments: Sequence[str]) -> int:
+    parser = _Parser(
+        "verify",
+        arguments,
+        usage="DIR [--option value ...]",
+        description="Say whether an exported agent is what its certificate claims: its files, the metrics of "
+        "its first updates, which are trained again, and its score. The exit code is 1 where one differs.",
+    )
+    parser.add_argument("run_dir", metavar="DIR", type=_path)
+    parser.add_argument(
+        "--updates", type=_natural, metavar="N", help="train so many, 0 for none; default a few, as certified"
+    )
+    parser.add_argument(
+        "--episodes", type=_natural, metavar="N", help="play so many, 0 for none; default the certificate's"
+    )
+    parser.add_argument(
+        "--seed", type=_natural, metavar="N", help="seed of these; default the certificate's plus 1"
+    )
+    given = parser.read()
+    directory = RunDir(given["run_dir"])
+    task_of(directory.read_config())
+    from dtqn.sharing import verify
+
+    differs = False
+    for found in verify.verify(directory, given["updates"], given["episodes"], given["seed"]):
+        print(f"{found.what:<17}  {found.answer:<11}  {found.because}", flush=True)
+        differs |= found.answer == verify.DIFFERS
+    return int(differs)
+
+
 def _compare(arguments: Sequence[str]) -> int:
     parser = _Parser(
         "compare",
@@ -551,6 +617,8 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
     "eval": _eval,
     "debug": _debug,
+    "export": _export,
+    "verify": _verify,
     "compare": _compare,
     "sweep": _sweep,
     "envs": _envs,

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
+import platform
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[1]
-_OF_NO_RUN = ("dtqn/experiments", "dtqn/debugging", "dtqn/plots.py", "dtqn/cli.py")
-"""Sources that no training reads: they compare, debug, draw and read flags."""
+_OF_NO_RUN = (
+    *("dtqn/experiments", "dtqn/debugging", "dtqn/sharing", "dtqn/watching", "dtqn/plots.py", "dtqn/cli.py"),
+)
+"""Sources that no training reads: they compare, debug, export, show, draw and read flags."""
 
 
 @functools.cache
@@ -24,6 +29,17 @@ def code_digest() -> str:
         if not name.startswith(_OF_NO_RUN):
             whole.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     return whole.hexdigest()[:12]
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """The version of Python, and of those of the packages that are installed."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:  # our own sources, not installed
+            continue
+    return found
 
 
 def program() -> str:

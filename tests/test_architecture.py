@@ -47,6 +47,11 @@ _ALLOWED = {
         *_NETWORKS,
         *("dtqn.acting", "dtqn.training", "dtqn.plots", "dtqn.debugging", "scipy"),
     },
+    "dtqn.sharing": {
+        *_BASE,
+        *("torch", "numpy", "yaml", "scipy", "huggingface_hub", "envs.errors"),
+        *("dtqn.settings", "dtqn.acting.evaluation", "dtqn.training", "dtqn.sharing"),
+    },
     "dtqn.experiments": {
         *_TRAINING,
         *("dtqn.acting", "dtqn.experiments", "pydantic", "scipy", "sklearn", "sweeps"),
@@ -61,11 +66,22 @@ _ALLOWED = {
         "dtqn.settings",
         "dtqn.training",
         "dtqn.debugging",
+        "dtqn.sharing",
         "dtqn.experiments",
         "envs",
     },
 }
-_ONE_FILE_ONLY = {"wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich", "sweeps", "sklearn"}
+_ONE_FILE_ONLY = {
+    "wandb",
+    "ray",
+    "matplotlib",
+    "gym_gridverse",
+    "safetensors",
+    "rich",
+    "sweeps",
+    "sklearn",
+    "huggingface_hub",
+}
 
 
 def _name(path: Path) -> str:

@@ -30,7 +30,7 @@ from safetensors.torch import load_file, save_file
 from dtqn.files import replacing, sync, write_whole
 from dtqn.settings.config import ConfigError
 from dtqn.text import one_line
-from dtqn.training.directory import file_errors
+from dtqn.training.directory import EXPORTED_WEIGHTS, file_errors
 
 FORMAT = 2
 _NETWORK, _STATE, _JSON = "network.safetensors", "state.safetensors", "state.json"
@@ -151,7 +151,9 @@ def load_state(folder: Path) -> dict[str, Any]:
 
 
 def load_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """The online network's weights in the current checkpoint."""
+    """The online network's weights in the current checkpoint, or those of an exported agent."""
+    if (folder / EXPORTED_WEIGHTS).exists():
+        return _read_with_figures(folder / EXPORTED_WEIGHTS)[1]
     path = current(folder)
     return _read_tensors(path / _NETWORK, _read_json(path)["checksums"][_NETWORK])
 
@@ -160,7 +162,18 @@ def save_best(
     folder: Path, weights: Mapping[str, torch.Tensor], figures: dict[str, float | int | None]
 ) -> None:
     """Keep the weights that did best so far, and the figures of the evaluation that says so, in one file."""
-    path, tensors, text = folder / _BEST, _independent(dict(weights)), json.dumps(figures)
+    _save_with_figures(folder / _BEST, weights, figures)
+
+
+def save_exported(
+    folder: Path, kind: str, weights: Mapping[str, torch.Tensor], figures: dict[str, Any]
+) -> None:
+    """Write `last` or `best` weights of an exported agent, where `load_weights` and `load_best` find them."""
+    _save_with_figures(folder / {"last": EXPORTED_WEIGHTS, "best": _BEST}[kind], weights, figures)
+
+
+def _save_with_figures(path: Path, weights: Mapping[str, torch.Tensor], figures: dict[str, Any]) -> None:
+    folder, tensors, text = path.parent, _independent(dict(weights)), json.dumps(figures)
     metadata = {"figures": text, "checksum": str(_checksum_of_tensors(text, tensors))}
     with _writing(path):
         folder.mkdir(parents=True, exist_ok=True)
@@ -172,7 +185,7 @@ def load_best(folder: Path) -> dict[str, torch.Tensor]:
     """The weights that did best."""
     if not (folder / _BEST).exists():
         raise CheckpointError(f"{folder / _BEST}: there is no such file; the run has had no evaluation yet")
-    return _read_best(folder)[1]
+    return _read_with_figures(folder / _BEST)[1]
 
 
 def best_figures(folder: Path) -> dict[str, Any] | None:
@@ -184,7 +197,7 @@ def best_figures(folder: Path) -> dict[str, Any] | None:
     """
     if (folder / _BEST).is_dir():
         raise ConfigError(f"{folder / _BEST}: is a folder; must be a file")
-    return _read_best(folder)[0] if (folder / _BEST).exists() else None
+    return _read_with_figures(folder / _BEST)[0] if (folder / _BEST).exists() else None
 
 
 def remove_best(folder: Path) -> None:
@@ -317,9 +330,8 @@ def _read_tensors(path: Path, checksum: int) -> dict[str, torch.Tensor]:
         return load_file(path)
 
 
-def _read_best(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def _read_with_figures(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Figures and weights."""
-    path = folder / _BEST
     with _reading(path):
         with safe_open(path, "pt") as file:
             metadata = file.metadata()

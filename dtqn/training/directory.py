@@ -30,6 +30,10 @@ HOW_IT_RUNS = {"checkpoint_every", "wandb", "device", "cuda_graphs", "threads", 
 size falls over a run's whole length, so a short run that was extended is not the long one."""
 
 
+EXPORTED_WEIGHTS = "model.safetensors"
+"""In a folder that holds an exported agent, beside `best.safetensors`."""
+
+
 def config_hash(config: Config) -> str:
     """Eight hexadecimal digits of the settings that decide a run's result and differ from their defaults.
 
@@ -73,7 +77,6 @@ class RunDir:
         self.config_file = path / "config.yaml"
         self.task_file = path / "task.json"
         self.metrics_file = path / "metrics.jsonl"
-        self.checkpoints = path / "checkpoint"
         self.curve = path / "learning_curve.png"
         self.film = path / "evaluation.gif"
         self.log = path / "output.log"
@@ -91,6 +94,16 @@ class RunDir:
         """`<runs_dir>/<env>/<agent>/seed<k>-<hash>`: where the run with these settings is, or will be."""
         default = cls.default(config, runs_dir).path
         return cls(default.with_name(f"{default.name}-{config_hash(config)}"))
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether it is what `dtqn.sharing.export` made of a run: weights, and nothing to go on from."""
+        return (self.path / EXPORTED_WEIGHTS).exists()
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the weights."""
+        return self.path if self.is_exported else self.path / "checkpoint"
 
     @property
     def resume_command(self) -> str:
@@ -302,6 +315,8 @@ class RunDir:
             ConfigError: naming the first flag that contradicts what the run was started with.
         """
         stored = self.read_config()
+        if self.is_exported:
+            raise ConfigError(f"{self.path}: is an exported agent, which has no checkpoint to go on from")
         # The warm-up comes later: it may not fit a length that is refused in any case.
         of_run = stored.model_dump() | {"warmup_env_steps": None}
         layers = [Layer(str(self.config_file), of_run), *environment_layer(environment)]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from dtqn.program import versions
 from dtqn.settings.config import Config
 from dtqn.text import one_line
 from dtqn.training.directory import HOW_IT_RUNS, config_hash
@@ -187,14 +187,8 @@ def open_tracker(
 
 def _provenance() -> dict[str, Any]:
     """The versions and the machine behind a result. W&B itself adds the machine's memory and GPUs."""
-    versions = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:  # the sources themselves, not installed
-            continue
     return {
-        "versions": versions,
+        "versions": versions(_PACKAGES),
         "machine": {"host": platform.node(), "platform": platform.platform(), "cpus": os.cpu_count()},
     }
 

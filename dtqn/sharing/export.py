@@ -1,0 +1,109 @@
+"""The command `export`: what others need of a run, in a folder that `dtqn.load` and `eval` take for one.
+
+README.md               the model card, in the form of the Hugging Face Hub
+certificate.json        what the agent is and how it came about (`dtqn.sharing.certificate`)
+config.yaml, task.json  the run's own
+metrics.jsonl           its rows up to the checkpoint
+model.safetensors       the weights of the last checkpoint
+best.safetensors        those that did best in an evaluation, if there was one
+learning_curve.png, evaluation.gif    if the run has them
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dtqn.files import write_whole
+from dtqn.program import program
+from dtqn.settings.config import ConfigError, wrong
+from dtqn.sharing import card, certificate
+from dtqn.training import checkpoint, trained
+from dtqn.training.directory import RunDir, file_errors
+from dtqn.training.metrics import read_rows
+from dtqn.training.setup import task_spec
+
+_COPIED = ("config.yaml", "task.json", "learning_curve.png", "evaluation.gif")
+_NOT_CERTIFIED = ("README.md", "metrics.jsonl")
+"""The card is there to be edited; the rows of metrics have a digest of their own."""
+
+
+def export(directory: RunDir, to: Path, episodes: int, seed: int) -> dict[str, Any]:
+    """Write a run's agent to the folder `to`, whole or not at all; its certificate.
+
+    Args:
+        episodes: greedy episodes that the agent's score is of.
+        seed: of these episodes.
+
+    Raises:
+        ConfigError: the run has no checkpoint, or the folder is there and not empty.
+    """
+    config = directory.read_config()
+    if directory.is_exported:
+        raise ConfigError(f"{directory.path}: is an exported agent already; copy the folder")
+    about = checkpoint.read_about(directory.checkpoints)
+    weights = {"last": checkpoint.load_weights(directory.checkpoints)}
+    figures: dict[str, Any] = {"last": {"env_steps": about["env_steps"]}}
+    if best := checkpoint.best_figures(directory.checkpoints):
+        weights["best"], figures["best"] = checkpoint.load_best(directory.checkpoints), best
+    with file_errors(to, "cannot be read"):
+        if to.exists() and (not to.is_dir() or any(to.iterdir())):
+            raise wrong("--to", to, "it is there already; must be a new folder, or an empty one")
+    scores = {name: trained.evaluate_run(directory, episodes, seed, name) for name in weights}
+    rows = read_rows(directory.metrics_file)[: about["rows"]]
+    with _folder(to) as folder:
+        for name in _COPIED:
+            if (directory.path / name).is_file():
+                shutil.copyfile(directory.path / name, folder / name)
+        metrics = "".join(f"{json.dumps(row)}\n" for row in rows)
+        write_whole(folder / "metrics.jsonl", metrics)
+        for name in weights:
+            checkpoint.save_exported(folder, name, weights[name], figures[name])
+        files = {
+            path.name: certificate.file_digest(path)
+            for path in sorted(folder.iterdir())
+            if path.name not in _NOT_CERTIFIED
+        }
+        made = certificate.make(config, _task(folder, config.env), about, rows, scores, seed, files)
+        write_whole(folder / certificate.FILE, json.dumps(made, indent=1) + "\n")
+        pictures = [name for name in ("learning_curve.png", "evaluation.gif") if (folder / name).exists()]
+        text = card.text(config, made, pictures, task_spec(config).ceiling_note)
+        write_whole(folder / "README.md", text)
+    return made
+
+
+def _task(folder: Path, env: str) -> dict[str, Any]:
+    """The content of `task.json`; of a run of an earlier version, or a damaged one, the id alone."""
+    try:
+        content = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        content = None
+    return content if isinstance(content, dict) else {"id": env}
+
+
+@contextlib.contextmanager
+def _folder(to: Path) -> Iterator[Path]:
+    """A folder beside `to`, which takes its place when the block ends and is removed where it fails."""
+    temporary = to.absolute().with_name(f".{to.absolute().name}.tmp")
+    with file_errors(to, "cannot be written"):
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        try:
+            yield temporary
+            if to.exists():
+                to.rmdir()  # it is empty
+            temporary.rename(to)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+def lines(made: dict[str, Any], to: Path) -> list[str]:
+    """What was exported, for the terminal."""
+    scores = [card.score(certificate.score_of(made, name), name) for name in made["scores"]]
+    return [*scores, f"exported to {to}; next: {program()} verify {shlex.quote(str(to))}"]

@@ -1,0 +1,262 @@
+"""The command `verify`: whether an exported agent is what its certificate says.
+
+Digests of its files hold anywhere. The first rows of metrics come out the same, bit for bit, where code,
+libraries, device and machine are the same; elsewhere numbers are rounded otherwise, and rows that differ tell
+nothing. The score is compared with that of new episodes, anywhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy import stats
+
+from dtqn.acting.evaluation import EvaluationResult
+from dtqn.program import code_digest
+from dtqn.settings.config import Config, ConfigError, wrong
+from dtqn.sharing import certificate, rerun
+from dtqn.sharing.card import score
+from dtqn.text import number, one_line
+from dtqn.training import machine, trained
+from dtqn.training.directory import RunDir, resolved
+from dtqn.training.metrics import Row, read_rows
+from dtqn.training.setup import device_of
+from dtqn.types import NonFiniteError
+from envs.errors import TaskError
+
+OK, DIFFERS, UNKNOWN = "ok", "DIFFERS", "cannot tell"
+_NORMAL_QUANTILE = 1.959963984540054
+_ROUNDING = 1e-9
+"""Two mean returns of a task without chance may differ by so much, relative to them."""
+
+
+class Finding(NamedTuple):
+    what: str
+    answer: str
+    """`OK`, `DIFFERS` or `UNKNOWN`."""
+    because: str
+
+
+def verify(
+    directory: RunDir, updates: int | None, episodes: int | None, seed: int | None
+) -> Iterator[Finding]:
+    """What was found, one after the other, as each takes its time.
+
+    Args:
+        updates: rows of metrics are compared up to the first one after so many updates; 0: none are. None:
+            those that the certificate itself holds.
+        episodes: played for the score; 0: none. None: as many as the certificate's.
+        seed: of these episodes. None: another one than the certificate's.
+
+    Raises:
+        ConfigError: the folder holds no certificate, or fewer updates than are asked for.
+    """
+    certified = certificate.read(directory.path)
+    config = directory.read_config()
+    rows = _rows(directory, certified)
+    expected = None if updates == 0 else _expected(certified, rows, updates)
+    yield from _files(directory, certified)
+    yield _settings(config, certified)
+    yield _metrics(certified, rows)
+    yield _task(directory, config, certified)
+    if expected is not None:
+        yield _first_updates(config, certified, expected)
+    if episodes != 0:
+        yield _score(directory, certified, episodes, seed)
+
+
+def _rows(directory: RunDir, certified: Mapping[str, Any]) -> list[Row] | ConfigError:
+    """The rows of the folder, or what is wrong with them."""
+    try:
+        return read_rows(directory.metrics_file)
+    except ConfigError as error:
+        return error
+
+
+def _expected(certified: Mapping[str, Any], rows: list[Row] | ConfigError, updates: int | None) -> list[Row]:
+    """The rows that a run begins with."""
+    first: list[Row] = certified["metrics"]["first_rows"]
+    if updates is None or (first and _updates(first[-1]) >= updates):
+        known = first
+        enough = [n for n, row in enumerate(first) if updates is not None and _updates(row) >= updates]
+    else:
+        known = [] if isinstance(rows, ConfigError) else rows
+        enough = [n for n, row in enumerate(known) if _updates(row) >= updates]
+        if not enough:
+            most = _updates(known[-1]) if known else 0
+            raise wrong(
+                "--updates", updates, f"metrics.jsonl has rows up to {most} updates; must be at most {most}"
+            )
+    return known[: enough[0] + 1] if enough else known
+
+
+def _updates(row: Row) -> int:
+    return int(row["learner_steps"] or 0)
+
+
+def _files(directory: RunDir, certified: Mapping[str, Any]) -> Iterator[Finding]:
+    """One finding for all files that are as they were, and one for each other."""
+    same = []
+    for name, digest in certified["files"].items():
+        path = directory.path / name
+        if not path.is_file():
+            yield Finding(name, DIFFERS, "the file is missing")
+        elif (found := certificate.file_digest(path)) != digest:
+            yield Finding(name, DIFFERS, f"SHA-256 is {found[:12]}, the certificate's {str(digest)[:12]}")
+        else:
+            same.append(name)
+    yield Finding("files", OK if same else UNKNOWN, f"{', '.join(same) or 'none'}")
+
+
+def _settings(config: Config, certified: Mapping[str, Any]) -> Finding:
+    """A setting that a later version has added is not in the certificate, and has its default then."""
+    here, there = resolved(config).model_dump(mode="json"), certified["settings"]
+    stated = _flat(here)
+    if names := [name for name, value in _flat(there).items() if stated.get(name) != value]:
+        return Finding("settings", DIFFERS, f"{', '.join(names)} in config.yaml")
+    return Finding("settings", OK, "config.yaml states the certificate's")
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, dict) and not prefix:
+            found |= _flat(value, f"{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def _metrics(certified: Mapping[str, Any], rows: list[Row] | ConfigError) -> Finding:
+    claimed = certified["metrics"]
+    if isinstance(rows, ConfigError):
+        return Finding("metrics", DIFFERS, str(rows))
+    first = [certificate.text_of(row) for row in claimed["first_rows"]]
+    if certificate.metrics_digest(rows) != claimed["digest"]:
+        return Finding("metrics", DIFFERS, f"{len(rows)} rows without clocks have another digest")
+    if first != [certificate.text_of(row) for row in rows[: len(first)]]:
+        return Finding("metrics", DIFFERS, "the certificate's own first rows are others than the file's")
+    return Finding("metrics", OK, f"{len(rows)} rows without clocks have the certificate's digest")
+
+
+def _task(directory: RunDir, config: Config, certified: Mapping[str, Any]) -> Finding:
+    if change := directory.task_change(config):
+        return Finding("task", DIFFERS, change)
+    return Finding("task", OK, f"{config.env} is as it was")
+
+
+def unlike(config: Config, certified: Mapping[str, Any]) -> list[str]:
+    """In what this machine and program are not those that trained, as far as bits depend on it."""
+    made = certified["trained"]
+    here = {
+        "code": [code_digest()],
+        "machine": machine.name(),
+        "device": device_of(_runnable(config)).type,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+    program = made.get("program") or {}
+    there = {**made, "torch": program.get("torch"), "numpy": program.get("numpy")}
+    return [
+        f"{name} {_shown(there.get(name))}, here {_shown(value)}"
+        for name, value in here.items()
+        if there.get(name) != value
+    ]
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value or "unknown")
+
+
+def _runnable(config: Config) -> Config:
+    """The settings on a machine that may have no GPU."""
+    if torch.cuda.is_available():
+        return config
+    device = "auto" if config.device == "cuda" else config.device
+    return config.model_copy(update={"device": device, "cuda_graphs": False})
+
+
+def _first_updates(config: Config, certified: Mapping[str, Any], expected: list[Row]) -> Finding:
+    what = "first updates"
+    if not expected:
+        return Finding(what, UNKNOWN, "the certificate holds no rows")
+    others = "; ".join(unlike(config, certified))
+    found = rerun.rows(_runnable(config))
+    try:
+        pairs = itertools.zip_longest(expected, itertools.islice(found, len(expected)))
+        for index, (row, again) in enumerate(pairs, 1):
+            if difference := _difference(row, again):
+                text = f"row {index} of the metrics: {difference}"
+                if others:
+                    return Finding(what, UNKNOWN, f"{text}; as it may: {others}")
+                return Finding(what, DIFFERS, text)
+    except (NonFiniteError, ConfigError, TaskError) as error:
+        return Finding(what, UNKNOWN if others else DIFFERS, f"the training ends: {one_line(str(error))}")
+    finally:
+        found.close()
+    steps, updates = number(expected[-1]["env_steps"] or 0), number(_updates(expected[-1]))
+    text = f"{len(expected)} rows, to {steps} env steps and {updates} updates, come out the same bit for bit"
+    return Finding(what, OK, f"{text}, though not all else is the same: {others}" if others else text)
+
+
+def _difference(row: Row, again: Row | None) -> str:
+    """The first figure in which two rows differ; empty where none does."""
+    if again is None:
+        return "the run ends before it"
+    if certificate.text_of(row) == certificate.text_of(again):
+        return ""
+    for name in [*row, *again]:
+        if name not in row or name not in again or repr(row[name]) != repr(again[name]):
+            return f"{name} is {again.get(name, 'missing')}, the certificate's {row.get(name, 'missing')}"
+    return "another type of number"
+
+
+def _score(
+    directory: RunDir, certified: Mapping[str, Any], episodes: int | None, seed: int | None
+) -> Finding:
+    """New episodes beside the certificate's: the 95 % intervals of both must overlap."""
+    claimed = certificate.score_of(certified, "last")
+    seed = int(certified["scores"]["last"]["seed"]) + 1 if seed is None else seed
+    try:
+        found = trained.evaluate_run(directory, episodes or claimed.episodes, seed, "last")
+    except ConfigError as error:  # weights that are damaged, say
+        return Finding("score", DIFFERS, one_line(str(error)))
+    p = p_value(claimed, found)
+    overlap = intervals_overlap(claimed, found)
+    how = "overlap" if overlap else "lie apart"
+    text = f"{score(found)}; the certificate's: {score(claimed)}; the intervals {how}, p = {p:.2g}"
+    return Finding("score", OK if overlap else DIFFERS, text)
+
+
+def intervals_overlap(one: EvaluationResult, other: EvaluationResult) -> bool:
+    """Whether the 95 % intervals of two scores have a point in common."""
+    (low, high), (other_low, other_high) = _interval(one), _interval(other)
+    close = _ROUNDING * max(1.0, *map(abs, (low, high, other_low, other_high)))
+    return low <= other_high + close and other_low <= high + close
+
+
+def _interval(result: EvaluationResult) -> tuple[float, float]:
+    if result.success_low is not None and result.success_high is not None:
+        return result.success_low, result.success_high
+    half = _NORMAL_QUANTILE * result.return_error
+    return result.episode_return - half, result.episode_return + half
+
+
+def p_value(one: EvaluationResult, other: EvaluationResult) -> float:
+    """The chance of so large a difference, or a larger one, between two samples of one policy.
+
+    By Fisher's exact test of successes, and by the normal distribution of the difference of two mean returns.
+    """
+    if one.success is not None and other.success is not None:
+        table = [[round(x.success * x.episodes), x.episodes] for x in (one, other) if x.success is not None]
+        return float(stats.fisher_exact([[wins, played - wins] for wins, played in table]).pvalue)
+    error = math.hypot(one.return_error, other.return_error)
+    difference = abs(one.episode_return - other.episode_return)
+    if error == 0:
+        return 1.0 if difference == 0 else 0.0
+    return math.erfc(difference / error / math.sqrt(2))

@@ -1,0 +1,316 @@
+"""The commands `export` and `verify` on a short run: its files, what loads them, what is noticed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+import dtqn
+from dtqn import cli
+from dtqn.acting.evaluation import EvaluationResult, wilson_interval
+from dtqn.sharing import certificate, rerun, verify
+from dtqn.training.directory import RunDir
+from dtqn.training.metrics import CLOCK_KEYS
+
+SHORT = [
+    *(
+        "--env",
+        "t-maze-passive-6",
+        "--agent",
+        "gru",
+        "--wandb",
+        "disabled",
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+    ),
+    *(
+        "--total-env-steps",
+        "900",
+        "--warmup-env-steps",
+        "200",
+        "--metrics-every",
+        "100",
+        "--actor.num_envs",
+        "4",
+    ),
+    *("--evaluation.period", "150", "--evaluation.episodes", "12", "--learner.batch_size", "4"),
+    *("--learner.env_steps_per_update", "20", "--replay.capacity", "2000", "--network.width", "16"),
+]
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "gru"
+    assert cli.main([*SHORT, "--run-dir", str(path)]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def exported(run_dir: Path) -> Path:
+    to = run_dir.parent / "exported"
+    assert cli.main(["export", str(run_dir), "--to", str(to), "--episodes", "40"]) == 0
+    return to
+
+
+@pytest.fixture
+def copied(exported: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(exported, tmp_path / "copied"))
+
+
+def _verified(folder: Path, capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, dict[str, str]]:
+    """The exit code, and the answer to each question."""
+    capsys.readouterr()
+    code = cli.main(["verify", str(folder), *flags])
+    lines = capsys.readouterr().out.splitlines()
+    words = {line[:17].strip(): line[19:30].strip() for line in lines}
+    assert set(words.values()) <= {"ok", "DIFFERS", "cannot tell"}
+    return code, words
+
+
+def test_the_folder_is_a_run_for_load_and_eval(
+    run_dir: Path, exported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {
+        *("README.md", "certificate.json", "config.yaml", "task.json", "metrics.jsonl", "learning_curve.png"),
+        *("model.safetensors", "best.safetensors", "evaluation.gif"),
+    }
+    assert {path.name for path in exported.iterdir()} == names & (
+        {path.name for path in run_dir.iterdir()} | names - {"evaluation.gif"}
+    )
+    for weights in ("last", "best"):
+        one, other = dtqn.load(run_dir, weights), dtqn.load(exported, weights)
+        env = one.make_env(5, seed=2)
+        observation, _ = env.reset()
+        for policy in (one, other):
+            policy.reset(5)
+        for _ in range(4):
+            action, q = one.act(observation, np.zeros(5), return_q=True)
+            np.testing.assert_array_equal(q, other.act(observation, np.zeros(5), return_q=True)[1])
+            observation = env.step(action)[0]
+        capsys.readouterr()
+        for folder in (run_dir, exported):
+            assert cli.main(["eval", str(folder), "--episodes", "20", "--checkpoint", weights, "--json"]) == 0
+        of_run, of_export = capsys.readouterr().out.splitlines()
+        assert of_run == of_export
+    stored = {name: load_file(exported / f"{name}.safetensors") for name in ("model", "best")}
+    kept = load_file(next(run_dir.glob("checkpoint/*/network.safetensors")))
+    assert all((kept[name] == x).all() for name, x in stored["model"].items()) and len(kept) > 3
+
+
+def test_the_certificate_says_what_there_is(run_dir: Path, exported: Path) -> None:
+    made = json.loads((exported / "certificate.json").read_text())
+    for name, digest in made["files"].items():
+        assert hashlib.sha256((exported / name).read_bytes()).hexdigest() == digest
+    assert {"model.safetensors", "best.safetensors", "config.yaml", "task.json"} <= made["files"].keys()
+    result = json.loads((run_dir / "result.json").read_text())
+    for name in ("code", "machine", "env_steps", "learner_steps", "threads", "device", "program"):
+        assert made["trained"][name] == result[name]
+    assert made["trained"]["code"] == [made["exported"]["code"]]
+    assert {"python", "torch", "numpy", "gymnasium"} <= made["exported"]["versions"].keys()
+    settings = yaml.safe_load((exported / "config.yaml").read_text())
+    assert made["settings"] == settings and made["seed"] == settings["seed"] == 1
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    plain = [{key: value for key, value in row.items() if key not in CLOCK_KEYS} for row in rows]
+    assert all(set(CLOCK_KEYS) <= row.keys() for row in rows)
+    text = "\n".join(json.dumps(row, sort_keys=True) for row in plain) + "\n"
+    assert made["metrics"]["digest"] == hashlib.sha256(text.encode()).hexdigest()
+    first = made["metrics"]["first_rows"]
+    assert first == plain[: len(first)]
+    assert [("learner/loss" in row) for row in first].count(True) == 2 and "learner/loss" in first[-1]
+    assert made["scores"]["last"]["episodes"] == 40
+
+
+def test_the_clocks_are_no_part_of_the_digest() -> None:
+    row = {"env_steps": 1, "learner/loss": 0.1}
+    digest = certificate.metrics_digest([row])
+    assert certificate.metrics_digest([row | {"seconds": 1.0}]) == digest
+    assert certificate.metrics_digest([row | {"learner/loss": math.nextafter(0.1, 1)}]) != digest
+    assert certificate.metrics_digest([row, row]) != digest
+
+
+def test_the_card_is_one_that_the_hub_reads(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (exported / "README.md").read_text()
+    _, header, body = text.split("---\n", 2)
+    found = yaml.safe_load(header)
+    assert found["library_name"] == "dtqn" and "t-maze-passive-6" in found["tags"]
+    (result,) = found["model-index"][0]["results"]
+    score = json.loads((exported / "certificate.json").read_text())["scores"]["last"]
+    success = next(metric for metric in result["metrics"] if metric["type"] == "success_rate")
+    assert success["value"] == pytest.approx(score["success"], abs=1e-4)
+    low, high = wilson_interval(round(40 * score["success"]), 40)
+    assert f"success {100 * score['success']:.1f} % ({100 * low:.1f} to {100 * high:.1f})" in body
+    for part in (
+        "![learning curve](learning_curve.png)",
+        "dtqn.load(",
+        "python -m dtqn --config config.yaml\n",
+    ):
+        assert part in body
+    assert str(exported.parent) not in text, "nothing of this machine's folders"
+    capsys.readouterr()
+    assert cli.main(["--config", str(exported / "config.yaml"), "--print-config"]) == 0
+    assert capsys.readouterr().out == (exported / "config.yaml").read_text(), "the command that made it"
+
+
+def test_an_export_is_verified(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, words = _verified(exported, capsys)
+    assert code == 0
+    names = {"files", "settings", "metrics", "task", "first updates", "score"}
+    assert words == dict.fromkeys(names, "ok")
+
+
+def test_a_rerun_writes_the_rows_of_the_run_to_its_end(run_dir: Path) -> None:
+    """Evaluations, and the figures of the whole run so far, among them."""
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    plain = [{key: value for key, value in row.items() if key not in CLOCK_KEYS} for row in rows]
+    assert list(rerun.rows(RunDir(run_dir).read_config())) == plain
+    assert "eval/success" in plain[-1] and "mean_success" in plain[-1]
+
+
+def _edit_json(change: Callable[[dict], None]) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        content = json.loads((folder / "certificate.json").read_text())
+        change(content)
+        (folder / "certificate.json").write_text(json.dumps(content))
+
+    return edit
+
+
+def _edit_metrics(folder: Path) -> None:
+    text = (folder / "metrics.jsonl").read_text()
+    (folder / "metrics.jsonl").write_text(text.replace('"train/episodes": ', '"train/episodes": 1', 1))
+
+
+def _edit_weights(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+    tensors = load_file(path)
+    next(iter(tensors.values())).flatten()[0] += 1.0
+    save_file(tensors, path, metadata)
+
+
+def _edit_config(folder: Path) -> None:
+    path = folder / "config.yaml"
+    path.write_text(path.read_text().replace("learning_rate: ", "learning_rate: 1", 1))
+
+
+def _first_loss(content: dict) -> None:
+    """As if the run had gone otherwise: file, digest and certificate agree with each other."""
+    content["metrics"]["first_rows"][-1]["learner/loss"] += 1e-12
+
+
+def _better(content: dict) -> None:
+    low, high = wilson_interval(40, 40)
+    content["scores"]["last"] |= {"success": 1.0, "success_low": low, "success_high": high}
+
+
+@pytest.mark.parametrize(
+    ("edit", "differs"),
+    [
+        (_edit_metrics, {"metrics"}),
+        (_edit_weights, {"model.safetensors", "score"}),
+        (_edit_config, {"config.yaml", "settings", "first updates"}),
+        (lambda folder: (folder / "learning_curve.png").unlink(), {"learning_curve.png"}),
+        (lambda folder: (folder / "task.json").write_text('{"digest": "0"}'), {"task.json", "task"}),
+        (_edit_json(_first_loss), {"metrics", "first updates"}),
+        (_edit_json(_better), {"score"}),
+    ],
+    ids=["metrics", "weights", "config", "missing", "task", "first rows", "score"],
+)
+def test_what_has_changed_is_noticed(
+    copied: Path,
+    edit: Callable[[Path], None],
+    differs: set[str],
+    capsys: pytest.CaptureFixture[str],
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    edit(copied)
+    code, words = _verified(copied, capsys)
+    assert code == 1
+    assert {name for name, word in words.items() if word == "DIFFERS"} == differs
+
+
+def test_on_another_machine_rows_that_differ_tell_nothing(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def elsewhere(content: dict) -> None:
+        content["trained"]["machine"] = "another"
+
+    _edit_json(elsewhere)(copied)
+    assert _verified(copied, capsys, "--episodes", "0")[1]["first updates"] == "ok"
+    _edit_json(_first_loss)(copied)
+    code, words = _verified(copied, capsys, "--episodes", "0")
+    assert (code, words["first updates"]) == (1, "cannot tell"), "the digest differs all the same"
+    assert "score" not in words
+
+
+def test_so_many_updates_are_trained_as_are_asked_for(
+    exported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "first updates" not in _verified(exported, capsys, "--updates", "0", "--episodes", "0")[1]
+    made = certificate.read(exported)
+    rows = [json.loads(line) for line in (exported / "metrics.jsonl").read_text().splitlines()]
+    for updates in (1, 20, rows[-1]["learner_steps"]):
+        expected = verify._expected(made, rows, updates)
+        assert expected[-1]["learner_steps"] >= updates
+        assert all(row["learner_steps"] < updates for row in expected[:-1])
+    capsys.readouterr()
+    assert cli.main(["verify", str(exported), "--updates", "999"]) == 2
+    assert f"must be at most {rows[-1]['learner_steps']}" in capsys.readouterr().err
+
+
+def _result(successes: int, episodes: int) -> EvaluationResult:
+    return EvaluationResult(
+        successes / episodes, *wilson_interval(successes, episodes), 0.0, 1.0, episodes, 0.5
+    )
+
+
+def test_scores_are_compared_by_their_intervals_and_an_exact_test() -> None:
+    """The p-value of 8 of 10 and 1 of 10 beside 3 of 4 and 1 of 4: 34/70 by counting tables."""
+    assert verify.p_value(_result(3, 4), _result(1, 4)) == pytest.approx(34 / 70)
+    assert verify.intervals_overlap(_result(50, 100), _result(60, 100))
+    assert not verify.intervals_overlap(_result(50, 100), _result(80, 100))
+    one, other = (EvaluationResult(None, None, None, x, 1.0, 9, 0.3) for x in (1.0, 2.0))
+    assert verify.p_value(one, other) == pytest.approx(0.018422, abs=1e-6)  # z = 1 / (0.3 sqrt 2)
+    assert verify.intervals_overlap(one, other)
+    assert not verify.intervals_overlap(one, other._replace(episode_return=2.2))
+    still = one._replace(return_error=0.0)
+    assert verify.p_value(still, still) == 1.0
+    assert verify.intervals_overlap(still, still._replace(episode_return=1.0 + 1e-13))
+
+
+def test_mistakes_are_one_line(
+    run_dir: Path, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty, damaged = tmp_path / "empty", tmp_path / "damaged"
+    empty.mkdir()
+    shutil.copytree(exported, damaged)
+    (damaged / "certificate.json").write_text('{"format": 1}')
+    for command, message in (
+        (["export", str(run_dir), "--to", str(exported)], "it is there already"),
+        (["export", str(exported), "--to", str(empty)], "is an exported agent already"),
+        (["export", str(empty), "--to", str(tmp_path / "new")], "holds no run"),
+        (["export", str(run_dir), "--to", str(empty), "--push", "name"], "must be a name such as"),
+        (["verify", str(run_dir)], "is no exported agent (there is no certificate.json)"),
+        (["verify", str(damaged)], "is no certificate of this program, or damaged: "),
+        (["--resume", str(exported)], "is an exported agent, which has no checkpoint to go on from"),
+    ):
+        capsys.readouterr()
+        assert cli.main(command) == 2
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
+    assert not list(empty.iterdir()) and not (tmp_path / "new").exists()
+    assert cli.main(["export", str(run_dir), "--to", str(empty), "--episodes", "2"]) == 0
+    assert (empty / "certificate.json").exists(), "an empty folder is taken"
