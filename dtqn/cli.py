@@ -35,6 +35,7 @@ commands:
   debug RUN_DIR   say what the decisions of a trained agent hang on
   export RUN_DIR  write a trained agent for others, with a model card and a certificate
   verify DIR      say whether an exported agent is what its certificate claims
+  watch RUN_DIR   show episodes of a trained agent in the terminal, or as a film
   compare         compare agents on the same tasks and seeds
   sweep FILE      search settings as a W&B sweep file says, with or without an account
   envs            list the tasks, or show one
@@ -384,6 +385,45 @@ def _verify(arguments: Sequence[str]) -> int:
     return int(differs)
 
 
+def _watch(arguments: Sequence[str]) -> int:
+    parser = _Parser(
+        "watch",
+        arguments,
+        usage="RUN_DIR [--option value ...]",
+        description="Show greedy episodes of a trained agent step by step: the task's picture, Q-values, "
+        "action, reward, and how much each decision hangs on past steps; a line a step without a terminal.",
+    )
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=_path)
+    parser.add_argument("--episodes", type=_positive, default=1, metavar="N", help="default %(default)s")
+    parser.add_argument(
+        "--seed", type=_natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
+    )
+    parser.add_argument(
+        "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
+    )
+    parser.add_argument(
+        "--delay",
+        type=_seconds,
+        default=0.4,
+        metavar="S",
+        help="seconds that a step is shown; default %(default)s",
+    )
+    parser.add_argument("--gif", metavar="FILE", type=_path, help="keep the first episode as a film")
+    given = parser.read()
+    directory, gif = RunDir(given["run_dir"]), given["gif"]
+    config = directory.read_config()
+    task_of(config)
+    if gif is not None and gif.suffix != ".gif":
+        raise wrong("--gif", gif, "its name must end in .gif")
+    from dtqn.watching import watch
+
+    if warning := directory.task_warning(config):
+        print(f"warning: {warning}", file=sys.stderr)
+    asked = watch.Asked(given["episodes"], given["seed"], given["checkpoint"], given["delay"], gif)
+    watch.watch(directory, asked, sys.stdout)
+    return 0
+
+
 def _compare(arguments: Sequence[str]) -> int:
     parser = _Parser(
         "compare",
@@ -560,6 +600,13 @@ def _share(text: str) -> float:
     return _number(text, 1.0)
 
 
+def _seconds(text: str) -> float:
+    number = float(text) if _is_number(text) else float("nan")
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} must be a number of at least 0")
+    return number
+
+
 def _minutes(text: str) -> float:
     return _number(text, None)
 
@@ -619,6 +666,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "debug": _debug,
     "export": _export,
     "verify": _verify,
+    "watch": _watch,
     "compare": _compare,
     "sweep": _sweep,
     "envs": _envs,

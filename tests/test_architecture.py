@@ -52,6 +52,10 @@ _ALLOWED = {
         *("torch", "numpy", "yaml", "scipy", "huggingface_hub", "envs.errors"),
         *("dtqn.settings", "dtqn.acting.evaluation", "dtqn.training", "dtqn.sharing"),
     },
+    "dtqn.watching": {
+        *("numpy", "PIL", "envs.pictures", "dtqn.settings.config", "dtqn.networks.q_network"),
+        *("dtqn.debugging", "dtqn.training", "dtqn.watching"),
+    },
     "dtqn.experiments": {
         *_TRAINING,
         *("dtqn.acting", "dtqn.experiments", "pydantic", "scipy", "sklearn", "sweeps"),
@@ -67,6 +71,7 @@ _ALLOWED = {
         "dtqn.training",
         "dtqn.debugging",
         "dtqn.sharing",
+        "dtqn.watching",
         "dtqn.experiments",
         "envs",
     },

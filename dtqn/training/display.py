@@ -367,6 +367,77 @@ def open_runs_view(out: TextIO, runs: Sequence[Watched]) -> RunsView:
     return TerminalRunsView(Console(file=out), runs) if out.isatty() else PlainRunsView(out, runs)
 
 
+Colours = Sequence[Sequence[tuple[str, str]]]
+"""Lines of (upper, lower) colours, `#rrggbb` each: a picture of two pixels a character."""
+
+
+class FilmView(Protocol):
+    """The place where an episode is shown, picture by picture; a context."""
+
+    def show(self, picture: Colours | None, beside: Sequence[str], line: str, keep: bool) -> None:
+        """Show a step.
+
+        Args:
+            beside: lines that stand beside the picture.
+            line: the step in one line.
+            keep: whether that line outlasts the next step.
+        """
+
+    def __enter__(self) -> FilmView: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+class PlainFilmView:
+    """A line a step."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def show(self, picture: Colours | None, beside: Sequence[str], line: str, keep: bool) -> None:
+        print(line, file=self._out, flush=True)
+
+    def __enter__(self) -> FilmView:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+class TerminalFilmView:
+    """The picture with what stands beside it, redrawn in place; lines that are kept stay above it."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stderr=False)
+
+    def show(self, picture: Colours | None, beside: Sequence[str], line: str, keep: bool) -> None:
+        grid = Table.grid(padding=(0, 2))
+        text = Text("\n".join(beside), no_wrap=True)
+        grid.add_row(*([] if picture is None else [_half_blocks(picture)]), text)
+        self._live.update(grid, refresh=True)
+        if keep:
+            self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> FilmView:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+
+def _half_blocks(picture: Colours) -> Text:
+    lines = (
+        Text("").join(Text("▀", style=f"{upper} on {lower}") for upper, lower in line) for line in picture
+    )
+    return Text("\n", no_wrap=True).join(lines)
+
+
+def open_film(out: TextIO) -> FilmView:
+    """Pictures where `out` is a terminal, plain lines where it is not."""
+    return TerminalFilmView(Console(file=out)) if out.isatty() else PlainFilmView(out)
+
+
 def outcome(row: Row) -> str:
     """An evaluation in words: success with its interval, or the return where the task defines no success."""
     if row.get("eval/success") is None:

@@ -1,0 +1,1 @@
+"""A trained agent's greedy episodes, to be looked at step by step."""

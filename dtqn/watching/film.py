@@ -1,0 +1,80 @@
+"""An episode as pictures with its decisions beside them, for a film."""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from dtqn.watching.drawing import shrunk
+from dtqn.watching.recording import Recording
+
+_SIDE = 300
+"""Pixels of the longer side of the task's picture, about."""
+_PANEL = 300
+_LINE = 16
+_EDGE = 10
+_INK, _PAPER, _FAINT, _BAR, _CHOSEN, _CUE = "#202020", "#ffffff", "#d8d8d8", "#7f9fbf", "#1f5fa8", "#d55e00"
+
+
+def frames(episode: Recording) -> list[np.ndarray]:
+    """T + 1 pictures, uint8 [height, width, 3], all of one size with even sides."""
+    assert episode.frames is not None
+    return [_frame(episode, t, picture) for t, picture in enumerate(episode.frames)]
+
+
+def _frame(episode: Recording, t: int, picture: np.ndarray) -> np.ndarray:
+    scaled = _scaled(picture)
+    actions = episode.q.shape[1]
+    height = max(scaled.height, _LINE * (actions + 8)) + 2 * _EDGE
+    width = scaled.width + _PANEL + 3 * _EDGE
+    image = Image.new("RGB", (width + width % 2, height + height % 2), _PAPER)
+    image.paste(scaled, (_EDGE, _EDGE))
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default()
+    left, top = scaled.width + 2 * _EDGE, _EDGE
+
+    def write(line: int, text: str, colour: str = _INK) -> None:
+        draw.text((left, top + line * _LINE), text, fill=colour, font=font)
+
+    write(0, f"episode {episode.number}  step {t} of {episode.length}  return {episode.reward[:t].sum():.3f}")
+    if t == episode.length:
+        end = {True: "a success", False: "a failure", None: "the end"}[episode.success]
+        write(2, end)
+        return np.asarray(image)
+    low, high = float(episode.q.min()), float(episode.q.max())
+    for action, value in enumerate(episode.q[t]):
+        y = top + (action + 2) * _LINE
+        share = (float(value) - low) / (high - low) if high > low else 0.0
+        chosen = action == episode.action[t]
+        write(action + 2, f"Q {action}")
+        draw.rectangle((left + 30, y + 1, left + 30 + 190, y + 11), fill=_FAINT)
+        draw.rectangle(
+            (left + 30, y + 1, left + 30 + round(190 * share), y + 11), fill=_CHOSEN if chosen else _BAR
+        )
+        write_at = (left + 228, y)
+        draw.text(write_at, f"{value:.3f}", fill=_INK, font=font)
+    write(actions + 3, f"action {episode.action[t]}  reward {episode.reward[t]:.3f}")
+    if episode.dependence is not None:
+        write(actions + 4, "hangs on past steps")
+        _strip(draw, episode, t, left, top + (actions + 5) * _LINE)
+    return np.asarray(image)
+
+
+def _scaled(picture: np.ndarray) -> Image.Image:
+    """A small picture enlarged by a whole number, a large one shrunk by one."""
+    small = shrunk(picture, _SIDE, _SIDE // 2)
+    factor = max(1, _SIDE // max(small.shape[:2]))
+    image = Image.fromarray(small)
+    return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
+
+
+def _strip(draw: ImageDraw.ImageDraw, episode: Recording, t: int, left: int, top: int) -> None:
+    """A column for each step up to t, as high as the decision hangs on it; the cue's are marked."""
+    assert episode.dependence is not None
+    largest = float(episode.dependence.max()) or 1.0
+    column = _PANEL / episode.length
+    draw.line((left, top + 2 * _LINE, left + _PANEL, top + 2 * _LINE), fill=_FAINT)
+    for k in range(t + 1):
+        x, height = left + k * column, 2 * _LINE * float(episode.dependence[t, k]) / largest
+        cue = episode.cue is not None and bool(episode.cue[k])
+        end = x + max(column - 1, 1)
+        draw.rectangle((x, top + 2 * _LINE - height, end, top + 2 * _LINE), fill=_CUE if cue else _BAR)
