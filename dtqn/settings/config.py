@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from dtqn.settings import rules, values
-from dtqn.settings.values import AnySize, AutoOr, Cores, OwnOr
+from dtqn.settings.values import AnySize, AutoOr, Cores, OwnOr, SomeOf
 from envs.options import TaskOptions
 
 
@@ -365,6 +365,8 @@ class Config(Group):
     """The device of the networks; auto: cuda if there is one."""
     cuda_graphs: bool = False
     """Acting and updates as CUDA graphs, recorded once; not with dropout, auxiliary losses or rollouts."""
+    tracker: Annotated[str, SomeOf("wandb", "tensorboard")] = "wandb"
+    """Where the metrics are sent; W&B as `wandb` says, TensorBoard's files to the folder `tensorboard`."""
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
     """Whether W&B gets the run; auto: online if the user is logged in, else offline."""
     stop_at_success: float | None = Field(None, gt=0, le=1)
@@ -375,6 +377,11 @@ class Config(Group):
     replay: ReplayConfig = ReplayConfig()
     actor: ActorConfig = ActorConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @property
+    def trackers(self) -> list[str]:
+        """The names in `tracker`."""
+        return self.tracker.split(",")
 
     @property
     def num_threads(self) -> int:

@@ -60,6 +60,26 @@ class AutoOr:
 
 
 @dataclass(frozen=True)
+class SomeOf:
+    """One or several of some names, kept as text with commas between."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", names)
+
+    def read(self, value: Any) -> str:
+        """From such a text, or a list."""
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, list | tuple) or not items:
+            raise ValueError("no names")
+        named = [item.strip() if isinstance(item, str) else item for item in items]
+        if not all(item in self.names for item in named) or len(set(named)) < len(named):
+            raise ValueError("a name that is not known, or is there twice")
+        return ",".join(named)
+
+
+@dataclass(frozen=True)
 class AnySize:
     """An integer that counts nothing, such as a seed, and may have a hundred digits."""
 
@@ -81,6 +101,8 @@ def read(value: Any, field: FieldInfo) -> Any:
         return value
     if auto := mark_of(field, AutoOr):
         return auto.read(value)
+    if some := mark_of(field, SomeOf):
+        return some.read(value)
     kinds = set(get_args(field.annotation)) or {field.annotation}
     if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
         return None
@@ -137,6 +159,8 @@ def legal(field: FieldInfo) -> str:
     optional = ", or none" if type(None) in kinds else ""
     if auto := mark_of(field, AutoOr):
         return f"auto, or an integer of at least {auto.low}"
+    if some := mark_of(field, SomeOf):
+        return f"one or several of {', '.join(some.names)}, with commas between"
     if names := choices(field):
         own = ", or module:name of your own" if mark_of(field, OwnOr) else ""
         return f"one of {', '.join(map(str, names))}{own}{optional}"

@@ -22,10 +22,10 @@ from dtqn.text import one_line
 
 MAY_CHANGE = {
     *("total_env_steps", "stop_at_success", "checkpoint_every", "wandb", "device", "threads", "evaluator"),
-    *("cuda_graphs", "task.step_timeout"),
+    *("tracker", "cuda_graphs", "task.step_timeout"),
 }
 """Settings that a resumed run may be given anew: where it ends and how it is run, not what is learned."""
-HOW_IT_RUNS = {"checkpoint_every", "wandb", "device", "cuda_graphs", "threads", "evaluator"}
+HOW_IT_RUNS = {"checkpoint_every", "tracker", "wandb", "device", "cuda_graphs", "threads", "evaluator"}
 """Settings that runs with the same `config_hash` may differ in. `total_env_steps` is none of them: the step
 size falls over a run's whole length, so a short run that was extended is not the long one."""
 

@@ -25,8 +25,9 @@ from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import MetricsFile, Row, read_rows
 from dtqn.training.setup import device_of, task_spec
-from dtqn.training.tracker import NoTracker, Tracker, in_sweep, open_tracker
+from dtqn.training.tracker import Trackers, open_tracker
 from dtqn.training.trainer import Trainer
+from dtqn.training.wandb_tracker import in_sweep
 from dtqn.training.worker import WorkerError
 from dtqn.types import NonFiniteError
 
@@ -154,7 +155,7 @@ class _Run:
         self._view: View = open_view(
             self.out, self.config.total_env_steps, trainer.env_steps, trainer.learner_steps
         )
-        self._tracker: Tracker = NoTracker(self._wandb_id)
+        self._tracker = Trackers(self._wandb_id)
         exit_code, signals = 1, Signals()
         try:
             self._track()
@@ -367,7 +368,7 @@ def _best_summary(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in renamed.items() if value is not None}
 
 
-def _send_files(tracker: Tracker, directory: RunDir) -> None:
+def _send_files(tracker: Trackers, directory: RunDir) -> None:
     rows = read_rows(directory.metrics_file)
     pictures = {"learning_curve": directory.curve, "evaluation_film": directory.film}
     pictures = {name: file for name, file in pictures.items() if file.is_file()}

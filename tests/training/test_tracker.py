@@ -13,9 +13,9 @@ import wandb
 from PIL import Image
 
 from dtqn.settings import presets
-from dtqn.training import tracker
+from dtqn.training import wandb_tracker
 from dtqn.training.directory import config_hash
-from dtqn.training.tracker import NoTracker, open_tracker
+from dtqn.training.tracker import Gone, Trackers, open_tracker
 from tests.training import wandb_file
 
 _ROOT = Path(__file__).parents[2]
@@ -35,9 +35,9 @@ _OFFLINE = """
 import os, sys, time
 from pathlib import Path
 from dtqn.settings import presets
-from dtqn.training import tracker
+from dtqn.training import wandb_tracker
 from dtqn.training.tracker import open_tracker
-tracker._WAIT_SECONDS = float(os.environ.get("WAIT_SECONDS", tracker._WAIT_SECONDS))
+wandb_tracker._WAIT_SECONDS = float(os.environ.get("WAIT_SECONDS", wandb_tracker._WAIT_SECONDS))
 directory, flags, sent, then = Path(sys.argv[1]), {"wandb": sys.argv[2]}, int(sys.argv[3]), sys.argv[4]
 rows = [{"env_steps": 100 * n, "eval/success": None, "learner/loss": n / 4} for n in range(10)]
 tracker = open_tracker(presets.resolve(None, flags, {}), directory, "abcd1234", rows[:sent], print)
@@ -219,7 +219,7 @@ def test_auto_without_an_account_is_offline_and_a_killed_run_is_on_the_disk(tmp_
 
 
 def test_a_server_that_never_answers_costs_the_wait_and_one_line(tmp_path):
-    assert tracker._WAIT_SECONDS == 10
+    assert wandb_tracker._WAIT_SECONDS == 10
     with socket.create_server(("127.0.0.1", 0)) as server:
         accepted = []
         threading.Thread(target=_accept, args=(server, accepted), daemon=True).start()
@@ -245,7 +245,8 @@ def _accept(server, accepted):
 
 def test_disabled_imports_nothing_and_writes_nothing(tmp_path):
     config = presets.resolve(None, {"wandb": "disabled"}, {})
-    assert isinstance(open_tracker(config, tmp_path, "abcd1234", [], pytest.fail), NoTracker)
+    opened = open_tracker(config, tmp_path, "abcd1234", [], pytest.fail)
+    assert (opened.names, opened.id) == ([], "abcd1234")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -261,3 +262,59 @@ def test_what_breaks_in_wandb_is_one_line(tmp_path, monkeypatch):
     )
     tracker.log(0, _row(0))
     assert said == ["W&B could not be started, the run goes on without it: OSError: no space left"]
+
+
+class _Tracker:
+    """Writes down what it is told; breaks where it should."""
+
+    def __init__(self, name, breaks=(), error=OSError("no space\nleft"), run_id="abcd1234"):  # noqa: B008
+        self.name, self.id, self.told, self._breaks, self._error = name, run_id, [], breaks, error
+
+    def _tell(self, *told):
+        if told[0] in self._breaks:
+            raise self._error
+        self.told.append(told)
+
+    def log(self, number, row):
+        self._tell("log", number, row)
+
+    def summary(self, values):
+        self._tell("summary", values)
+
+    def pictures(self, number, row, files):
+        self._tell("pictures", number, files)
+
+    def artifact(self, files):
+        self._tell("artifact", files)
+
+    def close(self, exit_code=0):
+        self._tell("close", exit_code)
+
+
+def test_several_trackers_are_told_the_same_and_a_broken_one_costs_the_others_nothing():
+    said = []
+    whole, picky = _Tracker("whole", run_id="other"), _Tracker("picky", ("pictures", "artifact"))
+    broken, gone = _Tracker("broken", ("log",)), _Tracker("gone", ("close",), Gone("took too long"))
+    both = Trackers("abcd1234", said.append, [picky, broken, whole, gone])
+    assert both.id == "other", "that of the tracker which gave the run another one"
+    both.log(0, {"env_steps": 1})
+    both.summary({"best": 2})
+    both.pictures(0, {}, {"curve": Path("curve.png")})
+    both.artifact({})
+    both.close(3)
+    assert whole.told == [
+        ("log", 0, {"env_steps": 1}),
+        ("summary", {"best": 2}),
+        ("pictures", 0, {"curve": Path("curve.png")}),
+        ("artifact", {}),
+        ("close", 3),
+    ]
+    assert [told[0] for told in picky.told] == ["log", "summary", "close"]
+    assert broken.told == []
+    assert said == [
+        "broken stopped working, the run goes on without it: OSError: no space left",
+        "picky does not take the pictures: OSError: no space left",
+        "picky does not take the artifact: OSError: no space left",
+        "gone took too long",
+    ]
+    assert both.names == ["picky", "whole"]

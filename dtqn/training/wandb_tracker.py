@@ -1,0 +1,197 @@
+"""Weights & Biases as a tracker of a run; the only file that imports `wandb`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dtqn.program import versions
+from dtqn.settings.config import Config
+from dtqn.text import one_line
+from dtqn.training.directory import HOW_IT_RUNS, config_hash
+from dtqn.training.tracker import Gone, Start, Tracker
+
+NAME = "W&B"
+_WAIT_SECONDS = 10
+_ROOT = Path(__file__).resolve().parents[2]
+_PACKAGES = ("dtqn", "torch", "numpy", "gymnasium", "wandb")
+_LONGEST_TAG = 64
+
+
+class WandbTracker:
+    """A W&B run.
+
+    W&B's own step is twice the row's number, so a row that is sent again is known as the same one. The odd
+    steps are free for pictures, which are shown after a row without taking the next one's place.
+    """
+
+    name = NAME
+
+    def __init__(self, run: Any) -> None:
+        self.id = str(run.id)
+        self._run = run
+        self._files = Path(run.settings.sync_dir)
+
+    def log(self, number: int, row: Mapping[str, Any]) -> None:
+        values = {key: value for key, value in row.items() if value is not None}
+        with self._in_time():
+            self._run.log(values, step=2 * number, commit=True)
+
+    def summary(self, values: Mapping[str, Any]) -> None:
+        with self._in_time():
+            self._run.summary.update(dict(values))
+
+    def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
+        import wandb
+
+        with self._in_time():
+            shown: dict[str, Any] = {
+                name: wandb.Video(str(file), format="gif")
+                if file.suffix == ".gif"
+                else wandb.Image(str(file))
+                for name, file in files.items()
+            }
+            clocks = {name: row[name] for name in ("env_steps", "learner_steps")}
+            self._run.log(clocks | shown, step=2 * number + 1, commit=True)
+
+    def artifact(self, files: Mapping[str, Path]) -> None:
+        import wandb
+
+        with self._in_time():
+            artifact = wandb.Artifact(f"run-{self._run.id}", type="model")
+            with _waiting_in(self._files / "artifacts"):
+                for name, file in files.items():
+                    artifact.add_file(str(file), name=name)
+            self._run.log_artifact(artifact)
+
+    def close(self, exit_code: int = 0) -> None:
+        with self._in_time():
+            self._run.finish(exit_code=exit_code)
+
+    @contextlib.contextmanager
+    def _in_time(self) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError:
+            raise Gone(f"did not take everything; the rest is kept: wandb sync {self._files}") from None
+
+
+@contextlib.contextmanager
+def _waiting_in(folder: Path) -> Iterator[None]:
+    """Let files of an artifact wait beside the run until they are sent, not in the user's home."""
+    before = os.environ.get("WANDB_DATA_DIR")
+    os.environ["WANDB_DATA_DIR"] = before or str(folder.absolute())
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["WANDB_DATA_DIR"]
+
+
+def in_sweep() -> bool:
+    """Whether a W&B agent started this process: then every start is a new run there, whatever id is asked."""
+    return bool(os.environ.get("WANDB_SWEEP_ID"))
+
+
+def start(start: Start) -> Tracker | None:
+    """Start or continue the run at W&B and send it the rows that it lacks; never asks, waits 10 s at most.
+
+    Inside a W&B sweep, where there are rows already, the new run is marked as a continuation of the one that
+    rows were last sent to, in the configuration as `continues`.
+    """
+    config, rows = start.config, start.rows
+    if config.wandb == "disabled":
+        return None
+    tags: list[str] | None = _tags(config)
+    known = config.model_dump(mode="json") | dict(start.about) | _provenance()
+    if rows and not in_sweep():
+        # W&B keeps what the first start said of the machine, and the tags as they are by now.
+        known, tags = config.model_dump(mode="json", exclude=HOW_IT_RUNS), None
+    if in_sweep() and rows:
+        known["continues"] = start.run_id
+    run = _start(config, start.directory, start.run_id, known, tags, start.say)
+    tracker = WandbTracker(run)
+    # Online, W&B knows how far it got. An offline file stands for itself, so it gets every row.
+    for number in range((int(run.starting_step) + 1) // 2, len(rows)):
+        tracker.log(number, rows[number])
+    return tracker
+
+
+def _provenance() -> dict[str, Any]:
+    """The versions and the machine behind a result. W&B itself adds the machine's memory and GPUs."""
+    return {
+        "versions": versions(_PACKAGES),
+        "machine": {"host": platform.node(), "platform": platform.platform(), "cpus": os.cpu_count()},
+    }
+
+
+def _tags(config: Config) -> list[str]:
+    """The tags by which runs are found: task, agent, core and the user's own."""
+    users = [tag.strip() for tag in os.environ.get("WANDB_TAGS", "").split(",")]
+    tags = [config.env, config.agent, config.network.core, *users]
+    return list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in tags if tag))
+
+
+def _start(
+    config: Config,
+    directory: Path,
+    run_id: str,
+    known: dict[str, Any],
+    tags: list[str] | None,
+    say: Callable[[str], None],
+) -> Any:
+    # WANDB_MODE is in `config.wandb` by now. Error reporting would wait at exit for a server that is away.
+    os.environ.pop("WANDB_MODE", None)
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    import wandb
+
+    settings = wandb.Settings(
+        silent=True,
+        console="off",
+        init_timeout=_WAIT_SECONDS,
+        finish_timeout=_WAIT_SECONDS,
+        finish_timeout_raises=True,
+        x_transaction_log_flush_interval=0.5,  # a run that is killed early is on the disk all the same
+    )
+    if (_ROOT / ".git").exists():  # the commit of this program, not of the folder that it was started in
+        settings.git_root = str(_ROOT)
+    wandb.setup(settings=settings)
+    mode = config.wandb
+    if mode == "auto":
+        mode = "online" if wandb.login(prompt=False, verify=False) else "offline"
+    # A W&B sweep sets the project, the id and the name itself.
+    own: dict[str, Any] = {
+        "project": os.environ.get("WANDB_PROJECT", "dtqn"),
+        "id": run_id,
+        "resume": "allow",
+        "name": f"{config.env}-{config.agent}-seed{config.seed}-{config_hash(config)}",
+    }
+
+    def init(mode: Any) -> Any:
+        return wandb.init(
+            **({} if in_sweep() else own),
+            group=os.environ.get("WANDB_RUN_GROUP", f"{config.env}-{config.agent}"),
+            job_type=os.environ.get("WANDB_JOB_TYPE", "sweep" if in_sweep() else "train"),
+            tags=tags,
+            config=known,
+            dir=str(directory),
+            mode=mode,
+            settings=settings,
+        )
+
+    try:
+        run = init(mode)
+    except Exception as error:
+        if mode == "offline":
+            raise
+        wandb.teardown()  # else the id counts as in use
+        run = init("offline")
+        say(f"W&B is not to be reached, its files are kept under {directory / 'wandb'}: {one_line(error)}")
+    run.define_metric("env_steps")
+    run.define_metric("learner_steps", step_metric="env_steps")
+    run.define_metric("*", step_metric="env_steps")
+    return run
