@@ -41,7 +41,7 @@ _ALLOWED = {
         *_NETWORKS,
         *_TRAINING,
         *("replay", "dtqn.schedules", "dtqn.graphs", "dtqn.learning", "dtqn.acting"),
-        *("wandb", "safetensors", "rich"),
+        *("wandb", "tensorboard", "safetensors", "rich"),
     },
     "dtqn.debugging": {
         *_NETWORKS,
@@ -172,6 +172,7 @@ def test_every_dependency_has_a_tested_version():
 
 def test_every_third_party_import_is_a_dependency():
     names = {"yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn"}
+    names["huggingface_hub"] = "huggingface-hub"
     used = {name.partition(".")[0] for path in _SOURCES for name in _imports(path)} - {
         "dtqn",
         "envs",
@@ -179,9 +180,9 @@ def test_every_third_party_import_is_a_dependency():
     }
     project = _project()
     # A command asks for some by its extra; tasks of other packages are found by Gymnasium, not imported.
-    declared = {
-        _requirement_name(r) for r in project["dependencies"] + project["optional-dependencies"]["sweep"]
-    }
+    extras = project["optional-dependencies"]
+    optional = [r for name in ("sweep", "hub", "tensorboard") for r in extras[name]]
+    declared = {_requirement_name(r) for r in project["dependencies"] + optional}
     assert {names.get(name, name).lower() for name in used} - {"ray", "gym_gridverse"} <= declared
 
 

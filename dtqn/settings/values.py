@@ -147,8 +147,8 @@ def _integer(text: str) -> int | str:
 
 def choices(field: FieldInfo) -> tuple[Any, ...]:
     """The names that a setting lets be chosen, None aside; empty for numbers and free text."""
-    if own := mark_of(field, OwnOr):
-        return tuple(own.names)
+    if named := mark_of(field, OwnOr) or mark_of(field, SomeOf):
+        return tuple(named.names)
     kinds = [field.annotation, *get_args(field.annotation)]
     return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
 

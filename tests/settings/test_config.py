@@ -43,6 +43,8 @@ def _error(flags, file=None, environment=None):
         ("network.gate_bias", "-1e-1", -0.1),
         ("network.dueling", "False", False),
         ("network.dueling", "true", True),
+        ("tracker", "wandb, tensorboard", "wandb,tensorboard"),
+        ("tracker", ["tensorboard"], "tensorboard"),
     ],
 )
 def test_text_is_read_as_people_write_it(name, text, value):
@@ -72,6 +74,17 @@ def test_text_is_read_as_people_write_it(name, text, value):
         ("network.dueling", "yes", "true or false"),
         ("network.dueling", 1, "true or false"),
         ("network.gate", "gruu", "one of gru, output, input, highway, sigtanh, residual; did you mean gru?"),
+        (
+            "tracker",
+            "tensorbord",
+            "one or several of wandb, tensorboard, with commas between; did you mean tensorboard?",
+        ),
+        (
+            "tracker",
+            "wandb,wandb",
+            "one or several of wandb, tensorboard, with commas between; did you mean wandb?",
+        ),
+        ("tracker", "", "one or several of wandb, tensorboard, with commas between"),
         ("env", 5, "text"),
         ("seed", "-1", "an integer of at least 0"),
         ("stop_at_success", "1.5", "a number above 0 and at most 1, or none"),

@@ -1,4 +1,4 @@
-"""TensorBoard's event file, read back by its own reader: all rows once, before and after a kill and a resume."""
+"""TensorBoard's event file, read back by its own reader: all rows once, also after a kill and a resume."""
 
 import io
 import json
