@@ -65,6 +65,8 @@ _SUITES = "tests/experiments/test_suites.py"
 _RECORDS = "tests/experiments/test_records.py"
 _SWEEP = "tests/experiments/test_sweep.py"
 _CONFIG = "tests/settings/test_config.py"
+_EXPORT = "tests/sharing/test_export.py"
+_DRAWING = "tests/watching/test_drawing.py"
 _RECORDED = "tests/training/test_recorded_runs.py::test_the_configuration_of_a_preset_is_the_recorded_one"
 
 
@@ -1154,4 +1156,61 @@ ENVS = [
     ),
 ]
 
-TABLE = [*LEARNING, *NETWORKS, *REPLAY, *TRAINING, *ACTING, *EXPERIMENTS, *SETTINGS, *ENVS]
+SHARED: list[Break] = [
+    *_in(
+        "dtqn/sharing/certificate.py",
+        ("digest-with-clocks", "json.dumps(without_clocks(row), sort_keys=True)", "json.dumps(row)", _EXPORT),
+        ("certified-rows-of-no-update", 'if "learner/loss" in row]', "]", _EXPORT),
+    ),
+    *_in(
+        "dtqn/sharing/rerun.py",
+        ("rerun-without-evaluations", "row = row | evaluated.metrics", "pass", _EXPORT),
+        ("rerun-without-figures-so-far", "row | evaluations.tally(row)", "row", _EXPORT),
+    ),
+    *_in(
+        "dtqn/sharing/verify.py",
+        ("any-file-is-the-file", "(found := certificate.file_digest(path)) != digest", "not path", _EXPORT),
+        ("any-setting-is-the-setting", "stated.get(name) != value", "name not in stated", _EXPORT),
+        ("elsewhere-a-row-must-be-the-same", "if others:", "if not others:", _EXPORT),
+        (
+            "intervals-always-overlap",
+            "and other_low <= high + close",
+            "or other_low <= high + close",
+            _EXPORT,
+        ),
+    ),
+    *_in(
+        "dtqn/training/directory.py",
+        (
+            "an-exported-agent-is-trained-anew",
+            "if self.is_exported:\n            raise",
+            "if False:\n            raise",
+            _EXPORT,
+        ),
+    ),
+    *_in(
+        "dtqn/watching/drawing.py",
+        (
+            "the-next-decision-is-named",
+            "episode.dependence[t, : t + 1]",
+            "episode.dependence[-1, : t + 1]",
+            _DRAWING,
+        ),
+        (
+            "halves-upside-down",
+            "(_colour(upper), _colour(lower))",
+            "(_colour(lower), _colour(upper))",
+            _DRAWING,
+        ),
+    ),
+    *_in(
+        "dtqn/training/tracker.py",
+        ("one-refusal-ends-a-tracker", "if lost is None:", "if True:", "tests/training/test_tracker.py"),
+    ),
+    *_in(
+        "dtqn/training/tensorboard_tracker.py",
+        ("rows-twice-after-a-resume", "old.unlink()", "pass", "tests/training/test_tensorboard.py"),
+    ),
+]
+
+TABLE = [*LEARNING, *NETWORKS, *REPLAY, *TRAINING, *ACTING, *EXPERIMENTS, *SETTINGS, *ENVS, *SHARED]
