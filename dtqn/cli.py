@@ -380,7 +380,7 @@ def _verify(arguments: Sequence[str]) -> int:
 
     differs = False
     for found in verify.verify(directory, given["updates"], given["episodes"], given["seed"]):
-        print(f"{found.what:<17}  {found.answer:<11}  {found.because}", flush=True)
+        print(f"{found.what:<18}  {found.answer:<11}  {found.because}", flush=True)
         differs |= found.answer == verify.DIFFERS
     return int(differs)
 

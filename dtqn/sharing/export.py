@@ -105,5 +105,5 @@ def _folder(to: Path) -> Iterator[Path]:
 
 def lines(made: dict[str, Any], to: Path) -> list[str]:
     """What was exported, for the terminal."""
-    scores = [card.score(certificate.score_of(made, name), name) for name in made["scores"]]
+    scores = [f"{name} weights: {card.score(certificate.score_of(made, name))}" for name in made["scores"]]
     return [*scores, f"exported to {to}; next: {program()} verify {shlex.quote(str(to))}"]

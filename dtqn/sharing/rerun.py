@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from dtqn.settings.config import Config
@@ -14,7 +14,7 @@ from dtqn.training.metrics import Row
 from dtqn.training.trainer import Trainer
 
 
-def rows(config: Config) -> Iterator[Row]:
+def rows(config: Config) -> Generator[Row, None, None]:
     """The rows that a run of these settings writes, without clocks, from the first on.
 
     Evaluations are played by this process, which changes no digit. Whoever has enough closes the iterator.

@@ -74,7 +74,7 @@ def _verified(folder: Path, capsys: pytest.CaptureFixture[str], *flags: str) -> 
     capsys.readouterr()
     code = cli.main(["verify", str(folder), *flags])
     lines = capsys.readouterr().out.splitlines()
-    words = {line[:17].strip(): line[19:30].strip() for line in lines}
+    words = {line[:18].strip(): line[20:31].strip() for line in lines}
     assert set(words.values()) <= {"ok", "DIFFERS", "cannot tell"}
     return code, words
 

@@ -62,6 +62,7 @@ class _Hub(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[_Hub]]:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     pytest.importorskip("huggingface_hub")
     handler = type("Handler", (_Hub,), {"sent": {}, "asked": []})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -86,7 +87,8 @@ def test_all_files_arrive(server: type[_Hub], folder: Path) -> None:
     address = hub.push(folder, "me/agent")
     assert address.startswith("http://127.0.0.1:") and address.endswith("/me/agent")
     assert server.sent == {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert server.asked.index("POST /api/repos/create") == 0
+    posted = [asked for asked in server.asked if "/create" in asked or "/commit" in asked]
+    assert posted == ["POST /api/repos/create", "POST /api/models/me/agent/commit/main"]
 
 
 def test_what_the_hub_refuses_is_one_line(server: type[_Hub], folder: Path) -> None:
