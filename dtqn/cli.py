@@ -408,18 +408,22 @@ def _watch(arguments: Sequence[str]) -> int:
         metavar="S",
         help="seconds that a step is shown; default %(default)s",
     )
-    parser.add_argument("--gif", metavar="FILE", type=_path, help="keep the first episode as a film")
+    for name in ("gif", "mp4"):
+        parser.add_argument(
+            f"--{name}", metavar="FILE", type=_path, help=f"keep the first episode as FILE.{name}"
+        )
     given = parser.read()
-    directory, gif = RunDir(given["run_dir"]), given["gif"]
+    directory = RunDir(given["run_dir"])
     config = directory.read_config()
     task_of(config)
-    if gif is not None and gif.suffix != ".gif":
-        raise wrong("--gif", gif, "its name must end in .gif")
-    from dtqn.watching import watch
+    from dtqn.watching import film, watch
 
+    films = {f"--{name}": given[name] for name in ("gif", "mp4") if given[name] is not None}
+    for option, file in films.items():
+        film.check(option, file)
     if warning := directory.task_warning(config):
         print(f"warning: {warning}", file=sys.stderr)
-    asked = watch.Asked(given["episodes"], given["seed"], given["checkpoint"], given["delay"], gif)
+    asked = watch.Asked(given["episodes"], given["seed"], given["checkpoint"], given["delay"], films)
     watch.watch(directory, asked, sys.stdout)
     return 0
 

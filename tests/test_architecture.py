@@ -53,7 +53,8 @@ _ALLOWED = {
         *("dtqn.settings", "dtqn.acting.evaluation", "dtqn.training", "dtqn.sharing"),
     },
     "dtqn.watching": {
-        *("numpy", "PIL", "envs.pictures", "dtqn.settings.config", "dtqn.networks.q_network"),
+        *("numpy", "PIL", "imageio", "envs.pictures"),
+        *("dtqn.text", "dtqn.settings.config", "dtqn.networks.q_network"),
         *("dtqn.debugging", "dtqn.training", "dtqn.watching"),
     },
     "dtqn.experiments": {
@@ -181,7 +182,7 @@ def test_every_third_party_import_is_a_dependency():
     project = _project()
     # A command asks for some by its extra; tasks of other packages are found by Gymnasium, not imported.
     extras = project["optional-dependencies"]
-    optional = [r for name in ("sweep", "hub", "tensorboard") for r in extras[name]]
+    optional = [r for name in ("sweep", "hub", "tensorboard", "video") for r in extras[name]]
     declared = {_requirement_name(r) for r in project["dependencies"] + optional}
     assert {names.get(name, name).lower() for name in used} - {"ray", "gym_gridverse"} <= declared
 

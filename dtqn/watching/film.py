@@ -1,19 +1,60 @@
-"""An episode as pictures with its decisions beside them, for a film."""
+"""An episode as a film: the task's pictures with its decisions beside them. The only file with `imageio`."""
 
 from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from dtqn.settings.config import wrong
+from dtqn.text import one_line
 from dtqn.watching.drawing import shrunk
 from dtqn.watching.recording import Recording
+from envs import pictures
+
+SUFFIXES = {"--gif": ".gif", "--mp4": ".mp4"}
+"""The end of a film's name, by the option that asks for it."""
 
 _SIDE = 300
 """Pixels of the longer side of the task's picture, about."""
 _PANEL = 300
 _LINE = 16
 _EDGE = 10
+_SLOWER = 4
+"""A step of an MP4 is shown so many times as long as a GIF's: it can be stopped, and has figures to read."""
 _INK, _PAPER, _FAINT, _BAR, _CHOSEN, _CUE = "#202020", "#ffffff", "#d8d8d8", "#7f9fbf", "#1f5fa8", "#d55e00"
+
+
+def check(option: str, file: Path) -> None:
+    """Whether a film can be written as `option` asks, before anything is played.
+
+    Raises:
+        ConfigError: its name ends in something else, or what makes it is not installed.
+    """
+    if file.suffix != SUFFIXES[option]:
+        raise wrong(option, file, f"its name must end in {SUFFIXES[option]}")
+    if option == "--mp4" and any(
+        importlib.util.find_spec(name) is None for name in ("imageio", "imageio_ffmpeg")
+    ):
+        raise wrong(option, file, 'needs imageio; python -m pip install -e ".[video]" installs it')
+
+
+def write(episode: Recording, option: str, file: Path) -> None:
+    """Write an episode's film; a ConfigError where the encoder fails."""
+    shown = frames(episode)
+    if option == "--gif":
+        pictures.write(shown, file)
+        return
+    from imageio import v3
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fps = 1000 / pictures.FRAME_MILLISECONDS / _SLOWER
+    try:
+        v3.imwrite(file, np.stack(shown), plugin="FFMPEG", fps=fps, macro_block_size=2)
+    except (OSError, RuntimeError) as error:
+        raise wrong(option, file, f"cannot be written: {one_line(error)}") from None
 
 
 def frames(episode: Recording) -> list[np.ndarray]:

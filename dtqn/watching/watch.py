@@ -6,20 +6,21 @@ afterwards.
 
 from __future__ import annotations
 
+import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from dtqn.settings.config import wrong
+from dtqn.settings.config import Config, wrong
 from dtqn.training import machine, trained
 from dtqn.training.directory import RunDir
 from dtqn.training.display import open_film
 from dtqn.training.setup import make_env, task_spec
 from dtqn.watching import drawing, film
 from dtqn.watching.recording import record
-from envs import pictures
 
 _COLUMNS, _LINES = 48, 24
 """The most that a picture takes of the terminal."""
@@ -30,11 +31,12 @@ class Asked(NamedTuple):
     seed: int
     weights: str
     delay_seconds: float
-    gif: Path | None
+    films: Mapping[str, Path]
+    """Option -> file, of the first episode."""
 
 
 def watch(directory: RunDir, asked: Asked, out: TextIO) -> None:
-    """Show episodes on `out`, and keep the first one as a film where that is asked for.
+    """Show episodes on `out`, and keep the first one as films where that is asked for.
 
     Raises:
         ConfigError: a film is asked for of a task that cannot be drawn.
@@ -44,28 +46,34 @@ def watch(directory: RunDir, asked: Asked, out: TextIO) -> None:
     network = trained.load_network(directory, config, asked.weights).requires_grad_(False)
     has_success = task_spec(config).has_success
     is_terminal = out.isatty()
-    draws = False
-    if is_terminal or asked.gif is not None:
-        try:
-            make_env(config, 1, np.random.SeedSequence(0), "rgb_array").close()
-            draws = True
-        except ValueError as error:
-            if asked.gif is not None:
-                raise wrong("--gif", asked.gif, f"the task cannot be drawn: {error}") from None
-    shown = open_film(out)
-    with shown:
+    draws = (is_terminal or bool(asked.films)) and _draws(config, asked.films)
+    room = shutil.get_terminal_size()
+    with open_film(out) as shown:
         for number in range(1, asked.episodes + 1):
             episode = record(network, config, number, asked.seed, draws, has_success)
+            if number == 1:
+                for option, file in asked.films.items():
+                    film.write(episode, option, file)
             for t in range(episode.length + 1):
                 at_end = t == episode.length
                 line = drawing.outcome(episode) if at_end else drawing.plain(episode, t)
                 cells = None
                 if is_terminal and episode.frames is not None:
-                    cells = drawing.cells(drawing.shrunk(episode.frames[t], _COLUMNS, _LINES))
+                    columns, lines = min(_COLUMNS, room.columns // 2), min(_LINES, room.lines - 2)
+                    cells = drawing.cells(drawing.shrunk(episode.frames[t], max(columns, 1), max(lines, 1)))
                 shown.show(cells, drawing.panel(episode, t), line, keep=at_end)
                 if is_terminal:
                     time.sleep(asked.delay_seconds)
-            if asked.gif is not None and number == 1:
-                pictures.write(film.frames(episode), asked.gif)
-    if asked.gif is not None:
-        print(f"film of episode 1: {asked.gif}", file=out)
+    for file in asked.films.values():
+        print(f"film of episode 1: {file}", file=out)
+
+
+def _draws(config: Config, films: Mapping[str, Path]) -> bool:
+    """Whether the task has pictures; a ConfigError where a film needs them."""
+    try:
+        make_env(config, 1, np.random.SeedSequence(0), "rgb_array").close()
+    except ValueError as error:
+        for option, file in films.items():
+            raise wrong(option, file, f"the task cannot be drawn: {error}") from None
+        return False
+    return True

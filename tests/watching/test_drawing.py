@@ -39,20 +39,19 @@ def test_a_picture_becomes_two_pixels_a_character() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "lines", "size"), [(10, 10, (8, 12)), (6, 10, (4, 6)), (20, 2, (3, 4)), (1, 1, (1, 1))]
+    ("columns", "lines", "factor", "size"),
+    [(12, 4, 1, (8, 12)), (6, 10, 2, (4, 6)), (20, 2, 2, (4, 6)), (5, 9, 3, (3, 4)), (1, 1, 12, (1, 1))],
 )
-def test_a_picture_is_shrunk_to_what_fits(columns: int, lines: int, size: tuple[int, int]) -> None:
-    """By a whole number, to means of squares; 8 x 12 pixels are 4 lines of 12 characters."""
-    if (columns, lines) == (10, 10):
-        columns = 12
-    picture = np.arange(8 * 12 * 3, dtype=np.uint8).reshape(8, 12, 3)
+def test_a_picture_is_shrunk_to_what_fits(
+    columns: int, lines: int, factor: int, size: tuple[int, int]
+) -> None:
+    """By a whole number, to means of squares; a line of text has two lines of pixels."""
+    picture = np.random.default_rng(0).integers(256, size=(8, 12, 3)).astype(np.uint8)
     small = drawing.shrunk(picture, columns, lines)
-    assert small.shape == (*size, 3)
-    assert small.shape[0] <= 2 * lines and small.shape[1] <= columns
-    factor = -(-12 // size[1])
-    mean = picture[:factor, :factor].astype(float).mean(axis=(0, 1))
+    assert small.shape == (*size, 3) and small.dtype == np.uint8
     if factor <= 8:
-        np.testing.assert_array_equal(small[0, 0], np.rint(mean))
+        square = picture[:factor, :factor].astype(float).mean(axis=(0, 1))
+        np.testing.assert_array_equal(small[0, 0], np.rint(square))
 
 
 def test_a_step_in_one_line_and_beside_a_picture() -> None:
