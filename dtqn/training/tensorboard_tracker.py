@@ -87,7 +87,9 @@ class TensorBoardTracker:
 def _size(encoded: bytes) -> tuple[int, int]:
     """Height and width in pixels of a PNG or a GIF."""
     if encoded.startswith(b"GIF8"):
-        width, height = struct.unpack("<HH", encoded[6:10])
+        width, height = struct.unpack_from("<HH", encoded, 6)
+    elif encoded.startswith(b"\x89PNG"):
+        width, height = struct.unpack_from(">II", encoded, 16)
     else:
-        width, height = struct.unpack(">II", encoded[16:24])
+        raise ValueError("a file is neither PNG nor GIF")
     return height, width

@@ -45,7 +45,11 @@ def _expected(folder):
 
 @pytest.fixture
 def trainer(monkeypatch):
-    kind = type("Trainer", (fake.FakeTrainer,), {})
+    class Trainer(fake.FakeTrainer):
+        def film(self, file):
+            Image.new("RGB", (6, 4)).save(file)
+
+    kind = Trainer
     monkeypatch.setattr(session, "Trainer", kind)
     return kind
 
@@ -64,6 +68,10 @@ def test_a_run_is_in_the_file_row_by_row(tmp_path, trainer):
     settings = _events(tmp_path / "run").Tensors("settings/text_summary")[0].tensor_proto.string_val[0]
     assert "    env: gridverse-memory-7x7\n" in settings.decode()
     assert not (tmp_path / "run/wandb").exists()
+    found = _events(tmp_path / "run")
+    pictures = {tag: found.Images(tag)[0].encoded_image_string for tag in found.Tags()["images"]}
+    curve, shown = (tmp_path / "run" / name for name in ("learning_curve.png", "evaluation.gif"))
+    assert pictures == {"learning_curve": curve.read_bytes(), "evaluation_film": shown.read_bytes()}
 
 
 def test_a_killed_and_resumed_run_has_every_row_once(tmp_path, trainer):
