@@ -22,7 +22,7 @@ def load(run_dir: str | Path, weights: Literal["last", "best"] = "last", device:
     """The greedy policy of a run.
 
     Args:
-        run_dir: the directory of the run, which may still be training.
+        run_dir: the directory of the run, which may still be training, or of an exported agent.
         weights: those of the last checkpoint, or those that did best in an evaluation.
         device: where the network runs, as torch names it.
 

@@ -29,6 +29,8 @@ from dtqn.training.metrics import read_rows
 from dtqn.training.setup import task_spec
 
 _COPIED = ("config.yaml", "task.json", "learning_curve.png", "evaluation.gif")
+_FOR_ALL = 0o644
+"""Others may read the weights; safetensors writes them for their owner alone."""
 _NOT_CERTIFIED = ("README.md", "metrics.jsonl")
 """The card is there to be edited; the rows of metrics have a digest of their own."""
 
@@ -63,7 +65,7 @@ def export(directory: RunDir, to: Path, episodes: int, seed: int) -> dict[str, A
         metrics = "".join(f"{json.dumps(row)}\n" for row in rows)
         write_whole(folder / "metrics.jsonl", metrics)
         for name in weights:
-            checkpoint.save_exported(folder, name, weights[name], figures[name])
+            checkpoint.save_exported(folder, name, weights[name], figures[name]).chmod(_FOR_ALL)
         files = {
             path.name: certificate.file_digest(path)
             for path in sorted(folder.iterdir())

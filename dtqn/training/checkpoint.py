@@ -167,9 +167,11 @@ def save_best(
 
 def save_exported(
     folder: Path, kind: str, weights: Mapping[str, torch.Tensor], figures: dict[str, Any]
-) -> None:
+) -> Path:
     """Write `last` or `best` weights of an exported agent, where `load_weights` and `load_best` find them."""
-    _save_with_figures(folder / {"last": EXPORTED_WEIGHTS, "best": _BEST}[kind], weights, figures)
+    path = folder / {"last": EXPORTED_WEIGHTS, "best": _BEST}[kind]
+    _save_with_figures(path, weights, figures)
+    return path
 
 
 def _save_with_figures(path: Path, weights: Mapping[str, torch.Tensor], figures: dict[str, Any]) -> None:

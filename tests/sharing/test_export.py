@@ -178,6 +178,19 @@ def test_a_rerun_writes_the_rows_of_the_run_to_its_end(run_dir: Path) -> None:
     assert "eval/success" in plain[-1] and "mean_success" in plain[-1]
 
 
+def test_rows_after_the_checkpoint_are_left_out(run_dir: Path, tmp_path: Path) -> None:
+    """As of a run that trains on: they are not of the weights that are exported."""
+    going, to = tmp_path / "run", tmp_path / "to"
+    shutil.copytree(run_dir, going)
+    with (going / "metrics.jsonl").open("a") as file:
+        file.write('{"env_steps": 999999, "learner_steps": 9999}\n')
+    assert cli.main(["export", str(going), "--to", str(to), "--episodes", "2"]) == 0
+    assert (to / "metrics.jsonl").read_bytes() == (run_dir / "metrics.jsonl").read_bytes()
+    assert certificate.read(to)["metrics"] == certificate.read(to)["metrics"] | {
+        "rows": len((run_dir / "metrics.jsonl").read_bytes().splitlines())
+    }
+
+
 def _edit_json(change: Callable[[dict], None]) -> Callable[[Path], None]:
     def edit(folder: Path) -> None:
         content = json.loads((folder / "certificate.json").read_text())
