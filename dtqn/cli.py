@@ -348,7 +348,7 @@ def _export(arguments: Sequence[str]) -> int:
 
     if repository is not None:
         hub.check(repository)
-    made = export.export(directory, to, given["episodes"], given["seed"])
+    made = export.export(directory, to, given["episodes"], given["seed"], repository)
     print("\n".join(export.lines(made, to)))
     if repository is not None:
         print(f"sent to {hub.push(to, repository)}")

@@ -7,6 +7,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
+
+import dtqn
 
 _ROOT = Path(__file__).parents[1]
 _SOURCES = sorted(path for top in ("dtqn", "replay", "envs") for path in (_ROOT / top).rglob("*.py"))
@@ -213,3 +216,9 @@ def test_ci_runs_what_the_readme_says():
     ci = (_ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert '-m pip install --quiet -c constraints.txt -e ".[test]"' in ci
     assert "\npython -m pytest" in ci
+
+
+def test_the_citation_is_of_this_version():
+    cited = yaml.safe_load((_ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (cited["version"], cited["license"]) == (dtqn.__version__, _project()["license"])
+    assert {"cff-version", "message", "title", "authors"} <= cited.keys()

@@ -17,12 +17,19 @@ _HEADER_TAGS = ("reinforcement-learning", "deep-reinforcement-learning", "partia
 _NATIVE = "this suite's own"
 
 
-def text(config: Config, certificate: Mapping[str, Any], pictures: Sequence[str], ceiling_note: str) -> str:
+def text(
+    config: Config,
+    certificate: Mapping[str, Any],
+    pictures: Sequence[str],
+    ceiling_note: str,
+    repository: str | None,
+) -> str:
     """The content of `README.md`.
 
     Args:
         pictures: names of the files beside it that are shown.
         ceiling_note: of the success that no agent can exceed; empty where there is none.
+        repository: where the Hugging Face Hub will have the files; None where nowhere.
     """
     last = score_of(certificate, "last")
     trained = certificate["trained"]
@@ -50,7 +57,7 @@ def text(config: Config, certificate: Mapping[str, Any], pictures: Sequence[str]
         "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows.items()),
         *(f"![{name.partition('.')[0].replace('_', ' ')}]({name})" for name in pictures),
         _scores_note(certificate),
-        f"## Load\n\n```python\nimport dtqn\n\n{_LOAD}```",
+        f"## Load\n\n```python\n{_where(repository)}\n{_LOAD}```",
         _own_note(certificate, task),
         f"## Train\n\n    {command(config)}\n\ntrains it again. `config.yaml` holds every setting.",
         _VERIFY,
@@ -58,8 +65,16 @@ def text(config: Config, certificate: Mapping[str, Any], pictures: Sequence[str]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _where(repository: str | None) -> str:
+    """The lines of Python that find the files."""
+    if repository is None:
+        return 'import dtqn\n\nfolder = "FOLDER"  # of these files'
+    client = "import dtqn\nfrom huggingface_hub import snapshot_download\n\n"
+    return f'{client}folder = snapshot_download("{repository}")'
+
+
 _LOAD = """\
-policy = dtqn.load("FOLDER")  # of these files; weights="best": those that did best in training
+policy = dtqn.load(folder)  # weights="best": those that did best in training
 policy.reset()
 action = policy.act(observation)          # at an episode's first observation
 action = policy.act(observation, reward)  # at each one after it

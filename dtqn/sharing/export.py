@@ -35,12 +35,15 @@ _NOT_CERTIFIED = ("README.md", "metrics.jsonl")
 """The card is there to be edited; the rows of metrics have a digest of their own."""
 
 
-def export(directory: RunDir, to: Path, episodes: int, seed: int) -> dict[str, Any]:
+def export(
+    directory: RunDir, to: Path, episodes: int, seed: int, repository: str | None = None
+) -> dict[str, Any]:
     """Write a run's agent to the folder `to`, whole or not at all; its certificate.
 
     Args:
         episodes: greedy episodes that the agent's score is of.
         seed: of these episodes.
+        repository: where the Hugging Face Hub will have it, for the card; None where nowhere.
 
     Raises:
         ConfigError: the run has no checkpoint, or the folder is there and not empty.
@@ -74,7 +77,7 @@ def export(directory: RunDir, to: Path, episodes: int, seed: int) -> dict[str, A
         made = certificate.make(config, _task(folder, config.env), about, rows, scores, seed, files)
         write_whole(folder / certificate.FILE, json.dumps(made, indent=1) + "\n")
         pictures = [name for name in ("learning_curve.png", "evaluation.gif") if (folder / name).exists()]
-        text = card.text(config, made, pictures, task_spec(config).ceiling_note)
+        text = card.text(config, made, pictures, task_spec(config).ceiling_note, repository)
         write_whole(folder / "README.md", text)
     return made
 

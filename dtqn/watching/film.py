@@ -23,7 +23,7 @@ _PANEL = 300
 _LINE = 16
 _EDGE = 10
 _SLOWER = 4
-"""A step of an MP4 is shown so many times as long as a GIF's: it can be stopped, and has figures to read."""
+"""A step is shown so many times as long as in other films, as it has figures to be read."""
 _INK, _PAPER, _FAINT, _BAR, _CHOSEN, _CUE = "#202020", "#ffffff", "#d8d8d8", "#7f9fbf", "#1f5fa8", "#d55e00"
 
 
@@ -45,7 +45,7 @@ def write(episode: Recording, option: str, file: Path) -> None:
     """Write an episode's film; a ConfigError where the encoder fails."""
     shown = frames(episode)
     if option == "--gif":
-        pictures.write(shown, file)
+        pictures.write([frame for frame in shown for _ in range(_SLOWER)], file)  # which joins equal ones
         return
     from imageio import v3
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from safetensors.torch import load_file, save_file
 import dtqn
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult, wilson_interval
-from dtqn.sharing import certificate, rerun, verify
+from dtqn.sharing import card, certificate, rerun, verify
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCK_KEYS
 
@@ -161,6 +162,25 @@ def test_the_card_is_one_that_the_hub_reads(exported: Path, capsys: pytest.Captu
     capsys.readouterr()
     assert cli.main(["--config", str(exported / "config.yaml"), "--print-config"]) == 0
     assert capsys.readouterr().out == (exported / "config.yaml").read_text(), "the command that made it"
+
+
+def test_the_card_says_what_is_not_among_the_files(exported: Path) -> None:
+    config, made = RunDir(exported).read_config(), certificate.read(exported)
+    assert "Not in these files" not in card.text(config, made, [], "", None)
+    made["task"]["made_of"], made["own_networks"] = "lamps.py", ["cores:Own"]
+    own = card.text(config.model_copy(update={"agent": "mine"}), made, [], "", "me/agent")
+    assert "Not in these files, and needed to load it: the task (lamps.py), `cores:Own`." in own
+    assert 'folder = snapshot_download("me/agent")' in own
+    assert "python -m dtqn --config config.yaml --agent mine=gtrxl\n" in own
+
+
+def test_the_example_of_the_card_acts(exported: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (exported / "README.md").read_text(), re.DOTALL)
+    config = RunDir(exported).read_config()
+    env = dtqn.load(exported).make_env(1, seed=1)
+    names = {"observation": env.reset()[0][0], "reward": 0.0}
+    exec(compile(example.replace("FOLDER", str(exported)), "README.md", "exec"), names)
+    assert 0 <= names["action"] < 4 and config.agent == "gru"
 
 
 def test_an_export_is_verified(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from dtqn.training import trained
 from dtqn.training.directory import RunDir
 from dtqn.watching import film
 from dtqn.watching.recording import record
+from envs import pictures
 
 SHORT = [
     *("--total-env-steps", "300", "--warmup-env-steps", "100", "--evaluation.period", "300"),
@@ -49,6 +50,7 @@ def test_without_a_terminal_a_step_is_a_line(
     assert sum(rewards) == pytest.approx(told, abs=0.01)
     with Image.open(gif) as picture:
         assert 1 < picture.n_frames <= ends[0] + 1, "those that are the same are joined"
+        assert picture.info["duration"] >= 4 * pictures.FRAME_MILLISECONDS
     capsys.readouterr()
     assert cli.main(["watch", str(runs / "drawn"), "--episodes", "2", "--seed", "3"]) == 0
     assert capsys.readouterr().out.splitlines() == lines[:-1], "the seed decides"
