@@ -41,7 +41,7 @@ commands:
   envs            list the tasks, or show one
 """
 _HELPED = {
-    *("env", "agent", "seed", "total_env_steps", "threads", "evaluator", "device", "wandb"),
+    *("env", "agent", "seed", "total_env_steps", "threads", "evaluator", "device", "tracker", "wandb"),
     *("network.memory_length", "learner.learning_rate", "learner.env_steps_per_update"),
     *("replay.learn_length", "actor.num_envs"),
 }
@@ -343,9 +343,12 @@ def _export(arguments: Sequence[str]) -> int:
     )
     given = parser.read()
     directory, to, repository = RunDir(given["run_dir"]), given["to"], given["push"]
-    task_of(directory.read_config())
+    config = directory.read_config()
+    task_of(config)
     from dtqn.sharing import export, hub
 
+    if warning := directory.task_warning(config):
+        print(f"warning: {warning}", file=sys.stderr)
     if repository is not None:
         hub.check(repository)
     made = export.export(directory, to, given["episodes"], given["seed"], repository)

@@ -210,6 +210,17 @@ def test_rows_after_the_checkpoint_are_left_out(run_dir: Path, tmp_path: Path) -
     assert certificate.read(to)["metrics"]["rows"] == len(metrics)
 
 
+def test_a_task_that_has_changed_is_told(
+    run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = Path(shutil.copytree(run_dir, tmp_path / "run"))
+    (changed / "task.json").write_text('{"digest": "0"}')
+    capsys.readouterr()
+    assert cli.main(["export", str(changed), "--to", str(tmp_path / "to"), "--episodes", "2"]) == 0
+    error = capsys.readouterr().err
+    assert error.startswith("warning: ") and "has changed since the run began" in error
+
+
 def _edit_json(change: Callable[[dict], None]) -> Callable[[Path], None]:
     def edit(folder: Path) -> None:
         content = json.loads((folder / "certificate.json").read_text())
