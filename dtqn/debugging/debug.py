@@ -15,6 +15,7 @@ import numpy as np
 
 from dtqn.acting.evaluation import evaluate_random
 from dtqn.debugging import checks, gradients, measures, verdict
+from dtqn.debugging.dependence import MOST_LEFT_IN
 from dtqn.debugging.episodes import Episode, Outcome, disturbances, outcomes, play
 from dtqn.debugging.measures import Cue, Map
 from dtqn.debugging.verdict import Score
@@ -28,7 +29,7 @@ from dtqn.training.setup import make_env, num_actions, task_spec
 
 MOST_MAPPED = 20
 """Episodes whose every step is replaced."""
-MAPPED_ROWS = 8_000_000
+MAPPED_ROWS = 1_500_000
 """Rows that a network runs for that, at most: fewer episodes are mapped where they are long."""
 DRAWN = 4
 """Episodes in the picture."""
@@ -157,7 +158,8 @@ def _maps(
     mean_features = gradients.baseline(network, episodes)
     left, maps = float(MAPPED_ROWS), dict[int, Map]()
     for number in dict.fromkeys(order):
-        cost = asked.replacements * episodes[number].length ** 2
+        length = episodes[number].length
+        cost = length * (length * (asked.replacements + actions) / 2 + asked.replacements * MOST_LEFT_IN)
         if len(maps) == MOST_MAPPED or (maps and cost > left):
             break
         left -= cost
