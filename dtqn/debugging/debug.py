@@ -15,7 +15,8 @@ import numpy as np
 
 from dtqn.acting.evaluation import evaluate_random
 from dtqn.debugging import checks, gradients, measures, verdict
-from dtqn.debugging.episodes import Episode, disturbances, play
+from dtqn.debugging.dependence import MOST_LEFT_IN
+from dtqn.debugging.episodes import Episode, Outcome, disturbances, outcomes, play
 from dtqn.debugging.measures import Cue, Map
 from dtqn.debugging.verdict import Score
 from dtqn.files import write_whole
@@ -28,7 +29,7 @@ from dtqn.training.setup import make_env, num_actions, task_spec
 
 MOST_MAPPED = 20
 """Episodes whose every step is replaced."""
-MAPPED_ROWS = 8_000_000
+MAPPED_ROWS = 1_500_000
 """Rows that a network runs for that, at most: fewer episodes are mapped where they are long."""
 DRAWN = 4
 """Episodes in the picture."""
@@ -53,12 +54,11 @@ def debug(directory: RunDir, asked: Asked, out: Path) -> dict[str, Any]:
     task = task_spec(config)
     generator = np.random.default_rng(asked.seed)
 
-    def played(**given: Any) -> list[Episode]:
+    def copies() -> Any:
         """The same episodes each time, as far as the actions are the same."""
-        env = make_env(config, asked.episodes, np.random.SeedSequence(asked.seed))
-        return play(network, env, **given)
+        return make_env(config, asked.episodes, np.random.SeedSequence(asked.seed))
 
-    episodes = played()
+    episodes = play(network, copies())
     intact = verdict.score(episodes, task.has_success)
     found: dict[str, Any] = {
         "env": config.env,
@@ -77,11 +77,11 @@ def debug(directory: RunDir, asked: Asked, out: Path) -> dict[str, Any]:
         for number in range(len(episodes))
     ]
     if any(x is not None for x in cues):
-        found["cue"] = _cue_figures(cues, played(show_other=True), episodes, task.has_success)
+        found["cue"] = _cue_figures(cues, outcomes(network, copies(), show_other=True), task.has_success)
     maps = _maps(network, episodes, asked, num_actions(task), generator)
     found["dependence"] = _map_figures(maps, cues)
     disturbed = {
-        name: verdict.score(played(intervene=change), task.has_success)
+        name: verdict.score(outcomes(network, copies(), intervene=change), task.has_success)
         for name, change in disturbances(found["length"]).items()
     }
     best = task.success_ceiling if task.has_success else task.best_return
@@ -125,11 +125,11 @@ def _score_of(directory: RunDir, asked: Asked, of: Config) -> Score:
         )
     network = trained.load_network(directory, config, asked.weights)
     env = make_env(config, asked.episodes, np.random.SeedSequence(asked.seed))
-    return verdict.score(play(network, env), task_spec(config).has_success)
+    return verdict.score(outcomes(network, env), task_spec(config).has_success)
 
 
 def _cue_figures(
-    cues: Sequence[Cue | None], shown_other: Sequence[Episode], episodes: Sequence[Episode], has_success: bool
+    cues: Sequence[Cue | None], shown_other: Sequence[Outcome], has_success: bool
 ) -> dict[str, Any]:
     known = [x for x in cues if x is not None]
     return {
@@ -158,7 +158,8 @@ def _maps(
     mean_features = gradients.baseline(network, episodes)
     left, maps = float(MAPPED_ROWS), dict[int, Map]()
     for number in dict.fromkeys(order):
-        cost = asked.replacements * episodes[number].length ** 2
+        length = episodes[number].length
+        cost = length * (length * (asked.replacements + actions) / 2 + asked.replacements * MOST_LEFT_IN)
         if len(maps) == MOST_MAPPED or (maps and cost > left):
             break
         left -= cost

@@ -28,6 +28,8 @@ ROWS_PER_CALL = 20_000
 """Rows of a batch that a network runs at a time."""
 MOST_IN_A_SET = 6
 """Steps of the smallest set that is looked for."""
+MOST_LEFT_IN = 64
+"""Steps that are left in one by one: the last half of them, and as many evenly spaced before."""
 
 
 class Effect(NamedTuple):
@@ -174,6 +176,8 @@ def actions_before(network: QNetwork, episode: Episode, num_actions: int) -> np.
 def leave_one_in(network: QNetwork, episode: Episode, t: int, others: Observation) -> np.ndarray:
     """[t] how much of the decision at t step k alone brings back, all other steps before t being replaced.
 
+    NaN for steps that are not tried (`MOST_LEFT_IN`).
+
     1 - (change with step k as it was) / (change with all replaced), the mean over replacements; 1 where k is
     all that counts, 0 where it is nothing, below 0 where it misleads. A cue that is shown twice is found so,
     and not by the replacement of one step.
@@ -191,8 +195,10 @@ def leave_one_in(network: QNetwork, episode: Episode, t: int, others: Observatio
         return found
 
     whole = change(replaced).mean()
-    found = np.zeros(t)
-    for k in range(t):
+    found = np.full(t, np.nan)
+    recent = max(0, t - MOST_LEFT_IN // 2)
+    earlier = np.linspace(0, recent, MOST_LEFT_IN // 2, endpoint=False).astype(int)
+    for k in sorted({*earlier.tolist(), *range(recent, t)} & set(range(t))):
         kept = replaced.clone()
         kept[0, k] = False
         found[k] = 1.0 - change(kept).mean() / whole if whole > 0 else 0.0

@@ -16,7 +16,12 @@ from torch import Tensor
 
 from dtqn.acting.rows import VectorRows
 from dtqn.networks.q_network import QNetwork
+from dtqn.settings.config import ConfigError
+from dtqn.text import size
 from dtqn.types import Observation, State, StepInputs, leaves, map_tree, reset_rows
+
+MOST_BYTES = 2_000_000_000
+"""Of the rows that are kept."""
 
 Intervention = Callable[[np.ndarray, State, State], State]
 """(steps [N] since each episode's start, the state before the row, the initial one) -> another state."""
@@ -33,8 +38,6 @@ class Episode(NamedTuple):
     """[T]"""
     q: Tensor
     """[T, A], as the actor saw them."""
-    trace: dict[str, Tensor]
-    """Path -> [T, ...]: the rows that the network left behind."""
     episode_return: float
     success: bool
     """False where the task defines none."""
@@ -53,57 +56,99 @@ class Episode(NamedTuple):
         return torch.stack(differs).any(dim=0).numpy()
 
 
-def play(
+class Outcome(NamedTuple):
+    """An episode's end."""
+
+    length: int
+    episode_return: float
+    success: bool
+    """False where the task defines none."""
+
+
+def play(network: QNetwork, env: gymnasium.vector.VectorEnv[Any, Any, Any]) -> list[Episode]:
+    """The first episode of every copy, by the action of largest Q.
+
+    Args:
+        env: fresh copies; they are closed afterwards.
+
+    Raises:
+        ConfigError: their rows take more than `MOST_BYTES`.
+    """
+    kept: list[_Tick] = []
+
+    def keep(tick: _Tick) -> None:
+        kept.append(tick)
+        if len(kept) * _bytes(kept[0]) > MOST_BYTES:
+            raise ConfigError(
+                f"--episodes is {env.num_envs}: after {len(kept)} steps their rows take more than "
+                f"{size(MOST_BYTES)}; try {max(2, env.num_envs // 10)}, and fewer --replacements"
+            )
+
+    ends = outcomes(network, env, keep=keep)
+    return [_episode(kept, copy, end) for copy, end in enumerate(ends)]
+
+
+def outcomes(
     network: QNetwork,
     env: gymnasium.vector.VectorEnv[Any, Any, Any],
     *,
     intervene: Intervention | None = None,
     show_other: bool = False,
-) -> list[Episode]:
-    """The first episode of every copy, by the action of largest Q.
+    keep: Callable[[_Tick], None] | None = None,
+) -> list[Outcome]:
+    """The ends of these episodes.
 
     Args:
         env: fresh copies; they are closed afterwards.
         intervene: changes the network's state before each row.
         show_other: let the network see what another secret would show, in the task as it is.
+        keep: is given all that is seen and done.
     """
     with contextlib.closing(env):
-        return _play(network, env, intervene, show_other)
+        rows, count = VectorRows(env), env.num_envs
+        initial = network.initial_state(1)
+        state = map_tree(lambda x: x.expand(count, *x.shape[1:]), initial)
+        parameter = next(iter(network.parameters()))
+        ends: list[Outcome | None] = [None] * count
+        while None in ends:
+            other = _other(env) if keep is not None or show_other else None
+            inputs = rows.inputs(parameter.device, parameter.dtype)
+            if show_other and other is not None:
+                inputs = inputs._replace(observation=other)
+            with torch.no_grad():
+                state = reset_rows(state, initial, inputs.first[:, 0])
+                if intervene is not None:
+                    state = intervene(rows.length, state, initial)
+                output, state, _ = network(inputs, state)
+            q = output.q[:, 0]
+            action = q.argmax(dim=-1).numpy()
+            if keep is not None:
+                keep(_Tick(inputs, other, action, q))
+            ended = rows.step(action)
+            for copy, *end in zip(np.flatnonzero(rows.last), *ended, strict=True):
+                ends[copy] = ends[copy] or _outcome(*end)
+        return [end for end in ends if end is not None]
 
 
-def _play(network: QNetwork, env: Any, intervene: Intervention | None, show_other: bool) -> list[Episode]:
-    rows = VectorRows(env)
-    initial = network.initial_state(1)
-    count = env.num_envs
-    state = map_tree(lambda x: x.expand(count, *x.shape[1:]), initial)
-    parameter = next(network.parameters())
-    seen: list[tuple[Any, ...]] = []
-    length, total, success = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, bool)
-    over = np.zeros(count, bool)
-    while not over.all():
-        other = _other(env)
-        inputs = rows.inputs(parameter.device, parameter.dtype)
-        if show_other and other is not None:
-            inputs = inputs._replace(observation=other)
-        with torch.no_grad():
-            state = reset_rows(state, initial, inputs.first[:, 0])
-            if intervene is not None:
-                state = intervene(rows.length, state, initial)
-            output, state, trace = network(inputs, state)
-        action = output.q[:, 0].argmax(dim=-1).numpy()
-        seen.append(
-            (inputs, other, action, output.q[:, 0], {name: x[:, 0] for name, x in leaves(trace).items()})
-        )
-        ended = rows.step(action)
-        length += ~over
-        ends = rows.last & ~over
-        total[ends] = rows.episode_return[ends]
-        success[rows.last] |= ended.success & ends[rows.last]
-        over |= rows.last
-    return [
-        _episode(seen, copy, int(length[copy]), float(total[copy]), bool(success[copy]))
-        for copy in range(count)
-    ]
+def _outcome(episode_return: Any, length: Any, success: Any) -> Outcome:
+    return Outcome(int(length), float(episode_return), bool(success))
+
+
+class _Tick(NamedTuple):
+    """One row of every copy."""
+
+    inputs: StepInputs
+    """[N, 1, ...]"""
+    other: Observation | None
+    action: np.ndarray
+    """[N]"""
+    q: Tensor
+    """[N, A]"""
+
+
+def _bytes(tick: _Tick) -> int:
+    parts = [*leaves(tick.inputs).values(), *leaves(tick.other).values(), tick.q]
+    return sum(part.numel() * part.element_size() for part in parts)
 
 
 def _other(env: Any) -> Observation | None:
@@ -112,8 +157,8 @@ def _other(env: Any) -> Observation | None:
     return None if shown is None else map_tree(lambda x: torch.from_numpy(x)[:, None], shown)
 
 
-def _episode(seen: list[tuple[Any, ...]], copy: int, length: int, total: float, success: bool) -> Episode:
-    inputs, others, actions, q, traces = zip(*seen[:length], strict=True)
+def _episode(ticks: list[_Tick], copy: int, end: Outcome) -> Episode:
+    inputs, others, actions, q = zip(*ticks[: end.length], strict=True)
 
     def joined(trees: tuple[Any, ...]) -> Any:
         """Rows [N, 1, ...] of one copy, side by side."""
@@ -124,9 +169,8 @@ def _episode(seen: list[tuple[Any, ...]], copy: int, length: int, total: float, 
         other=None if others[0] is None else joined(others),
         action=np.array([x[copy] for x in actions]),
         q=torch.stack([x[copy] for x in q]),
-        trace={name: torch.stack([x[name][copy] for x in traces]) for name in traces[0]},
-        episode_return=total,
-        success=success,
+        episode_return=end.episode_return,
+        success=end.success,
     )
 
 

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dtqn.acting.evaluation import wilson_interval
-from dtqn.debugging.episodes import Episode
+from dtqn.debugging.episodes import Episode, Outcome
 
 MARGIN = 0.05
 _NORMAL_QUANTILE = 1.959963984540054
@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
     because: str
 
 
-def score(episodes: Sequence[Episode], has_success: bool) -> Score:
+def score(episodes: Sequence[Episode] | Sequence[Outcome], has_success: bool) -> Score:
     """Wilson's interval of a success rate; of a mean return the normal one."""
     count = len(episodes)
     if has_success:

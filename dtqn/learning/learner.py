@@ -208,7 +208,7 @@ class Learner:
         gradients = parts[0].gradients
         for part in parts[1:]:
             torch._foreach_add_(gradients, part.gradients)
-        numbers = {name: sum_of(part.sums[name] for part in parts) for name in parts[0].sums}
+        numbers = {name: _sum(part.sums[name] for part in parts) for name in parts[0].sums}
         for name in parts[0].largest:
             numbers[name] = torch.stack([part.largest[name] for part in parts]).amax()
         numbers |= self._add_auxiliary(batch, gradients)
@@ -332,7 +332,7 @@ class Learner:
         self._skipped_in_a_row = state["skipped_in_a_row"]
 
 
-def sum_of(tensors: Iterable[Tensor]) -> Tensor:
+def _sum(tensors: Iterable[Tensor]) -> Tensor:
     return functools.reduce(torch.add, tensors)
 
 

@@ -40,7 +40,7 @@ class PomdpDynamics(Dynamics):
         # How far apart neighbours along a, s, s' and o lie in `_reward`; 0 along axes of length 1.
         lengths = np.array(model.reward.shape)
         self._strides = np.where(lengths == 1, 0, lengths.prod() // lengths.cumprod())
-        self._draw = draw
+        self._draw, self._model = draw, model
         self._state: NDArray[np.intp]
         self._shown: NDArray[np.int64]
 
@@ -87,6 +87,13 @@ class PomdpDynamics(Dynamics):
             "state": read_field("state", state["state"], (), num, np.intp, 0, self._num_states - 1),
             "observation": read_field("observation", shown, (), num, np.int64, 0, self._first_symbol),
         }
+
+    def other(self, state: Arrays) -> Arrays | None:
+        other_state, other_observation = self._model.other_state, self._model.other_observation
+        if other_state is None or other_observation is None:
+            return None
+        shown = np.append(other_observation, self._first_symbol)[state["observation"]]
+        return {"state": other_state[state["state"]], "observation": shown}
 
     def picture(self, copy: int) -> NDArray[np.uint8]:
         return self._draw(int(self._state[copy]), int(self._shown[copy]))

@@ -87,6 +87,8 @@ def heavenhell(n: int) -> Model:
         observation=np.broadcast_to(observation, (len(ACTIONS), *observation.shape)),
         reward=reward,
         reset=np.broadcast_to(reset, (len(ACTIONS), 2 * num)),
+        other_state=(np.arange(2 * num) + num) % (2 * num),
+        other_observation=np.array([*range(num - 1), num, num - 1]),
     )
 
 

@@ -30,6 +30,10 @@ class Model:
     """Broadcasts to [A, S, S', O]: an axis that no reward depends on has length 1."""
     reset: NDArray[np.bool_]
     """[A, S], whether the episode ends with a in s; s' is then drawn from `start`."""
+    other_state: NDArray[np.intp] | None = None
+    """[S], each state with another secret, the one thing to be seen and remembered; None: there is none."""
+    other_observation: NDArray[np.intp] | None = None
+    """[O], what is then shown in the place of each observation; None where there is no secret."""
 
 
 class Rows:

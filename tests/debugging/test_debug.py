@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from dtqn import cli
-from dtqn.debugging.episodes import disturbances, play
+from dtqn.debugging import episodes as episodes_module
+from dtqn.debugging.episodes import disturbances, outcomes, play
+from dtqn.settings.config import ConfigError
 from tests.cases import make
 from tests.toy import OBSERVATION_SPACE, ToyVectorEnv
 
@@ -96,12 +99,34 @@ def test_disturbances_do_what_they_say() -> None:
         seen.append((steps.copy(), state.memory.clone(), after.memory.clone()))
         return after
 
-    play(network, ToyVectorEnv(6, 0), intervene=note)
+    outcomes(network, ToyVectorEnv(6, 0), intervene=note)
     for steps, before, after in seen:
         for copy in range(6):
             source = (copy - 1) % 6 if steps[copy] == 4 else copy
             assert (after[copy] == before[source]).all()
-    emptied = play(network, ToyVectorEnv(6, 0), intervene=changes["emptied at every step"])
-    assert (emptied[0].q[0] == whole[0].q[0]).all()
-    later = [(x.q[1:3], y.q[1:3]) for x, y in zip(emptied, whole, strict=True) if min(x.length, y.length) > 2]
-    assert any((x != y).any() for x, y in later)
+
+    emptied = []
+    outcomes(
+        network,
+        ToyVectorEnv(6, 0),
+        intervene=changes["emptied at every step"],
+        keep=lambda x: emptied.append(x),
+    )
+    first_row = network(emptied[2].inputs, network.initial_state(6))[0].q[:, 0]
+    assert torch.equal(emptied[2].q, first_row)
+    assert not torch.equal(emptied[2].q[0], whole[0].q[2])
+
+
+def test_outcomes_are_those_of_the_first_episodes() -> None:
+    network = make(OBSERVATION_SPACE, memory_length=4)
+    ends = outcomes(network, ToyVectorEnv(6, 0))
+    episodes = play(network, ToyVectorEnv(6, 0))
+    assert [x.length for x in episodes] == [x.length for x in ends]
+    assert [x.episode_return for x in episodes] == [x.episode_return for x in ends]
+    assert ends[0].episode_return == pytest.approx(float(episodes[0].inputs.reward.sum()), abs=1.5)
+
+
+def test_rows_that_take_too_much_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(episodes_module, "MOST_BYTES", 1000)
+    with pytest.raises(ConfigError, match=r"--episodes is 6: after \d+ steps their rows take more than"):
+        play(make(OBSERVATION_SPACE, memory_length=4), ToyVectorEnv(6, 0))

@@ -54,6 +54,19 @@ def test_one_step_left_in_is_all_or_nothing() -> None:
     assert found == pytest.approx([0, 0, 1, 0])
 
 
+def test_few_steps_of_a_long_episode_are_left_in() -> None:
+    """All of the last half, evenly spaced ones before; the step that counts is among the last."""
+    rows = np.random.default_rng(0).normal(size=(200, 2))
+    others = torch.zeros(2, 200, 2, dtype=torch.float64)
+    found = dependence.leave_one_in(KnownNetwork(), episode(rows), 199, others)
+    tried = np.flatnonzero(np.isfinite(found))
+    assert len(tried) == dependence.MOST_LEFT_IN
+    assert tried[-32:].tolist() == list(range(167, 199))
+    assert np.diff(tried[:32]).max() <= 6
+    assert found[197] == pytest.approx(1)
+    assert np.delete(found[tried], np.searchsorted(tried, 197)) == pytest.approx(np.zeros(63), abs=1e-9)
+
+
 def test_the_smallest_set_is_the_step_that_counts() -> None:
     of = episode([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
     others = torch.full((3, 4, 2), -9.0, dtype=torch.float64)

@@ -9,7 +9,14 @@ import envs
 
 TASKS = (
     *("gridverse-memory-5x5", "gridverse-memory-7x7", "gridverse-memory-four-rooms-7x7"),
-    *("t-maze-passive-4", "t-maze-active-4", "bsuite-memory-len-4", "bsuite-memory-size-3", "car-flag"),
+    *(
+        "t-maze-passive-4",
+        "t-maze-active-4",
+        "bsuite-memory-len-4",
+        "bsuite-memory-size-3",
+        "car-flag",
+        "heavenhell",
+    ),
 )
 
 

@@ -1,0 +1,85 @@
+"""The debugger's figures for several runs, without the maps, and the seconds that each took.
+
+    python -m benchmarks.debugger RUN... [--episodes 100] [--json FILE]
+
+`untrained` is a network of initial parameters on the first run's task, debugged in the same way: the findings
+on an agent that remembers nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from dtqn.settings.presets import resolve
+from dtqn.training import machine
+from dtqn.training.directory import RunDir
+
+_NO_FIGURES = ("maps", "contracts")
+
+
+def figures(run: Path, episodes: int) -> dict[str, Any]:
+    """The debug.json of a run without its maps; `broken` names the contracts that do not hold."""
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        command = [sys.executable, "run.py", "debug", str(run), "--episodes", str(episodes), "--out", folder]
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+        seconds = time.perf_counter() - began
+        found = json.loads((Path(folder) / "debug.json").read_text())
+    kept = {name: value for name, value in found.items() if name not in _NO_FIGURES}
+    broken = [check["name"] for check in found["contracts"] if not check["holds"]]
+    return {"run": str(run), "broken": broken, "seconds": round(seconds, 1), **kept}
+
+
+def untrained(like: Path, folder: Path) -> Path:
+    """A run of the same task and agent that ends before it has learned anything."""
+    config = RunDir(like).read_config()
+    flags = {"total_env_steps": "100", "warmup_env_steps": "0", "evaluation.period": "100"}
+    flags |= {"evaluation.episodes": "10", "wandb": "disabled", "learner.env_steps_per_update": "100"}
+    base = resolve(None, {"env": config.env, "agent": config.agent, "seed": str(config.seed)} | flags, {})
+    directory = RunDir(folder / "untrained")
+    directory.prepare(base)
+    command = [sys.executable, "run.py", "--resume", str(directory.path)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return directory.path
+
+
+def line(found: dict[str, Any]) -> str:
+    cue, of = found.get("cue", {}), found["dependence"]
+
+    def value(figure: dict[str, float] | None) -> str:
+        return "-" if figure is None else f"{figure['value']:.3g}"
+
+    return (
+        f"{found['run']}: score {found['score']['value']:.3g}; "
+        f"other cue {value(cue.get('changes_the_last_decision'))}, "
+        f"other rows {value(cue.get('other_rows_change_the_last_decision'))}, cue's share x "
+        f"{value(of.get('cue_times_its_share'))}, shown the other cue "
+        f"{value(cue.get('score_when_the_other_is_shown'))}; {found['seconds']} s"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = [figures(run, args.episodes) for run in args.runs]
+        found.append(figures(untrained(args.runs[0], Path(folder)), args.episodes) | {"run": "untrained"})
+    for each in found:
+        print(line(each))
+    if args.json is not None:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps({"machine": machine.name(), "runs": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
