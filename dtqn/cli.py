@@ -6,6 +6,7 @@ What only reads text (`--help`, `--version`, `envs`, `--print-config`, mistakes)
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -33,6 +34,7 @@ commands:
   train           train an agent; a command line without a command does this
   eval RUN_DIR    evaluate the weights of a run
   debug RUN_DIR   say what the decisions of a trained agent hang on
+  report RUN ...  write one page about runs, or about a comparison, with episodes to step through
   compare         compare agents on the same tasks and seeds
   sweep FILE      search settings as a W&B sweep file says, with or without an account
   envs            list the tasks, or show one
@@ -318,6 +320,58 @@ def _debug(arguments: Sequence[str]) -> int:
     return int(not all(check.holds for check in found["contracts"]))
 
 
+def _report(arguments: Sequence[str]) -> int:
+    parser = _Parser(
+        "report",
+        arguments,
+        usage="RUN_DIR ... | COMPARISON_DIR [--option value ...]",
+        description="Write one HTML file about trained runs, or about a comparison: results, curves, settings, "
+        "and episodes to step through with what each decision hangs on. It needs no network to be read.",
+    )
+    parser.add_argument("paths", metavar="DIR", nargs="+", type=_path, help="runs, or one comparison")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=_path,
+        help="the page; default report.html in DIR, or beside several runs",
+    )
+    parser.add_argument(
+        "--figures",
+        metavar="DIR",
+        type=_path,
+        help="write pictures of an episode of the first run there too, as PDF for print",
+    )
+    parser.add_argument(
+        "--episodes", type=_several, default=100, metavar="N", help="episodes to play; default %(default)s"
+    )
+    parser.add_argument(
+        "--shown",
+        type=_positive,
+        default=6,
+        metavar="N",
+        help="episodes of a run that are shown, failures and successes; default %(default)s",
+    )
+    parser.add_argument(
+        "--seed", type=_natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
+    )
+    parser.add_argument(
+        "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
+    )
+    given = parser.read()
+    if given["shown"] > given["episodes"]:
+        raise wrong("--shown", given["shown"], f"only {given['episodes']} are played (--episodes)")
+    if importlib.util.find_spec("bokeh") is None:
+        raise ConfigError('report needs bokeh, which is not installed; pip install "dtqn[report]"')
+    from dtqn.report import played, report
+
+    asked = played.Asked(given["episodes"], given["shown"], given["seed"], given["checkpoint"])
+    made = report.report(given["paths"], asked, given["out"], given["figures"])
+    for problem in made.problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    print("\n".join(report.told(made)))
+    return 0
+
+
 def _compare(arguments: Sequence[str]) -> int:
     parser = _Parser(
         "compare",
@@ -479,6 +533,10 @@ def _positive(text: str) -> int:
     return _at_least(text, 1)
 
 
+def _several(text: str) -> int:
+    return _at_least(text, 2)
+
+
 def _natural(text: str) -> int:
     return _at_least(text, 0)
 
@@ -551,6 +609,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
     "eval": _eval,
     "debug": _debug,
+    "report": _report,
     "compare": _compare,
     "sweep": _sweep,
     "envs": _envs,

@@ -182,8 +182,10 @@ def _dress(axes: Axes, name: str, title: str, ceiling: float) -> None:
 def save(figure: Figure, path: Path) -> None:
     """Write the picture whole, the same bytes for the same picture."""
     kind = path.suffix.lstrip(".")
-    with replacing(path) as temporary, rc_context({"svg.hashsalt": "dtqn"}):
-        figure.savefig(temporary, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None)
+    no_date: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    # TrueType fonts, as journals ask for them, and not matplotlib's default outlines.
+    with replacing(path) as temporary, rc_context({"svg.hashsalt": "dtqn", "pdf.fonttype": 42}):
+        figure.savefig(temporary, format=kind, dpi=120, metadata=no_date.get(kind))
 
 
 def _evaluation_curve(axes: Axes, rows: Sequence[Row], name: str) -> None:
@@ -378,4 +380,99 @@ def dependence_maps(maps: Sequence[DependenceMap], path: Path, title: str) -> No
     )
     bar.set_label("change of advantages, share of the episode's range of Q")
     figure.suptitle(title, fontsize=11)
+    save(figure, path)
+
+
+def _cells(axes: Axes, values: np.ndarray, low: float, high: float, colours: str = "viridis") -> Any:
+    """A matrix as cells, row 0 at the top, which stay vectors in a PDF as a picture's pixels would not."""
+    drawn = axes.pcolormesh(
+        values, cmap=colours, vmin=low, vmax=high, edgecolors="face", linewidth=0.1, rasterized=False
+    )
+    rows, columns = values.shape
+    axes.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal")
+    for axis, count in ((axes.xaxis, columns), (axes.yaxis, rows)):
+        every = max(1, -(-count // 8))
+        axis.set_ticks([step + 0.5 for step in range(0, count, every)], list(range(0, count, every)))
+    axes.spines[["top", "right"]].set_visible(False)
+    return drawn
+
+
+def _causal(values: np.ndarray) -> np.ndarray:
+    """[T, T] without the steps that come later."""
+    masked: np.ndarray = np.ma.masked_where(np.triu(np.ones(values.shape, bool), 1), values)
+    return masked
+
+
+def dependence_map(of: DependenceMap, path: Path) -> None:
+    """Draw one episode's map for print."""
+    figure = Figure(figsize=(4.2, 3.6), layout="constrained")
+    axes = figure.subplots()
+    drawn = _cells(axes, _causal(of.values), 0.0, float(of.values.max()) or 1.0)
+    for step in of.marked or ():
+        axes.plot(
+            step + 0.5, len(of.values), marker="^", color=_TRAINING, markersize=7, clip_on=False, zorder=3
+        )
+    axes.set_xlabel("step that showed something else" + (" (triangle: the cue)" if of.marked else ""))
+    axes.set_ylabel("decision at step")
+    axes.set_title(of.title, fontsize=10)
+    figure.colorbar(drawn, ax=axes, label="change of advantages, share of the range of Q")
+    save(figure, path)
+
+
+def attention_maps(weights: np.ndarray, path: Path, title: str, first_step: int = 0) -> None:
+    """Draw attention [L, H, T, T] by layer and head, all in one scale (DTQN, figures 10 to 12).
+
+    Args:
+        first_step: the step that the first row and column are of.
+    """
+    layers, heads = weights.shape[:2]
+    figure = Figure(figsize=(2.3 * heads + 1.0, 2.2 * layers + 0.6), layout="constrained")
+    grid = figure.subplots(layers, heads, squeeze=False, sharex=True, sharey=True)
+    for layer in range(layers):
+        for head in range(heads):
+            axes = grid[layer, head]
+            drawn = _cells(axes, _causal(weights[layer, head]), 0.0, 1.0)
+            axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=9)
+    start = f" (from step {first_step} on)" if first_step else ""
+    figure.supxlabel(f"step attended to{start}", fontsize=10)
+    figure.supylabel("decision at step", fontsize=10)
+    figure.colorbar(drawn, ax=list(grid.ravel()), label="attention weight", shrink=0.8)
+    figure.suptitle(title, fontsize=10)
+    save(figure, path)
+
+
+def position_similarity(similarity: np.ndarray, path: Path, title: str) -> None:
+    """Draw the cosine similarity [K, K] of the embeddings of places in a window (DTQN, figure 4)."""
+    figure = Figure(figsize=(4.2, 3.6), layout="constrained")
+    axes = figure.subplots()
+    drawn = _cells(axes, similarity, -1.0, 1.0, "RdBu_r")
+    axes.set_xlabel("position in the window")
+    axes.set_ylabel("position in the window")
+    axes.set_title(title, fontsize=10)
+    figure.colorbar(drawn, ax=axes, label="cosine similarity")
+    save(figure, path)
+
+
+def recall_density(
+    of_episode: Sequence[float],
+    mean: Sequence[float],
+    low: Sequence[float],
+    high: Sequence[float],
+    path: Path,
+    title: str,
+) -> None:
+    """Draw dependence by distance: an episode's, and the mean over episodes with its 95 % interval."""
+    figure = Figure(figsize=(4.6, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.fill_between(range(len(mean)), low, high, color=_EVALUATION, alpha=0.18, linewidth=0)
+    axes.plot(mean, color=_EVALUATION, linewidth=1.8, label="mean of episodes, 95 % interval")
+    axes.plot(of_episode, color=_TRAINING, linewidth=1.2, marker="o", markersize=3, label="this episode")
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("steps back")
+    axes.set_ylabel("dependence, share of the range of Q")
+    axes.set_title(title, fontsize=10)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
     save(figure, path)

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[1]
-_OF_NO_RUN = ("dtqn/experiments", "dtqn/debugging", "dtqn/plots.py", "dtqn/cli.py")
-"""Sources that no training reads: they compare, debug, draw and read flags."""
+_OF_NO_RUN = ("dtqn/experiments", "dtqn/debugging", "dtqn/report", "dtqn/plots.py", "dtqn/cli.py")
+"""Sources that no training reads: they compare, debug, report, draw and read flags."""
 
 
 @functools.cache

@@ -6,7 +6,7 @@ Legend: N copies, T decisions of an episode, A actions.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -17,9 +17,19 @@ from torch import Tensor
 from dtqn.acting.rows import VectorRows
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import Observation, State, StepInputs, leaves, map_tree, reset_rows
+from envs import pictures
 
 Intervention = Callable[[np.ndarray, State, State], State]
 """(steps [N] since each episode's start, the state before the row, the initial one) -> another state."""
+
+
+class Watch(NamedTuple):
+    """Copies whose pictures are wanted, in an environment that is made with a render mode."""
+
+    copies: Sequence[int]
+    see: Callable[[int, int, np.ndarray], None]
+    """Told the copy, the step and the picture, uint8 [height, width, 3], at each decision of the copy's
+    episode and, with step T, at its end."""
 
 
 class Episode(NamedTuple):
@@ -59,6 +69,7 @@ def play(
     *,
     intervene: Intervention | None = None,
     show_other: bool = False,
+    watch: Watch | None = None,
 ) -> list[Episode]:
     """The first episode of every copy, by the action of largest Q.
 
@@ -66,12 +77,15 @@ def play(
         env: fresh copies; they are closed afterwards.
         intervene: changes the network's state before each row.
         show_other: let the network see what another secret would show, in the task as it is.
+        watch: is shown pictures.
     """
     with contextlib.closing(env):
-        return _play(network, env, intervene, show_other)
+        return _play(network, env, intervene, show_other, watch)
 
 
-def _play(network: QNetwork, env: Any, intervene: Intervention | None, show_other: bool) -> list[Episode]:
+def _play(
+    network: QNetwork, env: Any, intervene: Intervention | None, show_other: bool, watch: Watch | None
+) -> list[Episode]:
     rows = VectorRows(env)
     initial = network.initial_state(1)
     count = env.num_envs
@@ -80,7 +94,9 @@ def _play(network: QNetwork, env: Any, intervene: Intervention | None, show_othe
     seen: list[tuple[Any, ...]] = []
     length, total, success = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, bool)
     over = np.zeros(count, bool)
+    left = [] if watch is None else list(watch.copies)
     while not over.all():
+        _show(env, watch, left, length)
         other = _other(env)
         inputs = rows.inputs(parameter.device, parameter.dtype)
         if show_other and other is not None:
@@ -100,10 +116,19 @@ def _play(network: QNetwork, env: Any, intervene: Intervention | None, show_othe
         total[ends] = rows.episode_return[ends]
         success[rows.last] |= ended.success & ends[rows.last]
         over |= rows.last
+        _show(env, watch, [copy for copy in left if over[copy]], length)
+        left = [copy for copy in left if not over[copy]]
     return [
         _episode(seen, copy, int(length[copy]), float(total[copy]), bool(success[copy]))
         for copy in range(count)
     ]
+
+
+def _show(env: Any, watch: Watch | None, copies: Sequence[int], length: np.ndarray) -> None:
+    """Shows pictures of these copies after so many actions [N] of each."""
+    if watch is not None and copies:
+        for copy, picture in zip(copies, pictures.of_copies(env, copies), strict=True):
+            watch.see(copy, int(length[copy]), picture)
 
 
 def _other(env: Any) -> Observation | None:
