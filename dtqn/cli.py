@@ -325,8 +325,8 @@ def _report(arguments: Sequence[str]) -> int:
         "report",
         arguments,
         usage="RUN_DIR ... | COMPARISON_DIR [--option value ...]",
-        description="Write one HTML file about trained runs, or about a comparison: results, curves, settings, "
-        "and episodes to step through with what each decision hangs on. It needs no network to be read.",
+        description="Write one HTML file about trained runs, or about a comparison: results, curves, "
+        "settings, episodes to step through with what each decision hangs on. It needs no network to be read.",
     )
     parser.add_argument("paths", metavar="DIR", nargs="+", type=_path, help="runs, or one comparison")
     parser.add_argument(

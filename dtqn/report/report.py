@@ -143,8 +143,9 @@ def _notes(asked: played.Asked, found: Sources, runs: Sequence[dict[str, Any]]) 
     """How the episodes and their maps were made."""
     able = [run for run in found.runs if run.directory is not None]
     notes = [
-        f"{asked.played} greedy episodes of the {asked.weights} weights were played with seed {asked.seed}; "
-        f"the page shows {asked.shown} of them, the first failures (or lowest returns) and the first successes.",
+        f"{asked.played} greedy episodes of the {asked.weights} weights, seed {asked.seed}; {asked.shown} are "
+        "shown: the first failures and the first successes, half of each where there are as many (of a task "
+        "without success the lowest and the highest returns).",
         "What was shown: the change of the decision's advantages (Q minus its mean over actions), as a share "
         "of the episode's range of Q, where the step showed what another episode showed; the mean over "
         f"{played.REPLACEMENTS} of them. It is exact for the network; the changed history need not be one "
