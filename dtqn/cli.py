@@ -326,7 +326,7 @@ def _report(arguments: Sequence[str]) -> int:
         arguments,
         usage="RUN_DIR ... | COMPARISON_DIR [--option value ...]",
         description="Write one HTML file about trained runs, or about a comparison: results, curves, "
-        "settings, episodes to step through with what each decision hangs on. It needs no network to be read.",
+        "settings, episodes to step through and what each decision hangs on. It needs no network.",
     )
     parser.add_argument("paths", metavar="DIR", nargs="+", type=_path, help="runs, or one comparison")
     parser.add_argument(
@@ -365,7 +365,7 @@ def _report(arguments: Sequence[str]) -> int:
     from dtqn.report import played, report
 
     asked = played.Asked(given["episodes"], given["shown"], given["seed"], given["checkpoint"])
-    made = report.report(given["paths"], asked, given["out"], given["figures"])
+    made = report.report(given["paths"], asked, given["out"], given["figures"], print)
     for problem in made.problems:
         print(f"warning: {problem}", file=sys.stderr)
     print("\n".join(report.told(made)))

@@ -141,7 +141,8 @@ class Browser:
     def hover(self, selector: str) -> None:
         """Move the mouse to the middle of an element."""
         x, y = self.run(
-            f"(() => {{ const b = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            "e.scrollIntoView({behavior: 'instant', block: 'center'}); const b = e.getBoundingClientRect();"
             "return [b.x + b.width / 2, b.y + b.height / 2] })()"
         )
         self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)

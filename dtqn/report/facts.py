@@ -123,13 +123,21 @@ def settings(runs: Sequence[Run]) -> Grid:
         values = [column[2 + place] for column in columns]
         if any(value != told[place] for value in values):
             rows.append([name, told[place], *values])
-    heads = [labels[0] if len(labels) == 1 else ", ".join(labels) for labels in columns.values()]
+    heads = ["all runs"] if len(columns) == 1 else [_together(labels) for labels in columns.values()]
     return Grid(
         "Settings that are not the defaults",
         ["setting", "default", *heads],
         rows,
         ["`auto` is settled when a run starts. All other settings are the defaults of this version."],
     )
+
+
+def _together(labels: Sequence[str]) -> str:
+    """`gtrxl seeds 1, 2, 3` of labels that differ in their last word alone."""
+    parts = [label.rpartition("seed ") for label in labels]
+    if len(labels) > 1 and len({head for head, _, _ in parts}) == 1 and all(seed for _, seed, _ in parts):
+        return f"{parts[0][0]}seeds {', '.join(number for _, _, number in parts)}"
+    return ", ".join(labels)
 
 
 def _told(value: Any) -> str:

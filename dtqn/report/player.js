@@ -273,6 +273,7 @@
     // Up, Down, Home and End scroll the page until the player is chosen.
     if (!within && !(free && event.key in { ArrowLeft: 1, ArrowRight: 1 })) return;
     KEYS[event.key]();
+    if (within && document.activeElement === document.body) player.focus({ preventScroll: true }); // its cell has gone
     event.preventDefault();
   });
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,8 +32,17 @@ class Made(NamedTuple):
     """A line for each run that has no episodes on the page and should have."""
 
 
-def report(paths: Sequence[Path], asked: played.Asked, out: Path | None, figures_dir: Path | None) -> Made:
+def report(
+    paths: Sequence[Path],
+    asked: played.Asked,
+    out: Path | None,
+    figures_dir: Path | None,
+    say: Callable[[str], None],
+) -> Made:
     """Write the page, and the pictures where there is a folder for them.
+
+    Args:
+        say: is told what takes time.
 
     Raises:
         ConfigError: for runs that cannot be reported and for files that cannot be written.
@@ -50,6 +59,7 @@ def report(paths: Sequence[Path], asked: played.Asked, out: Path | None, figures
         assert run.directory is not None
         if warning := run.directory.task_warning(run.config):
             problems.append(warning)
+        say(f"playing {asked.played} episodes of {run.label}")
         try:
             of_run = played.greedy(run.directory, asked, album)
         except ConfigError as error:
@@ -143,9 +153,9 @@ def _notes(asked: played.Asked, found: Sources, runs: Sequence[dict[str, Any]]) 
     """How the episodes and their maps were made."""
     able = [run for run in found.runs if run.directory is not None]
     notes = [
-        f"{asked.played} greedy episodes of the {asked.weights} weights, seed {asked.seed}; {asked.shown} are "
-        "shown: the first failures and the first successes, half of each where there are as many (of a task "
-        "without success the lowest and the highest returns).",
+        f"{asked.played} greedy episodes were played ({asked.weights} weights, seed {asked.seed}); "
+        f"{asked.shown} are shown: the first failures and the first successes, half of each where there are "
+        "as many. Of a task without success they are the lowest and the highest returns.",
         "What was shown: the change of the decision's advantages (Q minus its mean over actions), as a share "
         "of the episode's range of Q, where the step showed what another episode showed; the mean over "
         f"{played.REPLACEMENTS} of them. It is exact for the network; the changed history need not be one "

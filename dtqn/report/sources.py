@@ -14,6 +14,7 @@ from dtqn.experiments.comparison_forms import Table
 from dtqn.experiments.records import Outcome, Record
 from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.presets import Layer, build
+from dtqn.settings.task import task_of
 from dtqn.text import number, one_line
 from dtqn.training import chance
 from dtqn.training.directory import RunDir
@@ -86,6 +87,7 @@ def _of_directory(path: Path) -> tuple[Outcome, RunDir]:
             f"{path}: holds no run (there is no config.yaml) and no comparison (there is no {_TABLE})"
         )
     config = directory.read_config()
+    task_of(config)
     rows, result = read_rows(directory.metrics_file), directory.read_result()
     if not any(row.get("eval/return") is not None for row in rows):
         raise ConfigError(
@@ -127,6 +129,7 @@ def _found(where: str, folder: Path) -> tuple[Outcome, RunDir | None] | None:
         if path.suffix == ".json" and path.is_file():
             record = Record.model_validate_json(path.read_bytes())
             config = build([Layer(None, record.settings)])
+            task_of(config)
             return Outcome(config, "finished", record.rows(), record.result.model_dump(), where, ""), None
         if (path / "config.yaml").is_file():
             return _of_directory(path)

@@ -111,6 +111,8 @@ def test_a_past_step_is_seen_by_mouse_and_by_keys(opened: Browser, page: Path) -
     opened.hover(".strip button:nth-child(3)")
     assert past() == of(2, "")
     assert f"{row[2] / 10:.1f} %" in opened.run("document.getElementById('past-values').textContent")
+    opened.ask("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
+    assert past() == of(row.index(max(row)), ", which counts most")
     opened.run("document.querySelector('.strip button[tabindex=\"0\"]').focus()")
     opened.press("ArrowLeft")
     assert past() == of(3, "")

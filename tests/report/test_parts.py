@@ -190,7 +190,7 @@ def test_settings_are_told_where_they_are_not_the_defaults() -> None:
         run("other", seed=1, total_env_steps=1000, warmup_env_steps=10),
     ]
     grid = facts.settings(runs)
-    assert grid.header == ["setting", "default", "seed 1, seed 2", "other"]
+    assert grid.header == ["setting", "default", "seeds 1, 2", "other"]
     default = Config()
     told = {row[0]: row[1:] for row in grid.rows}
     assert told["learner.gamma"] == [str(default.learner.gamma), "0.5", str(default.learner.gamma)]

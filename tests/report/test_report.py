@@ -15,6 +15,9 @@ from dtqn import cli
 from dtqn.debugging import dependence
 from dtqn.debugging.attention import attention
 from dtqn.debugging.episodes import play
+from dtqn.experiments import comparison_forms
+from dtqn.experiments.comparison_table import AgentFigures, RunFigures
+from dtqn.experiments.records import of_run
 from dtqn.report import report
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
@@ -130,13 +133,15 @@ def test_tables_tell_settings_versions_and_results(page: Path, runs: Path) -> No
     assert ">total_env_steps<" in text and ">seed<" not in text and ">learner.gamma<" not in text
 
 
-def test_the_page_of_a_run_lies_in_its_folder(runs: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_page_of_a_run_lies_in_its_folder(
+    window_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     """And the figures in theirs; lines name both."""
     capsys.readouterr()
-    figures = runs / "figures"
-    assert cli.main(["report", str(runs / "dtqn"), *PLAYED, "--figures", str(figures)]) == 0
+    figures = tmp_path / "figures"
+    assert cli.main(["report", str(window_run), *PLAYED, "--figures", str(figures)]) == 0
     out = capsys.readouterr().out
-    assert str(runs / "dtqn" / "report.html") in out and "attention.pdf" in out
+    assert str(window_run / "report.html") in out and "attention.pdf" in out
     names = {"dependence.pdf", "recall-density.pdf", "attention.pdf", "rollout.pdf", "positions.pdf"}
     assert {file.name for file in figures.iterdir()} == names
     for file in figures.iterdir():
@@ -205,3 +210,36 @@ def test_of_many_runs_the_middle_one_of_each_agent_is_played() -> None:
     runs = [run("a", last) for last in (5, 1, 3, 2, 4)] + [run("b", last) for last in (1, 2, 0, 8, 9)]
     assert report._to_play(runs[:8]) == runs[:8]
     assert report._to_play(runs) == [runs[2], runs[6]]
+
+
+def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> None:
+    """Its own table; a run by its directory, one by its record, one that is gone, one that failed."""
+    directory = RunDir(runs / "two")
+    result = directory.read_result()
+    assert result is not None
+    record = of_run(directory.read_config(), result, read_rows(directory.metrics_file))
+    (runs / "two.json").write_text(record.model_dump_json())
+    figures = [
+        RunFigures("t-maze-passive-6", "gtrxl", seed, where, error=error)
+        for seed, where, error in (
+            (1, "one", None),
+            (2, "two.json", None),
+            (3, "gone", None),
+            (4, "x", "broke"),
+        )
+    ]
+    line = AgentFigures("t-maze-passive-6", "gtrxl", 3, 4, 3, "success", 0.123, 0.5, minimum=0.1, maximum=0.2)
+    table = comparison_forms.Table([line], None, {}, ["FAILED, in no figure: x"])
+    folder = runs / "compare" / "t-maze"
+    folder.mkdir(parents=True)
+    (folder / "table.json").write_text(comparison_forms.to_json(table, figures))
+    assert cli.main(["report", str(folder), *PLAYED]) == 0
+    page = folder / "report.html"
+    assert [run["label"] for run in data(page, "player")["runs"]] == ["seed 1"]
+    text = page.read_text(encoding="utf-8").partition("<script")[0]
+    for cell in ("12.3%", "10.0% to 20.0%", "FAILED, in no figure: x", "gone: is not there any more"):
+        assert cell in text
+    assert '<th scope="row">seed 2</th>' in text
+    capsys.readouterr()
+    assert cli.main(["report", str(folder), str(runs / "one")]) == 2
+    assert f"{folder}: holds a comparison; give it alone" in capsys.readouterr().err
