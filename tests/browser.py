@@ -141,9 +141,10 @@ class Browser:
     def hover(self, selector: str) -> None:
         """Move the mouse to the middle of an element."""
         x, y = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
-            "e.scrollIntoView({behavior: 'instant', block: 'center'}); const b = e.getBoundingClientRect();"
-            "return [b.x + b.width / 2, b.y + b.height / 2] })()"
+            f"(async () => {{ const e = document.querySelector({json.dumps(selector)});"
+            "e.scrollIntoView({behavior: 'instant', block: 'center'});"
+            "for (let n = 0; n < 3; n++) await new Promise(requestAnimationFrame);"  # it is drawn there
+            "const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2] })()"
         )
         self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 

@@ -48,6 +48,7 @@ def item(chart: Chart) -> dict[str, Any]:
         min_border_right=16,
     )
     plot.toolbar.autohide = True
+    plot.toolbar_inner = True
     plot.toolbar.logo = None
     plot.xaxis.formatter = CustomJSTickFormatter(code=_COUNT)
     plot.yaxis.formatter = (

@@ -159,7 +159,7 @@ def made_with(runs: Sequence[Run], page: dict[str, str]) -> Grid:
         return ", ".join(f"{name} {version}" for name, version in of_program.items())
 
     columns = ["machine", "device", "threads", "versions", "code", "task", "parameters"]
-    rows = [
+    made = [
         [
             run.label,
             of(run, "machine"),
@@ -172,6 +172,10 @@ def made_with(runs: Sequence[Run], page: dict[str, str]) -> Grid:
         ]
         for run in runs
     ]
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for label, *values in made:
+        alike.setdefault(tuple(values), []).append(label)
+    rows = [[_together(labels), *values] for values, labels in alike.items()]
     rows.append(["this page", *(page.get(name, "-") for name in columns)])
     return Grid(
         "Machine, versions, code",

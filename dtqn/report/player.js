@@ -10,11 +10,12 @@
 
   const MAPS = {
     shown: ["what was shown", "change of the decision if a step had shown something else"],
-    flips: ["greedy action", "share of replacements that change the greedy action"],
-    actions: ["action before", "change of the decision if another action had been named at a step"],
+    flips: ["another action", "share of these changes after which another action is the best"],
+    actions: ["action before", "change of the decision if a step had named another action as the one before"],
     attention: ["attention", "rollout over layers: where the network looked, not what it used"],
-    gradient: ["gradient", "integrated gradients of the two best actions' gap, last decision only"],
+    gradient: ["gradient", "integrated gradients of the gap between the two best actions"],
   };
+  const ONE_SCALE = ["shown", "actions"]; // of one unit, so that their colours can be compared
   const MOST_ACTIONS = 24;
 
   const $$ = (id) => document.getElementById(id);
@@ -164,9 +165,13 @@
 
   function makeStrips() {
     strips = {};
+    const highest = (name) => Math.max(1, ...episode.maps[name].flatMap((row) => row ?? []));
+    const common = Math.max(...ONE_SCALE.map(highest));
     const parts = Object.keys(MAPS).filter((name) => episode.maps[name]).map((name) => {
+      const full = name === "flips" ? data.unit : ONE_SCALE.includes(name) ? common : highest(name);
       const box = element("div"), label = element("p", "strip-name", "");
-      label.append(element("b", "", MAPS[name][0]), element("span", "", MAPS[name][1]));
+      label.append(element("b", "", MAPS[name][0]),
+        element("span", "", `${MAPS[name][1]}; full colour: ${share(full)}`));
       const strip = element("div", "strip");
       strip.setAttribute("role", "group");
       strip.setAttribute("aria-label", MAPS[name][0]);
@@ -182,7 +187,7 @@
       strip.addEventListener("pointerleave", () => { if (!strip.contains(document.activeElement)) look(null); });
       strip.addEventListener("focusout", (event) => { if (!strip.contains(event.relatedTarget)) look(null); });
       strip.addEventListener("keydown", (event) => inStrip(event, cells));
-      strips[name] = { box, cells, highest: Math.max(1, ...episode.maps[name].flatMap((row) => row ?? [])) };
+      strips[name] = { box, cells, full };
       box.append(label, strip);
       return box;
     });
@@ -200,16 +205,15 @@
         if (episode.cue?.includes(k)) cell.classList.add("cue");
         cell.disabled = !known;
         cell.tabIndex = known && k === at ? 0 : -1;
-        cell.style.setProperty("--heat", known ? (100 * row[k]) / strip.highest : 0);
+        cell.style.setProperty("--heat", known ? (100 * row[k]) / strip.full : 0);
         const text = `step ${episode.steps[k]}` + (known ? `: ${share(row[k])}` : "");
         cell.title = text;
         cell.setAttribute("aria-label", text);
       });
     }
-    const cue = episode.cue?.length ? " The triangles are steps that show the cue." : "";
-    $$("scale").textContent = end ? "" :
-      `Full colour: ${share(strips.shown.highest)} of the episode's range of Q, for what was shown; each strip has ` +
-      `its own scale. Framed: this step.${cue}`;
+    const cue = episode.cue?.length ? " Triangle: the step shows the cue." : "";
+    $$("scale").textContent = end ? "" : "Changes are shares of the range that the episode's Q-values have. " +
+      `Framed: this step.${cue}`;
     mark();
   }
 

@@ -137,8 +137,9 @@ def _listed(names: Sequence[str]) -> str:
 def _subtitle(runs: Sequence[Run]) -> str:
     open_ones = [run for run in runs if run.outcome.state != "finished"]
     unfinished = f", {len(open_ones)} unfinished" if open_ones else ""
+    seeds = sorted({run.config.seed for run in runs})
     count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-    return f"{count}{unfinished}; seeds {', '.join(map(str, sorted({run.config.seed for run in runs})))}"
+    return f"{count}{unfinished}; seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def _own() -> dict[str, str]:

@@ -27,8 +27,8 @@ _SHORT = [
 PLAYED = ["--episodes", "8", "--shown", "4"]
 
 
-def _train(folder: Path, agent: str, seed: int) -> None:
-    flags = ["--agent", agent, "--seed", str(seed), "--run-dir", str(folder)]
+def _train(folder: Path, agent: str, seed: int, *more: str) -> None:
+    flags = ["--agent", agent, "--seed", str(seed), "--run-dir", str(folder), *more]
     assert cli.main([*flags, *_SHORT]) == 0
 
 
@@ -36,8 +36,14 @@ def _train(folder: Path, agent: str, seed: int) -> None:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The runs `one` and `two` of gtrxl in a T-Maze of seven steps, with seeds 1 and 2."""
     folder = tmp_path_factory.mktemp("runs")
-    _train(folder / "one", "gtrxl", 1)
-    _train(folder / "two", "gtrxl", 2)
+    inside = (
+        "--replay.learn_length",
+        "3",
+        "--replay.burn_in_length",
+        "0",
+    )  # of an episode, with stale memory
+    _train(folder / "one", "gtrxl", 1, *inside)
+    _train(folder / "two", "gtrxl", 2, *inside)
     return folder
 
 
@@ -45,7 +51,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def window_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of dtqn there."""
     folder = tmp_path_factory.mktemp("window") / "run"
-    _train(folder, "dtqn", 1)
+    _train(folder, "dtqn", 1, "--learner.n_step", "1")
     return folder
 
 
