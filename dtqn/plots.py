@@ -392,9 +392,16 @@ def _cells(axes: Axes, values: np.ndarray, low: float, high: float, colours: str
     axes.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal")
     for axis, count in ((axes.xaxis, columns), (axes.yaxis, rows)):
         every = max(1, -(-count // 8))
-        axis.set_ticks([step + 0.5 for step in range(0, count, every)], list(range(0, count, every)))
+        axis.set_ticks([n + 0.5 for n in range(0, count, every)], [str(n) for n in range(0, count, every)])
     axes.spines[["top", "right"]].set_visible(False)
     return drawn
+
+
+def _bar(figure: Figure, drawn: Any, axes: Any, label: str) -> None:
+    """The scale of cells, in vectors as they are."""
+    bar = figure.colorbar(drawn, ax=axes, label=label, shrink=0.8)
+    if bar.solids is not None:
+        bar.solids.set(rasterized=False, edgecolor="face")
 
 
 def _causal(values: np.ndarray) -> np.ndarray:
@@ -415,7 +422,7 @@ def dependence_map(of: DependenceMap, path: Path) -> None:
     axes.set_xlabel("step that showed something else" + (" (triangle: the cue)" if of.marked else ""))
     axes.set_ylabel("decision at step")
     axes.set_title(of.title, fontsize=10)
-    figure.colorbar(drawn, ax=axes, label="change of advantages, share of the range of Q")
+    _bar(figure, drawn, axes, "change of advantages, share of the range of Q")
     save(figure, path)
 
 
@@ -436,7 +443,7 @@ def attention_maps(weights: np.ndarray, path: Path, title: str, first_step: int 
     start = f" (from step {first_step} on)" if first_step else ""
     figure.supxlabel(f"step attended to{start}", fontsize=10)
     figure.supylabel("decision at step", fontsize=10)
-    figure.colorbar(drawn, ax=list(grid.ravel()), label="attention weight", shrink=0.8)
+    _bar(figure, drawn, list(grid.ravel()), "attention weight")
     figure.suptitle(title, fontsize=10)
     save(figure, path)
 
@@ -449,7 +456,7 @@ def position_similarity(similarity: np.ndarray, path: Path, title: str) -> None:
     axes.set_xlabel("position in the window")
     axes.set_ylabel("position in the window")
     axes.set_title(title, fontsize=10)
-    figure.colorbar(drawn, ax=axes, label="cosine similarity")
+    _bar(figure, drawn, axes, "cosine similarity")
     save(figure, path)
 
 

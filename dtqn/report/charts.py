@@ -9,7 +9,10 @@ import json
 from typing import Any
 
 from bokeh.embed import json_item
-from bokeh.models import CustomJSTickFormatter, HoverTool, Legend, LegendItem, NumeralTickFormatter, Span
+from bokeh.models.annotations import Legend, LegendItem, Span
+from bokeh.models.formatters import CustomJSTickFormatter, NumeralTickFormatter
+from bokeh.models.ranges import DataRange1d, Range1d
+from bokeh.models.tools import HoverTool
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
@@ -34,7 +37,9 @@ def library() -> str:
 
 def item(chart: Chart) -> dict[str, Any]:
     """The chart as JSON, which `Bokeh.embed.embed_item` draws."""
+    highest = 1.04 * max(max(line.high or line.y) for line in chart.lines)
     plot = figure(
+        y_range=Range1d(start=0, end=max(0.02, highest)) if chart.is_share else DataRange1d(),
         height=_HEIGHT,
         sizing_mode="stretch_width",
         tools="pan,box_zoom,wheel_zoom,save,reset",
@@ -54,9 +59,6 @@ def item(chart: Chart) -> dict[str, Any]:
     plot.yaxis.formatter = (
         NumeralTickFormatter(format="0%") if chart.is_share else CustomJSTickFormatter(code=_COUNT)
     )
-    if chart.is_share:
-        plot.y_range.start = 0
-        plot.y_range.end = max([0.02, *(1.04 * max(line.high or line.y) for line in chart.lines)])
     drawn: dict[int, list[Any]] = {}
     names: dict[int, str] = {}
     for line in chart.lines:

@@ -120,9 +120,9 @@ def settings(runs: Sequence[Run]) -> Grid:
     told = [_told(value_of(default, name)) for name in names]
     rows = []
     for place, name in enumerate(names):
-        values = [column[2 + place] for column in columns]
-        if any(value != told[place] for value in values):
-            rows.append([name, told[place], *values])
+        here = [column[2 + place] for column in columns]
+        if any(value != told[place] for value in here):
+            rows.append([name, told[place], *here])
     heads = ["all runs"] if len(columns) == 1 else [_together(labels) for labels in columns.values()]
     return Grid(
         "Settings that are not the defaults",

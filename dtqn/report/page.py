@@ -13,6 +13,9 @@ from dtqn.report import charts
 from dtqn.report.curves import Chart
 from dtqn.report.facts import Grid
 
+_LONG = 30
+"""Characters of a cell from which on the cells of its table are wrapped."""
+
 
 def build(
     title: str,
@@ -67,9 +70,11 @@ def _table(grid: Grid) -> str:
         for row in grid.rows
     )
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in grid.notes)
+    is_prose = any(len(cell) > _LONG for row in grid.rows for cell in row)
+    kind = "wide prose" if is_prose else "wide"
     return (
         f"<h3>{html.escape(grid.title)}</h3>\n"
-        f'<div class="wide" tabindex="0"><table><thead><tr>{header}</tr></thead><tbody>\n{rows}\n'
+        f'<div class="{kind}" tabindex="0"><table><thead><tr>{header}</tr></thead><tbody>\n{rows}\n'
         f'</tbody></table></div>\n<div class="notes">{notes}</div>'
     )
 

@@ -112,8 +112,9 @@ def steps_of(episode: Episode, replaced: int) -> np.ndarray:
     if length <= most:
         return np.arange(length)
     spread = np.linspace(0, length - 1, most).round().astype(int)
-    cue = [] if episode.cue is None else np.flatnonzero(episode.cue)[:most]
-    return np.union1d(spread, cue).astype(int)
+    if episode.cue is None:
+        return np.unique(spread)
+    return np.union1d(spread, np.flatnonzero(episode.cue)[:most])
 
 
 def as_data(played: Played, seed: int, album: Album) -> dict[str, Any]:

@@ -31,7 +31,7 @@
     if (text !== "") made.textContent = text;
     return made;
   };
-  const share = (mille) => `${(mille * 100 / data.unit).toFixed(1)} %`;
+  const share = (mille) => `${(mille * 100 / data.unit).toFixed(1)}\u00a0%`;
   const digits = (value) => Number(value.toPrecision(4)).toString();
   const count = () => episode.steps.length;
   const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
@@ -131,7 +131,7 @@
       grid.append(cell);
     }
     box.append(grid);
-    if (value.length < part.count) box.append(element("p", "", `the first ${value.length} of ${part.count}`));
+    if (value.length < part.numbers) box.append(element("p", "", `the first ${value.length} of ${part.numbers}`));
     return box;
   }
 

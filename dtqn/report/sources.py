@@ -109,8 +109,8 @@ def _comparison(folder: Path) -> Sources:
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file}: is no table of a comparison ({one_line(error, 80)})") from None
     found, notes = [], []
-    for where, error in told:
-        if error:
+    for where, failure in told:
+        if failure:
             continue  # the table's own notes tell
         outcome = _found(where, folder)
         if outcome is None:

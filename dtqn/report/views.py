@@ -32,8 +32,8 @@ class Part(NamedTuple):
     columns: int
     depth: int
     """Numbers of a cell."""
-    count: int
-    """Numbers that there are, shown or not."""
+    numbers: int
+    """How many there are, shown or not."""
 
 
 def parts_of(task: TaskSpec) -> list[Part]:

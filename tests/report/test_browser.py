@@ -60,7 +60,7 @@ def test_every_step_shows_its_q_values_picture_and_view(opened: Browser, page: P
             cells = "[...document.querySelectorAll('.strip')[0].querySelectorAll(':enabled')]"
             heat = opened.run(f"{cells}.map(x => x.getAttribute('aria-label'))")
             row = episode["maps"]["shown"][t]
-            assert heat == [f"step {k}: {row[k] / 10:.1f} %" for k in range(t + 1)]
+            assert heat == [f"step {k}: {row[k] / 10:.1f}\u00a0%" for k in range(t + 1)]
             opened.press("ArrowRight")
         assert _step(opened) == f"end, after {episode['length']} steps"
         assert opened.run("document.getElementById('world').naturalWidth") > 0
@@ -110,7 +110,7 @@ def test_a_past_step_is_seen_by_mouse_and_by_keys(opened: Browser, page: Path) -
     assert past() == of(row.index(max(row)), ", which counts most")
     opened.hover(".strip button:nth-child(3)")
     assert past() == of(2, "")
-    assert f"{row[2] / 10:.1f} %" in opened.run("document.getElementById('past-values').textContent")
+    assert f"{row[2] / 10:.1f}\u00a0%" in opened.run("document.getElementById('past-values').textContent")
     opened.ask("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
     assert past() == of(row.index(max(row)), ", which counts most")
     opened.run("document.querySelector('.strip button[tabindex=\"0\"]').focus()")
