@@ -51,7 +51,8 @@ def _maps(played: Played, seed: int) -> dict[int, np.ndarray]:
     for number in played.chosen:
         episode = played.episodes[number]
         count = min(REPLACEMENTS, len(played.episodes) - 1)
-        if len(steps_of(episode, count)) < episode.length and number != played.chosen[-1]:
+        context = getattr(played.network, "context_length", None)
+        if len(steps_of(episode, count, context)) < episode.length and number != played.chosen[-1]:
             continue
         others = dependence.replacements(played.episodes, number, count, generator)
         found[number] = dependence.one_step(played.network, episode, others).advantage

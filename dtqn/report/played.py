@@ -31,6 +31,9 @@ MOST_STEPS = 200
 """Of an episode that are shown; of a longer one so many at equal distances, and those that show the cue."""
 _ROWS = 400_000
 """Rows that a network runs for the maps of an episode, at most: fewer steps are shown where that needs it."""
+_WINDOW_ROWS = 4
+"""Rows of windows that cost as much as one of a network with a state: there are many to a call."""
+_FEWEST_STEPS = 8
 MILLE = 1000
 """The unit of the maps."""
 
@@ -101,14 +104,17 @@ def choose(episodes: Sequence[Episode], count: int, has_success: bool) -> list[i
     return [*bad[:some_bad], *good[: count - some_bad]]
 
 
-def steps_of(episode: Episode, replaced: int) -> np.ndarray:
+def steps_of(episode: Episode, replaced: int, context: int | None = None) -> np.ndarray:
     """[S] the steps of an episode that are shown, in order: all, if they are few enough.
 
     Args:
-        replaced: rows that a network runs for a step and each decision from it on.
+        replaced: how often a network runs from a step to the end.
+        context: steps of the window that it re-reads for each decision; None: it carries a state.
     """
-    length = episode.length
-    most = min(MOST_STEPS, max(2, int(2 * _ROWS / (replaced * length))))
+    length = rows = episode.length
+    if context is not None and length > context:
+        rows = context + (length - context) * context // _WINDOW_ROWS
+    most = min(MOST_STEPS, max(_FEWEST_STEPS, 2 * _ROWS // (replaced * rows)))
     if length <= most:
         return np.arange(length)
     spread = np.linspace(0, length - 1, most).round().astype(int)
@@ -151,7 +157,7 @@ def _episode(
 ) -> dict[str, Any]:
     episode = played.episodes[number]
     count = min(REPLACEMENTS, len(played.episodes) - 1)
-    steps = steps_of(episode, count + actions - 1)
+    steps = steps_of(episode, count + actions - 1, getattr(played.network, "context_length", None))
     reward = [*episode.inputs.reward[0, 1:].tolist()]
     reward.append(episode.episode_return - sum(reward))
     seen = views.of(episode.inputs.observation)

@@ -124,6 +124,9 @@ def test_a_long_episode_is_shown_at_equal_distances_and_with_its_cue() -> None:
     assert np.diff(np.setdiff1d(steps, [7])).max() <= 6
     few = steps_of(long, 40)  # 2 * 400 000 / 40 / 1000
     assert len(few) == 20
+    window = steps_of(long, 4, context=50)  # 50 + 950 * 50 / 4 rows to the end
+    assert len(window) == 2 * 400_000 // (4 * 11_925) == 16
+    assert len(steps_of(long, 10**6)) == 8
 
 
 def test_watched_pictures_are_those_of_the_replayed_actions() -> None:
