@@ -399,7 +399,8 @@ def _cells(axes: Axes, values: np.ndarray, low: float, high: float, colours: str
 
 def _bar(figure: Figure, drawn: Any, axes: Any, label: str) -> None:
     """The scale of cells, in vectors as they are."""
-    bar = figure.colorbar(drawn, ax=axes, label=label, shrink=0.8)
+    bar = figure.colorbar(drawn, ax=axes, shrink=0.8)
+    bar.set_label(label, fontsize=8)
     if bar.solids is not None:
         bar.solids.set(rasterized=False, edgecolor="face")
 
@@ -440,12 +441,27 @@ def attention_maps(weights: np.ndarray, path: Path, title: str, first_step: int 
             axes = grid[layer, head]
             drawn = _cells(axes, _causal(weights[layer, head]), 0.0, 1.0)
             axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=9)
-    start = f" (from step {first_step} on)" if first_step else ""
-    figure.supxlabel(f"step attended to{start}", fontsize=10)
+    figure.supxlabel(f"step attended to{_counted_from(first_step)}", fontsize=10)
     figure.supylabel("decision at step", fontsize=10)
     _bar(figure, drawn, list(grid.ravel()), "attention weight")
     figure.suptitle(title, fontsize=10)
     save(figure, path)
+
+
+def attention_rollout(rollout: np.ndarray, path: Path, title: str, first_step: int = 0) -> None:
+    """Draw attention [T, T] over all layers together; `first_step` is that of `attention_maps`."""
+    figure = Figure(figsize=(4.2, 3.6), layout="constrained")
+    axes = figure.subplots()
+    drawn = _cells(axes, _causal(rollout), 0.0, 1.0)
+    axes.set_xlabel(f"step attended to{_counted_from(first_step)}")
+    axes.set_ylabel("decision at step")
+    axes.set_title(title, fontsize=9)
+    _bar(figure, drawn, axes, "share, by rollout over layers")
+    save(figure, path)
+
+
+def _counted_from(first_step: int) -> str:
+    return f", counted from step {first_step}" if first_step else ""
 
 
 def position_similarity(similarity: np.ndarray, path: Path, title: str) -> None:

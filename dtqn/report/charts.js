@@ -1,4 +1,5 @@
-// Draws each chart when it comes near the screen, in the colours of the page.
+// Draws each chart when it comes near the screen, in the colours of the page. The library, most of the page's
+// size, is read when the first one does, so that the page does not wait for it.
 "use strict";
 
 (() => {
@@ -21,7 +22,14 @@
     }
   }
 
+  function load() {
+    const script = document.createElement("script");
+    script.textContent = document.getElementById("library").textContent;
+    document.head.append(script);
+  }
+
   async function draw(place) {
+    if (!window.Bokeh) load();
     const views = await Bokeh.embed.embed_item(items[Number(place.dataset.chart)], place);
     for (const view of views) {
       drawn.push(view);

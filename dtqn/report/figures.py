@@ -36,7 +36,7 @@ def draw(played: Played, seed: int, folder: Path) -> list[Path]:
         start, looked = found
         files += [folder / "attention.pdf", folder / "rollout.pdf"]
         plots.attention_maps(looked.weights, files[-2], title, start)
-        plots.attention_maps(looked.rollout[None, None], files[-1], f"{title}: rollout", start)
+        plots.attention_rollout(looked.rollout, files[-1], title, start)
     similarity = position_similarity(played.network)
     if similarity is not None:
         files.append(folder / "positions.pdf")
