@@ -7,7 +7,13 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const drawn = [];
 
-  function dress(view) {
+  // As many names of the legend in a row as there is room for; bokeh itself does not break the row.
+  function columns(legend, width) {
+    const longest = Math.max(...legend.items.map((item) => String(item.label.value ?? "").length));
+    return Math.max(1, Math.floor((width - 50) / (36 + 6.5 * longest)));
+  }
+
+  function dress({ view, place }) {
     const style = getComputedStyle(document.documentElement);
     const [ink, quiet, line] = ["--ink", "--quiet", "--line"].map((name) => style.getPropertyValue(name).trim());
     for (const model of view.model.references()) {
@@ -17,7 +23,9 @@
           major_tick_line_color: line, minor_tick_line_color: null, axis_label_text_font_style: "normal",
         });
       } else if (model.type === "Grid") model.setv({ grid_line_color: line, grid_line_alpha: 0.6 });
-      else if (model.type === "Legend") model.setv({ label_text_color: ink, inactive_fill_alpha: 0 });
+      else if (model.type === "Legend") {
+        model.setv({ label_text_color: ink, inactive_fill_alpha: 0, ncols: columns(model, place.clientWidth) });
+      }
       else if (model.type === "Span") model.setv({ line_color: quiet });
     }
   }
@@ -32,8 +40,8 @@
     if (!window.Bokeh) load();
     const views = await Bokeh.embed.embed_item(items[Number(place.dataset.chart)], place);
     for (const view of views) {
-      drawn.push(view);
-      dress(view);
+      drawn.push({ view, place });
+      dress({ view, place });
     }
     place.dataset.drawn = "yes";
   }
@@ -47,4 +55,9 @@
   }, { rootMargin: "400px" });
   document.querySelectorAll(".chart").forEach((place) => watcher.observe(place));
   dark.addEventListener("change", () => drawn.forEach(dress));
+  let waiting;
+  addEventListener("resize", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => drawn.forEach(dress), 200);
+  });
 })();

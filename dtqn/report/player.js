@@ -11,7 +11,7 @@
   const MAPS = {
     shown: ["what was shown", "change of the decision if a step had shown something else"],
     flips: ["another action", "share of these changes after which another action is the best"],
-    actions: ["action before", "change of the decision if a step had named another action as the one before"],
+    actions: ["action before", "change of the decision if a step had named another previous action"],
     attention: ["attention", "rollout over layers: where the network looked, not what it used"],
     gradient: ["gradient", "integrated gradients of the gap between the two best actions"],
   };
