@@ -383,8 +383,19 @@ def dependence_maps(maps: Sequence[DependenceMap], path: Path, title: str) -> No
     save(figure, path)
 
 
-def _cells(axes: Axes, values: np.ndarray, low: float, high: float, colours: str = "viridis") -> Any:
-    """A matrix as cells, row 0 at the top, which stay vectors in a PDF as a picture's pixels would not."""
+def _cells(
+    axes: Axes,
+    values: np.ndarray,
+    low: float,
+    high: float,
+    colours: str = "viridis",
+    steps: Sequence[int] | None = None,
+) -> Any:
+    """A matrix as cells, row 0 at the top, which stay vectors in a PDF as a picture's pixels would not.
+
+    Args:
+        steps: the steps that rows and columns are of; None: 0, 1, 2, ...
+    """
     drawn = axes.pcolormesh(
         values, cmap=colours, vmin=low, vmax=high, edgecolors="face", linewidth=0.1, rasterized=False
     )
@@ -392,7 +403,10 @@ def _cells(axes: Axes, values: np.ndarray, low: float, high: float, colours: str
     axes.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal")
     for axis, count in ((axes.xaxis, columns), (axes.yaxis, rows)):
         every = max(1, -(-count // 8))
-        axis.set_ticks([n + 0.5 for n in range(0, count, every)], [str(n) for n in range(0, count, every)])
+        axis.set_ticks(
+            [n + 0.5 for n in range(0, count, every)],
+            [str(n if steps is None else steps[n]) for n in range(0, count, every)],
+        )
     axes.spines[["top", "right"]].set_visible(False)
     return drawn
 
@@ -411,11 +425,11 @@ def _causal(values: np.ndarray) -> np.ndarray:
     return masked
 
 
-def dependence_map(of: DependenceMap, path: Path) -> None:
-    """Draw one episode's map for print."""
+def dependence_map(of: DependenceMap, steps: Sequence[int], path: Path) -> None:
+    """Draw one episode's map for print; `steps` are those of its rows and columns, `marked` their places."""
     figure = Figure(figsize=(4.2, 3.6), layout="constrained")
     axes = figure.subplots()
-    drawn = _cells(axes, _causal(of.values), 0.0, float(of.values.max()) or 1.0)
+    drawn = _cells(axes, _causal(of.values), 0.0, float(of.values.max()) or 1.0, steps=steps)
     for step in of.marked or ():
         axes.plot(
             step + 0.5, len(of.values), marker="^", color=_TRAINING, markersize=7, clip_on=False, zorder=3

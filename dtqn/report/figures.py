@@ -5,6 +5,7 @@ Legend: T decisions of an episode, L layers, H heads, K positions of a window, D
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +28,11 @@ def draw(played: Played, seed: int, folder: Path) -> list[Path]:
     config = played.config
     title = f"{config.env}, {config.agent}, episode {number}"
     maps = _maps(played, seed)
-    cue = None if episode.cue is None else np.flatnonzero(episode.cue).tolist()
+    steps = _steps(played, number)
+    cue = None if episode.cue is None else np.flatnonzero(episode.cue[steps]).tolist()
     files = [folder / "dependence.pdf", folder / "recall-density.pdf"]
-    plots.dependence_map(DependenceMap(title, maps[number], cue), files[0])
+    shown = DependenceMap(title, maps[number][np.ix_(steps, steps)], cue)
+    plots.dependence_map(shown, steps.tolist(), files[0])
     _density(maps, number, files[1], title)
     found = window_attention(played.network, episode)
     if found is not None:
@@ -44,18 +47,24 @@ def draw(played: Played, seed: int, folder: Path) -> list[Path]:
     return files
 
 
+def _steps(played: Played, number: int) -> np.ndarray:
+    """[S] the steps of an episode that are replaced: all of one that is not too long."""
+    context = getattr(played.network, "context_length", None)
+    return steps_of(played.episodes[number], _replaced(played), context)
+
+
+def _replaced(played: Played) -> int:
+    return min(REPLACEMENTS, len(played.episodes) - 1)
+
+
 def _maps(played: Played, seed: int) -> dict[int, np.ndarray]:
-    """[T, T] of each chosen episode that is short enough for a map of all steps, and of the last one."""
+    """[T, T] of each chosen episode; nan in the columns of steps that are not replaced."""
     generator = np.random.default_rng(seed)
     found = {}
     for number in played.chosen:
-        episode = played.episodes[number]
-        count = min(REPLACEMENTS, len(played.episodes) - 1)
-        context = getattr(played.network, "context_length", None)
-        if len(steps_of(episode, count, context)) < episode.length and number != played.chosen[-1]:
-            continue
-        others = dependence.replacements(played.episodes, number, count, generator)
-        found[number] = dependence.one_step(played.network, episode, others).advantage
+        others = dependence.replacements(played.episodes, number, _replaced(played), generator)
+        kept = set(_steps(played, number).tolist())
+        found[number] = dependence.one_step(played.network, played.episodes[number], others, kept).advantage
     return found
 
 
@@ -69,15 +78,14 @@ def _density(maps: dict[int, np.ndarray], number: int, path: Path, title: str) -
         mean([density[distance] for density in by_distance.values() if distance < len(density)])
         for distance in range(longest)
     ]
-    known = [figure for figure in figures if figure is not None]
-    plots.recall_density(
-        by_distance[number],
-        [figure.value for figure in known],
-        [figure.low for figure in known],
-        [figure.high for figure in known],
-        path,
-        title,
-    )
+    value, low, high = zip(*((math.nan,) * 3 if one is None else one[:3] for one in figures), strict=True)
+    plots.recall_density(by_distance[number], value, low, high, path, title)
+
+
+def _mean(values: np.ndarray) -> float:
+    """That of the values which are known."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan
 
 
 def window_attention(network: QNetwork, episode: Episode) -> tuple[int, Attention] | None:
