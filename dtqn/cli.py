@@ -6,6 +6,7 @@ What only reads text (`--help`, `--version`, `envs`, `--print-config`, mistakes)
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -33,6 +34,7 @@ commands:
   train           train an agent; a command line without a command does this
   eval RUN_DIR    evaluate the weights of a run
   debug RUN_DIR   say what the decisions of a trained agent hang on
+  report RUN ...  write one page about runs, or about a comparison, with episodes to step through
   export RUN_DIR  write a trained agent for others, with a model card and a certificate
   verify DIR      say whether an exported agent is what its certificate claims
   watch RUN_DIR   show episodes of a trained agent in the terminal, or as a film
@@ -321,6 +323,58 @@ def _debug(arguments: Sequence[str]) -> int:
     return int(not all(check.holds for check in found["contracts"]))
 
 
+def _report(arguments: Sequence[str]) -> int:
+    parser = _Parser(
+        "report",
+        arguments,
+        usage="RUN_DIR ... | COMPARISON_DIR [--option value ...]",
+        description="Write one HTML file about trained runs, or about a comparison: results, curves, "
+        "settings, episodes to step through and what each decision hangs on. It needs no network.",
+    )
+    parser.add_argument("paths", metavar="DIR", nargs="+", type=_path, help="runs, or one comparison")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=_path,
+        help="the page; default report.html in DIR, or beside several runs",
+    )
+    parser.add_argument(
+        "--figures",
+        metavar="DIR",
+        type=_path,
+        help="write pictures of an episode of the first run there too, as PDF for print",
+    )
+    parser.add_argument(
+        "--episodes", type=_several, default=100, metavar="N", help="episodes to play; default %(default)s"
+    )
+    parser.add_argument(
+        "--shown",
+        type=_positive,
+        default=6,
+        metavar="N",
+        help="episodes of a run that are shown, failures and successes; default %(default)s",
+    )
+    parser.add_argument(
+        "--seed", type=_natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
+    )
+    parser.add_argument(
+        "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
+    )
+    given = parser.read()
+    if given["shown"] > given["episodes"]:
+        raise wrong("--shown", given["shown"], f"only {given['episodes']} are played (--episodes)")
+    if importlib.util.find_spec("bokeh") is None:
+        raise ConfigError('report needs bokeh, which is not installed; pip install "dtqn[report]"')
+    from dtqn.report import played, report
+
+    asked = played.Asked(given["episodes"], given["shown"], given["seed"], given["checkpoint"])
+    made = report.report(given["paths"], asked, given["out"], given["figures"], print)
+    for problem in made.problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    print("\n".join(report.told(made)))
+    return 0
+
+
 def _export(arguments: Sequence[str]) -> int:
     parser = _Parser(
         "export",
@@ -592,6 +646,10 @@ def _positive(text: str) -> int:
     return _at_least(text, 1)
 
 
+def _several(text: str) -> int:
+    return _at_least(text, 2)
+
+
 def _natural(text: str) -> int:
     return _at_least(text, 0)
 
@@ -671,6 +729,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
     "eval": _eval,
     "debug": _debug,
+    "report": _report,
     "export": _export,
     "verify": _verify,
     "watch": _watch,

@@ -182,8 +182,10 @@ def _dress(axes: Axes, name: str, title: str, ceiling: float) -> None:
 def save(figure: Figure, path: Path) -> None:
     """Write the picture whole, the same bytes for the same picture."""
     kind = path.suffix.lstrip(".")
-    with replacing(path) as temporary, rc_context({"svg.hashsalt": "dtqn"}):
-        figure.savefig(temporary, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None)
+    no_date: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    # TrueType fonts, as journals ask for them, and not matplotlib's default outlines.
+    with replacing(path) as temporary, rc_context({"svg.hashsalt": "dtqn", "pdf.fonttype": 42}):
+        figure.savefig(temporary, format=kind, dpi=120, metadata=no_date.get(kind))
 
 
 def _evaluation_curve(axes: Axes, rows: Sequence[Row], name: str) -> None:
@@ -378,4 +380,136 @@ def dependence_maps(maps: Sequence[DependenceMap], path: Path, title: str) -> No
     )
     bar.set_label("change of advantages, share of the episode's range of Q")
     figure.suptitle(title, fontsize=11)
+    save(figure, path)
+
+
+def _cells(
+    axes: Axes,
+    values: np.ndarray,
+    low: float,
+    high: float,
+    colours: str = "viridis",
+    steps: Sequence[int] | None = None,
+) -> Any:
+    """A matrix as cells, row 0 at the top, which stay vectors in a PDF as a picture's pixels would not.
+
+    Args:
+        steps: the steps that rows and columns are of; None: 0, 1, 2, ...
+    """
+    drawn = axes.pcolormesh(
+        values, cmap=colours, vmin=low, vmax=high, edgecolors="face", linewidth=0.1, rasterized=False
+    )
+    rows, columns = values.shape
+    axes.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal")
+    for axis, count in ((axes.xaxis, columns), (axes.yaxis, rows)):
+        every = max(1, -(-count // 8))
+        axis.set_ticks(
+            [n + 0.5 for n in range(0, count, every)],
+            [str(n if steps is None else steps[n]) for n in range(0, count, every)],
+        )
+    axes.spines[["top", "right"]].set_visible(False)
+    return drawn
+
+
+def _bar(figure: Figure, drawn: Any, axes: Any, label: str) -> None:
+    """The scale of cells, in vectors as they are."""
+    bar = figure.colorbar(drawn, ax=axes, shrink=0.8)
+    bar.set_label(label, fontsize=8)
+    if bar.solids is not None:
+        bar.solids.set(rasterized=False, edgecolor="face")
+
+
+def _causal(values: np.ndarray) -> np.ndarray:
+    """[T, T] without the steps that come later."""
+    masked: np.ndarray = np.ma.masked_where(np.triu(np.ones(values.shape, bool), 1), values)
+    return masked
+
+
+def dependence_map(of: DependenceMap, steps: Sequence[int], path: Path) -> None:
+    """Draw one episode's map for print; `steps` are those of its rows and columns, `marked` their places."""
+    figure = Figure(figsize=(4.2, 3.6), layout="constrained")
+    axes = figure.subplots()
+    drawn = _cells(axes, _causal(of.values), 0.0, float(of.values.max()) or 1.0, steps=steps)
+    for step in of.marked or ():
+        axes.plot(
+            step + 0.5, len(of.values), marker="^", color=_TRAINING, markersize=7, clip_on=False, zorder=3
+        )
+    axes.set_xlabel("step that showed something else" + (" (triangle: the cue)" if of.marked else ""))
+    axes.set_ylabel("decision at step")
+    axes.set_title(of.title, fontsize=10)
+    _bar(figure, drawn, axes, "change of advantages, share of the range of Q")
+    save(figure, path)
+
+
+def attention_maps(weights: np.ndarray, path: Path, title: str, first_step: int = 0) -> None:
+    """Draw attention [L, H, T, T] by layer and head, all in one scale (DTQN, figures 10 to 12).
+
+    Args:
+        first_step: the step that the first row and column are of.
+    """
+    layers, heads = weights.shape[:2]
+    figure = Figure(figsize=(2.3 * heads + 1.0, 2.2 * layers + 0.6), layout="constrained")
+    grid = figure.subplots(layers, heads, squeeze=False, sharex=True, sharey=True)
+    for layer in range(layers):
+        for head in range(heads):
+            axes = grid[layer, head]
+            drawn = _cells(axes, _causal(weights[layer, head]), 0.0, 1.0)
+            axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=9)
+    figure.supxlabel(f"step attended to{_counted_from(first_step)}", fontsize=10)
+    figure.supylabel("decision at step", fontsize=10)
+    _bar(figure, drawn, list(grid.ravel()), "attention weight")
+    figure.suptitle(title, fontsize=10)
+    save(figure, path)
+
+
+def attention_rollout(rollout: np.ndarray, path: Path, title: str, first_step: int = 0) -> None:
+    """Draw attention [T, T] over all layers together; `first_step` is that of `attention_maps`."""
+    figure = Figure(figsize=(4.2, 3.6), layout="constrained")
+    axes = figure.subplots()
+    drawn = _cells(axes, _causal(rollout), 0.0, 1.0)
+    axes.set_xlabel(f"step attended to{_counted_from(first_step)}")
+    axes.set_ylabel("decision at step")
+    axes.set_title(title, fontsize=9)
+    _bar(figure, drawn, axes, "share, by rollout over layers")
+    save(figure, path)
+
+
+def _counted_from(first_step: int) -> str:
+    return f", counted from step {first_step}" if first_step else ""
+
+
+def position_similarity(similarity: np.ndarray, path: Path, title: str) -> None:
+    """Draw the cosine similarity [K, K] of the embeddings of places in a window (DTQN, figure 4)."""
+    figure = Figure(figsize=(4.2, 3.6), layout="constrained")
+    axes = figure.subplots()
+    drawn = _cells(axes, similarity, -1.0, 1.0, "RdBu_r")
+    axes.set_xlabel("position in the window")
+    axes.set_ylabel("position in the window")
+    axes.set_title(title, fontsize=10)
+    _bar(figure, drawn, axes, "cosine similarity")
+    save(figure, path)
+
+
+def recall_density(
+    of_episode: Sequence[float],
+    mean: Sequence[float],
+    low: Sequence[float],
+    high: Sequence[float],
+    path: Path,
+    title: str,
+) -> None:
+    """Draw dependence by distance: an episode's, and the mean over episodes with its 95 % interval."""
+    figure = Figure(figsize=(4.6, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.fill_between(range(len(mean)), low, high, color=_EVALUATION, alpha=0.18, linewidth=0)
+    axes.plot(mean, color=_EVALUATION, linewidth=1.8, label="mean of episodes, 95 % interval")
+    axes.plot(of_episode, color=_TRAINING, linewidth=1.2, marker="o", markersize=3, label="this episode")
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("steps back")
+    axes.set_ylabel("dependence, share of the range of Q")
+    axes.set_title(title, fontsize=10)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
     save(figure, path)

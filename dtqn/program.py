@@ -15,9 +15,10 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OF_NO_RUN = (
-    *("dtqn/experiments", "dtqn/debugging", "dtqn/sharing", "dtqn/watching", "dtqn/plots.py", "dtqn/cli.py"),
+    *("dtqn/experiments", "dtqn/debugging", "dtqn/report", "dtqn/sharing", "dtqn/watching"),
+    *("dtqn/plots.py", "dtqn/cli.py"),
 )
-"""Sources that no training reads: they compare, debug, export, show, draw and read flags."""
+"""Sources that no training reads: they compare, debug, report, export, show, draw and read flags."""
 
 
 @functools.cache

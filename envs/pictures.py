@@ -61,6 +61,19 @@ def write(frames: Sequence[NDArray[np.uint8]], file: Path) -> None:
     first.save(file, save_all=True, append_images=others, duration=FRAME_MILLISECONDS, loop=0)
 
 
+def of_copies(env: VectorEnv[Any, Any, Any], copies: Sequence[int]) -> list[NDArray[np.uint8]]:
+    """The pictures of some copies of `env` as they are now, as far as it can without drawing the others."""
+    base: Any = env.unwrapped
+    if hasattr(base, "picture"):  # a native task
+        pictures = [base.picture(copy) for copy in copies]
+    elif hasattr(base, "envs"):  # Gymnasium's copies, one by one in this process
+        pictures = [base.envs[copy].render() for copy in copies]
+    else:
+        of_all: Any = env.render()
+        pictures = [of_all[copy] for copy in copies]
+    return [np.asarray(picture, np.uint8) for picture in pictures]
+
+
 def frame(env: VectorEnv[Any, Any, Any]) -> NDArray[np.uint8]:
     """The picture of the one copy of `env` as it is now."""
     pictures: Any = env.render()

@@ -47,6 +47,10 @@ class TaskSpec:
     """The highest success rate that any agent can reach, where that is known to be below 1."""
     horizon: int | None = None
     """Rows of an episode over which something may have to be remembered, where the task's name fixes them."""
+    action_names: tuple[str, ...] = ()
+    """Names of the actions in their order; empty where they have none."""
+    view: tuple[int, int] | None = None
+    """(rows, columns) of the cells that a vector shows row by row, before what else it shows; None: none."""
 
     @property
     def has_success(self) -> bool:

@@ -327,7 +327,11 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """One RGB picture, uint8 [height, width, 3] in pixels, for each copy; None without a render mode."""
         if self.render_mode is None:
             return None
-        return tuple(self._dynamics.picture(copy) for copy in range(self.num_envs))
+        return tuple(self.picture(copy) for copy in range(self.num_envs))
+
+    def picture(self, copy: int) -> NDArray[np.uint8]:
+        """The picture of one copy, for which `render` would draw all."""
+        return self._dynamics.picture(copy)
 
 
 def positive_int(name: str, value: Any) -> int:

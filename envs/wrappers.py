@@ -49,8 +49,12 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
     for layer in layers:
         space = layer(space).space
     sees_all = options.hide is None and not options.noise and not options.flicker
+    is_as_long = space.shape == task.spec.observation_space.shape
     spec = replace(
-        task.spec, observation_space=space, best_return=task.spec.best_return if sees_all else None
+        task.spec,
+        observation_space=space,
+        best_return=task.spec.best_return if sees_all else None,
+        view=task.spec.view if is_as_long else None,
     )
 
     def make_vector(

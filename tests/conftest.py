@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from dtqn.training import machine
+from tests.browser import executable
 
 # As runs have it: on tensors this small, two threads spend their time waiting for each other.
 torch.set_num_threads(1)
@@ -39,3 +40,21 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 def _busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are as on a machine with one free core, however busy this one is."""
     monkeypatch.setattr(machine, "free_cores", lambda: 1)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line that says whether the page of `report` was tried in a browser; CI prints it again."""
+    found = {
+        outcome: [
+            report
+            for report in terminalreporter.stats.get(outcome, [])
+            if "test_browser.py" in getattr(report, "nodeid", "")
+        ]
+        for outcome in ("passed", "failed", "error", "skipped")
+    }
+    ran = [report for outcome in ("passed", "failed", "error") for report in found[outcome]]
+    if ran:
+        terminalreporter.write_line(f"browser test: {len(ran)} tests RAN in {executable()}")
+    elif found["skipped"]:
+        reason = str(found["skipped"][0].longrepr[-1]).removeprefix("Skipped: ")
+        terminalreporter.write_line(f"browser test: NOT RUN, {reason}", red=True)

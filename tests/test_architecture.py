@@ -48,7 +48,12 @@ _ALLOWED = {
     },
     "dtqn.debugging": {
         *_NETWORKS,
-        *("dtqn.acting", "dtqn.training", "dtqn.plots", "dtqn.debugging", "scipy"),
+        *("dtqn.acting", "dtqn.training", "dtqn.plots", "dtqn.debugging", "envs", "scipy"),
+    },
+    "dtqn.report": {
+        *_BASE,
+        *("dtqn", "dtqn.settings", "dtqn.training", "dtqn.debugging", "dtqn.experiments", "dtqn.report"),
+        *("dtqn.networks", "dtqn.plots", "envs", "numpy", "gymnasium", "torch", "PIL", "bokeh"),
     },
     "dtqn.sharing": {
         *_BASE,
@@ -77,18 +82,12 @@ _ALLOWED = {
         "dtqn.sharing",
         "dtqn.watching",
         "dtqn.experiments",
+        "dtqn.report",
         "envs",
     },
 }
 _ONE_FILE_ONLY = {
-    "wandb",
-    "ray",
-    "matplotlib",
-    "gym_gridverse",
-    "safetensors",
-    "rich",
-    "sweeps",
-    "sklearn",
+    *("wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich", "sweeps", "sklearn", "bokeh"),
     "huggingface_hub",
 }
 
@@ -185,7 +184,7 @@ def test_every_third_party_import_is_a_dependency():
     project = _project()
     # A command asks for some by its extra; tasks of other packages are found by Gymnasium, not imported.
     extras = project["optional-dependencies"]
-    optional = [r for name in ("sweep", "hub", "tensorboard", "video") for r in extras[name]]
+    optional = [r for name in ("sweep", "report", "hub", "tensorboard", "video") for r in extras[name]]
     declared = {_requirement_name(r) for r in project["dependencies"] + optional}
     assert {names.get(name, name).lower() for name in used} - {"ray", "gym_gridverse"} <= declared
 

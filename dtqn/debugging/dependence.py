@@ -13,7 +13,7 @@ Legend: T decisions of an episode, M replacements, A actions; t a decision, k a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -119,12 +119,21 @@ def shown(inputs: StepInputs, observation: Observation, steps: Tensor) -> StepIn
     return replaced
 
 
-def one_step(network: QNetwork, episode: Episode, others: Observation) -> Dependence:
-    """Each step by itself, replaced by what `others` [M, T, ...] show there."""
+def one_step(
+    network: QNetwork, episode: Episode, others: Observation, steps: Collection[int] | None = None
+) -> Dependence:
+    """Each step by itself, replaced by what `others` [M, T, ...] show there.
+
+    Args:
+        steps: those that are replaced, the columns of the others are nan; None: all.
+    """
     length = episode.length
     found = np.zeros((4, length, length))
     same = np.zeros(length)
     for k, state in enumerate(states(network, episode)):
+        if steps is not None and k not in steps:
+            found[:, :, k] = same[k] = np.nan
+            continue
         rest = map_tree(lambda x, k=k: x[:, k:], episode.inputs)
         at = torch.zeros(1, length - k, dtype=torch.bool)
         at[0, 0] = True
@@ -154,14 +163,19 @@ def block(network: QNetwork, episode: Episode, steps: np.ndarray, others: Observ
     return effect(episode, q_values(network, rows))
 
 
-def actions_before(network: QNetwork, episode: Episode, num_actions: int) -> np.ndarray:
+def actions_before(
+    network: QNetwork, episode: Episode, num_actions: int, steps: Collection[int] | None = None
+) -> np.ndarray:
     """[T, T] as `Dependence.advantage`: of the decision at t on the action that row k says was taken before.
 
-    The mean over all other actions; the rows show what they showed.
+    The mean over all other actions; the rows show what they showed. `steps` is that of `one_step`.
     """
     length = episode.length
     found = np.zeros((length, length))
     for k, state in enumerate(states(network, episode)):
+        if steps is not None and k not in steps:
+            found[:, k] = np.nan
+            continue
         if k == 0:  # the first row names no action
             continue
         rest = map_tree(lambda x, k=k: x[:, k:], episode.inputs)

@@ -6,7 +6,8 @@ Legend: N copies, T decisions of an episode, A actions.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -19,12 +20,22 @@ from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import ConfigError
 from dtqn.text import size
 from dtqn.types import Observation, State, StepInputs, leaves, map_tree, reset_rows
+from envs import pictures
 
 MOST_BYTES = 2_000_000_000
 """Of the rows that are kept."""
 
 Intervention = Callable[[np.ndarray, State, State], State]
 """(steps [N] since each episode's start, the state before the row, the initial one) -> another state."""
+
+
+class Watch(NamedTuple):
+    """Copies whose pictures are wanted, in an environment that is made with a render mode."""
+
+    copies: Sequence[int]
+    see: Callable[[int, int, np.ndarray], None]
+    """Told the copy, the step and the picture, uint8 [height, width, 3], at each decision of the copy's
+    episode and, with step T, at its end."""
 
 
 class Episode(NamedTuple):
@@ -65,11 +76,14 @@ class Outcome(NamedTuple):
     """False where the task defines none."""
 
 
-def play(network: QNetwork, env: gymnasium.vector.VectorEnv[Any, Any, Any]) -> list[Episode]:
+def play(
+    network: QNetwork, env: gymnasium.vector.VectorEnv[Any, Any, Any], *, watch: Watch | None = None
+) -> list[Episode]:
     """The first episode of every copy, by the action of largest Q.
 
     Args:
         env: fresh copies; they are closed afterwards.
+        watch: is shown pictures.
 
     Raises:
         ConfigError: their rows take more than `MOST_BYTES`.
@@ -84,7 +98,7 @@ def play(network: QNetwork, env: gymnasium.vector.VectorEnv[Any, Any, Any]) -> l
                 f"{size(MOST_BYTES)}; try {max(2, env.num_envs // 10)}, and fewer --replacements"
             )
 
-    ends = outcomes(network, env, keep=keep)
+    ends = outcomes(network, env, keep=keep, watch=watch)
     return [_episode(kept, copy, end) for copy, end in enumerate(ends)]
 
 
@@ -95,6 +109,7 @@ def outcomes(
     intervene: Intervention | None = None,
     show_other: bool = False,
     keep: Callable[[_Tick], None] | None = None,
+    watch: Watch | None = None,
 ) -> list[Outcome]:
     """The ends of these episodes.
 
@@ -103,6 +118,7 @@ def outcomes(
         intervene: changes the network's state before each row.
         show_other: let the network see what another secret would show, in the task as it is.
         keep: is given all that is seen and done.
+        watch: is shown pictures.
     """
     with contextlib.closing(env):
         rows, count = VectorRows(env), env.num_envs
@@ -110,7 +126,11 @@ def outcomes(
         state = map_tree(lambda x: x.expand(count, *x.shape[1:]), initial)
         parameter = next(iter(network.parameters()))
         ends: list[Outcome | None] = [None] * count
-        while None in ends:
+        for step in itertools.count():
+            left = [copy for copy, end in enumerate(ends) if end is None]
+            if not left:
+                break
+            _show(env, watch, left, step)
             other = _other(env) if keep is not None or show_other else None
             inputs = rows.inputs(parameter.device, parameter.dtype)
             if show_other and other is not None:
@@ -127,7 +147,16 @@ def outcomes(
             ended = rows.step(action)
             for copy, *end in zip(np.flatnonzero(rows.last), *ended, strict=True):
                 ends[copy] = ends[copy] or _outcome(*end)
+            _show(env, watch, [copy for copy in left if ends[copy] is not None], step + 1)
         return [end for end in ends if end is not None]
+
+
+def _show(env: Any, watch: Watch | None, copies: Sequence[int], step: int) -> None:
+    """Shows the pictures of those copies that are wanted, after so many actions."""
+    wanted = [] if watch is None else [copy for copy in copies if copy in watch.copies]
+    if watch is not None and wanted:
+        for copy, picture in zip(wanted, pictures.of_copies(env, wanted), strict=True):
+            watch.see(copy, step, picture)
 
 
 def _outcome(episode_return: Any, length: Any, success: Any) -> Outcome:

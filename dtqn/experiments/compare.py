@@ -33,7 +33,7 @@ from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.task import task_of
 from dtqn.training import chance
-from dtqn.training.directory import RunDir, config_hash
+from dtqn.training.directory import RunDir, config_hash, report_command
 from dtqn.training.display import open_runs_view
 
 Clock = tuple[str, str, float]
@@ -171,7 +171,7 @@ def compare(
         print(f"interrupted, {done} of {len(configs)} runs finished; the same command goes on", file=out)
         return 128 + caught
     floors = chance.measured(configs, folder / "random.json")
-    scores = _scores(configs, suite)
+    scores = scores_of(configs, suite)
     runs = [comparison_table.run_figures(outcome, scores[outcome.config.env]) for outcome in outcomes]
     families = _families(suite)
     published = suite.published if suite is not None else ()
@@ -199,6 +199,7 @@ def compare(
     if suite is not None:
         suite_pictures.draw(suite, runs, folder)
     print(f"\n{comparison_forms.to_text(table)}\ntable and curves in {folder}", file=out)
+    print(f"report   {report_command(folder)}", file=out)
     return 1 if any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
@@ -233,7 +234,7 @@ def _gathered(
     return [known[index] for index in range(len(configs))], caught
 
 
-def _scores(configs: Sequence[Config], suite: Suite | None) -> dict[str, Sequence[Score]]:
+def scores_of(configs: Sequence[Config], suite: Suite | None) -> dict[str, Sequence[Score]]:
     """By task, what its runs are judged by: a suite's scores, or success, or else the return."""
     if suite is not None:
         return {task.name: task.scores for task in suite.tasks}
@@ -309,13 +310,13 @@ def _panels(
         for agent in dict.fromkeys(run.config.agent for run in here):
             mine = [run for run in here if run.config.agent == agent and run.state == "finished"]
             if mine:
-                curves.append(_curve(agent, mine, f"eval/{name}", clock))
+                curves.append(curve(agent, mine, f"eval/{name}", clock))
         floor = floors[env].success if spec.has_success else floors[env].episode_return
         panels.append(plots.Panel(env, name, curves, spec.success_ceiling, floor))
     return panels
 
 
-def _curve(agent: str, runs: Sequence[Outcome], key: str, clock: Clock) -> plots.Curve:
+def curve(agent: str, runs: Sequence[Outcome], key: str, clock: Clock) -> plots.Curve:
     """The middle of the runs and their spread at every moment at which one of them was evaluated.
 
     Between its evaluations a run's value is on the straight line, after its end it stays. The curve begins

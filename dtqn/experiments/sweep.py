@@ -249,7 +249,8 @@ class Sweep:
             more.append(
                 f"fewer than {COMPARABLE} runs a line: these ranks do not tell which settings are better"
             )
-        return [told, *more, *self._draw(), again]
+        report = f"report   {RunDir(Path(best.trials[0].run_dir)).report_command}"
+        return [told, *more, *self._draw(), again, report]
 
     def _draw(self) -> list[str]:
         """The pictures; what is missing of them."""

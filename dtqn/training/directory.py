@@ -114,6 +114,10 @@ class RunDir:
         return f"{program()} eval {shlex.quote(str(self.path))}"
 
     @property
+    def report_command(self) -> str:
+        return report_command(self.path)
+
+    @property
     def wandb_id(self) -> str:
         """The run's id at W&B, made at the first call. Inside a W&B sweep each start gets another one."""
         if not self._id_file.exists():
@@ -351,6 +355,11 @@ class RunDir:
             old, new = value_of(stored, name), value_of(config, name)
             if old != new and name not in but:
                 raise ConfigError(f"{name} is {new}, but the run in {self.path} has {old}; {remedy}")
+
+
+def report_command(folder: Path) -> str:
+    """The command that writes a page about the run or the comparison in a folder."""
+    return f"{program()} report {shlex.quote(str(folder))}"
 
 
 def ends_at(config: Config) -> list[float | None]:

@@ -180,7 +180,7 @@ class _Run:
             self._tracker.close(exit_code)
             self._metrics.close()
         if exit_code == 0:
-            print(self._result(), file=self.out, flush=True)
+            print(f"{self._result()}\nreport   {self.directory.report_command}", file=self.out, flush=True)
         elif exit_code > 128:
             print(
                 f"interrupted and saved; to go on: {self.directory.resume_command}", file=self.out, flush=True

@@ -78,6 +78,8 @@ def _task(id: str, world: WorldSpec, options: TaskOptions) -> Task:
         best_return=facts.best_return,
         source=facts.source or id.removeprefix(FILE_PREFIX),
         success_ceiling=facts.success_ceiling,
+        action_names=tuple(name.lower().replace("_", " ") for name in world.actions),
+        view=views.size(world.area) if observation == "vector" else None,
     )
     return native_task(spec, make, options, takes=("observation", "backend"))
 

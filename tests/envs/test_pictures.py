@@ -49,3 +49,14 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"must end in \.png .* or \.gif"):
         pictures.save(env, tmp_path / "a.txt", seed=1)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("id", ["t-maze-passive-6", "CartPole-v1"])
+def test_the_pictures_of_some_copies_are_those_of_all(id):
+    env = envs.make_vector(id, 3, 1, render_mode="rgb_array")
+    env.reset(seed=1)
+    env.step(env.action_space.sample())
+    some, of_all = pictures.of_copies(env, [2, 0]), env.render()
+    np.testing.assert_array_equal(some[0], of_all[2])
+    np.testing.assert_array_equal(some[1], of_all[0])
+    env.close()

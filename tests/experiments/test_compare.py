@@ -253,6 +253,7 @@ def test_the_same_figures_in_every_form(run, tmp_path):
     lines = {line["agent"]: line for line in _table(tmp_path)["table"]}
     text = (tmp_path / "out/table.txt").read_text()
     assert text in printed
+    assert printed.rstrip().endswith(f"report   python -m dtqn report {tmp_path / 'out'}")
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out/table.csv").read_text())))
     assert [row["agent"] for row in rows] == [*_MORE, "random"]
     markdown = [

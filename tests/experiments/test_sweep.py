@@ -175,6 +175,7 @@ def test_shipped_files_run_here(run, path):
     best = resolve(folder / "best.yaml", {}, {})
     assert best.total_env_steps == 401
     assert printed.rstrip().endswith(f"all in {folder}")
+    assert re.search(r"\nreport   python -m dtqn report \S+seed\S+\n", printed)
 
 
 def test_a_grid_is_covered_once_and_averaged_over_seeds(run):

@@ -84,8 +84,9 @@ def test_what_is_said(tmp_path, trainer):
         r"done in 0:\d\d: success \S+% \[\S+%, \S+%\] over 20 episodes at 1 000 env steps; "
         r"best: success .* at \d+ "
         r"\(eval --checkpoint best\); in \S+/my run; next: python -m dtqn eval '\S+/my run'",
-        lines[-1],
+        lines[-2],
     )
+    assert lines[-1] == f"report   python -m dtqn report '{tmp_path}/my run'"
 
 
 def test_best_weights_are_those_of_the_best_evaluation(tmp_path, trainer):
@@ -105,7 +106,7 @@ def test_best_weights_are_those_of_the_best_evaluation(tmp_path, trainer):
 def test_where_no_success_is_defined_the_return_counts(tmp_path, trainer):
     trainer.has_success = False
     _, lines = fake.start(tmp_path / "run")
-    assert re.match(r"done in 0:\d\d: return \S+ over 20 episodes", lines[-1])
+    assert re.match(r"done in 0:\d\d: return \S+ over 20 episodes", lines[-2])
     returns = [row["eval/return"] for row in fake.rows(tmp_path / "run") if "eval/return" in row]
     assert checkpoint.best_figures(tmp_path / "run/checkpoint")["eval/return"] == max(returns)
 

@@ -1,0 +1,1 @@
+"""One page about trained runs: what was measured, and episodes to step through."""

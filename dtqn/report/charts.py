@@ -1,0 +1,95 @@
+"""Charts by bokeh, whose own JavaScript goes into the page. The only file that imports it.
+
+Colours of text and grid are the page's, set by `charts.js`, as they follow the reader's light or dark scheme.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bokeh.embed import json_item
+from bokeh.models.annotations import Legend, LegendItem, Span
+from bokeh.models.formatters import CustomJSTickFormatter, NumeralTickFormatter
+from bokeh.models.ranges import DataRange1d, Range1d
+from bokeh.models.tools import HoverTool
+from bokeh.plotting import figure
+from bokeh.resources import Resources
+
+from dtqn.report.curves import Chart, Line
+
+COLOURS = ("#3b82c4", "#d9622b", "#1f9d74", "#c06aa8", "#c99a17", "#7a6fd0", "#4fb3d9", "#8a8a8a")
+"""Told apart without seeing red from green, on white and on black."""
+_HEIGHT = 270
+_MOST_IN_LEGEND = 12
+# 250000 as 250k; the shortest that tells ticks apart.
+_COUNT = """
+const [unit, name] = Math.abs(tick) >= 1e6 ? [1e6, "M"] : Math.abs(tick) >= 1e3 ? [1e3, "k"] : [1, ""]
+return String(+(tick / unit).toPrecision(4)) + name
+"""
+
+
+def library() -> str:
+    """BokehJS, as far as these charts need it."""
+    resources = Resources(mode="inline", components=["bokeh"])
+    return "\n".join(resources.js_raw)
+
+
+def item(chart: Chart) -> dict[str, Any]:
+    """The chart as JSON, which `Bokeh.embed.embed_item` draws."""
+    highest = 1.04 * max(max(line.high or line.y) for line in chart.lines)
+    plot = figure(
+        y_range=Range1d(start=0, end=max(0.02, highest)) if chart.is_share else DataRange1d(),
+        height=_HEIGHT,
+        sizing_mode="stretch_width",
+        tools="pan,box_zoom,wheel_zoom,save,reset",
+        active_drag="box_zoom",
+        active_scroll=None,
+        x_axis_label="environment steps",
+        y_axis_label=chart.y,
+        background_fill_alpha=0,
+        border_fill_alpha=0,
+        outline_line_alpha=0,
+        min_border_right=16,
+    )
+    plot.toolbar.autohide = True
+    plot.toolbar_inner = True
+    plot.toolbar.logo = None
+    plot.xaxis.formatter = CustomJSTickFormatter(code=_COUNT)
+    plot.yaxis.formatter = (
+        NumeralTickFormatter(format="0%") if chart.is_share else CustomJSTickFormatter(code=_COUNT)
+    )
+    drawn: dict[int, list[Any]] = {}
+    names: dict[int, str] = {}
+    for line in chart.lines:
+        drawn.setdefault(line.group, []).extend(_draw(plot, line, chart))
+        names.setdefault(line.group, line.label)
+    if 1 < len(drawn) <= _MOST_IN_LEGEND:
+        items = [LegendItem(label=names[group], renderers=found) for group, found in drawn.items()]
+        legend = Legend(items=items, orientation="horizontal", ncols="auto", click_policy="hide")
+        legend.update(background_fill_alpha=0, border_line_alpha=0, padding=2, spacing=6, margin=0)
+        legend.label_text_font_size = "11px"
+        plot.add_layout(legend, "above")
+    if chart.level is not None:
+        span = Span(location=chart.level[1], dimension="width", line_dash="dotted", name="level")
+        plot.add_layout(span)
+    found: dict[str, Any] = json.loads(json.dumps(json_item(plot)))
+    return found
+
+
+def _draw(plot: Any, line: Line, chart: Chart) -> list[Any]:
+    """The line, and its band below it."""
+    colour = COLOURS[line.group % len(COLOURS)]
+    found = []
+    if line.low is not None and line.high is not None:
+        found.append(plot.varea(line.x, line.low, line.high, fill_color=colour, fill_alpha=0.2))
+    style = {"line_color": colour, "line_dash": "dashed" if line.is_dashed else "solid"}
+    width, alpha = (1.3, 0.75) if line.is_thin else (2.2, 1.0)
+    drawn = plot.line(line.x, line.y, line_width=width, line_alpha=alpha, name=line.label, **style)
+    found.append(drawn)
+    if len(line.x) == 1 or (not line.is_thin and len(line.x) < 40):
+        found.append(plot.scatter(line.x, line.y, size=5, color=colour, name=line.label))
+    value = "@y{0.0%}" if chart.is_share else "@y{0.[0000]a}"
+    tips = [("", "$name"), ("steps", "@x{0,0}"), (chart.y, value)]
+    plot.add_tools(HoverTool(renderers=[drawn], tooltips=tips, mode="mouse", line_policy="nearest"))
+    return found

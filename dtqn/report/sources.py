@@ -1,0 +1,174 @@
+"""What a report is of: runs that are named, or those of a comparison."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dtqn.experiments import comparison_forms, comparison_table
+from dtqn.experiments.compare import scores_of
+from dtqn.experiments.comparison_forms import Table
+from dtqn.experiments.records import Outcome, Record
+from dtqn.settings.config import Config, ConfigError
+from dtqn.settings.presets import Layer, build
+from dtqn.settings.task import task_of
+from dtqn.text import number, one_line
+from dtqn.training import chance
+from dtqn.training.directory import RunDir
+from dtqn.training.metrics import read_rows
+
+_TABLE = "table.json"
+
+
+class Run(NamedTuple):
+    """A run of the report."""
+
+    label: str
+    """Its name among the others."""
+    outcome: Outcome
+    directory: RunDir | None
+    """None where only its record is left, so that no episode of it can be played."""
+
+    @property
+    def config(self) -> Config:
+        return self.outcome.config
+
+
+class Sources(NamedTuple):
+    runs: list[Run]
+    table: Table
+    """The comparison's own, or one of the runs that are named."""
+    notes: list[str]
+    """What is to be told with it."""
+    home: Path
+    """The folder where the page goes by default."""
+
+
+def read(paths: Sequence[Path]) -> Sources:
+    """The runs in these directories, or of the one comparison.
+
+    Raises:
+        ConfigError: where a path holds neither, or a run has not been evaluated yet.
+    """
+    if any((path / _TABLE).is_file() for path in paths):
+        if len(paths) > 1:
+            raise ConfigError(
+                f"{_comparison_of(paths)}: holds a comparison; give it alone, or runs without it"
+            )
+        return _comparison(paths[0])
+    given = [path.resolve() for path in paths]
+    if twice := [path for path, real in zip(paths, given, strict=True) if given.count(real) > 1]:
+        raise ConfigError(f"{twice[0]}: is given twice; give each run once")
+    runs = _labelled([_of_directory(path) for path in paths])
+    parents = {path.parent for path in given}
+    home = paths[0] if len(paths) == 1 else _common(sorted(parents))
+    return Sources(runs, _table(runs), [], home)
+
+
+def _comparison_of(paths: Sequence[Path]) -> Path:
+    return next(path for path in paths if (path / _TABLE).is_file())
+
+
+def _common(folders: Sequence[Path]) -> Path:
+    """The deepest folder that all of these are in."""
+    first = folders[0]
+    return next(
+        folder for folder in (first, *first.parents) if all(other.is_relative_to(folder) for other in folders)
+    )
+
+
+def _of_directory(path: Path) -> tuple[Outcome, RunDir]:
+    directory = RunDir(path)
+    if not directory.config_file.exists():
+        raise ConfigError(
+            f"{path}: holds no run (there is no config.yaml) and no comparison (there is no {_TABLE})"
+        )
+    config = directory.read_config()
+    task_of(config)
+    rows, result = read_rows(directory.metrics_file), directory.read_result()
+    if not any(row.get("eval/return") is not None for row in rows):
+        raise ConfigError(
+            f"{path}: has not been evaluated yet, so there is nothing to report; "
+            f"the first evaluation comes after {number(config.evaluation.period)} env steps"
+        )
+    state = "finished" if result is not None else "unfinished"
+    why = "" if result is not None else "it has not finished"
+    return Outcome(config, state, rows, result, str(path), why), directory
+
+
+def _comparison(folder: Path) -> Sources:
+    """The comparison as its own files have it, with those of its runs that have finished and can be found."""
+    file = folder / _TABLE
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        table = comparison_forms.from_json(content)
+        told = [(str(run["run_dir"]), run["error"]) for run in content["runs"]]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{file}: is no table of a comparison ({one_line(error, 80)})") from None
+    found, notes = [], []
+    for where, failure in told:
+        if failure:
+            continue  # the table's own notes tell
+        outcome = _found(where, folder)
+        if outcome is None:
+            notes.append(f"{where}: is not there any more, so it is in the table only.")
+        else:
+            found.append(outcome)
+    if not found:
+        raise ConfigError(f"{folder}: none of the runs of its {_TABLE} has finished and can be found")
+    return Sources(_labelled(found), table, notes, folder)
+
+
+def _found(where: str, folder: Path) -> tuple[Outcome, RunDir | None] | None:
+    """A run by its directory or its record's file, named from where the comparison was made."""
+    for base in (Path(), *folder.resolve().parents):
+        path = base / where
+        if path.suffix == ".json" and path.is_file():
+            record = Record.model_validate_json(path.read_bytes())
+            config = build([Layer(None, record.settings)])
+            task_of(config)
+            return Outcome(config, "finished", record.rows(), record.result.model_dump(), where, ""), None
+        if (path / "config.yaml").is_file():
+            return _of_directory(path)
+    return None
+
+
+def _labelled(found: Sequence[tuple[Outcome, RunDir | None]]) -> list[Run]:
+    """The runs with the shortest names that tell them apart."""
+
+    def differs(name: str) -> bool:
+        return len({getattr(outcome.config, name) for outcome, _ in found}) > 1
+
+    parts = [name for name in ("env", "agent") if differs(name)]
+    labels = [
+        " ".join([*(getattr(outcome.config, name) for name in parts), f"seed {outcome.config.seed}"])
+        for outcome, _ in found
+    ]
+    counts = Counter(labels)
+    labels = [
+        label if counts[label] == 1 else f"{label} ({outcome.where})"
+        for label, (outcome, _) in zip(labels, found, strict=True)
+    ]
+    return [Run(label, *each) for label, each in zip(labels, found, strict=True)]
+
+
+def _table(runs: Sequence[Run]) -> Table:
+    """That of a comparison of the runs' agents."""
+    outcomes = [run.outcome for run in runs]
+    configs = [outcome.config for outcome in outcomes]
+    scores = scores_of(configs, None)
+    floors = {
+        config.env: chance.play(config, config.evaluation.episodes)
+        for config in {config.env: config for config in reversed(configs)}.values()
+    }
+    figures = [comparison_table.run_figures(outcome, scores[outcome.config.env]) for outcome in outcomes]
+    lines = comparison_table.agent_figures(figures, None, floors, scores)
+    notes = [
+        "Success and return are of the last evaluation (greedy), the mean over finished runs; random: "
+        "uniform actions, one evaluation's episodes.",
+        "To 90 %: at the first full evaluation with 90 % success; the median over runs (how many got there).",
+    ]
+    return Table(lines, None, {}, notes)
