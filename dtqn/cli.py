@@ -246,12 +246,7 @@ def _eval(arguments: Sequence[str]) -> int:
     parser = _Parser("eval", arguments, description="Evaluate the weights of a run with greedy episodes.")
     parser.add_argument("run_dir", metavar="RUN_DIR", type=_path)
     parser.add_argument("--episodes", type=_positive, default=500, metavar="N", help="default %(default)s")
-    parser.add_argument(
-        "--seed", type=_natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
-    )
-    parser.add_argument(
-        "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
-    )
+    _add_played(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.read()
     directory, weights, seed = RunDir(given["run_dir"]), given["checkpoint"], given["seed"]
@@ -269,6 +264,16 @@ def _eval(arguments: Sequence[str]) -> int:
     else:
         print(f"{config.env}, {config.agent}, {weights} weights, {evaluation_line(result, task)}")
     return 0
+
+
+def _add_played(parser: _Parser) -> None:
+    """Which episodes are played, and by which weights."""
+    parser.add_argument(
+        "--seed", type=_natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
+    )
+    parser.add_argument(
+        "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
+    )
 
 
 def _debug(arguments: Sequence[str]) -> int:
@@ -290,12 +295,7 @@ def _debug(arguments: Sequence[str]) -> int:
         metavar="M",
         help="other episodes that give what is shown in place of a step; default %(default)s",
     )
-    parser.add_argument(
-        "--seed", type=_natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
-    )
-    parser.add_argument(
-        "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
-    )
+    _add_played(parser)
     parser.add_argument(
         "--memoryless",
         metavar="A,B",
@@ -354,12 +354,7 @@ def _report(arguments: Sequence[str]) -> int:
         metavar="N",
         help="episodes of a run that are shown, failures and successes; default %(default)s",
     )
-    parser.add_argument(
-        "--seed", type=_natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
-    )
-    parser.add_argument(
-        "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
-    )
+    _add_played(parser)
     given = parser.read()
     if given["shown"] > given["episodes"]:
         raise wrong("--shown", given["shown"], f"only {given['episodes']} are played (--episodes)")
@@ -452,12 +447,7 @@ def _watch(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("run_dir", metavar="RUN_DIR", type=_path)
     parser.add_argument("--episodes", type=_positive, default=1, metavar="N", help="default %(default)s")
-    parser.add_argument(
-        "--seed", type=_natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
-    )
-    parser.add_argument(
-        "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
-    )
+    _add_played(parser)
     parser.add_argument(
         "--delay",
         type=_seconds,

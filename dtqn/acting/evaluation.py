@@ -20,7 +20,7 @@ from dtqn.networks.q_network import QNetwork
 from dtqn.types import map_tree, reset_rows
 from envs import pictures
 
-_NORMAL_QUANTILE = 1.959963984540054
+NORMAL_QUANTILE = 1.959963984540054
 """The standard normal distribution's at 0.975: 95 % lie within."""
 
 
@@ -52,7 +52,7 @@ class EvaluationResult(NamedTuple):
         """Upper end of the score's 95 % interval."""
         if self.success_high is not None:
             return self.success_high
-        return self.episode_return + _NORMAL_QUANTILE * self.return_error
+        return self.episode_return + NORMAL_QUANTILE * self.return_error
 
 
 class Played(NamedTuple):
@@ -87,10 +87,10 @@ def wilson_interval(successes: int, episodes: int) -> tuple[float, float]:
 
     with n episodes and p the share of successes; an end is exactly 0 or 1 where p is.
     """
-    share, square = successes / episodes, _NORMAL_QUANTILE**2
+    share, square = successes / episodes, NORMAL_QUANTILE**2
     scale = 2 * (episodes + square)
     centre = (2 * episodes * share + square) / scale
-    half = _NORMAL_QUANTILE / scale * math.sqrt(4 * episodes * share * (1 - share) + square)
+    half = NORMAL_QUANTILE / scale * math.sqrt(4 * episodes * share * (1 - share) + square)
     low, high = centre - half, centre + half
     return 0.0 if successes == 0 else low, 1.0 if successes == episodes else high
 

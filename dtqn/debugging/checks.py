@@ -42,13 +42,8 @@ class Check(NamedTuple):
 def check(config: Config, network: QNetwork, seed: int = 0) -> list[Check]:
     """Episodes of a few copies, played by the run's actor into the run's replay, and read back."""
     played = _play(config, network, seed)
-    scale = max(
-        float(
-            np.concatenate([x.q_max for x in played.episodes]).max()
-            - min(float(x.q_taken.min()) for x in played.episodes)
-        ),
-        1e-9,
-    )
+    highest = max(float(x.q_max.max()) for x in played.episodes)
+    scale = max(highest - min(float(x.q_taken.min()) for x in played.episodes), 1e-9)
 
     def of(name: str, contract: str, differences: list[float]) -> Check:
         """The stored memory alone is rounded."""
@@ -129,9 +124,10 @@ def _play(config: Config, network: QNetwork, seed: int) -> _Played:
     ended = np.zeros(COPIES, int)
     while len(ticks) < MOST_TICKS and (ended < EPISODES).any():
         rows, _ = actor.tick()
-        replay.append(schema.stored(rows))
+        stored = schema.stored(rows)
+        replay.append(stored)
         ended += rows.last
-        ticks.append((schema.inputs({name: x[:, None] for name, x in schema.stored(rows).items()}), rows))
+        ticks.append((schema.inputs({name: x[:, None] for name, x in stored.items()}), rows))
     replay.end_episodes()
     env.single_observation_space.seed(seed)
     sample = env.single_observation_space.sample()
@@ -171,14 +167,7 @@ def _by_chunks(network: QNetwork, episodes: list[_Stretch]) -> list[float]:
     found = []
     for episode in episodes:
         whole = q_values(network, episode.inputs)
-        for size in (1, 3):
-            state, parts = network.initial_state(1), []
-            with torch.no_grad():
-                for start in range(0, whole.shape[1], size):
-                    rows = map_tree(lambda x, s=start, n=size: x[:, s : s + n], episode.inputs)
-                    output, state, _ = network(rows, state)
-                    parts.append(output.q)
-            found.append(_difference(torch.cat(parts, dim=1), whole))
+        found += [_difference(q_values(network, episode.inputs, piece=size), whole) for size in (1, 3)]
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dtqn.acting.evaluation import wilson_interval
+from dtqn.acting.evaluation import NORMAL_QUANTILE, wilson_interval
 from dtqn.debugging import dependence, gradients
 from dtqn.debugging.attention import Attention, attention
 from dtqn.debugging.dependence import Dependence
@@ -21,7 +21,6 @@ from dtqn.networks.q_network import QNetwork
 
 HELD = 0.05
 """The change of a decision above which the cue is still held, as a share of the range of Q-values."""
-_NORMAL_QUANTILE = 1.959963984540054
 
 
 class Figure(NamedTuple):
@@ -45,7 +44,7 @@ def mean(values: Sequence[float]) -> Figure | None:
     found = np.array([x for x in values if math.isfinite(x)])
     if not len(found):
         return None
-    half = _NORMAL_QUANTILE * found.std(ddof=1) / math.sqrt(len(found)) if len(found) > 1 else 0.0
+    half = NORMAL_QUANTILE * found.std(ddof=1) / math.sqrt(len(found)) if len(found) > 1 else 0.0
     return Figure(float(found.mean()), float(found.mean() - half), float(found.mean() + half), len(found))
 
 

@@ -18,11 +18,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dtqn.acting.evaluation import wilson_interval
+from dtqn.acting.evaluation import NORMAL_QUANTILE, wilson_interval
 from dtqn.debugging.episodes import Episode, Outcome
 
 MARGIN = 0.05
-_NORMAL_QUANTILE = 1.959963984540054
 
 Answer = Literal["yes", "no", "cannot tell"]
 
@@ -48,7 +47,7 @@ def score(episodes: Sequence[Episode] | Sequence[Outcome], has_success: bool) ->
         wins = sum(x.success for x in episodes)
         return Score(wins / count, *wilson_interval(wins, count), count)
     returns = np.array([x.episode_return for x in episodes])
-    half = _NORMAL_QUANTILE * returns.std(ddof=1) / math.sqrt(count) if count > 1 else math.inf
+    half = NORMAL_QUANTILE * returns.std(ddof=1) / math.sqrt(count) if count > 1 else math.inf
     return Score(float(returns.mean()), float(returns.mean() - half), float(returns.mean() + half), count)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from dtqn.acting.evaluation import EvaluationResult
+from dtqn.acting.evaluation import NORMAL_QUANTILE, EvaluationResult
 from dtqn.program import code_digest
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.sharing import certificate, rerun
@@ -30,7 +30,6 @@ from dtqn.types import NonFiniteError
 from envs.errors import TaskError
 
 OK, DIFFERS, UNKNOWN = "ok", "DIFFERS", "cannot tell"
-_NORMAL_QUANTILE = 1.959963984540054
 _ROUNDING = 1e-9
 """Two mean returns of a task without chance may differ by so much, relative to them."""
 
@@ -243,7 +242,7 @@ def intervals_overlap(one: EvaluationResult, other: EvaluationResult) -> bool:
 def _interval(result: EvaluationResult) -> tuple[float, float]:
     if result.success_low is not None and result.success_high is not None:
         return result.success_low, result.success_high
-    half = _NORMAL_QUANTILE * result.return_error
+    half = NORMAL_QUANTILE * result.return_error
     return result.episode_return - half, result.episode_return + half
 
 

@@ -803,8 +803,8 @@ ACTING = [
         ("wilson-as-wald", "2 * (episodes + square)", "2 * episodes", _EVALUATION),
         (
             "wilson-one-sided",
-            "_NORMAL_QUANTILE = 1.959963984540054",
-            "_NORMAL_QUANTILE = 1.6448536269514722",
+            "NORMAL_QUANTILE = 1.959963984540054",
+            "NORMAL_QUANTILE = 1.6448536269514722",
             _EVALUATION,
         ),
         ("stages-are-free", "self._spent += round(result.episodes * result.length)", "pass", _STAGES),
