@@ -11,7 +11,7 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import agent, agents, envs, parameters, popgym, random_play, replay, rivals
+from benchmarks import agent, agents, envs, parameters, pool, popgym, random_play, replay, rivals
 
 BENCHMARKS = {
     "envs": envs,
@@ -22,6 +22,7 @@ BENCHMARKS = {
     "parameters": parameters,
     "random_play": random_play,
     "popgym": popgym,
+    "pool": pool,
 }
 
 

@@ -3,7 +3,11 @@
     python -m benchmarks.debugger RUN... [--episodes 100] [--json FILE]
 
 `untrained` is a network of initial parameters on the first run's task, debugged in the same way: the findings
-on an agent that remembers nothing.
+on an agent that remembers nothing. Another control is an agent that has learned where the cue tells nothing:
+
+    python run.py --config configs/envs/gridverse-memory.yaml --env benchmarks.shuffled:Shuffled
+
+`bars` says of each run what it has to show; a control has to fail some of them.
 """
 
 from __future__ import annotations
@@ -24,6 +28,29 @@ from dtqn.training.directory import RunDir
 _NO_FIGURES = ("maps", "contracts")
 
 
+LEAST_CHANGED, MOST_BY_OTHERS, LEAST_SHARE, LEAST_OTHER_WAY = 0.95, 0.05, 3.0, 0.95
+
+
+def bars(found: dict[str, Any]) -> dict[str, bool]:
+    """What an agent that uses the cue shows, by the values of its debug.json."""
+    cue = found.get("cue", {})
+
+    def value(of: dict[str, Any], name: str, missing: float) -> float:
+        figure = of.get(name)
+        return missing if figure is None else float(figure["value"])
+
+    return {
+        "the other cue changes the last decision": value(cue, "changes_the_last_decision", 0.0)
+        >= LEAST_CHANGED,
+        "as many other rows do not": value(cue, "other_rows_change_the_last_decision", 1.0) <= MOST_BY_OTHERS,
+        "the cue's rows hold more than their share": value(found["dependence"], "cue_times_its_share", 0.0)
+        >= LEAST_SHARE,
+        "it goes one way, and shown the other cue the other": found["score"]["value"] >= LEAST_OTHER_WAY
+        and 1 - value(cue, "score_when_the_other_is_shown", 1.0) >= LEAST_OTHER_WAY,
+        "it uses its memory": found["uses_memory"]["answer"] == "yes",
+    }
+
+
 def figures(run: Path, episodes: int) -> dict[str, Any]:
     """The debug.json of a run without its maps; `broken` names the contracts that do not hold."""
     with tempfile.TemporaryDirectory() as folder:
@@ -34,7 +61,8 @@ def figures(run: Path, episodes: int) -> dict[str, Any]:
         found = json.loads((Path(folder) / "debug.json").read_text())
     kept = {name: value for name, value in found.items() if name not in _NO_FIGURES}
     broken = [check["name"] for check in found["contracts"] if not check["holds"]]
-    return {"run": str(run), "broken": broken, "seconds": round(seconds, 1), **kept}
+    told = {"run": str(run), "bars": bars(found), "broken": broken, "seconds": round(seconds, 1)}
+    return told | kept
 
 
 def untrained(like: Path, folder: Path) -> Path:
@@ -61,7 +89,8 @@ def line(found: dict[str, Any]) -> str:
         f"other cue {value(cue.get('changes_the_last_decision'))}, "
         f"other rows {value(cue.get('other_rows_change_the_last_decision'))}, cue's share x "
         f"{value(of.get('cue_times_its_share'))}, shown the other cue "
-        f"{value(cue.get('score_when_the_other_is_shown'))}; {found['seconds']} s"
+        f"{value(cue.get('score_when_the_other_is_shown'))}; {found['seconds']} s; "
+        f"fails: {', '.join(name for name, holds in found['bars'].items() if not holds) or 'none'}"
     )
 
 

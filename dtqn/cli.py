@@ -13,11 +13,11 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import dtqn
 import envs
-from dtqn.program import program
+from dtqn.program import launch, program
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, fields_of, wrong
 from dtqn.settings.task import task_of
@@ -26,6 +26,9 @@ from dtqn.signals import end_with_parent
 from dtqn.text import columns
 from dtqn.training.directory import RunDir
 from envs.errors import TaskError
+
+if TYPE_CHECKING:
+    from dtqn.experiments.launchers import Asked
 
 _DESCRIPTION = """\
 Train memory agents on partially observable tasks, compare them and search their settings.
@@ -61,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "train"
         if command not in _COMMANDS:
             raise ConfigError(f"{command} is no command{nearest(command, _COMMANDS)}")
+        if command != "train" and launch().ranks > 1:
+            raise ConfigError(f"{command} is one process; torchrun is for training")
         return _COMMANDS[command](arguments)
     except (ConfigError, TaskError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
@@ -198,6 +203,8 @@ def _add_config(group: argparse._ArgumentGroup) -> None:
 
 
 def _train(arguments: Sequence[str]) -> int:
+    if launch().rank:
+        return _follow(arguments)
     given = _train_parser(arguments).read()
     file, print_config, resume, run_dir, runs_dir = (given.pop(name) for name in _TRAIN_ONLY)
     if resume not in (None, _AUTO):
@@ -214,9 +221,10 @@ def _train(arguments: Sequence[str]) -> int:
     if print_config:
         print(presets.to_yaml(config), end="")
         return 0
-    from dtqn.training import machine, preflight, session
+    from dtqn.training import leader, machine, preflight, session
 
     config = machine.settled(directory.settled(config) if resume == _AUTO else config)
+    leader.check(config)
     preflight.check(config)  # before there is a folder
     if resume is None:
         directory.claim()
@@ -227,6 +235,19 @@ def _train(arguments: Sequence[str]) -> int:
         if resume == _AUTO:
             directory.prepare(config)
         return session.resume(config, directory)
+
+
+_ANSWERED = {"help", "h", "help_all", "version", "print_config"}
+"""Options of `train` that are answered without a run."""
+
+
+def _follow(arguments: Sequence[str]) -> int:
+    """The part in a run of a process that `torchrun` started beside the first."""
+    if _ANSWERED & set(map(_plain, arguments)):
+        return 0
+    from dtqn.training import leader
+
+    return leader.follow()
 
 
 def _directory_for(
@@ -300,7 +321,8 @@ def _debug(arguments: Sequence[str]) -> int:
         "--memoryless",
         metavar="A,B",
         default="",
-        help="runs of agents without memory on the same task, such as dqn's: does the task need a memory?",
+        help="runs of agents without memory on the same task, such as dqn's, without and with frame stacks: "
+        "does the task need a memory, and of how many steps?",
     )
     parser.add_argument("--out", metavar="DIR", type=_path, help="folder of the files; default RUN_DIR/debug")
     parser.add_argument("--json", action="store_true", help="print debug.json")
@@ -309,12 +331,12 @@ def _debug(arguments: Sequence[str]) -> int:
     if episodes <= others:
         raise wrong("--episodes", episodes, f"it must be above --replacements {others}")
     task_of(directory.read_config())
-    from dtqn.debugging import debug, lines
+    from dtqn.debugging import debug, lines, trials
 
     out = given["out"] or directory.path / "debug"
     rivals = [Path(path) for path in given["memoryless"].split(",") if path]
     found = debug.debug(
-        directory, debug.Asked(episodes, others, given["seed"], given["checkpoint"], rivals), out
+        directory, trials.Asked(episodes, others, given["seed"], given["checkpoint"], rivals), out
     )
     if given["json"]:
         print((out / "debug.json").read_text(), end="")
@@ -355,15 +377,24 @@ def _report(arguments: Sequence[str]) -> int:
         help="episodes of a run that are shown, failures and successes; default %(default)s",
     )
     _add_played(parser)
+    parser.add_argument(
+        "--wandb",
+        metavar="X",
+        help="how W&B gets the page of runs that it has, as an artifact; default WANDB_MODE, or as the run "
+        f"[{legal(fields_of()['wandb'])}]",
+    )
     given = parser.read()
     if given["shown"] > given["episodes"]:
         raise wrong("--shown", given["shown"], f"only {given['episodes']} are played (--episodes)")
+    layers = presets.environment_layer(os.environ)
+    layers += [presets.Layer(None, {"wandb": given["wandb"]})] if given["wandb"] else []
+    mode = presets.build(layers).wandb if layers else None
     if importlib.util.find_spec("bokeh") is None:
         raise ConfigError('report needs bokeh, which is not installed; pip install "dtqn[report]"')
     from dtqn.report import played, report
 
     asked = played.Asked(given["episodes"], given["shown"], given["seed"], given["checkpoint"])
-    made = report.report(given["paths"], asked, given["out"], given["figures"], print)
+    made = report.report(given["paths"], asked, given["out"], given["figures"], mode, print)
     for problem in made.problems:
         print(f"warning: {problem}", file=sys.stderr)
     print("\n".join(report.told(made)))
@@ -476,6 +507,7 @@ def _watch(arguments: Sequence[str]) -> int:
 
 
 def _compare(arguments: Sequence[str]) -> int:
+    arguments, slurm = _split_slurm(arguments)
     parser = _Parser(
         "compare",
         arguments,
@@ -544,7 +576,8 @@ def _compare(arguments: Sequence[str]) -> int:
     file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
     suite_name, share = given.pop("suite"), given.pop("budget_share")
     minutes, records = given.pop("budget_minutes"), given.pop("records")
-    from dtqn.experiments import compare, suites
+    places = _launcher(given, slurm)
+    from dtqn.experiments import compare, launchers, suites
     from dtqn.experiments import jobs as workers
 
     suite = None
@@ -560,6 +593,8 @@ def _compare(arguments: Sequence[str]) -> int:
     elif share != 1:
         raise wrong("--budget-share", share, "it scales the budgets of a suite; give --suite")
 
+    if minutes is not None and jobs is None and not places.is_local:
+        raise wrong("--budget-minutes", minutes, f"needs --jobs with --launcher {places.name}")
     agents = compare.read_agents(text)
     if baseline is not None and baseline not in agents:
         raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
@@ -570,21 +605,26 @@ def _compare(arguments: Sequence[str]) -> int:
     os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the trainings tell W&B
     out = out or compare.default_folder(configs, runs_dir, suite)
     own_agents = [item for name, item in agents.items() if name != item]
-    return compare.compare(
-        configs,
-        jobs or workers.fitting(configs[0]),
-        runs_dir,
-        out,
-        baseline,
-        told,
-        own_agents,
-        suite=suite,
-        records_dir=records,
-        budget_minutes=minutes,
-    )
+    if jobs is None and places.is_local:
+        jobs = workers.fitting(configs[0])
+    with launchers.opened(places, runs_dir) as launcher:
+        return compare.compare(
+            configs,
+            jobs,
+            runs_dir,
+            out,
+            baseline,
+            told,
+            own_agents,
+            suite=suite,
+            records_dir=records,
+            budget_minutes=minutes,
+            launcher=launcher,
+        )
 
 
 def _sweep(arguments: Sequence[str]) -> int:
+    arguments, slurm = _split_slurm(arguments)
     parser = _Parser(
         "sweep",
         arguments,
@@ -614,16 +654,65 @@ def _sweep(arguments: Sequence[str]) -> int:
     own_options = {
         name: given.pop(name) for name in ("config", "runs_dir", "out", "run_cap", "jobs", "search_seed")
     }
+    places = _launcher(given, slurm)
     from dtqn.experiments import sweep
 
-    asked = sweep.Asked(given, **own_options)
+    asked = sweep.Asked(given, places, **own_options)
     return sweep.command(path, asked, lambda flags: _train_parser(flags).read())
 
 
 def _add_jobs(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--jobs", type=_positive, metavar="N", help="trainings at a time; default CPUs / threads"
+        "--jobs",
+        type=_positive,
+        metavar="N",
+        help="trainings at a time; default CPUs / threads, and what the launcher has room for elsewhere",
     )
+    group.add_argument(
+        "--launcher",
+        metavar="X",
+        default="local",
+        help="where trainings run: local, ray or slurm (docs/launchers.md); default %(default)s",
+    )
+    group.add_argument(
+        "--ray-address", metavar="ADDR", help="join this Ray cluster; default: start a Ray on this machine"
+    )
+    group.add_argument(
+        "--ray-gpus", type=_gpus, metavar="X", help="GPUs of a training; default 1 with --device cuda, else 0"
+    )
+    group.add_argument(
+        f"{_SLURM}NAME", metavar="X", help="sbatch's option NAME of each training, such as --slurm.partition"
+    )
+
+
+_SLURM = "--slurm."
+
+
+def _split_slurm(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The arguments without `--slurm.NAME X`, and these by name."""
+    left, found = list[str](), dict[str, str]()
+    words = iter(arguments)
+    for word in words:
+        if not word.startswith(_SLURM):
+            left.append(word)
+            continue
+        name, equals, value = word.removeprefix(_SLURM).partition("=")
+        if not equals:
+            value = next(words, "")
+        if not name or not value or (not equals and value.startswith("--")):
+            raise ConfigError(f"{word} has no value; must be {_SLURM}NAME X")
+        found[_plain(name)] = value
+    return left, found
+
+
+def _launcher(given: dict[str, Any], slurm: dict[str, str]) -> Asked:
+    """Where trainings are to run; its options are taken out of `given`."""
+    from dtqn.experiments.launchers import Asked
+
+    del given["slurm.NAME"]
+    asked = Asked(given.pop("launcher"), given.pop("ray_address"), given.pop("ray_gpus"), slurm)
+    asked.check()
+    return asked
 
 
 def _path(text: str) -> Path:
@@ -649,6 +738,13 @@ def _at_least(text: str, low: int) -> int:
     if not number.is_integer() or number < low:
         raise argparse.ArgumentTypeError(f"{text} must be an integer of at least {low}")
     return int(number)
+
+
+def _gpus(text: str) -> float:
+    number = float(text) if _is_number(text) else float("nan")
+    if not 0 <= number < float("inf") or (number > 1 and not number.is_integer()):
+        raise argparse.ArgumentTypeError(f"{text} must be a whole number, or a share between 0 and 1")
+    return number
 
 
 def _share(text: str) -> float:

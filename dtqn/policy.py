@@ -53,7 +53,8 @@ class Policy:
 
     def __init__(self, config: Config, network: QNetwork) -> None:
         self.config = config
-        self._network = network
+        self.network = network
+        """What acts, for `dtqn.debugging`."""
         parameter = next(network.parameters())
         self._device, self._dtype = parameter.device, parameter.dtype
         task = task_spec(config)
@@ -75,7 +76,7 @@ class Policy:
             raise ValueError(f"num_envs is {num_envs}; must be at least 1, or None for one environment")
         self._batched = num_envs is not None
         self._count = num_envs or 1
-        self._initial = self._network.cache(self._network.initial_state(self._count))
+        self._initial = self.network.cache(self.network.initial_state(self._count))
         self._state = self._initial
         self._prev_action = np.zeros(self._count, np.int64)
         self._begins = np.ones(self._count, bool)
@@ -119,7 +120,7 @@ class Policy:
         )
         inputs = inputs._replace(reward=inputs.reward.masked_fill(inputs.first, 0.0))
         state = reset_rows(self._state, self._initial, inputs.first[:, 0])
-        output, self._state, _ = self._network(inputs, state)
+        output, self._state, _ = self.network(inputs, state)
         q = output.q[:, 0].cpu().numpy()
         action = q.argmax(axis=1)
         self._prev_action, self._begins = action, np.zeros(self._count, bool)

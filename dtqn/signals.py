@@ -11,14 +11,17 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
-_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+_SCHEDULERS = {getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name)}
 
 
 class Signals:
-    """Ctrl-C, SIGTERM and SIGHUP inside of a `with` block; a second one takes effect at once.
+    """Signals that ask a program to end, inside of a `with` block; a second one takes effect at once.
 
-    A SIGHUP that is ignored stays so: `nohup` asks for that. A terminal that goes away may send several, from
-    the system and from the shell, so none after the first takes effect.
+    They are Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2. A SIGHUP that is ignored stays so: `nohup` asks for
+    that. A terminal that goes away may send several, from the system and from the shell, so none after the
+    first takes effect. A scheduler such as Slurm warns by SIGUSR1 or SIGUSR2, with a SIGTERM before or after
+    it: a warning never takes effect at once, and after it only Ctrl-C does.
     """
 
     def __init__(self) -> None:
@@ -33,9 +36,11 @@ class Signals:
         return self
 
     def _catch(self, signum: int, frame: FrameType | None) -> None:
-        self.caught = signum
+        self.caught = self.caught or signum
         for other, handler in self._before.items():
-            if other != signum or other != getattr(signal, "SIGHUP", None):
+            repeated = other == signum == getattr(signal, "SIGHUP", None)
+            warned = signum in _SCHEDULERS and other != signal.SIGINT
+            if other not in _SCHEDULERS and not repeated and not warned:
                 signal.signal(other, handler)
 
     def __exit__(self, *_: object) -> None:

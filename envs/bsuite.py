@@ -51,6 +51,7 @@ class MemoryChainDynamics(Dynamics):
     """
 
     action_space = Discrete(2)
+    action_names = ("bit 0", "bit 1")
 
     def __init__(self, length: int, bits: int) -> None:
         self._length, self._bits = length, bits
@@ -138,6 +139,7 @@ class DiscountingChainDynamics(Dynamics):
         np.array([[-1, 0]], np.float32), np.array([[len(_REWARD_STEPS) - 1, 1]], np.float32), dtype=np.float32
     )
     action_space = Discrete(len(_REWARD_STEPS))
+    action_names = tuple(f"reward after {steps}" for steps in _REWARD_STEPS)
 
     def __init__(self, best: int) -> None:
         self._rewards = np.ones(len(_REWARD_STEPS))
@@ -207,6 +209,7 @@ def _chain(id: str, length: int, bits: int) -> tuple[TaskSpec, Callable[[], Dyna
         best_return=1.0,
         source=_SOURCE,
         horizon=length + 2,
+        action_names=MemoryChainDynamics.action_names,
     )
     return spec, functools.partial(MemoryChainDynamics, length, bits)
 
@@ -223,6 +226,7 @@ def _discounting(id: str, seed: int) -> tuple[TaskSpec, Callable[[], Dynamics]]:
         best_return=1.0 + _BONUS,
         source=_SOURCE,
         horizon=_CHAIN_STEPS + 1,
+        action_names=DiscountingChainDynamics.action_names,
     )
     return spec, functools.partial(DiscountingChainDynamics, best)
 

@@ -47,6 +47,7 @@ class CarFlagDynamics(Dynamics):
 
     def __init__(self, *, continuous: bool) -> None:
         self.action_space = Box(-1.0, 1.0, (1,), np.float32) if continuous else Discrete(3)
+        self.action_names = () if continuous else ("push left", "no push", "push right")
         self._continuous = continuous
 
     def start(self, num: int, rng: np.random.Generator) -> None:
@@ -149,14 +150,16 @@ def find(id: str, options: TaskOptions) -> Task | None:
     if id not in ids():
         return None
     make_dynamics = functools.partial(CarFlagDynamics, continuous=id == "car-flag-continuous")
+    dynamics = make_dynamics()
     spec = TaskSpec(
         id=id,
         description="Drive to the priest to learn which end of the road is heaven, then drive there.",
         observation_space=OBSERVATION_SPACE,
-        action_space=make_dynamics().action_space,
+        action_space=dynamics.action_space,
         time_limit=200,
         success="the last step arrives in heaven (reward > 0)",
         best_return=1.0,
         source="DTQN (arXiv 2206.01078)",
+        action_names=dynamics.action_names,
     )
     return native_task(spec, make_dynamics, options)

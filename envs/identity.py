@@ -60,7 +60,6 @@ def identify(id: str, **options: Any) -> Identity:
     """
     asked = TaskOptions.read(options)
     chosen = {o.name: getattr(asked, o.name) for o in fields(asked) if getattr(asked, o.name) != o.default}
-    chosen.pop("step_timeout", None)  # how long to wait for a copy is no part of the task
     parts = list(_parts(id, asked))
     whole = hashlib.sha256(json.dumps([id, chosen, DYNAMICS_VERSION], sort_keys=True).encode())
     for part in sorted(set(parts)):

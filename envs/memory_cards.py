@@ -165,5 +165,6 @@ def find(id: str, options: TaskOptions) -> Task | None:
         best_return=_BEST_RETURN.get(pairs),
         source="DTQN (arXiv 2206.01078)",
         horizon=STEPS_PER_PAIR * pairs + 1,
+        action_names=tuple(f"card {place}" for place in range(2 * pairs)),
     )
     return native_task(spec, functools.partial(MemoryCardsDynamics, pairs), options)

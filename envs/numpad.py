@@ -33,7 +33,10 @@ PUSH: Final = 0.25
 MAX_SPEED: Final = PUSH / (1 - VELOCITY_KEPT)  # what a steady push comes to
 
 _DIAGONAL: Final = PUSH / np.sqrt(2.0)
-# By action: no force, then up, up right, right, and so on clockwise; every push is equally strong.
+# Clockwise; every push is equally strong.
+ACTION_NAMES: Final = (
+    *("no push", "up", "up right", "right", "down right", "down", "down left", "left", "up left"),
+)
 FORCE: Final = np.array(
     [
         (0.0, 0.0),
@@ -298,6 +301,7 @@ def _task(size: int, options: TaskOptions) -> Task:
         success="the sequence was completed at least once",
         best_return=None,
         source="Humplik et al. (arXiv 1905.06424), GTrXL (arXiv 1910.06764)",
+        action_names=ACTION_NAMES,
     )
     return native_task(spec, functools.partial(NumpadDynamics, size), options)
 

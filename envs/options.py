@@ -43,16 +43,6 @@ class TaskOptions:
     backend: Literal["native", "gym-gridverse"] = _option(
         "native", "Gridverse only: this project's own engine, or the installed package gym_gridverse."
     )
-    vectorization: Literal["sync", "async"] = _option(
-        "sync",
-        "How copies of a task that is not native are stepped: one by one, or each in a process of its own.",
-    )
-    step_timeout: float = _option(
-        300.0,
-        "Seconds without an answer from any process after which those that owe one count as hung (async).",
-        gt=0,
-        le=1_000_000,
-    )
     grayscale: bool = _option(False, "Pictures without colour.")
     resize: int | None = _option(
         None, "Pictures of so many pixels a side, by area average; none: as they are.", ge=1, le=10_000

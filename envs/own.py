@@ -61,4 +61,16 @@ def _spec(id: str, target: type[Dynamics], make: functools.partial[Dynamics]) ->
         success=success,
         best_return=None,
         source=entry_points.source(id),
+        action_names=_action_names(id, made),
     )
+
+
+def _action_names(id: str, made: Dynamics) -> tuple[str, ...]:
+    """Its names of the actions; a ValueError where they are not one for each."""
+    names = tuple(map(str, made.action_names))
+    actions = getattr(made.action_space, "n", 0)
+    if names and len(names) != actions:
+        raise ValueError(
+            f"task {id}: it has {len(names)} action_names; it must have one for each of {actions}"
+        )
+    return names

@@ -289,6 +289,8 @@ class ConcentrationDynamics(Dynamics):
 
 class _Game(NamedTuple):
     make: Callable[[], Dynamics]
+    action: str
+    """The kind of thing that an action names, by its number."""
     description: str
     rows: int
     """Of an episode, at most."""
@@ -300,7 +302,7 @@ def _autoencode(decks: int) -> _Game:
     n, observation_space = DECK * decks, MultiDiscrete([2, _SUITS], dtype=np.uint8)
     fields = {"cards": deck(_SUITS, decks)}
     make = functools.partial(RecallDynamics, autoencode, fields, _SUITS, observation_space)
-    return _Game(make, f"See {n} cards, then name their suits in reverse order.", 2 * n)
+    return _Game(make, "suit", f"See {n} cards, then name their suits in reverse order.", 2 * n)
 
 
 def _count_recall(kinds: int, decks: int) -> _Game:
@@ -308,27 +310,28 @@ def _count_recall(kinds: int, decks: int) -> _Game:
     fields = dict.fromkeys(("cards", "queries"), deck(kinds, decks))
     tape, answers = functools.partial(count_recall, kinds), n // kinds + 1
     make = functools.partial(RecallDynamics, tape, fields, answers, observation_space)
-    return _Game(make, f"Say how many cards of a kind, one of {kinds}, were dealt so far, {n} in the end.", n)
+    description = f"Say how many cards of a kind, one of {kinds}, were dealt so far, {n} in the end."
+    return _Game(make, "count", description, n)
 
 
 def _repeat_first(decks: int) -> _Game:
     n, fields = DECK * decks, {"cards": deck(_SUITS, decks)}
     make = functools.partial(RecallDynamics, repeat_first, fields, _SUITS, Discrete(_SUITS))
-    return _Game(make, f"Name the suit of the first of {n} cards, at every card.", n)
+    return _Game(make, "suit", f"Name the suit of the first of {n} cards, at every card.", n)
 
 
 def _repeat_previous(k: int, decks: int) -> _Game:
     n, fields = DECK * decks, {"cards": deck(_SUITS, decks)}
     tape = functools.partial(repeat_previous, k)
     make = functools.partial(RecallDynamics, tape, fields, _SUITS, Discrete(_SUITS))
-    return _Game(make, f"Name the suit of the card {k - 1} rows ago, at every one of {n} cards.", n)
+    return _Game(make, "suit", f"Name the suit of the card {k - 1} rows ago, at every one of {n} cards.", n)
 
 
 def _concentration(kinds: int, decks: int, best_return: float) -> _Game:
     n, steps = DECK * decks, STEPS_PER_CARD * DECK * decks
     make = functools.partial(ConcentrationDynamics, deck(kinds, decks))
     description = f"Find pairs among {n} cards of {kinds} kinds, turning one card a step."
-    return _Game(make, description, steps + 1, steps, best_return)
+    return _Game(make, "card", description, steps + 1, steps, best_return)
 
 
 # The best returns of Concentration are computed by `python -m benchmarks popgym`.
@@ -360,15 +363,18 @@ def find(id: str, options: TaskOptions) -> Task | None:
     if game is None:
         return None
     dynamics = game.make()
+    actions = dynamics.action_space
+    assert isinstance(actions, Discrete)
     spec = TaskSpec(
         id=id,
         description=game.description,
         observation_space=dynamics.observation_space,
-        action_space=dynamics.action_space,
+        action_space=actions,
         time_limit=game.time_limit,
         success=None,
         best_return=game.best_return,
         source="POPGym (arXiv 2303.01859)",
         horizon=game.rows,
+        action_names=tuple(f"{game.action} {number}" for number in range(int(actions.n))),
     )
     return native_task(spec, game.make, options)

@@ -49,6 +49,7 @@ class TMazeDynamics(Dynamics):
 
     observation_space = OBSERVATION_SPACE
     action_space = Discrete(4)
+    action_names = ("right", "up", "left", "down")
 
     def __init__(self, length: int, *, active: bool) -> None:
         self._start = 1 if active else 0
@@ -176,6 +177,7 @@ def _task(kind: str, length: int, options: TaskOptions) -> Task:
         best_return=1.0,
         source="Ni et al. (arXiv 2307.03864)",
         horizon=length + (4 if active else 2),
+        action_names=TMazeDynamics.action_names,
     )
     return native_task(spec, functools.partial(TMazeDynamics, length, active=active), options)
 

@@ -52,6 +52,11 @@ class TaskSpec:
     view: tuple[int, int] | None = None
     """(rows, columns) of the cells that a vector shows row by row, before what else it shows; None: none."""
 
+    def name_actions(self) -> tuple[str, ...]:
+        """A word for each of Discrete actions: its name, or its number where it has none."""
+        assert isinstance(self.action_space, gymnasium.spaces.Discrete)
+        return self.action_names or tuple(map(str, range(int(self.action_space.n))))
+
     @property
     def has_success(self) -> bool:
         """Whether `infos["is_success"]` is there."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium
@@ -33,6 +33,8 @@ class Dynamics(ABC):
     """One copy's; its shape and dtype are those of a row of `observe`."""
     action_space: gymnasium.Space[Any]
     """One copy's: Discrete from 0, or a Box of floats."""
+    action_names: tuple[str, ...] = ()
+    """What the actions are, in their order, for those who look at episodes; empty: their numbers say it."""
     time_limit: int | None = None
     """For a task of a user's own: steps after which an episode is truncated, unless another limit is asked
     for; None: never. This project's tasks say it in their `TaskSpec`."""
@@ -144,6 +146,7 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode is {render_mode!r}; it must be 'rgb_array' or None")
         self._dynamics = dynamics
+        self._shown_other: Dynamics | None = None
         if render_mode is not None and not self.draws:
             raise ValueError(
                 f"render_mode is {render_mode!r}, but {type(dynamics).__name__} draws no picture"
@@ -304,19 +307,20 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._first_rows = self._last.nonzero()[0]
         self._started = True
 
-    def observe_other(self) -> NDArray[Any] | None:
-        """The observations [N, ...] that the present states would show with another secret.
+    def observe_other(self, copies: Sequence[int] | None = None) -> NDArray[Any] | None:
+        """What the present states of some copies would show with another secret, [n, ...]; of all by default.
 
         None where the task names none (`Dynamics.other`). Nothing changes by it.
         """
-        state = self._dynamics.get()
-        other = self._dynamics.other(state)
+        rows = list(range(self.num_envs) if copies is None else copies)
+        other = self._dynamics.other({name: x[rows] for name, x in self._dynamics.get().items()})
         if other is None:
             return None
-        self._dynamics.put(other)
-        shown = self._dynamics.observe(copy.deepcopy(self.np_random))
-        self._dynamics.put(state)
-        return shown
+        rng = copy.deepcopy(self.np_random)
+        self._shown_other = self._shown_other or copy.deepcopy(self._dynamics)
+        self._shown_other.start(len(rows), rng)
+        self._shown_other.put(other)
+        return self._shown_other.observe(rng)
 
     @property
     def draws(self) -> bool:

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replay.accumulator import Accumulator, Anchors, SequenceLayout
-from replay.samplers import ProportionalSampler, checked_priorities, sampler_bytes
+from replay.samplers import Draw, Exchange, ProportionalSampler, checked_priorities, sampler_bytes
 from replay.storage import Array, Bools, Field, Floats, Ints, StepRings, checked_fields, fit, row_bytes
 
 # Two more values a step, kept in the rings beside the caller's: the row's number in its episode, and, where
@@ -160,6 +160,10 @@ class SequenceReplay:
         """Largest priority ever given (1 at first): what a new sequence starts with."""
         return self._sampler.max_priority
 
+    def raise_max_priority(self, priority: float) -> None:
+        """Count a priority that a sequence of another replay was given."""
+        self._sampler.raise_max_priority(priority)
+
     def priority_statistics(self) -> dict[str, float]:
         """`minimum`, `mean` and `maximum` raw priority of the sampleable sequences; reads them all."""
         return self._sampler.priority_statistics()
@@ -221,7 +225,15 @@ class SequenceReplay:
 
     def sample(self, batch_size: int, generator: np.random.Generator) -> tuple[SequenceBatch, SampleInfo]:
         """Draw a batch, with replacement, in proportion to priority ** priority_exponent."""
-        draw = self._sampler.sample(batch_size, generator)
+        return self._drawn(self._sampler.sample(batch_size, generator))
+
+    def sample_shard(
+        self, batch_size: int, generator: np.random.Generator, exchange: Exchange
+    ) -> tuple[SequenceBatch, SampleInfo]:
+        """The members of a joint batch that lie here: this is one shard of several (`replay.shards`)."""
+        return self._drawn(self._sampler.sample_shard(batch_size, generator, exchange))
+
+    def _drawn(self, draw: Draw) -> tuple[SequenceBatch, SampleInfo]:
         ids = self._ids(*self._split(draw.slots))
         return self._batch(draw.slots), SampleInfo(ids, draw.importance_weights, draw.probabilities)
 
@@ -230,7 +242,7 @@ class SequenceReplay:
         return self._batch(self._found(ids))
 
     def _batch(self, anchors: Ints) -> SequenceBatch:
-        """The sequences with anchors at these slots [B]."""
+        """The sequences with anchors at these slots [B], which may be none."""
         streams, positions = self._split(anchors)
         anchor_steps = self._own(_EPISODE_STEP, anchors)
         learn_rows = self._own(_LEARN_ROWS, anchors)
@@ -239,9 +251,11 @@ class SequenceReplay:
         memory_rows = np.minimum(episode_steps, self._window)
 
         # One run of slots a sequence, from its oldest memory row: memory, burn_in and learn, each padded.
-        window, longest_burn_in = int(memory_rows.max()), int(burn_in_rows.max())
+        window, longest_burn_in, longest = (
+            int(counts.max(initial=0)) for counts in (memory_rows, burn_in_rows, learn_rows)
+        )
         ages = np.arange(window, 0, -1)  # the newest row, of age 1, is the last one
-        offsets = np.empty((len(anchors), window + longest_burn_in + int(learn_rows.max())), np.int64)
+        offsets = np.empty((len(anchors), window + longest_burn_in + longest), np.int64)
         memory_part, row_part = offsets[:, :window], offsets[:, window:]
         np.maximum(memory_rows[:, None] - ages, 0, out=memory_part)
         row_part[:, :longest_burn_in] = _padded(burn_in_rows) + memory_rows[:, None]

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from replay.storage import Floats, Ints
 
 FAN_OUT = 32
-# x * _BELOW_ONE < x for every normal x > 0, so that a draw is kept strictly below its node's own total.
-_BELOW_ONE = 1.0 - 2.0**-52
+# x * BELOW_ONE < x for every normal x > 0, so that a draw is kept strictly below its node's own total.
+BELOW_ONE = 1.0 - 2.0**-52
 
 
 def padded_top(num_leaves: int) -> int:
@@ -62,7 +62,7 @@ class SumTree:
         positive.
         """
         before = np.concatenate([[0.0], np.cumsum(self._top)])
-        mass = np.minimum(mass, before[-1] * _BELOW_ONE)
+        mass = np.minimum(mass, before[-1] * BELOW_ONE)
         # Of equal sums the last is taken, so that the child that follows is one that has mass.
         found: Ints = np.searchsorted(before, mass, side="right") - 1
         mass -= before[found]
@@ -71,7 +71,7 @@ class SumTree:
         before[:, 0] = 0.0
         for level in (self._nodes, self.leaves):
             np.cumsum(_children(level, found), axis=1, out=before[:, 1:])
-            np.minimum(mass, before[:, -1] * _BELOW_ONE, out=mass)
+            np.minimum(mass, before[:, -1] * BELOW_ONE, out=mass)
             child = (before[:, 1:] > mass[:, None]).argmax(axis=1)
             mass -= before.ravel()[rows + child]
             found = found * FAN_OUT + child

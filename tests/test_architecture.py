@@ -27,7 +27,9 @@ _ALLOWED = {
     "dtqn": {"dtqn.policy"},
     "dtqn.types": {"torch", "numpy", "dtqn.shapes"},
     "dtqn.shapes": {"torch", "numpy"},
+    "dtqn.clusters": {"ray"},
     "dtqn.graphs": {"torch", "dtqn.types"},
+    "dtqn.ranks": {"torch", "numpy"},
     "dtqn.__main__": {"dtqn.cli", "dtqn.program"},
     "dtqn.program": set(),
     "dtqn.text": set(),
@@ -38,12 +40,13 @@ _ALLOWED = {
     "dtqn.settings": {"pydantic", "yaml", "envs", "dtqn.settings"},
     "dtqn.networks": _NETWORKS,
     "dtqn.testing": _NETWORKS,
-    "dtqn.learning": {*_NETWORKS, "dtqn.learning", "dtqn.graphs"},
+    "dtqn.learning": {*_NETWORKS, "dtqn.learning", "dtqn.graphs", "dtqn.ranks"},
     "dtqn.acting": {*_NETWORKS, "envs", "dtqn.schedules", "dtqn.acting"},
     "dtqn.training": {
         *_NETWORKS,
         *_TRAINING,
-        *("replay", "dtqn.schedules", "dtqn.graphs", "dtqn.learning", "dtqn.acting"),
+        *("replay", "dtqn.schedules", "dtqn.graphs", "dtqn.ranks", "dtqn.clusters"),
+        *("dtqn.learning", "dtqn.acting"),
         *("wandb", "tensorboard", "safetensors", "rich"),
     },
     "dtqn.debugging": {
@@ -53,7 +56,17 @@ _ALLOWED = {
     "dtqn.report": {
         *_BASE,
         *("dtqn", "dtqn.settings", "dtqn.training", "dtqn.debugging", "dtqn.experiments", "dtqn.report"),
-        *("dtqn.networks", "dtqn.plots", "envs", "numpy", "gymnasium", "torch", "PIL", "bokeh"),
+        *(
+            "dtqn.acting.statistics",
+            "dtqn.networks",
+            "dtqn.plots",
+            "envs",
+            "numpy",
+            "gymnasium",
+            "torch",
+            "PIL",
+            "bokeh",
+        ),
     },
     "dtqn.sharing": {
         *_BASE,
@@ -61,13 +74,22 @@ _ALLOWED = {
         *("dtqn.settings", "dtqn.acting.evaluation", "dtqn.training", "dtqn.sharing"),
     },
     "dtqn.watching": {
-        *("numpy", "PIL", "imageio", "envs.pictures"),
+        *("numpy", "PIL", "imageio", "envs"),
         *("dtqn.text", "dtqn.settings.config", "dtqn.networks.q_network"),
         *("dtqn.debugging", "dtqn.training", "dtqn.watching"),
     },
     "dtqn.experiments": {
         *_TRAINING,
-        *("dtqn.acting", "dtqn.experiments", "pydantic", "scipy", "sklearn", "sweeps"),
+        *(
+            "dtqn.acting",
+            "dtqn.experiments",
+            "pydantic",
+            "scipy",
+            "sklearn",
+            "sweeps",
+            "submitit",
+            "dtqn.clusters",
+        ),
     },
     "dtqn.policy": {
         *_NETWORKS,
@@ -88,7 +110,7 @@ _ALLOWED = {
 }
 _ONE_FILE_ONLY = {
     *("wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich", "sweeps", "sklearn", "bokeh"),
-    "huggingface_hub",
+    *("huggingface_hub", "submitit", "torch.distributed"),
 }
 
 
@@ -184,9 +206,11 @@ def test_every_third_party_import_is_a_dependency():
     project = _project()
     # A command asks for some by its extra; tasks of other packages are found by Gymnasium, not imported.
     extras = project["optional-dependencies"]
-    optional = [r for name in ("sweep", "report", "hub", "tensorboard", "video") for r in extras[name]]
+    optional = [
+        r for name in ("sweep", "report", "hub", "tensorboard", "video", "ray", "slurm") for r in extras[name]
+    ]
     declared = {_requirement_name(r) for r in project["dependencies"] + optional}
-    assert {names.get(name, name).lower() for name in used} - {"ray", "gym_gridverse"} <= declared
+    assert {names.get(name, name).lower() for name in used} - {"gym_gridverse"} <= declared
 
 
 def test_the_wheel_has_every_package():

@@ -114,7 +114,7 @@ def test_first_forgets_one_copy_alone(run_dir: Path) -> None:
 def test_best_weights_are_those_of_the_best_evaluation(run_dir: Path) -> None:
     policy = dtqn.load(run_dir, "best")
     expected = trained.load_network(RunDir(run_dir), policy.config, "best").state_dict()
-    assert all(torch.equal(x, expected[name]) for name, x in policy._network.state_dict().items())
+    assert all(torch.equal(x, expected[name]) for name, x in policy.network.state_dict().items())
 
 
 def test_mistakes_are_one_line(run_dir: Path, tmp_path: Path) -> None:

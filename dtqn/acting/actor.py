@@ -11,7 +11,7 @@ A tick has five parts, in this order:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -78,9 +78,9 @@ class Actor:
         self.rows.begin(self.generator)
 
     @torch.no_grad()
-    def publish(self, network: QNetwork, version: int) -> None:
-        """Take over the parameters of `network`; `version` is the learner step they are from."""
-        torch._foreach_copy_(self._parameters, list(network.parameters()))
+    def publish(self, parameters: Sequence[torch.Tensor], version: int) -> None:
+        """Take over a network's `parameters`, in its order; `version` is the learner step they are from."""
+        torch._foreach_copy_(self._parameters, list(parameters))
         self.version = version
         self.state = self._cached(self.state)
         self._initial = self._fresh_state()
@@ -88,6 +88,9 @@ class Actor:
     def epsilon(self) -> np.ndarray:
         """[N] the share of random actions of each copy, now."""
         return self.exploration.epsilon(self.env_steps)
+
+    def metrics(self) -> dict[str, float]:
+        return {"actor/epsilon": float(self.epsilon().mean())}
 
     def tick(self) -> tuple[Rows[np.ndarray], Episodes]:
         """One tick of every copy: its rows [N, ...] for replay, and the episodes that its step ended."""
@@ -128,6 +131,7 @@ class Actor:
         return output.q[:, 0], state, trace
 
     def get_state(self) -> dict[str, Any]:
+        """All that `set_state` needs to go on bit for bit."""
         return {
             "rows": self.rows.get_state(),
             "memory": leaves(self.state),
@@ -138,7 +142,8 @@ class Actor:
             "bursts": self.bursts.get_state(),
         }
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: dict[str, Any]) -> bool:
+        """Go on from `get_state`; whether exactly so, and not with new episodes."""
         self.generator.bit_generator.state = state["generator"]
         self.rows.set_state(state["rows"], self.generator)
         self.network.load_state_dict(state["network"])
@@ -147,3 +152,11 @@ class Actor:
         self._initial = self._fresh_state()
         self.version, self.env_steps = state["version"], state["env_steps"]
         self.bursts.set_state(state["bursts"])
+        return state["rows"]["env"] is not None
+
+    def news(self) -> list[str]:
+        """None: of a process beside the run there might be some."""
+        return []
+
+    def close(self) -> None:
+        """The copies of the task end with the program."""

@@ -16,13 +16,10 @@ import numpy as np
 import torch
 
 from dtqn.acting.rows import Episodes, VectorRows
+from dtqn.acting.statistics import NORMAL_QUANTILE, Figure, wilson_interval
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import map_tree, reset_rows
 from envs import pictures
-
-NORMAL_QUANTILE = 1.959963984540054
-"""The standard normal distribution's at 0.975: 95 % lie within."""
-
 
 _BLOCK = 16
 """Rows that kernels of matrix products take together, or a multiple of theirs."""
@@ -48,11 +45,17 @@ class EvaluationResult(NamedTuple):
         return self.episode_return if self.success is None else self.success
 
     @property
-    def score_high(self) -> float:
-        """Upper end of the score's 95 % interval."""
-        if self.success_high is not None:
-            return self.success_high
-        return self.episode_return + NORMAL_QUANTILE * self.return_error
+    def return_half_width(self) -> float:
+        """Half of the mean return's 95 % interval, by the normal distribution."""
+        return NORMAL_QUANTILE * self.return_error
+
+    @property
+    def score_interval(self) -> Figure:
+        """The score with its 95 % interval."""
+        if self.success_low is not None and self.success_high is not None:
+            return Figure(self.score, self.success_low, self.success_high, self.episodes)
+        half = self.return_half_width
+        return Figure(self.score, self.score - half, self.score + half, self.episodes)
 
 
 class Played(NamedTuple):
@@ -63,6 +66,7 @@ class Played(NamedTuple):
     successes: np.ndarray
 
     def result(self, has_success: bool) -> EvaluationResult:
+        """Their means with intervals; no success where the task defines none."""
         count = len(self.returns)
         low, high = wilson_interval(int(self.successes.sum()), count) if has_success else (None, None)
         return EvaluationResult(
@@ -78,21 +82,6 @@ class Played(NamedTuple):
     def and_then(self, later: Played) -> Played:
         """These episodes and later ones."""
         return Played(*(np.concatenate(pair) for pair in zip(self, later, strict=True)))
-
-
-def wilson_interval(successes: int, episodes: int) -> tuple[float, float]:
-    """Wilson's 95 % score interval of a share (Wilson 1927).
-
-        (2 n p + z^2 -+ z sqrt(z^2 + 4 n p (1 - p))) / (2 (n + z^2)),  z = 1.96
-
-    with n episodes and p the share of successes; an end is exactly 0 or 1 where p is.
-    """
-    share, square = successes / episodes, NORMAL_QUANTILE**2
-    scale = 2 * (episodes + square)
-    centre = (2 * episodes * share + square) / scale
-    half = NORMAL_QUANTILE / scale * math.sqrt(4 * episodes * share * (1 - share) + square)
-    low, high = centre - half, centre + half
-    return 0.0 if successes == 0 else low, 1.0 if successes == episodes else high
 
 
 class Stages:
@@ -133,10 +122,11 @@ class Stages:
         if at_end:
             return max(min(missing, affordable), self._first - result.episodes, 0)
         goals = [goal for goal in (self._best, self._threshold) if goal is not None]
-        matters = self._best is None or result.score_high >= min(goals)
+        matters = self._best is None or result.score_interval.high >= min(goals)
         return missing if matters and missing <= affordable else 0
 
     def is_full(self, result: EvaluationResult, at_end: bool) -> bool:
+        """Whether an evaluation has all its episodes, or is the last one."""
         return at_end or result.episodes == self._episodes
 
     def count(self, result: EvaluationResult, full: bool) -> None:
@@ -150,9 +140,11 @@ class Stages:
         return self._share * env_steps - self._spent
 
     def get_state(self) -> dict[str, float | None]:
+        """All that `set_state` needs to go on bit for bit."""
         return {"spent": self._spent, "best": self._best}
 
     def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from what `get_state` returned."""
         self._spent, self._best = state["spent"], state["best"]
 
 

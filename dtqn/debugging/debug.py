@@ -9,23 +9,20 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from dtqn.acting.evaluation import evaluate_random
-from dtqn.debugging import checks, gradients, measures, verdict
+from dtqn.acting.statistics import Figure, mean, share
+from dtqn.debugging import checks, gradients, measures, trials
 from dtqn.debugging.dependence import MOST_LEFT_IN
-from dtqn.debugging.episodes import Episode, Outcome, disturbances, outcomes, play
+from dtqn.debugging.episodes import Episode, outcomes, play
 from dtqn.debugging.measures import Cue, Map
-from dtqn.debugging.verdict import Score
 from dtqn.files import write_whole
 from dtqn.networks.q_network import QNetwork
 from dtqn.plots import DependenceMap, dependence_maps
-from dtqn.settings.config import Config, ConfigError
-from dtqn.training import machine, trained
 from dtqn.training.directory import RunDir
-from dtqn.training.setup import make_env, num_actions, task_spec
+from dtqn.training.setup import num_actions
 
 MOST_MAPPED = 20
 """Episodes whose every step is replaced."""
@@ -37,64 +34,34 @@ ALMOST = 0.5
 """From this share of replacements on, an action counts as changed."""
 
 
-class Asked(NamedTuple):
-    episodes: int
-    replacements: int
-    seed: int
-    weights: str
-    memoryless: Sequence[Path]
-    """Runs of agents without memory on the same task."""
-
-
-def debug(directory: RunDir, asked: Asked, out: Path) -> dict[str, Any]:
+def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
     """All findings, as `debug.json` in the folder `out` has them, beside the picture `dependence.png`."""
-    machine.prepare()
-    config = directory.read_config()
-    network = trained.load_network(directory, config, asked.weights).requires_grad_(False)
-    task = task_spec(config)
+    of = trials.subject(directory, asked)
+    config, network = of.config, of.network
     generator = np.random.default_rng(asked.seed)
-
-    def copies() -> Any:
-        """The same episodes each time, as far as the actions are the same."""
-        return make_env(config, asked.episodes, np.random.SeedSequence(asked.seed))
-
-    episodes = play(network, copies())
-    intact = verdict.score(episodes, task.has_success)
+    episodes = play(network, of.copies())
     found: dict[str, Any] = {
         "env": config.env,
         "agent": config.agent,
         "weights": asked.weights,
+        "action_names": of.task.name_actions(),
         "episodes": asked.episodes,
         "replacements": asked.replacements,
-        "score": intact,
-        "length": float(np.mean([x.length for x in episodes])),
         "contracts": checks.check(config, network, asked.seed),
+        **trials.verdicts(of, episodes),
     }
-    random = _random(config, asked.seed, asked.episodes)
-    found["random"] = random
     cues = [
         measures.cue(network, episodes, number, asked.replacements, generator)
         for number in range(len(episodes))
     ]
     if any(x is not None for x in cues):
-        found["cue"] = _cue_figures(cues, outcomes(network, copies(), show_other=True), task.has_success)
-    maps = _maps(network, episodes, asked, num_actions(task), generator)
+        found["cue"] = _cue_figures(cues, of.score(outcomes(network, of.copies(), show_other=True)))
+    maps = _maps(network, episodes, asked, num_actions(of.task), generator)
     found["dependence"] = _map_figures(maps, cues)
-    disturbed = {
-        name: verdict.score(outcomes(network, copies(), intervene=change), task.has_success)
-        for name, change in disturbances(found["length"]).items()
-    }
-    best = task.success_ceiling if task.has_success else task.best_return
-    best = intact.value if best is None else best
-    found["disturbed"] = disturbed
-    found["uses_memory"] = verdict.uses_memory(intact, disturbed, random, best)
-    rivals = {str(path): _score_of(RunDir(path), asked, config) for path in asked.memoryless}
-    found["memoryless"] = rivals
-    found["needs_memory"] = verdict.needs_memory(intact, rivals, random, best)
     found["maps"] = [_as_lists(number, episodes[number], x) for number, x in maps.items()]
     out.mkdir(parents=True, exist_ok=True)
     write_whole(out / "debug.json", json.dumps(_plain(found), indent=1) + "\n")
-    drawn = [_drawn(number, episodes[number], x, task.has_success) for number, x in maps.items()][:DRAWN]
+    drawn = [_drawn(number, episodes[number], x, of.task.has_success) for number, x in maps.items()][:DRAWN]
     title = f"{config.env}, {config.agent}: what each decision hangs on"
     dependence_maps(drawn, out / "dependence.png", title)
     return found
@@ -106,48 +73,28 @@ def _drawn(number: int, episode: Episode, of: Map, has_success: bool) -> Depende
     return DependenceMap(f"episode {number}{end}", of.dependence.advantage, cue)
 
 
-def _random(config: Config, seed: int, episodes: int) -> Score:
-    task = task_spec(config)
-    env = make_env(config, min(episodes, config.evaluation.num_envs), np.random.SeedSequence(seed))
-    result = evaluate_random(env, episodes, task.has_success, np.random.default_rng(seed))
-    if result.success is not None and result.success_low is not None and result.success_high is not None:
-        return Score(result.success, result.success_low, result.success_high, episodes)
-    half = 1.96 * result.return_error
-    return Score(result.episode_return, result.episode_return - half, result.episode_return + half, episodes)
-
-
-def _score_of(directory: RunDir, asked: Asked, of: Config) -> Score:
-    """Another run's score on the same episodes."""
-    config = directory.read_config()
-    if config.env != of.env:
-        raise ConfigError(
-            f"--memoryless is {directory.path}, a run on {config.env}; must be one on the same task, {of.env}"
-        )
-    network = trained.load_network(directory, config, asked.weights)
-    env = make_env(config, asked.episodes, np.random.SeedSequence(asked.seed))
-    return verdict.score(outcomes(network, env), task_spec(config).has_success)
-
-
-def _cue_figures(
-    cues: Sequence[Cue | None], shown_other: Sequence[Outcome], has_success: bool
-) -> dict[str, Any]:
+def _cue_figures(cues: Sequence[Cue | None], shown_other: Figure) -> dict[str, Any]:
     known = [x for x in cues if x is not None]
     return {
         "episodes_that_show_it": len(known),
-        "rows": measures.mean([float(x.rows.sum()) for x in known]),
-        "first_row": measures.mean([float(np.flatnonzero(x.rows)[0]) for x in known]),
-        "held_for": measures.mean([float(measures.held(x)) for x in known]),
-        "changes_the_last_decision": measures.share([bool(x.flips[-1]) for x in known]),
-        "changes_some_decision": measures.share([bool(x.flips.any()) for x in known]),
-        "other_rows_change_the_last_decision": measures.share(
+        "rows": mean([float(x.rows.sum()) for x in known]),
+        "first_row": mean([float(np.flatnonzero(x.rows)[0]) for x in known]),
+        "held_for": mean([float(measures.held(x)) for x in known]),
+        "changes_the_last_decision": share([bool(x.flips[-1]) for x in known]),
+        "changes_some_decision": share([bool(x.flips.any()) for x in known]),
+        "other_rows_change_the_last_decision": share(
             [x.other_flips > ALMOST for x in known if x.other_flips is not None]
         ),
-        "score_when_the_other_is_shown": verdict.score(shown_other, has_success),
+        "score_when_the_other_is_shown": shown_other,
     }
 
 
 def _maps(
-    network: QNetwork, episodes: Sequence[Episode], asked: Asked, actions: int, generator: np.random.Generator
+    network: QNetwork,
+    episodes: Sequence[Episode],
+    asked: trials.Asked,
+    actions: int,
+    generator: np.random.Generator,
 ) -> dict[int, Map]:
     """Of failures and successes in turns, as far as the rows of all together allow."""
     order = sorted(range(len(episodes)), key=lambda number: (episodes[number].success, number))
@@ -173,23 +120,21 @@ def _map_figures(maps: dict[int, Map], cues: Sequence[Cue | None]) -> dict[str, 
     found: dict[str, Any] = {
         "episodes": len(maps),
         "recall_density": measures.recall_density(list(maps.values())),
-        "same_replacements": measures.mean([float(x.dependence.same.mean()) for x in maps.values()]),
-        "on_actions": measures.mean([float(x.actions[-1, :-1].sum()) for x in maps.values()]),
-        "on_observations": measures.mean(
-            [float(x.dependence.advantage[-1, :-1].sum()) for x in maps.values()]
-        ),
+        "same_replacements": mean([float(x.dependence.same.mean()) for x in maps.values()]),
+        "on_actions": mean([float(x.actions[-1, :-1].sum()) for x in maps.values()]),
+        "on_observations": mean([float(x.dependence.advantage[-1, :-1].sum()) for x in maps.values()]),
     }
     with_cue = [(found_cue, maps[n]) for n in maps if (found_cue := cues[n]) is not None]
     if with_cue:
-        found["cue_times_its_share"] = measures.mean([measures.times_its_share(*pair) for pair in with_cue])
-        found["contamination"] = measures.mean([measures.contamination(*pair) for pair in with_cue])
+        found["cue_times_its_share"] = mean([measures.times_its_share(*pair) for pair in with_cue])
+        found["contamination"] = mean([measures.contamination(*pair) for pair in with_cue])
     for name, of_map in _OTHER_MAPS.items():
         pairs = [(of_map(x), x.dependence.advantage[-1]) for x in maps.values()]
         agreed = [measures.agreement(y, z) for y, z in pairs if y is not None]
         ranks = [x for x in agreed if x is not None]
         found[f"agreement_of_{name}"] = {
-            "rank_correlation": measures.mean([x.rank_correlation for x in ranks]),
-            "top_three": measures.mean([x.top_three for x in ranks]),
+            "rank_correlation": mean([x.rank_correlation for x in ranks]),
+            "top_three": mean([x.top_three for x in ranks]),
         }
     errors = [x.attribution.error for x in maps.values() if x.attribution is not None]
     found["completeness_error"] = float(np.median(errors)) if errors else None

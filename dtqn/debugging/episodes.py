@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -29,6 +29,19 @@ Intervention = Callable[[np.ndarray, State, State], State]
 """(steps [N] since each episode's start, the state before the row, the initial one) -> another state."""
 
 
+class RandomActions(NamedTuple):
+    """Random actions among the greedy ones."""
+
+    share: float
+    num_actions: int
+    generator: np.random.Generator
+
+    def act(self, greedy: np.ndarray) -> np.ndarray:
+        """[N] actions."""
+        drawn = self.generator.integers(self.num_actions, size=len(greedy))
+        return np.where(self.generator.random(len(greedy)) < self.share, drawn, greedy)
+
+
 class Watch(NamedTuple):
     """Copies whose pictures are wanted, in an environment that is made with a render mode."""
 
@@ -44,11 +57,16 @@ class Episode(NamedTuple):
     inputs: StepInputs
     """[1, T, ...]"""
     other: Observation | None
-    """[1, T, ...] what the same places would have shown with another secret; None: the task names none."""
+    """[1, T, ...] what the same places would have shown with another secret.
+
+    None: the task names none, or it was not asked.
+    """
     action: np.ndarray
     """[T]"""
     q: Tensor
     """[T, A], as the actor saw them."""
+    reward: np.ndarray
+    """[T] what each action brought."""
     episode_return: float
     success: bool
     """False where the task defines none."""
@@ -59,7 +77,7 @@ class Episode(NamedTuple):
 
     @property
     def cue(self) -> np.ndarray | None:
-        """[T] bool: the rows that show the secret; None where the task names none."""
+        """[T] bool: the rows that show the secret; None where `other` is."""
         if self.other is None:
             return None
         shown, other = leaves(self.inputs.observation), leaves(self.other)
@@ -77,18 +95,24 @@ class Outcome(NamedTuple):
 
 
 def play(
-    network: QNetwork, env: gymnasium.vector.VectorEnv[Any, Any, Any], *, watch: Watch | None = None
+    network: QNetwork,
+    env: gymnasium.vector.VectorEnv[Any, Any, Any],
+    *,
+    others_of: Collection[int] | None = None,
+    watch: Watch | None = None,
 ) -> list[Episode]:
     """The first episode of every copy, by the action of largest Q.
 
     Args:
         env: fresh copies; they are closed afterwards.
+        others_of: the copies whose episodes have `other`, which costs time; None: all.
         watch: is shown pictures.
 
     Raises:
         ConfigError: their rows take more than `MOST_BYTES`.
     """
     kept: list[_Tick] = []
+    copies = range(env.num_envs) if others_of is None else others_of
 
     def keep(tick: _Tick) -> None:
         kept.append(tick)
@@ -98,8 +122,8 @@ def play(
                 f"{size(MOST_BYTES)}; try {max(2, env.num_envs // 10)}, and fewer --replacements"
             )
 
-    ends = outcomes(network, env, keep=keep, watch=watch)
-    return [_episode(kept, copy, end) for copy, end in enumerate(ends)]
+    ends = outcomes(network, env, keep=keep, others_of=copies, watch=watch)
+    return [_episode(kept, copy, end, copy in copies) for copy, end in enumerate(ends)]
 
 
 def outcomes(
@@ -107,7 +131,9 @@ def outcomes(
     env: gymnasium.vector.VectorEnv[Any, Any, Any],
     *,
     intervene: Intervention | None = None,
+    random_actions: RandomActions | None = None,
     show_other: bool = False,
+    others_of: Collection[int] = (),
     keep: Callable[[_Tick], None] | None = None,
     watch: Watch | None = None,
 ) -> list[Outcome]:
@@ -116,7 +142,9 @@ def outcomes(
     Args:
         env: fresh copies; they are closed afterwards.
         intervene: changes the network's state before each row.
+        random_actions: takes some actions at random; None: all are those of largest Q.
         show_other: let the network see what another secret would show, in the task as it is.
+        others_of: the copies for which `keep` is told what another secret would show.
         keep: is given all that is seen and done.
         watch: is shown pictures.
     """
@@ -131,8 +159,9 @@ def outcomes(
             if not left:
                 break
             _show(env, watch, left, step)
-            other = _other(env) if keep is not None or show_other else None
             inputs = rows.inputs(parameter.device, parameter.dtype)
+            asked = left if show_other else [copy for copy in left if copy in others_of]
+            other = _other(env, asked, inputs.observation)
             if show_other and other is not None:
                 inputs = inputs._replace(observation=other)
             with torch.no_grad():
@@ -142,9 +171,11 @@ def outcomes(
                 output, state, _ = network(inputs, state)
             q = output.q[:, 0]
             action = q.argmax(dim=-1).numpy()
-            if keep is not None:
-                keep(_Tick(inputs, other, action, q))
+            if random_actions is not None:
+                action = random_actions.act(action)
             ended = rows.step(action)
+            if keep is not None:
+                keep(_Tick(inputs, other, action, q, rows.reward))
             for copy, *end in zip(np.flatnonzero(rows.last), *ended, strict=True):
                 ends[copy] = ends[copy] or _outcome(*end)
             _show(env, watch, [copy for copy in left if ends[copy] is not None], step + 1)
@@ -169,10 +200,13 @@ class _Tick(NamedTuple):
     inputs: StepInputs
     """[N, 1, ...]"""
     other: Observation | None
+    """Of copies that are not asked it is what they show; None: the task names no secret, or none is asked."""
     action: np.ndarray
     """[N]"""
     q: Tensor
     """[N, A]"""
+    reward: np.ndarray
+    """[N] that came of the action."""
 
 
 def _bytes(tick: _Tick) -> int:
@@ -180,14 +214,22 @@ def _bytes(tick: _Tick) -> int:
     return sum(part.numel() * part.element_size() for part in parts)
 
 
-def _other(env: Any) -> Observation | None:
+def _other(env: Any, copies: list[int], observation: Observation) -> Observation | None:
+    """The observation [N, 1, ...], with that of another secret in these copies."""
     observe = getattr(env, "observe_other", None)
-    shown = None if observe is None else observe()
-    return None if shown is None else map_tree(lambda x: torch.from_numpy(x)[:, None], shown)
+    shown = observe(copies) if copies and observe is not None else None
+    if shown is None:
+        return None
+
+    def put(own: Tensor, found: np.ndarray) -> Tensor:
+        return own.index_copy(0, torch.tensor(copies), torch.from_numpy(found)[:, None])
+
+    found: Observation = map_tree(put, observation, shown)
+    return found
 
 
-def _episode(ticks: list[_Tick], copy: int, end: Outcome) -> Episode:
-    inputs, others, actions, q = zip(*ticks[: end.length], strict=True)
+def _episode(ticks: list[_Tick], copy: int, end: Outcome, asked: bool) -> Episode:
+    inputs, others, actions, q, rewards = zip(*ticks[: end.length], strict=True)
 
     def joined(trees: tuple[Any, ...]) -> Any:
         """Rows [N, 1, ...] of one copy, side by side."""
@@ -195,9 +237,10 @@ def _episode(ticks: list[_Tick], copy: int, end: Outcome) -> Episode:
 
     return Episode(
         inputs=joined(inputs),
-        other=None if others[0] is None else joined(others),
+        other=joined(others) if asked and others[0] is not None else None,
         action=np.array([x[copy] for x in actions]),
         q=torch.stack([x[copy] for x in q]),
+        reward=np.array([x[copy] for x in rewards]),
         episode_return=end.episode_return,
         success=end.success,
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dtqn.debugging.measures import Figure
-from dtqn.debugging.verdict import Score, Verdict
+from dtqn.acting.statistics import Figure
+from dtqn.debugging.verdict import Verdict
 from dtqn.text import columns, one_line
 
 DISTANCES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -49,7 +49,8 @@ def lines(found: dict[str, Any], out: Path, width: int | None) -> list[str]:
             rows.append((f"{name} agrees", f"rank correlation {_figure(agreed['rank_correlation'])}, "
                          f"{_figure(agreed['top_three'])} of the largest three"))  # fmt: skip
     rows += [(f"memory {name}", _score(x)) for name, x in found["disturbed"].items()]
-    rows += [(f"without memory, {one_line(name, 40)}", _score(x)) for name, x in found["memoryless"].items()]
+    rows += [(f"without memory, {one_line(name, 60)}", _score(x)) for name, x in found["memoryless"].items()]
+    rows += [(f"a stack of {steps} steps", _score(x)) for steps, x in found["stacked"].items()]
     rows += [
         ("uses its memory?", _verdict(found["uses_memory"])),
         ("needs the task one?", _verdict(found["needs_memory"])),
@@ -76,12 +77,14 @@ def _cue(cue: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _score(x: Score) -> str:
-    return f"{x.value:.3g} [{x.low:.3g}, {x.high:.3g}] of {x.episodes} episodes"
+def _score(x: Figure) -> str:
+    return f"{_figure(x)} of {x.episodes} episodes"
 
 
 def _figure(x: Figure | None) -> str:
-    return "unknown" if x is None else f"{x.value:.3g} [{x.low:.3g}, {x.high:.3g}]"
+    if x is None:
+        return "unknown"
+    return f"{x.value:.3g} [{x.low:.3g}, {x.high:.3g}]" if x.episodes > 1 else f"{x.value:.3g}"
 
 
 def _share(x: Figure | None) -> str:

@@ -12,40 +12,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dtqn.acting.evaluation import NORMAL_QUANTILE, wilson_interval
+from dtqn.acting.statistics import Figure, mean, share
 from dtqn.debugging import dependence, gradients
 from dtqn.debugging.attention import Attention, attention
 from dtqn.debugging.dependence import Dependence
-from dtqn.debugging.episodes import Episode
+from dtqn.debugging.episodes import Episode, Outcome
 from dtqn.networks.q_network import QNetwork
 
 HELD = 0.05
 """The change of a decision above which the cue is still held, as a share of the range of Q-values."""
 
 
-class Figure(NamedTuple):
-    """A mean over episodes."""
-
-    value: float
-    low: float
-    high: float
-    episodes: int
-
-
-def share(flags: Sequence[bool]) -> Figure | None:
-    """Wilson's interval; None of nothing."""
-    if not len(flags):
-        return None
-    return Figure(float(np.mean(flags)), *wilson_interval(int(np.sum(flags)), len(flags)), len(flags))
-
-
-def mean(values: Sequence[float]) -> Figure | None:
-    """The normal interval; None of nothing."""
-    found = np.array([x for x in values if math.isfinite(x)])
-    if not len(found):
-        return None
-    half = NORMAL_QUANTILE * found.std(ddof=1) / math.sqrt(len(found)) if len(found) > 1 else 0.0
-    return Figure(float(found.mean()), float(found.mean() - half), float(found.mean() + half), len(found))
+def score(episodes: Sequence[Episode] | Sequence[Outcome], has_success: bool) -> Figure:
+    """Success, or the return where the task defines none, of at least one episode."""
+    wins, returns = ([getattr(x, name) for x in episodes] for name in ("success", "episode_return"))
+    found = share(wins) if has_success else mean(returns)
+    assert found is not None
+    return found
 
 
 class Map(NamedTuple):

@@ -25,6 +25,7 @@ from dtqn.experiments import (
 )
 from dtqn.experiments.intervals import LEAST_RUNS, band
 from dtqn.experiments.jobs import Job, Pool
+from dtqn.experiments.launchers import Launcher
 from dtqn.experiments.records import Outcome, Records
 from dtqn.experiments.scores import RETURN, SUCCESS, Score
 from dtqn.experiments.suites import Suite
@@ -128,7 +129,7 @@ def default_folder(configs: Sequence[Config], runs_dir: Path, suite: Suite | Non
 
 def compare(
     configs: Sequence[Config],
-    parallel: int,
+    parallel: int | None,
     runs_dir: Path,
     folder: Path,
     baseline: str | None,
@@ -139,11 +140,12 @@ def compare(
     suite: Suite | None = None,
     records_dir: Path | None = None,
     budget_minutes: float | None = None,
+    launcher: Launcher | None = None,
 ) -> int:
     """Train what has not finished and write the comparison; the program's exit code.
 
     Args:
-        parallel: trainings at a time.
+        parallel: trainings at a time; None: as many as the launcher has room for.
         runs_dir: where runs are found by their settings.
         folder: where the table and the curves go.
         baseline: the agent that the others are compared with.
@@ -151,7 +153,8 @@ def compare(
         own_agents: files and variants as they were given, to be told with the table.
         suite: what the tasks are of, for their scores, its notes and its pictures.
         records_dir: where finished runs are found too, and leave their records; None: nowhere.
-        budget_minutes: train only the runs that an estimate says would fit; None: all.
+        budget_minutes: train only the runs that an estimate says would fit; None: all. Needs `parallel`.
+        launcher: where trainings run; None: on this machine.
 
     Returns:
         0, 1 where a run has failed (the table is of the others), 128 + n after signal n.
@@ -165,7 +168,7 @@ def compare(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise wrong("--out", folder, f"{error.strerror}; must be a folder") from None
-    outcomes, caught = _gathered(configs, parallel, runs_dir, shelf, budget_minutes, out)
+    outcomes, caught = _gathered(configs, parallel, runs_dir, shelf, budget_minutes, launcher, out)
     if caught is not None:
         done = sum(outcome.state == "finished" for outcome in outcomes)
         print(f"interrupted, {done} of {len(configs)} runs finished; the same command goes on", file=out)
@@ -205,10 +208,11 @@ def compare(
 
 def _gathered(
     configs: Sequence[Config],
-    parallel: int,
+    parallel: int | None,
     runs_dir: Path,
     shelf: Records,
     minutes: float | None,
+    launcher: Launcher | None,
     out: TextIO,
 ) -> tuple[list[Outcome], int | None]:
     """What became of each run, those without a record trained as far as they fit; the signal that came."""
@@ -218,7 +222,7 @@ def _gathered(
     for problem in shelf.problems:
         print(problem, file=out)
     waiting = [index for index in range(len(configs)) if index not in known]
-    if minutes is not None:
+    if minutes is not None and parallel is not None:
         fits = budget.fitting([configs[index] for index in waiting], runs_dir, parallel, minutes, out)
         for index, fit in zip(waiting, fits, strict=True):
             if not fit:
@@ -229,7 +233,7 @@ def _gathered(
         result = job.directory.read_result()
         return "" if result is None else shelf.keep(job.config, result, job.rows)
 
-    caught = train(list(jobs.values()), parallel, out, keep)
+    caught = train(list(jobs.values()), parallel, out, keep, launcher)
     known |= {index: _outcome(job) for index, job in jobs.items()}
     return [known[index] for index in range(len(configs))], caught
 
@@ -265,14 +269,18 @@ def _job(config: Config, runs_dir: Path) -> Job:
 
 
 def train(
-    jobs: Sequence[Job], parallel: int, out: TextIO, finished: Callable[[Job], str] = lambda job: ""
+    jobs: Sequence[Job],
+    parallel: int | None,
+    out: TextIO,
+    finished: Callable[[Job], str] = lambda job: "",
+    launcher: Launcher | None = None,
 ) -> int | None:
     """Run all that have not finished, with one view over them; the signal that ended it, if one did.
 
     Args:
         finished: what is done with each that has finished, now or before; a line to tell, or none.
     """
-    with Pool(parallel) as pool:
+    with Pool(parallel, launcher=launcher) as pool:
         view = open_runs_view(out, pool.jobs)
         try:
             for job in jobs:

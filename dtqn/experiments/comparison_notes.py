@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
 from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.intervals import LEAST_RUNS
@@ -24,8 +26,11 @@ def notes(
     """The settings that the runs share, and the meaning of the columns."""
     configs = [outcome.config for outcome in outcomes]
 
-    def of_each(value: Callable[[Config], str]) -> list[tuple[str, str, str]]:
-        return [(config.env, config.agent, value(config)) for config in configs]
+    def of_each(value: Callable[[Config], str]) -> list[_Value]:
+        return [_Value(config.env, config.agent, config.seed, value(config)) for config in configs]
+
+    def of_finished(value: Callable[[RunFigures], object]) -> list[_Value]:
+        return [_Value(run.env, run.agent, run.seed, str(value(run))) for run in finished]
 
     over_it = " with the task's laid over it, which wins where both set something"
     over_it = f"{over_it}, unless the agent's has over_task" if suite is None or suite.task_presets else ""
@@ -38,22 +43,19 @@ def notes(
         f"Seeds: {seeds}, for every agent.",
         "random: uniform actions, one evaluation's episodes on the seeds of a first evaluation.",
         _same("Budget", of_each(lambda config: f"{number(config.total_env_steps)} env steps")),
-        _same("Threads of a run", [(run.env, run.agent, str(run.threads)) for run in finished]),
-        _same("Device", [(run.env, run.agent, str(run.device)) for run in finished]),
-        _same("Program", [(run.env, run.agent, str(run.program)) for run in finished]),
+        _same("Threads of a run", of_finished(lambda run: run.threads)),
+        _same("Device", of_finished(lambda run: run.device)),
+        _same("Program", of_finished(lambda run: run.program)),
         *(
-            _same(what, [(run.env, run.agent, str(value)) for run, value in of])
-            for what, of in (
-                ("Code", [(run, run.code) for run in finished]),
-                ("Machine", [(run, run.machine) for run in finished]),
-            )
-            if any(value for _, value in of)
+            _same(what, of_finished(value))
+            for what, value in (("Code", attrgetter("code")), ("Machine", attrgetter("machine")))
+            if any(map(value, finished))
         ),
         f"Tuning: every agent is its preset{over_it}; settings given for all alike: {settings}.",
         _same("Episodes in a full evaluation", of_each(lambda config: str(config.evaluation.episodes))),
         "Success and return are of the last evaluation (greedy), the mean over runs.",
         "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
-        _same("Evaluations", [(run.env, run.agent, str(run.evaluations)) for run in finished]),
+        _same("Evaluations", of_finished(lambda run: run.evaluations)),
         "To 90 %: at the first full evaluation with 90 % success; the median over runs (how many got there). "
         "Minutes are by the clock, beside whatever else ran.",
         "updates/s: learner steps by seconds of the whole run, acting and evaluation included.",
@@ -77,19 +79,31 @@ def notes(
     return notes
 
 
-def _same(what: str, values: Sequence[tuple[str, str, str]]) -> str:
-    """`what: value for every agent`, task by task where tasks differ, and every agent's where these differ.
+class _Value(NamedTuple):
+    """What a run has of something."""
 
-    Args:
-        values: task, agent and value of each run.
-    """
+    env: str
+    agent: str
+    seed: int
+    value: str
+
+
+def _same(what: str, values: Sequence[_Value]) -> str:
+    """`what: value for every agent`, task by task where tasks differ, and every run's where these differ."""
     by_task: dict[str, set[str]] = {}
-    for env, _, value in values:
-        by_task.setdefault(env, set()).add(value)
+    for of in values:
+        by_task.setdefault(of.env, set()).add(of.value)
     if any(len(found) > 1 for found in by_task.values()):
-        return f"{what} DIFFER: {'; '.join(dict.fromkeys(map(' '.join, values)))}."
+        seeds: dict[tuple[str, str, str], list[str]] = {}
+        for of in values:
+            seeds.setdefault((of.env, of.agent, of.value), []).append(str(of.seed))
+        each = [
+            f"{env} {agent} seed{'s' * (len(of) > 1)} {', '.join(of)}: {value}"
+            for (env, agent, value), of in seeds.items()
+        ]
+        return f"{what} DIFFER: {'; '.join(each)}."
     if len(set().union(*by_task.values())) == 1:
-        return f"{what}: {values[0][2]}, for every agent."
+        return f"{what}: {values[0].value}, for every agent."
     each = [f"{value} in {env}" for env, found in by_task.items() for value in found]
     return f"{what}: {'; '.join(each) or 'none'}, for every agent."
 

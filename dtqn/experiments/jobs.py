@@ -1,4 +1,6 @@
-"""Many trainings at once, each a process of its own. This module does not import torch.
+"""Many trainings at once, each a process of its own, on this machine or others (`launchers`).
+
+This module does not import torch.
 
 A run is a directory that holds its configuration, so one command both starts and continues it:
 
@@ -16,21 +18,23 @@ After Ctrl-C or SIGTERM the pool starts nothing more and asks each training to w
 `changes` goes on until they have, then `pool.caught` is the signal. A second signal takes effect at once. A
 finished run is not run again; an interrupted one goes on from its checkpoint when another pool gets it.
 
-A training that is killed is run once more. If this process itself is killed, its trainings save and end.
+A training that is killed is run once more, one whose machine has gone as often as it gets on. If this process
+itself is killed, its trainings save and end. Those of a launcher whose trainings are `detached` go on, also
+when the terminal is closed, and the next pool adopts them.
 """
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from dtqn.experiments.launchers import Command, Handle, Launcher, command
+from dtqn.experiments.local_launcher import LocalLauncher
 from dtqn.program import WORKER, worker_environment
 from dtqn.settings.config import Config
-from dtqn.signals import Signals, cause, ends_with_stdin, signal_of
+from dtqn.signals import Signals, cause, signal_of
 from dtqn.training import machine
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row, read_rows
@@ -40,12 +44,11 @@ State = Literal["waiting", "running", "finished", "failed", "stopped", "interrup
 _ENDED = ("finished", "failed", "stopped", "interrupted")
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def fitting(config: Config) -> int:
     """Trainings at a time, so that each has a CPU of this process for every thread of its own."""
-    return max(1, machine.cores() // config.num_threads)
+    return max(1, machine.cores() // (config.num_threads + config.num_workers))
 
 
 class Job:
@@ -61,13 +64,27 @@ class Job:
         self.config = directory.read_config()
         self.state: State = "waiting"
         self.exit_code: int | None = None
+        self.news = ""
+        """Why it is run again after it has ended before its time."""
         self.killed = ""
         """By what its process was ended the first time, after which it is run once more."""
         self.rows: list[Row] = []
         """The metrics file so far, those of an earlier stretch included."""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._handle: Handle | None = None
         self._asked: State | None = None
         self._size = -1
+        self._begun_with = 0
+        """Rows at the start of the present stretch."""
+
+    @property
+    def where(self) -> str:
+        """The machine that it runs on; empty for this one, or if it does not run."""
+        return (self._handle.where if self._handle is not None else "") or ""
+
+    @property
+    def taken(self) -> bool:
+        """Whether it runs, or waits for a machine with a launcher."""
+        return self._handle is not None
 
     @property
     def total_env_steps(self) -> int:
@@ -89,45 +106,51 @@ class Job:
         """The exit code, or the signal that ended the process."""
         return cause(self.exit_code)
 
-    def _start(self, program: Sequence[str]) -> None:
-        """Begin or go on; the output is added to the directory's log."""
-        threads = str(self.config.num_threads)
-        with self.directory.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*program, "--resume", str(self.directory.path)],
-                stdin=subprocess.PIPE,  # which the system closes when this process has gone
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=ends_with_stdin(worker_environment() | dict.fromkeys(_THREAD_VARIABLES, threads)),
-                start_new_session=True,  # a Ctrl-C reaches this process only, which passes on one signal
-            )
-        self.state = "running"
+    def command(self, program: Sequence[str]) -> Command:
+        """What begins it or goes on with it."""
+        directory = self.directory
+        environment = worker_environment()
+        return command(program, directory.path, directory.log, environment, self.config.num_threads)
+
+    def _take(self, handle: Handle) -> None:
+        """It has been begun."""
+        self._handle, self._begun_with = handle, len(self.rows)
+        self._place()
+
+    def _place(self) -> None:
+        if self._handle is not None:
+            self.state = "waiting" if self._handle.where is None else "running"
 
     def _ask(self, state: State) -> None:
         """Let the training save and end, which is then in `state`."""
-        if self._process is None:
+        if self._handle is None:
             self.state = state
-        elif self._asked is None and self._process.poll() is None:
+        elif self._asked is None and self._handle.poll() is None:
             self._asked = state
-            self._process.terminate()
+            self._handle.end()
 
     def _update(self) -> bool:
         """Look after the process and its metrics; whether anything is new."""
-        ended = self._process is not None and self._process.poll() is not None
+        handle, before = self._handle, (self.state, self.where)
+        code = None if handle is None else handle.poll()
         grown = self._read()
-        if ended and self._process is not None:
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-            self.exit_code, self._process = self._process.returncode, None
-            if self.exit_code == 0:
-                self.state = "finished"
-            elif self._asked is None and not self.killed and signal_of(self.exit_code) is not None:
-                self.state, self.killed = "waiting", self.cause
-            elif self.directory.in_use:  # another pool was a moment faster; its run is this one
-                self.state = self._asked or "waiting"
-            else:
-                self.state = self._asked or "failed"
-        return grown or ended
+        if handle is None or code is None:
+            self._place()
+            return grown or before != (self.state, self.where)
+        self.exit_code, self._handle = code, None
+        asked = self._asked is not None
+        why = f"its machine {before[1]} has gone" if handle.lost else self.cause
+        if self.exit_code == 0:
+            self.state = "finished"
+        elif not asked and handle.lost and len(self.rows) > self._begun_with:
+            self.state, self.news = "waiting", f"{why}; it goes on elsewhere"
+        elif not asked and not self.killed and (handle.lost or signal_of(code) is not None):
+            self.state, self.killed, self.news = "waiting", why, f"{why}; it is run once more"
+        elif self.directory.in_use:  # another pool was a moment faster; its run is this one
+            self.state = self._asked or "waiting"
+        else:
+            self.state = self._asked or "failed"
+        return True
 
     def _read(self) -> bool:
         file = self.directory.metrics_file
@@ -139,9 +162,8 @@ class Job:
 
     def _kill(self) -> None:
         """End the process and its children; what it has not saved is lost."""
-        if self._process is not None and self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        if self._handle is not None and self._handle.poll() is None:
+            self._handle.kill()
             self._asked = self._asked or "interrupted"
             self._update()
 
@@ -149,16 +171,20 @@ class Job:
 class Pool:
     """Trainings, some at a time, in the order in which they were added; what was killed goes on last."""
 
-    def __init__(self, parallel: int, program: Sequence[str] = WORKER) -> None:
+    def __init__(
+        self, parallel: int | None, program: Sequence[str] = WORKER, launcher: Launcher | None = None
+    ) -> None:
         """
         Args:
-            parallel: trainings at a time.
+            parallel: trainings at a time; None: as many as the launcher has room for.
             program: the command that `--resume DIRECTORY` is added to.
+            launcher: where they run; None: on this machine.
         """
         self.parallel, self.jobs = parallel, list[Job]()
         self.news: list[str] = []
         """Lines for people about the present changes, such as a training that was killed."""
         self._program = program
+        self._launcher: Launcher = launcher or LocalLauncher()
         self._signals = Signals()
 
     def __enter__(self) -> Pool:
@@ -171,17 +197,33 @@ class Pool:
         return self._signals.caught
 
     def __exit__(self, *_: object) -> None:
-        """Let no training outlive its pool, however that is left."""
+        """Let no training outlive its pool, however that is left, but by a launcher of which it may."""
         self._signals.__exit__()
+        if self._leaves:
+            return
         if self.caught is None:
             self._interrupt()
             until = time.monotonic() + _PATIENCE_SECONDS
-            while any(job.state == "running" for job in self.jobs) and time.monotonic() < until:
+            while any(job.taken for job in self.jobs) and time.monotonic() < until:
                 time.sleep(0.05)
                 for job in self.jobs:
                     job._update()
         for job in self.jobs:
             job._kill()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another job, if there were one, could begin: a launcher is asked by a job that waits."""
+        open_jobs = [job for job in self.jobs if not job.ended]
+        if self.parallel is None:
+            return all(job.state == "running" for job in open_jobs)
+        return len(open_jobs) < self.parallel
+
+    @property
+    def _leaves(self) -> bool:
+        """Whether its trainings are to go on without it: the terminal was closed, they are elsewhere."""
+        closed = self.caught is not None and self.caught == getattr(signal, "SIGHUP", None)
+        return closed and self._launcher.detached
 
     def add(self, job: Job) -> None:
         """Run this one too; a finished one is only read."""
@@ -199,24 +241,20 @@ class Pool:
         that ran have.
         """
         known: dict[int, State] = {}
-        told: set[int] = set()
         while True:
             grown = [job for job in self.jobs if job._update()]
             if self.caught is None:
                 self._start()
-            else:
+            elif not self._leaves:
                 self._interrupt()
             changed = [job for job in self.jobs if job in grown or known.get(id(job)) != job.state]
-            self.news = [
-                f"{job.name}: {job.killed}; it is run once more"
-                for job in self.jobs
-                if job.killed and id(job) not in told
-            ]
-            told |= {id(job) for job in self.jobs if job.killed}
+            self.news = [f"{job.name}: {job.news}" for job in self.jobs if job.news]
+            for job in self.jobs:
+                job.news = ""
             known = {id(job): job.state for job in self.jobs}
             yield changed
-            left = {job.state for job in self.jobs} - set(_ENDED)
-            if not left or (self.caught is not None and left == {"waiting"}):
+            left = [job for job in self.jobs if not job.ended]
+            if not left or (self.caught is not None and (self._leaves or not any(j.taken for j in left))):
                 return
             if not any(job.ended for job in changed):  # where one has ended the next starts at once
                 self._pause()
@@ -229,17 +267,26 @@ class Pool:
 
     def _start(self) -> None:
         """Start as many as there is room for."""
-        free = self.parallel - sum(job.state == "running" for job in self.jobs)
+        free = len(self.jobs) if self.parallel is None else self.parallel
+        free -= sum(job.taken for job in self.jobs)
+        begun = []
         for job in sorted(self.jobs, key=lambda job: job.killed != ""):
-            if job.state != "waiting":
+            if job.state != "waiting" or job.taken:
                 continue
             if job.directory.read_result() is not None:
                 job.state, job.exit_code = "finished", 0
-            elif free > 0 and not job.directory.in_use:  # by a training whose pool was killed, say
-                job._start(self._program)
+            elif (adopted := self._launcher.adopt(job.command(self._program))) is not None:
+                job._take(adopted)
                 free -= 1
+            elif free > 0 and not job.directory.in_use:  # by a training whose pool was killed, say
+                begun.append(job)
+                free -= 1
+        if begun:
+            works = [(job.command(self._program), job.config) for job in begun]
+            for job, handle in zip(begun, self._launcher.start(works), strict=True):
+                job._take(handle)
 
     def _interrupt(self) -> None:
         for job in self.jobs:
-            if job.state == "running":
+            if job.taken:
                 job._ask("interrupted")

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from dtqn import plots
+from dtqn.experiments import launchers
 from dtqn.experiments.intervals import LEAST_RUNS as COMPARABLE
 from dtqn.experiments.jobs import Job, Pool, fitting
 from dtqn.files import replacing, write_whole
@@ -286,6 +287,7 @@ class Asked(NamedTuple):
 
     settings: Mapping[str, str]
     """Settings of all runs. The file may fix them too, and may not search them."""
+    launcher: launchers.Asked
     config: Path | None
     runs_dir: Path | None
     out: Path | None
@@ -329,12 +331,13 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
         return config
 
     config = check(file, resolve)  # before anything is there
-    jobs = asked.jobs or fitting(config)
+    jobs = asked.jobs or (fitting(config) if asked.launcher.is_local else None)
     os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the trainings tell W&B
     os.environ.setdefault("WANDB_JOB_TYPE", "sweep")
     given = settings | {"config": config_file}
     folder = asked.out or default_folder(file, given, asked.search_seed, runs_dir)
-    return run(Sweep(file, folder, runs_dir, resolve, run_cap, asked.search_seed), jobs)
+    with launchers.opened(asked.launcher, runs_dir) as launcher:
+        return run(Sweep(file, folder, runs_dir, resolve, run_cap, asked.search_seed), jobs, launcher)
 
 
 def _check_task(directory: RunDir) -> None:
@@ -349,17 +352,20 @@ def default_folder(file: SweepFile, given: Mapping[str, Any], seed: int, runs_di
     return runs_dir / "sweeps" / f"{file.name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
-def run(sweep: Sweep, parallel: int, out: TextIO | None = None) -> int:
+def run(
+    sweep: Sweep, parallel: int | None, launcher: launchers.Launcher | None = None, out: TextIO | None = None
+) -> int:
     """Run a sweep to its end, or go on with it; the program's exit code.
 
     Args:
-        parallel: trainings at a time.
+        parallel: trainings at a time; None: as many as the launcher has room for, and one that waits there.
+        launcher: where trainings run; None: on this machine.
 
     Returns:
         0, 1 where a run has failed or none has a result, 128 + n after signal n.
     """
     out = out or sys.stdout
-    with RunDir(sweep.folder).lock(), Pool(parallel) as pool:
+    with RunDir(sweep.folder).lock(), Pool(parallel, launcher=launcher) as pool:
         view = open_runs_view(out, pool.jobs)
         try:
             _train(sweep, pool, view)
@@ -387,7 +393,7 @@ def _train(sweep: Sweep, pool: Pool, view: RunsView) -> None:
 
     def fill() -> None:
         """As many as can run are there, each chosen with what is known by then."""
-        while pool.caught is None and sum(not job.ended for job in pool.jobs) < pool.parallel:
+        while pool.caught is None and pool.has_room:
             if (found := sweep.next_job()) is None:
                 return
             add(found)

@@ -259,4 +259,5 @@ class WindowedQNetwork(nn.Module):
         return {}
 
     def cache(self, state: State) -> State:
+        """The state as it is: nothing can be computed from it once."""
         return state

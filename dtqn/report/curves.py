@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from dtqn.acting.statistics import NORMAL_QUANTILE
 from dtqn.experiments.compare import curve
 from dtqn.experiments.comparison_table import RANDOM
 from dtqn.experiments.intervals import LEAST_RUNS
 from dtqn.report.sources import Run, Sources
 from dtqn.training.metrics import Row
 from dtqn.training.setup import task_spec
+from dtqn.training.staleness import SEQUENCES
 
-_NORMAL_QUANTILE = 1.959963984540054
+FEWEST_SEQUENCES = 64
+"""Sequences of a point of a curve of staleness."""
+_POOLED = f"a point joins neighbouring rows of metrics until they have {FEWEST_SEQUENCES} sequences"
 _STEPS = ("environment steps", "env_steps", 1.0)
 
 
@@ -52,22 +58,26 @@ class _Kind(NamedTuple):
     """The first is drawn in full, the second dashed."""
     is_share: bool = False
     value: Callable[[float], float] = float
+    is_of_few_sequences: bool = False
+    """A row measures some of a few drawn sequences, and neighbouring rows are put together."""
 
 
 _OF_RUNS = (
     _Kind("Loss", "the learner's, the mean of updates between two rows", "loss", ("learner/loss",)),
     _Kind(
         "Stale actions",
-        "learned steps at which the stored memory gives another greedy action than the exact one",
+        f"learned steps at which the stored memory gives another greedy action than the exact one; {_POOLED}",
         "share of steps",
         ("replay/stale_action_share",),
         is_share=True,
+        is_of_few_sequences=True,
     ),
     _Kind(
         "Delta Q of stored memory",
-        "change of Q-values by staleness: at the first learned step (full), at the last (dashed)",
+        f"change of Q-values by staleness: at the first learned step (full), at the last (dashed); {_POOLED}",
         "delta Q",
         ("replay/delta_q_first", "replay/delta_q_last"),
+        is_of_few_sequences=True,
     ),
     _Kind(
         "Environment steps a second",
@@ -111,6 +121,29 @@ def points(rows: Sequence[Row], key: str) -> tuple[list[float], list[float]]:
     """Environment steps and values of the rows that have `key`."""
     pairs = [(row["env_steps"], value) for row in rows if (value := row.get(key)) is not None]
     return [float(steps or 0) for steps, _ in pairs], [float(value) for _, value in pairs]
+
+
+def pooled(rows: Sequence[Row], key: str) -> tuple[list[float], list[float]]:
+    """Points of a measure of staleness: means over neighbouring rows, by the sequences of each.
+
+    A row draws `SEQUENCES` sequences, and those that begin in the middle of their episode, the share
+    `replay/delta_q_share` of them, are measured. Rows are put together until they have `FEWEST_SEQUENCES`;
+    what is left at the end joins the last point.
+    """
+    groups: list[list[tuple[float, float, float]]] = [[]]
+    for row in rows:
+        value, share = row.get(key), row.get("replay/delta_q_share")
+        if value is None or not share:
+            continue
+        if sum(count for *_, count in groups[-1]) >= FEWEST_SEQUENCES:
+            groups.append([])
+        groups[-1].append((float(row["env_steps"] or 0), float(value), SEQUENCES * share))
+    if len(groups) > 1 and sum(count for *_, count in groups[-1]) < FEWEST_SEQUENCES:
+        last = groups.pop()
+        groups[-1] += last
+    parts = [np.array(group) for group in groups if group]
+    x, y = ([float(np.average(part[:, of], weights=part[:, 2])) for part in parts] for of in (0, 1))
+    return x, y
 
 
 def _evaluations(
@@ -160,8 +193,8 @@ def _of_one(run: Run, name: str) -> list[Line]:
         low, high = points(rows, "eval/success_low")[1], points(rows, "eval/success_high")[1]
     else:
         errors = points(rows, "eval/return_error")[1]
-        low = [value - _NORMAL_QUANTILE * error for value, error in zip(y, errors, strict=False)]
-        high = [value + _NORMAL_QUANTILE * error for value, error in zip(y, errors, strict=False)]
+        low = [value - NORMAL_QUANTILE * error for value, error in zip(y, errors, strict=False)]
+        high = [value + NORMAL_QUANTILE * error for value, error in zip(y, errors, strict=False)]
     if not len(low) == len(high) == len(x):
         low = high = None
     lines = [Line("evaluation, greedy", 0, x, y, low, high)]
@@ -174,17 +207,19 @@ def _line(
     groups: Mapping[str, int],
     key: str,
     value: Callable[[float], float] = float,
+    read: Callable[[Sequence[Row], str], tuple[list[float], list[float]]] = points,
     is_thin: bool = False,
     is_dashed: bool = False,
 ) -> Line:
-    x, y = points(run.outcome.rows, key)
+    x, y = read(run.outcome.rows, key)
     label = run.label + (f", {key.rpartition('_')[2]}" if is_dashed else "")
     return Line(label, groups[run.label], x, [value(one) for one in y], is_thin=is_thin, is_dashed=is_dashed)
 
 
 def _of_rows(env: str, kind: _Kind, runs: Sequence[Run], groups: Mapping[str, int]) -> Chart:
+    read = pooled if kind.is_of_few_sequences else points
     lines = [
-        _line(run, groups, key, kind.value, is_thin=len(runs) > 1, is_dashed=key != kind.keys[0])
+        _line(run, groups, key, kind.value, read, is_thin=len(runs) > 1, is_dashed=key != kind.keys[0])
         for run in runs
         for key in kind.keys
     ]

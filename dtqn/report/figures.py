@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from dtqn import plots
+from dtqn.acting.statistics import mean
 from dtqn.debugging import dependence
 from dtqn.debugging.attention import Attention, attention
 from dtqn.debugging.episodes import Episode
-from dtqn.debugging.measures import mean
 from dtqn.networks.q_network import QNetwork
 from dtqn.plots import DependenceMap
 from dtqn.report.played import REPLACEMENTS, Played, steps_of

@@ -13,8 +13,8 @@ import numpy as np
 
 from dtqn.debugging import dependence, gradients
 from dtqn.debugging.attention import attention
-from dtqn.debugging.episodes import Episode, Watch, play
-from dtqn.debugging.verdict import score
+from dtqn.debugging.episodes import Episode, Outcome, Watch, outcomes, play
+from dtqn.debugging.measures import score
 from dtqn.networks.q_network import QNetwork
 from dtqn.report.album import Album
 from dtqn.report.views import Views, parts_of
@@ -72,8 +72,7 @@ def greedy(directory: RunDir, asked: Asked, album: Album) -> Played:
         """The same episodes each time."""
         return make_env(config, asked.played, np.random.SeedSequence(asked.seed), render_mode)
 
-    episodes = play(network, copies())
-    chosen = choose(episodes, asked.shown, task.has_success)
+    chosen = choose(outcomes(network, copies()), asked.shown, task.has_success)
     numbers: dict[int, list[int]] = {copy: [] for copy in chosen}
 
     def see(copy: int, step: int, picture: np.ndarray) -> None:
@@ -81,13 +80,14 @@ def greedy(directory: RunDir, asked: Asked, album: Album) -> Played:
 
     why = ""
     try:
-        episodes = play(network, copies("rgb_array"), watch=Watch(chosen, see))
+        episodes = play(network, copies("rgb_array"), others_of=chosen, watch=Watch(chosen, see))
     except Exception as error:  # whatever a task's own renderer raises
         why, numbers = one_line(error), {}
+        episodes = play(network, copies(), others_of=chosen)
     return Played(config, task, network, episodes, chosen, numbers, why)
 
 
-def choose(episodes: Sequence[Episode], count: int, has_success: bool) -> list[int]:
+def choose(episodes: Sequence[Outcome], count: int, has_success: bool) -> list[int]:
     """The first failures and the first successes, failures first, half of each if there are as many.
 
     Where the task defines no success: the lowest and the highest returns.
@@ -134,9 +134,8 @@ def as_data(played: Played, seed: int, album: Album) -> dict[str, Any]:
         for number in played.chosen
     ]
     q = np.concatenate([episodes[number].q.numpy().ravel() for number in played.chosen])
-    actions = task.action_names or tuple(f"action {a}" for a in range(num_actions(task)))
     return {
-        "actions": list(actions),
+        "actions": list(task.action_names) or [f"action {a}" for a in range(num_actions(task))],
         "q_range": [_digits(q.min()), _digits(q.max())],
         "score": score(episodes, task.has_success)._asdict(),
         "has_success": task.has_success,
@@ -158,8 +157,6 @@ def _episode(
     episode = played.episodes[number]
     count = min(REPLACEMENTS, len(played.episodes) - 1)
     steps = steps_of(episode, count + actions - 1, getattr(played.network, "context_length", None))
-    reward = [*episode.inputs.reward[0, 1:].tolist()]
-    reward.append(episode.episode_return - sum(reward))
     seen = views.of(episode.inputs.observation)
     pictures = played.pictures.get(number)
     return {
@@ -169,7 +166,7 @@ def _episode(
         "length": episode.length,
         "steps": steps.tolist(),
         "action": episode.action[steps].tolist(),
-        "reward": [_digits(reward[t]) for t in steps],
+        "reward": [_digits(episode.reward[t]) for t in steps],
         "q": [[_digits(x) for x in row] for row in episode.q[steps].tolist()],
         "view": [seen[t] for t in steps],
         "picture": None if pictures is None else [pictures[t] for t in [*steps, episode.length]],

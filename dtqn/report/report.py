@@ -11,7 +11,7 @@ import numpy as np
 import dtqn
 from dtqn.files import write_whole
 from dtqn.program import code_digest
-from dtqn.report import curves, facts, figures, page, played, sources
+from dtqn.report import curves, facts, figures, page, played, sending, sources
 from dtqn.report.album import Album
 from dtqn.report.played import Played
 from dtqn.report.sources import Run, Sources
@@ -37,11 +37,13 @@ def report(
     asked: played.Asked,
     out: Path | None,
     figures_dir: Path | None,
+    wandb: str | None,
     say: Callable[[str], None],
 ) -> Made:
     """Write the page, and the pictures where there is a folder for them.
 
     Args:
+        wandb: how W&B gets the page, one of `--wandb`; None: as it got the run.
         say: is told what takes time.
 
     Raises:
@@ -78,6 +80,7 @@ def report(
     )
     with file_errors(file, "cannot be written"):
         write_whole(file, content)
+    sending.send(found.runs, file, _title(found.runs), wandb, say)
     drawn = []
     if figures_dir is not None:
         if first is None:

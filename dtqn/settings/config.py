@@ -261,6 +261,8 @@ class LearnerConfig(Group):
     """Arithmetic of encoder and core in an update; parameters, head and losses stay float32."""
     env_steps_per_update: float = Field(48.0, gt=0)
     """Environment steps (all copies together, after warm-up) for one learner step from replay."""
+    ranks: int = Field(1, ge=1)
+    """Processes that share copies, replay and batches, as many as `torchrun` starts, which sets this."""
 
 
 class ReplayConfig(Group):
@@ -297,6 +299,14 @@ class ReplayConfig(Group):
 class ActorConfig(Group):
     num_envs: int = Field(32, ge=1)
     """N, copies of the task that are stepped together."""
+    pool: Literal["inline", "process", "ray"] = "inline"
+    """Who steps them: the run itself, or workers, processes or Ray actors that act while the run learns."""
+    num_workers: int = Field(2, ge=1, le=100_000)
+    """Workers that share the copies and have a copy of the network each, on the CPU (process, ray)."""
+    max_lead: int = Field(2, ge=0, le=1000)
+    """Ticks that workers may be ahead of the learner; 0: they wait for each other at every tick (workers)."""
+    step_timeout: float = Field(300.0, gt=0, le=1_000_000)
+    """Seconds without an answer after which a worker counts as hung, and is replaced (workers)."""
     exploration: Literal["ladder", "annealed"] = "ladder"
     """Each copy's final epsilon: its rung 0.4^(1 + 7i/(N-1)) of Ape-X's ladder, or `epsilon_final`."""
     ladder_base: float = Field(0.4, gt=0, lt=1)
@@ -398,12 +408,19 @@ class Config(Group):
         """Whether nothing is `auto` that the cores decide."""
         return all(value_of(self, name) != "auto" for name in SETTLED)
 
+    @property
+    def num_workers(self) -> int:
+        """Processes beside the run that step copies of its task."""
+        return self.actor.num_workers if self.actor.pool != "inline" else 0
+
     def settled(self, free_cores: int) -> Config:
         """The run on a machine with so many cores that nothing else keeps busy.
 
         A process that plays evaluations pays where one of them comes before the run's end, and it takes the
-        second core. A second thread on two cores that seemed free has made updates slower.
+        second core. A second thread on two cores that seemed free has made updates slower. Workers that step
+        copies take a core each.
         """
+        free_cores -= self.num_workers
         several = free_cores >= 2
         beside = several and self.stop_at_success is None and self.total_env_steps > self.evaluation.period
         threads = self.threads if self.threads != "auto" else 2 if free_cores >= 3 else 1

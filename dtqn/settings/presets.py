@@ -1,8 +1,8 @@
 """From presets, files and flags to one validated `Config`.
 
-The layers are laid over each other in the order: defaults, agent preset, env preset, `--config` file,
-`WANDB_MODE`, flags. Each is a *difference*: it names only what it changes. An agent preset with
-`over_task: true` lies over the env preset, so that a published agent is as published on every task.
+The layers are laid over each other in the order: defaults, `WORLD_SIZE`, agent preset, env preset,
+`--config` file, `WANDB_MODE`, flags. Each is a *difference*: it names only what it changes. An agent preset
+with `over_task: true` lies over the env preset, so that a published agent is as published on every task.
 """
 
 from __future__ import annotations
@@ -113,6 +113,12 @@ def file_layer(path: Path) -> Layer:
         raise ConfigError(f"{path}: {error}") from None
 
 
+def ranks_layer(environment: Mapping[str, str]) -> list[Layer]:
+    """`learner.ranks` as `torchrun` tells it."""
+    size = environment.get("WORLD_SIZE", "") if "RANK" in environment else ""
+    return [Layer("WORLD_SIZE", {"learner": {"ranks": size}})] if size.isdecimal() else []
+
+
 def environment_layer(environment: Mapping[str, str]) -> list[Layer]:
     """`WANDB_MODE`, in this suite's words."""
     mode = environment.get("WANDB_MODE", "").lower()
@@ -147,7 +153,7 @@ def resolve(
     name = Layer(None, {"agent": agent.name})
     task = _env_preset(env, configs) if task_presets else []
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
-    return build([*presets, *given, agent.variant, name])
+    return build([*ranks_layer(environment), *presets, *given, agent.variant, name])
 
 
 class Agent(NamedTuple):

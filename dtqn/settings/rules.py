@@ -276,6 +276,16 @@ def _a_window_holds_the_bootstrap(config: Config) -> str | None:
     )
 
 
+def _every_worker_has_a_copy(config: Config) -> str | None:
+    actor = config.actor
+    if actor.pool == "inline" or actor.num_workers <= actor.num_envs:
+        return None
+    return (
+        f"actor.num_workers is {actor.num_workers}, above actor.num_envs {actor.num_envs}: "
+        f"some would have no copy to step; try {actor.num_envs}"
+    )
+
+
 def _a_graph_draws_nothing(config: Config) -> str | None:
     if not config.cuda_graphs:
         return None
@@ -299,6 +309,28 @@ def _unrecordable(config: Config) -> str | None:
     return None
 
 
+def _ranks_can_share_the_run(config: Config) -> str | None:
+    learner, copies = config.learner, config.actor.num_envs
+    if learner.ranks == 1:
+        return None
+    told = f"learner.ranks is {learner.ranks}, but"
+    if learner.rollout_length:
+        return f"{told} learner.rollout_length is {learner.rollout_length}: ranks learn from replay; try 0"
+    if learner.auxiliary_weight:
+        return (
+            f"{told} learner.auxiliary_weight is {learner.auxiliary_weight}, and such a loss is of a whole "
+            "batch, which no rank has; try 0"
+        )
+    if config.actor.pool != "inline":
+        return f"{told} actor.pool is {config.actor.pool}: each rank steps its own copies; try inline"
+    if config.cuda_graphs:
+        return f"{told} cuda_graphs is true, and the ranks' parts of a batch have many sizes; try false"
+    if copies % learner.ranks:
+        good = max(1, round(copies / learner.ranks)) * learner.ranks
+        return f"{told} actor.num_envs is {copies}, which it does not divide; try {good} copies"
+    return None
+
+
 RUN: Sequence[Rule] = (
     _a_mixture_of_returns_has_no_quantiles,
     _munchausen_has_no_atoms,
@@ -314,7 +346,9 @@ RUN: Sequence[Rule] = (
     _a_window_is_a_sequence,
     _a_window_holds_the_bootstrap,
     _the_memory_fits,
+    _every_worker_has_a_copy,
     _a_graph_draws_nothing,
+    _ranks_can_share_the_run,
 )
 
 # -- The stored memory: rules about W, which a user's core tells when it is built ---------------------------
@@ -379,6 +413,10 @@ def _has_encoder_layers(config: Config) -> bool:
     return config.network.encoder != "dtqn" and not config.network.soft_attention
 
 
+def _has_workers(config: Config) -> bool:
+    return config.actor.pool != "inline"
+
+
 def _several_epsilons(config: Config) -> bool:
     return config.actor.exploration == "ladder" and config.actor.num_envs > 1
 
@@ -432,6 +470,9 @@ _READ_IF: dict[str, Callable[[Config], bool]] = {
     "replay.memory": lambda c: c.network.trace_window != 0,
     "replay.trace_dtype": lambda c: c.network.trace_window != 0,
     "evaluator": lambda c: c.evaluator == "inline" or c.stop_at_success is None,
+    "actor.num_workers": _has_workers,
+    "actor.max_lead": _has_workers,
+    "actor.step_timeout": _has_workers,
     "actor.epsilon_final": lambda c: not _several_epsilons(c),
     "actor.epsilon_start": lambda c: c.actor.epsilon_anneal_env_steps > 0,
     "actor.annealing": lambda c: c.actor.epsilon_anneal_env_steps > 0,

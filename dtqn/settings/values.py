@@ -196,9 +196,15 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+_REPLACED = {"task.vectorization": "actor.pool", "task.step_timeout": "actor.step_timeout"}
+"""Settings that are no more, and those in their place."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` for the closest known name, or all known names where they are few."""
     names = sorted(known)
+    if _REPLACED.get(name) in names:
+        return f"; did you mean {_REPLACED[name]}?"
     # A bare field name is meant as the dotted name that ends in it, and `lr` as `learning_rate`.
     ends = [candidate for candidate in names if candidate.rpartition(".")[2] == name]
     ends = ends or [candidate for candidate in names if _initials(candidate) == name.rpartition(".")[2]]

@@ -90,14 +90,14 @@ plays new episodes to compare the score."""
 
 def score(result: EvaluationResult) -> str:
     """With 95 % intervals: `success 99.8 % (98.9 to 100.0), return 4.450 ± 0.004, of 500 episodes`."""
-    half = 1.96 * result.return_error
     success = ""
     if result.success is not None and result.success_low is not None and result.success_high is not None:
         success = (
             f"success {100 * result.success:.1f} % ({100 * result.success_low:.1f} to "
             f"{100 * result.success_high:.1f}), "
         )
-    return f"{success}return {result.episode_return:.3f} ± {half:.3f}, of {result.episodes} episodes"
+    interval = f"{result.episode_return:.3f} ± {result.return_half_width:.3f}"
+    return f"{success}return {interval}, of {result.episodes} episodes"
 
 
 def command(config: Config) -> str:
@@ -113,7 +113,7 @@ def _header(config: Config, certificate: Mapping[str, Any], last: EvaluationResu
         {
             "type": "mean_reward",
             "name": "mean return",
-            "value": f"{last.episode_return:.3f} +/- {1.96 * last.return_error:.3f}",
+            "value": f"{last.episode_return:.3f} +/- {last.return_half_width:.3f}",
             "verified": False,
         }
     ]

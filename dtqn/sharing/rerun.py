@@ -31,7 +31,7 @@ def rows(config: Config) -> Generator[Row, None, None]:
             for row in trainer.finish():
                 yield _whole(row, trainer, evaluations)
         finally:
-            trainer.evaluator.close()
+            trainer.close()
 
 
 def _whole(row: Row, trainer: Trainer, evaluations: Evaluations) -> Row:

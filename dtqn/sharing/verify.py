@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from dtqn.acting.evaluation import NORMAL_QUANTILE, EvaluationResult
+from dtqn.acting.evaluation import EvaluationResult
 from dtqn.program import code_digest
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.sharing import certificate, rerun
@@ -184,6 +184,9 @@ def _first_updates(config: Config, certified: Mapping[str, Any], expected: list[
     what = "first updates"
     if not expected:
         return Finding(what, UNKNOWN, "the certificate holds no rows")
+    if config.learner.ranks > 1:
+        why = f"{config.learner.ranks} ranks trained it, whose numbers one process adds up in another order"
+        return Finding(what, UNKNOWN, why)
     others = "; ".join(unlike(config, certified))
     found = rerun.rows(_runnable(config))
     try:
@@ -234,16 +237,10 @@ def _score(
 
 def intervals_overlap(one: EvaluationResult, other: EvaluationResult) -> bool:
     """Whether the 95 % intervals of two scores have a point in common."""
-    (low, high), (other_low, other_high) = _interval(one), _interval(other)
+    _, low, high, _ = one.score_interval
+    _, other_low, other_high, _ = other.score_interval
     close = _ROUNDING * max(1.0, *map(abs, (low, high, other_low, other_high)))
     return low <= other_high + close and other_low <= high + close
-
-
-def _interval(result: EvaluationResult) -> tuple[float, float]:
-    if result.success_low is not None and result.success_high is not None:
-        return result.success_low, result.success_high
-    half = NORMAL_QUANTILE * result.return_error
-    return result.episode_return - half, result.episode_return + half
 
 
 def p_value(one: EvaluationResult, other: EvaluationResult) -> float:

@@ -4,6 +4,7 @@
     <env_steps>/network.safetensors  the online network's weights, all that evaluation needs
     <env_steps>/state.safetensors    every other array, by its path in the tree
     <env_steps>/state.json           the tree without its arrays, what is known of the run, checksums of all
+    <env_steps>/rank<k>.*            the same two files of rank k's shard, where a run has several ranks
     best.safetensors                 the weights that did best in an evaluation, its figures, a checksum
 
 A checkpoint is written whole under a temporary name, renamed, and only then made current; older ones go
@@ -17,7 +18,7 @@ import json
 import re
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ def save(
     weights: Mapping[str, torch.Tensor],
     state: dict[str, Any],
     about: dict[str, Any],
+    save_shards: Callable[[Path], None] | None = None,
 ) -> Path:
     """Write a checkpoint and make it the current one.
 
@@ -59,6 +61,7 @@ def save(
         weights: the online network's, kept apart for evaluation.
         state: nested dicts, lists and tuples of numpy arrays, torch tensors and JSON values.
         about: JSON values that describe the run; `read_about` returns them without the arrays.
+        save_shards: has the other ranks of the run `save_shard` to a folder, and returns when they have.
 
     Raises:
         ConfigError: where it cannot be written; the one before is kept, and nothing of the new one.
@@ -68,20 +71,15 @@ def save(
         kept = current(folder) if exists(folder) else None
     name = f"{env_steps}-again" if kept == folder / str(env_steps) else str(env_steps)
     temporary, whole = folder / f".{name}.tmp", folder / name
-    arrays: dict[str, torch.Tensor] = {}
-    skeleton = _take_arrays(state, "state", arrays)
     try:
         with _writing(whole):
             _remove(temporary, whole)
             temporary.mkdir()
+            if save_shards is not None:
+                save_shards(temporary)
             save_file(_independent(dict(weights)), temporary / _NETWORK)
-            save_file(_independent(arrays), temporary / _STATE)
-            checksums = {file: _checksum(temporary / file) for file in (_NETWORK, _STATE)}
-            content = {"format": FORMAT, "about": about, "checksums": checksums, "state": skeleton}
-            content["checksum"] = _checksum_of(content)
-            (temporary / _JSON).write_text(json.dumps(content), encoding="utf-8")
-            for file in (_NETWORK, _STATE, _JSON):
-                sync(temporary / file)
+            sync(temporary / _NETWORK)
+            _write_state(temporary, _JSON, _STATE, state, about, [_NETWORK])
             sync(temporary)
             temporary.rename(whole)
             write_whole(folder / _POINTER, name + "\n", durable=True)
@@ -90,6 +88,46 @@ def save(
         raise
     _remove(*(other for other in folder.iterdir() if other.is_dir() and other != whole))
     return whole
+
+
+def _write_state(
+    folder: Path,
+    json_file: str,
+    arrays_file: str,
+    state: dict[str, Any],
+    about: dict[str, Any],
+    more: list[str],
+) -> None:
+    """A tree as two files, with checksums of its arrays' file and of `more` files."""
+    arrays: dict[str, torch.Tensor] = {}
+    skeleton = _take_arrays(state, "state", arrays)
+    save_file(_independent(arrays), folder / arrays_file)
+    checksums = {file: _checksum(folder / file) for file in (*more, arrays_file)}
+    content = {"format": FORMAT, "about": about, "checksums": checksums, "state": skeleton}
+    content["checksum"] = _checksum_of(content)
+    (folder / json_file).write_text(json.dumps(content), encoding="utf-8")
+    for file in (arrays_file, json_file):
+        sync(folder / file)
+
+
+def save_shard(folder: Path, rank: int, state: dict[str, Any]) -> None:
+    """Write the part of a checkpoint that is another rank's, of what `save` can hold, into its folder.
+
+    Raises:
+        ConfigError: where it cannot be written.
+    """
+    with _writing(folder):
+        _write_state(folder, *_shard_files(rank), state, {}, [])
+
+
+def load_shard(checkpoint: Path, rank: int) -> dict[str, Any]:
+    """What `save_shard` was given."""
+    json_file, arrays_file = _shard_files(rank)
+    return _load(checkpoint, json_file, arrays_file)
+
+
+def _shard_files(rank: int) -> tuple[str, str]:
+    return f"rank{rank}.json", f"rank{rank}.safetensors"
 
 
 def exists(folder: Path) -> bool:
@@ -142,10 +180,13 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 def load_state(folder: Path) -> dict[str, Any]:
     """The current checkpoint's state, every leaf as it was given to `save`."""
-    path = current(folder)
-    content = _read_json(path)
-    arrays = _read_tensors(path / _STATE, content["checksums"][_STATE])
-    with _reading(path):
+    return _load(current(folder), _JSON, _STATE)
+
+
+def _load(checkpoint: Path, json_file: str, arrays_file: str) -> dict[str, Any]:
+    content = _read_json(checkpoint, json_file)
+    arrays = _read_tensors(checkpoint / arrays_file, content["checksums"][arrays_file])
+    with _reading(checkpoint):
         state: dict[str, Any] = _put_arrays(content["state"], arrays)
     return state
 
@@ -301,14 +342,17 @@ def _completed(folder: Path) -> list[Path]:
 def _check_whole(checkpoint: Path) -> tuple[int, float]:
     """The environment steps and the seconds of a checkpoint whose every file has its checksum."""
     content = _read_json(checkpoint)
-    for file in (_NETWORK, _STATE):
-        _check(checkpoint / file, content["checksums"][file])
+    with _reading(checkpoint / _JSON):
+        shards = [_shard_files(rank)[0] for rank in range(1, int(content["about"].get("ranks", 1)))]
+    for json_file in (_JSON, *shards):
+        for file, checksum in _read_json(checkpoint, json_file)["checksums"].items():
+            _check(checkpoint / file, checksum)
     with _reading(checkpoint / _JSON):
         return int(content["about"]["env_steps"]), float(content["about"]["seconds"])
 
 
-def _read_json(checkpoint: Path) -> dict[str, Any]:
-    path = checkpoint / _JSON
+def _read_json(checkpoint: Path, file: str = _JSON) -> dict[str, Any]:
+    path = checkpoint / file
     with _reading(path):
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT:

@@ -15,14 +15,14 @@ from typing import Any
 
 import envs
 from dtqn.files import write_whole
-from dtqn.program import program
+from dtqn.program import program, trainer
 from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, value_of
 from dtqn.settings.presets import Layer, build, environment_layer, file_layer, merge, nested, to_yaml
 from dtqn.text import one_line
 
 MAY_CHANGE = {
     *("total_env_steps", "stop_at_success", "checkpoint_every", "wandb", "device", "threads", "evaluator"),
-    *("tracker", "cuda_graphs", "task.step_timeout"),
+    *("tracker", "cuda_graphs", "actor.step_timeout"),
 }
 """Settings that a resumed run may be given anew: where it ends and how it is run, not what is learned."""
 HOW_IT_RUNS = {"checkpoint_every", "tracker", "wandb", "device", "cuda_graphs", "threads", "evaluator"}
@@ -107,7 +107,7 @@ class RunDir:
 
     @property
     def resume_command(self) -> str:
-        return f"{program()} --resume {shlex.quote(str(self.path))}"
+        return f"{trainer()} --resume {shlex.quote(str(self.path))}"
 
     @property
     def eval_command(self) -> str:
@@ -116,6 +116,11 @@ class RunDir:
     @property
     def report_command(self) -> str:
         return report_command(self.path)
+
+    @property
+    def has_wandb_id(self) -> bool:
+        """Whether the run's id at W&B has been made."""
+        return self._id_file.exists()
 
     @property
     def wandb_id(self) -> str:

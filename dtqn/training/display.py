@@ -231,6 +231,10 @@ class Watched(Protocol):
     def state(self) -> str: ...
 
     @property
+    def where(self) -> str:
+        """The machine that it runs on; empty for this one."""
+
+    @property
     def rows(self) -> Sequence[Row]: ...
 
     @property
@@ -256,6 +260,8 @@ class RunFacts:
         for row in run.rows:
             last |= {key: value for key, value in row.items() if value is not None}
         self.name, self.state = run.name, run.state
+        self.place = f"{run.state} on {run.where}" if run.where else run.state
+        """The state, with the machine if it is another one."""
         self.total, self.env_steps = run.total_env_steps, int(last.get("env_steps") or 0)
         self.speed = float(last.get("speed/env_steps_per_second") or 0) if run.state == "running" else 0.0
         self.seconds = float(last.get("seconds") or 0)
@@ -268,7 +274,7 @@ class RunFacts:
     @property
     def line(self) -> str:
         steps = f"{number(self.env_steps)}/{number(self.total)} env steps ({self.env_steps / self.total:.0%})"
-        state = f"finished in {clock(self.seconds)}" if self.state == "finished" else self.state
+        state = f"finished in {clock(self.seconds)}" if self.state == "finished" else self.place
         return f"{self.name}: {state}  {steps}  {self.outcome}".rstrip()
 
 
@@ -342,7 +348,7 @@ class TerminalRunsView:
         for fact in shown:
             table.add_row(
                 Text(fact.name),
-                Text(fact.state, style="red" if fact.state == "failed" else ""),
+                Text(fact.place, style="red" if fact.state == "failed" else ""),
                 ProgressBar(total=fact.total, completed=min(fact.env_steps, fact.total), width=16),
                 Text(f"{fact.env_steps / fact.total:.0%}", justify="right"),
                 Text(f"{number(fact.speed)} env steps/s" if fact.speed else "", justify="right"),

@@ -35,13 +35,17 @@ def introduction(
     """
     machine_has = f" of the machine's {size(machine_bytes)}" if machine_bytes else ""
     threads = "1 thread" if config.num_threads == 1 else f"{config.num_threads} threads"
+    ranks = f"{config.learner.ranks} ranks of " if config.learner.ranks > 1 else ""
     beside = ", evaluations in a process beside it" if config.evaluates_beside else ""
+    if config.num_workers:
+        workers = "1 worker" if config.num_workers == 1 else f"{config.num_workers} workers"
+        beside += f", copies stepped by {workers}"
     lines = {
         "task": f"{config.env}, {config.actor.num_envs} copies",
         "agent": f"{config.agent}, {number(parameters)} parameters",
         "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
         "replay": _replay(config),
-        "device": f"{device}, {threads}{beside}",
+        "device": f"{device}, {ranks}{threads}{beside}",
         "steps": f"{number(config.total_env_steps)} env steps, {number(config.warmup)} of them at random; "
         f"{number(planned_updates(config))} learner updates",
         "run": str(directory.path),

@@ -23,13 +23,15 @@ METRICS = [
         "replay/": "steps sequences priority_minimum priority_mean priority_maximum importance_weight_min "
         "learned_steps_per_update parameter_age memory_age delta_q_share delta_q_first delta_q_last "
         "stale_action_share stale_action_loss",
-        "actor/": "epsilon",
+        "actor/": "epsilon lead parameter_age restarts",
         "speed/": "env_steps_per_second learner_steps_per_second",
     }.items()
     for name in names.split()
 ]
 """All that a row can hold, so that a misspelt metric is known before anything is trained."""
-CLOCK_KEYS = ("seconds", "speed/env_steps_per_second", "speed/learner_steps_per_second")
+CLOCKS = ("seconds", "speed/env_steps_per_second", "speed/learner_steps_per_second")
+"""What each row has by the clock."""
+CLOCK_KEYS = (*CLOCKS, "actor/lead")
 """The only keys in which a run and its killed and resumed twin may differ."""
 
 

@@ -34,7 +34,7 @@ def measured(config: Config) -> Pace:
     try:
         return Pace(*trainer.trial(max(_LEAST_TICKS, _longest_sequence(config)), _UPDATES))
     finally:
-        trainer.evaluator.close()
+        trainer.close()
 
 
 def _longest_sequence(config: Config) -> int:

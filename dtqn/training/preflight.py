@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 import envs
 from dtqn.graphs import Held
 from dtqn.networks.q_network import QNetwork
+from dtqn.program import launch
 from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.text import size
 from dtqn.training import machine
@@ -58,15 +59,20 @@ _PROCESS = "the process itself"
 
 
 def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
-    """Bytes of a run by what takes them.
+    """Bytes of a run on this machine by what takes them; all ranks that are here are counted.
 
     Args:
         process_bytes: what the process has before there is a trainer; None where that cannot be told.
     """
-    process = {} if process_bytes is None else {_PROCESS: process_bytes}
+    plan, ranks = plan_bytes(config), config.learner.ranks
+    here = launch().local_ranks if ranks > 1 else 1
+    plan |= {"replay": plan["replay"] * here // ranks, "networks": plan["networks"] * here}
+    process = {} if process_bytes is None else {_PROCESS: process_bytes * here}
     if process and config.evaluates_beside:  # it has imported the same
-        process["the process beside it"] = process[_PROCESS]
-    return plan_bytes(config) | process
+        process["the process beside it"] = process_bytes or 0
+    if process and config.num_workers:
+        process["the workers' processes"] = config.num_workers * (process_bytes or 0)
+    return plan | process
 
 
 def plan_bytes(config: Config) -> dict[str, int]:
@@ -74,11 +80,12 @@ def plan_bytes(config: Config) -> dict[str, int]:
     network = _counted_network(config)
     parameters = sum(p.numel() * p.element_size() for p in network.parameters())
     fields = make_schema(config, network).fields
+    # online, target, the actor's and the evaluator's copies, gradients, Adam's two moments, and what is being
+    # evaluated; with workers, that of each, and those that are on their way to them
+    copies = 8 + (config.num_workers + config.actor.max_lead + 2 if config.num_workers else 0)
     return {
         "replay": replay_bytes(fields, replay_size(config, fields)[1], config.actor.num_envs),
-        # online, target, the actor's and the evaluator's copies, gradients, Adam's two moments, and what is
-        # being evaluated
-        "networks": 8 * parameters,
+        "networks": copies * parameters,
     }
 
 

@@ -16,7 +16,15 @@ import torch
 
 from dtqn.acting.rows import Leaf, Rows
 from dtqn.shapes import send
-from dtqn.types import FreshTrace, Sequences, StepInputs, TraceSpec, named_parts, step_inputs
+from dtqn.types import (
+    FreshTrace,
+    Sequences,
+    StepInputs,
+    TraceSpec,
+    named_parts,
+    observation_of,
+    step_inputs,
+)
 from replay import Field, SequenceBatch
 
 NAMES: Rows[str] = Rows._make(Rows._fields)
@@ -52,6 +60,13 @@ def named(rows: Rows[Leaf]) -> dict[str, Leaf]:
     single = {name: part for name, part in rows._asdict().items() if name not in ("observation", "trace")}
     trace = {f"{_TRACE}{name}": part for name, part in rows.trace.items()}
     return {**named_parts(rows.observation), **single, **trace}
+
+
+def rows_of(parts: Mapping[str, Leaf]) -> Rows[Leaf]:
+    """The rows whose parts have these names: the inverse of `named`."""
+    single = {name: parts[name] for name in Rows._fields if name not in ("observation", "trace")}
+    trace = {name.removeprefix(_TRACE): part for name, part in parts.items() if name.startswith(_TRACE)}
+    return Rows(observation=observation_of(parts), trace=trace, **single)
 
 
 def row_fields(
@@ -116,7 +131,7 @@ class Schema:
 
     def __init__(self, rows: Rows[Field], memory: Memory, device: torch.device) -> None:
         """`device`: where the learner's tensors are."""
-        self.memory, self.device = memory, device
+        self.rows, self.memory, self.device = rows, memory, device
         window = max((field.window for field in rows.trace.values()), default=0)
         version = rows.version
         if memory.is_refreshed and window:

@@ -15,6 +15,7 @@ import envs
 from dtqn.networks.q_network import QNetwork
 from dtqn.plots import learning_curve
 from dtqn.program import code_digest
+from dtqn.ranks import RankError
 from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import Signals
 from dtqn.text import number, one_line
@@ -23,6 +24,7 @@ from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, task_identity
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
+from dtqn.training.leader import Leader, dismiss
 from dtqn.training.metrics import MetricsFile, Row, read_rows
 from dtqn.training.setup import device_of, task_spec
 from dtqn.training.tracker import Trackers, open_tracker
@@ -44,7 +46,7 @@ def start(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
     """
     directory.claim()
     process_bytes = machine.resident_bytes()
-    trainer = _make_trainer(config)
+    trainer = _make_trainer(config, directory)
     directory.write_config(config)
     return _Run(config, directory, trainer, Output(out or sys.stdout), process_bytes).train()
 
@@ -66,7 +68,7 @@ def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
             )
         if directory.metrics_file.exists():
             print(f"{directory.path} has no checkpoint yet: the run starts anew", file=shown)
-        run = _Run(config, directory, _make_trainer(config), shown, process_bytes)
+        run = _Run(config, directory, _make_trainer(config, directory), shown, process_bytes)
         checkpoint.remove_best(directory.checkpoints)
     else:
         about = checkpoint.read_about(directory.checkpoints)
@@ -81,19 +83,21 @@ def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
             print(lines.finished(directory, about["env_steps"], about["last_evaluation"]), file=shown)
             if in_sweep():
                 _report_finished(config, directory, about, shown)
+            if config.learner.ranks > 1:
+                dismiss()
             return 0
         run = _Run(config, directory, _restored_trainer(config, directory), shown, process_bytes, about)
     directory.write_config(config)
     return run.train()
 
 
-def _make_trainer(config: Config) -> Trainer:
+def _make_trainer(config: Config, directory: RunDir) -> Trainer:
     machine.prepare()
-    return Trainer(config)
+    return Trainer(config) if config.learner.ranks == 1 else Leader(config, directory.checkpoints)
 
 
 def _restored_trainer(config: Config, directory: RunDir) -> Trainer:
-    trainer = _make_trainer(config)
+    trainer = _make_trainer(config, directory)
     try:
         trainer.set_state(checkpoint.load_state(directory.checkpoints))
     except CheckpointError:
@@ -161,22 +165,27 @@ class _Run:
             self._track()
             with signals:
                 exit_code = self._loop(signals)
+            if isinstance(self.trainer, Leader):
+                self.trainer.end()
         except NonFiniteError as error:
             self._view.say(f"error: {error}")
-        except (envs.TaskError, WorkerError) as error:  # what has been learned is sound
-            self._save(finished=False)
-            if signals.caught is not None:  # it came to the copies and to the worker too
-                exit_code = 128 + signals.caught
-            else:
-                self._view.say(f"error: {error}; saved; to go on: {self.directory.resume_command}")
+        except RankError as error:
+            self._view.say(f"error: {error}; to go on: {self.directory.resume_command}")
+        except (envs.TaskError, WorkerError) as error:
+            self._tell_news()
+            saved = self._kept
+            if not isinstance(self.trainer, Leader):  # other ranks would be in the midst of a step
+                self._save(finished=False)  # what has been learned is sound
+                saved = "saved"
+                if signals.caught is not None:  # it came to the copies and to the worker too
+                    exit_code = 128 + signals.caught
+            if exit_code == 1:
+                self._view.say(f"error: {error}; {saved}; to go on: {self.directory.resume_command}")
         except ConfigError as error:
-            kept = "nothing has been saved yet"
-            if self._saved_at is not None:
-                kept = f"what the run had at {number(self._saved_at)} env steps is kept"
-            raise ConfigError(f"{error}; {kept}; to go on: {self.directory.resume_command}") from None
+            raise ConfigError(f"{error}; {self._kept}; to go on: {self.directory.resume_command}") from None
         finally:
             self._view.close()
-            self.trainer.evaluator.close()
+            self.trainer.close()
             self._tracker.close(exit_code)
             self._metrics.close()
         if exit_code == 0:
@@ -186,6 +195,12 @@ class _Run:
                 f"interrupted and saved; to go on: {self.directory.resume_command}", file=self.out, flush=True
             )
         return exit_code
+
+    @property
+    def _kept(self) -> str:
+        if self._saved_at is None:
+            return "nothing has been saved yet"
+        return f"what the run had at {number(self._saved_at)} env steps is kept"
 
     def _track(self) -> None:
         network = self.trainer.network
@@ -211,6 +226,7 @@ class _Run:
             seconds = time.monotonic() - began
             if row is not None:
                 self._hold(row)
+            self._tell_news()
             self._record(signals)
             self._view.tick(trainer.env_steps, trainer.learner_steps)
             if line := price.tick(seconds, trainer.env_steps, trainer.learner_steps, row is not None):
@@ -232,6 +248,10 @@ class _Run:
         self._save(finished=True)
         _send_files(self._tracker, self.directory)
         return 0
+
+    def _tell_news(self) -> None:
+        for line in self.trainer.news():
+            self._view.say(line)
 
     @property
     def _seconds(self) -> float:
@@ -305,12 +325,19 @@ class _Run:
             "parameters": _parameters(self.trainer.network),
             "threads": self.config.num_threads,
             "device": device_of(self.config).type,
+            "ranks": self.config.learner.ranks,
             "code": self._code,
             "machine": machine.name(),
         }
         weights = self.trainer.network.state_dict()
+        shards = self.trainer.save_shards if isinstance(self.trainer, Leader) else None
         checkpoint.save(
-            self.directory.checkpoints, self.trainer.env_steps, weights, self.trainer.get_state(), about
+            self.directory.checkpoints,
+            self.trainer.env_steps,
+            weights,
+            self.trainer.get_state(),
+            about,
+            shards,
         )
         self._saved_at = self.trainer.env_steps
         self._draw(finished)
@@ -339,7 +366,7 @@ class _Run:
         if self._saved_at is not None:
             resumed = f"at {number(self.trainer.env_steps)} env steps"
             if not self.trainer.resume_is_exact:
-                resumed += ", not exact: with new episodes, as the task's state cannot be saved"
+                resumed += ", not exact: with new episodes, as the state of its copies could not be saved"
         return lines.introduction(
             self.config,
             self.directory,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -27,14 +27,15 @@ from dtqn.learning.learner import AuxiliaryLoss, Learner
 from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.networks import builder
 from dtqn.networks.q_network import QNetwork, memory_window, trace_window
+from dtqn.ranks import ALONE, Ranks
 from dtqn.schedules import linear
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
 from dtqn.settings.rules import memory_misfit
 from dtqn.settings.values import is_own
 from dtqn.training.schema import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
-from dtqn.training.updates import FromReplay, FromRollouts, Updates
-from replay import Field, SequenceLayout, SequenceReplay
+from dtqn.training.updates import FromReplay, FromRollouts, Source, Updates
+from replay import Field, SequenceLayout, SequenceReplay, Shard
 
 
 class Stream(IntEnum):
@@ -154,19 +155,23 @@ def replay_size(config: Config, fields: Mapping[str, Field]) -> tuple[SequenceLa
     return layout, (rows + 1) * config.actor.num_envs
 
 
-def make_replay(config: Config, schema: Schema) -> SequenceReplay:
+def make_replay(config: Config, schema: Schema, ranks: Ranks = ALONE) -> SequenceReplay:
+    """The run's replay, or this rank's shard of it."""
     layout, capacity = replay_size(config, schema.fields)
     return SequenceReplay(
         schema.fields,
         layout,
-        capacity,
-        config.actor.num_envs,
+        capacity // ranks.count,
+        config.actor.num_envs // ranks.count,
         config.replay.priority_exponent,
         config.replay.importance_sampling_exponent,
     )
 
 
-def make_updates(config: Config, replay: SequenceReplay, generator: np.random.Generator) -> Updates:
+def make_updates(
+    config: Config, replay: SequenceReplay, generator: np.random.Generator, ranks: Ranks = ALONE
+) -> Updates:
+    """What the run learns from `replay`, which is this rank's shard; `generator` draws alike on all ranks."""
     learner = config.learner
     if learner.rollout_length:
         return FromRollouts(
@@ -177,8 +182,9 @@ def make_updates(config: Config, replay: SequenceReplay, generator: np.random.Ge
             minibatches=learner.minibatches,
             warmup=config.warmup,
         )
+    source: Source = replay if ranks.count == 1 else Shard(replay, ranks)
     return FromReplay(
-        replay,
+        source,
         generator,
         batch_size=learner.batch_size,
         warmup=config.warmup,
@@ -186,7 +192,7 @@ def make_updates(config: Config, replay: SequenceReplay, generator: np.random.Ge
     )
 
 
-def make_learner(config: Config, network: QNetwork) -> Learner:
+def make_learner(config: Config, network: QNetwork, ranks: Ranks = ALONE) -> Learner:
     """The run's learner; it trains the parameters of `network` in place."""
     auxiliary, weight = network.auxiliary, config.learner.auxiliary_weight
     return Learner(
@@ -202,6 +208,7 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
         threads=config.num_threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
         capture=capture_of(config, Padded(block_sizes(config, network))),
+        ranks=ranks,
     )
 
 
@@ -247,19 +254,47 @@ _TICKS_OF_A_CACHE = 4
 """Ticks between two publishings from which on the actor's cache costs less than it saves (gtrxl: 4 to 10)."""
 
 
-def make_actor(config: Config, network: QNetwork) -> Actor:
-    """The run's actor, with a copy of `network` and the copies of the task."""
+class Share(NamedTuple):
+    """The copies of the task that one actor steps, among all of a run."""
+
+    start: int
+    stop: int
+    """The first of them, and the one after the last."""
+    key: tuple[int, ...] = ()
+    """A key below the run's streams of its tasks and actors; () are these themselves."""
+    step: int = 1
+    """From one of them to the next."""
+
+    @property
+    def num_envs(self) -> int:
+        return len(range(self.start, self.stop, self.step))
+
+    @property
+    def copies(self) -> slice:
+        return slice(self.start, self.stop, self.step)
+
+
+def share_of(config: Config, ranks: Ranks) -> Share:
+    """The copies of a rank, from the whole of the ladder."""
+    key = () if ranks.count == 1 else (ranks.rank,)
+    return Share(ranks.rank, config.actor.num_envs, key, ranks.count)
+
+
+def make_actor(config: Config, network: QNetwork, share: Share | None = None) -> Actor:
+    """An actor with a copy of `network` and a share of the copies of the task, by default all of them."""
     num_envs = config.actor.num_envs
+    share = share or Share(0, num_envs)
+    exploration = make_exploration(config.actor, config.warmup)
     # The updates of a rollout come one right after the other.
     env_steps_per_publishing = max(
         config.actor.publish_period * config.env_steps_per_update, config.learner.rollout_length * num_envs
     )
     return Actor(
-        make_env(config, num_envs, seed_of(config, Stream.ENV)),
+        make_env(config, share.num_envs, seed_of(config, Stream.ENV, *share.key)),
         copy.deepcopy(network),
-        exploration=make_exploration(config.actor, config.warmup),
-        bursts=make_bursts(config.actor),
-        generator=np.random.default_rng(seed_of(config, Stream.ACTOR)),
+        exploration=exploration._replace(final=exploration.final[share.copies]),
+        bursts=make_bursts(config.actor, share.num_envs),
+        generator=np.random.default_rng(seed_of(config, Stream.ACTOR, *share.key)),
         keep_cache=env_steps_per_publishing >= _TICKS_OF_A_CACHE * num_envs,
         capture=capture_of(config, Held()),
     )
@@ -282,9 +317,9 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
     return Exploration(final, annealing, warmup_env_steps)
 
 
-def make_bursts(config: ActorConfig) -> Bursts:
+def make_bursts(config: ActorConfig, num_envs: int) -> Bursts:
     return Bursts(
-        num_envs=config.num_envs,
+        num_envs=num_envs,
         share=config.burst_share,
         start=config.burst_start,
         length=config.burst_length,

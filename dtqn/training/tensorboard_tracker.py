@@ -77,7 +77,7 @@ class TensorBoardTracker:
             summary = Summary(value=[Summary.Value(tag=name, image=image)])
             self._writer.file_writer.add_summary(summary, row["env_steps"])
 
-    def artifact(self, files: Mapping[str, Path]) -> None:
+    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
         """It keeps no files; they lie beside it."""
 
     def close(self, exit_code: int = 0) -> None:

@@ -26,6 +26,8 @@ class Start(NamedTuple):
     say: Say
     about: Mapping[str, Any]
     """What else is known of the run's first start, kept with its configuration."""
+    page: str | None = None
+    """The name of a page about several runs, which is to be kept; None: this is a run."""
 
 
 class Gone(Exception):
@@ -49,8 +51,8 @@ class Tracker(Protocol):
     def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
         """Show pictures (`.png`) and films (`.gif`) at row `number`, the last one so far."""
 
-    def artifact(self, files: Mapping[str, Path]) -> None:
-        """Keep files, under the names that they have in the run's directory."""
+    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
+        """Keep files of a `run`, under the names that they have in its directory, or a `report`."""
 
     def close(self, exit_code: int = 0) -> None: ...
 
@@ -77,8 +79,8 @@ class Trackers:
     def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
         self._each(lambda tracker: tracker.pictures(number, row, files), "does not take the pictures")
 
-    def artifact(self, files: Mapping[str, Path]) -> None:
-        self._each(lambda tracker: tracker.artifact(files), "does not take the artifact")
+    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
+        self._each(lambda tracker: tracker.artifact(files, kind), "does not take the artifact")
 
     def close(self, exit_code: int = 0) -> None:
         self._each(lambda tracker: tracker.close(exit_code))
@@ -105,12 +107,13 @@ def open_tracker(
     rows: Sequence[Row],
     say: Say,
     about: Mapping[str, Any] | None = None,
+    page: str | None = None,
 ) -> Trackers:
     """Start or continue the run at the trackers that the settings name; each is sent the rows that it lacks.
 
     The arguments are those of `Start`. A tracker that cannot be started is left out in one line.
     """
-    start, opened = Start(config, directory, run_id, rows, say, about or {}), []
+    start, opened = Start(config, directory, run_id, rows, say, about or {}, page), []
     for setting in config.trackers:
         name, open_one = _opener(setting)
         try:

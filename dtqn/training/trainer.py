@@ -18,9 +18,11 @@ from dtqn.acting.evaluation import film
 from dtqn.acting.rows import Episodes
 from dtqn.learning import losses
 from dtqn.networks.q_network import QNetwork
+from dtqn.ranks import ALONE, Ranks
 from dtqn.settings.config import Config
 from dtqn.training import setup
 from dtqn.training.evaluator import Evaluator
+from dtqn.training.pool import Pool, make_pool
 from dtqn.training.schema import NAMES
 from dtqn.training.setup import Stream, seed_of
 from dtqn.types import FreshTrace, NonFiniteError, first_rows
@@ -45,21 +47,30 @@ class Tally(NamedTuple):
         )
 
 
-class Trainer:
-    """One run of one agent on one task."""
+_TOTALS = {"train/episodes", "train/total_return", "train/total_success", "replay/steps", "replay/sequences"}
+"""Metrics that add up over ranks; of the others the mean is taken."""
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+
+class Trainer:
+    """One run of one agent on one task, or the part of it that one rank has."""
+
+    def __init__(self, config: Config, ranks: Ranks = ALONE) -> None:
+        """`ranks` share the run's copies of the task, its replay and its batches, and keep step."""
+        self.config, self.ranks = config, ranks
         self.has_success = setup.task_spec(config).has_success
         network = setup.make_network(config)
         self.schema = setup.make_schema(config, network)
         network.to(self.schema.device)
         self.evaluator = Evaluator(config, network)
-        self.learner = setup.make_learner(config, network)
-        self.actor = setup.make_actor(config, network)
-        self.replay = setup.make_replay(config, self.schema)
+        self.learner = setup.make_learner(config, network, ranks)
+        try:
+            self.actor: Pool = make_pool(config, network, self.schema, setup.share_of(config, ranks))
+        except BaseException:
+            self.evaluator.close()
+            raise
+        self.replay = setup.make_replay(config, self.schema, ranks)
         self.generator = np.random.default_rng(seed_of(config, Stream.REPLAY))
-        self.updates = setup.make_updates(config, self.replay, self.generator)
+        self.updates = setup.make_updates(config, self.replay, self.generator, ranks)
         self.staleness = setup.make_staleness(config, self.replay, self.schema, self.learner)
         self._learning_rate_share = setup.learning_rate_share(config)
         self.resume_is_exact = True
@@ -100,7 +111,7 @@ class Trainer:
         row: dict[str, float | int | None] = {}
         if self._due(before, self.config.metrics_every):
             row |= self._training_metrics()
-        if evaluates := self._due(before, self.config.evaluation.period):
+        if evaluates := self.ranks.rank == 0 and self._due(before, self.config.evaluation.period):
             self._ask_evaluation(at_end=False)
         return self._clocks() | row if row or evaluates else None
 
@@ -110,14 +121,15 @@ class Trainer:
         All evaluations are over that `advance` has asked for; that of the end is then asked for.
         """
         while self.learner_steps == 0 and self.learner.skipped_updates == 0:
-            if not self.replay.num_sequences:
+            if not self.updates.can_draw:
                 self._act()
                 self.replay.end_episodes()
                 self.actor.begin_episodes()  # what has been ended does not go on where the run is made longer
-            if self.replay.num_sequences:
+            if self.updates.can_draw:
                 self._learn(*self.updates.draw())
-        row = self._training_metrics() if self._updates_summed or self._told < self._tally.episodes else {}
-        if evaluates := not self.evaluator.has_full(self.learner_steps):
+        untold = self._updates_summed or self._told < self._tally.episodes
+        row = self._training_metrics() if self.ranks.gather([untold]).any() else {}
+        if evaluates := self.ranks.rank == 0 and not self.evaluator.has_full(self.learner_steps):
             self._ask_evaluation(at_end=True)
         return [self._clocks() | row] if row or evaluates else []
 
@@ -140,12 +152,30 @@ class Trainer:
         return per_env_step, (time.perf_counter() - began) / updates
 
     def _act(self) -> None:
+        before = self.env_steps
         rows, episodes = self.actor.tick()
+        if self.ranks.count > 1:
+            self._count_others(self.env_steps - before)
         ids = self.replay.append(self.schema.stored(rows))
         from_actor = self.updates.reads_priorities and self.config.replay.initial_priority == "actor"
         if len(ids) and from_actor:
             self.replay.update_priorities(ids, self._first_priorities(ids))
         self._remember(episodes)
+
+    def _count_others(self, taken: int) -> None:
+        """Counts what other ranks have done, where this one has `taken` env steps in the present tick.
+
+        The largest priority so far is what one replay would give a new sequence.
+        """
+        steps, priorities = self.ranks.gather([taken, self.replay.max_priority]).T
+        self.actor.env_steps += int(steps.sum()) - taken
+        self.replay.raise_max_priority(float(priorities.max()))
+
+    def check_same(self) -> None:
+        """Raises a RankError where ranks do not have the same parameters, to the last bit."""
+        if self.ranks.count > 1:
+            what = f"at learner step {self.learner_steps} the parameters"
+            self.ranks.check_same(self.learner.checksum(), what)
 
     def _first_priorities(self, ids: np.ndarray) -> np.ndarray:
         """Priorities from the Q-values that the actor saw, by the learner's own formulas."""
@@ -184,7 +214,7 @@ class Trainer:
         for name, value in update.metrics.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
         if self.learner_steps % self.config.actor.publish_period == 0:
-            self.actor.publish(self.learner.online, self.learner_steps)
+            self.actor.publish(list(self.learner.online.parameters()), self.learner_steps)
 
     def _write_back(self, ids: np.ndarray, sampled: SequenceBatch, trace: FreshTrace) -> None:
         """Replay's memory becomes what the update's forward pass made of it."""
@@ -200,6 +230,7 @@ class Trainer:
 
     def _training_metrics(self) -> dict[str, float | int | None]:
         """Means since the last row, and the state of exploration and replay."""
+        self.check_same()
         row: dict[str, float | int | None] = {}
         if self._recent:
             returns, lengths, successes = zip(*self._recent, strict=True)
@@ -212,14 +243,14 @@ class Trainer:
         row |= {name: total / self._updates_summed for name, total in self._sums.items()}
         row["learner/skipped_updates"] = self.learner.skipped_updates
         row["learner/learning_rate"] = self.learner.learning_rate
-        row["actor/epsilon"] = float(self.actor.epsilon().mean())
+        row |= self.actor.metrics()
         row["replay/steps"] = self.replay.num_steps
         row["replay/sequences"] = self.replay.num_sequences
         row |= self.updates.metrics()
         if self.replay.num_sequences:
             row |= self.staleness.measure()
         self._sums, self._updates_summed = {}, 0
-        return row
+        return row if self.ranks.count == 1 else _of_all(self.ranks.gather_objects(row))
 
     def _ask_evaluation(self, at_end: bool) -> None:
         length = float(np.mean([episode[1] for episode in self._recent])) if self._recent else None
@@ -247,10 +278,9 @@ class Trainer:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self.actor.set_state(state["actor"])
+        self.resume_is_exact = self.actor.set_state(state["actor"])
         self.learner.set_state(state["learner"])
         self.replay.set_state(state["replay"])
-        self.resume_is_exact = state["actor"]["rows"]["env"] is not None
         self.generator.bit_generator.state = state["generator"]
         self.updates.set_state(state["updates"])
         self.staleness.set_state(state["staleness"])
@@ -259,3 +289,24 @@ class Trainer:
         *tally, self._told = state["tally"]
         self._tally = Tally(*tally)
         self._sums, self._updates_summed = dict(state["sums"]), state["updates_summed"]
+
+    def news(self) -> list[str]:
+        """What a user should be told of the processes beside the run, one line each, since the last call."""
+        return self.actor.news()
+
+    def close(self) -> None:
+        """End the processes beside the run."""
+        self.evaluator.close()
+        self.actor.close()
+
+
+def _of_all(rows: list[dict[str, float | int | None]]) -> dict[str, float | int | None]:
+    """One row of metrics from those of all ranks, some of which may lack a metric."""
+    joined: dict[str, float | int | None] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [value for row in rows if (value := row.get(name)) is not None]
+        if not values:
+            joined[name] = None
+        else:
+            joined[name] = sum(values) if name in _TOTALS else float(np.mean(values))
+    return joined

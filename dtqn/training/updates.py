@@ -18,11 +18,27 @@ Drawn: TypeAlias = tuple[SequenceBatch, SampleInfo]
 """The sequences of one update."""
 
 
+class Source(Protocol):
+    """Sequences that are drawn by priority: a `SequenceReplay`, or a `Shard` of a replay."""
+
+    @property
+    def num_sequences(self) -> int: ...
+
+    def sample(self, batch_size: int, generator: np.random.Generator) -> Drawn: ...
+
+    def priority_statistics(self) -> dict[str, float]: ...
+
+
 class Updates(Protocol):
     """When a run learns, and what."""
 
     reads_priorities: bool
     """Whether it matters which priorities sequences have."""
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether there is a sequence to learn."""
+        ...
 
     def due(self, before: int, env_steps: int) -> Iterator[Drawn]:
         """The updates to make after a tick, which brought the run from `before` to `env_steps`.
@@ -53,7 +69,7 @@ class FromReplay:
 
     def __init__(
         self,
-        replay: SequenceReplay,
+        replay: Source,
         generator: np.random.Generator,
         *,
         batch_size: int,
@@ -65,12 +81,16 @@ class FromReplay:
         self._env_steps_per_update = env_steps_per_update
         self._credit = 0.0
 
+    @property
+    def can_draw(self) -> bool:
+        return self._replay.num_sequences > 0
+
     def due(self, before: int, env_steps: int) -> Iterator[Drawn]:
         if env_steps > self._warmup:
             self._credit += (env_steps - max(before, self._warmup)) / self._env_steps_per_update
         while self._credit >= 1:
             self._credit -= 1
-            if self._replay.num_sequences:
+            if self.can_draw:
                 yield self.draw()
 
     def draw(self) -> Drawn:
@@ -116,6 +136,10 @@ class FromRollouts:
         self._length, self._epochs, self._minibatches = length, epochs, minibatches
         self._warmup = warmup
         self._ticks = 0
+
+    @property
+    def can_draw(self) -> bool:
+        return self._replay.num_sequences > 0
 
     def due(self, before: int, env_steps: int) -> Iterator[Drawn]:
         self._ticks += 1

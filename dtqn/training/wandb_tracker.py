@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ _WAIT_SECONDS = 10
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("dtqn", "torch", "numpy", "gymnasium", "wandb")
 _LONGEST_TAG = 64
+_ARTIFACTS = {"run": "model", "report": "report"}
+"""The type at W&B of each kind of artifact."""
 
 
 class WandbTracker:
@@ -58,11 +60,11 @@ class WandbTracker:
             clocks = {name: row[name] for name in ("env_steps", "learner_steps")}
             self._run.log(clocks | shown, step=2 * number + 1, commit=True)
 
-    def artifact(self, files: Mapping[str, Path]) -> None:
+    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
         import wandb
 
         with self._in_time():
-            artifact = wandb.Artifact(f"run-{self._run.id}", type="model")
+            artifact = wandb.Artifact(f"{kind}-{self._run.id}", type=_ARTIFACTS[kind])
             with _waiting_in(self._files / "artifacts"):
                 for name, file in files.items():
                     artifact.add_file(str(file), name=name)
@@ -113,7 +115,9 @@ def start(start: Start) -> Tracker | None:
         known, tags = config.model_dump(mode="json", exclude=HOW_IT_RUNS), None
     if in_sweep() and rows:
         known["continues"] = start.run_id
-    run = _start(config, start.directory, start.run_id, known, tags, start.say)
+    if start.page is not None:
+        known, tags = dict(start.about), None
+    run = _start(start, known, tags)
     tracker = WandbTracker(run)
     # Online, W&B knows how far it got. An offline file stands for itself, so it gets every row.
     for number in range((int(run.starting_step) + 1) // 2, len(rows)):
@@ -136,14 +140,8 @@ def _tags(config: Config) -> list[str]:
     return list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in tags if tag))
 
 
-def _start(
-    config: Config,
-    directory: Path,
-    run_id: str,
-    known: dict[str, Any],
-    tags: list[str] | None,
-    say: Callable[[str], None],
-) -> Any:
+def _start(start: Start, known: dict[str, Any], tags: list[str] | None) -> Any:
+    config, directory = start.config, start.directory
     # WANDB_MODE is in `config.wandb` by now. Error reporting would wait at exit for a server that is away.
     os.environ.pop("WANDB_MODE", None)
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
@@ -166,16 +164,18 @@ def _start(
     # A W&B sweep sets the project, the id and the name itself.
     own: dict[str, Any] = {
         "project": os.environ.get("WANDB_PROJECT", "dtqn"),
-        "id": run_id,
+        "id": start.run_id,
         "resume": "allow",
-        "name": f"{config.env}-{config.agent}-seed{config.seed}-{config_hash(config)}",
+        "name": start.page or f"{config.env}-{config.agent}-seed{config.seed}-{config_hash(config)}",
     }
+
+    job = "sweep" if in_sweep() else "train" if start.page is None else "report"
 
     def init(mode: Any) -> Any:
         return wandb.init(
             **({} if in_sweep() else own),
             group=os.environ.get("WANDB_RUN_GROUP", f"{config.env}-{config.agent}"),
-            job_type=os.environ.get("WANDB_JOB_TYPE", "sweep" if in_sweep() else "train"),
+            job_type=os.environ.get("WANDB_JOB_TYPE", job),
             tags=tags,
             config=known,
             dir=str(directory),
@@ -190,7 +190,9 @@ def _start(
             raise
         wandb.teardown()  # else the id counts as in use
         run = init("offline")
-        say(f"W&B is not to be reached, its files are kept under {directory / 'wandb'}: {one_line(error)}")
+        start.say(
+            f"W&B is not to be reached, its files are kept under {directory / 'wandb'}: {one_line(error)}"
+        )
     run.define_metric("env_steps")
     run.define_metric("learner_steps", step_metric="env_steps")
     run.define_metric("*", step_metric="env_steps")

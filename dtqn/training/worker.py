@@ -20,6 +20,7 @@ import contextlib
 import os
 import pickle
 import queue
+import select
 import signal
 import socket
 import subprocess
@@ -27,7 +28,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
@@ -36,6 +37,8 @@ from dtqn.signals import cause
 
 _CLOSE_SECONDS = 10.0
 """How long a worker may take to close what it has open, such as environments, before it is killed."""
+_LOOK_SECONDS = 1.0
+"""How often a process that is waited for is looked at: its own children may hold its pipe open."""
 _END = b""
 """The request to end."""
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -46,7 +49,7 @@ class WorkerError(Exception):
 
 
 class Work(Protocol):
-    """Calls that are asked for and answered in turn, one at a time."""
+    """Calls that are asked for and answered in turn."""
 
     def ask(self, method: str, *arguments: Any) -> None:
         """Begin a call of the object's method."""
@@ -57,8 +60,14 @@ class Work(Protocol):
     def answer(self) -> Any:
         """The answer, which is there; what the call raised is raised here."""
 
+    def end(self) -> None:
+        """Let it end, without waiting for that; `close` follows."""
+
     def close(self) -> None:
         """End it, in the midst of a call too."""
+
+    def kill(self) -> None:
+        """End it by force: it hangs, or is no more."""
 
 
 class Inline:
@@ -77,19 +86,24 @@ class Inline:
         method, arguments = self._call
         return method(*arguments)
 
-    def close(self) -> None:
+    def end(self) -> None:
         pass
+
+    close = kill = end
 
 
 class Worker:
     """An object in a process of its own; `WorkerError` where that has ended by itself."""
 
-    def __init__(self, task: str, make: Callable[..., object], *arguments: Any) -> None:
+    def __init__(
+        self, task: str, make: Callable[..., object], *arguments: Any, descriptors: Sequence[int] = ()
+    ) -> None:
         """
         Args:
             task: what the process does, in the words of an error: "plays evaluations".
             make: called there with `arguments`, for the object that serves. What that raises is the answer
-                to the first call.
+                to each call.
+            descriptors: open files that the process gets under the same numbers.
         """
         self._task = task
         ours, theirs = socket.socketpair()
@@ -98,7 +112,7 @@ class Worker:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", code],
                 stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *descriptors],
                 env=worker_environment(),
             )
         except OSError as error:
@@ -106,6 +120,8 @@ class Worker:
         finally:
             theirs.close()
         self._pipe = Connection(ours.detach())
+        self._poller = select.poll()  # what `Connection.poll` makes anew each time
+        self._poller.register(self._pipe, select.POLLIN)
         self._send(make, arguments)
 
     @property
@@ -116,14 +132,22 @@ class Worker:
         self._send(method, arguments)
 
     def answered(self, timeout: float) -> bool:
-        try:
-            return self._pipe.poll(timeout) or self._process.poll() is not None
-        except OSError:
-            return True
+        deadline = time.monotonic() + timeout
+        while not self._has_data(min(_LOOK_SECONDS, timeout)):
+            if self._process.poll() is not None:
+                return True
+            timeout = deadline - time.monotonic()
+            if timeout <= 0:
+                return False
+        return True
+
+    def _has_data(self, timeout: float) -> bool:
+        """Whether the pipe has something to read after so many seconds at most, its end included."""
+        return bool(self._poller.poll(1000 * timeout))
 
     def answer(self) -> Any:
         try:
-            if not self._pipe.poll(0):  # its own children may hold the pipe open after its end
+            if not self._has_data(0.0):  # its own children may hold the pipe open after its end
                 raise EOFError
             data = self._pipe.recv_bytes()
         except (EOFError, OSError):
@@ -133,15 +157,27 @@ class Worker:
             raise error
         return value
 
-    def close(self) -> None:
+    def end(self) -> None:
         with contextlib.suppress(OSError):
             self._pipe.send_bytes(_END)  # children of this process may hold the pipe open
-        self._pipe.close()
+        self._close_pipe()
+
+    def close(self) -> None:
+        self.end()
         try:
             self._process.wait(_CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        if not self._pipe.closed:
+            self._poller.unregister(self._pipe)
+            self._pipe.close()
 
     def _send(self, what: Any, arguments: tuple[Any, ...]) -> None:
         request = pickle.dumps((what, arguments))

@@ -52,13 +52,19 @@ def panel(episode: Recording, t: int) -> list[str]:
     if t == episode.length:
         return [*lines, outcome(episode)]
     q, low, high = episode.q[t], episode.q.min(), episode.q.max()
+    width = max(map(len, episode.actions))
     for action, value in enumerate(q):
         share = (value - low) / (high - low) if high > low else 0.0
         mark = "<" if action == episode.action[t] else " "
-        lines.append(f"Q {action:>2} {mark} {_bar(share)} {value:8.3f}")
+        lines.append(f"{episode.actions[action]:<{width}} {mark} {_bar(share)} {value:8.3f}")
     reward = f"reward {episode.reward[t]:.3f}"
-    lines += ["", f"action {episode.action[t]}   {reward}", ""]
+    lines += ["", f"action {acted(episode, t)}   {reward}", ""]
     return lines + strip(episode, t)
+
+
+def acted(episode: Recording, t: int) -> str:
+    """What was done at step t."""
+    return episode.actions[episode.action[t]]
 
 
 def _bar(share: float) -> str:
@@ -91,7 +97,7 @@ def plain(episode: Recording, t: int) -> str:
         f"[{value:.3f}]" if action == episode.action[t] else f"{value:.3f}"
         for action, value in enumerate(episode.q[t])
     )
-    line = f"step {t:>3}  action {episode.action[t]}  reward {episode.reward[t]:.3f}  Q {values}"
+    line = f"step {t:>3}  action {acted(episode, t)}  reward {episode.reward[t]:.3f}  Q {values}"
     return f"{line}{_largest(episode, t)}"
 
 

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from dtqn.settings.config import wrong
 from dtqn.text import one_line
-from dtqn.watching.drawing import shrunk
+from dtqn.watching.drawing import acted, shrunk
 from dtqn.watching.recording import Recording
 from envs import pictures
 
@@ -20,6 +20,10 @@ SUFFIXES = {"--gif": ".gif", "--mp4": ".mp4"}
 _SIDE = 300
 """Pixels of the longer side of the task's picture, about."""
 _PANEL = 300
+_NAMES, _VALUE = 100, 72
+"""Pixels of a line of the panel for the action's name, and for its Q-value."""
+_LONGEST_NAME = 15
+"""Letters of it."""
 _LINE = 16
 _EDGE = 10
 _SLOWER = 4
@@ -86,14 +90,14 @@ def _frame(episode: Recording, t: int, picture: np.ndarray) -> np.ndarray:
         y = top + (action + 2) * _LINE
         share = (float(value) - low) / (high - low) if high > low else 0.0
         chosen = action == episode.action[t]
-        write(action + 2, f"Q {action}")
-        draw.rectangle((left + 30, y + 1, left + 30 + 190, y + 11), fill=_FAINT)
+        write(action + 2, episode.actions[action][:_LONGEST_NAME])
+        bar, right = left + _NAMES, left + _PANEL - _VALUE
+        draw.rectangle((bar, y + 1, right, y + 11), fill=_FAINT)
         draw.rectangle(
-            (left + 30, y + 1, left + 30 + round(190 * share), y + 11), fill=_CHOSEN if chosen else _BAR
+            (bar, y + 1, bar + round((right - bar) * share), y + 11), fill=_CHOSEN if chosen else _BAR
         )
-        write_at = (left + 228, y)
-        draw.text(write_at, f"{value:.3f}", fill=_INK, font=font)
-    write(actions + 3, f"action {episode.action[t]}  reward {episode.reward[t]:.3f}")
+        draw.text((right + 8, y), f"{value:.3f}", fill=_INK, font=font)
+    write(actions + 3, f"action {acted(episode, t)}  reward {episode.reward[t]:.3f}")
     if episode.dependence is not None:
         write(actions + 4, "hangs on past steps")
         _strip(draw, episode, t, left, top + (actions + 5) * _LINE)

@@ -5,16 +5,16 @@ Legend: T decisions of an episode, A actions.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dtqn.debugging import dependence
-from dtqn.debugging.episodes import Episode, play
+from dtqn.debugging.episodes import Episode, Watch, play
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
 from dtqn.training.setup import make_env
-from envs import pictures
+from envs import TaskSpec
 
 REPLACEMENTS = 16
 """Other episodes that give what is shown in place of a past step."""
@@ -27,6 +27,8 @@ class Recording(NamedTuple):
 
     number: int
     """From 1."""
+    actions: tuple[str, ...]
+    """[A] words for the actions."""
     frames: list[np.ndarray] | None
     """T + 1 pictures, uint8 [height, width, 3], the last one after the last action; None: none are kept."""
     q: np.ndarray
@@ -47,35 +49,8 @@ class Recording(NamedTuple):
         return len(self.action)
 
 
-class _Filmed:
-    """One copy of a task, whose pictures and rewards are kept."""
-
-    def __init__(self, env: Any, draws: bool) -> None:
-        self._env, self._draws = env, draws
-        self.frames: list[np.ndarray] = []
-        self.rewards: list[float] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._env, name)
-
-    def reset(self, **given: Any) -> Any:
-        found = self._env.reset(**given)
-        self._look()
-        return found
-
-    def step(self, action: np.ndarray) -> Any:
-        found = self._env.step(action)
-        self.rewards.append(float(found[1][0]))
-        self._look()
-        return found
-
-    def _look(self) -> None:
-        if self._draws:
-            self.frames.append(pictures.frame(self._env))
-
-
 def record(
-    network: QNetwork, config: Config, number: int, seed: int, draws: bool, has_success: bool
+    network: QNetwork, config: Config, number: int, seed: int, draws: bool, task: TaskSpec
 ) -> Recording:
     """Greedy episode `number` of this seed; every number begins another one.
 
@@ -83,17 +58,19 @@ def record(
         draws: keep pictures of it; the task must be one that can be drawn.
     """
     env = make_env(config, 1, np.random.SeedSequence((seed, number)), "rgb_array" if draws else None)
-    filmed = _Filmed(env, draws)
-    (episode,) = play(network, filmed)  # type: ignore[arg-type]  # it has all that is asked of an environment
+    frames: list[np.ndarray] = []
+    watch = Watch([0], lambda _, __, picture: frames.append(picture)) if draws else None
+    (episode,) = play(network, env, watch=watch)
     return Recording(
         number=number,
-        frames=filmed.frames if draws else None,
+        actions=task.name_actions(),
+        frames=frames if draws else None,
         q=episode.q.numpy(),
         action=episode.action,
-        reward=np.array(filmed.rewards),
+        reward=episode.reward,
         dependence=_dependence(network, config, episode, seed),
         cue=episode.cue,
-        success=episode.success if has_success else None,
+        success=episode.success if task.has_success else None,
     )
 
 
@@ -101,7 +78,7 @@ def _dependence(network: QNetwork, config: Config, episode: Episode, seed: int) 
     """By replacement of each step with what other episodes showed there (docs/debug.md)."""
     if REPLACEMENTS * episode.length**2 / 2 > MOST_ROWS:
         return None
-    others = play(network, make_env(config, REPLACEMENTS, np.random.SeedSequence((seed, 0))))
+    others = play(network, make_env(config, REPLACEMENTS, np.random.SeedSequence((seed, 0))), others_of=())
     generator = np.random.default_rng(seed)
     shown = dependence.replacements([episode, *others], 0, REPLACEMENTS, generator)
     return dependence.one_step(network, episode, shown).advantage

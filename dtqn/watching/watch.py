@@ -44,13 +44,13 @@ def watch(directory: RunDir, asked: Asked, out: TextIO) -> None:
     machine.prepare()
     config = directory.read_config()
     network = trained.load_network(directory, config, asked.weights).requires_grad_(False)
-    has_success = task_spec(config).has_success
+    task = task_spec(config)
     is_terminal = out.isatty()
     draws = (is_terminal or bool(asked.films)) and _draws(config, asked.films)
     room = shutil.get_terminal_size()
     with open_film(out) as shown:
         for number in range(1, asked.episodes + 1):
-            episode = record(network, config, number, asked.seed, draws, has_success)
+            episode = record(network, config, number, asked.seed, draws, task)
             if number == 1:
                 for option, file in asked.films.items():
                     film.write(episode, option, file)

@@ -66,9 +66,7 @@ def foreign_task(
         ValueError: one line, for an environment that cannot be made, spaces that have no place here, and
             options that the task lacks.
     """
-    options.refuse(recipe.id, but=("vectorization", "step_timeout", "success", *takes))
-    if options.vectorization not in ("sync", "async"):
-        raise ValueError(f"task.vectorization is {options.vectorization!r}; it must be sync or async")
+    options.refuse(recipe.id, but=("success", *takes))
     facts = _facts(recipe)
     if options.success is not None:
         success = SuccessRule.read(options.success)
@@ -89,7 +87,7 @@ def foreign_task(
         num_envs: int, seed: Seed = None, *, render_mode: str | None = None
     ) -> VectorEnv[Any, Any, Any]:
         make = functools.partial(_plain, PlainEnv, recipe, success, render_mode)
-        return AdaptedVectorEnv(spec, make, num_envs, seed, options=options, render_mode=render_mode)
+        return AdaptedVectorEnv(spec, make, num_envs, seed)
 
     def make_single(*, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
         return _plain(PlainEnv, recipe, success, render_mode)

@@ -6,15 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
 from envs.adapters.plain import PlainEnv
-from envs.adapters.processes import ProcessVectorEnv
 from envs.adapters.spaces import part_name, parts
 from envs.entry_points import brief_error, located
 from envs.errors import TaskError
-from envs.options import TaskOptions
 from envs.task import TaskSpec
 from envs.vector import Seed, generator, positive_int
 
@@ -33,8 +31,6 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
         make_env: makes one copy.
         num_envs: number of copies N.
         seed: of the generator; None takes entropy from the system.
-        options: of these, how the copies are stepped.
-        render_mode: that `make_env` makes its copies with.
     """
 
     def __init__(
@@ -43,25 +39,14 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
         make_env: Callable[[], PlainEnv],
         num_envs: int,
         seed: Seed = None,
-        *,
-        options: TaskOptions,
-        render_mode: str | None = None,
     ) -> None:
         positive_int("num_envs", num_envs)
         self._own_generator = generator(seed)
-        env: VectorEnv[Any, Any, Any]
-        if options.vectorization == "async":
-            spaces = spec.observation_space, spec.action_space
-            timeout = options.step_timeout
-            env = ProcessVectorEnv(
-                make_env, spec.id, num_envs, *spaces, step_timeout=timeout, render_mode=render_mode
-            )
-        else:
-            try:
-                env = SyncVectorEnv([make_env] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
-            except Exception as error:  # of which one copy can be made, as has been seen, but not as many
-                problem = f"{num_envs} copies of it cannot be made: {brief_error(error)}"
-                raise TaskError(spec.id, problem) from error
+        try:
+            env = SyncVectorEnv([make_env] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+        except Exception as error:  # of which one copy can be made, as has been seen, but not as many
+            problem = f"{num_envs} copies of it cannot be made: {brief_error(error)}"
+            raise TaskError(spec.id, problem) from error
         super().__init__(env)
         self.time_limit = spec.time_limit
         self._name = spec.id

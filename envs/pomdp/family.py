@@ -108,4 +108,5 @@ def _spec(
         success=success,
         best_return=best_return,
         source=source,
+        action_names=model.actions,
     )

@@ -42,7 +42,7 @@ def make_actor(
         env,
         network,
         exploration=make_exploration(config, warmup),
-        bursts=make_bursts(config),
+        bursts=make_bursts(config, num_envs),
         generator=generator,
         keep_cache=keep_cache,
         capture=capture,
@@ -219,7 +219,7 @@ def test_exponential_annealing_counts_steps_after_warm_up() -> None:
 @pytest.mark.parametrize("keep_cache", [False, True])
 def test_publish_copies(keep_cache: bool) -> None:
     actor, learned = make_actor(keep_cache=keep_cache), make(OBSERVATION_SPACE, seed=1, memory_length=4)
-    actor.publish(learned, 7)
+    actor.publish([*learned.parameters()], 7)
     published = {name: x.clone() for name, x in learned.state_dict().items()}
     with torch.no_grad():
         for parameter in learned.parameters():
@@ -236,7 +236,7 @@ def test_kept_keys_and_values_give_the_same_values() -> None:
     for version in range(1, 7):
         for actor in actors:
             run(actor, 25)
-            actor.publish(make(OBSERVATION_SPACE, seed=version, memory_length=4), version)
+            actor.publish([*make(OBSERVATION_SPACE, seed=version, memory_length=4).parameters()], version)
     assert actors[1].state.keys is not None and actors[0].state.keys is None
     np.testing.assert_allclose(np.stack(seen[1]), np.stack(seen[0]), rtol=0, atol=1e-9)
     assert np.stack(actors[0].rows.env.actions).tolist() == np.stack(actors[1].rows.env.actions).tolist()
@@ -265,7 +265,7 @@ def test_state_continues_bit_for_bit(keep_cache: bool) -> None:
     settings = {"epsilon_anneal_env_steps": 500, "keep_cache": keep_cache, "warmup": 50}
     actor = make_actor(**settings)
     run(actor, 20)
-    actor.publish(make(OBSERVATION_SPACE, seed=1, memory_length=4), 3)
+    actor.publish([*make(OBSERVATION_SPACE, seed=1, memory_length=4).parameters()], 3)
     run(actor, 20)
     state = copy.deepcopy(actor.get_state())
     resumed = make_actor(**settings, seed=99)
@@ -327,7 +327,7 @@ def test_a_recorded_forward_pass_is_the_forward_pass(keep_cache: bool) -> None:
             # On a CPU a row's arrays are the recording's own memory.
             ticks.append({name: x.copy() for name, x in named(actor.tick()[0]).items()})
             if number % 9 == 8:
-                actor.publish(make(OBSERVATION_SPACE, seed=number, memory_length=4), number)
+                actor.publish([*make(OBSERVATION_SPACE, seed=number, memory_length=4).parameters()], number)
         return {name: np.stack([tick[name] for tick in ticks]) for name in ticks[0]}
 
     recorder = FxRecorder(list)

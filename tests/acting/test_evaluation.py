@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from dtqn.acting.evaluation import evaluate, wilson_interval
+from dtqn.acting.evaluation import evaluate
 from dtqn.acting.rows import VectorRows
+from dtqn.acting.statistics import wilson_interval
 from dtqn.types import StepInputs, reset_rows
 from tests.cases import make
 from tests.toy import OBSERVATION_SPACE, ToyVectorEnv, episode

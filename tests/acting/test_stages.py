@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtqn.acting.evaluation import EvaluationResult, Played, Stages, wilson_interval
+from dtqn.acting.evaluation import EvaluationResult, Played, Stages
+from dtqn.acting.statistics import wilson_interval
 
 
 def stages(**changed: Any) -> Stages:
@@ -89,7 +90,7 @@ def test_returns_have_an_interval_of_their_own() -> None:
     both = played.and_then(played).result(has_success=False)
     assert (both.episode_return, both.length, both.episodes) == (1.5, 5.0, 4)
     assert both.return_error == pytest.approx(np.sqrt(3) / 2)
-    assert both.score_high == pytest.approx(1.5 + 1.959964 * np.sqrt(3) / 2)
+    assert both.score_interval.high == pytest.approx(1.5 + 1.959964 * np.sqrt(3) / 2)
     plan = stages()
     plan.count(both._replace(episode_return=3.3), full=True)
     assert plan.rest(both, 10**6, at_end=False) == 0

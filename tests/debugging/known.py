@@ -51,4 +51,4 @@ def episode(observations: Any, network: KnownNetwork | None = None) -> Episode:
     network = network or KnownNetwork()
     with torch.no_grad():
         q = network(inputs, network.initial_state(1))[0].q[0]
-    return Episode(inputs, None, q.argmax(dim=-1).numpy(), q, 1.0, True)
+    return Episode(inputs, None, q.argmax(dim=-1).numpy(), q, np.eye(steps)[-1], 1.0, True)

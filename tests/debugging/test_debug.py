@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import torch
 
 from dtqn import cli
 from dtqn.debugging import episodes as episodes_module
-from dtqn.debugging.episodes import disturbances, outcomes, play
+from dtqn.debugging.episodes import RandomActions, disturbances, outcomes, play
 from dtqn.settings.config import ConfigError
 from tests.cases import make
 from tests.toy import OBSERVATION_SPACE, ToyVectorEnv
@@ -26,14 +28,26 @@ SHORT = [
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
-    for agent, env in (("gtrxl", "t-maze-passive-6"), ("dqn", "t-maze-passive-6"), ("lstm", "CartPole-v1")):
-        flags = ["--env", env, "--agent", agent, "--run-dir", str(folder / agent), *SHORT]
+    stacked = ["--task.frame_stack", "2"]
+    for name, agent, env, more in (
+        ("gtrxl", "gtrxl", "t-maze-passive-6", []),
+        ("dqn", "dqn", "t-maze-passive-6", []),
+        ("stack", "dqn", "t-maze-passive-6", stacked),
+        ("lstm", "lstm", "CartPole-v1", []),
+    ):
+        flags = ["--env", env, "--agent", agent, "--run-dir", str(folder / name), *SHORT, *more]
         assert cli.main(flags) == 0
+    shutil.copytree(folder / "dqn", folder / "late")
+    file = folder / "late" / "config.yaml"
+    text = file.read_text()
+    assert "  time_limit: null\n" in text
+    file.write_text(text.replace("  time_limit: null\n", "  time_limit: 9\n"))
     return folder
 
 
 def test_a_run_is_debugged(runs: Path, capsys: pytest.CaptureFixture) -> None:
-    flags = ["--episodes", "12", "--replacements", "4", "--memoryless", str(runs / "dqn")]
+    rivals = f"{runs / 'dqn'},{runs / 'stack'}"
+    flags = ["--episodes", "12", "--replacements", "4", "--memoryless", rivals]
     capsys.readouterr()
     assert cli.main(["debug", str(runs / "gtrxl"), *flags]) == 0
     text = capsys.readouterr().out
@@ -43,7 +57,9 @@ def test_a_run_is_debugged(runs: Path, capsys: pytest.CaptureFixture) -> None:
     assert all(check["holds"] for check in found["contracts"])
     assert found["cue"]["rows"]["value"] == found["cue"]["first_row"]["value"] + 1 == 1
     assert found["dependence"]["episodes"] == 12
-    assert list(found["memoryless"]) == [str(runs / "dqn")]
+    dqn = str(runs / "dqn")
+    assert list(found["memoryless"]) == [dqn, f"{dqn}, 10% random actions", f"{dqn}, 30% random actions"]
+    assert list(found["stacked"]) == ["2"] and "a stack of 2 steps" in text
     for of in found["maps"]:
         dependence = np.array(of["dependence"])
         assert dependence.shape == (7, 7) and np.triu(dependence, 1).max() == 0
@@ -68,6 +84,8 @@ def test_a_task_that_names_no_cue(runs: Path, capsys: pytest.CaptureFixture) -> 
             ["--memoryless", "{runs}/lstm"],
             "--memoryless is {runs}/lstm, a run on CartPole-v1; must be one on",
         ),
+        (["--memoryless", "{runs}/gtrxl"], "a run with the core gtrxl; must be one without a core"),
+        (["--memoryless", "{runs}/late"], "whose task.time_limit is another; must be as the run's own"),
         (["--memoryless", "nowhere"], "nowhere"),
         (["--replacements", "0"], "--replacements: 0 must be an integer of at least 1"),
     ],
@@ -124,6 +142,20 @@ def test_outcomes_are_those_of_the_first_episodes() -> None:
     assert [x.length for x in episodes] == [x.length for x in ends]
     assert [x.episode_return for x in episodes] == [x.episode_return for x in ends]
     assert ends[0].episode_return == pytest.approx(float(episodes[0].inputs.reward.sum()), abs=1.5)
+
+
+def test_random_actions_are_so_many_of_all() -> None:
+    taken = RandomActions(0.3, 5, np.random.default_rng(0)).act(np.full(10_000, 2))
+    assert (taken != 2).mean() == pytest.approx(0.3 * 4 / 5, abs=0.015)
+    assert set(taken) == set(range(5))
+    kept: list[Any] = []
+    network = make(OBSERVATION_SPACE, memory_length=4)
+    chance = RandomActions(1.0, 3, np.random.default_rng(0))
+    outcomes(network, ToyVectorEnv(6, 0), random_actions=chance, keep=kept.append)
+    expected, rng = [tick.action for tick in kept], np.random.default_rng(0)
+    for action in expected:
+        assert (action == rng.integers(3, size=6)).all()
+        rng.random(6)
 
 
 def test_rows_that_take_too_much_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

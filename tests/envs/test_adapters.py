@@ -139,19 +139,6 @@ def test_seeds_decide_and_differ_between_copies() -> None:
         envs.make_vector("CartPole-v1", 0)
 
 
-def test_async_equals_sync() -> None:
-    sync, other = (envs.make_vector("CartPole-v1", 2, 3, vectorization=v) for v in ("sync", "async"))
-    try:
-        np.testing.assert_array_equal(sync.reset()[0], other.reset()[0])
-        rng = np.random.default_rng(1)
-        for _ in range(60):
-            action = rng.integers(2, size=2)
-            np.testing.assert_equal(other.step(action), sync.step(action))
-    finally:
-        other.close()
-        sync.close()
-
-
 def test_nested_observations_become_flat(capsys: pytest.CaptureFixture[str]) -> None:
     foreign._facts.cache_clear()
     spec = envs.spec(f"{HERE}:Nested")
@@ -250,11 +237,6 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "popgym", None)
     with pytest.raises(ValueError, match=r"needs popgym.*pip install.*\[popgym\]"):
         envs.spec("popgym-RepeatFirstEasy-v0")
-
-
-def test_options_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"task\.vectorization is 'both'; it must be sync or async"):
-        envs.spec("CartPole-v1", vectorization="both")
 
 
 def test_state_cannot_be_saved() -> None:

@@ -114,7 +114,7 @@ ADAPTED = [
     Case(f"{HERE}:Coins", lambda entry: entry.rewards.count(1.0) >= 3, {"time_limit": 12}),
     Case(f"{HERE}:MiniGrid-Purse-v0", positive),
     Case(f"{HERE}:MiniGrid-Purse-v0", positive, {"frame_stack": 3, "flicker": 0.2}),
-    Case(f"{HERE}:MiniGrid-Purse-v0", positive, {"vectorization": "async", "time_limit": 7}, copies=2),
+    Case(f"{HERE}:MiniGrid-Purse-v0", positive, {"time_limit": 7}, copies=2),
 ]
 each_native = pytest.mark.parametrize("case", NATIVE, ids=lambda case: case.id)
 every_case = pytest.mark.parametrize("case", [*NATIVE, *ADAPTED], ids=lambda case: case.id.rpartition(":")[2])

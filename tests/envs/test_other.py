@@ -83,6 +83,12 @@ def test_a_memory_worlds_other_beacon_has_the_other_exits_colour() -> None:
         assert ((before != after).any(axis=2) == (before[..., 0] == 10)).all()
 
 
+@pytest.mark.parametrize("id", TASKS)
+def test_some_copies_are_asked(id: str) -> None:
+    for env, _, other in rollout(id, 5):
+        assert np.array_equal(env.observe_other([30, 4]), other[[30, 4]])
+
+
 def test_a_task_without_a_secret_has_no_other() -> None:
     env = envs.make_vector("hallway", 4, 0)
     env.reset()

@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -26,22 +25,7 @@ DOCS = (ROOT / "docs" / "tasks" / "your-own.md").read_text()
 CORRIDOR, RECALL = (block.split("```")[0] for block in DOCS.split("```python\n")[1:])
 
 FAULTS = """
-import os
-import signal
-from pathlib import Path
-
 from corridor import Corridor
-
-
-class Mortal(Corridor):
-    steps = 0
-
-    def step(self, action):
-        self.steps += 1
-        if self.steps == 100 and not Path("killed").exists():
-            Path("killed").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().step(action)
 
 
 class FourTuple(Corridor):
@@ -104,24 +88,6 @@ def test_a_task_beside_the_user_is_trained_and_evaluated(
     figures = json.loads(capsys.readouterr().out)
     assert figures["length"] == 3.0
     assert figures["success"] == figures["return"]
-
-
-def test_a_killed_copy_ends_the_run_saved(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    task = ("--env", "faults:Mortal", "--task.vectorization", "async")
-    done = run(folder, *task, *SMALL, "--run-dir", "killed-once")
-    assert done.returncode == 1, done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("error")]
-    assert line.startswith("error: task faults:Mortal, copy ")
-    assert ": its process was killed by SIGKILL; saved; to go on: " in line
-    assert line.endswith("--resume killed-once")
-    monkeypatch.chdir(folder)
-    assert main(["--resume", "killed-once", "--task.step_timeout", "600"]) == 0
-    resumed = re.search(r"resumed  at (\d+) env steps", capsys.readouterr().out)
-    assert resumed is not None
-    assert 100 < int(resumed[1]) < 300
 
 
 def test_an_array_program_beside_the_user_is_checked_and_trained(

@@ -112,11 +112,6 @@ class Unfinished(Dynamics):
         ("NoSpace", {}, "its observation_space is None; it must be a space of Gymnasium's"),
         ("Unfinished", {}, "cannot be made: TypeError: Can't instantiate abstract class Unfinished with"),
         ("Recall", {"kwargs": {"size": 3}}, r"takes no size \(it takes: length, time_limit\)"),
-        (
-            "Recall",
-            {"vectorization": "async"},
-            "task.vectorization is 'async', but .*:Recall has no such option",
-        ),
         ("Recall", {"success": "return>0"}, "task.success is 'return>0', but .*:Recall has no such option"),
     ],
 )

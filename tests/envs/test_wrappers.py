@@ -399,10 +399,6 @@ def test_gymnasium_makes_it_too() -> None:
             {"grayscale": True},
             "task.grayscale is true, but gridverse-memory-7x7 observes no coloured picture",
         ),
-        (
-            {"vectorization": "async"},
-            "task.vectorization is 'async', but gridverse-memory-7x7 has no such option",
-        ),
     ],
 )
 def test_what_cannot_be_is_one_line(options: dict[str, Any], text: str) -> None:

@@ -406,7 +406,7 @@ def test_an_evaluation_has_the_same_seeds_for_every_agent(monkeypatch):
 def test_what_is_not_the_same_for_all_is_said(run, tmp_path):
     run({_TASK: {"gtrxl": [[0.1, 0.2]], "drqn": [[0.1, 0.2, 0.3]]}})
     (note,) = [note for note in _table(tmp_path)["notes"] if note.startswith("Evaluations")]
-    assert note == f"Evaluations DIFFER: {_TASK} gtrxl 2; {_TASK} drqn 3."
+    assert note == f"Evaluations DIFFER: {_TASK} gtrxl seed 1: 2; {_TASK} drqn seed 1: 3."
 
 
 def test_a_failed_run_is_named_and_the_table_is_of_the_others(run, tmp_path):
@@ -692,4 +692,7 @@ def test_what_finished_runs_ran_on_is_told_whatever_is_asked_for_now(run):
     _, text = run(scores, settings={"threads": "2"})
     assert "Threads of a run: 1, for every agent.\n" in text
     _, text = run({_TASK: scores[_TASK] | {"dtqn": [[0.5]]}}, settings={"threads": "2"})
-    assert f"Threads of a run DIFFER: {_TASK} drqn 1; {_TASK} gtrxl 1; {_TASK} dtqn 2." in text
+    assert (
+        f"Threads of a run DIFFER: {_TASK} drqn seed 1: 1; {_TASK} gtrxl seed 1: 1; {_TASK} dtqn seed 1: 2."
+        in text
+    )

@@ -1,5 +1,6 @@
 """Pools of a small program that behaves like a training; real trainings are run by test_compare.py."""
 
+import functools
 import json
 import os
 import signal
@@ -10,66 +11,22 @@ from pathlib import Path
 import pytest
 
 from dtqn.experiments import jobs
-from dtqn.experiments.jobs import Job, Pool
+from dtqn.experiments.jobs import Pool
+from dtqn.experiments.local_launcher import Process
 from dtqn.settings.presets import resolve
-from dtqn.training.directory import RunDir, ends_at
+from tests.experiments import stand_in
+from tests.experiments.stand_in import events
 
 _ROOT = Path(__file__).parents[2]
-_STAND_IN = """
-import json, os, pathlib, signal, sys, time
-assert sys.argv[1] == "--resume"
-folder = pathlib.Path(sys.argv[2])
-plan = json.loads((folder / "plan.json").read_text())
-caught = []
-for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, lambda number, frame: caught.append(number))
-def event(name):
-    with (folder.parent / "events").open("a") as file:
-        file.write(f"{name} {folder.name} {os.environ['OMP_NUM_THREADS']}\\n")
-saved = folder / "saved"
-done = int(saved.read_text()) if saved.exists() else 0
-event("begin")
-if plan.get("dies"):
-    plan["dies"].pop()
-    (folder / "plan.json").write_text(json.dumps(plan))
-    os.kill(os.getpid(), signal.SIGKILL)
-while plan.get("with") and f"begin {plan['with']}" not in (folder.parent / "events").read_text():
-    time.sleep(0.01)
-for row in range(done, plan["rows"]):
-    with (folder / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"env_steps": row}) + "\\n")
-    time.sleep(plan["seconds"])
-    while plan.get("deaf"):
-        time.sleep(1)
-    if caught:
-        saved.write_text(str(row + 1))
-        print("interrupted and saved", flush=True)
-        event("end")
-        sys.exit(128 + caught[0])
-event("end")
-if plan.get("code"):
-    print("error: it broke\\n", flush=True)
-    sys.exit(plan["code"])
-(folder / "result.json").write_text(json.dumps({"ends_at": plan["ends_at"]}))
-print("done", flush=True)
-"""
 
 
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """A function that makes a job of the small program, and one that makes a pool of it."""
-    (tmp_path / "program.py").write_text(_STAND_IN)
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
-
-    def job(name, rows=2, seconds=0.02, **plan):
-        directory = RunDir(tmp_path / name)
-        config = resolve(None, {"total_env_steps": 1000, "threads": 1}, {})
-        directory.prepare(config)
-        plan |= {"rows": rows, "seconds": seconds, "ends_at": ends_at(config)}
-        (tmp_path / name / "plan.json").write_text(json.dumps(plan))
-        return Job(name, directory)
-
-    job.pool = lambda parallel: Pool(parallel, [sys.executable, "-I", str(tmp_path / "program.py")])
+    program = stand_in.program(tmp_path)
+    job = functools.partial(stand_in.job, tmp_path)
+    job.pool = lambda parallel: Pool(parallel, program)
     return job
 
 
@@ -78,10 +35,6 @@ def _run(pool, *, after=lambda changed: None):
         for changed in pool.changes():
             after(changed)
     return {job.name: job.state for job in pool.jobs}
-
-
-def _events(tmp_path):
-    return [tuple(line.split()) for line in (tmp_path / "events").read_text().splitlines()]
 
 
 def _pool(make, parallel, *added):
@@ -98,12 +51,12 @@ def test_so_many_at_a_time_in_order_with_one_thread_each(make, tmp_path, paralle
     pool = _pool(make, parallel, *(make(name, **{"with": other}) for name, other in pairs.items()))
     assert _run(pool) == dict.fromkeys("abcd", "finished")
     running, most = 0, 0
-    for kind, _, threads in _events(tmp_path):
+    for kind, _, threads in events(tmp_path):
         assert threads == "1"
         running += 1 if kind == "begin" else -1
         most = max(most, running)
     assert most == parallel
-    begun = [name for kind, name, _ in _events(tmp_path) if kind == "begin"]
+    begun = [name for kind, name, _ in events(tmp_path) if kind == "begin"]
     assert sorted(begun[:parallel]) == ["a", "b"][:parallel]
     assert {job.exit_code for job in pool.jobs} == {0}
 
@@ -126,7 +79,7 @@ def test_every_row_is_reported_and_the_output_kept(make, tmp_path):
 def test_what_has_finished_is_not_run_again(make, tmp_path):
     _run(_pool(make, 2, make("a")))
     assert _run(_pool(make, 2, make("a"), make("b"))) == {"a": "finished", "b": "finished"}
-    assert [name for kind, name, _ in _events(tmp_path) if kind == "begin"] == ["a", "b"]
+    assert [name for kind, name, _ in events(tmp_path) if kind == "begin"] == ["a", "b"]
 
 
 def test_a_run_that_was_made_longer_is_unfinished(make):
@@ -151,7 +104,7 @@ def test_a_training_that_is_killed_is_named_and_run_once_more(make, tmp_path):
         "b": "finished",
         "c": "failed",
     }
-    begun = [name for kind, name, _ in _events(tmp_path) if kind == "begin"]
+    begun = [name for kind, name, _ in events(tmp_path) if kind == "begin"]
     assert begun == ["a", "b", "c", "a", "c"], "when the others are done"
     why = "killed by SIGKILL (out of memory?)"
     assert told == [f"a: {why}; it is run once more", f"c: {why}; it is run once more"]
@@ -165,7 +118,7 @@ def test_a_training_that_others_end_by_a_signal_goes_on(make, tmp_path):
     def after(changed):
         for job in changed:
             if job.state == "running" and job.rows and not sent:
-                sent.append(os.kill(job._process.pid, signal.SIGTERM))
+                sent.append(job._handle.end())
                 plan = json.loads((tmp_path / "a/plan.json").read_text())
                 (tmp_path / "a/plan.json").write_text(json.dumps(plan | {"rows": 3}))
 
@@ -246,7 +199,7 @@ def test_a_signal_lets_every_training_save_and_end(make, tmp_path, number):
     assert pool.caught == number
     assert signal.getsignal(number) == before
     assert (tmp_path / "a/saved").exists() and (tmp_path / "b/saved").exists()
-    assert "c" not in {name for _, name, _ in _events(tmp_path)}
+    assert "c" not in {name for _, name, _ in events(tmp_path)}
 
 
 def test_a_second_ctrl_c_takes_effect_at_once(make):
@@ -321,7 +274,8 @@ def test_a_training_that_another_pool_began_a_moment_before_is_waited_for(make, 
         [sys.executable, "-c", _HOLD, str(job.directory.path)], cwd=_ROOT, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout.readline() == b"held\n"
-        job._start([sys.executable, "-I", str(tmp_path / "program.py")])  # as before the other had the lock
+        program = [sys.executable, "-I", str(tmp_path / "program.py")]
+        job._take(Process(job.command(program)))  # as before the other had the lock
 
         def after(changed):
             seen.append(job.state)

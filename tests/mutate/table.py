@@ -40,6 +40,7 @@ _WINDOWED = "tests/networks/test_windowed.py"
 _ACCUMULATOR = "tests/replay/test_accumulator.py"
 _TREE = "tests/replay/test_sum_tree.py"
 _SAMPLERS = "tests/replay/test_samplers.py"
+_SHARDS = "tests/replay/test_shards.py"
 _BUFFER = "tests/replay/test_buffer.py"
 _NAIVE = "tests/replay/test_buffer_against_naive.py"
 _CHECKPOINT = "tests/training/test_checkpoint.py"
@@ -48,6 +49,9 @@ _METRICS = "tests/training/test_metrics.py"
 _SESSION = "tests/training/test_session.py"
 _WIRING = "tests/training/test_wiring.py::test_a_run_is_that_of_plain_loops"
 _ROLLOUTS = "tests/training/test_rollouts.py"
+_RANKS = "tests/training/test_ranks.py"
+_AS_ONE = f"{_RANKS}::test_ranks_are_one_rank_with_all_copies"
+_LOST_RANK = f"{_RANKS}::test_a_run_that_lost_a_rank_is_one_line_and_ends_like_one_that_did_not"
 _FIRST_PRIORITIES = "tests/training/test_parity.py::test_first_priorities_are_the_learners"
 _ACTOR = "tests/acting/test_actor.py"
 _EVALUATION = "tests/acting/test_evaluation.py"
@@ -63,9 +67,16 @@ _SOLVED = "tests/experiments/test_compare.py::test_a_first_stage_solves_nothing"
 _COMPARE = "tests/experiments/test_compare.py"
 _SUITES = "tests/experiments/test_suites.py"
 _RECORDS = "tests/experiments/test_records.py"
+_LAUNCHERS = "tests/experiments/test_launchers.py"
+_WARNING = f"{_LAUNCHERS}::test_a_warning_never_takes_effect_at_once"
 _SWEEP = "tests/experiments/test_sweep.py"
 _CONFIG = "tests/settings/test_config.py"
 _EXPORT = "tests/sharing/test_export.py"
+_POOL = "tests/training/test_pool.py"
+_DEBUG, _VERDICT = "tests/debugging/test_debug.py", "tests/debugging/test_verdict.py"
+_VERDICTS = "tests/test_verdict_benchmark.py"
+_NAMES = "tests/envs/test_action_names.py"
+_REPORT = "tests/report/test_parts.py"
 _DRAWING = "tests/watching/test_drawing.py"
 _RECORDED = "tests/training/test_recorded_runs.py::test_the_configuration_of_a_preset_is_the_recorded_one"
 
@@ -533,7 +544,7 @@ REPLAY = [
         "replay/sum_tree.py",
         ("tree-finds-the-leaf-before", 'side="right"', 'side="left"', _TREE),
         ("tree-takes-an-empty-leaf", "before[:, 1:] > mass", "before[:, 1:] >= mass", _TREE),
-        ("tree-runs-over-a-node", "np.minimum(mass, before[:, -1] * _BELOW_ONE, out=mass)", "pass", _TREE),
+        ("tree-runs-over-a-node", "np.minimum(mass, before[:, -1] * BELOW_ONE, out=mass)", "pass", _TREE),
         ("tree-drifts", "self._top[block] = _children", "self._top[block] += _children", _TREE),
         ("tree-not-rebuilt", "self._top[:] = self._nodes", "self._top[:] += self._nodes", _TREE),
     ),
@@ -713,7 +724,12 @@ TRAINING = [
             "update_priorities(info.ids[::-1], update",
             _WIRING,
         ),
-        ("target-published", "publish(self.learner.online,", "publish(self.learner.target,", _WIRING),
+        (
+            "target-published",
+            "list(self.learner.online.parameters())",
+            "list(self.learner.target.parameters())",
+            _WIRING,
+        ),
         ("first-priorities-always", "if len(ids) and from_actor:", "if len(ids):", _WIRING),
         (
             "generator-lost-in-a-checkpoint",
@@ -764,6 +780,93 @@ TRAINING = [
         ("every-evaluation-alike", "self._number += 1", "pass", _WIRING),
     ),
     *_in(
+        "dtqn/training/pool.py",
+        (
+            "pool-leads-by-one-more",
+            "self._taken + self._max_lead:",
+            "self._taken + self._max_lead + 1:",
+            f"{_POOL}::test_every_stream_is_a_slow_twins",
+        ),
+        (
+            "pool-overwrites-parameters-in-use",
+            "if self._parameters in in_use:",
+            "if False:",
+            f"{_POOL}::test_parameters_in_use_are_not_overwritten",
+        ),
+        (
+            "pool-forgets-rows-ahead",
+            "self._asked if workers else self._taken",
+            "self._taken",
+            f"{_POOL}::test_a_resumed_run_goes_on_bit_for_bit",
+        ),
+        (
+            "pool-same-seeds-again",
+            "key=() if first else (number, member.incarnation)",
+            "key=()",
+            f"{_POOL}::test_what_cannot_be_saved_begins_anew",
+        ),
+        (
+            "pool-counts-every-loss",
+            "                member.losses = 0",
+            "                pass",
+            f"{_POOL}::test_an_episode_between_two_losses_makes_them_single_ones",
+        ),
+        (
+            "pool-owes-nothing",
+            "for request in member.asked:\n            self._send",
+            "for request in []:\n            self._send",
+            f"{_POOL}::test_a_lost_worker_is_replaced_and_its_episodes_are_cut",
+        ),
+        (
+            "pool-uncounted-last-rows",
+            "int((~rows.last).sum())",
+            "len(rows.last)",
+            f"{_POOL}::test_one_worker_in_lock_step_is_the_inline_run",
+        ),
+        (
+            "pool-keeps-what-is-dropped",
+            "        self._asked = self._taken\n\n    def metrics",
+            "\n    def metrics",
+            f"{_POOL}::test_a_short_run_with_workers_ends_with_an_update",
+        ),
+    ),
+    *_in(
+        "dtqn/training/acting_worker.py",
+        (
+            "worker-explores-by-its-own-count",
+            "self._taken * self._num_envs // self.share.num_envs",
+            "self._taken",
+            f"{_POOL}::test_every_stream_is_a_slow_twins",
+        ),
+        (
+            "worker-deaf-to-publishing",
+            "if request.version != actor.version:",
+            "if False:",
+            f"{_POOL}::test_one_worker_in_lock_step_is_the_inline_run",
+        ),
+        (
+            "worker-steps-a-broken-task",
+            "if self._fault is not None:",
+            "if False:",
+            f"{_POOL}::test_a_fault_names_the_copy_of_the_run",
+        ),
+        (
+            "worker-loses-its-parameters",
+            "self._actor.publish(self.exchange.parameters[parameters], -1)",
+            "pass",
+            f"{_POOL}::test_a_resumed_run_goes_on_bit_for_bit",
+        ),
+    ),
+    *_in(
+        "dtqn/training/setup.py",
+        (
+            "every-worker-the-first-rungs",
+            "exploration.final[share.copies]",
+            "exploration.final[: share.num_envs]",
+            f"{_POOL}::test_the_copies_are_shared_out",
+        ),
+    ),
+    *_in(
         "dtqn/training/setup.py",
         ("ladder-of-another-base", "config.ladder_base", "0.4 * 0.5", _WIRING),
         ("ladder-of-another-exponent", "config.ladder_exponent", "3.5", _WIRING),
@@ -791,6 +894,16 @@ ACTING = [
         ("annealing-from-the-first-step", "env_steps - self.warmup_env_steps", "env_steps", _ACTOR),
     ),
     *_in(
+        "dtqn/acting/statistics.py",
+        ("wilson-as-wald", "2 * (episodes + square)", "2 * episodes", _EVALUATION),
+        (
+            "wilson-one-sided",
+            "NORMAL_QUANTILE = 1.959963984540054",
+            "NORMAL_QUANTILE = 1.6448536269514722",
+            _EVALUATION,
+        ),
+    ),
+    *_in(
         "dtqn/acting/evaluation.py",
         ("quota-without-remainder", "quota[: episodes % copies] += 1", "pass", _EVALUATION),
         ("one-episode-too-many", "wanted[:] = played < quota", "wanted[:] = played <= quota", _EVALUATION),
@@ -800,16 +913,14 @@ ACTING = [
             "state",
             _EVALUATION,
         ),
-        ("wilson-as-wald", "2 * (episodes + square)", "2 * episodes", _EVALUATION),
-        (
-            "wilson-one-sided",
-            "NORMAL_QUANTILE = 1.959963984540054",
-            "NORMAL_QUANTILE = 1.6448536269514722",
-            _EVALUATION,
-        ),
         ("stages-are-free", "self._spent += round(result.episodes * result.length)", "pass", _STAGES),
         ("first-stage-counts-as-best", "        if full:\n", "        if True:\n", _STAGES),
-        ("rest-by-the-mean", "result.score_high >= min(goals)", "result.score >= min(goals)", _STAGES),
+        (
+            "rest-by-the-mean",
+            "result.score_interval.high >= min(goals)",
+            "result.score >= min(goals)",
+            _STAGES,
+        ),
         ("stages-forget-what-was-spent", '{"spent": self._spent', '{"spent": 0', _STAGES),
         ("threshold-unread", "(self._best, self._threshold) if", "(self._best,) if", _STAGES),
     ),
@@ -826,6 +937,55 @@ ACTING = [
 ]
 
 EXPERIMENTS = [
+    *_in(
+        "dtqn/experiments/jobs.py",
+        ("a-lost-machine-is-a-killed-training", "len(self.rows) > self._begun_with", "False", _LAUNCHERS),
+        (
+            "a-lost-machine-may-always-go",
+            "not self.killed and (handle.lost or",
+            "(handle.lost or",
+            _LAUNCHERS,
+        ),
+        ("what-waits-elsewhere-runs", "if self._handle.where is None else", "if False else", _LAUNCHERS),
+        (
+            "a-closed-terminal-ends-all",
+            "return closed and self._launcher.detached",
+            "return False",
+            _LAUNCHERS,
+        ),
+        ("nothing-is-adopted", "job._take(adopted)", "begun.append(job)", _LAUNCHERS),
+        ("a-search-fills-the-queue", 'all(job.state == "running" for', "bool(1 for", _LAUNCHERS),
+    ),
+    *_in(
+        "dtqn/experiments/transfer.py",
+        ("current-before-whole", "key=lambda name: name == _POINTER", "key=str", _LAUNCHERS),
+        ("all-travels-each-time", "if known.get(name) == stamps[name]", "if False", _LAUNCHERS),
+        ("old-checkpoints-stay", "and path.name != current", "and False", _LAUNCHERS),
+    ),
+    *_in(
+        "dtqn/experiments/launchers.py",
+        (
+            "all-of-the-environment-travels",
+            'if name in kept or name.startswith("WANDB_")',
+            "if name",
+            _LAUNCHERS,
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/slurm_launcher.py",
+        ("slurm-warns-in-vain", "self._process.end(signal.SIGUSR1)", "self._process.kill()", _LAUNCHERS),
+        (
+            "queued-again-is-another-command",
+            "DelayedSubmission(Training(self.command))",
+            "DelayedSubmission(int)",
+            _LAUNCHERS,
+        ),
+    ),
+    *_in(
+        "dtqn/signals.py",
+        ("a-warning-kills", "if other not in _SCHEDULERS and not repeated", "if not repeated", _WARNING),
+        ("sigterm-after-a-warning-kills", "not repeated and not warned", "not repeated", _WARNING),
+    ),
     *_in(
         "dtqn/experiments/intervals.py",
         (
@@ -1029,6 +1189,12 @@ ENVS = [
             _VECTOR,
         ),
         ("truncated-and-terminated", "            truncated &= ~terminated\n", "", _VECTOR),
+        (
+            "secret-of-the-first-copies",
+            "x[rows] for name, x in",
+            "x[: len(rows)] for name, x in",
+            "tests/envs/test_other.py",
+        ),
         ("success-in-mid-episode", '{"is_success": last & success}', '{"is_success": success}', _VECTOR),
     ),
     *_in(
@@ -1098,6 +1264,19 @@ ENVS = [
         ),
     ),
     *_in(
+        "envs/own.py",
+        ("any-number-of-names", "if names and len(names) != actions:", "if False:", _NAMES),
+    ),
+    *_in(
+        "envs/numpad.py",
+        (
+            "names-anticlockwise",
+            '"no push", "up", "up right", "right"',
+            '"no push", "up", "up left", "left"',
+            _NAMES,
+        ),
+    ),
+    *_in(
         "envs/car_flag.py",
         (
             "side-is-never-out-of-earshot",
@@ -1145,6 +1324,18 @@ ENVS = [
         ),
     ),
     *_in(
+        "benchmarks/shuffled.py",
+        ("never-shuffled", "rng.random(len(action)) < 0.5", "rng.random(len(action)) < 0", _VERDICTS),
+    ),
+    *_in(
+        "benchmarks/verdict_tasks.py",
+        ("lamp-lit-at-the-end", "(asked & self.shown_again)", "asked", _VERDICTS),
+    ),
+    *_in(
+        "benchmarks/verdicts.py",
+        ("any-stack-is-short", "needs.stack <= case.most_steps", "True", _VERDICTS),
+    ),
+    *_in(
         "benchmarks/popgym.py",
         (
             "known-pairs-at-once",
@@ -1189,6 +1380,40 @@ SHARED: list[Break] = [
         ),
     ),
     *_in(
+        "dtqn/debugging/episodes.py",
+        ("reward-of-the-step-before", "rows.reward))", "inputs.reward[:, 0].numpy()))", _REPORT),
+        ("greedy-for-random", "< self.share, drawn, greedy)", "< self.share, greedy, drawn)", _DEBUG),
+        ("secret-of-all-copies", "if asked and others[0]", "if others[0]", _REPORT),
+    ),
+    *_in(
+        "dtqn/debugging/verdict.py",
+        ("stacks-of-any-length-do", "if x.low >= best_agent.high - margin]", "]", _VERDICT),
+        ("rival-by-its-upper-end", "memoryless[run].low)", "memoryless[run].high)", _VERDICT),
+    ),
+    *_in(
+        "dtqn/debugging/trials.py",
+        ("stacks-count-as-no-memory", "if steps > 1:", "if steps > 99:", _DEBUG),
+        ("any-core-is-no-memory", 'other.network.core != "none"', "False", _DEBUG),
+    ),
+    *_in(
+        "docs/reference.py",
+        (
+            "any-name-is-there",
+            "            except ImportError:\n                return False",
+            "            except ImportError:\n                return True",
+            "tests/test_reference.py",
+        ),
+    ),
+    *_in(
+        "dtqn/report/sending.py",
+        ("untracked-runs-sent", " or not run.directory.has_wandb_id", "", "tests/report/test_sending.py"),
+        ("page-loses-the-rows", "run.outcome.rows, say", "[], say", "tests/report/test_sending.py"),
+    ),
+    *_in(
+        "dtqn/report/curves.py",
+        ("rows-weigh-alike", "weights=part[:, 2]", "weights=None", _REPORT),
+    ),
+    *_in(
         "dtqn/watching/drawing.py",
         (
             "the-next-decision-is-named",
@@ -1213,4 +1438,90 @@ SHARED: list[Break] = [
     ),
 ]
 
-TABLE = [*LEARNING, *NETWORKS, *REPLAY, *TRAINING, *ACTING, *EXPERIMENTS, *SETTINGS, *ENVS, *SHARED]
+RANKS = [
+    *_in(
+        "replay/samplers.py",
+        (
+            "weights-of-the-shard",
+            "largest = exchange.gather([weights.max(initial=0.0)]).max()",
+            "largest = weights.max(initial=0.0)",
+            f"{_SHARDS}::test_weights_by_hand",
+        ),
+        (
+            "probabilities-of-the-shard",
+            "leaves[slots] / total\n        weights = self._weights(counts",
+            "leaves[slots] / totals[exchange.rank]\n        weights = self._weights(counts",
+            f"{_SHARDS}::test_a_joint_draw_is_that_of_one_replay",
+        ),
+        ("sequences-of-the-shard", "_weights(counts.sum()", "_weights(self.num_sequences", _SHARDS),
+    ),
+    *_in(
+        "replay/shards.py",
+        (
+            "means-of-shards-unweighted",
+            "np.average(mean, weights=counts)",
+            "np.average(mean)",
+            f"{_SHARDS}::test_statistics_are_of_all_shards",
+        ),
+    ),
+    *_in(
+        "dtqn/learning/learner.py",
+        ("gradient-of-one-rank", "self._ranks.add_(gradients)", "pass", _AS_ONE),
+        ("loss-over-own-steps", "torch.tensor(int(learned.sum())", "torch.tensor(int(num_learned)", _AS_ONE),
+        (
+            "own-place-in-the-batch",
+            "_DROPOUT, before + size)[before:]",
+            "_DROPOUT, size)",
+            _AS_ONE,
+        ),
+        ("metrics-of-one-rank", "self._of_all_ranks(sums, highest)", "sums | highest", _AS_ONE),
+        (
+            "checksum-without-target",
+            "(self.get_state()).items()",
+            "(self.online.state_dict()).items()",
+            f"{_RANKS}::test_other_parameters_on_a_rank_are_noticed",
+        ),
+    ),
+    *_in(
+        "dtqn/training/trainer.py",
+        ("env-steps-of-one-rank", "self.actor.env_steps += int(steps.sum()) - taken", "pass", _AS_ONE),
+        (
+            "largest-priority-of-one-rank",
+            "self.replay.raise_max_priority(float(priorities.max()))",
+            "pass",
+            _AS_ONE,
+        ),
+        ("totals-averaged", "if name in _TOTALS else", "if False else", _AS_ONE),
+    ),
+    *_in(
+        "dtqn/training/setup.py",
+        ("neighbours-on-a-rank", "key, ranks.count)", "key)", _AS_ONE),
+    ),
+    *_in(
+        "dtqn/training/leader.py",
+        ("shards-without-streams", '("actor", "replay",', '("replay",', _LOST_RANK),
+        (
+            "nobody-lets-ranks-go",
+            "group.from_first(None)",
+            "pass",
+            f"{_RANKS}::test_a_finished_run_lets_its_ranks_go",
+        ),
+        (
+            "any-number-of-processes",
+            "if ranks != here.ranks:",
+            "if False:",
+            f"{_RANKS}::test_another_number_of_ranks_is_refused_in_one_line",
+        ),
+    ),
+    *_in(
+        "dtqn/training/checkpoint.py",
+        (
+            "shards-unchecked",
+            "for json_file in (_JSON, *shards):",
+            "for json_file in (_JSON,):",
+            f"{_RANKS}::test_a_damaged_shard_is_one_line",
+        ),
+    ),
+]
+
+TABLE = [*LEARNING, *NETWORKS, *REPLAY, *TRAINING, *ACTING, *EXPERIMENTS, *SETTINGS, *ENVS, *SHARED, *RANKS]

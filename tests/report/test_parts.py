@@ -19,15 +19,16 @@ from PIL import Image
 import envs
 from dtqn import networks
 from dtqn.debugging.dependence import q_values
-from dtqn.debugging.episodes import Episode, Watch, play
+from dtqn.debugging.episodes import Episode, Outcome, Watch, play
 from dtqn.experiments import comparison_forms
 from dtqn.experiments.comparison_table import AgentFigures, RunFigures
 from dtqn.experiments.intervals import Estimate
-from dtqn.report import facts, figures, sources
+from dtqn.report import curves, facts, figures, sources
 from dtqn.report.album import Album
 from dtqn.report.played import MOST_STEPS, choose, steps_of
 from dtqn.report.views import Part, Views, _part
 from dtqn.settings.config import Config, ConfigError, NetworkConfig
+from dtqn.training.metrics import Row
 from dtqn.types import map_tree
 from tests.cases import inputs, make
 
@@ -99,23 +100,23 @@ def test_gridverse_tells_its_actions_and_the_form_of_its_view() -> None:
     assert envs.spec("gridverse-memory-7x7", observation="grid").view is None
 
 
-def _episode(success: bool, episode_return: float = 0.0, length: int = 3, space: str = "box") -> Episode:
-    rows = inputs(space, 1, length)
-    return Episode(rows, None, np.zeros(length, int), torch.zeros(length, 2), episode_return, success)
+def _episode(length: int) -> Episode:
+    rows = inputs("box", 1, length)
+    return Episode(rows, None, np.zeros(length, int), torch.zeros(length, 2), np.zeros(length), 0.0, True)
 
 
 def test_failures_come_first_and_fill_what_successes_leave() -> None:
-    episodes = [_episode(n % 4 == 0, float(n)) for n in range(12)]  # 0, 4 and 8 succeed
+    episodes = [Outcome(3, float(n), n % 4 == 0) for n in range(12)]  # 0, 4 and 8 succeed
     assert choose(episodes, 6, True) == [1, 2, 3, 0, 4, 8]
     assert choose(episodes, 8, True) == [1, 2, 3, 5, 6, 0, 4, 8]
-    assert choose([_episode(True)] * 5, 4, True) == [0, 1, 2, 3]
+    assert choose([Outcome(3, 0.0, True)] * 5, 4, True) == [0, 1, 2, 3]
     assert choose(episodes, 1, True) == [1]
     assert choose(episodes, 4, False) == [0, 1, 11, 10]
 
 
 def test_a_long_episode_is_shown_at_equal_distances_and_with_its_cue() -> None:
-    assert steps_of(_episode(True, length=7), 16).tolist() == list(range(7))
-    long = _episode(True, length=1000)
+    assert steps_of(_episode(7), 16).tolist() == list(range(7))
+    long = _episode(1000)
     assert isinstance(long.inputs.observation, torch.Tensor)
     other = long.inputs.observation.clone()
     other[0, 7] += 1
@@ -148,6 +149,35 @@ def test_watched_pictures_are_those_of_the_replayed_actions() -> None:
         if t < episodes[0].length:
             env.step(np.array([episode.action[t] for episode in episodes]))
     assert not seen
+
+
+def test_an_episode_has_its_rewards_and_the_other_secret_where_it_is_asked() -> None:
+    env = envs.make_vector("t-maze-passive-6", 3, 5)
+    network = networks.build(NetworkConfig(width=8, num_layers=1), env.single_observation_space, 4)
+    whole = play(network, env)
+    some = play(network, envs.make_vector("t-maze-passive-6", 3, 5), others_of=[1])
+    assert [episode.cue is None for episode in some] == [True, False, True]
+    assert whole[1].cue is not None and (some[1].cue == whole[1].cue).all() and whole[1].cue[0]
+    for episode in whole:
+        assert episode.reward[:-1] == pytest.approx(episode.inputs.reward[0, 1:].numpy())
+        assert episode.reward.sum() == pytest.approx(episode.episode_return)
+
+
+def test_neighbouring_rows_are_one_point_of_staleness() -> None:
+    """8, 2, 0 and 6 sequences of 8: the third row has no figure, and the last rows join the point before."""
+    key = "replay/stale_action_share"
+
+    def row(steps: int, value: float | None, share: float) -> Row:
+        return {"env_steps": steps, key: value, "replay/delta_q_share": share}
+
+    rows = [row(10 * n, 1.0, 1.0) for n in range(7)] + [row(70, 0.0, 0.25), row(80, None, 0.0)]
+    x, y = curves.pooled([*rows, row(90, 0.5, 0.75)], key)
+    assert (x, y) == ([pytest.approx((8 * 210 + 2 * 70 + 6 * 90) / 64)], [pytest.approx((56 + 3) / 64)])
+    x, y = curves.pooled([*rows, *rows, row(95, 0.0, 1.0)], key)
+    assert len(x) == 1, "66 and 58 sequences are less than twice 64"
+    x, y = curves.pooled([*rows] * 3, key)
+    assert len(x) == 2 and y[0] == pytest.approx((56 + 8) / (58 + 8))
+    assert curves.pooled(rows[-1:], key) == ([], [])
 
 
 def test_the_table_of_a_comparison_is_read_back_as_it_was() -> None:
@@ -219,7 +249,7 @@ def test_the_similarity_of_positions_by_hand() -> None:
 def test_the_last_window_is_what_the_last_decision_reads() -> None:
     network: Any = make("box", core="dtqn", context_length=4)
     rows = inputs("box", 1, 9)
-    episode = Episode(rows, None, np.zeros(9, int), q_values(network, rows)[0], 0.0, False)
+    episode = Episode(rows, None, np.zeros(9, int), q_values(network, rows)[0], np.zeros(9), 0.0, False)
     found = figures.window_attention(network, episode)
     assert found is not None
     start, looked = found

@@ -18,10 +18,11 @@ from safetensors.torch import load_file, save_file
 
 import dtqn
 from dtqn import cli
-from dtqn.acting.evaluation import EvaluationResult, wilson_interval
+from dtqn.acting.evaluation import EvaluationResult
+from dtqn.acting.statistics import wilson_interval
 from dtqn.sharing import card, certificate, rerun, verify
 from dtqn.training.directory import RunDir
-from dtqn.training.metrics import CLOCK_KEYS
+from dtqn.training.metrics import CLOCK_KEYS, CLOCKS
 
 SHORT = [
     *(
@@ -124,7 +125,7 @@ def test_the_certificate_says_what_there_is(run_dir: Path, exported: Path) -> No
     assert made["settings"] == settings and made["seed"] == settings["seed"] == 1
     rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     plain = [{key: value for key, value in row.items() if key not in CLOCK_KEYS} for row in rows]
-    assert all(set(CLOCK_KEYS) <= row.keys() for row in rows)
+    assert all(set(CLOCKS) <= row.keys() for row in rows)
     text = "\n".join(json.dumps(row, sort_keys=True) for row in plain) + "\n"
     assert made["metrics"]["digest"] == hashlib.sha256(text.encode()).hexdigest()
     first = made["metrics"]["first_rows"]

@@ -28,9 +28,6 @@ class FakeEvaluator:
     def evaluated(self, timeout):
         return self.over.pop(0) if self.over else None
 
-    def close(self):
-        pass
-
 
 class FakeTrainer:
     """Ten steps a tick, a row every 50, an evaluation every 100 whose success grows and falls by chance."""
@@ -49,6 +46,12 @@ class FakeTrainer:
     @property
     def finished(self):
         return self.env_steps >= self.config.total_env_steps
+
+    def news(self):
+        return []
+
+    def close(self):
+        pass
 
     def advance(self):
         self.env_steps += 10

@@ -278,7 +278,7 @@ def test_other_tasks_resume_with_new_episodes(name: str, tmp_path: Path) -> None
     ("id", "package", "flags"),
     [
         ("CartPole-v1", None, ["--task.hide", "1,3"]),
-        ("MiniGrid-MemoryS7-v0", "minigrid", ["--task.vectorization", "async", "--actor.num_envs", "2"]),
+        ("MiniGrid-MemoryS7-v0", "minigrid", ["--actor.pool", "process", "--actor.num_workers", "1"]),
         ("popgym-AutoencodeEasy-v0", "popgym", ["--network.image_encoder", "impala"]),
     ],
 )

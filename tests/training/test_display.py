@@ -8,8 +8,9 @@ from dtqn.training import display
 
 
 class _Run:
-    def __init__(self, name, state="waiting", rows=(), total=1000):
+    def __init__(self, name, state="waiting", rows=(), total=1000, where=""):
         self.name, self.state, self.rows, self.total_env_steps = name, state, list(rows), total
+        self.where = where
 
 
 def _row(env_steps, success=None, speed=50.0):
@@ -34,12 +35,15 @@ def test_plain_lines_tell_every_change_of_state_once():
     view.update(runs[:1])
     runs[0].rows = [_row(500, 0.25), _row(600)]
     view.update(runs[:1])
-    runs[0].state, runs[1].state = "finished", "failed"
+    runs[1].state, runs[1].where = "running", "n2"
+    view.update(runs)
+    runs[0].state, runs[1].state, runs[1].where = "finished", "failed", ""
     view.update(runs)
     view.update(runs)
     view.close()
     assert out.getvalue().splitlines() == [
         "a: running  0/1 000 env steps (0%)",
+        "b: running on n2  0/1 000 env steps (0%)",
         "a: finished in 0:12  600/1 000 env steps (60%)  success 25.0% [0.0%, 100.0%]",
         "b: failed  0/1 000 env steps (0%)",
     ]
@@ -60,7 +64,8 @@ def test_plain_lines_give_an_overview_now_and_then():
 
 
 def test_a_terminal_shows_all_runs_in_one_table():
-    runs = [_Run("a", "running", [_row(500, 0.25)]), _Run("b", "failed"), _Run("c", "finished", [_row(1000)])]
+    a = _Run("a", "running", [_row(500, 0.25)], where="n2")
+    runs = [a, _Run("b", "failed"), _Run("c", "finished", [_row(1000)])]
     console = Console(file=_Terminal(), color_system=None, width=110, height=20)
     view = display.TerminalRunsView(console, runs)
     view.update(runs)
@@ -68,7 +73,7 @@ def test_a_terminal_shows_all_runs_in_one_table():
     with console.capture() as capture:
         console.print(view._render())
     lines = [line.rstrip() for line in capture.get().splitlines()]
-    assert lines[0].startswith("a  running") and "50%" in lines[0] and "50 env steps/s" in lines[0]
+    assert lines[0].startswith("a  running on n2  ") and "50%" in lines[0] and "50 env steps/s" in lines[0]
     assert lines[0].endswith("success 25.0% [0.0%, 100.0%]")
     assert lines[1].startswith("b  failed") and lines[2].startswith("c  finished")
     assert lines[3] == "3 runs: 1 running, 1 failed, 1 finished  eta 0:10"

@@ -16,7 +16,7 @@ import envs
 from dtqn import cli, text
 from dtqn.training import chance, checkpoint, display, session, trained
 from dtqn.training.directory import RunDir
-from dtqn.training.metrics import CLOCK_KEYS, read_rows
+from dtqn.training.metrics import CLOCKS, read_rows
 from tests.training import fake, wandb_file
 from tests.training.fake import edited_checkpoint
 
@@ -37,7 +37,7 @@ def test_a_run_leaves_what_is_promised(tmp_path, trainer):
     }
     rows = read_rows(tmp_path / "run/metrics.jsonl")
     assert [row["env_steps"] for row in rows] == list(range(50, 1001, 50))
-    for key in ("learner_steps", *CLOCK_KEYS):
+    for key in ("learner_steps", *CLOCKS):
         assert all(key in row for row in rows)
     assert all(a["seconds"] <= b["seconds"] for a, b in itertools.pairwise(rows))
     assert list(rows[1])[:2] == ["env_steps", "learner_steps"]

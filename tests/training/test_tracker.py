@@ -284,8 +284,8 @@ class _Tracker:
     def pictures(self, number, row, files):
         self._tell("pictures", number, files)
 
-    def artifact(self, files):
-        self._tell("artifact", files)
+    def artifact(self, files, kind):
+        self._tell("artifact", files, kind)
 
     def close(self, exit_code=0):
         self._tell("close", exit_code)
@@ -300,13 +300,13 @@ def test_several_trackers_are_told_the_same_and_a_broken_one_costs_the_others_no
     both.log(0, {"env_steps": 1})
     both.summary({"best": 2})
     both.pictures(0, {}, {"curve": Path("curve.png")})
-    both.artifact({})
+    both.artifact({}, "report")
     both.close(3)
     assert whole.told == [
         ("log", 0, {"env_steps": 1}),
         ("summary", {"best": 2}),
         ("pictures", 0, {"curve": Path("curve.png")}),
-        ("artifact", {}),
+        ("artifact", {}, "report"),
         ("close", 3),
     ]
     assert [told[0] for told in picky.told] == ["log", "summary", "close"]

@@ -20,6 +20,7 @@ def _recording(**changed: object) -> Recording:
     picture = np.array([[RED, BLUE], [BLUE, RED], [BLACK, RED]], np.uint8)
     made = Recording(
         number=1,
+        actions=("turn", "1"),
         frames=[picture] * 3,
         q=np.array([[0.0, 1.0], [0.5, 0.25]]),
         action=np.array([1, 0]),
@@ -62,9 +63,9 @@ def test_a_step_in_one_line_and_beside_a_picture() -> None:
     assert drawing.plain(episode, 1).endswith("Q [0.500] 0.250  hangs on 0 (0.40), 1 (0.20)")
     lines = drawing.panel(episode, 1)
     assert lines[0] == "episode 1   step 1 of 2   return -0.050"
-    assert f"Q  0 < {'█' * 10}{'·' * 10}    0.500" in lines
-    assert f"Q  1   {'█' * 5}{'·' * 15}    0.250" in lines
-    assert "action 0   reward 1.000" in lines
+    assert f"turn < {'█' * 10}{'·' * 10}    0.500" in lines
+    assert f"1      {'█' * 5}{'·' * 15}    0.250" in lines
+    assert "action turn   reward 1.000" in lines
     assert lines[-3:] == ["hangs on step 0 to 1 (highest: 40% of the Q-values' range)", "█▄", "^   ^ cue"]
     assert drawing.panel(episode, 2)[-1] == "episode 1: return 0.950 in 2 steps, a success"
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import envs
 from dtqn import cli
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
@@ -43,7 +44,10 @@ def test_without_a_terminal_a_step_is_a_line(
     ends = [number for number, line in enumerate(lines) if line.startswith("episode ")]
     assert len(ends) == 2 and lines[-1] == f"film of episode 1: {gif}"
     steps = [line for line in lines if line.startswith("step ")]
-    assert all(re.search(r"action \d  reward -?\d+\.\d+  Q .*\[-?\d+\.\d+\]", line) for line in steps)
+    assert all(
+        re.search(r"action (right|up|left|down)  reward -?\d+\.\d+  Q .*\[-?\d+\.\d+\]", line)
+        for line in steps
+    )
     assert f"in {ends[0]} steps" in lines[ends[0]], "a line for each step"
     rewards = [float(re.findall(r"reward (\S+)", line)[0]) for line in lines[: ends[0]]]
     told = float(re.findall(r"return (\S+) in", lines[ends[0]])[0])
@@ -60,7 +64,7 @@ def test_a_recording_is_the_network_on_what_it_saw(runs: Path) -> None:
     directory = RunDir(runs / "drawn")
     config = directory.read_config()
     network = trained.load_network(directory, config, "last")
-    found = record(network, config, 1, 5, True, True)
+    found = record(network, config, 1, 5, True, envs.spec(config.env))
     steps = found.length
     assert found.frames is not None and len(found.frames) == steps + 1 and found.frames[0].ndim == 3
     assert found.q.shape == (steps, 4) and (found.q.argmax(axis=1) == found.action).all()
@@ -68,7 +72,7 @@ def test_a_recording_is_the_network_on_what_it_saw(runs: Path) -> None:
     assert found.dependence is not None and found.dependence.shape == (steps, steps)
     assert np.triu(found.dependence, 1).max() == 0 < found.dependence.max()
     assert found.cue is not None and found.cue[0] and not found.cue[1:].any()
-    other = record(network, config, 2, 5, False, True)
+    other = record(network, config, 2, 5, False, envs.spec(config.env))
     assert other.frames is None
 
 
@@ -84,7 +88,7 @@ def test_an_mp4_has_the_frames_of_the_gif(
     directory = RunDir(runs / "drawn")
     config = directory.read_config()
     network = trained.load_network(directory, config, "last")
-    expected = film.frames(record(network, config, 1, 3, True, True))
+    expected = film.frames(record(network, config, 1, 3, True, envs.spec(config.env)))
     assert frames.shape[1:] == expected[0].shape
     assert np.abs(frames[0].astype(float) - expected[0]).mean() < 8, "but for what the codec loses"
 

@@ -1,0 +1,117 @@
+"""The overhead of `--launcher ray`, on a Ray of two nodes on this machine, against `--launcher local`.
+
+    python -m benchmarks.launchers [--minutes 5] [--turns 1] [--json FILE]
+
+Two trainings of so many minutes, side by side on two cores or two nodes, by one launcher, then by the other.
+A launcher's time goes from joining the cluster to the end of both trainings; that of starting the cluster is
+told apart. The trainings are the same ones, bit for bit, which is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from dtqn.experiments.jobs import Job, Pool
+from dtqn.experiments.launchers import Asked, opened
+from dtqn.settings import presets
+from dtqn.settings.config import Config
+from dtqn.training import pace
+from dtqn.training.directory import RunDir
+
+SEEDS = (1, 2)
+
+
+def settings(minutes: float) -> dict[str, str]:
+    """Those of a run that takes about so many minutes here, evaluations left out of account."""
+    flags = {"env": "gridverse-memory-7x7", "agent": "gtrxl", "wandb": "disabled", "threads": "1"}
+    config = _config(flags, 1)
+    seconds = pace.measured(config).run_seconds(config)
+    steps = max(2_000, round(config.total_env_steps * 60 * minutes / seconds))
+    return flags | {"total_env_steps": str(steps)}
+
+
+def _config(flags: dict[str, str], seed: int) -> Config:
+    return presets.resolve(None, {**flags, "seed": str(seed)}, {}).settled(free_cores=1)
+
+
+def seconds_of(asked: Asked, flags: dict[str, str], folder: Path) -> float:
+    """From opening the launcher to the end of the last training."""
+    configs = [_config(flags, seed) for seed in SEEDS]
+    directories = [RunDir.of_config(config, folder) for config in configs]
+    began = time.monotonic()
+    with opened(asked, folder) as launcher, Pool(len(SEEDS), launcher=launcher) as pool:
+        for config, directory in zip(configs, directories, strict=True):
+            directory.prepare(config)
+            pool.add(Job(f"seed {config.seed}", directory))
+        for _ in pool.changes():
+            pass
+        ended = time.monotonic()
+    failed = [job.error for job in pool.jobs if job.state != "finished"]
+    if failed:
+        raise RuntimeError(failed[0])
+    return ended - began
+
+
+def weights(folder: Path) -> dict[str, bytes]:
+    found = folder.glob("*/*/*/checkpoint/[0-9]*/network.safetensors")
+    return {path.parents[2].name: path.read_bytes() for path in found}
+
+
+def measure(minutes: float = 5.0, turns: int = 1) -> dict[str, Any]:
+    from ray.cluster_utils import Cluster
+
+    flags = settings(minutes)
+    began = time.monotonic()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    for name in "ab":
+        cluster.add_node(num_cpus=1, node_name=name, object_store_memory=100 << 20)
+    start = time.monotonic() - began
+    launchers = {"local": Asked(), "ray": Asked("ray", cluster.address)}
+    seconds: dict[str, list[float]] = {name: [] for name in launchers}
+    with contextlib.ExitStack() as stack:
+        stack.callback(cluster.shutdown)
+        for _ in range(turns):
+            made = {}
+            for name, asked in launchers.items():
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                seconds[name].append(seconds_of(asked, flags, folder))
+                made[name] = weights(folder)
+            if made["local"] != made["ray"]:
+                raise RuntimeError("the launchers' trainings differ")
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    return {
+        "settings": flags,
+        "trainings": len(SEEDS),
+        "seconds": seconds,
+        "ratio": medians["ray"] / medians["local"],
+        "seconds_to_start_two_nodes": start,
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    times = ", ".join(f"{name} {statistics.median(s):.1f} s" for name, s in result["seconds"].items())
+    start = result["seconds_to_start_two_nodes"]
+    return f"{times}: ratio {result['ratio']:.3f}; two nodes started in {start:.1f} s"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--minutes", type=float, default=5.0, help="of a training; default %(default)s")
+    parser.add_argument("--turns", type=int, default=1, help="of each launcher; default %(default)s")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    args = parser.parse_args()
+    result = measure(args.minutes, args.turns)
+    print(table(result))
+    if args.json is not None:
+        args.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""The worker of a pool: an actor with its share of the copies, on the CPU, that acts when it is asked to."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+from typing import Any, NamedTuple
+
+from dtqn.acting.actor import Actor
+from dtqn.networks.q_network import QNetwork
+from dtqn.settings.config import Config
+from dtqn.training import machine, setup
+from dtqn.training.exchange import Exchange
+from dtqn.training.setup import Share
+from envs import TaskError
+
+
+class Request(NamedTuple):
+    """A tick to act."""
+
+    tick: int
+    """Where its rows belong in the exchange."""
+    version: int
+    """The learner step of the parameters to act with."""
+    parameters: int
+    """Where they lie in the exchange. They are not overwritten before the request is answered."""
+
+
+class ActingWorker:
+    """Steps its copies and puts their rows into the exchange."""
+
+    def __init__(self, config: Config, share: Share, env_steps: int, descriptor: int | None) -> None:
+        """
+        Args:
+            env_steps: the run's when the worker begins, for its exploration.
+            descriptor: of the pool's exchange; None: the worker has one of its own.
+        """
+        machine.prepare()
+        self.share, self._num_envs = share, config.actor.num_envs
+        self._began_at, self._taken = env_steps, 0
+        with contextlib.redirect_stderr(io.StringIO()):  # what a task's adapter says, the run has said
+            network: QNetwork = setup.make_network(config)
+        self._actor: Actor = setup.make_actor(config, network, share)
+        self._actor.env_steps = env_steps
+        self.exchange = Exchange(config, network, setup.make_schema(config, network), descriptor)
+        self._fault: TaskError | None = None
+        atexit.register(self._actor.rows.env.close)
+
+    def begin(self) -> None:
+        """The worker is there."""
+
+    def tick(self, *request: int) -> None:
+        """One tick of every copy. A task that has failed fails again: its copies are not to be stepped."""
+        if self._fault is not None:
+            raise self._fault
+        try:
+            self._tick(Request(*request))
+        except TaskError as error:
+            copy = None if error.copy is None else error.copy + self.share.start
+            self._fault = TaskError(error.task, error.problem, copy)
+            raise self._fault from error
+
+    def _tick(self, request: Request) -> None:
+        actor = self._actor
+        if request.version != actor.version:
+            actor.publish(self.exchange.parameters[request.parameters], request.version)
+        rows, episodes = actor.tick()
+        self.exchange.write(request.tick, self.share.copies, rows, actor.rows.last, episodes)
+        # The run's env steps are those of all workers: as many as these for each copy.
+        self._taken += int((~rows.last).sum())
+        actor.env_steps = self._began_at + self._taken * self._num_envs // self.share.num_envs
+
+    def begin_episodes(self) -> None:
+        self._actor.begin_episodes()
+
+    def get_state(self) -> dict[str, Any]:
+        """All but the parameters, which are the pool's."""
+        actor = self._actor.get_state()
+        del actor["network"]
+        return {"actor": actor, "began_at": self._began_at, "taken": self._taken}
+
+    def set_state(self, state: dict[str, Any], parameters: int) -> bool:
+        """Go on from `get_state`; whether exactly so, and not with new episodes.
+
+        Args:
+            parameters: where in the exchange those lie that the next request will name.
+        """
+        self._began_at, self._taken = state["began_at"], state["taken"]
+        # Where the next request's version is the one that has acted last, nothing is published.
+        self._actor.publish(self.exchange.parameters[parameters], -1)
+        network = self._actor.network.state_dict()
+        return self._actor.set_state(state["actor"] | {"network": network})

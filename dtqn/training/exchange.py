@@ -1,0 +1,110 @@
+"""The memory that a pool shares with its workers: rows of some ticks on their way in, parameters out.
+
+Both lie in preallocated arrays, and a step is never pickled. Who may touch which part of them, and when, is
+decided by the requests that the pool sends and by their answers (`dtqn.training.pool`). So nothing is locked,
+and no parameters are ever read while they are written.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from dtqn.acting.rows import Episodes, Rows
+from dtqn.networks.q_network import QNetwork
+from dtqn.settings.config import Config
+from dtqn.training.schema import Schema, named, rows_of
+from dtqn.training.shared_arrays import Form, SharedArrays
+from replay import Field
+from replay.storage import fit
+
+_ENDED = "ended"
+_EPISODES: dict[str, np.dtype] = {
+    _ENDED: np.dtype(np.bool_),
+    "episode_return": np.dtype(np.float64),
+    "length": np.dtype(np.int64),
+    "success": np.dtype(np.bool_),
+}
+"""Of each copy: whether the tick's step ended its episode, and of that the parts of `Episodes`."""
+
+
+class Exchange:
+    """Rows of `max_lead` + 1 ticks of all copies, and one set of parameters more than there are ticks."""
+
+    def __init__(
+        self, config: Config, network: QNetwork, schema: Schema, descriptor: int | None = None
+    ) -> None:
+        """
+        Args:
+            network: any of the run's, for the forms of its parameters.
+            descriptor: of the pool's memory, in a worker; the pool makes it.
+        """
+        self.ticks = config.actor.max_lead + 1
+        self.versions = self.ticks + 1
+        self._fields = named(schema.rows)
+        at_tick = (self.ticks, config.actor.num_envs)
+        forms: dict[str, Form] = {
+            **{
+                name: ((*at_tick, *field.shape), np.dtype(field.dtype))
+                for name, field in self._fields.items()
+            },
+            **{f"episode/{name}": (at_tick, dtype) for name, dtype in _EPISODES.items()},
+        }
+        parameters = list(network.parameters())
+        for place, one in enumerate(parameters):
+            forms[f"parameters/{place}"] = ((self.versions, *one.shape), _numpy_dtype(one))
+        self.shared = SharedArrays(forms, descriptor)
+        arrays = self.shared.arrays
+        self._rows = {name: arrays[name] for name in self._fields}
+        self._episodes = {name: arrays[f"episode/{name}"] for name in _EPISODES}
+        self.parameters = [
+            [torch.from_numpy(arrays[f"parameters/{place}"][version]) for place in range(len(parameters))]
+            for version in range(self.versions)
+        ]
+        """Sets of parameters, in the order of the network's."""
+
+    def write(
+        self, tick: int, copies: slice, rows: Rows[np.ndarray], ended: np.ndarray, episodes: Episodes
+    ) -> None:
+        """Put the rows of some copies in their place of a tick.
+
+        Args:
+            ended: [n] bool, the copies whose episodes are `episodes`.
+        """
+        for name, values in named(rows).items():
+            self._rows[name][tick, copies] = fit(name, values, self._fields[name], len(ended))
+        self._episodes[_ENDED][tick, copies] = ended
+        for name, of_ended in episodes._asdict().items():
+            self._episodes[name][tick, copies][ended] = of_ended
+
+    def read(self, tick: int) -> tuple[Rows[np.ndarray], Episodes]:
+        """The rows [N, ...] of a tick, as they lie there, and the episodes that it ended."""
+        ended = self.ended(tick)
+        rows = rows_of({name: array[tick] for name, array in self._rows.items()})
+        return rows, Episodes(*(self._episodes[name][tick][ended] for name in Episodes._fields))
+
+    def ended(self, tick: int) -> np.ndarray:
+        """[N] bool: the copies whose episodes the tick ended."""
+        ended: np.ndarray = self._episodes[_ENDED][tick]
+        return ended
+
+    def get_tick(self, tick: int, copies: slice = slice(None)) -> dict[str, np.ndarray]:
+        """All that some copies have at a tick, for a checkpoint or for another machine."""
+        return {name: array[tick, copies].copy() for name, array in (self._rows | self._episodes).items()}
+
+    def set_tick(self, tick: int, saved: dict[str, np.ndarray], copies: slice = slice(None)) -> None:
+        """Put there what `get_tick` returned."""
+        for name, array in (self._rows | self._episodes).items():
+            array[tick, copies] = saved[name]
+
+
+def _numpy_dtype(parameter: torch.Tensor) -> np.dtype:
+    return torch.empty(0, dtype=parameter.dtype).numpy().dtype
+
+
+def bytes_per_env_step(fields: dict[str, Field]) -> int:
+    """What a worker hands to the pool for each row of a copy, given the fields of a row."""
+    per_row = (math.prod(field.shape) * np.dtype(field.dtype).itemsize for field in fields.values())
+    return sum(per_row) + sum(dtype.itemsize for dtype in _EPISODES.values())

@@ -1,0 +1,409 @@
+"""The pool: where a run's copies are stepped, by the run itself or by workers beside it.
+
+`inline`, the run's own `Actor` steps all copies, tick by tick. With `process` and `ray` each worker has its
+share of the copies and an actor of its own, and works up to `actor.max_lead` ticks ahead of the learner:
+
+    request     the pool names a tick's place in the exchange, and which parameters to act with
+    answer      the worker has put its rows there
+
+The request for a tick is sent when the learner has done all that was due `max_lead` ticks before, and names
+the parameters of that moment. So how old parameters are does not hang on the clock: a run with workers is
+the same every time, on any number of cores, and with `max_lead` 0 and one worker it is the inline run. Both
+sides wait for each other: the learner for the rows of all copies, the workers for their next request.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from dtqn.acting.rows import Episodes, Rows
+from dtqn.networks.q_network import QNetwork
+from dtqn.settings.config import Config, ConfigError
+from dtqn.training import setup
+from dtqn.training.acting_worker import ActingWorker, Request
+from dtqn.training.exchange import Exchange
+from dtqn.training.schema import Schema
+from dtqn.training.setup import Share
+from dtqn.training.worker import Work, Worker, WorkerError
+from envs import TaskError
+
+MOST_LOSSES = 3
+"""So many losses of a worker without an episode of its copies in between end the run."""
+_START_SECONDS = 120.0
+"""How long a worker may take to start, beside a step's time."""
+
+
+class Pool(Protocol):
+    """All copies of a run's task, wherever they are stepped."""
+
+    env_steps: int
+    version: int
+    """The learner step of the parameters that were published last."""
+
+    def tick(self) -> tuple[Rows[np.ndarray], Episodes]:
+        """The next tick's rows [N, ...] of every copy, read before the next call; episodes that ended there.
+
+        Raises:
+            TaskError, WorkerError: copies of the task have failed, or their process has.
+        """
+
+    def publish(self, parameters: Sequence[torch.Tensor], version: int) -> None:
+        """Act with these parameters from now on; `version` is the learner step that they are from."""
+
+    def begin_episodes(self) -> None:
+        """Leave the present episodes where they are; all copies begin new ones."""
+
+    def metrics(self) -> dict[str, float]:
+        """What is known of acting since the last call."""
+
+    def news(self) -> list[str]:
+        """What a user should be told, one line each, since the last call."""
+
+    def get_state(self) -> dict[str, Any]:
+        """All that decides how it goes on."""
+
+    def set_state(self, state: dict[str, Any]) -> bool:
+        """Go on from `get_state`; whether exactly so, and not with new episodes."""
+
+    def close(self) -> None:
+        """End what runs beside the run."""
+
+
+def make_pool(config: Config, network: QNetwork, schema: Schema, share: Share | None = None) -> Pool:
+    """The run's pool, with copies of `network`; `share` is that of the inline one, by default all copies.
+
+    Raises:
+        TaskError: the task cannot be made in a worker.
+        ConfigError: workers are lost before they have begun.
+    """
+    if config.actor.pool == "inline":
+        return setup.make_actor(config, network, share)
+    try:
+        return WorkerPool(config, network, schema)
+    except WorkerError as error:
+        raise ConfigError(f"actor.pool is {config.actor.pool}, but {error}; try inline") from None
+
+
+class Workers(Protocol):
+    """Where workers are."""
+
+    def start(self, task: str, config: Config, share: Share, env_steps: int) -> Work:
+        """Begin to start one; `task` is what it does, in the words of an error."""
+
+    def close(self) -> None:
+        """All that were started have been closed."""
+
+
+class Processes:
+    """Processes of this machine, which have the exchange's memory."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._descriptor = exchange.shared.descriptor
+
+    def start(self, task: str, config: Config, share: Share, env_steps: int) -> Work:
+        arguments = (config, share, env_steps, self._descriptor)
+        return Worker(task, ActingWorker, *arguments, descriptors=[self._descriptor])
+
+    def close(self) -> None:
+        pass
+
+
+def make_workers(config: Config, exchange: Exchange) -> Workers:
+    """The place that `actor.pool` names; a ConfigError where Ray is not there."""
+    if config.actor.pool == "process":
+        return Processes(exchange)
+    try:
+        from dtqn.training.ray_workers import RayWorkers  # only here: it is an extra, and takes seconds
+    except ImportError:
+        raise ConfigError('actor.pool is ray, which is not installed; pip install "dtqn[ray]"') from None
+    return RayWorkers(config, exchange)
+
+
+class _Member:
+    """A worker, and what it has been asked for."""
+
+    def __init__(self, share: Share) -> None:
+        self.share = share
+        self.asked: deque[Request] = deque()
+        """Requests that are not answered."""
+        self.ready = 0
+        """Ticks that are answered and have not been taken."""
+        self.incarnation = 0
+        self.losses = 0
+        """Since an episode of its copies has ended."""
+        self.fault: TaskError | WorkerError | None = None
+        """Why it is no more."""
+        self.work: Work
+
+    @property
+    def name(self) -> str:
+        return f"copies {self.share.start} to {self.share.stop - 1}"
+
+
+class WorkerPool:
+    """Workers in processes or Ray actors. One that dies, fails or hangs is replaced by a new one.
+
+    The open episodes of its copies end there: the new worker's first rows begin new ones, and replay ends
+    those before as truncated.
+    """
+
+    def __init__(self, config: Config, network: QNetwork, schema: Schema) -> None:
+        cpu = config.model_copy(update={"device": "cpu", "cuda_graphs": False})
+        self._config, self._timeout = cpu, config.actor.step_timeout
+        self._num_envs, self._max_lead = config.actor.num_envs, config.actor.max_lead
+        self._exploration = setup.make_exploration(config.actor, config.warmup)
+        self._exchange = Exchange(config, network, schema)
+        self.env_steps, self.version, self._parameters = 0, 0, 0
+        self._write_parameters(list(network.parameters()))
+        self._taken = 0
+        """Ticks that the run has had since the pool was made."""
+        self._asked = 0
+        """Ticks that have been asked for."""
+        self._restarts = 0
+        self._news: list[str] = []
+        self._leads: list[int] = []
+        """At each tick since the last metrics, env steps that all workers were ahead by."""
+        self._age = 0
+        """Since then, the most learner steps that parameters that acted were behind the published ones."""
+        self._members = [_Member(share) for share in shares(config.actor.num_envs, config.actor.num_workers)]
+        self._workers = make_workers(config, self._exchange)
+        try:
+            self._start_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def tick(self) -> tuple[Rows[np.ndarray], Episodes]:
+        self._ask()
+        for member in self._members:
+            self._wait(member)
+        place = self._taken % self._exchange.ticks
+        rows, episodes = self._exchange.read(place)
+        ended = self._exchange.ended(place)
+        for member in self._members:
+            member.ready -= 1
+            if ended[member.share.copies].any():
+                member.losses = 0
+        self._leads.append(min(member.ready for member in self._members) * self._num_envs)
+        self._age = max(self._age, self.version - int(rows.version.min()))
+        self._taken += 1
+        self.env_steps += int((~rows.last).sum())
+        return rows, episodes
+
+    def publish(self, parameters: Sequence[torch.Tensor], version: int) -> None:
+        in_use = {request.parameters for member in self._members for request in member.asked}
+        if self._parameters in in_use:
+            self._parameters = next(n for n in range(self._exchange.versions) if n not in in_use)
+        self._write_parameters(parameters)
+        self.version = version
+
+    def begin_episodes(self) -> None:
+        """What the workers have acted ahead is lost."""
+        for member in self._members:
+            while member.asked:
+                self._answer(member)
+            member.ready = 0
+            try:
+                self._call(member, "begin_episodes")
+            except (TaskError, WorkerError) as error:
+                self._replace(member, error)
+        self._asked = self._taken
+
+    def metrics(self) -> dict[str, float]:
+        leads, self._leads = self._leads, []
+        age, self._age = self._age, 0
+        return {
+            "actor/epsilon": float(self._exploration.epsilon(self.env_steps).mean()),
+            "actor/lead": float(np.mean(leads)) if leads else 0.0,
+            "actor/parameter_age": age,
+            "actor/restarts": self._restarts,
+        }
+
+    def news(self) -> list[str]:
+        news, self._news = self._news, []
+        return news
+
+    def get_state(self) -> dict[str, Any]:
+        """The workers' states too, unless one of them is no more.
+
+        All ticks that have been asked for are then there, and their rows are a part of the state.
+        """
+        workers = None
+        try:
+            for member in self._members:
+                while member.asked:
+                    self._take_answer(member)
+            workers = [self._call(member, "get_state") for member in self._members]
+        except (TaskError, WorkerError):
+            pass  # if the run goes on, the next tick replaces it
+        ahead = range(self._taken, self._asked if workers else self._taken)
+        return {
+            "env_steps": self.env_steps,
+            "version": self.version,
+            "parameters": [one.clone() for one in self._exchange.parameters[self._parameters]],
+            "age": self._age,
+            "restarts": self._restarts,
+            "incarnations": [member.incarnation for member in self._members],
+            "workers": workers,
+            "ahead": [self._exchange.get_tick(tick % self._exchange.ticks) for tick in ahead],
+        }
+
+    def set_state(self, state: dict[str, Any]) -> bool:
+        """For a pool that has not ticked yet."""
+        self.env_steps, self.version = state["env_steps"], state["version"]
+        self._age, self._restarts = state["age"], state["restarts"]
+        self._write_parameters(state["parameters"])
+        for member, incarnation in zip(self._members, state["incarnations"], strict=True):
+            member.incarnation = incarnation
+        if state["workers"] is None:
+            for member in self._members:
+                member.work.close()
+                member.incarnation += 1  # for other seeds than those of the run's start
+            self._start_all()
+            return False
+        for place, tick in enumerate(state["ahead"]):
+            self._exchange.set_tick(place, tick)
+        self._asked = len(state["ahead"])
+        exact = []
+        for member, of_worker in zip(self._members, state["workers"], strict=True):
+            exact.append(self._call(member, "set_state", of_worker, self._parameters))
+            member.ready = self._asked
+        return all(exact)
+
+    def close(self) -> None:
+        started = [member.work for member in self._members if hasattr(member, "work")]
+        for work in started:
+            work.end()
+        for work in started:
+            work.close()
+        self._workers.close()
+        self._exchange.shared.close()
+
+    # Requests and answers.
+
+    def _ask(self) -> None:
+        """Ask for the ticks that may be acted before the next one is taken."""
+        while self._asked <= self._taken + self._max_lead:
+            request = Request(self._asked % self._exchange.ticks, self.version, self._parameters)
+            for member in self._members:
+                member.asked.append(request)
+                self._send(member, request)
+            self._asked += 1
+
+    def _send(self, member: _Member, request: Request) -> None:
+        if member.fault is None:
+            try:
+                member.work.ask("tick", *request)
+            except WorkerError as error:
+                member.fault = error
+
+    def _wait(self, member: _Member) -> None:
+        """Wait for the rows of the next tick; see which later ones are there."""
+        while member.asked and (not member.ready or member.fault or member.work.answered(0.0)):
+            self._answer(member)
+
+    def _answer(self, member: _Member) -> None:
+        """Take the answer to its oldest request, by a new worker where this one gives none."""
+        try:
+            self._take_answer(member)
+        except (TaskError, WorkerError) as error:
+            self._replace(member, error)
+
+    def _take_answer(self, member: _Member) -> None:
+        self._result(member, self._timeout)
+        member.asked.popleft()
+        member.ready += 1
+
+    def _call(self, member: _Member, method: str, *arguments: Any) -> Any:
+        """Call a method of a worker that owes no answer."""
+        if member.fault is None:
+            member.work.ask(method, *arguments)
+        return self._result(member, self._timeout)
+
+    def _result(self, member: _Member, seconds: float) -> Any:
+        """The answer that comes next. A worker that has once failed or hung is asked for nothing more."""
+        if member.fault is None:
+            try:
+                if member.work.answered(seconds):
+                    return member.work.answer()
+                member.fault = WorkerError(
+                    f"the process that steps {member.name} does not answer: it hangs, or takes more than "
+                    f"{seconds:g} seconds for a step of all of them (actor.step_timeout)"
+                )
+            except (TaskError, WorkerError) as error:
+                member.fault = error
+        raise member.fault
+
+    # Processes.
+
+    def _start(self, member: _Member) -> None:
+        """Begin to start a worker; `_begun` waits for it."""
+        number = self._members.index(member)
+        first = (number, member.incarnation) == (0, 0)  # with one worker the run is the inline one
+        share = member.share._replace(key=() if first else (number, member.incarnation))
+        member.fault = None
+        member.work = self._workers.start(f"steps {member.name}", self._config, share, self.env_steps)
+        try:
+            member.work.ask("begin")
+        except WorkerError as error:
+            member.fault = error
+
+    def _begun(self, member: _Member) -> None:
+        try:
+            self._result(member, _START_SECONDS + self._timeout)
+        except (TaskError, ConfigError):
+            raise
+        except ValueError as error:
+            asked = f"as actor.pool {self._config.actor.pool} asks for"
+            raise TaskError(
+                self._config.env, f"it cannot be made in another process, {asked}: {error}"
+            ) from None
+
+    def _start_all(self) -> None:
+        for member in self._members:
+            self._start(member)
+        for member in self._members:
+            try:
+                self._begun(member)
+            except WorkerError as error:
+                self._replace(member, error)
+
+    def _replace(self, member: _Member, error: TaskError | WorkerError) -> None:
+        """Start a new worker in the place of one that is lost, and ask it for what this one owes.
+
+        Raises:
+            TaskError, WorkerError: the given one, or the last one, where workers are lost again and again.
+        """
+        while True:
+            member.work.kill()
+            member.fault = error
+            member.losses += 1
+            if member.losses >= MOST_LOSSES:
+                raise error
+            self._restarts += 1
+            member.incarnation += 1
+            self._news.append(f"{error}; started anew, the open episodes of {member.name} are cut")
+            try:
+                self._start(member)
+                self._begun(member)
+                break
+            except (TaskError, WorkerError) as again:
+                error = again
+        for request in member.asked:
+            self._send(member, request)
+
+    def _write_parameters(self, parameters: Sequence[torch.Tensor]) -> None:
+        with torch.no_grad():
+            for place, one in zip(self._exchange.parameters[self._parameters], parameters, strict=True):
+                place.copy_(one)
+
+
+def shares(num_envs: int, num_workers: int) -> list[Share]:
+    """The copies of each worker: as many as of each other, or one more in the first ones."""
+    parts = np.array_split(np.arange(num_envs), num_workers)
+    return [Share(int(part[0]), int(part[-1]) + 1) for part in parts]

@@ -1,0 +1,157 @@
+"""Workers as Ray actors, on this machine or on the nodes of a cluster: rows and parameters go as arrays.
+
+A worker has an exchange of its own. The rows that it puts there are its answer, and are put into the pool's
+when the answer is taken; parameters go into Ray's store once, from which every node reads them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from dtqn.clusters import exceptions, ray
+from dtqn.program import worker_environment
+from dtqn.settings.config import Config, ConfigError
+from dtqn.text import one_line
+from dtqn.training.acting_worker import ActingWorker
+from dtqn.training.exchange import Exchange
+from dtqn.training.setup import Share
+from dtqn.training.worker import Work, WorkerError
+
+_STORE_BYTES = 200 << 20
+"""Of a local Ray."""
+
+
+class RayWorkers:
+    """A cluster that `RAY_ADDRESS` names, or else a Ray of this machine, which ends with the run."""
+
+    def __init__(self, config: Config, exchange: Exchange) -> None:
+        """
+        Raises:
+            ConfigError: where no Ray answers, or none starts.
+        """
+        self._exchange = exchange
+        self._puts: dict[int, tuple[int, Any]] = {}
+        """Place of parameters in the exchange -> their version, and a reference to them in Ray's store."""
+        self._is_ours = not ray.is_initialized()
+        if self._is_ours:
+            _join(config.actor.num_workers)
+
+    def start(self, task: str, config: Config, share: Share, env_steps: int) -> Work:
+        return RayWorker(task, (config, share, env_steps), self._exchange, self._puts)
+
+    def close(self) -> None:
+        self._puts.clear()
+        if self._is_ours:
+            ray.shutdown()
+
+
+def _join(num_workers: int) -> None:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address = os.environ.get("RAY_ADDRESS")
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if not address:
+        quiet |= {"num_cpus": num_workers, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
+    try:
+        ray.init(address=address or "local", **quiet)
+    except (OSError, ValueError, RuntimeError, exceptions.RayError) as error:
+        where = f"no Ray answers at RAY_ADDRESS {address}" if address else "Ray did not start"
+        raise ConfigError(f"actor.pool is ray: {where}: {one_line(error)}") from None
+
+
+class _Remote:
+    """The actor: a worker, and what it raised where it could not be made."""
+
+    def __init__(self, config: Config, share: Share, env_steps: int) -> None:
+        self._fault: Exception | None = None
+        try:
+            self._worker = ActingWorker(config, share, env_steps, descriptor=None)
+        except Exception as error:
+            self._fault = error
+
+    def call(self, method: str, arguments: tuple[Any, ...], parameters: list[np.ndarray] | None) -> Any:
+        """Call a method of the worker.
+
+        Args:
+            parameters: those that a request names, whose last argument is their place.
+        """
+        if self._fault is not None:
+            raise self._fault
+        exchange = self._worker.exchange
+        if parameters is not None:
+            for place, one in zip(exchange.parameters[arguments[-1]], parameters, strict=True):
+                place.numpy()[...] = one
+        answer = getattr(self._worker, method)(*arguments)
+        return exchange.get_tick(arguments[0], self._worker.share.copies) if method == "tick" else answer
+
+
+class RayWorker:
+    """One worker as the pool sees it."""
+
+    def __init__(
+        self,
+        task: str,
+        arguments: tuple[Any, ...],
+        exchange: Exchange,
+        puts: dict[int, tuple[int, Any]],
+    ) -> None:
+        self._task, self._exchange, self._puts = task, exchange, puts
+        self._share: Share = arguments[1]
+        self._version = -1
+        """The learner step of the parameters that it was sent last."""
+        path = {"PYTHONPATH": worker_environment()["PYTHONPATH"]}
+        actor: Any = ray.remote(_Remote).options(num_cpus=1, runtime_env={"env_vars": path})
+        self._actor = actor.remote(*arguments)
+        self._calls: deque[tuple[Any, int | None]] = deque()
+        """What is asked for, in turn, and the place of a tick's rows."""
+
+    def ask(self, method: str, *arguments: Any) -> None:
+        tick, parameters = None, None
+        if method == "tick":
+            tick, version, place = arguments
+            if version != self._version:
+                self._version, parameters = version, self._put(version, place)
+        elif method == "set_state":
+            parameters = self._put(None, arguments[-1])
+        try:
+            self._calls.append((self._actor.call.remote(method, arguments, parameters), tick))
+        except exceptions.RayError as error:
+            raise self._lost(error) from None
+
+    def _put(self, version: int | None, place: int) -> Any:
+        """A reference to the parameters at a place of the exchange."""
+        if version is None or self._puts.get(place, (None,))[0] != version:
+            arrays = [one.numpy().copy() for one in self._exchange.parameters[place]]
+            self._puts[place] = (-1 if version is None else version, ray.put(arrays))
+        return self._puts[place][1]
+
+    def answered(self, timeout: float) -> bool:
+        return bool(ray.wait([self._calls[0][0]], timeout=timeout)[0])
+
+    def answer(self) -> Any:
+        reference, tick = self._calls.popleft()
+        try:
+            value = ray.get(reference)
+        except exceptions.RayTaskError as error:
+            raise error.cause from None
+        except exceptions.RayError as error:
+            raise self._lost(error) from None
+        if tick is None:
+            return value
+        self._exchange.set_tick(tick, value, self._share.copies)
+        return None
+
+    def _lost(self, error: Exception) -> WorkerError:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return WorkerError(f"the actor that {self._task} has ended: {one_line(lines[0] if lines else error)}")
+
+    def end(self) -> None:
+        with contextlib.suppress(exceptions.RayError):
+            ray.kill(self._actor)
+
+    close = kill = end

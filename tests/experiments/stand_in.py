@@ -1,0 +1,97 @@
+"""A small program that behaves like a training, and jobs of it."""
+
+import json
+import sys
+from pathlib import Path
+
+from dtqn.experiments.jobs import Job
+from dtqn.settings.presets import resolve
+from dtqn.training.directory import RunDir, ends_at
+
+_PROGRAM = """
+import json, os, pathlib, signal, sys, time
+assert sys.argv[1] == "--resume"
+folder = pathlib.Path(sys.argv[2])
+plan = json.loads((folder / "plan.json").read_text())
+caught = []
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: caught.append(number))
+def event(name):
+    with (folder.parent / "events").open("a") as file:
+        file.write(f"{name} {folder.name} {os.environ['OMP_NUM_THREADS']}\\n")
+saved = folder / "saved"
+done = int(saved.read_text()) if saved.exists() else 0
+event("begin")
+if plan.get("dies"):
+    plan["dies"].pop()
+    (folder / "plan.json").write_text(json.dumps(plan))
+    os.kill(os.getpid(), signal.SIGKILL)
+while plan.get("with") and f"begin {plan['with']}" not in (folder.parent / "events").read_text():
+    time.sleep(0.01)
+for row in range(done, plan["rows"]):
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"env_steps": row}) + "\\n")
+    time.sleep(plan["seconds"])
+    while plan.get("deaf"):
+        time.sleep(1)
+    if caught:
+        saved.write_text(str(row + 1))
+        print("interrupted and saved", flush=True)
+        event("end")
+        sys.exit(128 + caught[0])
+event("end")
+if plan.get("code"):
+    print("error: it broke\\n", flush=True)
+    sys.exit(plan["code"])
+(folder / "result.json").write_text(json.dumps({"ends_at": plan["ends_at"]}))
+print("done", flush=True)
+"""
+
+_PATIENT = """
+import sys
+sys.path[:0] = [{root!r}]
+from dtqn.signals import Signals
+import json, os, pathlib, signal, time
+folder = pathlib.Path(sys.argv[2])
+begun = folder / "begun"
+times = int(begun.read_text()) if begun.exists() else 0
+with Signals() as signals:
+    begun.write_text(str(times + 1))
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{{"env_steps": 1}}\\n')
+    if times == 0 and (folder / "warn").exists():
+        os.kill(os.getppid(), signal.SIGUSR2)  # as Slurm does to the job
+    while signals.caught is None and times == 0 and not (folder / "finish").exists():
+        time.sleep(0.01)
+if signals.caught is not None:
+    print("saved after", signals.caught, flush=True)
+    sys.exit(128 + signals.caught)
+(folder / "result.json").write_text((folder / "plan.json").read_text())
+"""
+
+
+def patient_program(folder):
+    """The command of one with our own handlers: at first it waits for a signal or a file `finish`."""
+    (folder / "patient.py").write_text(_PATIENT.format(root=str(Path(__file__).parents[2])))
+    return [sys.executable, str(folder / "patient.py")]
+
+
+def program(folder):
+    """The command of the program, which is put into the folder."""
+    (folder / "program.py").write_text(_PROGRAM)
+    return [sys.executable, "-I", str(folder / "program.py")]
+
+
+def job(folder, name, rows=2, seconds=0.02, **plan):
+    """A job that writes so many rows, with so many seconds after each."""
+    directory = RunDir(folder / name)
+    config = resolve(None, {"total_env_steps": 1000, "threads": 1}, {})
+    directory.prepare(config)
+    plan |= {"rows": rows, "seconds": seconds, "ends_at": ends_at(config)}
+    (folder / name / "plan.json").write_text(json.dumps(plan))
+    return Job(name, directory)
+
+
+def events(folder):
+    """What jobs of the folder have begun and ended: (begin or end, name, threads)."""
+    return [tuple(line.split()) for line in (folder / "events").read_text().splitlines()]

@@ -1,0 +1,367 @@
+"""Launchers: machines that come and go, options, files that travel, submitit on this machine."""
+
+import functools
+import itertools
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from dtqn import cli
+from dtqn.experiments import jobs, launchers, transfer
+from dtqn.experiments.jobs import Pool
+from dtqn.experiments.launchers import Command
+from dtqn.signals import Signals
+from tests.experiments import stand_in
+
+_ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """A function that makes a job of the small program."""
+    monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.0)
+    return functools.partial(stand_in.job, tmp_path)
+
+
+def _run(pool, *, after=lambda changed: None):
+    with pool:
+        for changed in pool.changes():
+            after(changed)
+    return {job.name: job.state for job in pool.jobs}
+
+
+class _Handle:
+    """A training whose looks are told beforehand: None, the name of a machine, an exit code or `lost`."""
+
+    def __init__(self, looks, metrics):
+        self.looks, self.where, self.lost, self.code, self._metrics = iter(looks), None, False, None, metrics
+
+    def poll(self):
+        if self.code is not None:
+            return self.code
+        match next(self.looks):
+            case "lost":
+                self.lost, self.code = True, -9
+            case "row":
+                with self._metrics.open("a") as file:
+                    file.write('{"env_steps": 1}\n')
+            case int() as code:
+                self.code = code
+            case where:
+                self.where = where
+        return self.code
+
+    def end(self):
+        self.looks = itertools.chain([143])
+
+    def kill(self):
+        self.code = -9
+
+
+class _Cluster:
+    """A launcher by such handles, a list of looks for each start of a job."""
+
+    def __init__(self, looks, detached=False):
+        self.looks, self.detached, self.started, self.left = looks, detached, [], {}
+
+    def adopt(self, command):
+        return self.left.pop(command.directory.name, None)
+
+    def start(self, works):
+        names = [command.directory.name for command, _ in works]
+        self.started.append(names)
+        return [
+            _Handle(self.looks[name].pop(0), command.directory / "metrics.jsonl")
+            for name, (command, _) in zip(names, works, strict=True)
+        ]
+
+    def close(self):
+        pass
+
+
+def _pool(make, cluster, parallel=None):
+    pool = Pool(parallel, launcher=cluster)
+    for name in cluster.looks:
+        pool.add(make(name))
+    return pool
+
+
+def test_a_launcher_gets_all_jobs_at_once_and_says_where_they_run(make):
+    cluster = _Cluster({"a": [[None, "n1", 0]], "b": [[None, None, None, "n2", 0]]})
+    pool, seen = _pool(make, cluster), []
+
+    def after(changed):
+        seen.append([(job.state, job.where) for job in pool.jobs])
+
+    assert _run(pool, after=after) == {"a": "finished", "b": "finished"}
+    assert cluster.started == [["a", "b"]]
+    kept = [key for key, _ in itertools.groupby(seen)]
+    assert [a for a, _ in itertools.groupby(state for state, _ in kept)] == [
+        ("waiting", ""),
+        ("running", "n1"),
+        ("finished", ""),
+    ]
+    assert ("running", "n2") in {state for _, state in kept}
+
+
+def test_given_a_number_no_more_are_handed_over(make):
+    cluster = _Cluster({name: [["n", 0]] for name in "abc"})
+    assert set(_run(_pool(make, cluster, 2)).values()) == {"finished"}
+    assert cluster.started[0] == ["a", "b"]
+
+
+def test_a_training_goes_on_as_often_as_its_machine_goes_if_it_gets_on(make):
+    """Without a new row between, the machine may go because of the training: once more, and no more."""
+    cluster = _Cluster(
+        {"a": [["n1", "row", "lost"]] * 3 + [["n2", 0]], "b": [["n1", "lost"], ["n2", "lost"], ["n3", 0]]}
+    )
+    told = []
+    pool = _pool(make, cluster)
+    assert _run(pool, after=lambda _: told.extend(pool.news)) == {"a": "finished", "b": "failed"}
+    assert told.count("a: its machine n1 has gone; it goes on elsewhere") == 3
+    assert told.count("b: its machine n1 has gone; it is run once more") == 1
+    assert pool.jobs[1].killed == "its machine n1 has gone"
+
+
+def test_what_an_earlier_process_has_left_running_is_adopted(make):
+    cluster = _Cluster({"a": [], "b": [["n1", 0]]})
+    pool = _pool(make, cluster)
+    cluster.left["a"] = _Handle(["n7", 0], None)
+    assert _run(pool) == {"a": "finished", "b": "finished"}
+    assert cluster.started == [["b"]]
+
+
+@pytest.mark.parametrize("detached", [True, False])
+def test_a_closed_terminal_ends_no_training_that_runs_elsewhere(make, detached):
+    cluster = _Cluster({"a": [["n1", *[None] * 9, 0]]}, detached)
+    pool = _pool(make, cluster)
+
+    def after(changed):
+        if pool.caught is None and pool.jobs[0].where:
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    assert _run(pool, after=after) == {"a": "running" if detached else "interrupted"}
+    assert pool.caught == signal.SIGHUP
+
+
+def test_a_search_chooses_ahead_for_one_job_that_waits(make):
+    cluster = _Cluster({"a": [["n1", *["n1"] * 4, 0]], "b": [[None, None, "n1", 0]]})
+    pool = Pool(None, launcher=cluster)
+    assert pool.has_room
+    pool.add(make("a"))
+    assert not pool.has_room
+    seen = []
+
+    def after(changed):
+        if len(pool.jobs) == 1 and pool.has_room:
+            pool.add(make("b"))
+        seen.append((pool.jobs[-1].state, pool.has_room))
+
+    assert set(_run(pool, after=after).values()) == {"finished"}
+    assert ("running", True) in seen and ("waiting", False) in seen and ("waiting", True) not in seen
+
+
+_COMPARE = ["compare", "--agents", "dqn", "--seeds", "1"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (
+            ["--launcher", "slrum"],
+            "--launcher is slrum: must be one of local, ray, slurm; did you mean slurm?",
+        ),
+        (["--ray-address", "x:1"], "--ray-address is x:1: leave it out, or give --launcher ray"),
+        (
+            ["--launcher", "slurm", "--ray-gpus", "1"],
+            "--ray-gpus is 1.0: leave it out, or give --launcher ray",
+        ),
+        (
+            ["--launcher", "ray", "--slurm.time", "5"],
+            "--slurm.time is 5: leave it out, or give --launcher slurm",
+        ),
+        (
+            ["--slurm.mail-type=END"],
+            "--slurm.mail_type is END: leave it out, or give --launcher slurm",
+        ),
+        (["--slurm.time"], "--slurm.time has no value; must be --slurm.NAME X"),
+        (["--slurm.time", "--jobs", "2"], "--slurm.time has no value; must be --slurm.NAME X"),
+        (
+            ["--launcher", "ray", "--ray-gpus", "1.5"],
+            "argument --ray-gpus: 1.5 must be a whole number, or a share between 0 and 1",
+        ),
+        (
+            ["--launcher", "ray", "--budget-minutes", "5"],
+            "--budget-minutes is 5.0: needs --jobs with --launcher ray",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(capsys, tmp_path, monkeypatch, argv, message):
+    monkeypatch.setattr(launchers.importlib.util, "find_spec", lambda name: name)
+    assert cli.main([*_COMPARE, *argv, "--runs-dir", str(tmp_path / "runs")]) == 2
+    assert capsys.readouterr().err == f"error: {message}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "package"), [("ray", "ray"), ("slurm", "submitit")])
+@pytest.mark.parametrize("command", [_COMPARE, ["sweep", "absent.yaml"]])
+def test_a_missing_extra_is_named(capsys, monkeypatch, command, name, package):
+    monkeypatch.setattr(launchers.importlib.util, "find_spec", lambda name: None)
+    assert cli.main([*command, "--launcher", name]) == 2
+    said = f'error: --launcher {name} needs {package}, which is not installed; pip install "dtqn[{name}]"\n'
+    assert capsys.readouterr().err == said
+
+
+def test_of_the_environment_only_what_must_goes_to_another_machine(tmp_path, monkeypatch):
+    given = {"PYTHONPATH": "/ours", "WANDB_MODE": "offline", "OMP_NUM_THREADS": "2", "HOME": "/h"}
+    monkeypatch.setenv("HOME", "/there")
+    command = Command(("x",), Path("runs/a"), Path("runs/a/output.log"), given, tmp_path / "absent")
+    sent = command.for_another_machine()
+    assert sent.environment == {name: given[name] for name in given if name != "HOME"}
+    there = sent.here(tmp_path)
+    assert there.environment["HOME"] == "/there" and there.environment["PYTHONPATH"] == "/ours"
+    assert there.folder == Path.cwd()
+    assert (there.directory, there.log) == (tmp_path, tmp_path / "output.log")
+    assert sent.here().arguments == ["x", "--resume", str(Path.cwd() / "runs/a")]
+
+
+def _files(directory):
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_files_that_travel_are_those_that_changed_with_the_current_checkpoint(tmp_path):
+    here, there, known = tmp_path / "here", tmp_path / "there", {}
+
+    def put(**files):
+        for name, text in files.items():
+            path = here / name.replace("__", "/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    put(config="c", metrics="1", checkpoint__latest="10\n", checkpoint__10__state="a", checkpoint__best="b")
+    (here / ".probe").write_text("")
+    (here / "checkpoint/.20.tmp").mkdir()
+    transfer.write(there, transfer.read(here, known))
+    wanted = {"config": b"c", "metrics": b"1", "checkpoint/10/state": b"a", "checkpoint/best": b"b"}
+    assert _files(there) == wanted | {"checkpoint/latest": b"10\n"}
+    assert transfer.read(here, known) == {}
+    put(metrics="12", checkpoint__latest="20", checkpoint__20__state="d")
+    changed = transfer.read(here, known)
+    assert set(changed) == {"metrics", "checkpoint/latest", "checkpoint/20/state"}
+    assert list(changed).index("checkpoint/20/state") < list(changed).index("metrics")
+    transfer.write(there, changed)
+    assert set(_files(there)) == {*wanted, "checkpoint/latest", "checkpoint/20/state"} - {
+        "checkpoint/10/state"
+    }
+
+
+def test_a_checkpoint_is_made_current_last(tmp_path, monkeypatch):
+    """A writer that is ended amid its work leaves the one before."""
+    transfer.write(tmp_path, {"checkpoint/latest": b"1", "checkpoint/1/state": b"a"})
+    files = {"checkpoint/latest": b"2", "checkpoint/2/state": b"b", "metrics.jsonl": b"rows"}
+    for stop in range(3):
+        made, real = [], transfer.replacing
+
+        def broken(path, made=made, stop=stop, real=real):
+            if len(made) == stop:
+                raise OSError
+            made.append(path)
+            return real(path)
+
+        monkeypatch.setattr(transfer, "replacing", broken)
+        with pytest.raises(OSError):
+            transfer.write(tmp_path, files)
+        monkeypatch.setattr(transfer, "replacing", real)
+        assert (tmp_path / "checkpoint/latest").read_text() == "1"
+        assert (tmp_path / "checkpoint/1/state").read_text() == "a"
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch, make):
+    """A launcher by submitit's executor for this machine, and the program of its trainings."""
+    pytest.importorskip("submitit")
+    from dtqn.experiments import slurm_launcher
+
+    monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(slurm_launcher, "_ABSENT_SECONDS", 0.5)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(_ROOT), *sys.path]))
+    launcher = slurm_launcher.SlurmLauncher(tmp_path / "slurm", {"time": "10"}, "local")
+    launcher.program = stand_in.patient_program(tmp_path)
+    return launcher
+
+
+def test_a_slurm_job_that_is_warned_saves_is_queued_again_and_goes_on(slurm, make, tmp_path):
+    pool = Pool(None, slurm.program, slurm)
+    pool.add(make("a"))
+    (tmp_path / "a/warn").touch()
+    assert _run(pool) == {"a": "finished"}
+    assert (tmp_path / "a/begun").read_text() == "2"
+    assert (tmp_path / "a/output.log").read_text() == f"saved after {int(signal.SIGUSR1)}\n"
+    assert pool.jobs[0].killed == ""
+    assert not (tmp_path / "a/slurm.json").exists()
+
+
+def test_a_signal_to_the_pool_lets_slurm_jobs_save_and_end(slurm, make, tmp_path):
+    pool = Pool(None, slurm.program, slurm)
+    pool.add(make("a"))
+
+    def after(changed):
+        if pool.jobs[0].rows and pool.caught is None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert _run(pool, after=after) == {"a": "interrupted"}
+    assert (tmp_path / "a/output.log").read_text() == f"saved after {int(signal.SIGUSR1)}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [("90", 90), ("1:30", 2), ("2:00:00", 120), ("2:00:01", 121), ("1-0", 1440), ("1-2:30", 1590)],
+)
+def test_the_times_that_sbatch_takes(text, minutes):
+    pytest.importorskip("submitit")
+    from dtqn.experiments import slurm_launcher
+
+    assert slurm_launcher._minutes(text) == minutes
+
+
+def test_a_slurm_option_that_is_wrong_is_named(tmp_path):
+    pytest.importorskip("submitit")
+    from dtqn.experiments import slurm_launcher
+
+    for options, message in [
+        ({"time": "soon"}, "--slurm.time is soon: must be minutes, H:M:S or D-H:M:S"),
+        ({"time": "0"}, "--slurm.time is 0: must be a minute at least"),
+        ({"array": "1-3"}, "--slurm.array is 1-3: leave it out: the launcher sets it"),
+        ({"array_parallelism": "x"}, "--slurm.array_parallelism is x: must be an integer of at least 1"),
+    ]:
+        with pytest.raises(launchers.ConfigError, match=f"^{re.escape(message)}$"):
+            slurm_launcher.SlurmLauncher(tmp_path, options, "local")
+
+
+@pytest.mark.parametrize("first", ["SIGUSR1", "SIGTERM"])
+def test_a_warning_never_takes_effect_at_once(first):
+    """Slurm may send a SIGTERM and a warning to a training whose job sends one too."""
+    others, late = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT"), []
+    before = {
+        name: signal.signal(getattr(signal, name), lambda number, frame: late.append(number))
+        for name in others
+    }
+    try:
+        with Signals() as signals:
+            os.kill(os.getpid(), getattr(signal, first))
+            for name in others[: 3 if first == "SIGUSR1" else 2]:
+                os.kill(os.getpid(), getattr(signal, name))
+            assert (signals.caught, late) == (getattr(signal, first), [])
+            os.kill(os.getpid(), signal.SIGINT)
+            assert late == [signal.SIGINT]
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)

@@ -1,0 +1,219 @@
+"""Trainings on a Ray of two nodes, which are processes of this machine, and on a local one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dtqn import cli
+from dtqn.experiments import compare, jobs
+from dtqn.experiments.jobs import Pool
+from dtqn.settings.config import ConfigError
+from tests.experiments import stand_in
+
+ray = pytest.importorskip("ray")
+_ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow
+
+_SMALL = (
+    "--env gridverse-memory-5x5 --agents dqn --seeds 3 --total-env-steps 4000 --warmup-env-steps 100 "
+    "--metrics-every 50 --actor.num-envs 4 --replay.capacity 5000 --evaluation.episodes 4 "
+    "--evaluation.num-envs 4 --evaluation.period 1000 --task.time-limit 20 --wandb disabled "
+    "--network.width 8 --network.head-width 8 --checkpoint-every 500"
+)
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """A head without CPUs and two nodes of one CPU each, by name."""
+    from ray.cluster_utils import Cluster
+
+    bytes_ = 80 << 20
+    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": bytes_}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    cluster.named = {
+        name: cluster.add_node(num_cpus=1, object_store_memory=bytes_, node_name=name) for name in "ab"
+    }
+    before = signal.getsignal(signal.SIGTERM)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+    signal.signal(signal.SIGTERM, before)
+
+
+class _View:
+    def __init__(self, runs, at_change):
+        self._runs, self._at_change = runs, at_change
+        self.said = []
+
+    def update(self, changed):
+        self._at_change(self._runs)
+
+    def say(self, text):
+        self.said.append(text)
+
+    def close(self):
+        pass
+
+
+def _trained(runs):
+    """What every training came to, but for clocks and machines."""
+    found = {}
+    for result in runs.glob("*/dqn/seed*/result.json"):
+        place = result.parent
+        latest = (place / "checkpoint/latest").read_text().strip()
+        rows = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
+        kept = [
+            {key: value for key, value in row.items() if key != "seconds" and not key.startswith("speed/")}
+            for row in rows
+        ]
+        weights = (place / "checkpoint" / latest / "network.safetensors").read_bytes()
+        found[place.name] = weights, kept
+    return found
+
+
+@pytest.fixture(scope="module")
+def by_local(tmp_path_factory):
+    """The same trainings as processes of this machine."""
+    runs = tmp_path_factory.mktemp("local")
+    os.environ.setdefault("WANDB_JOB_TYPE", "compare")
+    assert cli.main(["compare", *_SMALL.split(), "--runs-dir", str(runs)]) == 0
+    return _trained(runs)
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared storage", "collected"])
+def test_a_node_that_dies_costs_nothing(cluster, by_local, tmp_path, monkeypatch, shared):
+    """Its training goes on elsewhere from its checkpoint, and ends bit for bit like one left alone."""
+    from dtqn.experiments import ray_launcher
+
+    views, places = [], set()
+    if not shared:
+        monkeypatch.setattr(ray_launcher.RayHandle, "_mark", lambda self: None)
+        monkeypatch.setattr(ray_launcher, "_COLLECT_SECONDS", 0.5)
+
+    def at_change(runs):
+        places.update((run.name, run.where) for run in runs if run.where)
+        for run in runs:
+            steps = max((int(row["env_steps"]) for row in run.rows), default=0)
+            checkpoint = (run.directory.checkpoints / "latest").exists()
+            if run.where == "a" and "a" in cluster.named and steps > 1000 and checkpoint:
+                cluster.remove_node(cluster.named.pop("a"), allow_graceful=False)
+
+    def view(out, runs):
+        views.append(_View(runs, at_change))
+        return views[-1]
+
+    monkeypatch.setattr(compare, "open_runs_view", view)
+    argv = ["compare", *_SMALL.split(), "--runs-dir", str(tmp_path)]
+    assert cli.main([*argv, "--launcher", "ray", "--ray-address", cluster.address]) == 0
+    assert "a" not in cluster.named
+    (said,) = [line for line in views[0].said if "has gone" in line]
+    lost = said.partition(":")[0]
+    assert said == f"{lost}: its machine a has gone; it goes on elsewhere"
+    assert {(lost, "a"), (lost, "b")} <= places
+    assert _trained(tmp_path) == by_local
+    logs = "".join(log.read_text() for log in tmp_path.glob("*/dqn/seed*/output.log"))
+    assert "resum" in logs
+    assert not list(tmp_path.glob("**/.here-*"))
+
+
+@pytest.fixture
+def local(tmp_path, monkeypatch):
+    """A launcher by a Ray of this machine, and the command of the small program."""
+    from dtqn.experiments.ray_launcher import RayLauncher
+
+    monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.05)
+    launcher = RayLauncher(None, None)
+    launcher.program = stand_in.program(tmp_path)
+    yield launcher
+    launcher.close()
+
+
+def test_every_end_of_a_training_is_told(local, tmp_path):
+    """As by the local launcher: failed, killed once, stopped, finished; with the output in its log."""
+    pool = Pool(None, local.program, local)
+    for name, plan in {
+        "fails": {"code": 3},
+        "dies": {"dies": [1]},
+        "stops": {"rows": 1000},
+        "ends": {},
+    }.items():
+        pool.add(stand_in.job(tmp_path, name, **plan))
+    with pool:
+        for _ in pool.changes():
+            if pool.jobs[2].rows:
+                pool.stop(pool.jobs[2])
+    assert [job.state for job in pool.jobs] == ["failed", "finished", "stopped", "finished"]
+    assert pool.jobs[0].error == "exit code 3: error: it broke"
+    assert pool.jobs[1].killed == "killed by SIGKILL (out of memory?)"
+    assert (tmp_path / "stops/saved").exists()
+    assert {threads for *_, threads in stand_in.events(tmp_path)} == {"1"}
+    program = [str(tmp_path / "absent")]
+    pool = Pool(None, program, local)
+    pool.add(stand_in.job(tmp_path, "none"))
+    with pool:
+        for _ in pool.changes():
+            pass
+    assert pool.jobs[0].state == "failed"
+    assert "No such file" in pool.jobs[0].error and str(tmp_path / "absent") in pool.jobs[0].error
+
+
+def test_what_a_machine_never_has_is_refused(local, tmp_path):
+    local._gpus = 5
+    pool = Pool(None, local.program, local)
+    pool.add(stand_in.job(tmp_path, "a"))
+    with pytest.raises(ConfigError, match=r"^--launcher is ray: a training takes GPU 5, and .* has 0$"), pool:
+        for _ in pool.changes():
+            pass
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        (
+            "127.0.0.1:1",
+            "no Ray answers there (ConnectionRefusedError: [Errno 111] Connection refused); must",
+        ),
+        ("ray://a:1", "must be HOST:PORT, as `ray start --head` tells it, or auto"),
+        ("a:port", "must be HOST:PORT, as `ray start --head` tells it, or auto"),
+        ("auto", "no Ray answers there (ConnectionError: "),
+    ],
+)
+def test_an_address_where_no_ray_answers_is_one_line(tmp_path, capfd, address, message):
+    argv = ["compare", *_SMALL.split(), "--runs-dir", str(tmp_path / "runs"), "--launcher", "ray"]
+    assert cli.main([*argv, "--ray-address", address]) == 2
+    said = capfd.readouterr().err
+    assert said.startswith(f"error: --ray-address is {address}: {message}") and said.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_no_training_outlives_its_parent(tmp_path, number):
+    """A Ctrl-C reaches Ray's processes too. After a SIGKILL the trainings save and end by themselves."""
+    argv = ["compare", *_SMALL.replace("4000", "400000").split(), "--runs-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "dtqn", *argv, "--launcher", "ray"]
+    with subprocess.Popen(
+        command, cwd=_ROOT, start_new_session=True, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        while len([f for f in tmp_path.glob("*/dqn/*/metrics.jsonl") if f.stat().st_size > 2000]) < 2:
+            assert parent.poll() is None
+            time.sleep(0.2)
+        if number == signal.SIGINT:
+            os.killpg(parent.pid, number)
+        else:
+            parent.kill()
+    until = time.monotonic() + 60
+    while any(str(tmp_path) in line for line in _commands()):
+        assert time.monotonic() < until
+        time.sleep(0.5)
+    saved = [log for log in tmp_path.glob("*/dqn/*/output.log") if "interrupted and saved" in log.read_text()]
+    assert len(saved) >= 2
+
+
+def _commands():
+    return subprocess.run(["ps", "-wweo", "args"], capture_output=True, text=True).stdout.splitlines()

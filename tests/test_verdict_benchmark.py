@@ -1,0 +1,138 @@
+"""The tasks and the bars of the benchmarks of the debugger; training is theirs, not the tests'."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import envs
+from benchmarks import debugger, verdicts
+from dtqn.acting.statistics import Figure
+from dtqn.debugging.verdict import Verdict
+
+_LAMP, _SHUFFLED = "benchmarks.verdict_tasks:Lamp", "benchmarks.shuffled:Shuffled"
+
+
+@pytest.mark.parametrize("shown_again", [False, True])
+def test_the_lamp_is_seen_at_the_start_and_at_the_end_if_asked_for(shown_again: bool) -> None:
+    options = {"kwargs": {"delay": 3, "shown_again": shown_again}}
+    env = envs.make_vector(_LAMP, 64, 0, **options)
+    rows = [env.reset()[0]]
+    for _ in range(3):
+        observation, reward, terminated, _, _ = env.step(np.zeros(64, int))
+        assert not terminated.any() and not reward.any()
+        rows.append(observation)
+    lamp = rows[0]
+    assert set(lamp) == {0, 1} and (rows[1] == 2).all() and (rows[2] == 2).all()
+    assert (rows[3] == (lamp if shown_again else 3)).all()
+    _, reward, terminated, _, infos = env.step(lamp)
+    assert terminated.all() and (reward == 1).all() and infos["is_success"].all()
+
+
+@pytest.mark.parametrize("id, options", [(_LAMP, {"kwargs": {"shown_again": True}}), (_SHUFFLED, {})])
+def test_tasks_of_the_benchmarks_keep_the_contract(id: str, options: dict[str, Any]) -> None:
+    envs.check_task(id, **options)
+
+
+def test_a_shuffled_cue_tells_nothing_and_all_else_stays() -> None:
+    """Beside the task itself with the same actions: rewards, and views of all but the beacon, are its own."""
+    shuffled, plain = (envs.make_vector(id, 256, 3) for id in (_SHUFFLED, "gridverse-memory-7x7"))
+    plain.reset()
+    state = plain._dynamics.get()
+    first, _ = shuffled.reset(options={"state": state})
+    assert (first == plain._dynamics.observe(np.random.default_rng(0))).all()
+    generator, alive, same, swapped = np.random.default_rng(0), np.ones(256, bool), [], []
+    for _ in range(40):
+        action = generator.integers(3, size=256)
+        own, reward, terminated, *_ = plain.step(action)
+        seen, other_reward, other_terminated, *_ = shuffled.step(action)
+        assert (reward == other_reward)[alive].all() and (terminated == other_terminated)[alive].all()
+        alive &= ~terminated
+        other = plain.observe_other()
+        cue = (other != own).any(axis=1)
+        assert (seen == own)[alive & ~cue].all()
+        same.append((seen == own)[alive & cue].all(axis=1))
+        swapped.append((seen == other)[alive & cue].all(axis=1))
+    of_cue = np.concatenate(same)
+    assert (of_cue ^ np.concatenate(swapped)).all() and len(of_cue) > 100
+    assert of_cue.mean() == pytest.approx(0.5, abs=0.15)
+
+
+def test_a_task_without_a_secret_cannot_be_shuffled() -> None:
+    with pytest.raises(ValueError, match="env is hallway; it must be a task that names its secret"):
+        envs.make_vector(_SHUFFLED, 1, kwargs={"env": "hallway"})
+
+
+def _found(**changes: float) -> dict[str, Any]:
+    values = {"changes_the_last_decision": 0.97, "other_rows_change_the_last_decision": 0.0,
+              "score_when_the_other_is_shown": 0.02} | changes  # fmt: skip
+    cue = {name: {"value": value} for name, value in values.items() if name != "cue_times_its_share"}
+    share = {"value": changes.get("cue_times_its_share", 9.0)}
+    return {
+        "cue": cue,
+        "dependence": {"cue_times_its_share": share},
+        "score": {"value": changes.get("score", 0.96)},
+        "uses_memory": {"answer": "yes"},
+    }
+
+
+@pytest.mark.parametrize(
+    "changes, failed",
+    [
+        ({}, []),
+        ({"changes_the_last_decision": 0.94}, ["the other cue changes the last decision"]),
+        ({"other_rows_change_the_last_decision": 0.06}, ["as many other rows do not"]),
+        ({"cue_times_its_share": 2.9}, ["the cue's rows hold more than their share"]),
+        ({"score": 0.94}, ["it goes one way, and shown the other cue the other"]),
+        ({"score_when_the_other_is_shown": 0.06}, ["it goes one way, and shown the other cue the other"]),
+    ],
+)
+def test_the_bars_of_the_debugger(changes: dict[str, float], failed: list[str]) -> None:
+    assert [name for name, holds in debugger.bars(_found(**changes)).items() if not holds] == failed
+
+
+def test_an_agent_that_never_sees_a_cue_fails_every_bar() -> None:
+    found = {"dependence": {}, "score": {"value": 1.0}, "uses_memory": {"answer": "cannot tell"}}
+    assert not any(debugger.bars(found).values())
+
+
+@pytest.mark.parametrize(
+    "name, answer, stack, right",
+    [
+        ("lamp", "yes", None, True),
+        ("lamp", "cannot tell", None, False),
+        ("cart-pole", "no", None, True),
+        ("cart-pole-hidden", "yes", 4, True),
+        ("cart-pole-hidden", "yes", 16, False),
+        ("cart-pole-hidden", "yes", None, False),
+    ],
+)
+def test_a_verdict_is_right(name: str, answer: Any, stack: int | None, right: bool, tmp_path: Path) -> None:
+    figure = Figure(0.5, 0.4, 0.6, 100)
+    of = {
+        "needs_memory": Verdict(answer, f"{tmp_path}/none is worse", stack),
+        "uses_memory": Verdict("yes", ""),
+        "score": figure,
+        "random": figure,
+        "memoryless": {f"{tmp_path}/none": figure},
+        "stacked": {2: figure},
+    }
+    found = verdicts.told(verdicts.CASES[name], of, tmp_path)
+    assert found["right"] == right and found["because"] == "none is worse"
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "verdict.json").write_text(json.dumps(found))
+    assert verdicts.measure(name, tmp_path)["env"] == verdicts.CASES[name].env, "what is done is read"
+
+
+def test_there_are_ten_tasks_that_need_memory_and_the_others_of_the_issue() -> None:
+    yes = [name for name, case in verdicts.CASES.items() if case.needs == "yes"]
+    no = {case.env for case in verdicts.CASES.values() if case.needs == "no"}
+    assert len(set(yes) - {"cart-pole-hidden"}) >= 10
+    assert {"CartPole-v1", "FrozenLake-v1", "Taxi-v4", _LAMP} == no
+    for case in verdicts.CASES.values():
+        if not case.env.startswith(("CartPole", "Frozen", "Taxi")):
+            envs.spec(case.env)
