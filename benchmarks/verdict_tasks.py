@@ -13,11 +13,16 @@ from envs.vector import Arrays, Dynamics, read_field
 
 
 class Lamp(Dynamics):
-    """Name the lamp that was lit at the start, after `delay` steps in the dark."""
+    """Wait for `delay` steps in the dark, then name the lamp that was lit at the start.
+
+    A name that is given before it is asked for ends the episode, so that no agent can hold the lamp in its
+    actions, where one that is told its previous action would read it.
+    """
 
     observation_space = Discrete(4)
     """Lamp 0 or 1 is lit; dark; the question, asked in the dark."""
-    action_space = Discrete(2)
+    action_space = Discrete(3)
+    """Name lamp 0 or 1; wait."""
 
     def __init__(self, delay: int = 6, shown_again: bool = False) -> None:
         """
@@ -38,9 +43,10 @@ class Lamp(Dynamics):
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        over = self.elapsed >= self.delay
+        asked = self.elapsed >= self.delay
+        over = asked | (action != 2)
         self.elapsed += 1
-        return np.where(over, np.where(action == self.lamp, 1.0, -1.0), 0.0), over
+        return np.where(over, np.where(asked & (action == self.lamp), 1.0, -1.0), 0.0), over
 
     def observe(self, rng: np.random.Generator) -> NDArray[np.int64]:
         asked = self.elapsed == self.delay

@@ -23,7 +23,7 @@ def test_the_lamp_is_seen_at_the_start_and_at_the_end_if_asked_for(shown_again: 
     env = envs.make_vector(_LAMP, 64, 0, **options)
     rows = [env.reset()[0]]
     for _ in range(3):
-        observation, reward, terminated, _, _ = env.step(np.zeros(64, int))
+        observation, reward, terminated, _, _ = env.step(np.full(64, 2))
         assert not terminated.any() and not reward.any()
         rows.append(observation)
     lamp = rows[0]
@@ -31,6 +31,17 @@ def test_the_lamp_is_seen_at_the_start_and_at_the_end_if_asked_for(shown_again: 
     assert (rows[3] == (lamp if shown_again else 3)).all()
     _, reward, terminated, _, infos = env.step(lamp)
     assert terminated.all() and (reward == 1).all() and infos["is_success"].all()
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_lamp_named_too_early_or_not_at_all_is_lost(steps: int) -> None:
+    env = envs.make_vector(_LAMP, 64, 0, kwargs={"delay": 3})
+    lamp, _ = env.reset()
+    for _ in range(steps):
+        env.step(np.full(64, 2))
+    action = lamp if steps < 3 else np.full(64, 2)
+    _, reward, terminated, _, infos = env.step(action)
+    assert terminated.all() and (reward == -1).all() and not infos["is_success"].any()
 
 
 @pytest.mark.parametrize("id, options", [(_LAMP, {"kwargs": {"shown_again": True}}), (_SHUFFLED, {})])
