@@ -58,6 +58,7 @@ def _small_tree(folder: Path) -> None:
         ("2 * x", "x ** 2", "test_double.py::test_of_four", "DOES NOT APPLY"),
         ("3 * x", "x ** 2", "test_double.py", "DOES NOT APPLY"),
         ("x", "y", "test_double.py", "DOES NOT APPLY"),
+        ("2 * x", "__import__('os').abort()", "test_double.py", "noticed"),
     ],
 )
 def test_what_is_said_of_a_break(tmp_path, old, new, test, word):

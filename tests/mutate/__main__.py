@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import pytest
 
+from dtqn.signals import cause, signal_of
 from tests.mutate.table import TABLE, Break
 
 ROOT = Path(__file__).parents[2]
@@ -96,12 +97,14 @@ def judge(tree: Path, row: Break) -> Verdict:
         code, line = run_tests(tree, row.tests)
     finally:
         path.write_text(text, encoding="utf-8")
-    words = {
+    words: dict[int, str] = {
         pytest.ExitCode.OK: _SURVIVED,
         pytest.ExitCode.TESTS_FAILED: _NOTICED,
         pytest.ExitCode.INTERRUPTED: _NOTICED,  # the tests could not even be imported
     }
-    return Verdict(words.get(pytest.ExitCode(code), _NOT_APPLIED), time.monotonic() - began, line)
+    killed = signal_of(code) is not None  # the break has taken the interpreter with it
+    word = _NOTICED if killed else words.get(code, _NOT_APPLIED)
+    return Verdict(word, time.monotonic() - began, cause(code) if killed else line)
 
 
 @contextmanager
