@@ -53,7 +53,7 @@ class Case(NamedTuple):
 _LAMP = "benchmarks.verdict_tasks:Lamp"
 CASES = {
     "lamp": Case(_LAMP, 40_000, "yes"),
-    "lamp-20": Case(_LAMP, 60_000, "yes", ["--task.kwargs", "{delay: 20}"]),
+    "lamp-20": Case(_LAMP, 200_000, "yes", ["--task.kwargs", "{delay: 20}"]),
     "lamp-shown-again": Case(_LAMP, 40_000, "no", ["--task.kwargs", "{shown_again: true}"]),
     "memory-size-3": Case("bsuite-memory-size-3", 40_000, "yes"),
     "t-maze-passive-5": Case("t-maze-passive-5", 60_000, "yes"),
