@@ -18,12 +18,13 @@ from dtqn.networks.encoders import (
     CodePictureEncoder,
     DictEncoder,
     ImageEncoder,
+    ImageNetwork,
     NumericEncoder,
     PictureEncoder,
     observation_encoder,
     set_encoder,
 )
-from dtqn.networks.images import ImpalaResNet, NatureCNN
+from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
 from dtqn.networks.rnn import chrono_lstm_, orthogonal_
 from dtqn.types import StepInputs
 
@@ -63,15 +64,21 @@ class NumberParts(nn.Module):
 
 
 class FeatureMap(nn.Module):
-    """The convolutions of an image network; the parts are the cells of their last map, as in the paper."""
+    """The convolutions of an image network; the parts are the cells of their last map, as in the paper.
 
-    def __init__(self, network: NatureCNN | ImpalaResNet, width: int) -> None:
+    MiniGrid's go without their pool, which would leave a single cell of a 7 x 7 view.
+    """
+
+    def __init__(self, network: ImageNetwork, width: int) -> None:
         super().__init__()
-        self.convolutions = (
-            network.convolutions
-            if isinstance(network, NatureCNN)
-            else nn.Sequential(network.sections, nn.ReLU())
-        )
+        match network:
+            case NatureCNN():
+                self.convolutions = network.convolutions
+            case ImpalaResNet():
+                self.convolutions = nn.Sequential(network.sections, nn.ReLU())
+            case MiniGridCNN():
+                layers = [layer for layer in network.convolutions if not isinstance(layer, nn.MaxPool2d)]
+                self.convolutions = nn.Sequential(*layers)
         filters = [module.out_channels for module in network.modules() if isinstance(module, nn.Conv2d)][-1]
         self.join = nn.Linear(filters, width)
 

@@ -14,17 +14,18 @@ All features are concatenated and mapped to the width of the core.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import gymnasium
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.images import ImpalaResNet, NatureCNN
+from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
 from dtqn.types import Observation, StepInputs
 
-ImageEncoder = Literal["nature", "impala"]
+ImageEncoder = Literal["nature", "impala", "minigrid"]
+ImageNetwork: TypeAlias = NatureCNN | ImpalaResNet | MiniGridCNN
 MIN_PICTURE_SIDE = 5
 """Codes on a smaller grid are read one by one, not by a convolutional network."""
 
@@ -149,13 +150,15 @@ class DictEncoder(nn.Module):
         return torch.cat([encoder(observation[key]) for key, encoder in parts], dim=-1)
 
 
-def image_network(name: ImageEncoder, channels: int, height: int, width: int) -> NatureCNN | ImpalaResNet:
+def image_network(name: ImageEncoder, channels: int, height: int, width: int) -> ImageNetwork:
     """The network `name` for pictures [n, C, H, W] of this size."""
     match name:
         case "nature":
             return NatureCNN(channels, height, width)
         case "impala":
             return ImpalaResNet(channels, height, width)
+        case "minigrid":
+            return MiniGridCNN(channels, height, width)
 
 
 def observation_encoder(

@@ -1,6 +1,6 @@
 """Convolutional networks for pictures [n, C, H, W] whose numbers are about 1; they return [n, features].
 
-Both keep torch's own initialisation, uniform within 1/sqrt(fan in). Torch 7, in which the first of them was
+All keep torch's own initialisation, uniform within 1/sqrt(fan in). Torch 7, in which the first of them was
 written, had the same.
 """
 
@@ -67,6 +67,31 @@ class ImpalaResNet(nn.Module):
 
     def forward(self, picture: Tensor) -> Tensor:
         return self.hidden(self.sections(picture).relu().flatten(1)).relu()
+
+
+class MiniGridCNN(nn.Module):
+    """The network of the agents that MiniGrid's authors publish (torch-ac), for views of a few cells.
+
+    Three 2 x 2 convolutions of 16, 32 and 64 filters with ReLUs, a 2 x 2 max pool after the first, no hidden
+    layer: 64 features of a 7 x 7 view, for a hundredth of Nature's arithmetic. A side below 7 is not pooled,
+    and one below 4 has a padding of 1 in each convolution.
+    """
+
+    def __init__(self, channels: int, height: int, width: int) -> None:
+        super().__init__()
+        side = min(height, width)
+        padding = 1 if side < 4 else 0
+        layers: list[nn.Module] = [nn.Conv2d(channels, 16, 2, padding=padding), nn.ReLU()]
+        if side >= 7:
+            layers.append(nn.MaxPool2d(2))
+        for filters, more in ((16, 32), (32, 64)):
+            layers += [nn.Conv2d(filters, more, 2, padding=padding), nn.ReLU()]
+        self.convolutions = nn.Sequential(*layers)
+        self.output_width = _features(self.convolutions, channels, height, width)
+
+    def forward(self, picture: Tensor) -> Tensor:
+        features: Tensor = self.convolutions(picture).flatten(1)
+        return features
 
 
 class ResidualBlock(nn.Module):

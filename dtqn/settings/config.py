@@ -151,8 +151,9 @@ class NetworkConfig(Group):
     """Feed the previous reward to the encoder."""
     embedding_width: int = Field(8, ge=1, le=1_000_000)
     """Features for each component of a discrete observation and for the previous action."""
-    image_encoder: Literal["nature", "impala"] = "nature"
-    """Reads pictures: Nature's convolutions (Mnih et al. 2015) or IMPALA's ResNet (Espeholt et al. 2018)."""
+    image_encoder: Literal["nature", "impala", "minigrid"] = "nature"
+    """Reads pictures: Nature's convolutions (Mnih et al. 2015), IMPALA's ResNet (Espeholt et al. 2018), or the
+    small network of the agents that MiniGrid's authors publish (torch-ac), for grids of a few cells."""
     dueling: bool = True
     """Split the head into a value and advantages (Wang et al. 2016)."""
     head_width: int = Field(64, ge=0, le=1_000_000)

@@ -15,7 +15,7 @@ from dtqn.networks.encoders import (
     NumericEncoder,
     PictureEncoder,
 )
-from dtqn.networks.images import ImpalaResNet, NatureCNN
+from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
 from dtqn.types import StepInputs, map_tree
 from tests.networks import modules
 
@@ -101,6 +101,29 @@ def test_impalas_network_is_the_loops(size: tuple[int, int], pools: list[bool]) 
     np.testing.assert_allclose(array(got), expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("size", "pools", "padding", "features"),
+    [((7, 7), True, 0, 64), ((9, 8), True, 0, 128), ((5, 6), False, 0, 384), ((2, 3), False, 1, 1920)],
+)
+def test_minigrids_network_is_the_loops(
+    size: tuple[int, int], pools: bool, padding: int, features: int
+) -> None:
+    torch.manual_seed(3)
+    network = MiniGridCNN(2, *size).double()
+    picture = np.random.default_rng(1).random((2, *size))
+    first, second, third = (layer for layer in network.convolutions if isinstance(layer, torch.nn.Conv2d))
+    x = relu(convolve(picture, first, 1, padding))
+    if pools:
+        corners = [
+            x[:, i : x.shape[1] - 1 + i : 2, j : x.shape[2] - 1 + j : 2] for i in (0, 1) for j in (0, 1)
+        ]
+        x = np.max(corners, axis=0)
+    x = relu(convolve(relu(convolve(x, second, 1, padding)), third, 1, padding))
+    got = network(torch.from_numpy(picture)[None])[0]
+    np.testing.assert_allclose(array(got), x.ravel(), rtol=1e-10, atol=1e-12)
+    assert network.output_width == features == x.size and (x > 0).sum() > 10
+
+
 def test_parameters_are_those_of_the_papers() -> None:
     """On 84 x 84 x 4: 8 224 + 32 832 + 36 928 + 1 606 144, and IMPALA's three sections and 3 872 x 256."""
     assert sum(p.numel() for p in NatureCNN(4, 84, 84).parameters()) == 1_684_128
@@ -112,16 +135,17 @@ def test_parameters_are_those_of_the_papers() -> None:
 
 
 @pytest.mark.parametrize("side", [1, 2, 5, 7, 8, 9, 10, 15, 16, 17, 35, 36, 64])
-@pytest.mark.parametrize("kind", [NatureCNN, ImpalaResNet])
-def test_every_size_is_read(kind: type[NatureCNN | ImpalaResNet], side: int) -> None:
+@pytest.mark.parametrize("kind", [NatureCNN, ImpalaResNet, MiniGridCNN])
+def test_every_size_is_read(kind: Any, side: int) -> None:
     network = kind(3, side, side + 1)
     out = network(torch.rand(2, 3, side, side + 1))
     assert out.shape == (2, network.output_width)
     assert not torch.equal(out[0], out[1])
-    assert network.hidden.in_features <= 64 * 9 * 10
+    if kind is not MiniGridCNN:
+        assert network.hidden.in_features <= 64 * 9 * 10
 
 
-@pytest.mark.parametrize("name", ["nature", "impala"])
+@pytest.mark.parametrize("name", ["nature", "impala", "minigrid"])
 @pytest.mark.parametrize("shape", [(9, 7, 3), (9, 7)])
 def test_pictures_are_bytes_over_255_with_channels_last(name: Any, shape: tuple[int, ...]) -> None:
     torch.manual_seed(3)
@@ -149,7 +173,7 @@ def test_floats_are_taken_as_they_are_and_bytes_over_their_bound() -> None:
     assert isinstance(matrix, NumericEncoder)
 
 
-@pytest.mark.parametrize("name", ["nature", "impala"])
+@pytest.mark.parametrize("name", ["nature", "impala", "minigrid"])
 def test_codes_share_their_vectors_among_cells(name: Any) -> None:
     torch.manual_seed(4)
     nvec = np.broadcast_to([4, 3], (5, 6, 2))

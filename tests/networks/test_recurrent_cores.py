@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from dtqn import networks
-from dtqn.networks.darqn import AttentiveLSTMLayer, PartsEncoder
+from dtqn.networks.darqn import AttentiveLSTMLayer, FeatureMap, PartsEncoder
 from dtqn.networks.deltanet import GatedDeltaNetLayer
 from dtqn.networks.dtqn_encoder import DTQNEncoder
+from dtqn.networks.images import MiniGridCNN
 from dtqn.networks.lru import R_MAX, R_MIN, LRULayer
 from dtqn.networks.mingru import MinGRULayer, positive
 from dtqn.networks.rnn import GRULayer
@@ -408,6 +409,19 @@ def parts_encoder(space: gymnasium.Space, width: int, beside: bool) -> PartsEnco
         use_prev_reward=beside,
         image_encoder="nature",
     )
+
+
+def test_the_parts_of_a_small_grid_are_the_cells_before_the_pool() -> None:
+    torch.manual_seed(0)
+    network = MiniGridCNN(3, 7, 7)
+    parts = FeatureMap(network, 5)
+    picture = torch.rand(2, 3, 7, 7)
+    x = picture
+    for layer in (layer for layer in network.convolutions if isinstance(layer, torch.nn.Conv2d)):
+        x = layer(x).relu()
+    assert x.shape == (2, 64, 4, 4)
+    expected = torch.stack([parts.join(x[:, :, i, j]) for i in range(4) for j in range(4)], dim=1)
+    torch.testing.assert_close(parts(picture), expected)
 
 
 PICTURE = gymnasium.spaces.Box(0, 255, (40, 40, 3), np.uint8)

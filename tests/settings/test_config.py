@@ -365,7 +365,7 @@ def test_every_shipped_preset_is_a_difference(path):
 
 @pytest.mark.parametrize("family", [path.stem for path in _presets("envs")])
 def test_every_agent_has_settings_for_a_task_of_every_env_preset(family):
-    ids = [*envs.ids(), "ALE/Pong-v5", "MemoryMaze-9x9-v0"]
+    ids = [*envs.ids(), "ALE/Pong-v5", "MemoryMaze-9x9-v0", "MiniGrid-MemoryS7-v0"]
     of_family = [id for id in ids if f"{id}-".replace("/", "-").startswith(f"{family}-")]
     assert of_family
     for agent in _presets("agents"):
