@@ -152,8 +152,8 @@ class NetworkConfig(Group):
     embedding_width: int = Field(8, ge=1, le=1_000_000)
     """Features for each component of a discrete observation and for the previous action."""
     image_encoder: Literal["nature", "impala", "minigrid"] = "nature"
-    """Reads pictures: Nature's convolutions (Mnih et al. 2015), IMPALA's ResNet (Espeholt et al. 2018), or the
-    small network of the agents that MiniGrid's authors publish (torch-ac), for grids of a few cells."""
+    """Reads pictures: Nature's convolutions (Mnih et al. 2015), IMPALA's ResNet (Espeholt et al. 2018),
+    or for small grids the network that MiniGrid's authors give their agents (torch-ac)."""
     dueling: bool = True
     """Split the head into a value and advantages (Wang et al. 2016)."""
     head_width: int = Field(64, ge=0, le=1_000_000)
