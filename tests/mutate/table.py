@@ -273,6 +273,22 @@ LEARNING = [
 ]
 
 NETWORKS = [
+    Break(
+        "images-minigrid-pooled-late",
+        "dtqn/networks/images.py",
+        "if side >= 7:",
+        "if side > 7:",
+        ("tests/networks/test_encoders.py::test_minigrids_network_is_the_loops",),
+    ),
+    Break(
+        "images-minigrid-parts-pooled",
+        "dtqn/networks/darqn.py",
+        " if not isinstance(layer, nn.MaxPool2d)]",
+        "]",
+        (
+            "tests/networks/test_recurrent_cores.py::test_the_parts_of_a_small_grid_are_the_cells_before_the_pool",
+        ),
+    ),
     *_in(
         "dtqn/networks/rnn.py",
         (
