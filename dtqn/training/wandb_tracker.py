@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from dtqn.program import versions
 from dtqn.settings.config import Config
+from dtqn.signals import signal_of
 from dtqn.text import one_line
 from dtqn.training.directory import HOW_IT_RUNS, config_hash
 from dtqn.training.tracker import Gone, Start, Tracker
@@ -71,7 +73,10 @@ class WandbTracker:
             self._run.log_artifact(artifact)
 
     def close(self, exit_code: int = 0) -> None:
+        """A run that a signal has ended, other than Ctrl-C, is handed out again where it is a sweep's."""
         with self._in_time():
+            if signal_of(exit_code) not in (None, signal.SIGINT):
+                self._run.mark_preempting()
             self._run.finish(exit_code=exit_code)
 
     @contextlib.contextmanager

@@ -629,6 +629,13 @@ REPLAY = [
 ]
 
 TRAINING = [
+    Break(
+        "tracker-ctrl-c-is-preemption",
+        "dtqn/training/wandb_tracker.py",
+        "not in (None, signal.SIGINT)",
+        "is not None",
+        ("tests/training/test_tracker.py::test_a_run_that_was_preempted_says_so_at_its_end",),
+    ),
     *_in(
         "dtqn/training/checkpoint.py",
         (

@@ -51,7 +51,7 @@ if then == "kill":
     while len(wandb_file.history(file)) < 10:  # W&B's own process writes them, every half second
         time.sleep(0.05)
     os.kill(os.getpid(), signal.SIGKILL)
-tracker.close()
+tracker.close(int(then) if then.isdigit() else 0)
 """
 
 
@@ -81,6 +81,16 @@ def test_an_offline_file_holds_every_row_silently_also_those_of_before_a_resume(
     assert not how_it_runs & config.keys(), "as the first start said; a resume elsewhere changes nothing"
     assert list(wandb_file.run(file).tags) == [], "nor the tags, which may have been edited since"
     assert wandb_file.step_metrics(file) == {"env_steps": "", "learner_steps": "env_steps", "*": "env_steps"}
+
+
+@pytest.mark.parametrize(
+    "exit_code, preempted", [(0, False), (1, False), (130, False), (143, True), (138, True)]
+)
+def test_a_run_that_was_preempted_says_so_at_its_end(tmp_path, exit_code, preempted):
+    """Ctrl-C (130) is a person's own wish; SIGTERM and SIGUSR1 are a machine's."""
+    assert _offline(tmp_path, then=str(exit_code)).stderr == ""
+    assert wandb_file.preempted(_run_file(tmp_path)) == preempted
+    assert len(wandb_file.history(_run_file(tmp_path))) == 10
 
 
 def test_a_run_says_what_it_depends_on(tmp_path):

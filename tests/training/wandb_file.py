@@ -102,3 +102,8 @@ def artifacts(path: Path) -> list[wandb_internal_pb2.ArtifactRecord]:
     return [artifact for artifact in sent if artifact.name] + [
         record.artifact for record in records(path) if record.HasField("artifact")
     ]
+
+
+def preempted(path: Path) -> bool:
+    """Whether the run was marked as one that its machine has ended."""
+    return any(record.HasField("preempting") for record in records(path))
