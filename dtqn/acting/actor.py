@@ -90,6 +90,7 @@ class Actor:
         return self.exploration.epsilon(self.env_steps)
 
     def metrics(self) -> dict[str, float]:
+        """The mean share of random actions, now."""
         return {"actor/epsilon": float(self.epsilon().mean())}
 
     def tick(self) -> tuple[Rows[np.ndarray], Episodes]:
