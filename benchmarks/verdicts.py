@@ -59,9 +59,9 @@ CASES = {
     "memory-size-5": Case("bsuite-memory-size-5", 40_000, "yes"),
     "t-maze-passive-5": Case("t-maze-passive-5", 60_000, "yes"),
     "t-maze-passive-10": Case("t-maze-passive-10", 100_000, "yes"),
+    "t-maze-passive-20": Case("t-maze-passive-20", 100_000, "yes"),
     "repeat-previous": Case("popgym-repeat-previous-easy", 100_000, "yes"),
-    "count-recall": Case("popgym-count-recall-easy", 150_000, "yes"),
-    "memory-cards": Case("memory-cards", 150_000, "yes"),
+    "memory-cards": Case("memory-cards", 100_000, "yes"),
     # The beacon and an exit can be in view at once (docs/tasks/gridverse.md).
     "gridverse-5x5": Case("gridverse-memory-5x5", 200_000, "no"),
     "gridverse-7x7": Case("gridverse-memory-7x7", 150_000, "yes"),
