@@ -73,8 +73,8 @@ class MiniGridCNN(nn.Module):
     """The network of the agents that MiniGrid's authors publish (torch-ac), for views of a few cells.
 
     Three 2 x 2 convolutions of 16, 32 and 64 filters with ReLUs, a 2 x 2 max pool after the first, no hidden
-    layer: 64 features of a 7 x 7 view, for 4 % of Nature's arithmetic where it has 24 channels. A side below 7
-    is not pooled, and one below 4 has a padding of 1 in each convolution.
+    layer: 64 features of a 7 x 7 view, for 4 % of Nature's arithmetic where it has 24 channels. A side below
+    7 is not pooled, and one below 4 has a padding of 1 in each convolution.
     """
 
     def __init__(self, channels: int, height: int, width: int) -> None:
