@@ -422,6 +422,7 @@ def test_state_continues_bit_for_bit(settings: dict[str, Any]) -> None:
     state = copy.deepcopy(learner.get_state())
     resumed = learners.make_learner(make("box", seed=3), learner.config)
     resumed.set_state(state)
+    assert resumed.learning_rate == learner.learning_rate > 0
     for batch in batches[2:]:
         one, other = learner.update(batch), resumed.update(batch)
         assert one.metrics == other.metrics

@@ -248,6 +248,12 @@ LEARNING = [
         ),
         ("recall-unweighted", "self._recall.weight * recall", "recall", _TWIN),
         (
+            "step-size-forgotten",
+            'state.get("learning_rate", 0.0)',
+            "0.0",
+            "tests/training/test_trainer.py::test_a_run_that_goes_on_at_any_tick_logs_the_same_rows",
+        ),
+        (
             "skips-in-a-row-unending",
             "self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW",
             "self._skipped_in_a_row > MAX_SKIPPED_IN_A_ROW",

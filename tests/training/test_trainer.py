@@ -121,6 +121,20 @@ def test_training_is_the_same_however_often_it_is_logged() -> None:
     np.testing.assert_equal(trainers[0].replay.get_state(), trainers[1].replay.get_state())
 
 
+def test_a_run_that_goes_on_at_any_tick_logs_the_same_rows() -> None:
+    """With an update for every second tick and a row at each, rows without an update among them."""
+    learner = {"env_steps_per_update": 8.0}
+    trainer, other = (make_trainer(300, learner, warmup_env_steps=50, metrics_every=1) for _ in range(2))
+    without = 0
+    while not trainer.finished:
+        other.set_state(copy.deepcopy(trainer.get_state()))
+        before = trainer.learner_steps
+        row = evaluated(trainer, trainer.advance())
+        np.testing.assert_equal(evaluated(other, other.advance()), row)
+        without += trainer.learner_steps == before > 0
+    assert without > 10
+
+
 @pytest.mark.parametrize("warmup, per_update", [(100, 8.0), (100, 300.0), (60, 2.5)])
 def test_the_price_of_a_run_is_known(warmup: int, per_update: float) -> None:
     trainer = make_trainer(300, {"env_steps_per_update": per_update}, warmup_env_steps=warmup)
