@@ -598,7 +598,8 @@ def _compare(arguments: Sequence[str]) -> int:
     agents = compare.read_agents(text)
     if baseline is not None and baseline not in agents:
         raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
-    configs = compare.plan(list(agents.values()), range(first, first + seeds), file, given, suite)
+    here = places.is_here or minutes is not None  # estimates are made on this machine
+    configs = compare.plan(list(agents.values()), range(first, first + seeds), file, given, suite, here)
     told = {name: value for name, value in given.items() if name != "env"}
     if file is not None:
         told = {"config": str(file)} | told

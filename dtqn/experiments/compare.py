@@ -81,6 +81,7 @@ def plan(
     file: Path | None,
     given: Mapping[str, str],
     suite: Suite | None = None,
+    here: bool = True,
 ) -> list[Config]:
     """The runs of a comparison, by task, then agent, then seed.
 
@@ -89,6 +90,7 @@ def plan(
         file: what `--config` names.
         given: settings of all runs; `env` may be several tasks with commas between.
         suite: the tasks and what it sets for all agents; None for the tasks of `given`.
+        here: they are to run on this machine.
 
     Raises:
         ConfigError: for settings that do not make a run of each.
@@ -114,7 +116,7 @@ def plan(
     ]
     for config in configs[:: len(seeds)]:
         task_of(config)
-        preflight.check(config)
+        preflight.check(config, here)
     return configs
 
 

@@ -175,6 +175,11 @@ class Asked(NamedTuple):
     def is_local(self) -> bool:
         return self.name == "local"
 
+    @property
+    def is_here(self) -> bool:
+        """Trainings run on this machine, if only in a Ray of its own."""
+        return self.is_local or (self.name == "ray" and self.ray_address is None)
+
 
 @contextlib.contextmanager
 def opened(asked: Asked, runs_dir: Path) -> Iterator[Launcher]:

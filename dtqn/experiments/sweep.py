@@ -327,7 +327,7 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
         config = presets.resolve(config_file, settings, os.environ, below=[choice])
         config = config.settled(free_cores=1)  # jobs fill the others
         file.check_metric(config.env, task_of(config).has_success)
-        preflight.check(config)
+        preflight.check(config, asked.launcher.is_here)
         return config
 
     config = check(file, resolve)  # before anything is there

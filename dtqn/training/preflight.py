@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -20,25 +20,31 @@ from dtqn.training.setup import capture_of, check_own, make_network, make_schema
 from replay import replay_bytes
 
 
-def check(config: Config) -> None:
+def check(config: Config, here: bool = True) -> None:
     """Refuse a run for what its settings alone do not tell.
+
+    Args:
+        here: it is to run on this machine; if not, neither the devices nor the memory of this one matter.
 
     Raises:
         ConfigError: the device is not there, the task's actions cannot be counted, or a task, core or
             encoder that is not this project's own fails a trial.
         MisfitError: the network cannot read the task, or memory is too small.
     """
-    capture_of(config, Held())
+    if here:
+        capture_of(config, Held())
     try:
         envs.try_task(config.env, **config.task.model_dump())
     except envs.TaskError as error:
         raise ConfigError(str(error)) from None
-    _check_memory(config)
+    plan = memory(config, machine.resident_bytes())
+    if here:
+        _check_memory(config, plan)
     check_own(config)
 
 
-def _check_memory(config: Config) -> None:
-    plan, available = memory(config, machine.resident_bytes()), machine.available_bytes()
+def _check_memory(config: Config, plan: Mapping[str, int]) -> None:
+    available = machine.available_bytes()
     if available is None or sum(plan.values()) <= available:
         return
     parts = ", ".join(f"{name} {size(taken)}" for name, taken in plan.items())
@@ -76,10 +82,10 @@ def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
 
 
 def plan_bytes(config: Config) -> dict[str, int]:
-    """The memory that replay and networks will take, before any of it is taken."""
+    """The memory that replay and networks will take, before any of it is taken, on whatever device."""
     network = _counted_network(config)
     parameters = sum(p.numel() * p.element_size() for p in network.parameters())
-    fields = make_schema(config, network).fields
+    fields = make_schema(config.model_copy(update={"device": "cpu"}), network).fields
     # online, target, the actor's and the evaluator's copies, gradients, Adam's two moments, and what is being
     # evaluated; with workers, that of each, and those that are on their way to them
     copies = 8 + (config.num_workers + config.actor.max_lead + 2 if config.num_workers else 0)

@@ -1,5 +1,6 @@
 """Launchers: machines that come and go, options, files that travel, submitit on this machine."""
 
+import contextlib
 import functools
 import itertools
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dtqn import cli
-from dtqn.experiments import jobs, launchers, transfer
+from dtqn.experiments import compare, jobs, launchers, transfer
 from dtqn.experiments.jobs import Pool
 from dtqn.experiments.launchers import Command
 from dtqn.signals import Signals
@@ -205,6 +206,33 @@ def test_a_mistake_is_one_line_and_leaves_nothing(capsys, tmp_path, monkeypatch,
     assert cli.main([*_COMPARE, *argv, "--runs-dir", str(tmp_path / "runs")]) == 2
     assert capsys.readouterr().err == f"error: {message}\n"
     assert list(tmp_path.iterdir()) == []
+
+
+_AWAY = {"slurm": ["--launcher", "slurm"], "ray": ["--launcher", "ray", "--ray-address", "x:1"]}
+_HERE = {"local": [], "ray of its own": ["--launcher", "ray"]}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("place", _AWAY | _HERE)
+def test_only_trainings_of_this_machine_need_its_devices_and_memory(
+    capsys, tmp_path, monkeypatch, place, device
+):
+    """A log-in node has no GPU and little memory."""
+    taken = []
+    monkeypatch.setattr(launchers, "opened", lambda asked, runs_dir: contextlib.nullcontext())
+    monkeypatch.setattr(compare, "compare", lambda configs, *_, **__: taken.extend(configs) or 0)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("dtqn.training.machine.available_bytes", lambda: 1 << 20)
+    argv = [*_COMPARE, *(_AWAY | _HERE)[place], "--device", device, "--runs-dir", str(tmp_path)]
+    code, said = cli.main(argv), capsys.readouterr().err
+    if place in _AWAY:
+        assert (code, said) == (0, "")
+        (config,) = taken
+        needs = launchers.Needs.of(config)
+        assert needs.gpus == (device == "cuda") and needs.memory_bytes > 10 << 20
+        return
+    assert code == 2 and not taken
+    assert re.fullmatch("error: (device is cuda, but torch finds none|network.width is .*); try .*\n", said)
 
 
 @pytest.mark.parametrize(("name", "package"), [("ray", "ray"), ("slurm", "submitit")])

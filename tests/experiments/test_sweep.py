@@ -392,7 +392,7 @@ def test_the_leaderboard_fits_the_terminal(tmp_path, monkeypatch):
 def test_settings_that_are_wrong_together_end_nothing(run, monkeypatch):
     """Too little memory at one point of the grid, say, where each value by itself has passed."""
 
-    def check(config):
+    def check(config, here):
         if (config.learner.n_step, config.seed) == (2, 2):
             raise ConfigError("replay.capacity is 1: the run would take more")
 
