@@ -5,7 +5,8 @@
 
 The first command measures, of each task, all in turns and on the CPU:
 
-- `acting`: env steps a second that are acted and stored, no update made, inline and with workers;
+- `acting`: env steps a second that are acted and stored, no update made, inline and with workers, and by as
+  many processes that share nothing but the machine, each with its part of the copies: no pool does better;
 - `run`: env steps a second of a run with workers, default settings, against a run inline, and against the
   lower of its two limits: acting alone, and learning alone, which is updates a second times the env steps
   for each. Where workers and learner together need more cores than there are, no run reaches that:
@@ -24,10 +25,12 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import multiprocessing
 import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +120,47 @@ def updates_rate(trainer: Trainer, seconds: float) -> float:
     return (trainer.learner_steps - before) / (time.perf_counter() - began)
 
 
+def act_apart(config: Config, pipe: Connection) -> None:
+    """The target of a process that acts by itself: for each number of seconds a rate, until None."""
+    machine.prepare()
+    trainer = Trainer(config)
+    rate(trainer, trainer._act, 1.0)
+    pipe.send(None)
+    while (seconds := pipe.recv()) is not None:
+        pipe.send(rate(trainer, trainer._act, seconds))
+    trainer.close()
+
+
+class Apart:
+    """Processes that act side by side, as many as a pool has workers."""
+
+    def __init__(self, config: Config) -> None:
+        """`config` is of a run inline."""
+        count = config.actor.num_workers
+        share = {"num_envs": config.actor.num_envs // count}
+        config = config.model_copy(update={"actor": config.actor.model_copy(update=share)})
+        spawn = multiprocessing.get_context("spawn")
+        self._pipes: list[Connection] = []
+        for _ in range(count):
+            here, there = spawn.Pipe()
+            spawn.Process(target=act_apart, args=(config, there), daemon=True).start()
+            self._pipes.append(here)
+        self._answers()
+
+    def _answers(self) -> list[Any]:
+        return [pipe.recv() for pipe in self._pipes]
+
+    def rate(self, seconds: float) -> float:
+        """Env steps a second of all together."""
+        for pipe in self._pipes:
+            pipe.send(seconds)
+        return sum(self._answers())
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            pipe.send(None)
+
+
 def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] = {}) -> dict[str, Any]:
     """All figures of a task; each is measured for about `seconds`."""
     with contextlib.ExitStack() as stack:
@@ -130,6 +174,8 @@ def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] =
             return trainer
 
         inline, process = started("inline"), started("process")
+        apart = Apart(inline.config)
+        stack.callback(apart.close)
         per_update = process.config.env_steps_per_update
         samples: dict[str, list[float]] = {}
 
@@ -141,6 +187,7 @@ def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] =
         for _ in range(CHUNKS):
             sample("inline", rate(inline, inline._act, chunk))
             sample("workers", rate(process, process._act, chunk))
+            sample("apart", apart.rate(chunk))
             sample("learning", per_update * updates_rate(process, chunk))
             sample("run_inline", rate(inline, inline.advance, chunk))
             sample("run", rate(process, process.advance, chunk))
@@ -169,6 +216,7 @@ def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] =
         "copies": process.config.actor.num_envs,
         "num_workers": workers,
         "acting_workers_over_inline": ratio("workers", "inline"),
+        "acting_apart_over_inline": ratio("apart", "inline"),
         "run_over_run_inline": ratio("run", "run_inline"),
         "run_over_lower_limit": statistics.median(run / min(limits) for *limits, run in triples),
         "cores_limit_env_steps_per_second": cores / (min(workers, cores) / acting + 1 / learning),
@@ -195,15 +243,20 @@ def table(result: dict[str, Any]) -> str:
     """The figures of `measure` as text."""
     columns = ("inline", "workers", "learning", "run")
     head = f"{'env steps/s':<30}" + "".join(f"{name:>12}" for name in columns)
-    lines = [head + "".join(f"{name:>10}" for name in ("acting", "limit", "whole"))]
+    lines = [head + "".join(f"{name:>10}" for name in ("acting", "apart", "limit", "whole"))]
     for env, figures in result["tasks"].items():
         rates = "".join(f"{figures[f'{name}_env_steps_per_second']:>12,.0f}" for name in columns)
-        names = ("acting_workers_over_inline", "run_over_lower_limit", "run_over_run_inline")
+        names = (
+            "acting_workers_over_inline",
+            "acting_apart_over_inline",
+            "run_over_lower_limit",
+            "run_over_run_inline",
+        )
         lines.append(f"{env:<30}{rates}{''.join(f'{figures[name]:>10.2f}' for name in names)}")
     lines.append(
-        "acting: workers over inline; limit: run over the lower of acting with workers and learning;"
+        "acting: workers over inline; apart: processes that share nothing over inline; limit: run over the"
     )
-    lines.append("whole: run over a run inline")
+    lines.append("lower of acting with workers and learning; whole: run over a run inline")
     return "\n".join(lines)
 
 
