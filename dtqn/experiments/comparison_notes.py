@@ -55,7 +55,10 @@ def notes(
         _same("Episodes in a full evaluation", of_each(lambda config: str(config.evaluation.episodes))),
         "Success and return are of the last evaluation (greedy), the mean over runs.",
         "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
-        _same("Evaluations", of_finished(lambda run: run.evaluations)),
+        _same(
+            "Evaluations",
+            [_evaluations(*pair) for pair in zip(outcomes, runs, strict=True) if not pair[1].error],
+        ),
         "To 90 %: at the first full evaluation with 90 % success; the median over runs (how many got there). "
         "Minutes are by the clock, beside whatever else ran.",
         "updates/s: learner steps by seconds of the whole run, acting and evaluation included.",
@@ -86,6 +89,14 @@ class _Value(NamedTuple):
     agent: str
     seed: int
     value: str
+
+
+def _evaluations(outcome: Outcome, run: RunFigures) -> _Value:
+    """How many a run has, or, where it may end early, how often it has one."""
+    config = outcome.config
+    often = f"one for each {number(config.evaluation.period)} env steps, until a run ends"
+    value = str(run.evaluations) if config.stop_at_success is None else often
+    return _Value(run.env, run.agent, run.seed, value)
 
 
 def _same(what: str, values: Sequence[_Value]) -> str:

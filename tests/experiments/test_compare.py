@@ -403,10 +403,16 @@ def test_an_evaluation_has_the_same_seeds_for_every_agent(monkeypatch):
     assert len(set(seen["dqn"])) == 3, "training and either evaluation have seeds of their own"
 
 
-def test_what_is_not_the_same_for_all_is_said(run, tmp_path):
-    run({_TASK: {"gtrxl": [[0.1, 0.2]], "drqn": [[0.1, 0.2, 0.3]]}})
+@pytest.mark.parametrize("stops", [False, True])
+def test_what_is_not_the_same_for_all_is_said(run, tmp_path, stops):
+    """Runs that end early have fewer evaluations, which is as it should be."""
+    settings = {"stop_at_success": "0.9", "evaluation.period": "50"} if stops else {}
+    run({_TASK: {"gtrxl": [[0.1, 0.2]], "drqn": [[0.1, 0.2, 0.3]]}}, settings=settings)
     (note,) = [note for note in _table(tmp_path)["notes"] if note.startswith("Evaluations")]
-    assert note == f"Evaluations DIFFER: {_TASK} gtrxl seed 1: 2; {_TASK} drqn seed 1: 3."
+    if stops:
+        assert note == "Evaluations: one for each 50 env steps, until a run ends, for every agent."
+    else:
+        assert note == f"Evaluations DIFFER: {_TASK} gtrxl seed 1: 2; {_TASK} drqn seed 1: 3."
 
 
 def test_a_failed_run_is_named_and_the_table_is_of_the_others(run, tmp_path):
