@@ -10,7 +10,7 @@ After the import, `gymnasium.make("gridverse-memory-7x7")` is the same task.
 """
 
 from envs.errors import TaskError
-from envs.identity import Identity, digest, identify
+from envs.identity import Identity, digest, identify, with_modules
 from envs.options import TaskOptions
 from envs.registry import (
     TaskRow,
@@ -40,6 +40,7 @@ __all__ = [
     "rows",
     "spec",
     "try_task",
+    "with_modules",
 ]
 
 register_with_gymnasium()

@@ -15,12 +15,13 @@ import importlib.metadata
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from envs.adapters import family as adapters
+from envs.entry_points import search_working_directory
 from envs.gridverse import family as gridverse
 from envs.options import TaskOptions
 from envs.pomdp import family as pomdp
@@ -61,13 +62,31 @@ def identify(id: str, **options: Any) -> Identity:
     asked = TaskOptions.read(options)
     chosen = {o.name: getattr(asked, o.name) for o in fields(asked) if getattr(asked, o.name) != o.default}
     parts = list(_parts(id, asked))
-    whole = hashlib.sha256(json.dumps([id, chosen, DYNAMICS_VERSION], sort_keys=True).encode())
+    return Identity(
+        _digest([id, chosen, DYNAMICS_VERSION], parts),
+        _names(parts) or f"this suite's own, dynamics version {DYNAMICS_VERSION}",
+        not parts,
+    )
+
+
+def with_modules(task: Identity, modules: Collection[str]) -> Identity:
+    """The identity of a task with modules of a user's own that a run has besides; the task's without any."""
+    if not modules:
+        return task
+    search_working_directory()
+    parts = [part for module in modules for part in _module(module)]
+    return Identity(_digest([task.digest], parts), f"{task.made_of}, {_names(parts)}", False)
+
+
+def _digest(first: list[Any], parts: Sequence[_Part]) -> str:
+    whole = hashlib.sha256(json.dumps(first, sort_keys=True).encode())
     for part in sorted(set(parts)):
         whole.update(json.dumps([part.name, hashlib.sha256(part.content).hexdigest()]).encode())
-    names = ", ".join(dict.fromkeys(part.name for part in parts))
-    return Identity(
-        whole.hexdigest()[:12], names or f"this suite's own, dynamics version {DYNAMICS_VERSION}", not parts
-    )
+    return whole.hexdigest()[:12]
+
+
+def _names(parts: Sequence[_Part]) -> str:
+    return ", ".join(dict.fromkeys(part.name for part in parts))
 
 
 def _parts(id: str, options: TaskOptions) -> Iterator[_Part]:

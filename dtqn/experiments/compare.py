@@ -26,7 +26,7 @@ from dtqn.experiments import (
 from dtqn.experiments.intervals import LEAST_RUNS, band
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.launchers import Launcher
-from dtqn.experiments.records import Outcome, Records
+from dtqn.experiments.records import Outcome, Records, as_recorded
 from dtqn.experiments.scores import RETURN, SUCCESS, Score
 from dtqn.experiments.suites import Suite
 from dtqn.files import write_whole
@@ -300,7 +300,7 @@ def train(
 def _outcome(job: Job) -> Outcome:
     error = job.error if job.state == "failed" else ""
     result = job.directory.read_result()
-    return Outcome(job.config, job.state, job.rows, result, str(job.directory.path), error)
+    return Outcome(job.config, job.state, as_recorded(job.rows), result, str(job.directory.path), error)
 
 
 def _spec(config: Config) -> envs.TaskSpec:

@@ -13,13 +13,12 @@ from dtqn.experiments.intervals import Estimate, estimate, improvement, interqua
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import NORMALISED, Score
 from dtqn.experiments.suites import Published
+from dtqn.settings.presets import RANDOM
 from dtqn.training.metrics import Row, is_full_evaluation
 
 SOLVED = 0.9
 """The success that `env_steps_to_90` and `minutes_to_90` are about."""
 ALL_TASKS = "all tasks"
-RANDOM = "random"
-"""The line of uniformly random actions."""
 _SEED = 0
 """The bootstrap's seed, so that a table is the same whenever it is made."""
 

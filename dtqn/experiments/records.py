@@ -18,13 +18,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dtqn.files import write_whole
 from dtqn.settings.config import Config, wrong
 from dtqn.text import one_line
-from dtqn.training.directory import HOW_IT_RUNS, RunDir, config_hash, resolved, task_identity
+from dtqn.training.directory import HOW_IT_RUNS, RunDir, config_hash, resolved, run_identity
 from dtqn.training.metrics import Row
 
 LARGEST_BYTES = 20_000
 _CLOCKS = ("env_steps", "learner_steps", "seconds")
 _EVALUATION = ("eval/success", "eval/return", "eval/length", "eval/episodes", "eval/stage")
-_TRAINING = ("env_steps", "train/episodes", "train/total_return", "train/total_success")
+_TALLY = ("train/episodes", "train/total_return", "train/total_success")
+_TRAINING = ("env_steps", *_TALLY)
 _MOST_TALLIES = 128
 """Rows of a record's tally of training episodes at most."""
 
@@ -99,15 +100,13 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
         rows: those of its metrics file.
     """
     evaluations = [row for row in rows if row.get("eval/return") is not None]
-    tallies = [row for row in rows if row.get("train/episodes") is not None]
-    while len(tallies) > _MOST_TALLIES:
-        tallies = _every_second(tallies)
+    tallies = _tallies(rows)
     while True:
         record = Record(
             **Identity.of(config)._asdict(),
             settings=resolved(config).model_dump(mode="json", exclude=HOW_IT_RUNS, exclude_defaults=True),
             result=Result.model_validate(
-                {**result, "task": result.get("task") or task_identity(config).digest}
+                {**result, "task": result.get("task") or run_identity(config).digest}
             ),
             evaluations=_columns(evaluations, [*_CLOCKS, *_EVALUATION]),
             training=_columns(tallies, _TRAINING),
@@ -115,6 +114,25 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
         if len(_text(record)) < LARGEST_BYTES or len(evaluations) <= 1:
             return record
         evaluations = _every_second(evaluations)
+
+
+def as_recorded(rows: Sequence[Row]) -> list[Row]:
+    """The rows of a metrics file with the tallies alone that a record keeps.
+
+    So scores of training episodes are the same, whether they are taken from the file or from the record.
+    """
+    kept = {id(row) for row in _tallies(rows)}
+    return [
+        row if id(row) in kept else {key: value for key, value in row.items() if key not in _TALLY}
+        for row in rows
+    ]
+
+
+def _tallies(rows: Sequence[Row]) -> list[Row]:
+    found = [row for row in rows if row.get("train/episodes") is not None]
+    while len(found) > _MOST_TALLIES:
+        found = _every_second(found)
+    return found
 
 
 def _every_second(rows: Sequence[Row]) -> list[Row]:
@@ -204,7 +222,7 @@ class Records:
         if found is None:
             return None
         file, record = found
-        digest = task_identity(config).digest
+        digest = run_identity(config).digest
         if record.result.task != digest:
             del self._found[record.identity]
             self.problems.append(

@@ -9,9 +9,9 @@ import numpy as np
 
 from dtqn.acting.statistics import NORMAL_QUANTILE
 from dtqn.experiments.compare import curve
-from dtqn.experiments.comparison_table import RANDOM
 from dtqn.experiments.intervals import LEAST_RUNS
 from dtqn.report.sources import Run, Sources
+from dtqn.settings.presets import RANDOM
 from dtqn.training.metrics import Row
 from dtqn.training.setup import task_spec
 from dtqn.training.staleness import SEQUENCES

@@ -33,6 +33,8 @@ def _shipped() -> Path:
 CONFIGS = _shipped()
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
 _OVER_TASK = "over_task"
+RANDOM = "random"
+"""The name of random actions in tables, and of no agent."""
 _GROUPS = [name for name, field in Config.model_fields.items() if isinstance(field.default, BaseModel)]
 
 
@@ -193,9 +195,12 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
         raise ConfigError(f"{shown(text)} has no name; write NAME={shown(text)}")
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ConfigError(f"{shown(name)} is no name; use letters, digits, dots and dashes: NAME={base}")
-    if name in known and (changes or file.resolve() != (configs / "agents" / f"{name}.yaml").resolve()):
+    is_shipped = name in known
+    is_other = is_shipped and file.resolve() != (configs / "agents" / f"{name}.yaml").resolve()
+    if name == RANDOM or is_other or (is_shipped and changes):
+        whose = "random actions" if name == RANDOM else "a shipped agent"
         other = "+".join([f"my-{name}={base}", *changes])
-        raise ConfigError(f"{name} is the name of a shipped agent; write {other}")
+        raise ConfigError(f"{name} is the name of {whose}; write {other}")
     settings: dict[str, Any] = {}
     for change in changes:
         setting, _, value = change.partition("=")

@@ -18,6 +18,7 @@ from dtqn.files import write_whole
 from dtqn.program import program, trainer
 from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, value_of
 from dtqn.settings.presets import Layer, build, environment_layer, file_layer, merge, nested, to_yaml
+from dtqn.settings.values import is_own
 from dtqn.text import one_line
 
 MAY_CHANGE = {
@@ -38,13 +39,13 @@ def config_hash(config: Config) -> str:
     """Eight hexadecimal digits of the settings that decide a run's result and differ from their defaults.
 
     So a setting that a later version adds leaves the hash as it was. Where a later version changes a default,
-    `RunDir.prepare` meets the old value in the run's own configuration and refuses. For a task that is not
-    this suite's own the task's digest is a part too: an edited task is another run.
+    `RunDir.prepare` meets the old value in the run's own configuration and refuses. For a task or a network
+    that is not this suite's own its digest is a part too: an edited one is another run.
     """
     settings = resolved(config).model_dump(mode="json", exclude=HOW_IT_RUNS, exclude_defaults=True)
-    task = task_identity(config)
-    if not task.is_native:
-        settings["task_digest"] = task.digest
+    identity = run_identity(config)
+    if not identity.is_native:
+        settings["task_digest"] = identity.digest
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -54,6 +55,16 @@ def task_identity(config: Config) -> envs.Identity:
         return envs.identify(config.env, **config.task.model_dump())
     except ValueError as error:
         raise ConfigError(f"env is {config.env}: {error}") from None
+
+
+def run_identity(config: Config) -> envs.Identity:
+    """That of the run's task with a core and an encoder of the user's own; errors as `task_identity`."""
+    modules = [value.partition(":")[0] for value in _own_networks(config)]
+    return envs.with_modules(task_identity(config), modules)
+
+
+def _own_networks(config: Config) -> list[str]:
+    return [value for value in (config.network.core, config.network.encoder) if is_own(value)]
 
 
 @contextlib.contextmanager
@@ -240,15 +251,15 @@ class RunDir:
 
         So a run that is extended keeps the warm-up that it had.
         """
-        task = task_identity(config)
-        content = {"id": config.env, "digest": task.digest, "made_of": task.made_of}
+        identity = run_identity(config)
+        content = {"id": config.env, "digest": identity.digest, "made_of": identity.made_of}
         with file_errors(self.task_file, "cannot be written"):  # first: a run with settings has a task
             write_whole(self.task_file, json.dumps(content, indent=2) + "\n")
         with file_errors(self.config_file, "cannot be written"):
             write_whole(self.config_file, to_yaml(resolved(config)))
 
     def read_task_digest(self) -> str | None:
-        """The digest of the run's task as it was when the run began; None where task.json does not tell."""
+        """`run_identity`'s digest as it was when the run began; None where task.json does not tell."""
         try:
             digest = json.loads(self.task_file.read_text(encoding="utf-8"))["digest"]
         except (OSError, ValueError, RecursionError, LookupError, TypeError):
@@ -256,7 +267,9 @@ class RunDir:
         return digest if isinstance(digest, str) else None
 
     def task_change(self, config: Config, trained: str | None = None) -> str:
-        """One line that says in what way the task is not the one that the run began with; empty if it is.
+        """One line that says that the task, or a network of the user's own, is not what the run began with.
+
+        It is empty if both are.
 
         Args:
             config: the run's.
@@ -268,16 +281,17 @@ class RunDir:
                 f"{self.task_file} is missing or damaged, so whether task {config.env} has changed is unknown"
             )
         try:
-            task = task_identity(config)
+            now = run_identity(config)
         except ConfigError as error:
             return str(error)
-        if trained is not None and trained != task.digest:
+        if trained is not None and trained != now.digest:
             old = trained
-        if old == task.digest:
+        if old == now.digest:
             return ""
+        what = " or ".join([f"the task {config.env}", *_own_networks(config)])
         return (
-            f"{self.path}: the task {config.env} has changed since the run began "
-            f"(digest {old}, now {task.digest} of {task.made_of})"
+            f"{self.path}: {what} has changed since the run began "
+            f"(digest {old}, now {now.digest} of {now.made_of})"
         )
 
     def task_warning(self, config: Config) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 import envs
 from envs.adapters.plain import SuccessRule
@@ -235,6 +235,28 @@ class LateShape(Good):
         return super().observation() | {"picture": np.zeros((3, 2 if self.steps == LATE else 3), np.uint8)}
 
 
+class LateDiscrete(Good):
+    observation_space = Discrete(4, start=2)
+
+    def observation(self) -> Any:
+        return np.int64(1 if self.steps == LATE else 2 + self.t % 4)
+
+
+class LateMultiDiscrete(Good):
+    """5 is a category of the second component alone."""
+
+    observation_space = Dict({"cards": MultiDiscrete([4, 6]), "flags": MultiBinary(2)})
+
+    def observation(self) -> Any:
+        cards = np.array([5 if self.steps == LATE else 3, 5])
+        return {"cards": cards, "flags": np.ones(2, np.int8)}
+
+
+class LateFlag(LateMultiDiscrete):
+    def observation(self) -> Any:
+        return {"cards": np.array([3, 5]), "flags": np.array([1, 2 if self.steps == LATE else 1], np.int8)}
+
+
 class LateError(Good):
     def step(self, action: Any) -> Any:
         return super().step(action if self.steps < LATE else [][1])
@@ -246,6 +268,9 @@ class LateError(Good):
         (LateNan, ", copy 0: its observation 'numbers' holds inf"),
         (LateNone, ": its step gave the reward None; it must be a finite number"),
         (LateShape, r": its observation 'picture' has the shape \(3, 2\); its space has \(3, 3\)"),
+        (LateDiscrete, ", copy 0: its observation holds 1; its space has 2 to 5 there"),
+        (LateMultiDiscrete, ", copy 0: its observation 'cards' holds 5; its space has 0 to 3 there"),
+        (LateFlag, ", copy 0: its observation 'flags' holds 2; its space has 0 to 1 there"),
         (LateError, r": its step failed: IndexError: .* \(test_faults\.py, line \d+\)"),
     ],
 )

@@ -1,15 +1,18 @@
 """Records: what they keep of a run, how they are found again, and files that are none."""
 
+import copy
 import itertools
 import json
 import os
 
+import numpy as np
 import pytest
 
 from dtqn.experiments import records
-from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, of_run
+from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, as_recorded, of_run
+from dtqn.experiments.scores import Score
 from dtqn.settings.presets import resolve
-from dtqn.training.directory import config_hash, task_identity
+from dtqn.training.directory import config_hash, run_identity
 
 _TASK = "t-maze-passive-10"
 
@@ -19,7 +22,7 @@ def _config(**flags):
 
 
 def _result(config, **changes):
-    result = {"task": task_identity(config).digest, "env_steps": 4000, "learner_steps": 70, "seconds": 12.25}
+    result = {"task": run_identity(config).digest, "env_steps": 4000, "learner_steps": 70, "seconds": 12.25}
     result |= {"parameters": 218, "threads": 1, "device": "cpu", "program": {"dtqn": "1.2"}}
     return result | {"code": ["abc"], "machine": "A B, 2 cores, Linux", "ends_at": [4000, None]} | changes
 
@@ -88,6 +91,26 @@ def test_a_long_run_has_a_small_record_with_its_last_rows(tmp_path):
     assert len(evaluations) > 50 and len(tallies) > 50
     few = of_run(config, _result(config), _rows(100, 128))
     assert len(few.rows()) == 228, "nothing is left out of what fits"
+
+
+def test_a_run_and_its_record_have_the_same_scores(tmp_path):
+    """Of a run so long that its record has every fourth tally alone."""
+    rows = _rows(evaluations=9, tallies=400)
+    walk = np.random.default_rng(1).normal(size=400).cumsum()
+    for row, total in zip([row for row in rows if "train/episodes" in row], walk, strict=True):
+        row["train/total_return"] = float(total)
+    rows[-1] |= {"eval/return": 0.5, "eval/success": 0.5}  # a tally and an evaluation in one row
+    before = copy.deepcopy(rows)
+    kept, recorded = as_recorded(rows), of_run(_config(), _result(_config()), rows).rows()
+    scores = [
+        Score(kind="mmer", epoch_env_steps=1000),
+        Score(kind="bsuite", episodes=333),
+        Score(kind="return"),
+    ]
+    for score in scores:
+        assert score.of(kept) == score.of(recorded) is not None
+    assert scores[0].of(kept) != scores[0].of(rows)
+    assert [row["env_steps"] for row in kept] == [row["env_steps"] for row in rows] and rows == before
 
 
 @pytest.mark.parametrize(

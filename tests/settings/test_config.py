@@ -599,6 +599,7 @@ def test_a_variant_is_its_base_with_a_few_settings_that_win(tmp_path):
         ("./gtrxl.yaml", "gtrxl is the name of a shipped agent; write my-gtrxl=./gtrxl.yaml"),
         ("gtrxl=dqn", "gtrxl is the name of a shipped agent; write my-gtrxl=dqn"),
         ("dqn=gtrxl+seed=1", "dqn is the name of a shipped agent; write my-dqn=gtrxl+seed=1"),
+        ("random=gtrxl", "random is the name of random actions; write my-random=gtrxl"),
         ("gtrxl+network.width=32", "gtrxl+network.width=32 has no name; write NAME=gtrxl+network.width=32"),
         ("a/b=gtrxl", "a/b is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
         ("=gtrxl", "'' is no name; use letters, digits, dots and dashes: NAME=gtrxl"),

@@ -89,6 +89,56 @@ def test_an_edited_task_is_another_run(tmp_path, trainer, task, capsys):
     assert directory.read_result() == result
 
 
+_NETWORK = """
+import torch
+from torch import nn
+from tests import own_cores
+
+
+class Own(own_cores.Reread):
+    pass
+
+
+class Encoder(nn.Module):
+    def __init__(self, config, space, num_actions):
+        super().__init__()
+        self.width = config.width
+        self.linear = nn.Linear(1, config.width)
+
+    def forward(self, inputs):
+        return self.linear(inputs.reward[..., None])
+"""
+
+
+@pytest.mark.parametrize("setting, name", [("network.core", "Own"), ("network.encoder", "Encoder")])
+def test_an_edited_network_of_ones_own_is_another_run(tmp_path, trainer, monkeypatch, capsys, setting, name):
+    """The task stays the same; what is imported by the module of the network counts too."""
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "changed_network.py"
+    file.write_text(_NETWORK)
+    monkeypatch.delitem(sys.modules, "changed_network", raising=False)
+    value = f"changed_network:{name}"
+    argv = ["--resume", "auto", "--env", "hallway", f"--{setting}", value, *_FLAGS]
+    argv += ["--runs-dir", str(tmp_path / "runs")]
+    assert cli.main(argv) == 0
+    (path,) = _runs(tmp_path)
+    directory = RunDir(path)
+    result, config = directory.read_result(), directory.read_config()
+    assert result is not None and not directory.task_warning(config)
+    assert "module tests.own_cores" in json.loads((path / "task.json").read_text())["made_of"]
+    assert config_hash(config) == path.name.rpartition("-")[2]
+    capsys.readouterr()
+    file.write_text(_NETWORK.replace("pass", "calls = 0"))
+    assert directory.read_result() is None
+    said = f"{path}: the task hallway or {value} has changed since the run began"
+    assert directory.task_warning(config).startswith(said)
+    assert cli.main(["--resume", str(path)]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {said}")
+    assert compare._job(config, tmp_path / "runs").directory.path != path
+    file.write_text(_NETWORK)
+    assert directory.read_result() == result
+
+
 def test_an_interrupted_run_is_not_gone_on_with(tmp_path, trainer, task, capsys):
     """Not even where task.json has been made to fit the edited task: the checkpoint knows."""
     id, file, edited = task
@@ -174,3 +224,21 @@ def test_eval_warns_and_goes_on(tmp_path, trainer, task, capsys, monkeypatch):
     assert json.loads(printed.out)["return"] == 1.0
     assert printed.err.startswith(f"warning: {tmp_path / 'run'}: the task {id} has changed")
     assert len(printed.err.splitlines()) == 1
+
+
+def test_debug_warns_of_every_run_that_it_looks_at(tmp_path, trainer, task, capsys, monkeypatch):
+    id, file, edited = task
+    for name in ("run", "other"):
+        fake.start(tmp_path / name, env=id, total_env_steps=200)
+    monkeypatch.setattr("dtqn.debugging.debug.debug", lambda *args: {"contracts": []})
+    monkeypatch.setattr("dtqn.debugging.lines.lines", lambda *args: ["looked at"])
+    argv = ["debug", str(tmp_path / "run"), "--memoryless", str(tmp_path / "other")]
+    capsys.readouterr()
+    assert cli.main(argv) == 0
+    assert capsys.readouterr().err == ""
+    file.write_text(edited)
+    assert cli.main(argv) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "looked at\n"
+    warned = [line.partition(": the task")[0] for line in printed.err.splitlines()]
+    assert warned == [f"warning: {tmp_path / name}" for name in ("run", "other")]
