@@ -49,7 +49,10 @@ def make(
         score_seed: the seed of these episodes.
         files: SHA-256 of the exported files, by name.
     """
-    how = ("env_steps", "learner_steps", "seconds", "finished", "parameters", "threads", "device", "machine")
+    how = (
+        *("env_steps", "learner_steps", "inexact_from", "seconds", "finished", "parameters", "threads"),
+        *("device", "machine"),
+    )
     return {
         "format": FORMAT,
         "settings": resolved(config).model_dump(mode="json"),

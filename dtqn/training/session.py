@@ -133,6 +133,10 @@ class _Run:
         self._process_bytes = process_bytes
         self._task_digest = directory.read_task_digest()
         self._saved_at = None if about is None else int(about["env_steps"])
+        self._inexact_from: int | None = about.get("inexact_from") if about else None
+        """Env steps at the first resume with new episodes; rows after it do not come out again."""
+        if self._inexact_from is None and not trainer.resume_is_exact:
+            self._inexact_from = self._saved_at
         self._wandb_id = about["wandb_id"] if about and not in_sweep() else directory.wandb_id
         self._code = list(dict.fromkeys([*(about["code"] if about else ()), code_digest()]))
         """Digests of the sources that it has run, several where they changed between two stretches."""
@@ -315,6 +319,7 @@ class _Run:
             "task": self._task_digest,
             "env_steps": self.trainer.env_steps,
             "learner_steps": self.trainer.learner_steps,
+            "inexact_from": self._inexact_from,
             "seconds": self._seconds,
             "rows": self._metrics.rows,
             "held": self._held,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +26,7 @@ from dtqn.acting.statistics import wilson_interval
 from dtqn.sharing import card, certificate, rerun, verify
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCK_KEYS, CLOCKS
+from dtqn.training.trainer import Trainer
 
 SHORT = [
     *(
@@ -298,6 +302,39 @@ def test_on_another_machine_rows_that_differ_tell_nothing(
     code, words = _verified(copied, capsys, "--episodes", "0")
     assert (code, words["first updates"]) == (1, "cannot tell"), "the digest differs all the same"
     assert "score" not in words
+
+
+@pytest.mark.parametrize("went_on_at, answer", [(150, "cannot tell"), (250, "ok")])
+def test_rows_after_a_resume_with_new_episodes_tell_nothing(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    went_on_at: int,
+    answer: str,
+) -> None:
+    """Rows come every 200 env steps, so that the first one is before the interruption or after it."""
+    run, to = tmp_path / "run", tmp_path / "exported"
+    flags = [*SHORT, "--env", "CartPole-v1", "--run-dir", str(run)]
+    for name in ("--metrics-every", "--evaluation.period"):
+        flags[flags.index(name) + 1] = "200"
+    advance = Trainer.advance
+
+    def interrupted(trainer: Trainer) -> dict[str, Any] | None:
+        if trainer.env_steps >= went_on_at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return advance(trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "advance", interrupted)
+        assert cli.main(flags) == 128 + signal.SIGINT
+    assert cli.main(["--resume", str(run)]) == 0
+    assert "not exact" in capsys.readouterr().out
+    assert cli.main(["export", str(run), "--to", str(to), "--episodes", "5"]) == 0
+    trained = json.loads((to / "certificate.json").read_text())["trained"]
+    assert went_on_at <= trained["inexact_from"] < went_on_at + 10
+    assert _verified(to, capsys, "--episodes", "0")[1]["first updates"] == answer
+    _edit_json(lambda content: content["trained"].pop("inexact_from"))(to)
+    assert _verified(to, capsys, "--episodes", "0")[1]["first updates"] == "DIFFERS"
 
 
 def test_so_many_updates_are_trained_as_are_asked_for(
