@@ -335,12 +335,12 @@ def _debug(arguments: Sequence[str]) -> int:
 
     out = given["out"] or directory.path / "debug"
     rivals = [Path(path) for path in given["memoryless"].split(",") if path]
-    for one in (directory, *map(RunDir, rivals)):
-        if warning := one.task_warning(one.read_config()):
-            print(f"warning: {warning}", file=sys.stderr)
     found = debug.debug(
         directory, trials.Asked(episodes, others, given["seed"], given["checkpoint"], rivals), out
     )
+    for one in (directory, *map(RunDir, rivals)):
+        if warning := one.task_warning(one.read_config()):
+            print(f"warning: {warning}", file=sys.stderr)
     if given["json"]:
         print((out / "debug.json").read_text(), end="")
     else:

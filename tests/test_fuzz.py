@@ -185,7 +185,7 @@ def test_every_odd_value_of_a_settings_file_is_answered(monkeypatch, tmp_path, k
 )
 def test_every_odd_value_of_a_sweep_file_is_answered(monkeypatch, tmp_path, line):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(preflight, "check", lambda _: None)  # builds a network for every configuration
+    monkeypatch.setattr(preflight, "check", lambda *_: None)  # builds a network for every configuration
     whole = yaml.safe_load((presets.CONFIGS / "sweeps" / "memory-length.yaml").read_text())
     whole.pop(line, None)
     file, wrong = tmp_path / "file.yaml", []
