@@ -276,8 +276,7 @@ def _eval(arguments: Sequence[str]) -> int:
     from dtqn.training import trained
     from dtqn.training.display import evaluation_figures, evaluation_line
 
-    if warning := directory.task_warning(config):
-        print(f"warning: {warning}", file=sys.stderr)
+    _warn_of_change(directory, config)
     result = trained.evaluate_run(directory, given["episodes"], seed, weights)
     if given["json"]:
         which = {"env": config.env, "agent": config.agent, "checkpoint": weights, "seed": seed}
@@ -295,6 +294,11 @@ def _add_played(parser: _Parser) -> None:
     parser.add_argument(
         "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
     )
+
+
+def _warn_of_change(directory: RunDir, config: Config) -> None:
+    if warning := directory.task_warning(config):
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def _debug(arguments: Sequence[str]) -> int:
@@ -339,8 +343,7 @@ def _debug(arguments: Sequence[str]) -> int:
         directory, trials.Asked(episodes, others, given["seed"], given["checkpoint"], rivals), out
     )
     for one in (directory, *map(RunDir, rivals)):
-        if warning := one.task_warning(one.read_config()):
-            print(f"warning: {warning}", file=sys.stderr)
+        _warn_of_change(one, one.read_config())
     if given["json"]:
         print((out / "debug.json").read_text(), end="")
     else:
@@ -430,8 +433,7 @@ def _export(arguments: Sequence[str]) -> int:
     task_of(config)
     from dtqn.sharing import export, hub
 
-    if warning := directory.task_warning(config):
-        print(f"warning: {warning}", file=sys.stderr)
+    _warn_of_change(directory, config)
     if repository is not None:
         hub.check(repository)
     made = export.export(directory, to, given["episodes"], given["seed"], repository)
@@ -502,8 +504,7 @@ def _watch(arguments: Sequence[str]) -> int:
     films = {f"--{name}": given[name] for name in ("gif", "mp4") if given[name] is not None}
     for option, file in films.items():
         film.check(option, file)
-    if warning := directory.task_warning(config):
-        print(f"warning: {warning}", file=sys.stderr)
+    _warn_of_change(directory, config)
     asked = watch.Asked(given["episodes"], given["seed"], given["checkpoint"], given["delay"], films)
     watch.watch(directory, asked, sys.stdout)
     return 0

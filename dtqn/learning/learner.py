@@ -387,7 +387,7 @@ class Learner:
         self.target.load_state_dict(state["target"])
         self.optimizer.set_state(state["optimizer"])
         self.learner_steps = state["learner_steps"]
-        self.learning_rate = state.get("learning_rate", 0.0)  # checkpoints of version 0.1.0 lack it
+        self.learning_rate = state.get("learning_rate", 0.0)  # earlier checkpoints lack it
         self.skipped_updates = state["skipped_updates"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
 

@@ -37,7 +37,7 @@ def check(config: Config, here: bool = True) -> None:
         envs.try_task(config.env, **config.task.model_dump())
     except envs.TaskError as error:
         raise ConfigError(str(error)) from None
-    plan = memory(config, machine.resident_bytes())
+    plan = memory(config, machine.resident_bytes())  # makes the network, which has to fit the task
     if here:
         _check_memory(config, plan)
     check_own(config)
