@@ -13,6 +13,8 @@ from typing import Any
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 _SCHEDULERS = {getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name)}
+_asked = threading.Event()
+"""Set once a signal has been caught: the program is about to end."""
 
 
 class Signals:
@@ -37,6 +39,7 @@ class Signals:
 
     def _catch(self, signum: int, frame: FrameType | None) -> None:
         self.caught = self.caught or signum
+        _asked.set()
         for other, handler in self._before.items():
             repeated = other == signum == getattr(signal, "SIGHUP", None)
             warned = signum in _SCHEDULERS and other != signal.SIGINT
@@ -77,6 +80,7 @@ def ends_with_stdin(environment: Mapping[str, str]) -> dict[str, str]:
 def end_with_parent() -> None:
     """Send this process a SIGTERM once its parent has gone, however it went, if the parent asked for it.
 
+    Where a signal has been caught before, by `Signals`, there is none: a second one would take effect at once.
     Standard input is then a pipe into which nobody writes, and whose other end only the parent holds: the
     system closes it even when the parent is killed. A process that has not ended a minute later is killed.
     """
@@ -88,6 +92,7 @@ def end_with_parent() -> None:
 def _watch(descriptor: int) -> None:
     while os.read(descriptor, 1):
         pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    if not _asked.is_set():
+        os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_PATIENCE_SECONDS)
     os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))

@@ -157,6 +157,30 @@ def test_a_training_ends_when_its_parent_is_killed():
         assert parent.stdout.read() == "", "all who could write have gone"
 
 
+_SAVING_CHILD = """
+import os, signal, time
+from dtqn.signals import Signals, end_with_parent
+end_with_parent()
+with Signals() as signals:
+    os.kill(os.getpid(), signal.SIGINT)
+    print("saving", flush=True)
+    while os.getppid() == int(os.environ["PARENT"]):
+        time.sleep(0.01)
+    time.sleep(0.5)
+print(f"saved after {signals.caught}", flush=True)
+"""
+
+
+def test_a_training_that_saves_goes_on_when_its_parent_is_killed():
+    """The end of its parent is no second signal, which would end it unsaved."""
+    begin = "import os; os.environ['PARENT'] = str(os.getpid())\n"
+    command = [sys.executable, "-c", begin + _PARENT, _SAVING_CHILD]
+    with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout.readline() == "saving\n"
+        parent.kill()
+        assert parent.stdout.read() == f"saved after {int(signal.SIGINT)}\n"
+
+
 def test_one_is_stopped_early_and_can_be_gone_on_with(make, tmp_path):
     pool = _pool(make, 2, make("a", 1000), make("b"), make("c"))
 
