@@ -80,7 +80,7 @@ def ends_with_stdin(environment: Mapping[str, str]) -> dict[str, str]:
 def end_with_parent() -> None:
     """Send this process a SIGTERM once its parent has gone, however it went, if the parent asked for it.
 
-    Where a signal has been caught before, by `Signals`, there is none: a second one would take effect at once.
+    After a signal that `Signals` has caught there is none, as a second one would take effect at once.
     Standard input is then a pipe into which nobody writes, and whose other end only the parent holds: the
     system closes it even when the parent is killed. A process that has not ended a minute later is killed.
     """

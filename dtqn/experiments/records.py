@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dtqn.files import write_whole
-from dtqn.settings.config import Config, wrong
+from dtqn.settings.config import Config, fields_of, wrong
 from dtqn.text import one_line
 from dtqn.training.directory import HOW_IT_RUNS, RunDir, config_hash, resolved, run_identity
 from dtqn.training.metrics import Row
@@ -190,9 +190,14 @@ class Records:
             ConfigError: where it is no folder.
         """
         self.problems: list[str] = []
-        """A line for each file that is no record or cannot be counted, and why."""
+        """A line for each file that is no record or cannot be counted, and why; one for a task and agent where
+        records have other settings."""
         self._folder = folder
         self._found: dict[Identity, tuple[Path, Record]] = {}
+        self._by_name: dict[tuple[str, str, int], tuple[Path, Record]] = {}
+        """By task, agent and seed one of them."""
+        self._told = set[tuple[str, str]]()
+        """Tasks and agents with a line of other settings."""
         if folder is None:
             return
         if folder.exists() and not folder.is_dir():
@@ -212,6 +217,7 @@ class Records:
             self.problems.append(f"{file}: is of the same run as {other}, which is taken")
             return
         self._found[record.identity] = file, record
+        self._by_name[record.identity[:3]] = file, record
 
     def __len__(self) -> int:
         return len(self._found)
@@ -220,6 +226,7 @@ class Records:
         """The run with these settings on the task as it is now; None where there is no record of it."""
         found = self._found.get(Identity.of(config))
         if found is None:
+            self._tell_of_others(config)
             return None
         file, record = found
         digest = run_identity(config).digest
@@ -231,6 +238,20 @@ class Records:
             )
             return None
         return Outcome(config, "finished", record.rows(), record.result.model_dump(), str(file), "")
+
+    def _tell_of_others(self, config: Config) -> None:
+        """Of a run with this task, agent and seed, where it is not counted for its settings."""
+        name = config.env, config.agent
+        other = self._by_name.get((*name, config.seed))
+        if other is None or name in self._told:
+            return
+        file, record = other
+        self._told.add(name)
+        if differences := _differences(record, config):
+            self.problems.append(
+                f"{file}: is of {config.agent} on {config.env} with other settings ({differences}), "
+                f"so the run is not counted"
+            )
 
     def keep(self, config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> str:
         """Leave a finished run's record in the folder, if there is one and it is not there yet.
@@ -255,6 +276,27 @@ class Records:
             return f"{file}: cannot be written: {error.strerror}"
         self._found[record.identity] = file, record
         return ""
+
+
+def _differences(record: Record, config: Config) -> str:
+    """The first settings in which they differ: `learner.gamma is 0.9, here 0.99`; empty if in none."""
+    here = resolved(config).model_dump(mode="json", exclude=HOW_IT_RUNS, exclude_defaults=True)
+    lines = []
+    for name, field in fields_of().items():
+        then, now = (_setting(settings, name, field.default) for settings in (record.settings, here))
+        if then != now:
+            lines.append(f"{name} is {then}, here {now}")
+    more = [f"and {len(lines) - 3} more"] if len(lines) > 3 else []
+    return ", ".join([*lines[:3], *more])
+
+
+def _setting(settings: Mapping[str, Any], name: str, default: Any) -> Any:
+    value: Any = settings
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return default
+        value = value[part]
+    return value
 
 
 def _why(error: Exception) -> str:

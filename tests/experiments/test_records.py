@@ -168,6 +168,25 @@ def test_a_run_of_a_task_that_has_changed_is_not_counted(tmp_path):
     assert file.read_bytes() == before
 
 
+def test_records_with_other_settings_are_told_of_once(tmp_path):
+    """One line for a task and agent, which names what differs, where a run of that seed would be trained."""
+    old = {"learner.n_step": "4", "total_env_steps": "9000"}
+    file, _ = (_keep(tmp_path, _config(seed=str(seed), **old)) for seed in (3, 5))
+    shelf = Records(tmp_path)
+    for seed in (3, 4, 5):
+        assert shelf.find(_config(seed=str(seed), total_env_steps="8000")) is None
+    assert shelf.problems == [
+        f"{file}: is of dqn on {_TASK} with other settings (total_env_steps is 9000, here 8000, "
+        "warmup_env_steps is 1800, here 1600, learner.n_step is 4, here 10), so the run is not counted"
+    ]
+    shelf = Records(tmp_path)
+    assert shelf.find(_config(seed="4")) is None and shelf.find(_config(agent="gru")) is None
+    assert not shelf.problems, "no such run"
+    many = {f"learner.{name}": "0.5" for name in ("gamma", "max_grad_norm", "learning_rate", "reward_scale")}
+    assert shelf.find(_config(**old, **many)) is None
+    assert shelf.problems[0].endswith(", and 1 more), so the run is not counted")
+
+
 def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     config = _config()
 
