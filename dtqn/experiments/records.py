@@ -190,8 +190,8 @@ class Records:
             ConfigError: where it is no folder.
         """
         self.problems: list[str] = []
-        """A line for each file that is no record or cannot be counted, and why; one for a task and agent where
-        records have other settings."""
+        """A line for each file that is no record or cannot be counted, and why; one for each task and agent
+        whose records have other settings."""
         self._folder = folder
         self._found: dict[Identity, tuple[Path, Record]] = {}
         self._by_name: dict[tuple[str, str, int], tuple[Path, Record]] = {}
