@@ -170,7 +170,8 @@ def actions_before(
 ) -> np.ndarray:
     """[T, T] as `Dependence.advantage`: of the decision at t on the action that row k says was taken before.
 
-    The mean over all other actions; the rows show what they showed. `steps` is that of `one_step`.
+    The mean over all other actions, 0 where there are none; the rows show what they showed. `steps` is that
+    of `one_step`.
     """
     length = episode.length
     found = np.zeros((length, length))
@@ -178,7 +179,7 @@ def actions_before(
         if steps is not None and k not in steps:
             found[:, k] = np.nan
             continue
-        if k == 0:  # the first row names no action
+        if k == 0 or num_actions == 1:  # the first row names no action
             continue
         rest = map_tree(lambda x, k=k: x[:, k:], episode.inputs)
         rows = map_tree(lambda x: x.repeat(num_actions - 1, *[1] * (x.dim() - 1)), rest)

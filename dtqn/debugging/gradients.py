@@ -73,7 +73,12 @@ def baseline(network: QNetwork, episodes: Sequence[Episode]) -> Tensor:
 def integrated(
     network: QNetwork, episode: Episode, t: int, mean_features: Tensor, points: int = POINTS
 ) -> Attribution | None:
-    """Of the gap at decision t; None for a network whose encoder is not asked once for all steps."""
+    """Of the gap at decision t.
+
+    None for a network whose encoder is not asked once for all steps, or where there is but one action.
+    """
+    if episode.q.shape[1] == 1:
+        return None
     x = features(network, episode)[:, : t + 1]
     upto = map_tree(lambda rows: rows[:, : t + 1], episode.inputs)
     if not _reads_once(network, upto, x):

@@ -28,23 +28,29 @@ def fitting(
     is left of it, a finished one takes nothing.
 
     Args:
-        parallel: trainings at a time, among which the time is taken to be shared out evenly.
+        parallel: trainings at a time; each is taken to begin when the first of those before it ends.
     """
     pairs = len({(config.env, config.agent) for config in configs})
     print(f"trying out {pairs} pairs of task and agent, some seconds each", file=out, flush=True)
     seconds: dict[tuple[str, str], float] = {}
     fits, needed = [], []
-    room = 60 * minutes * parallel
+    ends = [0.0] * parallel
     for config in configs:
         left = _left(config, RunDir.of_config(config, runs_dir))
         key = config.env, config.agent
         if left and key not in seconds:
             seconds[key] = START_SECONDS + pace.measured(config).run_seconds(config)
         needed.append(left * seconds[key] if left else 0.0)
-        fits.append(needed[-1] <= room)
-        room -= needed[-1] if fits[-1] else 0.0
+        fits.append(min(ends) + needed[-1] <= 60 * minutes)
+        if fits[-1]:
+            _add(ends, needed[-1])
     print("\n".join(_report(configs, needed, fits, parallel, minutes)), file=out, flush=True)
     return fits
+
+
+def _add(ends: list[float], seconds: float) -> None:
+    """Let a training begin where the first one ends."""
+    ends[ends.index(min(ends))] += seconds
 
 
 def unrun(config: Config, minutes: float) -> Outcome:
@@ -87,11 +93,14 @@ def _report(
                 str(sum(fits[index] for index in to_train)),
             ]
         )
-    whole = sum(needed) / parallel
-    inside = sum(time for time, fit in zip(needed, fits, strict=True) if fit) / parallel
+    every, those = [0.0] * parallel, [0.0] * parallel
+    for time, fit in zip(needed, fits, strict=True):
+        _add(every, time)
+        if fit:
+            _add(those, time)
     lines = ["Estimate, from a short trial of each, evaluations counted at their most:", *columns(rows)]
     lines.append(
-        f"In all {duration(whole)} with {parallel} at a time; {duration(inside)} of it within the "
+        f"In all {duration(max(every))} with {parallel} at a time; {duration(max(those))} of it within the "
         f"{minutes:g} minutes."
     )
     missing = [f"{c.env} {c.agent} seed {c.seed}" for c, fit in zip(configs, fits, strict=True) if not fit]

@@ -117,7 +117,24 @@ def plan(
     for config in configs[:: len(seeds)]:
         task_of(config)
         preflight.check(config, here)
+    if file is not None:
+        _check_different(configs[:: len(seeds)], file)
     return configs
+
+
+def _check_different(configs: Sequence[Config], file: Path) -> None:
+    """Refuse a file that lays all settings of one agent over the others, such as a run's own config.yaml."""
+    names_of: dict[str, list[str]] = {}
+    for config in configs:
+        names_of.setdefault(config.model_dump_json(exclude={"agent"}), []).append(config.agent)
+    for alike in names_of.values():
+        if len(alike) > 1:
+            raise wrong(
+                "--config",
+                file,
+                f"with it {' and '.join(alike)} are one agent, alike in every setting; must leave out what "
+                "tells agents apart",
+            )
 
 
 def default_folder(configs: Sequence[Config], runs_dir: Path, suite: Suite | None = None) -> Path:

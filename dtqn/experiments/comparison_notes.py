@@ -73,6 +73,9 @@ def notes(
         notes.append(
             f"P(better than {baseline}): that the agent's run ends above {baseline}'s; ties count half."
         )
+    options = _same("Task options", of_each(_task_options))
+    if " DIFFER: " in options:
+        notes.append(f"{options} random is of the first of these.")
     if any(config.stop_at_success is not None for config in configs):
         notes.append(_same("Runs end early at success", of_each(lambda config: str(config.stop_at_success))))
     for config in {config.env: config for config in configs}.values():
@@ -80,6 +83,12 @@ def notes(
         if ceiling < 1:
             notes.append(f"Ceiling: in {config.env} no agent can exceed {ceiling:.1%} success.")
     return notes
+
+
+def _task_options(config: Config) -> str:
+    """Those that are not the task's own."""
+    changed = config.task.model_dump(mode="json", exclude_defaults=True)
+    return ", ".join(f"{name} {value}" for name, value in changed.items()) or "none"
 
 
 class _Value(NamedTuple):

@@ -39,7 +39,8 @@ def draw(suite: Suite, runs: Sequence[RunFigures], folder: Path) -> None:
         for place in range(len(tasks[0].scores))
     ]
     note = f"line and band: mean, minimum and maximum; from {LEAST_RUNS} runs on IQM and 95 % interval"
-    _write("against-n", panels, folder, suite.figure_axis, note, log=True)
+    if panels:  # none where each task stands alone
+        _write("against-n", panels, folder, suite.figure_axis, note, log=True)
 
 
 def _write(

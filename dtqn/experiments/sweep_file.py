@@ -181,9 +181,11 @@ def _check_parameter(path: Path, name: str, spec: Any) -> None:
 
 def _with_point(value: Any) -> str:
     """`1.0e-5` for the text `1e-5`, which YAML takes for no number; empty for anything else."""
+    if not isinstance(value, str):
+        return ""
     try:
         return repr(float(value)) if "." in repr(float(value)) else f"{float(value):.1e}"
-    except (TypeError, ValueError):
+    except ValueError:
         return ""
 
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import ValidationError
+
 from dtqn.experiments import comparison_forms, comparison_table
 from dtqn.experiments.compare import scores_of
 from dtqn.experiments.comparison_forms import Table
@@ -112,7 +114,11 @@ def _comparison(folder: Path) -> Sources:
     for where, failure in told:
         if failure:
             continue  # the table's own notes tell
-        outcome = _found(where, folder)
+        try:
+            outcome = _found(where, folder)
+        except ValidationError:
+            notes.append(f"{where}: is no record of a run any more, so it is in the table only.")
+            continue
         if outcome is None:
             notes.append(f"{where}: is not there any more, so it is in the table only.")
         else:

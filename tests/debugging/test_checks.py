@@ -74,6 +74,11 @@ def test_there_is_no_alarm_on_a_healthy_agent(agent: str) -> None:
     assert broken(config_of(agent)) == set()
 
 
+def test_a_run_of_a_gpu_is_looked_at_on_any_machine() -> None:
+    config = config_of("gtrxl").model_copy(update={"device": "cuda", "cuda_graphs": True})
+    assert broken(config) == set()
+
+
 @pytest.mark.parametrize("agent", ["gtrxl", "lstm", "dtqn"])
 def test_all_that_can_be_compared_is(agent: str) -> None:
     config = config_of(agent)

@@ -97,6 +97,14 @@ def test_integrated_gradients_of_a_linear_gap_are_exact() -> None:
     assert found.error < 1e-12
 
 
+def test_where_there_is_one_action_nothing_hangs_on_it() -> None:
+    network, of = KnownNetwork(), episode(ROWS)
+    assert (dependence.actions_before(network, of, 1) == 0).all()
+    assert np.isnan(dependence.actions_before(network, of, 1, steps=[2])[:, [0, 1, 3, 4]]).all()
+    one = of._replace(q=of.q[:, :1])
+    assert gradients.integrated(network, one, 4, torch.tensor([0.5, 0.5]).double()) is None
+
+
 def test_recall_density_is_the_mean_by_distance() -> None:
     network, rng = KnownNetwork(), np.random.default_rng(0)
     episodes = [episode(ROWS), episode(ROWS[:3]), episode(ROWS[::-1].copy())]

@@ -21,11 +21,12 @@ from PIL import Image
 import envs
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import compare, jobs
+from dtqn.experiments import compare, comparison_notes, jobs
 from dtqn.experiments.comparison_table import run_figures
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import SUCCESS
-from dtqn.settings.presets import resolve
+from dtqn.settings.config import ConfigError
+from dtqn.settings.presets import resolve, to_yaml
 from dtqn.training import chance
 from dtqn.training.directory import RunDir, resolved
 from dtqn.training.metrics import read_rows
@@ -401,6 +402,34 @@ def test_an_evaluation_has_the_same_seeds_for_every_agent(monkeypatch):
             assert trainer.evaluator.evaluated() is not None
     assert seen["dqn"] == seen["gru"]
     assert len(set(seen["dqn"])) == 3, "training and either evaluation have seeds of their own"
+
+
+def test_a_file_that_makes_two_agents_one_is_refused(tmp_path):
+    """Such as the configuration of a run, or the best one of a sweep: it holds every setting."""
+    file = tmp_path / "full.yaml"
+    file.write_text(to_yaml(resolved(_config("gtrxl", 1))))
+    with pytest.raises(ConfigError, match=r"full.yaml: with it gtrxl and dqn are one agent, alike in every"):
+        compare.plan(["gtrxl", "dqn"], [1, 2], file, {})
+    assert len(compare.plan(["gtrxl"], [1, 2], file, {})) == 2
+    file.write_text("network: {width: 16}")
+    assert len(compare.plan(["gtrxl", "dqn"], [1, 2], file, {"env": _TASK})) == 4
+
+
+def test_agents_with_other_options_of_the_task_are_told_of():
+    def told(*agents):
+        outcomes = [
+            Outcome(resolve(None, {"env": _TASK, "agent": agent}, {}), "waiting", [], None, "", "not yet")
+            for agent in agents
+        ]
+        runs = [run_figures(outcome, [SUCCESS]) for outcome in outcomes]
+        notes = comparison_notes.notes(outcomes, runs, None, {}, None)
+        return [note for note in notes if note.startswith("Task options")]
+
+    assert told("gtrxl", "wide=gtrxl+network.width=16") == []
+    assert told("gtrxl", "easy=gtrxl+task.time_limit=30") == [
+        f"Task options DIFFER: {_TASK} gtrxl seed 1: none; {_TASK} easy seed 1: time_limit 30. "
+        "random is of the first of these."
+    ]
 
 
 @pytest.mark.parametrize("stops", [False, True])

@@ -14,7 +14,7 @@ import pytest
 
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import budget, compare, jobs, suites
+from dtqn.experiments import budget, compare, jobs, suite_pictures, suites
 from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.intervals import profile
 from dtqn.experiments.scores import Score, best_epoch, first_episodes
@@ -116,14 +116,23 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(chance, "play", lambda config, episodes: _CHANCE)
     draw = compare.plots.comparison
 
-    def run(clone="a", *, agents=("mingru", "dqn"), seeds=_SEEDS, records=True, pictures=False, **given):
+    def run(
+        clone="a",
+        *,
+        agents=("mingru", "dqn"),
+        seeds=_SEEDS,
+        records=True,
+        pictures=False,
+        parallel=4,
+        **given,
+    ):
         monkeypatch.setattr(compare.plots, "comparison", draw if pictures else _draw_nothing)
         suite = _suite(tmp_path, share=given.pop("share", 1.0))
         configs = compare.plan(list(agents), seeds, None, {}, suite)
         out, folder = io.StringIO(), tmp_path / clone
         given |= {"records_dir": tmp_path / "records" if records else None}
         code = compare.compare(
-            configs, 4, folder / "runs", folder / "out", "dqn", {}, out=out, suite=suite, **given
+            configs, parallel, folder / "runs", folder / "out", "dqn", {}, out=out, suite=suite, **given
         )
         return code, out.getvalue()
 
@@ -637,6 +646,15 @@ def test_pictures_of_a_suite(run, tmp_path):
     assert (folder / "profile.png").stat().st_size and (folder / "against-n.png").stat().st_size
 
 
+def test_tasks_that_stand_alone_have_no_picture_against_n(tmp_path):
+    text = _SUITE.replace("{n}", "1").replace("    n: [1, 3]\n", "").replace("(n + 1)", "2")
+    suite = _suite(tmp_path, text)
+    assert suite.figure_axis == "length"
+    runs = [RunFigures(task.name, "dqn", 1, "", score=0.5, normalised=0.5) for task in suite.tasks]
+    suite_pictures.draw(suite, runs, tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["profile.png"]
+
+
 def test_the_curves_of_the_pictures_by_hand(tmp_path):
     suite = _suite(tmp_path)
     runs = [
@@ -671,6 +689,15 @@ def test_the_curves_of_the_pictures_by_hand(tmp_path):
     assert found.low[1] < found.middle[1] < found.high[1] and found.low[0] == 1.0 and found.high[2] == 0.0
 
 
+def test_a_run_longer_than_the_minutes_fits_into_no_number_of_places(tmp_path, monkeypatch):
+    monkeypatch.setattr(pace, "measured", lambda config: Pace(0.01, 0.0))
+    monkeypatch.setattr(budget, "START_SECONDS", 0.0)
+    configs = compare.plan(["mingru"], [1], None, {"env": _MAZE, "total_env_steps": "1000"})
+    seconds = pace.measured(configs[0]).run_seconds(configs[0])
+    for minutes, fits in ((seconds / 60 + 1e-9, True), (seconds / 60 - 1e-9, False)):
+        assert budget.fitting(configs, tmp_path, 5, minutes, io.StringIO()) == [fits]
+
+
 def test_what_fits_into_the_minutes_is_said_and_trained(run, tmp_path, monkeypatch):
     """An env step takes a hundredth of a second and an update a second: times by hand."""
     measured = []
@@ -678,9 +705,13 @@ def test_what_fits_into_the_minutes_is_said_and_trained(run, tmp_path, monkeypat
     monkeypatch.setattr(budget, "START_SECONDS", 0.0)
     configs = compare.plan(["mingru", "dqn"], [1, 2], None, {}, _suite(tmp_path))
     seconds = [0.01 * config.total_env_steps * 1.5 + planned_updates(config) for config in configs]
-    # All but the second run of dqn on T-Maze, with four at a time.
-    minutes = sum(seconds[:-1]) / 60 / 4 + 1e-9
-    code, printed = run(agents=["mingru", "dqn"], seeds=[1, 2], budget_minutes=minutes)
+    # All but the second run of dqn on T-Maze, with three at a time.
+    ends = [0.0] * 3
+    for time in seconds[:-1]:  # each begins where the first of the three places is free
+        ends = sorted([ends[0] + time, *ends[1:]])
+    assert ends[0] + seconds[-1] > ends[-1]
+    minutes = ends[-1] / 60 + 1e-9
+    code, printed = run(agents=["mingru", "dqn"], seeds=[1, 2], budget_minutes=minutes, parallel=3)
     assert code == 0 and len(measured) == 6, "one trial a task and agent"
     assert len(_begun(tmp_path)) == 11 and f"{_MAZE} dqn 2" not in _begun(tmp_path)
     assert f"Not trained, as it does not fit: {_MAZE} dqn seed 2." in printed

@@ -653,6 +653,11 @@ def _one(key, text):
             "write 1.0e-05 for 1e-5",
         ),
         (_SEARCH + "parameters: {learner.n_step: {min: 5, max: 2}}", [], "min 5 is not less than max 2"),
+        (
+            _SEARCH + "parameters: {learner.gamma: {min: 0.1, most: 0.9}}",
+            [],
+            "parameters.learner.gamma is {'min': 0.1, 'most': 0.9}: no distribution of W&B's\n",
+        ),
         ("method: grid\nparameters: {seed: {values: [1]}}", [], "metric is None; must have a name"),
         (
             _one("method", "rand"),

@@ -243,6 +243,9 @@ def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> 
     for cell in ("12.3%", "10.0% to 20.0%", "FAILED, in no figure: x", "gone: is not there any more"):
         assert cell in text
     assert '<th scope="row">seed 2</th>' in text
+    (runs / "two.json").write_text("{")
+    assert cli.main(["report", str(folder), *PLAYED]) == 0
+    assert "two.json: is no record of a run any more, so it is in the table only." in page.read_text()
     capsys.readouterr()
     assert cli.main(["report", str(folder), str(runs / "one")]) == 2
     assert f"{folder}: holds a comparison; give it alone" in capsys.readouterr().err
