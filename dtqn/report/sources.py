@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
 from dtqn.experiments import comparison_forms, comparison_table
 from dtqn.experiments.compare import scores_of
 from dtqn.experiments.comparison_forms import Table
@@ -114,13 +112,9 @@ def _comparison(folder: Path) -> Sources:
     for where, failure in told:
         if failure:
             continue  # the table's own notes tell
-        try:
-            outcome = _found(where, folder)
-        except ValidationError:
-            notes.append(f"{where}: is no record of a run any more, so it is in the table only.")
-            continue
+        outcome = _found(where, folder)
         if outcome is None:
-            notes.append(f"{where}: is not there any more, so it is in the table only.")
+            notes.append(f"{where}: is not there any more, or damaged, so it is in the table only.")
         else:
             found.append(outcome)
     if not found:
@@ -133,7 +127,10 @@ def _found(where: str, folder: Path) -> tuple[Outcome, RunDir | None] | None:
     for base in (Path(), *folder.resolve().parents):
         path = base / where
         if path.suffix == ".json" and path.is_file():
-            record = Record.model_validate_json(path.read_bytes())
+            try:
+                record = Record.model_validate_json(path.read_bytes())
+            except ValueError:
+                return None
             config = build([Layer(None, record.settings)])
             task_of(config)
             return Outcome(config, "finished", record.rows(), record.result.model_dump(), where, ""), None

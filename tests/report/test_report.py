@@ -245,7 +245,7 @@ def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> 
     assert '<th scope="row">seed 2</th>' in text
     (runs / "two.json").write_text("{")
     assert cli.main(["report", str(folder), *PLAYED]) == 0
-    assert "two.json: is no record of a run any more, so it is in the table only." in page.read_text()
+    assert "two.json: is not there any more, or damaged, so it is in the table only." in page.read_text()
     capsys.readouterr()
     assert cli.main(["report", str(folder), str(runs / "one")]) == 2
     assert f"{folder}: holds a comparison; give it alone" in capsys.readouterr().err
