@@ -44,7 +44,7 @@ def check(config: Config, network: QNetwork, seed: int = 0) -> list[Check]:
 
     All on the CPU, where `network` is, whatever the run's device was.
     """
-    config = config.model_copy(update={"device": "cpu", "cuda_graphs": False})
+    config = config.on_cpu()
     played = _play(config, network, seed)
     highest = max(float(x.q_max.max()) for x in played.episodes)
     scale = max(highest - min(float(x.q_taken.min()) for x in played.episodes), 1e-9)

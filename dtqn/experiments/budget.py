@@ -53,6 +53,14 @@ def _add(ends: list[float], seconds: float) -> None:
     ends[ends.index(min(ends))] += seconds
 
 
+def _length(needed: Sequence[float], parallel: int) -> float:
+    """Seconds until all of these trainings have ended."""
+    ends = [0.0] * parallel
+    for seconds in needed:
+        _add(ends, seconds)
+    return max(ends)
+
+
 def unrun(config: Config, minutes: float) -> Outcome:
     """A run that did not fit."""
     return Outcome(
@@ -93,14 +101,11 @@ def _report(
                 str(sum(fits[index] for index in to_train)),
             ]
         )
-    every, those = [0.0] * parallel, [0.0] * parallel
-    for time, fit in zip(needed, fits, strict=True):
-        _add(every, time)
-        if fit:
-            _add(those, time)
+    whole = _length(needed, parallel)
+    inside = _length([time for time, fit in zip(needed, fits, strict=True) if fit], parallel)
     lines = ["Estimate, from a short trial of each, evaluations counted at their most:", *columns(rows)]
     lines.append(
-        f"In all {duration(max(every))} with {parallel} at a time; {duration(max(those))} of it within the "
+        f"In all {duration(whole)} with {parallel} at a time; {duration(inside)} of it within the "
         f"{minutes:g} minutes."
     )
     missing = [f"{c.env} {c.agent} seed {c.seed}" for c, fit in zip(configs, fits, strict=True) if not fit]

@@ -73,9 +73,9 @@ def notes(
         notes.append(
             f"P(better than {baseline}): that the agent's run ends above {baseline}'s; ties count half."
         )
-    options = _same("Task options", of_each(_task_options))
-    if " DIFFER: " in options:
-        notes.append(f"{options} random is of the first of these.")
+    options = of_each(_task_options)
+    if _differ(options):
+        notes.append(f"{_same('Task options', options)} random is of the first of these.")
     if any(config.stop_at_success is not None for config in configs):
         notes.append(_same("Runs end early at success", of_each(lambda config: str(config.stop_at_success))))
     for config in {config.env: config for config in configs}.values():
@@ -110,10 +110,8 @@ def _evaluations(outcome: Outcome, run: RunFigures) -> _Value:
 
 def _same(what: str, values: Sequence[_Value]) -> str:
     """`what: value for every agent`, task by task where tasks differ, and every run's where these differ."""
-    by_task: dict[str, set[str]] = {}
-    for of in values:
-        by_task.setdefault(of.env, set()).add(of.value)
-    if any(len(found) > 1 for found in by_task.values()):
+    by_task = _by_task(values)
+    if _differ(values):
         seeds: dict[tuple[str, str, str], list[str]] = {}
         for of in values:
             seeds.setdefault((of.env, of.agent, of.value), []).append(str(of.seed))
@@ -126,6 +124,18 @@ def _same(what: str, values: Sequence[_Value]) -> str:
         return f"{what}: {values[0].value}, for every agent."
     each = [f"{value} in {env}" for env, found in by_task.items() for value in found]
     return f"{what}: {'; '.join(each) or 'none'}, for every agent."
+
+
+def _by_task(values: Sequence[_Value]) -> dict[str, set[str]]:
+    by_task: dict[str, set[str]] = {}
+    for of in values:
+        by_task.setdefault(of.env, set()).add(of.value)
+    return by_task
+
+
+def _differ(values: Sequence[_Value]) -> bool:
+    """Whether runs of one task have different ones."""
+    return any(len(found) > 1 for found in _by_task(values).values())
 
 
 def missing(outcomes: Sequence[Outcome], runs: Sequence[RunFigures]) -> list[str]:

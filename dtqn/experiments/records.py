@@ -17,8 +17,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dtqn.files import write_whole
 from dtqn.settings.config import Config, fields_of, wrong
+from dtqn.settings.presets import setting_in
 from dtqn.text import one_line
-from dtqn.training.directory import HOW_IT_RUNS, RunDir, config_hash, resolved, run_identity
+from dtqn.training.directory import RunDir, config_hash, deciding_settings, run_identity
 from dtqn.training.metrics import Row
 
 LARGEST_BYTES = 20_000
@@ -104,7 +105,7 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
     while True:
         record = Record(
             **Identity.of(config)._asdict(),
-            settings=resolved(config).model_dump(mode="json", exclude=HOW_IT_RUNS, exclude_defaults=True),
+            settings=deciding_settings(config),
             result=Result.model_validate(
                 {**result, "task": result.get("task") or run_identity(config).digest}
             ),
@@ -194,8 +195,6 @@ class Records:
         whose records have other settings."""
         self._folder = folder
         self._found: dict[Identity, tuple[Path, Record]] = {}
-        self._by_name: dict[tuple[str, str, int], tuple[Path, Record]] = {}
-        """By task, agent and seed one of them."""
         self._told = set[tuple[str, str]]()
         """Tasks and agents with a line of other settings."""
         if folder is None:
@@ -217,7 +216,6 @@ class Records:
             self.problems.append(f"{file}: is of the same run as {other}, which is taken")
             return
         self._found[record.identity] = file, record
-        self._by_name[record.identity[:3]] = file, record
 
     def __len__(self) -> int:
         return len(self._found)
@@ -242,10 +240,12 @@ class Records:
     def _tell_of_others(self, config: Config) -> None:
         """Of a run with this task, agent and seed, where it is not counted for its settings."""
         name = config.env, config.agent
-        other = self._by_name.get((*name, config.seed))
-        if other is None or name in self._told:
+        if name in self._told:
             return
-        file, record = other
+        others = (found for key, found in self._found.items() if key[:3] == (*name, config.seed))
+        file, record = next(others, (None, None))
+        if record is None:
+            return
         self._told.add(name)
         if differences := _differences(record, config):
             self.problems.append(
@@ -280,23 +280,14 @@ class Records:
 
 def _differences(record: Record, config: Config) -> str:
     """The first settings in which they differ: `learner.gamma is 0.9, here 0.99`; empty if in none."""
-    here = resolved(config).model_dump(mode="json", exclude=HOW_IT_RUNS, exclude_defaults=True)
+    here = deciding_settings(config)
     lines = []
     for name, field in fields_of().items():
-        then, now = (_setting(settings, name, field.default) for settings in (record.settings, here))
+        then, now = (setting_in(settings, name, field.default) for settings in (record.settings, here))
         if then != now:
             lines.append(f"{name} is {then}, here {now}")
     more = [f"and {len(lines) - 3} more"] if len(lines) > 3 else []
     return ", ".join([*lines[:3], *more])
-
-
-def _setting(settings: Mapping[str, Any], name: str, default: Any) -> Any:
-    value: Any = settings
-    for part in name.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            return default
-        value = value[part]
-    return value
 
 
 def _why(error: Exception) -> str:

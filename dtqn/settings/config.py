@@ -414,6 +414,10 @@ class Config(Group):
         """Processes beside the run that step copies of its task."""
         return self.actor.num_workers if self.actor.pool != "inline" else 0
 
+    def on_cpu(self) -> Config:
+        """The run without a GPU."""
+        return self.model_copy(update={"device": "cpu", "cuda_graphs": False})
+
     def settled(self, free_cores: int) -> Config:
         """The run on a machine with so many cores that nothing else keeps busy.
 

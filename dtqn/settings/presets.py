@@ -33,6 +33,7 @@ def _shipped() -> Path:
 CONFIGS = _shipped()
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
 _OVER_TASK = "over_task"
+_ABSENT = object()
 RANDOM = "random"
 """The name of random actions in tables, and of no agent."""
 _GROUPS = [name for name, field in Config.model_fields.items() if isinstance(field.default, BaseModel)]
@@ -330,12 +331,17 @@ def _from(layers: Sequence[Layer], name: str) -> str:
 
 def has_setting(values: Mapping[str, Any], name: str) -> bool:
     """Whether nested values hold the setting of this dotted name."""
+    return setting_in(values, name, _ABSENT) is not _ABSENT
+
+
+def setting_in(values: Mapping[str, Any], name: str, otherwise: Any = None) -> Any:
+    """The setting of this dotted name in nested values, or `otherwise` where they do not hold it."""
     value: Any = values
     for part in name.split("."):
         if not isinstance(value, Mapping) or part not in value:
-            return False
+            return otherwise
         value = value[part]
-    return True
+    return value
 
 
 def _flag(name: str) -> str:

@@ -42,11 +42,16 @@ def config_hash(config: Config) -> str:
     `RunDir.prepare` meets the old value in the run's own configuration and refuses. For a task or a network
     that is not this suite's own its digest is a part too: an edited one is another run.
     """
-    settings = resolved(config).model_dump(mode="json", exclude=HOW_IT_RUNS, exclude_defaults=True)
+    settings = deciding_settings(config)
     identity = run_identity(config)
     if not identity.is_native:
         settings["task_digest"] = identity.digest
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def deciding_settings(config: Config) -> dict[str, Any]:
+    """The settings that decide a run's result and differ from their defaults, by group."""
+    return resolved(config).model_dump(mode="json", exclude=HOW_IT_RUNS, exclude_defaults=True)
 
 
 def task_identity(config: Config) -> envs.Identity:

@@ -153,7 +153,7 @@ class WorkerPool:
     """
 
     def __init__(self, config: Config, network: QNetwork, schema: Schema) -> None:
-        cpu = config.model_copy(update={"device": "cpu", "cuda_graphs": False})
+        cpu = config.on_cpu()
         self._config, self._timeout = cpu, config.actor.step_timeout
         self._num_envs, self._max_lead = config.actor.num_envs, config.actor.max_lead
         self._exploration = setup.make_exploration(config.actor, config.warmup)

@@ -85,7 +85,7 @@ def plan_bytes(config: Config) -> dict[str, int]:
     """The memory that replay and networks will take, before any of it is taken, on whatever device."""
     network = _counted_network(config)
     parameters = sum(p.numel() * p.element_size() for p in network.parameters())
-    fields = make_schema(config.model_copy(update={"device": "cpu"}), network).fields
+    fields = make_schema(config.on_cpu(), network).fields
     # online, target, the actor's and the evaluator's copies, gradients, Adam's two moments, and what is being
     # evaluated; with workers, that of each, and those that are on their way to them
     copies = 8 + (config.num_workers + config.actor.max_lead + 2 if config.num_workers else 0)
