@@ -89,8 +89,8 @@ class Sweep:
                 trial.state, trial.error = "open", ""
             if trial.run_dir:
                 directory = RunDir(Path(trial.run_dir))
-                if trial.state != "open" and directory.holds_run:
-                    _check_task(directory)
+                if trial.state != "open":
+                    self._check_same(trial, directory)
                 trial.rows = read_rows(directory.metrics_file)
 
     def _recorded(self) -> list[Trial]:
@@ -101,6 +101,7 @@ class Sweep:
             entries = json.loads(self._record.read_text(encoding="utf-8"))["runs"]
             trials = [Trial(**{name: entry[name] for name in _RECORDED}) for entry in entries]
             lacking = [name for name in self.file.searched for t in trials if name not in t.parameters]
+            strange = [text for trial in trials if (text := self.file.strange(trial.parameters))]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"{self._record}: is no record of a sweep ({type(error).__name__}: {error}); move it away, "
@@ -108,7 +109,24 @@ class Sweep:
             ) from None
         if lacking:
             raise ConfigError(f"{self._record}: is of a sweep without {lacking[0]}; give another --out")
+        if strange:
+            raise ConfigError(f"{self._record}: is of a sweep with {strange[0]}; give another --out")
         return trials
+
+    def _check_same(self, trial: Trial, directory: RunDir) -> None:
+        """A ConfigError where a run that has ended is not the one that its parameters give now.
+
+        A search compares runs on one task that differ in what is searched and in nothing else.
+        """
+        if directory.holds_run and (change := directory.task_change(directory.read_config())):
+            raise ConfigError(f"{change}; to search on the task as it is now, give another --out")
+        now = RunDir.of_config(self._resolve(trial.parameters), self.runs_dir)
+        if now.path.parts[-3:] != directory.path.parts[-3:]:
+            raise ConfigError(
+                f"{self._record}: run {trial.number} was made with other settings "
+                f"({directory.path.name}, now {now.path.name}): a settings file or a default has changed "
+                "since; to search with the settings as they are now, give another --out"
+            )
 
     def open_jobs(self) -> list[tuple[Trial, Job]]:
         """The trials that an earlier stretch has left undone."""
@@ -132,6 +150,12 @@ class Sweep:
                 self.save()
                 continue
             job = self._job(trial, config)
+            if same := [other for other in self.trials[:-1] if other.run_dir == trial.run_dir]:
+                # An agent's variant fixes what is searched, say, or it is no matter of a run's result.
+                trial.state, trial.run_dir = "refused", ""
+                trial.error = f"its settings are those of run {same[0].number}"
+                self.save()
+                continue
             self.save()
             return trial, job
         return None
@@ -338,12 +362,6 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
     folder = asked.out or default_folder(file, given, asked.search_seed, runs_dir)
     with launchers.opened(asked.launcher, runs_dir) as launcher:
         return run(Sweep(file, folder, runs_dir, resolve, run_cap, asked.search_seed), jobs, launcher)
-
-
-def _check_task(directory: RunDir) -> None:
-    """A ConfigError where the task of a run that has ended is another one now: a search is on one task."""
-    if change := directory.task_change(directory.read_config()):
-        raise ConfigError(f"{change}; to search on the task as it is now, give another --out")
 
 
 def default_folder(file: SweepFile, given: Mapping[str, Any], seed: int, runs_dir: Path) -> Path:

@@ -73,6 +73,14 @@ class SweepFile(NamedTuple):
         """Parameters that have more than one value."""
         return [name for name, spec in self.engine["parameters"].items() if "value" not in spec]
 
+    def strange(self, parameters: Mapping[str, Any]) -> str:
+        """The first of a run's parameters that is none of the values it is searched among; empty if none."""
+        for name, spec in self.engine["parameters"].items():
+            listed = spec.get("values")
+            if listed is not None and name in parameters and parameters[name] not in listed:
+                return f"{name} {parameters[name]}, which is none of {', '.join(map(str, listed))}"
+        return ""
+
 
 def read_file(path: Path) -> SweepFile:
     """Read and check a sweep file.

@@ -48,27 +48,30 @@ def export(
     Raises:
         ConfigError: the run has no checkpoint, or the folder is there and not empty.
     """
-    config = directory.read_config()
     if directory.is_exported:
         raise ConfigError(f"{directory.path}: is an exported agent already; copy the folder")
-    about = checkpoint.read_about(directory.checkpoints)
-    weights = {"last": checkpoint.load_weights(directory.checkpoints)}
-    figures: dict[str, Any] = {"last": {"env_steps": about["env_steps"]}}
-    if best := checkpoint.best_figures(directory.checkpoints):
-        weights["best"], figures["best"] = checkpoint.load_best(directory.checkpoints), best
+    config = directory.read_config()
+    kept = {"last": checkpoint.load_described(directory.checkpoints)}
+    about = kept["last"][0]
+    directory.check_trained(config, about["config"])
+    figures = {"last": {"env_steps": about["env_steps"]}}
+    if checkpoint.best_figures(directory.checkpoints):
+        kept["best"] = checkpoint.load_best_with_figures(directory.checkpoints)
+        figures["best"] = kept["best"][0]
     with file_errors(to, "cannot be read"):
         if to.exists() and (not to.is_dir() or any(to.iterdir())):
             raise wrong("--to", to, "it is there already; must be a new folder, or an empty one")
-    scores = {name: trained.evaluate_run(directory, episodes, seed, name) for name in weights}
-    rows = read_rows(directory.metrics_file)[: about["rows"]]
     with _folder(to) as folder:
         for name in _COPIED:
             if (directory.path / name).is_file():
                 shutil.copyfile(directory.path / name, folder / name)
+        rows = read_rows(directory.metrics_file)[: about["rows"]]
         metrics = "".join(f"{json.dumps(row)}\n" for row in rows)
         write_whole(folder / "metrics.jsonl", metrics)
-        for name in weights:
-            checkpoint.save_exported(folder, name, weights[name], figures[name]).chmod(_FOR_ALL)
+        for name, (_, weights) in kept.items():
+            checkpoint.save_exported(folder, name, weights, figures[name]).chmod(_FOR_ALL)
+        # Those of the folder, not of the run, which may have trained on by now.
+        scores = {name: trained.evaluate_run(RunDir(folder), episodes, seed, name) for name in kept}
         files = {
             path.name: certificate.file_digest(path)
             for path in sorted(folder.iterdir())

@@ -66,7 +66,8 @@ def verify(
     if expected is not None:
         yield _first_updates(config, certified, expected)
     if episodes != 0:
-        yield _score(directory, certified, episodes, seed)
+        for weights in certified["scores"]:
+            yield _score(directory, certified, weights, episodes, seed)
 
 
 def _rows(directory: RunDir, certified: Mapping[str, Any]) -> list[Row] | ConfigError:
@@ -227,20 +228,21 @@ def _difference(row: Row, again: Row | None) -> str:
 
 
 def _score(
-    directory: RunDir, certified: Mapping[str, Any], episodes: int | None, seed: int | None
+    directory: RunDir, certified: Mapping[str, Any], weights: str, episodes: int | None, seed: int | None
 ) -> Finding:
     """New episodes beside the certificate's: the 95 % intervals of both must overlap."""
-    claimed = certificate.score_of(certified, "last")
-    seed = int(certified["scores"]["last"]["seed"]) + 1 if seed is None else seed
+    what = f"score of {weights}"
+    claimed = certificate.score_of(certified, weights)
+    seed = int(certified["scores"][weights]["seed"]) + 1 if seed is None else seed
     try:
-        found = trained.evaluate_run(directory, episodes or claimed.episodes, seed, "last")
+        found = trained.evaluate_run(directory, episodes or claimed.episodes, seed, weights)
     except ConfigError as error:  # weights that are damaged, say
-        return Finding("score", DIFFERS, one_line(str(error)))
+        return Finding(what, DIFFERS, one_line(str(error)))
     p = p_value(claimed, found)
     overlap = intervals_overlap(claimed, found)
     how = "overlap" if overlap else "lie apart"
     text = f"{score(found)}; the certificate's: {score(claimed)}; the intervals {how}, p = {p:.2g}"
-    return Finding("score", OK if overlap else DIFFERS, text)
+    return Finding(what, OK if overlap else DIFFERS, text)
 
 
 def intervals_overlap(one: EvaluationResult, other: EvaluationResult) -> bool:

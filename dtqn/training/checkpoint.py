@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -37,6 +37,7 @@ FORMAT = 2
 _NETWORK, _STATE, _JSON = "network.safetensors", "state.safetensors", "state.json"
 _POINTER, _BEST = "latest", "best.safetensors"
 _ARRAY, _ITEMS, _TUPLE = "$array", "$items", "$tuple"
+_Read = TypeVar("_Read")
 FOREIGN = (ValueError, LookupError, TypeError, AttributeError, RuntimeError)
 """The errors that unexpected content raises."""
 
@@ -154,10 +155,13 @@ def current(folder: Path) -> Path:
     """
     if has_pointer(folder):
         name = _pointed(folder)
-        if not name or Path(name).name != name or not (folder / name).is_dir():
-            raise CheckpointError(
-                f"{folder / _POINTER}: names no checkpoint beside it; without this file the newest is taken"
-            )
+        while not name or Path(name).name != name or not (folder / name).is_dir():
+            if (newer := _pointed(folder)) == name:  # and no training has just replaced it
+                pointer = folder / _POINTER
+                raise CheckpointError(
+                    f"{pointer}: names no checkpoint beside it; without this file the newest is taken"
+                )
+            name = newer
         return folder / name
     if not (completed := _completed(folder)):
         raise CheckpointError(f"{folder}: holds no checkpoint")
@@ -174,13 +178,25 @@ def current(folder: Path) -> Path:
 
 def read_about(folder: Path) -> dict[str, Any]:
     """The description of its run that the current checkpoint holds."""
-    about: dict[str, Any] = _read_json(current(folder))["about"]
+    about: dict[str, Any] = _of_current(folder, lambda path: _read_json(path)["about"])
     return about
 
 
 def load_state(folder: Path) -> dict[str, Any]:
     """The current checkpoint's state, every leaf as it was given to `save`."""
-    return _load(current(folder), _JSON, _STATE)
+    return _of_current(folder, lambda path: _load(path, _JSON, _STATE))
+
+
+def _of_current(folder: Path, read: Callable[[Path], _Read]) -> _Read:
+    """What `read` takes from the current checkpoint; from the next one if that replaces it meanwhile."""
+    path = current(folder)
+    while True:
+        try:
+            return read(path)
+        except CheckpointError:
+            if (newer := current(folder)) == path:
+                raise
+            path = newer
 
 
 def _load(checkpoint: Path, json_file: str, arrays_file: str) -> dict[str, Any]:
@@ -195,8 +211,17 @@ def load_weights(folder: Path) -> dict[str, torch.Tensor]:
     """The online network's weights in the current checkpoint, or those of an exported agent."""
     if (folder / EXPORTED_WEIGHTS).exists():
         return _read_with_figures(folder / EXPORTED_WEIGHTS)[1]
-    path = current(folder)
-    return _read_tensors(path / _NETWORK, _read_json(path)["checksums"][_NETWORK])
+    return load_described(folder)[1]
+
+
+def load_described(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """`read_about` and `load_weights` of one checkpoint, while its run may be training on."""
+
+    def read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        content = _read_json(path)
+        return content["about"], _read_tensors(path / _NETWORK, content["checksums"][_NETWORK])
+
+    return _of_current(folder, read)
 
 
 def save_best(
@@ -226,9 +251,14 @@ def _save_with_figures(path: Path, weights: Mapping[str, torch.Tensor], figures:
 
 def load_best(folder: Path) -> dict[str, torch.Tensor]:
     """The weights that did best."""
+    return load_best_with_figures(folder)[1]
+
+
+def load_best_with_figures(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """`best_figures` and `load_best` of one evaluation, while its run may be training on."""
     if not (folder / _BEST).exists():
         raise CheckpointError(f"{folder / _BEST}: there is no such file; the run has had no evaluation yet")
-    return _read_with_figures(folder / _BEST)[1]
+    return _read_with_figures(folder / _BEST)
 
 
 def best_figures(folder: Path) -> dict[str, Any] | None:
@@ -379,9 +409,10 @@ def _read_tensors(path: Path, checksum: int) -> dict[str, torch.Tensor]:
 def _read_with_figures(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Figures and weights."""
     with _reading(path):
-        with safe_open(path, "pt") as file:
+        with safe_open(path, "pt") as file:  # opened once, as a training may replace it
             metadata = file.metadata()
-        tensors, text = load_file(path), metadata["figures"]
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        text = metadata["figures"]
         if int(metadata["checksum"]) != _checksum_of_tensors(text, tensors):
             raise CheckpointError(f"{path}: is damaged: its checksum is not the one that it holds")
         return json.loads(text), tensors

@@ -560,7 +560,9 @@ def _board(folder, values):
         "{method: random, metric: {name: best_success, goal: maximize}, "
         "parameters: {learner.gamma: {min: 0.5, max: 0.9}, learner.n_step: {values: [1, 2, 3]}}}"
     )
-    board = sweep.Sweep(read_file(folder / "file.yaml"), folder, folder, lambda _: None, None, 0)
+    config = resolve(None, {}, {})
+    directory = RunDir.of_config(config, folder)
+    board = sweep.Sweep(read_file(folder / "file.yaml"), folder, folder, lambda _: config, None, 0)
     draw = np.random.default_rng(1)
     for number, value in enumerate(values, 1):
         parameters = {
@@ -568,9 +570,8 @@ def _board(folder, values):
             "learner.n_step": int(draw.integers(1, 4)),
         }
         rows = [{"env_steps": 9, "best_success": float(value)}]
-        board.trials.append(Trial(number, parameters, "finished", str(folder / "run"), rows=rows))
-    (folder / "run").mkdir()
-    RunDir(folder / "run").write_config(resolve(None, {}, {}))
+        board.trials.append(Trial(number, parameters, "finished", str(directory.path), rows=rows))
+    directory.prepare(config)
     return board
 
 
@@ -579,12 +580,51 @@ def test_a_sweep_does_not_go_on_with_runs_of_another_task(tmp_path, monkeypatch)
     board.save()
 
     def again():
-        return sweep.Sweep(board.file, tmp_path, tmp_path, lambda _: None, None, 0)
+        return sweep.Sweep(board.file, tmp_path, tmp_path, lambda _: resolve(None, {}, {}), None, 0)
 
     assert [trial.state for trial in again().trials] == ["finished", "finished"]
     monkeypatch.setattr(envs.identity, "DYNAMICS_VERSION", envs.identity.DYNAMICS_VERSION + 1)
-    with pytest.raises(ConfigError, match=r"run: the task .* has changed .* give another --out"):
+    with pytest.raises(ConfigError, match=r"seed1-\w+: the task .* has changed .* give another --out"):
         again()
+
+
+def test_a_sweep_does_not_rank_runs_of_other_settings(run):
+    """A settings file that has been edited: the runs of before are not mixed with those of now."""
+    settings = run.folder / "settings.yaml"
+    settings.write_text("learner: {gamma: 0.9}\n")
+    arguments = ("--config", str(settings))
+    assert run(_GRID, *arguments, "--run-cap", "2")[0] == 0
+    record = run.folder / "out" / "sweep.json"
+    text = record.read_text()
+    settings.write_text("learner: {gamma: 0.8}\n")
+    code, printed, _ = run(_GRID, *arguments)
+    assert code == 2
+    name = Path(_record(run.folder / "out")[0]["run_dir"]).name
+    first = f"error: {re.escape(str(record))}: run 1 was made with other settings"
+    first += rf" \({name}, now seed1-\w+\)"
+    assert re.fullmatch(rf"{first}: .* give another --out\n", printed), printed
+    assert record.read_text() == text
+    settings.write_text("learner: {gamma: 0.9}\n")
+    assert run(_GRID, *arguments)[0] == 0
+    assert len(_record(run.folder / "out")) == 6
+
+
+def test_values_that_are_taken_out_of_a_search_are_told(run):
+    assert run(_GRID)[0] == 0
+    code, printed, folder = run(_GRID.replace("[1, 2, 3]", "[2, 3]"))
+    message = "is of a sweep with learner.n_step 1, which is none of 2, 3; give another --out"
+    assert (code, printed) == (2, f"error: {folder / 'sweep.json'}: {message}\n")
+    assert run(_GRID.replace("[1, 2, 3]", "[1, 2, 3, 4]"))[0] == 0, "more of them go on"
+    assert len(_record(folder)) == 8
+
+
+def test_settings_that_an_agent_fixes_are_run_once(run):
+    """One run under several values would rank chance."""
+    content = _GRID.replace("seed: {values: [1, 2]}", "agent: {value: two=gtrxl+learner.n_step=2}")
+    code, printed, folder = run(content)
+    assert code == 0
+    assert [entry["state"] for entry in _record(folder)] == ["finished", "refused", "refused"]
+    assert "run 3 refused: its settings are those of run 1" in printed
 
 
 def test_ties_share_a_rank(tmp_path):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -24,6 +25,7 @@ from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.acting.statistics import wilson_interval
 from dtqn.sharing import card, certificate, rerun, verify
+from dtqn.training import checkpoint, trained
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCK_KEYS, CLOCKS
 from dtqn.training.trainer import Trainer
@@ -191,7 +193,7 @@ def test_the_example_of_the_card_acts(exported: Path) -> None:
 def test_an_export_is_verified(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, words = _verified(exported, capsys)
     assert code == 0
-    names = {"files", "settings", "metrics", "task", "first updates", "score"}
+    names = {"files", "settings", "metrics", "task", "first updates", "score of last", "score of best"}
     assert words == dict.fromkeys(names, "ok")
 
 
@@ -213,6 +215,29 @@ def test_rows_after_the_checkpoint_are_left_out(run_dir: Path, tmp_path: Path) -
     assert (to / "metrics.jsonl").read_bytes() == (run_dir / "metrics.jsonl").read_bytes()
     metrics = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     assert certificate.read(to)["metrics"]["rows"] == len(metrics)
+
+
+def test_the_scores_are_of_the_weights_that_are_exported(
+    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that trains on replaces its weights while the first ones are played."""
+    going, to = Path(shutil.copytree(run_dir, tmp_path / "run")), tmp_path / "to"
+    evaluate = trained.evaluate_run
+
+    def meanwhile(directory: RunDir, episodes: int, seed: int, weights: str) -> EvaluationResult:
+        folder = going / "checkpoint"
+        about, kept = checkpoint.load_described(folder)
+        worse = {name: torch.zeros_like(x) for name, x in kept.items()}
+        checkpoint.save_best(folder, worse, {"env_steps": 9999})
+        checkpoint.save(folder, 9999, worse, {}, about)
+        return evaluate(directory, episodes, seed, weights)
+
+    monkeypatch.setattr(trained, "evaluate_run", meanwhile)
+    assert cli.main(["export", str(going), "--to", str(to), "--episodes", "8", "--seed", "3"]) == 0
+    for weights in ("last", "best"):
+        made = certificate.score_of(certificate.read(to), weights)
+        assert made == evaluate(RunDir(run_dir), 8, 3, weights)
+        assert made == evaluate(RunDir(to), 8, 3, weights) != evaluate(RunDir(going), 8, 3, weights)
 
 
 def test_a_task_that_has_changed_is_told(
@@ -240,13 +265,15 @@ def _edit_metrics(folder: Path) -> None:
     (folder / "metrics.jsonl").write_text(text.replace('"train/episodes": ', '"train/episodes": 1', 1))
 
 
-def _edit_weights(folder: Path) -> None:
-    path = folder / "model.safetensors"
-    with safe_open(path, "pt") as file:
-        metadata = file.metadata()
-    tensors = load_file(path)
-    next(iter(tensors.values())).flatten()[0] += 1.0
-    save_file(tensors, path, metadata)
+def _edit_weights(name: str) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        with safe_open(folder / name, "pt") as file:
+            metadata = file.metadata()
+        tensors = load_file(folder / name)
+        next(iter(tensors.values())).flatten()[0] += 1.0
+        save_file(tensors, folder / name, metadata)
+
+    return edit
 
 
 def _edit_config(folder: Path) -> None:
@@ -268,14 +295,15 @@ def _better(content: dict) -> None:
     ("edit", "differs"),
     [
         (_edit_metrics, {"metrics"}),
-        (_edit_weights, {"model.safetensors", "score"}),
+        (_edit_weights("model.safetensors"), {"model.safetensors", "score of last"}),
+        (_edit_weights("best.safetensors"), {"best.safetensors", "score of best"}),
         (_edit_config, {"config.yaml", "settings", "first updates"}),
         (lambda folder: (folder / "learning_curve.png").unlink(), {"learning_curve.png"}),
         (lambda folder: (folder / "task.json").write_text('{"digest": "0"}'), {"task.json", "task"}),
         (_edit_json(_first_loss), {"metrics", "first updates"}),
-        (_edit_json(_better), {"score"}),
+        (_edit_json(_better), {"score of last"}),
     ],
-    ids=["metrics", "weights", "config", "missing", "task", "first rows", "score"],
+    ids=["metrics", "last weights", "best weights", "config", "missing", "task", "first rows", "score"],
 )
 def test_what_has_changed_is_noticed(
     copied: Path,
@@ -301,7 +329,7 @@ def test_on_another_machine_rows_that_differ_tell_nothing(
     _edit_json(_first_loss)(copied)
     code, words = _verified(copied, capsys, "--episodes", "0")
     assert (code, words["first updates"]) == (1, "cannot tell"), "the digest differs all the same"
-    assert "score" not in words
+    assert "score of last" not in words
 
 
 @pytest.mark.parametrize("went_on_at, answer", [(150, "cannot tell"), (250, "ok")])

@@ -246,6 +246,38 @@ def test_no_checkpoint_and_no_best(tmp_path):
     assert checkpoint.best_figures(tmp_path) is None
 
 
+@pytest.mark.parametrize("after", ["_pointed", "_read_json", "_checksum"])
+@pytest.mark.parametrize(
+    ("read", "found"),
+    [
+        (checkpoint.read_about, lambda about: about["rows"]),
+        (checkpoint.load_state, lambda state: state["value"]),
+        (checkpoint.load_described, lambda pair: (pair[0]["rows"], float(pair[1]["layer.bias"][0]))),
+    ],
+    ids=["about", "state", "described"],
+)
+def test_what_a_training_replaces_meanwhile_is_read_anew(tmp_path, monkeypatch, after, read, found):
+    """A checkpoint goes with all of its files when the next one has been written."""
+    _save(tmp_path, 10)
+    step, newer = getattr(checkpoint, after), iter([20, 30])
+
+    def train_on(*arguments):
+        result = step(*arguments)
+        if (number := next(newer, None)) is not None:
+            with monkeypatch.context() as patch:
+                patch.setattr(checkpoint, after, step)
+                weights = {name: tensor + number for name, tensor in _WEIGHTS.items()}
+                state = {"value": number, "array": np.full(3, number)}
+                checkpoint.save(tmp_path, number, weights, state, {"rows": number})
+        return result
+
+    monkeypatch.setattr(checkpoint, after, train_on)
+    whole = found(read(tmp_path))
+    numbers = {*whole} if isinstance(whole, tuple) else {whole}
+    assert len(numbers) == 1, "of one checkpoint"
+    assert numbers <= {0, 20, 30}
+
+
 def test_missing_arrays_are_found(tmp_path):
     _save(tmp_path, 10)
     with edited_checkpoint(tmp_path / "10") as content:
