@@ -317,7 +317,8 @@ def train(
 def _outcome(job: Job) -> Outcome:
     error = job.error if job.state == "failed" else ""
     result = job.directory.read_result()
-    return Outcome(job.config, job.state, as_recorded(job.rows), result, str(job.directory.path), error)
+    rows = job.rows if result is None else as_recorded(job.config, result, job.rows)
+    return Outcome(job.config, job.state, rows, result, str(job.directory.path), error)
 
 
 def _spec(config: Config) -> envs.TaskSpec:

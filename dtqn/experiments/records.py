@@ -81,7 +81,7 @@ class Record(BaseModel):
     result: Result
     evaluations: Columns
     training: Columns
-    """The tally of training episodes; of a long run every second, fourth, ... row, with the last one."""
+    """The tally of training episodes. Of a long run, both have every second, fourth, ... row and the last."""
 
     @property
     def identity(self) -> Identity:
@@ -117,16 +117,15 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
         evaluations = _every_second(evaluations)
 
 
-def as_recorded(rows: Sequence[Row]) -> list[Row]:
-    """The rows of a metrics file with the tallies alone that a record keeps.
+def as_recorded(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Sequence[Row]:
+    """The rows that the record of a finished run keeps.
 
-    So scores of training episodes are the same, whether they are taken from the file or from the record.
+    So a table is the same, whether its figures are taken from the metrics file or from the record.
     """
-    kept = {id(row) for row in _tallies(rows)}
-    return [
-        row if id(row) in kept else {key: value for key, value in row.items() if key not in _TALLY}
-        for row in rows
-    ]
+    try:
+        return of_run(config, result, rows).rows()
+    except ValidationError:  # a result of which there can be no record
+        return rows
 
 
 def _tallies(rows: Sequence[Row]) -> list[Row]:

@@ -8,11 +8,12 @@ import os
 import numpy as np
 import pytest
 
-from dtqn.experiments import records
+from dtqn.experiments import compare, records
+from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, as_recorded, of_run
 from dtqn.experiments.scores import Score
 from dtqn.settings.presets import resolve
-from dtqn.training.directory import config_hash, run_identity
+from dtqn.training.directory import RunDir, config_hash, run_identity
 
 _TASK = "t-maze-passive-10"
 
@@ -94,23 +95,41 @@ def test_a_long_run_has_a_small_record_with_its_last_rows(tmp_path):
 
 
 def test_a_run_and_its_record_have_the_same_scores(tmp_path):
-    """Of a run so long that its record has every fourth tally alone."""
-    rows = _rows(evaluations=9, tallies=400)
+    """Of a run so long that its record has every fourth tally and every other evaluation alone."""
+    rows = _rows(evaluations=300, tallies=400)
     walk = np.random.default_rng(1).normal(size=400).cumsum()
     for row, total in zip([row for row in rows if "train/episodes" in row], walk, strict=True):
         row["train/total_return"] = float(total)
     rows[-1] |= {"eval/return": 0.5, "eval/success": 0.5}  # a tally and an evaluation in one row
-    before = copy.deepcopy(rows)
-    kept, recorded = as_recorded(rows), of_run(_config(), _result(_config()), rows).rows()
+    before, config = copy.deepcopy(rows), _config()
+    kept = as_recorded(config, _result(config), rows)
+    Records(tmp_path).keep(config, _result(config), rows)
+    recorded = Records(tmp_path).find(config).rows
+    assert kept == recorded and rows == before
+    assert len([row for row in kept if "eval/return" in row]) < 300
     scores = [
         Score(kind="mmer", epoch_env_steps=1000),
         Score(kind="bsuite", episodes=333),
         Score(kind="return"),
     ]
     for score in scores:
-        assert score.of(kept) == score.of(recorded) is not None
+        assert score.of(kept) is not None
     assert scores[0].of(kept) != scores[0].of(rows)
-    assert [row["env_steps"] for row in kept] == [row["env_steps"] for row in rows] and rows == before
+
+
+def test_a_table_of_a_long_run_is_that_of_its_record(tmp_path):
+    config = _config()
+    directory = RunDir.of_config(config, tmp_path / "runs")
+    directory.prepare(config)
+    rows = _rows(evaluations=300, tallies=400)
+    directory.metrics_file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    directory.write_result(_result(config))
+    with Pool(1) as pool:
+        job = Job("long", directory)
+        pool.add(job)
+        assert [changed.state for changes in pool.changes() for changed in changes] == ["finished"]
+    Records(tmp_path / "kept").keep(config, _result(config), rows)
+    assert compare._outcome(job).rows == Records(tmp_path / "kept").find(config).rows
 
 
 @pytest.mark.parametrize(
