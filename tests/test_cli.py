@@ -338,7 +338,7 @@ def test_names_of_run_directories():
             ({name: value}, True)
             for name, value in [
                 *(("threads", "2"), ("threads", "auto"), ("evaluator", "process"), ("device", "cpu")),
-                ("wandb", "offline"),
+                *(("wandb", "offline"), ("actor.step_timeout", "9")),
             ]
         ),
         ({"checkpoint_every": "7", "warmup_env_steps": "200", "learner.n_step": "3"}, True),

@@ -148,15 +148,28 @@ class Stages:
         self._spent, self._best = state["spent"], state["best"]
 
 
+class Stopped(Exception):
+    """Episodes were given up before they were over, as their caller wished."""
+
+
 @torch.no_grad()
-def play(network: QNetwork, env: gymnasium.vector.VectorEnv, episodes: int) -> Played:
+def play(
+    network: QNetwork,
+    env: gymnasium.vector.VectorEnv,
+    episodes: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Played:
     """Play `episodes` greedy episodes; copy i of N plays every N-th, so the number of each is known before.
 
     Args:
         env: freshly made, with at most `episodes` copies; it is closed afterwards.
+        stopped: asked after every step of the copies.
+
+    Raises:
+        Stopped: `stopped` has said so before the episodes were over.
     """
     with contextlib.closing(env):
-        return _play(lambda rows, wanted: _greedy(network, rows, wanted), env, episodes)
+        return _play(lambda rows, wanted: _greedy(network, rows, wanted), env, episodes, stopped)
 
 
 def evaluate(
@@ -178,6 +191,7 @@ def _play(
     policy: Callable[[VectorRows, np.ndarray], Iterator[Episodes]],
     env: gymnasium.vector.VectorEnv,
     episodes: int,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Played:
     """Play `episodes`. An array [N] tells the policy which copies still play some that count; it changes."""
     copies = env.num_envs
@@ -188,6 +202,8 @@ def _play(
     rows, wanted = VectorRows(env), quota > 0
     steps = policy(rows, wanted)
     while wanted.any():
+        if stopped():
+            raise Stopped
         ended = next(steps)
         counted = wanted[rows.last]
         played[rows.last] += 1

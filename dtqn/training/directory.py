@@ -21,14 +21,14 @@ from dtqn.settings.presets import Layer, build, environment_layer, file_layer, m
 from dtqn.settings.values import is_own
 from dtqn.text import one_line
 
-MAY_CHANGE = {
-    *("total_env_steps", "stop_at_success", "checkpoint_every", "wandb", "device", "threads", "evaluator"),
-    *("tracker", "cuda_graphs", "actor.step_timeout"),
+HOW_IT_RUNS = {
+    *("checkpoint_every", "tracker", "wandb", "device", "cuda_graphs", "threads", "evaluator"),
+    "actor.step_timeout",
 }
-"""Settings that a resumed run may be given anew: where it ends and how it is run, not what is learned."""
-HOW_IT_RUNS = {"checkpoint_every", "tracker", "wandb", "device", "cuda_graphs", "threads", "evaluator"}
 """Settings that runs with the same `config_hash` may differ in. `total_env_steps` is none of them: the step
 size falls over a run's whole length, so a short run that was extended is not the long one."""
+MAY_CHANGE = HOW_IT_RUNS | {"total_env_steps", "stop_at_success"}
+"""Settings that a resumed run may be given anew: where it ends and how it is run, not what is learned."""
 
 
 EXPORTED_WEIGHTS = "model.safetensors"
@@ -51,7 +51,14 @@ def config_hash(config: Config) -> str:
 
 def deciding_settings(config: Config) -> dict[str, Any]:
     """The settings that decide a run's result and differ from their defaults, by group."""
-    return resolved(config).model_dump(mode="json", exclude=HOW_IT_RUNS, exclude_defaults=True)
+    settings = lasting_settings(resolved(config), exclude_defaults=True)
+    return {name: value for name, value in settings.items() if value != {}}  # a group of how it runs alone
+
+
+def lasting_settings(config: Config, exclude_defaults: bool = False) -> dict[str, Any]:
+    """All settings but those of `HOW_IT_RUNS`, by group."""
+    how_it_runs = nested(dict.fromkeys(HOW_IT_RUNS, True))
+    return config.model_dump(mode="json", exclude=how_it_runs, exclude_defaults=exclude_defaults)
 
 
 def task_identity(config: Config) -> envs.Identity:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import copy
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
-from dtqn.acting.evaluation import EvaluationResult, Played, play
+from dtqn.acting.evaluation import EvaluationResult, Played, Stopped, play
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
 from dtqn.training import machine, setup
@@ -61,25 +62,28 @@ class Player:
         machine.prepare()
         return cls(config, setup.make_network(config).to(setup.device_of(config)))
 
-    def play(self, asked: Asked, stages: dict[str, Any]) -> EvaluationResult:
+    def play(
+        self, asked: Asked, stages: dict[str, Any], stopped: Callable[[], bool] = lambda: False
+    ) -> EvaluationResult:
         """Greedy episodes, on seeds that no other evaluation or training shares.
 
         Args:
             stages: the state of `Stages` before it; they say how many episodes are played.
+            stopped: whether to end with `Stopped` instead.
         """
         self._network.load_state_dict(asked.weights)
         plan = setup.make_stages(self._config)
         plan.set_state(stages)
-        played = self._play(asked.number, plan.first(asked.env_steps, asked.length))
+        played = self._play(stopped, asked.number, plan.first(asked.env_steps, asked.length))
         rest = plan.rest(played.result(self._has_success), asked.env_steps, asked.at_end)
         if rest:
-            played = played.and_then(self._play(asked.number, rest, 1))
+            played = played.and_then(self._play(stopped, asked.number, rest, 1))
         return played.result(self._has_success)
 
-    def _play(self, number: int, episodes: int, *stage: int) -> Played:
+    def _play(self, stopped: Callable[[], bool], number: int, episodes: int, *stage: int) -> Played:
         seed = seed_of(self._config, Stream.EVALUATION, number, *stage)
         copies = min(self._config.evaluation.num_envs, episodes)
-        return play(self._network, setup.make_env(self._config, copies, seed), episodes)
+        return play(self._network, setup.make_env(self._config, copies, seed), episodes, stopped)
 
 
 class Evaluator:
@@ -118,11 +122,14 @@ class Evaluator:
         self._waiting.append(Asked(self._number, env_steps, learner_steps, length, at_end, weights))
         self._number += 1
 
-    def evaluated(self, timeout: float = 0.0) -> Evaluated | None:
+    def evaluated(
+        self, timeout: float = 0.0, stopped: Callable[[], bool] = lambda: False
+    ) -> Evaluated | None:
         """The next evaluation in the order in which they were asked for.
 
         Args:
             timeout: seconds after which it is None where it is not over. The run itself plays it at once.
+            stopped: where the run itself plays and this says so, the evaluation is given up; it still waits.
 
         Raises:
             TaskError: the task has failed, or another error of the evaluation; it is still waiting.
@@ -132,12 +139,16 @@ class Evaluator:
             return None
         asked = self._waiting[0]
         if not self._begun:
-            self._player.ask("play", asked, self._stages.get_state())
+            here = (stopped,) if isinstance(self._player, Inline) else ()
+            self._player.ask("play", asked, self._stages.get_state(), *here)
             self._begun = True
         if not self._player.answered(timeout):
             return None
         self._begun = False
-        result: EvaluationResult = self._player.answer()
+        try:
+            result: EvaluationResult = self._player.answer()
+        except Stopped:
+            return None
         self._waiting.popleft()
         full = self._stages.is_full(result, asked.at_end)
         self._stages.count(result, full)

@@ -222,6 +222,7 @@ class _Run:
     def _loop(self, signals: Signals) -> int:
         trainer, every = self.trainer, self.config.checkpoint_every
         price = lines.Price(self.config.total_env_steps, trainer.env_steps, trainer.learner_steps)
+        self._record(signals)  # what was under way at the end of the last stretch
         while not trainer.finished and not self._evaluations.reached(self.config.stop_at_success):
             if code := self._interrupted(signals):
                 return code
@@ -288,15 +289,20 @@ class _Run:
         """Write the rows that are complete, in order.
 
         An evaluation that is under way is waited for, until a signal, where another one is due or `wait` says
-        so. Nothing that decides how the run goes on is read from it before.
+        so. Nothing that decides how the run goes on is read from it before. One that the run itself plays is
+        given up at a signal, and played anew after a resume.
         """
         evaluator = self.trainer.evaluator
+
+        def ends() -> bool:
+            return signals.caught is not None or self.out.lost
+
         while True:
             while self._held and self._held[0]["env_steps"] not in evaluator.waiting[:1]:
                 self._write(self._held.pop(0))
             patient = len(evaluator.waiting) > (0 if wait else 1)
-            pause = _PAUSE_SECONDS if patient and signals.caught is None and not self.out.lost else 0.0
-            evaluated = evaluator.evaluated(pause)
+            pause = _PAUSE_SECONDS if patient and not ends() else 0.0
+            evaluated = evaluator.evaluated(pause, ends)
             if evaluated is not None:
                 row = self._held.pop(0) | evaluated.metrics
                 self._write(row)

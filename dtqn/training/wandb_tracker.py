@@ -14,7 +14,7 @@ from dtqn.program import versions
 from dtqn.settings.config import Config
 from dtqn.signals import signal_of
 from dtqn.text import one_line
-from dtqn.training.directory import HOW_IT_RUNS, config_hash
+from dtqn.training.directory import config_hash, lasting_settings
 from dtqn.training.tracker import Gone, Start, Tracker
 
 NAME = "W&B"
@@ -117,7 +117,7 @@ def start(start: Start) -> Tracker | None:
     known = config.model_dump(mode="json") | dict(start.about) | _provenance()
     if rows and not in_sweep():
         # W&B keeps what the first start said of the machine, and the tags as they are by now.
-        known, tags = config.model_dump(mode="json", exclude=HOW_IT_RUNS), None
+        known, tags = lasting_settings(config), None
     if in_sweep() and rows:
         known["continues"] = start.run_id
     if start.page is not None:

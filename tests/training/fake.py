@@ -25,7 +25,7 @@ class FakeEvaluator:
     def waiting(self):
         return [evaluated.env_steps for evaluated in self.over]
 
-    def evaluated(self, timeout):
+    def evaluated(self, timeout, stopped):
         return self.over.pop(0) if self.over else None
 
 

@@ -9,12 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from dtqn.acting import evaluation
+from dtqn.acting.rows import Episodes, VectorRows
 from dtqn.settings.config import Config
 from dtqn.settings.presets import resolve
 from dtqn.training import checkpoint, evaluator, session
 from dtqn.training.directory import RunDir
+from dtqn.training.evaluations import Evaluations
 from dtqn.training.trainer import Trainer
 from dtqn.training.worker import Inline
 from tests.training import fake
@@ -137,6 +141,37 @@ def test_an_evaluation_under_way_goes_on_after_a_signal(
     assert waiting == [[1], [1, 2], [4]]
     assert resume(path, evaluator="inline")[0] == 0
     assert fake.tree(path) == whole
+
+
+@pytest.mark.parametrize("stop_at_success", [None, 0.5])
+def test_a_signal_in_the_midst_of_an_evaluation_is_taken_at_its_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at_success: float | None
+) -> None:
+    """Also in the one that ends the run: what it says is known before another tick."""
+    settings = {"evaluator": "inline", "stop_at_success": stop_at_success, "evaluation.max_step_share": 9}
+    monkeypatch.setattr(Evaluations, "reached", lambda found, wished: wished is not None and bool(found.last))
+    assert start(tmp_path / "whole", **settings)[0] == 0
+    at, steps = [10, 23, 60], []
+
+    class Counted(VectorRows):
+        def step(self, action: np.ndarray) -> Episodes:
+            steps.append(action)
+            if len(steps) in at:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return super().step(action)
+
+    monkeypatch.setattr(evaluation, "VectorRows", Counted)
+    path, waiting = tmp_path / "run", []
+    code, _ = start(path, **settings)
+    while code == 143:
+        assert len(steps) in at
+        state = checkpoint.load_state(path / "checkpoint")
+        waiting.append([asked["env_steps"] for asked in state["evaluator"]["waiting"]])
+        code, _ = resume(path)
+    assert code == 0
+    assert fake.tree(path) == fake.tree(tmp_path / "whole")
+    first, ended = waiting[0][0], fake.rows(path)[-1]["env_steps"]
+    assert waiting == 3 * [[first]] and ended == (first if stop_at_success else 902)
 
 
 @pytest.mark.parametrize("killed_at", [450, 880])
