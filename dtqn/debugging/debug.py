@@ -21,7 +21,7 @@ from dtqn.debugging.measures import Cue, Map
 from dtqn.files import write_whole
 from dtqn.networks.q_network import QNetwork
 from dtqn.plots import DependenceMap, dependence_maps
-from dtqn.training.directory import RunDir
+from dtqn.training.directory import RunDir, make_writable
 from dtqn.training.setup import num_actions
 
 MOST_MAPPED = 20
@@ -37,6 +37,7 @@ ALMOST = 0.5
 def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
     """All findings, as `debug.json` in the folder `out` has them, beside the picture `dependence.png`."""
     of = trials.subject(directory, asked)
+    make_writable("--out", out)
     config, network = of.config, of.network
     generator = np.random.default_rng(asked.seed)
     episodes = play(network, of.copies())
@@ -59,7 +60,6 @@ def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
     maps = _maps(network, episodes, asked, num_actions(of.task), generator)
     found["dependence"] = _map_figures(maps, cues)
     found["maps"] = [_as_lists(number, episodes[number], x) for number, x in maps.items()]
-    out.mkdir(parents=True, exist_ok=True)
     write_whole(out / "debug.json", json.dumps(_plain(found), indent=1) + "\n")
     drawn = [_drawn(number, episodes[number], x, of.task.has_success) for number, x in maps.items()][:DRAWN]
     title = f"{config.env}, {config.agent}: what each decision hangs on"

@@ -267,7 +267,10 @@ class Records:
         path = RunDir.of_config(config, self._folder).path
         file = path.with_name(f"{path.name}.json")
         if file.exists():
-            return f"{file}: is no record of the run as it is now, and is left as it is; move it away"
+            there = Records(file.parent).find(config)  # another comparison may have kept it meanwhile
+            if there is None or there.where != str(file):
+                return f"{file}: is no record of the run as it is now, and is left as it is; move it away"
+            return ""
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, _text(record), durable=True)

@@ -250,13 +250,7 @@ class RunDir:
 
     def writable(self) -> None:
         """Make the directory, and see that files can be written there."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            probe = self.path / ".probe"
-            probe.write_bytes(b"")
-            probe.unlink(missing_ok=True)  # two processes may look at once
-        except OSError as error:
-            raise ConfigError(f"run_dir {self.path} cannot be written: {error.strerror}") from None
+        make_writable("run_dir", self.path)
 
     def write_config(self, config: Config) -> None:
         """Store the configuration in full, with what depends on the run's length made explicit, and the task.
@@ -386,6 +380,21 @@ class RunDir:
             old, new = value_of(stored, name), value_of(config, name)
             if old != new and name not in but:
                 raise ConfigError(f"{name} is {new}, but the run in {self.path} has {old}; {remedy}")
+
+
+def make_writable(name: str, folder: Path) -> None:
+    """Make a folder, and see that files can be written there: before the work whose result they hold.
+
+    Args:
+        name: the setting or option that has named it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".probe"
+        probe.write_bytes(b"")
+        probe.unlink(missing_ok=True)  # two processes may look at once
+    except OSError as error:
+        raise ConfigError(f"{name} {folder} cannot be written: {error.strerror}") from None
 
 
 def report_command(folder: Path) -> str:

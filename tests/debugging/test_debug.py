@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from dtqn import cli
+from dtqn.debugging import debug
 from dtqn.debugging import episodes as episodes_module
 from dtqn.debugging.episodes import RandomActions, disturbances, outcomes, play
 from dtqn.settings.config import ConfigError
@@ -87,10 +88,19 @@ def test_a_task_that_names_no_cue(runs: Path, capsys: pytest.CaptureFixture) -> 
         (["--memoryless", "{runs}/gtrxl"], "a run with the core gtrxl; must be one without a core"),
         (["--memoryless", "{runs}/late"], "whose task.time_limit is another; must be as the run's own"),
         (["--memoryless", "nowhere"], "nowhere"),
+        (["--out", "{runs}/lstm/config.yaml"], "config.yaml cannot be written: File exists"),
         (["--replacements", "0"], "--replacements: 0 must be an integer of at least 1"),
     ],
 )
-def test_what_is_refused(runs: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
+def test_what_is_refused(
+    runs: Path,
+    flags: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before any episode is played."""
+    monkeypatch.setattr(debug, "play", lambda *_: pytest.fail("an episode is played"))
     here = [flag.format(runs=runs) for flag in flags]
     capsys.readouterr()
     assert cli.main(["debug", str(runs / "gtrxl"), *here]) == 2

@@ -132,6 +132,16 @@ def test_a_table_of_a_long_run_is_that_of_its_record(tmp_path):
     assert compare._outcome(job).rows == Records(tmp_path / "kept").find(config).rows
 
 
+def test_two_comparisons_keep_one_record_of_a_run(tmp_path):
+    config = _config()
+    one, other = Records(tmp_path), Records(tmp_path)
+    assert one.keep(config, _result(config), _rows()) == ""
+    (file,) = tmp_path.rglob("*.json")
+    kept = file.read_bytes()
+    assert other.keep(config, _result(config, seconds=9.0), _rows()) == ""
+    assert file.read_bytes() == kept
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
