@@ -102,6 +102,14 @@ class Price:
         )
 
 
+def endless(config: Config, env_steps: int) -> str:
+    """For an evaluation that the run waits for."""
+    return (
+        f"the evaluation at {number(env_steps)} env steps takes long: {config.env} has no time limit, so a "
+        f"greedy episode may never end; Ctrl-C saves the run, and a new one may have a --task.time_limit"
+    )
+
+
 def result(
     directory: RunDir, env_steps: int, seconds: float, last: Row, best: Row, best_is_lost: bool, note: str
 ) -> str:

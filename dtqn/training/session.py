@@ -37,6 +37,8 @@ _OUTPUT_LOST = 141
 """The exit code of a program whose reader has gone, 128 + SIGPIPE."""
 _PAUSE_SECONDS = 0.2
 """How often a run that waits for its evaluation looks whether a signal has come."""
+_LONG_SECONDS = 60.0
+"""For so long it waits for one before it says that an episode may have no end."""
 
 
 def start(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
@@ -148,6 +150,7 @@ class _Run:
         self._evaluations = Evaluations(directory.checkpoints, rows, last)
         if self._evaluations.problem:
             print(self._evaluations.problem, file=out)
+        self._has_told_of_endless = task_spec(config).time_limit is not None
         self._held: list[Row] = list(about["held"]) if about else []
         """Rows that wait for an evaluation, their own or that of the first of them: rows are in order."""
         self._speed_mark = (self._seconds, trainer.env_steps, trainer.learner_steps)
@@ -292,9 +295,12 @@ class _Run:
         so. Nothing that decides how the run goes on is read from it before. One that the run itself plays is
         given up at a signal, and played anew after a resume.
         """
-        evaluator = self.trainer.evaluator
+        evaluator, since = self.trainer.evaluator, time.monotonic()
 
         def ends() -> bool:
+            if not self._has_told_of_endless and time.monotonic() - since > _LONG_SECONDS:
+                self._has_told_of_endless = True
+                self._view.say(lines.endless(self.config, evaluator.waiting[0]))
             return signals.caught is not None or self.out.lost
 
         while True:

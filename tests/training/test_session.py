@@ -311,6 +311,24 @@ def test_a_signal_finishes_the_tick_saves_and_says_how_to_go_on(tmp_path, traine
     assert fake.tree(tmp_path / "run") == fake.tree(tmp_path / "whole")
 
 
+@pytest.mark.parametrize(("time_limit", "told"), [(None, 1), (50, 0)])
+def test_a_long_evaluation_of_a_task_without_an_end_is_told_of_once(
+    tmp_path, trainer, monkeypatch, time_limit, told
+):
+    monkeypatch.setattr(session, "_LONG_SECONDS", -1.0)
+    monkeypatch.setattr(
+        fake.FakeEvaluator,
+        "evaluated",
+        lambda self, timeout, stopped: self.over.pop(0) if self.over and not stopped() else None,
+    )
+    task = {"env": "t-maze-passive-10", "task.time_limit": time_limit}
+    code, lines = fake.start(tmp_path / "run", **task)
+    assert code == 0
+    found = [line for line in lines if "a greedy episode may never end" in line]
+    assert len(found) == told
+    assert all(line.startswith("the evaluation at 100 env steps takes long") for line in found)
+
+
 def test_an_error_is_neither_hidden_nor_saved(tmp_path, trainer, capsys):
     def at_tick(running):
         if running.env_steps == 470:
