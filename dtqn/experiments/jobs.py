@@ -196,20 +196,29 @@ class Pool:
         """The signal that ended it, if one did."""
         return self._signals.caught
 
-    def __exit__(self, *_: object) -> None:
-        """Let no training outlive its pool, however that is left, but by a launcher of which it may."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Let no training outlive its pool, however that is left, but by a launcher of which it may.
+
+        After an error they save before they end, also where a signal came before it: a Ctrl-C to a pipe ends
+        whoever reads the output too. A second Ctrl-C takes effect at once.
+        """
         self._signals.__exit__()
         if self._leaves:
             return
-        if self.caught is None:
-            self._interrupt()
-            until = time.monotonic() + _PATIENCE_SECONDS
-            while any(job.taken for job in self.jobs) and time.monotonic() < until:
-                time.sleep(0.05)
-                for job in self.jobs:
-                    job._update()
-        for job in self.jobs:
-            job._kill()
+        try:
+            if kind is not KeyboardInterrupt:
+                self._wait_for_saving()
+        finally:
+            for job in self.jobs:
+                job._kill()
+
+    def _wait_for_saving(self) -> None:
+        self._interrupt()
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while any(job.taken for job in self.jobs) and time.monotonic() < until:
+            time.sleep(0.05)
+            for job in self.jobs:
+                job._update()
 
     @property
     def has_room(self) -> bool:
