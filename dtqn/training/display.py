@@ -265,6 +265,7 @@ class RunFacts:
         self.total, self.env_steps = run.total_env_steps, int(last.get("env_steps") or 0)
         self.speed = float(last.get("speed/env_steps_per_second") or 0) if run.state == "running" else 0.0
         self.seconds = float(last.get("seconds") or 0)
+        self.pace = _pace(run.rows)
         self.outcome = outcome(last) if "eval/return" in last else ""
 
     @property
@@ -278,14 +279,32 @@ class RunFacts:
         return f"{self.name}: {state}  {steps}  {self.outcome}".rstrip()
 
 
+def _pace(rows: Sequence[Row]) -> float:
+    """Seconds of an env step over the later half of the steps so far; 0 where it is not known yet.
+
+    The last row alone may hold an evaluation, or none of the updates where these come many at once.
+    """
+    marks = [(int(row["env_steps"] or 0), float(row["seconds"] or 0)) for row in rows if "seconds" in row]
+    if not marks or not marks[-1][0]:
+        return 0.0
+    env_steps, seconds = marks[-1]
+    then = max(((0, 0.0), *(mark for mark in marks if mark[0] <= env_steps / 2)))
+    return (seconds - then[1]) / (env_steps - then[0])
+
+
 def overview(facts: Sequence[RunFacts]) -> str:
-    """How many runs are in which state, and when all will be done."""
+    """How many runs are in which state, and when all will be done: as many at a time as run now.
+
+    One that has no pace yet is taken to have the mean of the others'.
+    """
     counts = Counter(fact.state for fact in facts)
-    speed = sum(fact.speed for fact in facts)
-    left = sum(fact.left for fact in facts)
-    eta = clock(left / speed) if speed > 0 else "-:--"
+    paces = [fact.pace for fact in facts if fact.pace > 0]
+    usual = sum(paces) / max(len(paces), 1)
+    left = sum(fact.left * (fact.pace or usual) for fact in facts)
+    parallel = counts["running"]
+    eta = clock(left / parallel) if paces and parallel else "-:--"
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    return f"{len(facts)} runs: {states}  eta {eta if left else '0:00'}"
+    return f"{len(facts)} runs: {states}  eta {eta if any(fact.left for fact in facts) else '0:00'}"
 
 
 class PlainRunsView:

@@ -55,12 +55,23 @@ def test_plain_lines_give_an_overview_now_and_then():
     runs += [_Run("c"), _Run("d", "finished", [_row(1000, 1.0)])]
     view = display.PlainRunsView(out, runs, every_seconds=0.0)
     view.update([])
-    # left: 600 + 800 + 1000 steps at 50 a second
+    # left: 600 steps in 20 s, 800 in 40 s, 1000 at the mean of 1/30, 1/20, 1/50 s in 34 s, two at a time
     assert out.getvalue().splitlines() == [
         "a: running  400/1 000 env steps (40%)",
         "b: running  200/1 000 env steps (20%)",
-        "4 runs: 2 running, 1 waiting, 1 finished  eta 0:48",
+        "4 runs: 2 running, 1 waiting, 1 finished  eta 0:47",
     ]
+
+
+def test_the_time_to_go_is_not_that_of_the_last_row():
+    """Which may be one between the updates of two rollouts."""
+    rows = [_row(steps, speed=10.0) for steps in (200, 400, 600)]
+    burst = rows[-1] | {"env_steps": 610, "speed/env_steps_per_second": 1e4}
+    waiting = _Run("b", total=390)
+    facts = [display.RunFacts(run) for run in (_Run("a", "running", [*rows, burst]), waiting)]
+    # 390 steps and 390 more at (60 s - 20 s) / (610 - 200) each
+    assert display.overview(facts) == "2 runs: 1 running, 1 waiting  eta 1:16"
+    assert display.overview(facts[1:]) == "1 runs: 1 waiting  eta -:--"
 
 
 def test_a_terminal_shows_all_runs_in_one_table():
