@@ -16,7 +16,7 @@ from dtqn.program import launch
 from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.text import size
 from dtqn.training import machine
-from dtqn.training.setup import capture_of, check_own, make_network, make_schema, replay_size
+from dtqn.training.setup import capture_of, check_own, make_network, make_schema, replay_size, task_spec
 from replay import replay_bytes
 
 
@@ -98,10 +98,14 @@ def plan_bytes(config: Config) -> dict[str, int]:
 def planned_updates(config: Config) -> int:
     """Learner steps of the whole run, if nothing ends it early; the last tick may bring a few more.
 
-    The shortest run does one. A warm-up that ends before replay has a sequence costs the updates until then.
+    The shortest run does one. A warm-up that ends before replay has a sequence costs the updates until then;
+    they are known beforehand only where the task fixes the length of an episode.
     """
     if not config.learner.rollout_length:
-        return max(1, int((config.total_env_steps - config.warmup) / config.env_steps_per_update))
+        rows = config.replay.learn_length + config.learner.n_step
+        first_sequence = config.actor.num_envs * min(rows, task_spec(config).horizon or 0)
+        acted = max(config.warmup, first_sequence)
+        return max(1, int((config.total_env_steps - acted) / config.env_steps_per_update))
     # Whole rollouts only, of at most so many env steps: a row that ends an episode takes none.
     per_rollout = config.learner.epochs * config.learner.minibatches
     rollouts = int(config.total_env_steps / (config.env_steps_per_update * per_rollout))

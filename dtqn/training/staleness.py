@@ -73,7 +73,8 @@ class Staleness:
         start = batch.episode_step.cpu().numpy()
         anchor = start + batch.burn_in_rows.cpu().numpy()
         row = np.arange(prefix.rows[version].shape[1])
-        learned = (row >= anchor[:, None]) & (row < prefix.row_counts[:, None])
+        end = anchor + batch.learned_steps.cpu().numpy()
+        learned = (row >= anchor[:, None]) & (row < end[:, None])
         oldest = start - batch.trace_valid.sum(dim=1).cpu().numpy()
         remembered = (row < start[:, None]) & (row >= oldest[:, None])
         age = self._learner.learner_steps - prefix.rows[version]
@@ -84,7 +85,7 @@ class Staleness:
         }
         if self._schema.has_memory:
             measured["replay/delta_q_share"] = float((start > 0).mean())
-            chosen = self._affordable(np.flatnonzero(start > 0), anchor + batch.learned_steps.cpu().numpy())
+            chosen = self._affordable(np.flatnonzero(start > 0), end)
             if len(chosen):
                 measured |= self._delta_q(batch, info.ids[prefix.available], chosen)
         return measured

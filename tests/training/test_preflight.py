@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from dtqn import cli
 from dtqn.settings import presets
 from dtqn.settings.config import Config, MisfitError
 from dtqn.training import machine, preflight, setup
+from dtqn.training.trainer import Trainer
 from tests.training import fake
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,3 +110,15 @@ def test_updates_of_a_run() -> None:
     config = fake.config_of(total_env_steps=1000, warmup_env_steps=200)
     assert preflight.planned_updates(config) == 800 // 32
     assert preflight.planned_updates(fake.config_of(total_env_steps=10)) == 1
+
+
+@pytest.mark.parametrize("settings", [{}, {"replay.learn_length": "40", "replay.sequence_period": None}])
+def test_updates_wait_for_the_first_sequence(settings: dict[str, Any]) -> None:
+    """Where an episode, or what is learned of it at once, is longer than the warm-up."""
+    small = {"network.width": 4, "network.head_width": 4, "learner.batch_size": 2, "actor.num_envs": 4}
+    flags = small | {"env": "t-maze-passive-100", "agent": "dqn", "warmup_env_steps": 100} | settings
+    config = fake.config_of(total_env_steps=1_000, **flags)
+    with contextlib.closing(Trainer(config)) as trainer:
+        while not trainer.finished:
+            trainer.advance()
+        assert trainer.learner_steps == preflight.planned_updates(config)

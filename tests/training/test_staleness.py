@@ -18,13 +18,13 @@ from tests.training.test_trainer import make_trainer
 LENGTH = 10_000
 
 
-def with_one_long_episode(trainer: Trainer) -> None:
-    """Fills replay with rows of zeros: one episode of LENGTH steps in each of the streams."""
+def with_one_long_episode(trainer: Trainer, length: int = LENGTH) -> None:
+    """Fills replay with rows of zeros: one episode in each of the streams. Its rows' versions count them."""
     fields, streams = trainer.replay.fields, trainer.replay.num_streams
     rows = {name: np.zeros((streams, *field.shape), field.dtype) for name, field in fields.items()}
     rows[NAMES.discount][:] = 1
-    for t in range(LENGTH + 1):
-        rows[NAMES.first][:], rows[NAMES.last][:] = t == 0, t == LENGTH
+    for t in range(length + 1):
+        rows[NAMES.first][:], rows[NAMES.last][:], rows[NAMES.version][:] = t == 0, t == length, t
         trainer.replay.append(rows)
 
 
@@ -64,6 +64,26 @@ def test_a_long_episode_costs_bounded_work(
     assert sum(sequences * rows for sequences, rows in calls) <= updates * 4 * (6 + 2) + 8 * (2 + 6 + 3)
     assert max((rows for _, rows in calls), default=0) <= 128
     assert (len(calls) > 3) == measured
+
+
+def test_parameter_age_is_of_the_learned_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of their burn-in nor of the rows of their n-step returns."""
+    replay = {"capacity": 10_100, "learn_length": 6, "burn_in_length": 2}
+    settings = {"actor": {"num_envs": 1}, "replay": replay, "network": {"core": "none"}}
+    trainer = make_trainer(10**6, {"n_step": 3}, **settings)
+    with_one_long_episode(trainer, length=60)
+    trainer.learner.learner_steps = 1_000
+    sample, anchors = trainer.replay.sample, []
+
+    def noted(*given: Any) -> Any:
+        sampled, info = sample(*given)
+        anchors.append(trainer.replay.prefix(info.ids, {NAMES.version}).anchors)
+        return sampled, info
+
+    monkeypatch.setattr(trainer.replay, "sample", noted)
+    age = trainer.staleness.measure()["replay/parameter_age"]
+    learned = np.concatenate(anchors)[:, None] + np.arange(6)
+    assert learned.max() < 60 and age == (1_000 - learned).mean()
 
 
 def test_delta_q_is_of_sequences_that_start_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
