@@ -53,6 +53,10 @@ _HELPED = {
 """The settings that `--help` shows; `--help-all` shows all."""
 _TRAIN_ONLY = ("config", "print_config", "resume", "run_dir", "runs_dir")
 _AUTO = Path("auto")
+_REPLACEMENTS = 16
+"""Episodes whose steps `debug` puts in place of those of another."""
+_SHOWN = 6
+"""Episodes that the page about a run shows."""
 _RECORDS = Path("docs/results/runs")
 """The records that a checkout holds, from its root."""
 
@@ -316,9 +320,8 @@ def _debug(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--replacements",
         type=_positive,
-        default=16,
         metavar="M",
-        help="other episodes that give what is shown in place of a step; default %(default)s",
+        help=f"other episodes that give what is shown in place of a step; default {_REPLACEMENTS}",
     )
     _add_played(parser)
     parser.add_argument(
@@ -331,7 +334,8 @@ def _debug(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", metavar="DIR", type=_path, help="folder of the files; default RUN_DIR/debug")
     parser.add_argument("--json", action="store_true", help="print debug.json")
     given = parser.read()
-    directory, episodes, others = RunDir(given["run_dir"]), given["episodes"], given["replacements"]
+    directory, episodes = RunDir(given["run_dir"]), given["episodes"]
+    others = given["replacements"] or max(min(_REPLACEMENTS, episodes - 1), 1)
     if episodes <= others:
         raise wrong("--episodes", episodes, f"it must be above --replacements {others}")
     task_of(directory.read_config())
@@ -378,9 +382,8 @@ def _report(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--shown",
         type=_positive,
-        default=6,
         metavar="N",
-        help="episodes of a run that are shown, failures and successes; default %(default)s",
+        help=f"episodes of a run that are shown, failures and successes; default {_SHOWN}",
     )
     _add_played(parser)
     parser.add_argument(
@@ -390,6 +393,8 @@ def _report(arguments: Sequence[str]) -> int:
         f"[{legal(fields_of()['wandb'])}]",
     )
     given = parser.read()
+    if given["shown"] is None:
+        given["shown"] = min(_SHOWN, given["episodes"])
     if given["shown"] > given["episodes"]:
         raise wrong("--shown", given["shown"], f"only {given['episodes']} are played (--episodes)")
     layers = presets.environment_layer(os.environ)

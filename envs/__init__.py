@@ -9,7 +9,7 @@
 After the import, `gymnasium.make("gridverse-memory-7x7")` is the same task.
 """
 
-from envs.errors import TaskError
+from envs.errors import NoPictureError, TaskError
 from envs.identity import Identity, digest, identify, with_modules
 from envs.options import TaskOptions
 from envs.registry import (
@@ -27,6 +27,7 @@ from envs.task import TaskSpec
 
 __all__ = [
     "Identity",
+    "NoPictureError",
     "TaskError",
     "TaskOptions",
     "TaskRow",

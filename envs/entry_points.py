@@ -27,7 +27,13 @@ def split(id: str) -> tuple[str, str] | None:
     return (matched[1], matched[2]) if matched else None
 
 
-def load(module: str, id: str, hint: str = "", own_way: Callable[[], ModuleType] | None = None) -> ModuleType:
+FIND_IT = "; run from its folder, or put that on PYTHONPATH"
+"""The end of an error about a module of a user's own."""
+
+
+def load(
+    module: str, id: str, hint: str = FIND_IT, own_way: Callable[[], ModuleType] | None = None
+) -> ModuleType:
     """The module that the task `id` needs, imported by `own_way` where there is such.
 
     Raises:

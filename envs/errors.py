@@ -1,6 +1,18 @@
-"""Faults of a task that is not this project's own while it runs."""
+"""Faults of a task that is not this project's own."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+
+def unreadable(path: Path, error: OSError) -> str:
+    """Why a file cannot be read, and where a name without a folder was looked for."""
+    where = "" if path.is_absolute() else f" (looked for in {Path.cwd()})"
+    return f"{path}: {error.strerror}{where}"
+
+
+class NoPictureError(ValueError):
+    """A picture is asked for of a task that draws none: one line."""
 
 
 class TaskError(ValueError):

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from envs.adapters import family as adapters
-from envs.entry_points import search_working_directory
+from envs.entry_points import FIND_IT, search_working_directory
+from envs.errors import unreadable
 from envs.gridverse import family as gridverse
 from envs.options import TaskOptions
 from envs.pomdp import family as pomdp
@@ -70,10 +71,17 @@ def identify(id: str, **options: Any) -> Identity:
 
 
 def with_modules(task: Identity, modules: Collection[str]) -> Identity:
-    """The identity of a task with modules of a user's own that a run has besides; the task's without any."""
+    """The identity of a task with modules of a user's own that a run has besides; the task's without any.
+
+    Raises:
+        ValueError: one line, for a module that is not there.
+    """
     if not modules:
         return task
     search_working_directory()
+    for module in modules:
+        if _file(module) is None:
+            raise ValueError(f"{module} cannot be found{FIND_IT}")
     parts = [part for module in modules for part in _module(module)]
     return Identity(_digest([task.digest], parts), f"{task.made_of}, {_names(parts)}", False)
 
@@ -105,7 +113,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
+        raise ValueError(unreadable(path, error)) from None
 
 
 def _module(name: str) -> Iterator[_Part]:

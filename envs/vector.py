@@ -19,6 +19,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from envs.errors import NoPictureError
+
 Seed = int | np.random.SeedSequence | None
 Arrays = dict[str, NDArray[Any]]
 
@@ -148,7 +150,7 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._dynamics = dynamics
         self._shown_other: Dynamics | None = None
         if render_mode is not None and not self.draws:
-            raise ValueError(
+            raise NoPictureError(
                 f"render_mode is {render_mode!r}, but {type(dynamics).__name__} draws no picture"
             )
         self.render_mode = render_mode

@@ -120,6 +120,8 @@ def test_best_weights_are_those_of_the_best_evaluation(run_dir: Path) -> None:
 def test_mistakes_are_one_line(run_dir: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds no run \(there is no config.yaml\)$"):
         dtqn.load(tmp_path)
+    with pytest.raises(ValueError, match=r"^weights is bset: must be last or best$"):
+        dtqn.load(run_dir, "bset")
     policy = dtqn.load(run_dir)
     with pytest.raises(ValueError, match=r"^observation has the shape \(4,\); must be \(6,\)$"):
         policy.act(np.zeros(4, np.uint8))

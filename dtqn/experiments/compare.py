@@ -192,7 +192,7 @@ def compare(
         done = sum(outcome.state == "finished" for outcome in outcomes)
         print(f"interrupted, {done} of {len(configs)} runs finished; the same command goes on", file=out)
         return 128 + caught
-    floors = chance.measured(configs, folder / "random.json")
+    floors = chance.measured(configs, folder / "random.json", lambda line: print(line, file=out, flush=True))
     scores = scores_of(configs, suite)
     runs = [comparison_table.run_figures(outcome, scores[outcome.config.env]) for outcome in outcomes]
     families = _families(suite)

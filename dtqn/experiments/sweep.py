@@ -42,8 +42,7 @@ try:
     from dtqn.experiments.sweep_file import SweepFile, check, read_file
 except ImportError as error:
     raise ConfigError(
-        f"sweep needs {error.name}, which is not installed: "
-        'python -m pip install -c constraints.txt -e ".[sweep]"'
+        f'sweep needs {error.name}, which is not installed: pip install "dtqn[sweep]"'
     ) from None
 
 __all__ = ["Asked", "Sweep", "check", "command", "default_folder", "read_file", "run"]

@@ -112,9 +112,13 @@ def _comparison(folder: Path) -> Sources:
     for where, failure in told:
         if failure:
             continue  # the table's own notes tell
-        outcome = _found(where, folder)
-        if outcome is None:
-            notes.append(f"{where}: is not there any more, or damaged, so it is in the table only.")
+        try:
+            outcome = _found(where, folder)
+            why = "is not there any more, or damaged"
+        except ConfigError:
+            outcome, why = None, "is being made again"
+        if outcome is None or outcome[0].state != "finished":
+            notes.append(f"{where}: {why}, so it is in the table only.")
         else:
             found.append(outcome)
     if not found:

@@ -49,7 +49,12 @@ class Layer(NamedTuple):
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping that a YAML file holds; empty where the file holds nothing."""
+    """The mapping that a YAML file holds; empty where the file holds nothing.
+
+    `configs/...` is a file that is shipped, where there is no such folder.
+    """
+    if path.parts[:1] == (CONFIGS.name,) and not path.exists():
+        path = CONFIGS.joinpath(*path.parts[1:])
     try:
         content = yaml_file.read(path)
     except FileNotFoundError:
@@ -188,7 +193,7 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
         file = Path(base)
         preset, name = file_layer(file), named if equals else file.stem
     elif base in known:
-        file = configs / "agents" / f"{base}.yaml"
+        file = _agent_file(base, configs)
         preset, name = file_layer(file), named if equals else base
     else:
         raise ConfigError(f"{shown(base)} is no agent{nearest(base, known)}")
@@ -197,7 +202,7 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ConfigError(f"{shown(name)} is no name; use letters, digits, dots and dashes: NAME={base}")
     is_shipped = name in known
-    is_other = is_shipped and file.resolve() != (configs / "agents" / f"{name}.yaml").resolve()
+    is_other = is_shipped and file.resolve() != _agent_file(name, configs).resolve()
     if name == RANDOM or is_other or (is_shipped and changes):
         whose = "random actions" if name == RANDOM else "a shipped agent"
         other = "+".join([f"my-{name}={base}", *changes])
@@ -222,12 +227,29 @@ def _of_agent(layer: Layer) -> Layer:
 def _chosen_agent(given: Sequence[Layer], configs: Path) -> Agent:
     source = next((layer for layer in reversed(given) if "agent" in layer.values), Layer(None, {}))
     text = str(source.values.get("agent", Config().agent))
-    if all(has_setting(source.values, name) for name in fields_of()):  # a run's own file needs no preset
+    if _is_whole(source):  # a run's own file needs no preset
         return Agent(text, Layer(None, {}), False, Layer(None, {}))
     try:
-        return find_agent(text, configs)
+        agent = find_agent(text, configs)
     except ConfigError as error:
         raise ConfigError(f"agent is {shown(text)}{_from(given, 'agent')}: {error}") from None
+    for layer in filter(_is_whole, given):
+        other = str(layer.values["agent"])
+        if agent.name != other and agent.preset.source != str(_agent_file(other, configs)):
+            raise ConfigError(
+                f"agent is {shown(text)}{_from(given, 'agent')}, but {layer.source} holds every setting of "
+                f"{other}, to be laid over it; must be {other}, or the file without an agent's settings"
+            )
+    return agent
+
+
+def _is_whole(layer: Layer) -> bool:
+    """Whether it holds every setting, as a run's own config.yaml does."""
+    return all(has_setting(layer.values, name) for name in fields_of())
+
+
+def _agent_file(name: str, configs: Path) -> Path:
+    return configs / "agents" / f"{name}.yaml"
 
 
 def unread(config: Config) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,14 @@ from dtqn.training.directory import task_identity
 from dtqn.training.setup import Stream, make_env, seed_of, task_spec
 
 
-def measured(configs: Iterable[Config], file: Path) -> dict[str, EvaluationResult]:
+def measured(
+    configs: Iterable[Config], file: Path, say: Callable[[str], None] = lambda _: None
+) -> dict[str, EvaluationResult]:
     """The chance level of each task, kept in a JSON file so that no task is played twice.
 
     Args:
         configs: runs; of each task the first one says how it is evaluated, and on which seeds.
+        say: gets a line before a task is played that may take long, as it is none of the suite's own.
     """
     known = _read(file)
     results, entries = {}, []
@@ -30,10 +33,16 @@ def measured(configs: Iterable[Config], file: Path) -> dict[str, EvaluationResul
         result = next(
             (EvaluationResult(**old["result"]) for old in known if old["settings"] == settings), None
         )
-        results[config.env] = result or play(config, config.evaluation.episodes)
-        entries.append({"settings": settings, "result": results[config.env]._asdict()})
+        if result is None:
+            if not task_identity(config).is_native:
+                say(f"{config.env}: {config.evaluation.episodes} episodes of random actions")
+            result = play(config, config.evaluation.episodes)
+        results[config.env] = result
+        entries.append({"settings": settings, "result": result._asdict()})
+        if entries[-1] not in known:  # the next task may take long
+            _write(file, entries + [old for old in known if old["settings"]["env"] not in results])
     if entries != known:
-        write_whole(file, json.dumps(entries, indent=2) + "\n")
+        _write(file, entries)
     return results
 
 
@@ -47,6 +56,10 @@ def _settings(config: Config) -> dict[str, Any]:
     """All that the chance level depends on."""
     of_config = config.model_dump(mode="json", include={"env", "task", "evaluation", "seed"})
     return of_config | {"task_digest": task_identity(config).digest, "dtqn": dtqn.__version__}
+
+
+def _write(file: Path, entries: list[dict[str, Any]]) -> None:
+    write_whole(file, json.dumps(entries, indent=2) + "\n")
 
 
 def _read(file: Path) -> list[dict[str, Any]]:

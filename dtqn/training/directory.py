@@ -71,8 +71,12 @@ def task_identity(config: Config) -> envs.Identity:
 
 def run_identity(config: Config) -> envs.Identity:
     """That of the run's task with a core and an encoder of the user's own; errors as `task_identity`."""
+    task = task_identity(config)
     modules = [value.partition(":")[0] for value in _own_networks(config)]
-    return envs.with_modules(task_identity(config), modules)
+    try:
+        return envs.with_modules(task, modules)
+    except ValueError as error:
+        raise ConfigError(f"the run needs {error}") from None
 
 
 def _own_networks(config: Config) -> list[str]:

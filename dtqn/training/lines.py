@@ -135,7 +135,7 @@ def finished(directory: RunDir, env_steps: int, last: Row) -> str:
     """The answer of a finished run to `--resume`."""
     return (
         f"{directory.path} has finished at {number(env_steps)} env steps: {outcome(last)}; "
-        f"a larger --total-env-steps extends it; next: {directory.eval_command}"
+        f"{directory.resume_command} --total-env-steps N extends it to N; next: {directory.eval_command}"
     )
 
 

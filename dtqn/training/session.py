@@ -251,6 +251,8 @@ class _Run:
             return code
         try:
             trainer.film(self.directory.film)
+        except envs.NoPictureError:
+            pass
         except Exception as error:  # whatever a task's own renderer raises
             self._view.say(f"no film of an episode: {one_line(error)}")
         self._save(finished=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dtqn.acting.evaluation import EvaluationResult, evaluate
 from dtqn.networks.q_network import QNetwork
-from dtqn.settings.config import Config
+from dtqn.settings.config import Config, wrong
 from dtqn.text import one_line
 from dtqn.training import checkpoint, machine
 from dtqn.training.checkpoint import CheckpointError
@@ -34,6 +34,8 @@ def load_network(directory: RunDir, config: Config, weights: str) -> QNetwork:
     Raises:
         ConfigError: the directory holds no such weights, or settings that they were not trained with.
     """
+    if weights not in ("last", "best"):
+        raise wrong("weights", weights, "must be last or best")
     with contextlib.suppress(CheckpointError):  # the weights that are asked for may be whole all the same
         directory.check_trained(config, checkpoint.read_about(directory.checkpoints)["config"])
     network = make_network(config)

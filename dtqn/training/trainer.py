@@ -257,7 +257,7 @@ class Trainer:
         self.evaluator.ask(self.network, self.env_steps, self.learner_steps, length, at_end)
 
     def film(self, file: Path) -> None:
-        """A greedy episode as a GIF; ValueError where the task cannot be drawn."""
+        """A greedy episode as a GIF; NoPictureError where the task draws none."""
         film(
             self.network, setup.make_env(self.config, 1, seed_of(self.config, Stream.FILM), "rgb_array"), file
         )

@@ -17,6 +17,7 @@ from envs.adapters.spaces import Actions, Observations, actions, observations
 from envs.adapters.trial import TriedEnv
 from envs.adapters.vector import AdaptedVectorEnv
 from envs.entry_points import brief_error
+from envs.errors import NoPictureError
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec
 from envs.vector import Seed, brief
@@ -132,7 +133,7 @@ def _plain(kind: type[Plain], recipe: Recipe, success: SuccessRule | None, rende
     """One copy."""
     facts = _facts(recipe)
     if render_mode is not None and render_mode not in facts.render_modes:
-        raise ValueError(f"render_mode is {render_mode!r}; {recipe.id} has {brief(facts.render_modes)}")
+        raise NoPictureError(f"render_mode is {render_mode!r}; {recipe.id} has {brief(facts.render_modes)}")
     env = recipe.maker(*recipe.arguments, render_mode)
     return kind(env, recipe.id, facts.observations, facts.actions, success)
 

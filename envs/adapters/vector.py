@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from envs.adapters.plain import PlainEnv
 from envs.adapters.spaces import part_name, parts
 from envs.entry_points import brief_error, located
-from envs.errors import TaskError
+from envs.errors import NoPictureError, TaskError
 from envs.task import TaskSpec
 from envs.vector import Seed, generator, positive_int
 
@@ -57,6 +57,8 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
         self._own_generator = generator(seed)
         try:
             env = SyncVectorEnv([make_env] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+        except NoPictureError:
+            raise
         except Exception as error:  # of which one copy can be made, as has been seen, but not as many
             problem = f"{num_envs} copies of it cannot be made: {brief_error(error)}"
             raise TaskError(spec.id, problem) from error

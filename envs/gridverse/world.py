@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.errors import unreadable
 from envs.gridverse import codes, views
 from envs.gridverse.endings import ENDINGS
 from envs.gridverse.facts import WorldFacts
@@ -433,7 +434,7 @@ def read_file(path: str | Path) -> Any:
     try:
         return yaml_file.read(path)
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
+        raise ValueError(unreadable(Path(path), error)) from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

@@ -80,7 +80,7 @@ def test_a_task_that_names_no_cue(runs: Path, capsys: pytest.CaptureFixture) -> 
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--episodes", "16"], "--episodes is 16: it must be above --replacements 16"),
+        (["--episodes", "16", "--replacements", "16"], "--episodes is 16: it must be above --replacements"),
         (
             ["--memoryless", "{runs}/lstm"],
             "--memoryless is {runs}/lstm, a run on CartPole-v1; must be one on",

@@ -408,9 +408,15 @@ def test_a_file_that_makes_two_agents_one_is_refused(tmp_path):
     """Such as the configuration of a run, or the best one of a sweep: it holds every setting."""
     file = tmp_path / "full.yaml"
     file.write_text(to_yaml(resolved(_config("gtrxl", 1))))
-    with pytest.raises(ConfigError, match=r"full.yaml: with it gtrxl and dqn are one agent, alike in every"):
-        compare.plan(["gtrxl", "dqn"], [1, 2], file, {})
+    for agents in (["gtrxl", "dqn"], ["dqn"], ["gtrxl", "my=dqn+network.width=8"], ["my=dqn"]):
+        with pytest.raises(ConfigError, match=r"^agent is .*full.yaml holds every setting of gtrxl"):
+            compare.plan(agents, [1, 2], file, {})
     assert len(compare.plan(["gtrxl"], [1, 2], file, {})) == 2
+    mine = compare.plan(["gtrxl", "my=gtrxl+network.width=16"], [1, 2], file, {})
+    assert [config.network.width for config in mine] == [64, 64, 16, 16]
+    file.write_text("network: {core: gru}")
+    with pytest.raises(ConfigError, match=r"full.yaml: with it lstm and gru are one agent, alike in every"):
+        compare.plan(["lstm", "gru"], [1, 2], file, {"env": _TASK})
     file.write_text("network: {width: 16}")
     assert len(compare.plan(["gtrxl", "dqn"], [1, 2], file, {"env": _TASK})) == 4
 

@@ -217,7 +217,8 @@ def test_a_share_of_the_budget_scales_all_that_depends_on_it(tmp_path):
     assert [task.env_steps for task in suite.tasks] == [40, 80, 200]
     assert (suite.tasks[0].scores[0].episodes, suite.tasks[2].scores[1].epoch_env_steps) == (20, 40)
     assert any(note.startswith("BUDGET SHARE 0.2:") for note in suite.notes())
-    assert not any("BUDGET SHARE" in note for note in _suite(tmp_path).notes())
+    assert any("for every agent, before the share of the budget: " in note for note in suite.notes())
+    assert not any("BUDGET SHARE" in note or "before the" in note for note in _suite(tmp_path).notes())
 
 
 @pytest.mark.parametrize(

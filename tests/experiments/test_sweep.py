@@ -917,6 +917,6 @@ def test_without_the_engine_one_line_says_how_to_get_it(capsys, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
         monkeypatch.delattr(name)
     assert cli.main(["sweep", str(_SHIPPED[0])]) == 2
-    command = 'python -m pip install -c constraints.txt -e ".[sweep]"'
+    command = 'pip install "dtqn[sweep]"'
     assert capsys.readouterr().err == f"error: sweep needs sweeps, which is not installed: {command}\n"
     assert shlex.split(command)[-1] == ".[sweep]"

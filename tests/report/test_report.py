@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -244,7 +245,11 @@ def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> 
         assert cell in text
     assert '<th scope="row">seed 2</th>' in text
     (runs / "two.json").write_text("{")
+    begun = RunDir(runs / "gone")  # it is made again
+    begun.prepare(directory.read_config())
     assert cli.main(["report", str(folder), *PLAYED]) == 0
+    assert "gone: is being made again, so it is in the table only." in page.read_text()
+    shutil.rmtree(begun.path)
     assert "two.json: is not there any more, or damaged, so it is in the table only." in page.read_text()
     capsys.readouterr()
     assert cli.main(["report", str(folder), str(runs / "one")]) == 2

@@ -174,6 +174,25 @@ def test_a_task_of_this_suite_whose_dynamics_have_changed(tmp_path, monkeypatch)
         compare._job(config, tmp_path)
 
 
+def test_random_play_is_kept_task_by_task(tmp_path, monkeypatch, task):
+    """Whoever stops it in the second task has the first; the line is of tasks that may take long."""
+    id, native, said, played = task[0], "t-maze-passive-10", [], []
+
+    def play(config, episodes):
+        played.append(config.env)
+        if len(played) == 2:
+            raise KeyboardInterrupt
+        return EvaluationResult(None, None, None, 1.0, 1.0, 1)
+
+    monkeypatch.setattr(chance, "play", play)
+    configs = [fake.config_of(env=id), fake.config_of(env=native)]
+    with pytest.raises(KeyboardInterrupt):
+        chance.measured(configs, tmp_path / "random.json", said.append)
+    assert chance.measured(configs, tmp_path / "random.json", said.append).keys() == {native, id}
+    assert played == [native, id, id]
+    assert said == 2 * [f"{id}: 500 episodes of random actions"]
+
+
 def test_random_play_of_an_edited_task_is_measured_anew(tmp_path, monkeypatch, task):
     id, file, edited = task
     played = []
