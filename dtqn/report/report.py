@@ -29,7 +29,7 @@ class Made(NamedTuple):
     file: Path
     figures: list[Path]
     problems: list[str]
-    """A line for each run that has no episodes on the page and should have."""
+    """A line for each run that is not on the page, or without episodes, and should be."""
 
 
 def report(
@@ -88,7 +88,7 @@ def report(
         with file_errors(figures_dir, "cannot be written"):
             figures_dir.mkdir(parents=True, exist_ok=True)
             drawn = figures.draw(first, asked.seed, figures_dir)
-    return Made(file, drawn, problems)
+    return Made(file, drawn, [*found.notes, *problems])
 
 
 def told(made: Made) -> list[str]:

@@ -247,8 +247,10 @@ def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> 
     (runs / "two.json").write_text("{")
     begun = RunDir(runs / "gone")  # it is made again
     begun.prepare(directory.read_config())
+    capsys.readouterr()
     assert cli.main(["report", str(folder), *PLAYED]) == 0
-    assert "gone: is being made again, so it is in the table only." in page.read_text()
+    told = "gone: is being made again, so it is in the table only."
+    assert told in page.read_text() and f"warning: {told}" in capsys.readouterr().err
     shutil.rmtree(begun.path)
     assert "two.json: is not there any more, or damaged, so it is in the table only." in page.read_text()
     capsys.readouterr()
