@@ -919,4 +919,4 @@ def test_without_the_engine_one_line_says_how_to_get_it(capsys, monkeypatch):
     assert cli.main(["sweep", str(_SHIPPED[0])]) == 2
     command = 'pip install "dtqn[sweep]"'
     assert capsys.readouterr().err == f"error: sweep needs sweeps, which is not installed: {command}\n"
-    assert shlex.split(command)[-1] == ".[sweep]"
+    assert shlex.split(command)[-1] == "dtqn[sweep]"
