@@ -45,6 +45,8 @@ _BUFFER = "tests/replay/test_buffer.py"
 _NAIVE = "tests/replay/test_buffer_against_naive.py"
 _CHECKPOINT = "tests/training/test_checkpoint.py"
 _FAULTS = "tests/training/test_faults.py"
+_EVALUATOR = "tests/training/test_evaluator.py"
+_STALENESS = "tests/training/test_staleness.py"
 _METRICS = "tests/training/test_metrics.py"
 _SESSION = "tests/training/test_session.py"
 _WIRING = "tests/training/test_wiring.py::test_a_run_is_that_of_plain_loops"
@@ -635,6 +637,19 @@ REPLAY = [
 ]
 
 TRAINING = [
+    *_in(
+        "dtqn/training/session.py",
+        (
+            "a-tick-before-the-evaluation-under-way",
+            "self._record(signals)  # what",
+            "None  # what",
+            _EVALUATOR,
+        ),
+    ),
+    *_in(
+        "dtqn/training/staleness.py",
+        ("age-of-the-tail-too", "(row < end[:, None])", "(row < prefix.row_counts[:, None])", _STALENESS),
+    ),
     Break(
         "tracker-ctrl-c-is-preemption",
         "dtqn/training/wandb_tracker.py",
@@ -806,6 +821,7 @@ TRAINING = [
     ),
     *_in(
         "dtqn/training/evaluator.py",
+        ("deaf-in-an-evaluation", "(stopped,) if isinstance", "() if isinstance", _EVALUATOR),
         ("every-evaluation-alike", "self._number += 1", "pass", _WIRING),
     ),
     *_in(
@@ -968,6 +984,12 @@ ACTING = [
 EXPERIMENTS = [
     *_in(
         "dtqn/experiments/jobs.py",
+        (
+            "killed-unsaved-where-an-error-follows-a-signal",
+            "if kind is not KeyboardInterrupt:",
+            "if self.caught is None:",
+            "tests/experiments/test_jobs.py",
+        ),
         ("a-lost-machine-is-a-killed-training", "len(self.rows) > self._begun_with", "False", _LAUNCHERS),
         (
             "a-lost-machine-may-always-go",
@@ -1184,6 +1206,12 @@ SETTINGS = [
     ),
     *_in(
         "dtqn/settings/presets.py",
+        (
+            "a-whole-file-under-another-agents-name",
+            "if agent.name != other and agent.preset.source != str(_agent_file(other, configs)):",
+            "if False:",
+            "tests/experiments/test_compare.py::test_a_file_that_makes_two_agents_one_is_refused",
+        ),
         (
             "task-over-a-published-agent",
             "if agent.over_task else",
