@@ -112,13 +112,11 @@ def _comparison(folder: Path) -> Sources:
     for where, failure in told:
         if failure:
             continue  # the table's own notes tell
-        try:
-            outcome = _found(where, folder)
-            why = "is not there any more, or damaged"
-        except ConfigError:
-            outcome, why = None, "is being made again"
-        if outcome is None or outcome[0].state != "finished":
-            notes.append(f"{where}: {why}, so it is in the table only.")
+        outcome = _found(where, folder)
+        if outcome is None:
+            notes.append(
+                f"{where}: is not there any more, damaged, or being made again, so it is in the table only."
+            )
         else:
             found.append(outcome)
     if not found:
@@ -139,7 +137,7 @@ def _found(where: str, folder: Path) -> tuple[Outcome, RunDir | None] | None:
             task_of(config)
             return Outcome(config, "finished", record.rows(), record.result.model_dump(), where, ""), None
         if (path / "config.yaml").is_file():
-            return _of_directory(path)
+            return _of_directory(path) if RunDir(path).has_result else None
     return None
 
 

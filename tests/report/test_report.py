@@ -249,10 +249,10 @@ def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> 
     begun.prepare(directory.read_config())
     capsys.readouterr()
     assert cli.main(["report", str(folder), *PLAYED]) == 0
-    told = "gone: is being made again, so it is in the table only."
+    told = "gone: is not there any more, damaged, or being made again, so it is in the table only."
     assert told in page.read_text() and f"warning: {told}" in capsys.readouterr().err
     shutil.rmtree(begun.path)
-    assert "two.json: is not there any more, or damaged, so it is in the table only." in page.read_text()
+    assert "two.json: is not there any more, damaged, or being made again" in page.read_text()
     capsys.readouterr()
     assert cli.main(["report", str(folder), str(runs / "one")]) == 2
     assert f"{folder}: holds a comparison; give it alone" in capsys.readouterr().err
