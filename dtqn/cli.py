@@ -393,10 +393,9 @@ def _report(arguments: Sequence[str]) -> int:
         f"[{legal(fields_of()['wandb'])}]",
     )
     given = parser.read()
-    if given["shown"] is None:
-        given["shown"] = min(_SHOWN, given["episodes"])
-    if given["shown"] > given["episodes"]:
-        raise wrong("--shown", given["shown"], f"only {given['episodes']} are played (--episodes)")
+    shown = given["shown"] or min(_SHOWN, given["episodes"])
+    if shown > given["episodes"]:
+        raise wrong("--shown", shown, f"only {given['episodes']} are played (--episodes)")
     layers = presets.environment_layer(os.environ)
     layers += [presets.Layer(None, {"wandb": given["wandb"]})] if given["wandb"] else []
     mode = presets.build(layers).wandb if layers else None
@@ -404,7 +403,7 @@ def _report(arguments: Sequence[str]) -> int:
         raise ConfigError('report needs bokeh, which is not installed; pip install "dtqn[report]"')
     from dtqn.report import played, report
 
-    asked = played.Asked(given["episodes"], given["shown"], given["seed"], given["checkpoint"])
+    asked = played.Asked(given["episodes"], shown, given["seed"], given["checkpoint"])
     made = report.report(given["paths"], asked, given["out"], given["figures"], mode, print)
     for problem in made.problems:
         print(f"warning: {problem}", file=sys.stderr)

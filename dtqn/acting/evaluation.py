@@ -163,7 +163,7 @@ def play(
 
     Args:
         env: freshly made, with at most `episodes` copies; it is closed afterwards.
-        stopped: asked after every step of the copies.
+        stopped: asked before every step of the copies.
 
     Raises:
         Stopped: `stopped` has said so before the episodes were over.

@@ -40,7 +40,8 @@ def measured(
         results[config.env] = result
         entries.append({"settings": settings, "result": result._asdict()})
         if entries[-1] not in known:  # the next task may take long
-            _write(file, entries + [old for old in known if old["settings"]["env"] not in results])
+            known = entries + [old for old in known if old["settings"]["env"] not in results]
+            _write(file, known)
     if entries != known:
         _write(file, entries)
     return results
