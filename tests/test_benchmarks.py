@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import envs
-from benchmarks import agents, learning, parameters, random_play, rivals, staleness
+from benchmarks import agents, checkouts, learning, parameters, random_play, rivals, staleness
 from benchmarks.agent import flop_per_update
 
 DOCS = Path(parameters.__file__).parents[1] / "docs"
@@ -160,3 +160,23 @@ def test_rows_are_counted_that_no_update_has_made_anew() -> None:
         replay=replay, config=SimpleNamespace(replay=SimpleNamespace(memory="refreshed"))
     )
     assert staleness.never_refreshed(trainer) == 0.5
+
+
+def test_each_side_is_the_learner_of_its_checkout(tmp_path: Path) -> None:
+    """A checkout whose `benchmarks.agent` answers with its setting and the seconds that it is asked for."""
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "agent.py").write_text(
+        "trainer_of = lambda steps, **flags: float(flags['learner.gamma']) * steps\n"
+        "class Turns:\n"
+        "    def __init__(self, trainer): self.update = trainer\n"
+        "rate = lambda update, seconds: (update + seconds, None)\n"
+    )
+    side = checkouts.Side(tmp_path, {"learner.gamma": "0.5"})
+    assert side.rate(3.0) == 0.5 * checkouts.FILL_ENV_STEPS + 3.0
+    side.close()
+
+
+def test_a_checkout_without_the_benchmark_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["checkouts", str(tmp_path)])
+    with pytest.raises(SystemExit, match="is no checkout of this repository"):
+        checkouts.main()
