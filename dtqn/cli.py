@@ -548,6 +548,11 @@ def _compare(arguments: Sequence[str]) -> int:
         help="the tasks, budgets and scores of a suite, or of a YAML file of your own",
     )
     own.add_argument(
+        "--tasks",
+        metavar="A,B",
+        help="these tasks of the suite alone, such as 'bsuite-*,t-maze-passive-50'; default all",
+    )
+    own.add_argument(
         "--budget-share",
         type=_share,
         default=1.0,
@@ -582,7 +587,7 @@ def _compare(arguments: Sequence[str]) -> int:
     given = parser.read()
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
     file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
-    suite_name, share = given.pop("suite"), given.pop("budget_share")
+    suite_name, tasks, share = (given.pop(name) for name in ("suite", "tasks", "budget_share"))
     minutes, records = given.pop("budget_minutes"), given.pop("records")
     places = _launcher(given, slurm)
     from dtqn.experiments import compare, launchers, suites
@@ -596,10 +601,13 @@ def _compare(arguments: Sequence[str]) -> int:
                     f"--{name.replace('_', '-')}", given[name], "leave it out with --suite, which sets it"
                 )
         suite = suites.read(suite_name, share)
+        suite = suite if tasks is None else suite.only(tasks)
         if records is None and share == 1 and _RECORDS.is_dir():
             records = _RECORDS
     elif share != 1:
         raise wrong("--budget-share", share, "it scales the budgets of a suite; give --suite")
+    elif tasks is not None:
+        raise wrong("--tasks", tasks, "it chooses among the tasks of a suite; without --suite give --env")
 
     if minutes is not None and jobs is None and not places.is_local:
         raise wrong("--budget-minutes", minutes, f"needs --jobs with --launcher {places.name}")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import importlib.util
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -227,6 +228,27 @@ class Suite(NamedTuple):
     figure_axis: str | None
     tasks: tuple[SuiteTask, ...]
     published: tuple[Published, ...]
+    left_out: int = 0
+    """How many of the file's tasks are not among `tasks`."""
+
+    def only(self, text: str) -> Suite:
+        """The tasks alone that one of the patterns of `text`, with commas between, fits (`*` is any text).
+
+        Raises:
+            ConfigError: a pattern fits no task.
+        """
+        names = [task.name for task in self.tasks]
+        fitting: set[str] = set()
+        for pattern in text.split(","):
+            if not (found := fnmatch.filter(names, pattern)):
+                what = f"{pattern or 'nothing'} fits no task of the suite{nearest(pattern, self.families)}"
+                raise ConfigError(f"--tasks is {shown(text)}: {what}")
+            fitting.update(found)
+        return self._replace(
+            tasks=tuple(task for task in self.tasks if task.name in fitting),
+            published=tuple(one for one in self.published if one.task in fitting),
+            left_out=self.left_out + len(names) - len(fitting),
+        )
 
     @property
     def families(self) -> dict[str, list[SuiteTask]]:
@@ -239,6 +261,9 @@ class Suite(NamedTuple):
     def notes(self) -> list[str]:
         """Lines below the tables: what the suite is, and how it scores."""
         notes = [f"Suite {self.name}: {self.description}"]
+        if self.left_out:
+            count = len(self.tasks)
+            notes.append(f"PART OF THE SUITE: {count} of its {count + self.left_out} tasks.")
         if self.share != 1:
             notes.append(
                 f"BUDGET SHARE {self.share:g}: runs have this share of the suite's env steps, warm-up and"

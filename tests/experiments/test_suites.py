@@ -207,6 +207,21 @@ def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tm
     assert config.actor.ladder_base == 0.4, "the default, not the task's preset"
 
 
+def test_some_tasks_of_a_suite_are_trained_as_in_the_whole(tmp_path):
+    whole = _suite(tmp_path)
+    memory, maze = whole.only("bsuite-*"), whole.only("*-3,t-maze-passive-10")
+    assert [task.name for task in memory.tasks] == ["bsuite-memory-len-1", "bsuite-memory-len-3"]
+    assert [task.name for task in maze.tasks] == ["bsuite-memory-len-3", "t-maze-passive-10"]
+    assert (memory.published, maze.published) == ((), whole.published)
+    configs = compare.plan(["dqn"], [1, 2], None, {}, whole)
+    assert compare.plan(["dqn"], [1, 2], None, {}, memory) == configs[:4]
+    assert compare.plan(["dqn"], [1, 2], None, {}, maze) == configs[2:]
+    assert "PART OF THE SUITE: 2 of its 3 tasks." in maze.notes()
+    assert not any(note.startswith("PART") for note in [*whole.notes(), *whole.only("*").notes()])
+    (again,) = maze.only("t-maze*").tasks
+    assert "PART OF THE SUITE: 1 of its 3 tasks." in maze.only("t-maze*").notes() and again == whole.tasks[2]
+
+
 def test_a_share_of_the_budget_scales_all_that_depends_on_it(tmp_path):
     suite = _suite(tmp_path, share=0.2)
     first, _, maze = compare.plan(["dqn"], [1], None, {}, suite)
@@ -330,6 +345,15 @@ def test_a_wrong_file_is_one_line_with_field_value_and_what_would_be_right(
             ["--suite", "length", "--total-env-steps", "9"],
             "--total-env-steps is 9: leave it out with --suite",
         ),
+        (
+            ["--suite", "dtqn", "--tasks", "hallway,gridverse-memory-6x6"],
+            "gridverse-memory-6x6 fits no task of the suite; did you mean gridverse-memory-",
+        ),
+        (
+            ["--suite", "length", "--tasks", "hallway,"],
+            "hallway fits no task of the suite; known: bsuite-memory-len-n, t-maze-passive",
+        ),
+        (["--tasks", "hallway"], "--tasks is hallway: it chooses among the tasks of a suite"),
         (["--budget-share", "0.5"], "--budget-share is 0.5: it scales the budgets of a suite; give --suite"),
         (["--budget-share", "2"], "argument --budget-share: 2 must be a number above 0 and at most 1"),
         (["--budget-minutes", "0"], "argument --budget-minutes: 0 must be a number above 0"),
