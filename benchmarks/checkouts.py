@@ -6,7 +6,7 @@
 Each side is a process with one thread, on batches of its own replay, which its random steps have filled.
 Settings are for both sides; those that begin with `new.`, such as `--new.learner.precision bfloat16`, are for
 this one alone. Seconds are of a side's own processor time, so that other work on the machine matters little.
-The other checkout must have `trainer_of`, `Turns` and `rate` in `benchmarks/agent.py`.
+The other checkout must have `machine`, `trainer_of`, `Turns` and `rate` in `benchmarks/agent.py`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def serve(flags: Mapping[str, str]) -> None:
     """The process of a side: for each number of seconds on standard input, updates per CPU second."""
     import torch
 
-    from benchmarks.agent import Turns, rate, trainer_of
+    from benchmarks.agent import Turns, machine, rate, trainer_of
 
-    torch.set_num_threads(1)
+    machine.prepare()
     torch.manual_seed(0)
     try:
         turns = Turns(trainer_of(FILL_ENV_STEPS, **flags))

@@ -166,6 +166,8 @@ def test_each_side_is_the_learner_of_its_checkout(tmp_path: Path) -> None:
     """A checkout whose `benchmarks.agent` answers with its setting and the seconds that it is asked for."""
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "agent.py").write_text(
+        "from types import SimpleNamespace\n"
+        "machine = SimpleNamespace(prepare=lambda: None)\n"
         "trainer_of = lambda steps, **flags: float(flags['learner.gamma']) * steps\n"
         "class Turns:\n"
         "    def __init__(self, trainer): self.update = trainer\n"

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dtqn.networks.decoder import TransformerDecoder
+from dtqn.networks.products import Linear
 from dtqn.networks.q_network import Encoder, Head
 from dtqn.networks.windowed import (
     Window,
@@ -77,10 +78,10 @@ class BagAttention(nn.Module):
     def __init__(self, *, width: int, num_heads: int) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
-        self.output = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.key = Linear(width, width)
+        self.value = Linear(width, width)
+        self.output = Linear(width, width)
         for module in self.children():
             assert isinstance(module, nn.Linear)
             nn.init.xavier_normal_(module.weight)

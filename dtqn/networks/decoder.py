@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from dtqn.networks.attention import sinusoid
 from dtqn.networks.gates import make_gate, make_norm
+from dtqn.networks.products import FeedForward, Linear
 from dtqn.types import SequenceGenerator
 
 
@@ -68,13 +69,11 @@ class DecoderLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.num_heads, self.pre_norm, self.dropout = num_heads, norm == "pre", dropout
-        self.qkv = nn.Linear(width, 3 * width)
-        self.output = nn.Linear(width, width)
+        self.qkv = Linear(width, 3 * width)
+        self.output = Linear(width, width)
         self.attention_norm = make_norm(norm, width)
         self.attention_gate = make_gate(gate, width=width, bias=gate_bias)
-        self.mlp = nn.Sequential(
-            nn.Linear(width, mlp_width), nn.ReLU(inplace=True), nn.Linear(mlp_width, width)
-        )
+        self.mlp = FeedForward(width, mlp_width)
         self.mlp_norm = make_norm(norm, width)
         self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
 

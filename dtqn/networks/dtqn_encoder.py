@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.gates import GRUGate
+from dtqn.networks.products import Linear
 from dtqn.types import StepInputs
 
 DEVIATION = 0.02
@@ -41,7 +42,7 @@ class DTQNEncoder(nn.Module):
         self.register_buffer("start", torch.as_tensor(start, dtype=torch.int64), persistent=False)
         self.embedding = nn.Embedding(vocabulary, embedding_width) if vocabulary else None
         joined = size * embedding_width if vocabulary else size
-        self.join = nn.Linear(joined, width - embedding_width * use_prev_action)
+        self.join = Linear(joined, width - embedding_width * use_prev_action)
         self.prev_action = nn.Embedding(num_actions, embedding_width) if use_prev_action else None
 
     @staticmethod

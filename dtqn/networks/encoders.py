@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
+from dtqn.networks.products import Linear
 from dtqn.types import Observation, StepInputs
 
 ImageEncoder = Literal["nature", "impala", "minigrid"]
@@ -239,7 +240,7 @@ def _layer(width: int, is_first: bool, norm: bool) -> list[nn.Module]:
     """The parts of a layer on features; the first one has its linear map before it."""
     parts: list[nn.Module] = []
     if not is_first:
-        linear = nn.Linear(width, width)
+        linear = Linear(width, width)
         nn.init.xavier_normal_(linear.weight)
         nn.init.zeros_(linear.bias)
         parts.append(linear)
@@ -276,7 +277,7 @@ class StepEncoder(nn.Module):
         self.prev_action = nn.Embedding(num_actions, embedding_width) if use_prev_action else None
         self.use_prev_reward = use_prev_reward
         joined = self.observation.output_width + embedding_width * use_prev_action + int(use_prev_reward)
-        self.join = nn.Linear(joined, width)
+        self.join = Linear(joined, width)
         self.values = set_encoder(observation_space, width)
         # At first a set of values in sight outweighs their places and the previous action.
         nn.init.xavier_normal_(self.join.weight, gain=0.15 if self.values is not None else 1.0)

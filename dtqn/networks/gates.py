@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from dtqn.networks.products import add_product, fill_up, linear, product, weight_gradient
 
 GATE_BIAS = {"gru": 2.0, "output": 1.0, "highway": 1.0, "sigtanh": 1.0, "input": None, "residual": None}
 """b_g at initialisation; None where the gate has no bias."""
@@ -39,7 +40,7 @@ class InputGate(nn.Module):
         self.w = _gate_weight(1, width)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return torch.addcmul(y, torch.sigmoid(F.linear(x, self.w)), x)
+        return torch.addcmul(y, torch.sigmoid(linear(x, self.w)), x)
 
 
 class OutputGate(nn.Module):
@@ -51,7 +52,7 @@ class OutputGate(nn.Module):
         self.bias = nn.Parameter(torch.full((width,), bias))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return torch.addcmul(x, torch.sigmoid(F.linear(x, self.w, -self.bias)), y)
+        return torch.addcmul(x, torch.sigmoid(linear(x, self.w, -self.bias)), y)
 
 
 class HighwayGate(nn.Module):
@@ -63,7 +64,7 @@ class HighwayGate(nn.Module):
         self.bias = nn.Parameter(torch.full((width,), bias))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return torch.lerp(y, x, torch.sigmoid(F.linear(x, self.w, self.bias)))
+        return torch.lerp(y, x, torch.sigmoid(linear(x, self.w, self.bias)))
 
 
 class SigTanhGate(nn.Module):
@@ -75,8 +76,13 @@ class SigTanhGate(nn.Module):
         self.bias = nn.Parameter(torch.full((width,), bias))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        w, u = F.linear(y, self.wu).chunk(2, dim=-1)
+        w, u = linear(y, self.wu).chunk(2, dim=-1)
         return torch.addcmul(x, torch.sigmoid(w - self.bias), torch.tanh(u))
+
+
+def _tanh_(x: Tensor) -> Tensor:
+    """In place: 2 sigmoid(2 x) - 1, in a quarter of the time of torch's own tanh on an AMD EPYC."""
+    return x.mul_(2).sigmoid_().mul_(2).sub_(1)
 
 
 class _GRUGate(torch.autograd.Function):
@@ -96,30 +102,31 @@ class _GRUGate(torch.autograd.Function):
         ctx: Any, x: Tensor, y: Tensor, w_rzg: Tensor, u_rz: Tensor, u_g: Tensor, bias: Tensor
     ) -> Tensor:
         width = x.shape[1]
-        rzh = y @ w_rzg.T
-        rz = rzh[:, : 2 * width].addmm_(x, u_rz.T)
-        r, z, h = rzh.chunk(3, dim=1)
+        rzh = product(y, w_rzg)
+        rz = add_product(rzh[:, : 2 * width], x, u_rz)
+        r, z = rz.chunk(2, dim=1)
         z.sub_(bias)
         rz.sigmoid_()
         rx = r * x
-        h.addmm_(rx, u_g.T).tanh_()
-        ctx.save_for_backward(x, y, rzh, rx, w_rzg, u_rz, u_g)
+        h = _tanh_(add_product(rzh[:, 2 * width :], rx, u_g))
+        ctx.save_for_backward(x, y, rz, h, rx, w_rzg, u_rz, u_g)
         return torch.lerp(x, h, z)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        x, y, rzh, rx, w_rzg, u_rz, u_g = ctx.saved_tensors
-        r, z, h = rzh.chunk(3, dim=1)
-        da = torch.empty_like(rzh)
+        x, y, rz, h, rx, w_rzg, u_rz, u_g = ctx.saved_tensors
+        r, z = rz.chunk(2, dim=1)
+        da = x.new_empty((len(x), 3 * x.shape[1]))
         da_r, da_z, da_h = da.chunk(3, dim=1)
         dh = grad * z
         torch.ops.aten.tanh_backward.grad_input(dh, h, grad_input=da_h)
         torch.ops.aten.sigmoid_backward.grad_input((h - x).mul_(grad), z, grad_input=da_z)
-        d_rx = da_h @ u_g
+        d_rx = product(da_h, u_g.T)
         torch.ops.aten.sigmoid_backward.grad_input(d_rx * x, r, grad_input=da_r)
         da_rz = da[:, : da_z.shape[1] * 2]
-        dx = (grad - dh).addcmul_(d_rx, r).addmm_(da_rz, u_rz)
-        return dx, da @ w_rzg, da.T @ y, da_rz.T @ x, da_h.T @ rx, -da_z.sum(dim=0)
+        dx = add_product((grad - dh).addcmul_(d_rx, r), da_rz, u_rz.T)
+        of_weights = weight_gradient(da, y), weight_gradient(da_rz, x), weight_gradient(da_h, rx)
+        return dx, product(da, w_rzg.T), *of_weights, -da_z.sum(dim=0)
 
 
 class GRUGate(nn.Module):
@@ -137,9 +144,10 @@ class GRUGate(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         width = x.shape[-1]
-        rows = x.reshape(-1, width), y.reshape(-1, width)
+        weights = self.w_rzg.numel()
+        rows = (fill_up(part.reshape(-1, width), weights) for part in (x, y))
         g: Tensor = _GRUGate.apply(*rows, self.w_rzg, self.u_rz, self.u_g, self.bias)
-        return g.view(x.shape)
+        return g[: x.numel() // width].view(x.shape)
 
 
 def make_norm(norm: str, width: int) -> nn.Module:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dtqn.networks.products import Linear
 from dtqn.types import QOutput
 
 
@@ -64,7 +65,7 @@ Prediction: TypeAlias = Expectation | Categorical | Quantiles
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:
-    layer = nn.Linear(inputs, outputs)
+    layer = Linear(inputs, outputs)
     nn.init.xavier_normal_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer

@@ -4,6 +4,10 @@ A third of a batch's rows are padding, and more where stored memory is short. Wh
 itself (encoder, projections, gates, feed-forward parts, head) runs on packed rows [n, D]. Attention alone
 needs blocks, and a `Layout` says how they are filled.
 
+A block's packed rows are filled up to a multiple of `products.ROWS`, so that products come in few shapes. The
+rows that fill it up are copies of its first one. Nothing reads what becomes of them: they lie in no block,
+and no gradient reaches them.
+
 Legend: B sequences, W stored rows before a sequence, P burn-in rows, R rows of the learn block, N packed rows
 of a call, n those of them that are queries, T query places and J key places of a sequence.
 """
@@ -17,21 +21,28 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from dtqn.networks.products import ROWS
 from dtqn.types import Sequences, StepInputs, first_rows, map_tree
 
 T = TypeVar("T")
 
+NOWHERE = -(2**40)
+"""A position before every row."""
+
 
 class Rows(NamedTuple):
-    """The real rows of one block of a batch, sequence by sequence."""
+    """The real rows of one block of a batch, sequence by sequence, and those that fill them up."""
 
     place: Tensor
     """[n] of each among all the block's rows."""
     sequence: Tensor
     """[n] which sequence it is of."""
     position: Tensor
-    """[n] steps since the first row of the learn block, negative before it."""
+    """[n] steps since the first row of the learn block, negative before it; `NOWHERE` where it fills up."""
+    real: int
+    """How many rows are real, the first ones."""
     counts: Tensor
     """[B] rows of each sequence."""
     shape: tuple[int, int]
@@ -43,23 +54,27 @@ class Rows(NamedTuple):
 
     def unpack(self, rows: Tensor) -> Tensor:
         """[n, ...] -> [B, rows, ...], 0 in the padding."""
-        unpacked: Tensor = _Unpack.apply(rows, self.place, self.shape)
+        unpacked: Tensor = _Unpack.apply(rows, self.place[: self.real], self.shape)
         return unpacked
 
 
 class _Unpack(torch.autograd.Function):
-    """Rows into a block of zeros. Each has a place of its own, so that the backward is a selection."""
+    """Real rows into a block of zeros. Each has a place of its own, so that the backward is a selection."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, place: Tensor, shape: tuple[int, int]) -> Tensor:
         ctx.save_for_backward(place)
+        ctx.count = len(rows)
         block = rows.new_zeros((math.prod(shape), *rows.shape[1:]))
-        return block.index_copy_(0, place, rows).view(*shape, *rows.shape[1:])
+        return block.index_copy_(0, place, rows[: len(place)]).view(*shape, *rows.shape[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (place,) = ctx.saved_tensors
-        return grad.flatten(0, 1).index_select(0, place), None, None
+        rows = grad.new_empty((ctx.count, *grad.shape[2:]))
+        rows[len(place) :] = 0.0
+        torch.index_select(grad.flatten(0, 1), 0, place, out=rows[: len(place)])
+        return rows, None, None
 
 
 class Packing:
@@ -116,17 +131,21 @@ def _sequence(rows: StepInputs) -> StepInputs:
 def _rows(real: Tensor, first_position: Tensor) -> Rows:
     """Those of a block that are `real` [B, rows]; column 0 is at `first_position` [B]."""
     sequence, column = real.nonzero().unbind(1)
+    count = len(sequence)
     place = sequence * real.shape[1] + column
     position = first_position[sequence] + column
-    return Rows(place, sequence, position, real.sum(dim=1), (real.shape[0], real.shape[1]))
+    if more := -count % ROWS if count else 0:
+        place, sequence = (torch.cat([x, x[:1].expand(more)]) for x in (place, sequence))
+        position = F.pad(position, (0, more), value=NOWHERE)
+    return Rows(place, sequence, position, count, real.sum(dim=1), (real.shape[0], real.shape[1]))
 
 
 class Places(NamedTuple):
     """How packed rows lie in the blocks that attention works on, head by head.
 
-    Behind a head's block there is one spare place, where keys lie that are out of every query's reach. A
-    place of the block without a row is filled with row 0, no query of a row sees it, and no gradient leaves
-    it or the spare place.
+    Behind a head's block there is one spare place, for keys that are out of every query's reach and for rows
+    that fill up. A place of the block without a row is filled with row 0, no query of a row sees it, and no
+    gradient leaves it or the spare place.
 
     Packed rows [n, P d] and blocks [P, B * S + 1, d] are moved as rows of d, by their numbers among all: P
     parts of a row, S places of a sequence.

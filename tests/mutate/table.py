@@ -370,7 +370,7 @@ NETWORKS = [
         ("gru-gate-gradient-of-the-reset-lost", "addcmul_(d_rx, r)", "add_(d_rx)", _GATES),
         ("highway-gate-swapped", "torch.lerp(y, x, torch", "torch.lerp(x, y, torch", _GATES),
         ("output-gate-bias-turned", "self.w, -self.bias)), y)", "self.w, self.bias)), y)", _GATES),
-        ("sigtanh-gate-swapped", "w, u = F.linear", "u, w = F.linear", _GATES),
+        ("sigtanh-gate-swapped", "w, u = linear", "u, w = linear", _GATES),
         ("gate-open-at-first", '{"gru": 2.0', '{"gru": 0.0', _GATES),
     ),
     *_in(
@@ -451,14 +451,20 @@ NETWORKS = [
         "dtqn/networks/packing.py",
         (
             "packed-gradient-of-another-row",
-            "index_select(0, place), None, None",
-            "index_select(0, place.flip(0)), None, None",
+            "torch.index_select(grad.flatten(0, 1), 0, place,",
+            "torch.index_select(grad.flatten(0, 1), 0, place.flip(0),",
             f"{_GTRXL}::test_packed_rows_are_padded_ones",
         ),
         (
             "packed-burn-in-one-step-late",
             "self._batch.burn_in.first.shape[1]), -count)",
             "self._batch.burn_in.first.shape[1]), 1 - count)",
+            f"{_GTRXL}::test_packed_rows_are_padded_ones",
+        ),
+        (
+            "packed-rows-that-fill-up-are-seen",
+            "value=NOWHERE",
+            "value=0",
             f"{_GTRXL}::test_packed_rows_are_padded_ones",
         ),
     ),
