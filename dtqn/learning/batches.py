@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dtqn.networks.packing import Packing
+from dtqn.networks.products import has_kernel
 from dtqn.networks.q_network import QNetwork
 from dtqn.shapes import follow_data, largest
 from dtqn.types import FreshTrace, QOutput, SequenceGenerator, Sequences, map_tree
@@ -33,7 +34,10 @@ PART_COST = 2500
 One after the other, two parts of half the padding lost 5 ms of 34 to one with `drqn`, 3 of 68 with `mingru`.
 """
 PART_COST_OF_WINDOWS = 700
-"""The same of a network without a state, whose rows are dearer: with `dtqn` two parts won 11 ms of 127."""
+"""The same of a network without a state, whose rows are dearer: with `dtqn` two parts won 11 ms of 127.
+
+Where oneDNN multiplies, two parts lost 2 ms of 59 to one, whose rows are always a multiple of 32.
+"""
 
 
 # How a batch is read.
@@ -185,7 +189,7 @@ def split(batch: Sequences, side_by_side: bool) -> list[Tensor]:
     cost, order = (4 * batch.learn_rows + before).sort(stable=True)
     count = torch.arange(1, size)
     shorter, longer = count * cost[:-1], (size - count) * cost[-1]
-    part_cost = PART_COST if batch.trace else PART_COST_OF_WINDOWS
+    part_cost = PART_COST if batch.trace or has_kernel() else PART_COST_OF_WINDOWS
     price = torch.maximum(shorter, longer) if side_by_side else shorter + longer + part_cost
     cut = int(price.argmin()) + 1
     if not side_by_side and price[cut - 1] >= size * cost[-1]:

@@ -295,6 +295,17 @@ def test_a_batch_cut_into_parts_is_the_same_batch(
     assert_all_close(gradients(learner), [scale * g for g in expected.gradients])
 
 
+@pytest.mark.parametrize("kernel, num_parts", [(False, 2), (True, 1)])
+def test_windows_of_unlike_lengths_are_one_part_where_onednn_multiplies(
+    kernel: bool, num_parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "has_kernel", lambda: kernel)
+    shapes = [Shape(0, 0, 2)] * 16 + [Shape(0, 0, 24)] * 16
+    batch = make_batch(make("box", core="dtqn", context_length=24), "box", shapes, learn_length=24)
+    assert len(batches.split(batch, side_by_side=False)) == num_parts
+    assert len(batches.split(batch, side_by_side=True)) == 2
+
+
 def test_a_sequence_counts_the_same_in_any_company() -> None:
     """Cropping, order and neighbours do not enter a sequence's TD errors."""
     learner = make_learner()
@@ -448,6 +459,7 @@ def test_dropout_is_the_same_on_any_number_of_threads(
     shapes = (Shape(0, 3, 4), Shape(0, 1, 2), Shape(0, 0, 5), Shape(0, 3, 2), Shape(0, 3, 5), Shape(0, 0, 2))
     settings = {"core": "dtqn", "context_length": 6, "dropout": 0.3, "bag_size": bag_size}
     results = []
+    monkeypatch.setattr(batches, "has_kernel", lambda: False)
     for threads, cost in ((1, 10**9), (1, 0), (2, 0), (1, 10**9)):
         monkeypatch.setattr(batches, "PART_COST_OF_WINDOWS", cost)
         config = LearnerConfig(returns="n_step", n_step=2, learning_rate=0.01 if len(results) < 3 else 0.0101)
