@@ -38,7 +38,7 @@ import gymnasium
 import numpy as np
 
 from benchmarks.options import settings_of
-from dtqn.settings.config import Config, ConfigError
+from dtqn.settings.config import ActorConfig, Config, ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training import machine, setup
 from dtqn.training.exchange import bytes_per_env_step
@@ -134,11 +134,11 @@ def act_apart(config: Config, pipe: Connection) -> None:
 class Apart:
     """Processes that act side by side, as many as a pool has workers."""
 
-    def __init__(self, config: Config) -> None:
-        """`config` is of a run inline."""
-        count = config.actor.num_workers
-        share = {"num_envs": config.actor.num_envs // count}
-        config = config.model_copy(update={"actor": config.actor.model_copy(update=share)})
+    def __init__(self, actor: ActorConfig, env: str, flags: Mapping[str, str]) -> None:
+        """`actor` is that of a run inline with the settings `flags`."""
+        count = actor.num_workers
+        share = {"actor.num_envs": str(actor.num_envs // count)}
+        config = config_of(env, "inline", {**flags, **share})
         spawn = multiprocessing.get_context("spawn")
         self._pipes: list[Connection] = []
         for _ in range(count):
@@ -174,7 +174,7 @@ def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] =
             return trainer
 
         inline, process = started("inline"), started("process")
-        apart = Apart(inline.config)
+        apart = Apart(inline.config.actor, env, flags)
         stack.callback(apart.close)
         per_update = process.config.env_steps_per_update
         samples: dict[str, list[float]] = {}
