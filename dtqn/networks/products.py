@@ -39,7 +39,8 @@ def has_kernel() -> bool:
         processor = platform.processor()
     if "AuthenticAMD" not in processor:
         return False
-    x, w = torch.eye(2), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    w = torch.arange(4, dtype=torch.float32, device="cpu").view(2, 2)
+    x = torch.eye(2, dtype=w.dtype, device=w.device)
     try:
         return bool((_kernel(x, w, None) == w.T).all()) and bool((_kernel_onto(w, x, w) == w + w.T).all())
     except (AttributeError, RuntimeError):  # a torch without it
