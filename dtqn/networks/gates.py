@@ -101,32 +101,31 @@ class _GRUGate(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, y: Tensor, w_rzg: Tensor, u_rz: Tensor, u_g: Tensor, bias: Tensor
     ) -> Tensor:
-        width = x.shape[1]
-        rzh = product(y, w_rzg)
-        rz = add_product(rzh[:, : 2 * width], x, u_rz)
+        w_rz, w_g = w_rzg.split([2 * x.shape[1], x.shape[1]])
+        rz = add_product(product(y, w_rz), x, u_rz)
         r, z = rz.chunk(2, dim=1)
         z.sub_(bias)
         rz.sigmoid_()
         rx = r * x
-        h = _tanh_(add_product(rzh[:, 2 * width :], rx, u_g))
-        ctx.save_for_backward(x, y, rz, h, rx, w_rzg, u_rz, u_g)
+        h = _tanh_(add_product(product(y, w_g), rx, u_g))
+        ctx.save_for_backward(x, y, rz, h, rx, w_rz, w_g, u_rz, u_g)
         return torch.lerp(x, h, z)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        x, y, rz, h, rx, w_rzg, u_rz, u_g = ctx.saved_tensors
+        x, y, rz, h, rx, w_rz, w_g, u_rz, u_g = ctx.saved_tensors
         r, z = rz.chunk(2, dim=1)
-        da = x.new_empty((len(x), 3 * x.shape[1]))
-        da_r, da_z, da_h = da.chunk(3, dim=1)
+        da_rz = torch.empty_like(rz)
+        da_r, da_z = da_rz.chunk(2, dim=1)
         dh = grad * z
-        torch.ops.aten.tanh_backward.grad_input(dh, h, grad_input=da_h)
+        da_h = torch.ops.aten.tanh_backward(dh, h)
         torch.ops.aten.sigmoid_backward.grad_input((h - x).mul_(grad), z, grad_input=da_z)
         d_rx = product(da_h, u_g.T)
         torch.ops.aten.sigmoid_backward.grad_input(d_rx * x, r, grad_input=da_r)
-        da_rz = da[:, : da_z.shape[1] * 2]
         dx = add_product((grad - dh).addcmul_(d_rx, r), da_rz, u_rz.T)
-        of_weights = weight_gradient(da, y), weight_gradient(da_rz, x), weight_gradient(da_h, rx)
-        return dx, product(da, w_rzg.T), *of_weights, -da_z.sum(dim=0)
+        dy = add_product(product(da_rz, w_rz.T), da_h, w_g.T)
+        of_w = torch.cat([weight_gradient(da_rz, y), weight_gradient(da_h, y)])
+        return dx, dy, of_w, weight_gradient(da_rz, x), weight_gradient(da_h, rx), -da_z.sum(dim=0)
 
 
 class GRUGate(nn.Module):
