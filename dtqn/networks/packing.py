@@ -134,7 +134,7 @@ def _rows(real: Tensor, first_position: Tensor) -> Rows:
     count = len(sequence)
     place = sequence * real.shape[1] + column
     position = first_position[sequence] + column
-    if more := -count % ROWS if count else 0:
+    if more := -count % ROWS:
         place, sequence = (torch.cat([x, x[:1].expand(more)]) for x in (place, sequence))
         position = F.pad(position, (0, more), value=NOWHERE)
     return Rows(place, sequence, position, count, real.sum(dim=1), (real.shape[0], real.shape[1]))
