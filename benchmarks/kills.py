@@ -74,6 +74,12 @@ class Endured:
         return self._process is not None and self._process.poll() is not None
 
     @property
+    def ended_anyway(self) -> bool:
+        """Whether a SIGTERM came while Python itself was ending, after the run had finished."""
+        finished = (self.folder / "result.json").exists()
+        return finished and self._process is not None and self._process.poll() == -signal.SIGTERM
+
+    @property
     def rows(self) -> int:
         """Bytes of metrics so far."""
         file = self.folder / "metrics.jsonl"
@@ -134,7 +140,7 @@ def endure(hits: Sequence[str], choice: random.Random, folder: Path, workers: in
                 orphans = run.hit(what := left.pop(0), choice)
                 assert not orphans, f"{what} left {len(orphans)} processes behind"
                 print(f"{what}: {len(left)} to go", flush=True)
-                if process.poll() in (-signal.SIGKILL, 128 + signal.SIGTERM):
+                if process.poll() in (-signal.SIGKILL, 128 + signal.SIGTERM) or run.ended_anyway:
                     process = run.begin()
             process.wait(PATIENCE_SECONDS)
             assert process.returncode == 0, f"a run was lost: exit code {process.returncode}\n{run.text}"

@@ -72,9 +72,11 @@ class Place:
             if not self._asked:
                 self._process = Process(self._command.here(self._folder))
         code = -int(signal.SIGTERM) if self._process is None else self._process.wait()
-        left = self.collect()
-        if self._folder is not None:
-            shutil.rmtree(self._folder)
+        with self._lock:
+            left = self.collect()
+            if self._folder is not None:
+                shutil.rmtree(self._folder)
+                self._folder = None  # a call of `collect` may be waiting
         return code, left
 
     def collect(self) -> transfer.Files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Mapping
@@ -167,11 +168,11 @@ class _Run:
             self.out, self.config.total_env_steps, trainer.env_steps, trainer.learner_steps
         )
         self._tracker = Trackers(self._wandb_id)
-        exit_code, signals = 1, Signals()
+        exit_code, signals, caught = 1, Signals(), contextlib.ExitStack()
         try:
             self._track()
-            with signals:
-                exit_code = self._loop(signals)
+            caught.enter_context(signals)
+            exit_code = self._loop(signals)
             if isinstance(self.trainer, Leader):
                 self.trainer.end()
         except NonFiniteError as error:
@@ -191,10 +192,11 @@ class _Run:
         except ConfigError as error:
             raise ConfigError(f"{error}; {self._kept}; to go on: {self.directory.resume_command}") from None
         finally:
-            self._view.close()
-            self.trainer.close()
-            self._tracker.close(exit_code)
-            self._metrics.close()
+            with caught:  # a run that has finished is not ended by a signal that comes now
+                self._view.close()
+                self.trainer.close()
+                self._tracker.close(exit_code)
+                self._metrics.close()
         if exit_code == 0:
             print(f"{self._result()}\nreport   {self.directory.report_command}", file=self.out, flush=True)
         elif exit_code > 128:

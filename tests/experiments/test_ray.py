@@ -1,5 +1,6 @@
 """Trainings on a Ray of two nodes, which are processes of this machine, and on a local one."""
 
+import functools
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dtqn import cli
-from dtqn.experiments import compare, jobs
+from dtqn.experiments import compare, jobs, transfer
 from dtqn.experiments.jobs import Pool
 from dtqn.settings.config import ConfigError
 from tests.experiments import stand_in
@@ -122,6 +123,17 @@ def test_a_node_that_dies_costs_nothing(cluster, by_local, tmp_path, monkeypatch
     assert not list(tmp_path.glob("**/.here-*"))
 
 
+def test_files_asked_for_at_the_end_of_a_training_are_none(tmp_path):
+    """The folder of a node that shares none with us is gone by then."""
+    from dtqn.experiments.ray_launcher import Place
+
+    job = stand_in.job(tmp_path, "a")
+    place = Place(job.command(stand_in.program(tmp_path)).for_another_machine())
+    code, left = place.run(transfer.read(job.directory.path, {}))
+    assert code == 0 and "result.json" in left
+    assert place.collect() == {}
+
+
 @pytest.fixture
 def local(tmp_path, monkeypatch):
     """A launcher by a Ray of this machine, and the command of the small program."""
@@ -184,7 +196,9 @@ def test_what_a_machine_never_has_is_refused(local, tmp_path):
         ("auto", "no Ray answers there (ConnectionError: "),
     ],
 )
-def test_an_address_where_no_ray_answers_is_one_line(tmp_path, capfd, address, message):
+def test_an_address_where_no_ray_answers_is_one_line(tmp_path, capfd, monkeypatch, address, message):
+    another = functools.cache(set)  # in place of one that another test has started
+    monkeypatch.setattr("ray._private.services.find_gcs_addresses", another)
     argv = ["compare", *_SMALL.split(), "--runs-dir", str(tmp_path / "runs"), "--launcher", "ray"]
     assert cli.main([*argv, "--ray-address", address]) == 2
     said = capfd.readouterr().err

@@ -311,6 +311,21 @@ def test_a_signal_finishes_the_tick_saves_and_says_how_to_go_on(tmp_path, traine
     assert fake.tree(tmp_path / "run") == fake.tree(tmp_path / "whole")
 
 
+def test_a_signal_after_the_end_of_a_run_changes_nothing(tmp_path, trainer, monkeypatch):
+    """The workers of a pool and W&B take a moment to go; by then the run is saved."""
+    close, before = session.Trackers.close, signal.signal(signal.SIGTERM, signal.default_int_handler)
+    monkeypatch.setattr(
+        session.Trackers,
+        "close",
+        lambda self, code: (os.kill(os.getpid(), signal.SIGTERM), close(self, code)),
+    )
+    try:
+        code, lines = fake.start(tmp_path / "run")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert code == 0 and lines[-1].startswith("report   ")
+
+
 @pytest.mark.parametrize(("time_limit", "told"), [(None, 1), (50, 0)])
 def test_a_long_evaluation_of_a_task_without_an_end_is_told_of_once(
     tmp_path, trainer, monkeypatch, time_limit, told
