@@ -6,12 +6,12 @@ gates of its own. W, U are [D, D] without bias; b is the vector b_g [D].
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.products import add_product, fill_up, linear, product, weight_gradient
+from dtqn.networks.products import add_product, linear, on_rows, product, weight_gradient
 
 GATE_BIAS = {"gru": 2.0, "output": 1.0, "highway": 1.0, "sigtanh": 1.0, "input": None, "residual": None}
 """b_g at initialisation; None where the gate has no bias."""
@@ -142,11 +142,8 @@ class GRUGate(nn.Module):
         self.bias = nn.Parameter(torch.full((width,), bias))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        width = x.shape[-1]
-        weights = self.w_rzg.numel()
-        rows = (fill_up(part.reshape(-1, width), weights) for part in (x, y))
-        g: Tensor = _GRUGate.apply(*rows, self.w_rzg, self.u_rz, self.u_g, self.bias)
-        return g[: x.numel() // width].view(x.shape)
+        weights = self.w_rzg, self.u_rz, self.u_g, self.bias
+        return on_rows(lambda *rows: cast(Tensor, _GRUGate.apply(*rows, *weights)), self.w_rzg.numel(), x, y)
 
 
 def make_norm(norm: str, width: int) -> nn.Module:

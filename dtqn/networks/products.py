@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import functools
 import platform
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -57,13 +58,14 @@ def _kernel_onto(total: Tensor, x: Tensor, w: Tensor) -> Tensor:
     return found
 
 
-def _fits(rows: Tensor, weights: int) -> bool:
-    """Whether oneDNN multiplies these rows [n, ...] with so many weights."""
+def _fits(x: Tensor, weights: int) -> bool:
+    """Whether oneDNN multiplies the rows of x [..., K] with so many weights."""
+    count = x.shape[:-1].numel()
     return (
-        rows.dtype is torch.float32
-        and len(rows) >= _LEAST_ROWS
-        and weights >= (_LEAST_WEIGHTS_TO_FILL if len(rows) % ROWS else _LEAST_WEIGHTS)
-        and rows.device.type == "cpu"
+        x.dtype is torch.float32
+        and count >= _LEAST_ROWS
+        and weights >= (_LEAST_WEIGHTS_TO_FILL if count % ROWS else _LEAST_WEIGHTS)
+        and x.device.type == "cpu"
         and has_kernel()
         and torch._C._get_mkldnn_enabled()
     )
@@ -75,9 +77,16 @@ def _multiplies(rows: Tensor, weights: int) -> bool:
 
 
 def fill_up(rows: Tensor, weights: int) -> Tensor:
-    """Rows [n, ...], and rows of zeros after them where that makes products with so many weights faster."""
+    """Rows [n, K], and rows of zeros after them where that makes products with so many weights faster."""
     more = -len(rows) % ROWS
     return F.pad(rows, (0, 0, 0, more)) if more and _fits(rows, weights) else rows
+
+
+def on_rows(run: Callable[..., Tensor], weights: int, *inputs: Tensor) -> Tensor:
+    """`run` of inputs [..., K] as rows [n, K], filled up for products with so many weights: [..., M]."""
+    rows = [x if x.dim() == 2 else x.reshape(-1, x.shape[-1]) for x in inputs]
+    found = run(*(fill_up(x, weights) for x in rows))[: len(rows[0])]
+    return found if inputs[0].dim() == 2 else found.view(*inputs[0].shape[:-1], -1)
 
 
 def product(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -119,11 +128,9 @@ class _Linear(torch.autograd.Function):
 
 def linear(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
     """`F.linear`: x w^T + bias, of x [..., K] and w [M, K]: [..., M]."""
-    rows = x if x.dim() == 2 else x.flatten(0, -2)
-    if not _fits(rows, w.numel()):
+    if not _fits(x, w.numel()):
         return F.linear(x, w, bias)
-    found: Tensor = _Linear.apply(fill_up(rows, w.numel()), w, bias)[: len(rows)]
-    return found.view(*x.shape[:-1], len(w))
+    return on_rows(lambda rows: cast(Tensor, _Linear.apply(rows, w, bias)), w.numel(), x)
 
 
 class Linear(nn.Linear):
@@ -159,10 +166,9 @@ class FeedForward(nn.Sequential):
         super().__init__(Linear(width, hidden_width), nn.ReLU(inplace=True), Linear(hidden_width, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        w_1, b_1, w_2, b_2 = self.parameters()
-        rows = x if x.dim() == 2 else x.flatten(0, -2)
-        if not _fits(rows, w_1.numel()):
+        weights = tuple(self.parameters())
+        count = weights[0].numel()
+        if not _fits(x, count):
             out: Tensor = super().forward(x)
             return out
-        found: Tensor = _FeedForward.apply(fill_up(rows, w_1.numel()), w_1, b_1, w_2, b_2)
-        return found[: len(rows)].view(x.shape)
+        return on_rows(lambda rows: cast(Tensor, _FeedForward.apply(rows, *weights)), count, x)
