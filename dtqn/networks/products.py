@@ -1,10 +1,11 @@
 """Products of many rows with a weight, and layers that are made of them.
 
 On a CPU torch multiplies float32 matrices with MKL, which on AMD's processors leaves AVX-512 aside. oneDNN, a
-part of torch too, does not, and takes half of the time for 1 056 rows of 64 times 64 x 128. It prepares a
-kernel for each new shape, which takes as long as the product, so its products are of multiples of `ROWS` rows
-only: packed rows come in these (`packing.py`), others are filled up. All else is torch's own: other types,
-devices and processors, few rows, and whatever runs under `torch.backends.mkldnn.flags(enabled=False)`.
+part of torch too, does not, and takes half of the time for 1 056 rows of 64 times 64 x 128 on Zen 5; Zen 4,
+whose units are half as wide, gains nothing. oneDNN prepares a kernel for each new shape, which takes as long
+as the product, so its products are of multiples of `ROWS` rows only: packed rows come in these
+(`packing.py`), others are filled up. All else is torch's own: other types, devices and processors, few rows,
+and whatever runs under `torch.backends.mkldnn.flags(enabled=False)`.
 
 Legend: n rows, K inputs, M outputs.
 """
@@ -12,7 +13,7 @@ Legend: n rows, K inputs, M outputs.
 from __future__ import annotations
 
 import functools
-import platform
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +24,8 @@ from torch.nn import functional as F
 
 ROWS = 32
 """Rows come in multiples of so many."""
+_LEAST_FAMILY = 26
+"""AMD's number of Zen 5; Zen 4 has 25."""
 _LEAST_ROWS, _LEAST_WEIGHTS = 256, 2048
 """Below these MKL is as fast, as a call of oneDNN's kernel costs some ten microseconds more."""
 _LEAST_WEIGHTS_TO_FILL = 8192
@@ -31,20 +34,32 @@ _LEAST_WEIGHTS_TO_FILL = 8192
 
 @functools.cache
 def has_kernel() -> bool:
-    """Whether this machine has oneDNN's kernel, and it is faster than torch's own product."""
-    if not torch.backends.mkldnn.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512":
+    """Whether oneDNN's kernel is here and faster than torch's own product."""
+    return _processor_is_faster_with_it() and kernel_works()
+
+
+def _processor_is_faster_with_it() -> bool:
+    """A rule by the processor's name: which kernel multiplies must not hang on a clock."""
+    if torch.backends.cpu.get_cpu_capability() != "AVX512":
         return False
     try:
         processor = Path("/proc/cpuinfo").read_text()
     except OSError:  # not Linux
-        processor = platform.processor()
-    if "AuthenticAMD" not in processor:
+        processor = ""
+    family = re.search(r"^cpu family\s*: (\d+)$", processor, re.MULTILINE)
+    return "AuthenticAMD" in processor and family is not None and int(family[1]) >= _LEAST_FAMILY
+
+
+@functools.cache
+def kernel_works() -> bool:
+    """Whether this torch has the kernel, and it is what this module takes it for."""
+    if not torch.backends.mkldnn.is_available():
         return False
     w = torch.arange(4, dtype=torch.float32, device="cpu").view(2, 2)
     x = torch.eye(2, dtype=w.dtype, device=w.device)
     try:
         return bool((_kernel(x, w, None) == w.T).all()) and bool((_kernel_onto(w, x, w) == w + w.T).all())
-    except (AttributeError, RuntimeError):  # a torch without it
+    except (AttributeError, RuntimeError):
         return False
 
 
