@@ -95,9 +95,6 @@ class Sequences(NamedTuple):
     """Path -> [B, R, ...]: the trace of the learn block's rows, of fields without a window."""
     acted_greedily: Tensor | None = None
     """[B, R] bool: the action of a row was the actor's best; None where that is not known."""
-    shown_before: Tensor | None = None
-    """[B, V] int8: 1 for a value that the episode has shown before the sequence's first row, 0 for another,
-    -1 where that is not known; None: nobody has looked (`dtqn.networks.recall`)."""
     packing: Any = None
     """A `dtqn.networks.packing.Packing` of this batch, for networks to share; None: each makes its own."""
 

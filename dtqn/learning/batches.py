@@ -166,7 +166,6 @@ def without_first_row(batch: Sequences) -> Sequences:
         learn_rows=batch.learn_rows - 1,
         learned_steps=batch.learned_steps - 1,
         acted_greedily=None,
-        shown_before=None,
     )
 
 
@@ -218,7 +217,6 @@ def take(batch: Sequences, members: Tensor) -> Sequences:
         importance_weights=batch.importance_weights[members],
         beside={name: x[members, :rows] for name, x in batch.beside.items()},
         acted_greedily=None if batch.acted_greedily is None else batch.acted_greedily[members, :rows],
-        shown_before=None if batch.shown_before is None else batch.shown_before[members],
     )
 
 

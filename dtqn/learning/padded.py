@@ -70,18 +70,11 @@ class Padded:
             trace_valid=batch.trace_valid.new_zeros(_with(batch.trace_valid, memory)),
             burn_in=map_tree(repeated(burn_in), batch.learn),
             **of_learn,
-            **{name: map_tree(torch.clone, getattr(batch, name)) for name in _BY_SEQUENCE},
+            **{name: x.clone() for name, x in batch._asdict().items() if name in _BY_SEQUENCE},
         )
 
 
-_BY_SEQUENCE = (
-    "episode_step",
-    "burn_in_rows",
-    "learn_rows",
-    "learned_steps",
-    "importance_weights",
-    "shown_before",
-)
+_BY_SEQUENCE = ("episode_step", "burn_in_rows", "learn_rows", "learned_steps", "importance_weights")
 
 
 def _with(x: Tensor, rows: int) -> tuple[int, ...]:
@@ -89,7 +82,7 @@ def _with(x: Tensor, rows: int) -> tuple[int, ...]:
 
 
 def _first(to: Tensor, x: Tensor) -> None:
-    """Copies rows [B, T, ...] to the first of a longer block, or numbers [B] or [B, V] to numbers."""
+    """Copies rows [B, T, ...] to the first of a longer block, or numbers [B] to numbers."""
     (to if x.dim() == 1 else to[:, : x.shape[1]]).copy_(x, non_blocking=True)
 
 

@@ -109,20 +109,16 @@ class Recall(nn.Module):
 
             l_t = -1/V sum over known v of [v was shown] log p_tv + [it was not] log (1 - p_tv)
 
-        A value that the sequence has shown up to row t is known. Of others `batch.shown_before` may tell;
-        without it they are known if the sequence begins with its episode. Padding has any loss.
+        A value that the sequence has shown up to row t is known. One that it has not shown is known if the
+        sequence begins with its episode; otherwise it may have been shown before. Padding has any loss.
         """
         blocks = ((batch.burn_in, batch.burn_in_rows), (batch.learn, batch.learn_rows))
         shown = [
             self.shown(rows.observation, first_rows(count, rows.first.shape[1])) for rows, count in blocks
         ]
         burned = batch.burn_in.first.shape[1]
-        before = batch.shown_before
-        if before is None:
-            before = torch.where(batch.episode_step == 0, 0, -1)[:, None]
         seen = torch.cat(shown, dim=1).to(torch.uint8).cummax(dim=1).values[:, burned:].bool()
-        seen = seen | (before == 1)[:, None]
-        known = seen | (before >= 0)[:, None]
+        known = seen | (batch.episode_step == 0)[:, None, None]
         losses = F.binary_cross_entropy_with_logits(logits, seen.to(logits.dtype), reduction="none")
         return torch.where(known, losses, 0.0).mean(dim=-1)
 

@@ -18,7 +18,6 @@ from dtqn.acting.rows import Leaf, Rows
 from dtqn.shapes import send
 from dtqn.types import (
     FreshTrace,
-    Observation,
     Sequences,
     StepInputs,
     TraceSpec,
@@ -170,11 +169,6 @@ class Schema:
     def inputs(self, rows: Mapping[str, np.ndarray]) -> StepInputs:
         """The inputs of a network in sampled rows [B, T, ...]."""
         return step_inputs({name: self._tensor(rows[name]) for name in self.input_names})
-
-    def observation(self, rows: Mapping[str, np.ndarray]) -> Observation:
-        """The observation in rows [B, T, ...] that have its parts."""
-        found: Observation = observation_of({name: self._tensor(part) for name, part in rows.items()})
-        return found
 
     def sequences(self, batch: SequenceBatch, importance_weights: np.ndarray) -> Sequences:
         """A sampled batch as the learner reads it."""

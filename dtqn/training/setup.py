@@ -27,13 +27,11 @@ from dtqn.learning.learner import AuxiliaryLoss, Learner
 from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.networks import builder
 from dtqn.networks.q_network import QNetwork, memory_window, trace_window
-from dtqn.networks.recall import RecallingHead
 from dtqn.ranks import ALONE, Ranks
 from dtqn.schedules import linear
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
 from dtqn.settings.rules import memory_misfit
 from dtqn.settings.values import is_own
-from dtqn.training.history import History
 from dtqn.training.schema import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
 from dtqn.training.updates import FromReplay, FromRollouts, Source, Updates
@@ -250,13 +248,6 @@ def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learn
         generator=np.random.default_rng(seed_of(config, Stream.STALENESS)),
         max_rows=int(config.metrics_every / config.env_steps_per_update * rows_per_update),
     )
-
-
-def make_history(replay: SequenceReplay, schema: Schema, network: QNetwork) -> History | None:
-    """What tells a network with recall what its memory should hold; None where no memory is handed on."""
-    if not isinstance(network.head, RecallingHead) or not schema.has_memory or not schema.memory.is_read:
-        return None
-    return History(replay, schema, network.head.recall.shown)
 
 
 _TICKS_OF_A_CACHE = 4

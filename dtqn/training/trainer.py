@@ -72,7 +72,6 @@ class Trainer:
         self.generator = np.random.default_rng(seed_of(config, Stream.REPLAY))
         self.updates = setup.make_updates(config, self.replay, self.generator, ranks)
         self.staleness = setup.make_staleness(config, self.replay, self.schema, self.learner)
-        self._history = setup.make_history(self.replay, self.schema, network)
         self._learning_rate_share = setup.learning_rate_share(config)
         self.resume_is_exact = True
         """False once it has gone on from a state without the environments'. The actor then begins new
@@ -202,8 +201,6 @@ class Trainer:
 
     def _learn(self, sampled: SequenceBatch, info: SampleInfo) -> None:
         batch = self.schema.sequences(sampled, info.importance_weights)
-        if self._history is not None:
-            batch = batch._replace(shown_before=self._history.shown_before(info.ids, sampled.episode_step))
         try:
             update = self.learner.update(batch, self._learning_rate_share(self.env_steps))
         except NonFiniteError as error:

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from dtqn.networks.recall import RecallingHead
 from dtqn.types import Sequences, StepInputs, leaves
 from tests.cases import NUM_ACTIONS, inputs, observations
 
@@ -102,16 +101,7 @@ def make_batch(
         learned_steps=(learn - 1).clamp(max=learn_length),
         importance_weights=torch.rand(batch, generator=generator, dtype=torch.float64).to(dtype) + 0.2,
         beside=_beside(network, space, batch, int(learn.max()), seed + 5, dtype),
-        shown_before=_shown_before(network, batch, seed + 6),
     )
-
-
-def _shown_before(network: nn.Module, batch: int, seed: int) -> torch.Tensor | None:
-    """Anything, where the network recalls."""
-    if not isinstance(network.head, RecallingHead):
-        return None
-    size = (batch, network.head.recall.shown.count)
-    return torch.from_numpy(np.random.default_rng(seed).integers(-1, 2, size=size).astype(np.int8))
 
 
 def _beside(

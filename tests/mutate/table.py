@@ -36,7 +36,6 @@ _DELTANET = "tests/networks/test_deltanet.py"
 _DELTA_CHUNKS = f"{_DELTANET}::test_chunks_are_the_papers_recurrence"
 _DELTA_TWIN = "tests/networks/test_recurrent_cores.py::test_twin"
 _RECALL = "tests/networks/test_recall.py"
-_HISTORY = "tests/training/test_history.py"
 _WINDOWED = "tests/networks/test_windowed.py"
 _ACCUMULATOR = "tests/replay/test_accumulator.py"
 _TREE = "tests/replay/test_sum_tree.py"
@@ -436,12 +435,10 @@ NETWORKS = [
         "dtqn/networks/recall.py",
         (
             "recall-of-what-may-have-been-shown",
-            "torch.where(batch.episode_step == 0",
-            "torch.where(batch.episode_step >= 0",
+            "(batch.episode_step == 0)",
+            "(batch.episode_step >= 0)",
             _RECALL,
         ),
-        ("recall-forgets-what-was-before", "seen | (before == 1)[:, None]", "seen", _TWIN),
-        ("recall-of-what-is-not-known", "(before >= 0)", "(before >= -1)", _TWIN),
         (
             "recall-without-the-burn-in",
             ".cummax(dim=1).values[:, burned:]",
@@ -449,17 +446,6 @@ NETWORKS = [
             _RECALL,
         ),
         ("recall-of-padding", "shown & real[..., None]", "shown", _RECALL),
-    ),
-    *_in(
-        "dtqn/training/history.py",
-        ("history-with-the-sequence", "prefix.available] - start", "prefix.available] + 1 - start", _HISTORY),
-        ("history-of-the-last-chunk", "torch.maximum(found[members], shown)", "shown", _HISTORY),
-        (
-            "history-of-overwritten-rows",
-            "(len(ids), self._shown.count), -1,",
-            "(len(ids), self._shown.count), 0,",
-            _HISTORY,
-        ),
     ),
     *_in(
         "dtqn/networks/packing.py",

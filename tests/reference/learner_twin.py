@@ -171,15 +171,12 @@ def recall_loss(batch: Any, b: int, t: int, logits: Tensor) -> Tensor:
     """Of row t of a sequence's learn block, of observations in MultiDiscrete([3, 4, 2])."""
     past = [*batch.burn_in.observation[b, : int(batch.burn_in_rows[b])], *batch.learn.observation[b, : t + 1]]
     shown = {(place, value) for seen in past for place, value in enumerate(seen.tolist())}
-    before = [0 if int(batch.episode_step[b]) == 0 else -1] * len(logits)
-    if batch.shown_before is not None:
-        before = batch.shown_before[b].tolist()
     total = torch.zeros((), dtype=torch.float64)
     for number, logit in enumerate(logits):
         p = 1 / (1 + torch.exp(-logit))
-        if SLOTS[number] in shown or before[number] == 1:
+        if SLOTS[number] in shown:
             total = total - torch.log(p)
-        elif before[number] == 0:
+        elif int(batch.episode_step[b]) == 0:
             total = total - torch.log(1 - p)
     return total / len(logits)
 
