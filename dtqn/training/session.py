@@ -281,14 +281,16 @@ class _Run:
         env_steps, learner_steps = int(row["env_steps"] or 0), int(row["learner_steps"] or 0)
         then, env_then, learner_then = self._speed_mark
         seconds = self._seconds
-        passed = max(seconds - then, 1e-9)
+        passed = (
+            seconds - then if env_steps > env_then else None
+        )  # a row of the end may have no step of its own
         self._speed_mark = (seconds, env_steps, learner_steps)
         clocks: Row = {
             "env_steps": env_steps,
             "learner_steps": learner_steps,
             "seconds": seconds,
-            "speed/env_steps_per_second": (env_steps - env_then) / passed,
-            "speed/learner_steps_per_second": (learner_steps - learner_then) / passed,
+            "speed/env_steps_per_second": (env_steps - env_then) / passed if passed else None,
+            "speed/learner_steps_per_second": (learner_steps - learner_then) / passed if passed else None,
         }
         self._held.append(clocks | row)
 

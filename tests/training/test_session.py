@@ -311,6 +311,17 @@ def test_a_signal_finishes_the_tick_saves_and_says_how_to_go_on(tmp_path, traine
     assert fake.tree(tmp_path / "run") == fake.tree(tmp_path / "whole")
 
 
+def test_a_row_without_a_step_of_its_own_has_no_speed(tmp_path, trainer, monkeypatch):
+    """An update that the end of a run owes comes at the env step of the row before."""
+    monkeypatch.setattr(trainer, "finish", lambda self: (self._evaluate(), [self._clocks()])[1])
+    assert fake.start(tmp_path / "run")[0] == 0
+    *_, before, last = read_rows(tmp_path / "run/metrics.jsonl")
+    assert before["env_steps"] == last["env_steps"] == 1000
+    for name in ("env_steps", "learner_steps"):
+        assert before[f"speed/{name}_per_second"] > 0
+        assert last[f"speed/{name}_per_second"] is None
+
+
 def test_a_signal_after_the_end_of_a_run_changes_nothing(tmp_path, trainer, monkeypatch):
     """The workers of a pool and W&B take a moment to go; by then the run is saved."""
     close, before = session.Trackers.close, signal.signal(signal.SIGTERM, signal.default_int_handler)
