@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, get_args
 
 from dtqn.settings.config import Config, ConfigError, wrong
-from dtqn.settings.values import nearest
+from dtqn.settings.values import meant
 
 Name = Literal["local", "ray", "slurm"]
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -154,7 +154,7 @@ class Asked(NamedTuple):
         if self.name not in get_args(Name):
             known = get_args(Name)
             raise wrong(
-                "--launcher", self.name, f"must be one of {', '.join(known)}{nearest(self.name, known)}"
+                "--launcher", self.name, f"must be one of {', '.join(known)}{meant(self.name, known)}"
             )
         others = {
             "--ray-address": ("ray", self.ray_address),

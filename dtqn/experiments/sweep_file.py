@@ -11,7 +11,7 @@ from dtqn.experiments import sweep_engine
 from dtqn.experiments.sweep_engine import METHODS, Trial
 from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of
 from dtqn.settings.presets import read_yaml
-from dtqn.settings.values import nearest
+from dtqn.settings.values import meant, nearest
 from dtqn.training.metrics import METRICS
 
 _NOT_THE_ENGINES = ("run_cap", "preemptible")
@@ -160,8 +160,7 @@ def _explain(violation: Any) -> str:
 
 
 def _none_of(key: str, value: Any, known: Iterable[str]) -> str:
-    hint = nearest(str(value), known)
-    return f"{key} is {value}: must be one of {', '.join(known)}{hint if 'mean' in hint else ''}"
+    return f"{key} is {value}: must be one of {', '.join(known)}{meant(str(value), known)}"
 
 
 def _flat(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, value_of
-from dtqn.settings.values import choices, legal, nearest, shown
+from dtqn.settings.values import choices, legal, meant, nearest, shown
 from envs import yaml_file
 
 
@@ -328,8 +328,7 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
     if error["type"] == "extra_forbidden":
         return f"{name} is no setting{_from(layers, name)}{nearest(name, [*fields, *_GROUPS])}"
     if name in fields:
-        hint = nearest(str(error["input"]), choices(fields[name]))
-        hint = hint if "mean" in hint else ""
+        hint = meant(str(error["input"]), choices(fields[name]))
         return f"{name} is {shown(error['input'])}{_from(layers, name)}: must be {legal(fields[name])}{hint}"
     if name in _GROUPS and error["type"] != "value_error":
         return f"{name} is {shown(error['input'])}{_from(layers, name)}: must be a group of settings"

@@ -203,15 +203,19 @@ _REPLACED = {"task.vectorization": "actor.pool", "task.step_timeout": "actor.ste
 def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` for the closest known name, or all known names where they are few."""
     names = sorted(known)
+    return meant(name, names) or (f"; known: {', '.join(names)}" if len(names) <= 30 else "")
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """`; did you mean ...?` for the closest known name; empty where none is close."""
+    names = sorted(known)
     if _REPLACED.get(name) in names:
         return f"; did you mean {_REPLACED[name]}?"
     # A bare field name is meant as the dotted name that ends in it, and `lr` as `learning_rate`.
     ends = [candidate for candidate in names if candidate.rpartition(".")[2] == name]
     ends = ends or [candidate for candidate in names if _initials(candidate) == name.rpartition(".")[2]]
     close = ends or difflib.get_close_matches(name[:100], names, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f"; known: {', '.join(names)}" if len(names) <= 30 else ""
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _initials(name: str) -> str:
