@@ -101,7 +101,7 @@ def on_rows(run: Callable[..., Tensor], weights: int, *inputs: Tensor) -> Tensor
     """`run` of inputs [..., K] as rows [n, K], filled up for products with so many weights: [..., M]."""
     rows = [x if x.dim() == 2 else x.reshape(-1, x.shape[-1]) for x in inputs]
     found = run(*(fill_up(x, weights) for x in rows))[: len(rows[0])]
-    return found if inputs[0].dim() == 2 else found.view(*inputs[0].shape[:-1], -1)
+    return found if inputs[0].dim() == 2 else found.view(*inputs[0].shape[:-1], found.shape[-1])
 
 
 def product(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:

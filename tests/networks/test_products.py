@@ -101,6 +101,11 @@ def test_a_gate_of_rows_that_are_no_multiple_is_exact():
         _close(mine, exact)
 
 
+def test_a_gate_of_no_rows_has_none():
+    nothing = torch.zeros(2, 0, 8)
+    assert GRUGate(8, 2.0)(nothing, nothing).shape == (2, 0, 8)
+
+
 @needs_kernel
 def test_other_types_few_rows_and_a_switch_leave_it_to_torch(monkeypatch):
     with kernel_calls(monkeypatch) as rows:
