@@ -281,9 +281,8 @@ class _Run:
         env_steps, learner_steps = int(row["env_steps"] or 0), int(row["learner_steps"] or 0)
         then, env_then, learner_then = self._speed_mark
         seconds = self._seconds
-        passed = (
-            seconds - then if env_steps > env_then else None
-        )  # a row of the end may have no step of its own
+        # A row of the end may have no step of its own, and so no speed.
+        passed = seconds - then if env_steps > env_then else None
         self._speed_mark = (seconds, env_steps, learner_steps)
         clocks: Row = {
             "env_steps": env_steps,
