@@ -64,6 +64,15 @@ class TraceSpec:
     """The dtype to store it in; None: a float of `replay.trace_dtype`."""
 
 
+class Novel(NamedTuple):
+    """Which rows' observations were new to their episode, bool."""
+
+    burn_in: Tensor
+    """[B, P]"""
+    learn: Tensor
+    """[B, R]"""
+
+
 class Sequences(NamedTuple):
     """A batch of sequences as the learner reads it: three blocks, each cropped to its longest real member.
 
@@ -95,6 +104,8 @@ class Sequences(NamedTuple):
     """Path -> [B, R, ...]: the trace of the learn block's rows, of fields without a window."""
     acted_greedily: Tensor | None = None
     """[B, R] bool: the action of a row was the actor's best; None where that is not known."""
+    novel: Novel | None = None
+    """None: no row is."""
     packing: Any = None
     """A `dtqn.networks.packing.Packing` of this batch, for networks to share; None: each makes its own."""
 

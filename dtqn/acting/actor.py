@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from dtqn.acting.exploration import Bursts, Exploration
+from dtqn.acting.novelty import Novelty
 from dtqn.acting.rows import Episodes, Rows, VectorRows
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import State, StepInputs, Trace, from_leaves, leaves, map_tree, reset_rows
@@ -36,6 +37,7 @@ class Actor:
         bursts: Bursts,
         generator: np.random.Generator,
         keep_cache: bool,
+        novelty: Novelty | None = None,
         capture: Callable[..., Callable[..., Any]] | None = None,
     ) -> None:
         """
@@ -45,11 +47,12 @@ class Actor:
             bursts: of random actions within episodes.
             generator: draws explorations, random actions and, after a resume, the seed of new episodes.
             keep_cache: keep projected keys and values of the memory from one publishing to the next.
+            novelty: says which observations are new to their episode; None: nobody asks.
             capture: makes of the forward pass one that is recorded and replayed; None: it runs as it is.
         """
         self.rows = VectorRows(env)
         self.network = network.requires_grad_(False)
-        self.exploration, self.bursts = exploration, bursts
+        self.exploration, self.bursts, self.novelty = exploration, bursts, novelty
         self.generator = generator
         self.keep_cache = keep_cache
         self.version = 0
@@ -107,6 +110,9 @@ class Actor:
         epsilon = np.where(self.bursts.active(rows.length), 1.0, self.epsilon())
         explore = self.generator.random(count) < epsilon
         action = np.where(explore, self.generator.integers(self.num_actions, size=count), greedy)
+        novel = np.zeros(count, bool)
+        if self.novelty is not None:
+            novel = self.novelty.look(rows.observation, rows.first)
         emitted = Rows(
             observation=rows.observation,
             prev_action=rows.prev_action,
@@ -114,6 +120,7 @@ class Actor:
             discount=~rows.terminated,
             first=rows.first,
             last=rows.last,
+            novel=novel,
             q_max=q[everyone, greedy],
             q_taken=q[everyone, action],
             version=np.full(count, self.version),
@@ -141,6 +148,7 @@ class Actor:
             "version": self.version,
             "env_steps": self.env_steps,
             "bursts": self.bursts.get_state(),
+            "novelty": None if self.novelty is None else self.novelty.get_state(),
         }
 
     def set_state(self, state: dict[str, Any]) -> bool:
@@ -153,6 +161,8 @@ class Actor:
         self._initial = self._fresh_state()
         self.version, self.env_steps = state["version"], state["env_steps"]
         self.bursts.set_state(state["bursts"])
+        if self.novelty is not None:
+            self.novelty.set_state(state["novelty"])
         return state["rows"]["env"] is not None
 
     def news(self) -> list[str]:

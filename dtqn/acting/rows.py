@@ -32,6 +32,8 @@ class Rows(NamedTuple, Generic[Leaf]):
     """bool: the row begins an episode."""
     last: Leaf
     """bool: the row ends an episode, terminated or truncated."""
+    novel: Leaf
+    """bool: its episode had not shown this observation before; False everywhere where nobody asks."""
     q_max: Leaf
     """The largest Q-value that the actor saw."""
     q_taken: Leaf

@@ -4,6 +4,9 @@ RAdam (Liu et al. 2020, arXiv 1908.03265, algorithm 2) is Adam with other step s
 do not tell their variance, so the first steps are those of momentum alone. Later ones are multiplied by r_t,
 which rises to 1.
 
+With weight decay it is AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2): before its step a
+matrix is multiplied by 1 - lambda times the step size. Biases and norms' gains are not.
+
 Torch's own fused kernel does the arithmetic. `torch.optim.Adam`, which wraps that kernel, would import
 torch's compiler, which takes seconds at every start of a run.
 """
@@ -42,18 +45,34 @@ def rectification(step: int) -> float | None:
 class Adam:
     """Changes parameters in place."""
 
-    def __init__(self, names: Sequence[str], parameters: Flat, *, epsilon: float, rectified: bool) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        parameters: Flat,
+        *,
+        epsilon: float,
+        rectified: bool,
+        weight_decay: float = 0.0,
+    ) -> None:
         """
         Args:
             names: those of the parameters, under which the moments are saved.
             epsilon: the constant in the denominator.
             rectified: RAdam.
+            weight_decay: lambda.
         """
         self._names, self._parameters, self._epsilon = names, parameters, epsilon
         self._rectified = rectified
         tensors = parameters.tensors
         self._steps = [torch.zeros((), dtype=torch.float32, device=x.device) for x in tensors]
         self._exp_avg, self._exp_avg_sq = ([torch.zeros_like(x) for x in tensors] for _ in range(2))
+        self._decay: list[Tensor] = []
+        """lambda at each number of a matrix, 0 elsewhere; empty where nothing decays."""
+        if weight_decay:
+            shares = [
+                torch.full_like(x, weight_decay if x.dim() > 1 else 0.0) for x in parameters.views(tensors)
+            ]
+            self._decay = parameters.join(shares)
 
     @torch.no_grad()
     def step(self, gradients: list[Tensor], learning_rate: float | Tensor, finite: Tensor) -> None:
@@ -63,6 +82,8 @@ class Adam:
             learning_rate: the step's size; a tensor [], float32 on the device, where it is recorded.
             finite: [] bool.
         """
+        for decay, x in zip(self._decay, self._parameters.tensors, strict=False):
+            x.addcmul_(x, (decay * finite).mul_(-learning_rate))
         if self._rectified:
             if not finite:
                 return None

@@ -147,7 +147,11 @@ class Learner:
         self._runs = [x.network for x in self._rounded] or both
         """What computes an update: the online network first, the target last."""
         self.optimizer = Adam(
-            list(named), self._online, epsilon=config.adam_epsilon, rectified=config.optimizer == "radam"
+            list(named),
+            self._online,
+            epsilon=config.adam_epsilon,
+            rectified=config.optimizer == "radam",
+            weight_decay=config.weight_decay,
         )
         self.learner_steps = 0
         self.learning_rate = 0.0

@@ -184,7 +184,7 @@ class Objective:
         config, action = self.config, batch.learn.prev_action[:, 1:].long()
         with torch.no_grad():
             selector = (chooser if config.double_q else target).q
-            reward = batch.learn.reward * config.reward_scale
+            reward = self._reward(batch.learn.reward, None if batch.novel is None else batch.novel.learn)
             value: Values = functools.partial(returns.double_q_value, q_selector=selector)
             if config.munchausen:
                 tau = config.munchausen_temperature
@@ -208,15 +208,25 @@ class Objective:
         return errors._replace(traces=traces)
 
     def first_td_errors(
-        self, reward: Tensor, discount: Tensor, q_max: Tensor, q_taken: Tensor, learn_rows: Tensor
+        self,
+        reward: Tensor,
+        discount: Tensor,
+        novel: Tensor,
+        q_max: Tensor,
+        q_taken: Tensor,
+        learn_rows: Tensor,
     ) -> Tensor:
         """TD errors [B, R - 1] from what the actor saw, its largest Q and that of its action, [B, R] each.
 
         Of Munchausen's target they leave the policy out, which needs all actions.
         """
-        scaled = reward * self.config.reward_scale
-        following = self._following(scaled, discount, learn_rows, q_max, q_taken)
+        following = self._following(self._reward(reward, novel), discount, learn_rows, q_max, q_taken)
         return following.targets(q_max) - q_taken[:, :-1]
+
+    def _reward(self, reward: Tensor, novel: Tensor | None) -> Tensor:
+        """The learner's own, [B, R]: the task's by its scale, and the weight of novelty where `novel`."""
+        scaled, weight = reward * self.config.reward_scale, self.config.novelty_weight
+        return scaled if novel is None or not weight else scaled + weight * novel.to(scaled.dtype)
 
     def _following(
         self, reward: Tensor, discount: Tensor, learn_rows: Tensor, q_max: Tensor, q_taken: Tensor

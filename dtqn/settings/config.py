@@ -209,6 +209,8 @@ class LearnerConfig(Group):
     """Share of the run's env steps after which the step size falls, on a straight line."""
     adam_epsilon: float = Field(1e-8, gt=0)
     """Adam's denominator constant."""
+    weight_decay: float = Field(0.0, ge=0)
+    """lambda: an update takes the step size times this share off each matrix (AdamW)."""
     batch_size: int = Field(32, ge=1)
     """B, sequences in an update from replay."""
     rollout_length: int = Field(0, ge=0, le=1_000_000)
@@ -247,6 +249,8 @@ class LearnerConfig(Group):
     """Learn h(Q) with R2D2's h instead of Q; for tasks with large returns."""
     reward_scale: float = Field(0.2, gt=0)
     """Factor on rewards in the loss only; networks and logs see raw rewards."""
+    novelty_weight: float = Field(0.0, ge=0)
+    """Reward, in the loss only, for each observation that its episode had not shown before."""
     target_update: Literal["soft", "hard", "none"] = "soft"
     """Move the target network a little at every update, or copy it every `target_update_period`; none: the
     online network bootstraps itself."""

@@ -18,6 +18,7 @@ from dtqn.acting.rows import Leaf, Rows
 from dtqn.shapes import send
 from dtqn.types import (
     FreshTrace,
+    Novel,
     Sequences,
     StepInputs,
     TraceSpec,
@@ -97,6 +98,7 @@ def row_fields(
         discount=flag,
         first=replace(flag, window=input_window),
         last=flag,
+        novel=flag,
         q_max=q,
         q_taken=q,
         version=Field((), np.dtype(np.int32), "stored"),
@@ -193,6 +195,7 @@ class Schema:
             importance_weights=self._tensor(importance_weights),
             beside={name: self._tensor(rows) for name, rows in beside.items()},
             acted_greedily=self._tensor(batch.learn[NAMES.q_taken] >= batch.learn[NAMES.q_max]),
+            novel=Novel(*(self._tensor(rows[NAMES.novel]) for rows in (batch.burn_in, batch.learn))),
         )
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:

@@ -21,6 +21,7 @@ from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
 from dtqn.acting.evaluation import Stages
 from dtqn.acting.exploration import Bursts, Exploration
+from dtqn.acting.novelty import Novelty, can_repeat
 from dtqn.graphs import Captured, CudaRecorder, Held
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import AuxiliaryLoss, Learner
@@ -195,6 +196,11 @@ def make_updates(
 def make_learner(config: Config, network: QNetwork, ranks: Ranks = ALONE) -> Learner:
     """The run's learner; it trains the parameters of `network` in place."""
     auxiliary, weight = network.auxiliary, config.learner.auxiliary_weight
+    if config.learner.novelty_weight and not can_repeat(task_spec(config).observation_space):
+        raise MisfitError(
+            f"learner.novelty_weight is {config.learner.novelty_weight}, but observations of {config.env} "
+            "have real numbers, which hardly ever come twice; try 0"
+        )
     return Learner(
         network,
         config=config.learner,
@@ -295,6 +301,7 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
         exploration=exploration._replace(final=exploration.final[share.copies]),
         bursts=make_bursts(config.actor, share.num_envs),
         generator=np.random.default_rng(seed_of(config, Stream.ACTOR, *share.key)),
+        novelty=Novelty(share.num_envs) if config.learner.novelty_weight else None,
         keep_cache=env_steps_per_publishing >= _TICKS_OF_A_CACHE * num_envs,
         capture=capture_of(config, Held()),
     )

@@ -179,11 +179,11 @@ class Trainer:
 
     def _first_priorities(self, ids: np.ndarray) -> np.ndarray:
         """Priorities from the Q-values that the actor saw, by the learner's own formulas."""
-        names = [NAMES.reward, NAMES.discount, NAMES.q_max, NAMES.q_taken]
+        names = [NAMES.reward, NAMES.discount, NAMES.novel, NAMES.q_max, NAMES.q_taken]
         rows, counts, learned = self.replay.learn_rows(ids, names)
-        reward, discount, q_max, q_taken = (torch.from_numpy(rows[name]) for name in names)
+        reward, discount, novel, q_max, q_taken = (torch.from_numpy(rows[name]) for name in names)
         td_error = self.learner.objective.first_td_errors(
-            reward, discount, q_max, q_taken, torch.from_numpy(counts)
+            reward, discount, novel, q_max, q_taken, torch.from_numpy(counts)
         )
         mask = first_rows(torch.from_numpy(learned), td_error.shape[1])
         return losses.sequence_priority(td_error, mask, self.config.replay.max_priority_weight).numpy()

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dtqn.types import Sequences, StepInputs, leaves
+from dtqn.types import Novel, Sequences, StepInputs, leaves
 from tests.cases import NUM_ACTIONS, inputs, observations
 
 
@@ -89,6 +89,13 @@ def make_batch(
         burn_in = _junk_rows(space, burn_in, burned, junk, seed + 3)
         rows = _junk_rows(space, rows, learn, junk, seed + 4)
         discount = torch.where(torch.arange(discount.shape[1]) < learn[:, None], discount, junk)
+    generator_of_novel = torch.Generator().manual_seed(seed + 6)
+
+    def novel(counts: torch.Tensor) -> torch.Tensor:
+        padding = torch.arange(int(counts.max())) >= counts[:, None]
+        is_novel = torch.rand(padding.shape, generator=generator_of_novel) < 0.5
+        return is_novel ^ (padding & (junk is not None))
+
     return Sequences(
         trace=trace,
         trace_valid=valid,
@@ -100,6 +107,7 @@ def make_batch(
         learn_rows=learn,
         learned_steps=(learn - 1).clamp(max=learn_length),
         importance_weights=torch.rand(batch, generator=generator, dtype=torch.float64).to(dtype) + 0.2,
+        novel=Novel(novel(burned), novel(learn)),
         beside=_beside(network, space, batch, int(learn.max()), seed + 5, dtype),
     )
 

@@ -35,6 +35,33 @@ def test_steps_are_those_of_torchs_class(rectified: bool) -> None:
             torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("rectified", [False, True])
+def test_decay_is_that_of_torchs_adamw_on_matrices(rectified: bool) -> None:
+    torch.manual_seed(0)
+    shapes = [(3, 4), (4,), (2, 2, 2)]
+    ours, torchs = ([nn.Parameter(torch.ones(shape).double()) for shape in shapes] for _ in range(2))
+    kind = torch.optim.RAdam if rectified else torch.optim.AdamW
+    more = {"decoupled_weight_decay": True} if rectified else {}
+    groups = [
+        {"params": [x for x in torchs if (x.dim() > 1) == is_matrix], "weight_decay": decay}
+        for is_matrix, decay in ((True, 0.3), (False, 0.0))
+    ]
+    reference = kind(groups, eps=0.0, **more)
+    flat = Flat(ours)
+    mine = adam.Adam(["a", "b", "c"], flat, epsilon=0.0, rectified=rectified, weight_decay=0.3)
+    for number in range(1, 9):
+        gradients = [torch.randn_like(parameter) for parameter in ours]
+        for parameter, gradient in zip(torchs, gradients, strict=True):
+            parameter.grad = gradient
+        for group in reference.param_groups:
+            group["lr"] = 0.1 / number
+        reference.step()
+        mine.step(flat.join(gradients), 0.1 / number, FINITE)
+        mine.step(flat.join([torch.full_like(x, torch.nan) for x in gradients]), 0.1, torch.tensor(False))
+        for one, other in zip(ours, torchs, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
 def test_the_variance_is_used_from_the_sixth_step_on() -> None:
     shares = [adam.rectification(step) for step in range(1, 8)]
     assert shares[:5] == [None] * 5

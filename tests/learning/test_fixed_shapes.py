@@ -76,6 +76,8 @@ def of(case: dict[str, Any], **given: Any) -> tuple[Learner, str]:
             "q_lambda": 0.8,
             "n_step": N_STEP,
             "learning_rate": 2**-10,
+            "novelty_weight": 0.3,
+            "weight_decay": 0.5,
             "max_grad_norm": 0.5,
         }
         | ({"returns": "n_step"} if "distribution" in case and case["distribution"] == "quantile" else {})

@@ -56,6 +56,9 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"target_update": "none", "munchausen": True, "double_q": False}, {"encoder_layers": 1}, "box"),
     ({"optimizer": "radam"}, {"core": "lstm", "encoder_layers": 3, "encoder_norm": False}, "discrete"),
     ({"n_step": 1}, {"recall_weight": 3.0, "core": "gru", "dueling": False}, "multi_discrete"),
+    ({"novelty_weight": 0.7}, {}, "multi_discrete"),
+    ({"novelty_weight": 0.2, "munchausen": True, "value_rescaling": False}, QUANTILE, "discrete"),
+    ({"novelty_weight": 0.4, "returns": "watkins", "weight_decay": 8.0}, CATEGORICAL, "box"),
 ]
 
 
@@ -91,7 +94,9 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
     """Two updates: TD errors, loss, priorities, clipped gradient, Adam's step, target network."""
     learner = make_learner(settings, space, **network)
     config, online, target = learner.config, learner.online, learner.target
-    adam: twin.Adam | RAdam = twin.Adam(snapshot(online), config.learning_rate, config.adam_epsilon)
+    adam: twin.Adam | RAdam = twin.Adam(
+        snapshot(online), config.learning_rate, config.adam_epsilon, config.weight_decay
+    )
     if config.optimizer == "radam":
         adam = RAdam(len(snapshot(online)), config.learning_rate, config.adam_epsilon)
     for number in (1, 2):

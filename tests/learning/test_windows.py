@@ -55,6 +55,10 @@ def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
         for name, value in rows._asdict().items():
             assert torch.equal(getattr(whole.learn, name)[b, :count], value[0]), name
         assert torch.equal(whole.discount[b, :count], discount)
+        assert whole.novel is not None and batch.novel is not None
+        burned, learned = int(batch.burn_in_rows[b]), int(batch.learn_rows[b])
+        novel = [*batch.novel.burn_in[b, :burned].tolist(), *batch.novel.learn[b, :learned].tolist()]
+        assert whole.novel.learn[b, :count].tolist() == novel
 
 
 def windows_q(network: nn.Module, rows: StepInputs) -> Tensor:

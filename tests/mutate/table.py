@@ -56,6 +56,7 @@ _AS_ONE = f"{_RANKS}::test_ranks_are_one_rank_with_all_copies"
 _LOST_RANK = f"{_RANKS}::test_a_run_that_lost_a_rank_is_one_line_and_ends_like_one_that_did_not"
 _FIRST_PRIORITIES = "tests/training/test_parity.py::test_first_priorities_are_the_learners"
 _ACTOR = "tests/acting/test_actor.py"
+_NOVELTY = "tests/acting/test_novelty.py"
 _EVALUATION = "tests/acting/test_evaluation.py"
 _EXPLORATION = "tests/acting/test_exploration.py"
 _STAGES = "tests/acting/test_stages.py"
@@ -155,11 +156,18 @@ LEARNING = [
     ),
     *_in(
         "dtqn/learning/objective.py",
+        (
+            "first-priority-without-novelty",
+            "self._following(self._reward(reward, novel), discount",
+            "self._following(self._reward(reward, None), discount",
+            _WIRING,
+        ),
+        ("no-reward-for-novelty", "scaled + weight * novel.to(scaled.dtype)", "scaled", _TWIN),
         ("argmax-of-the-wrong-network", "(chooser if config.double_q else target).q", "target.q", _TWIN),
         (
             "reward-unscaled",
-            "batch.learn.reward * config.reward_scale",
-            "batch.learn.reward",
+            "reward * self.config.reward_scale,",
+            "reward,",
             f"{_LEARNER}::test_rewards_are_scaled_in_the_loss_only",
         ),
         ("action-of-the-row-before", "prev_action[:, 1:].long()", "prev_action[:, :-1].long()", _TWIN),
@@ -173,8 +181,8 @@ LEARNING = [
         ("atoms-of-the-next-row", "returns.at_rows(probabilities, rows)", "probabilities[:, 1:]", _OBJECTIVE),
         (
             "first-priority-of-raw-rewards",
-            "scaled = reward * self.config.reward_scale",
-            "scaled = reward",
+            "self._following(self._reward(reward, novel), discount",
+            "self._following(reward, discount",
             _FIRST_PRIORITIES,
         ),
     ),
@@ -187,6 +195,8 @@ LEARNING = [
     *_in(
         "dtqn/learning/adam.py",
         ("radam-not-rectified", "learning_rate = learning_rate * share", "pass", _ADAM),
+        ("decay-of-biases-too", "weight_decay if x.dim() > 1 else 0.0", "weight_decay", _ADAM),
+        ("decay-where-nothing-is-finite", "(decay * finite)", "(decay * 1)", _ADAM),
         ("radam-adaptive-from-the-start", "if share is None:", "if share is not None and False:", _ADAM),
     ),
     *_in(
@@ -926,8 +936,25 @@ TRAINING = [
 
 ACTING = [
     *_in(
+        "dtqn/acting/novelty.py",
+        ("novelty-over-episodes", "shown.clear()", "pass", _NOVELTY),
+        ("nothing-is-shown-twice", "shown.add(fingerprint)", "pass", _NOVELTY),
+        (
+            "fingerprints-of-sums",
+            "_factors(numbers.shape[1])",
+            "_factors(1).repeat(numbers.shape[1])",
+            _NOVELTY,
+        ),
+    ),
+    *_in(
         "dtqn/acting/actor.py",
         ("one-draw-for-all-copies", "self.generator.random(count) <", "self.generator.random() <", _ACTOR),
+        (
+            "novelty-of-nobody",
+            "if self.novelty is not None:\n            novel",
+            "if False:\n            novel",
+            _NOVELTY,
+        ),
         ("value-of-the-greedy-action", "q_taken=q[everyone, action]", "q_taken=q[everyone, greedy]", _ACTOR),
         ("last-row-counts-as-a-step", "taken = count - int(rows.last.sum())", "taken = count", _ACTOR),
         (

@@ -209,6 +209,9 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     selector = [at_row.q for at_row in (of_online if config.double_q else of_target)]
     actions = [int(a) for a in batch.learn.prev_action[b, 1:rows]]
     reward = [config.reward_scale * float(r) for r in batch.learn.reward[b, :rows]]
+    if batch.novel is not None:
+        for t in range(rows):
+            reward[t] += config.novelty_weight if batch.novel.learn[b, t] else 0.0
     tau = config.munchausen_temperature
     log_pi = [losses.log_policy(q, tau) for q in selector]
     if config.munchausen:
@@ -286,10 +289,12 @@ def norm(gradients: list[Tensor]) -> float:
 
 
 class Adam:
-    """Kingma and Ba 2015, algorithm 1."""
+    """Kingma and Ba 2015, algorithm 1; with a decay of matrices Loshchilov and Hutter 2019, algorithm 2."""
 
-    def __init__(self, parameters: list[Tensor], learning_rate: float, epsilon: float) -> None:
-        self.learning_rate, self.epsilon, self.t = learning_rate, epsilon, 0
+    def __init__(
+        self, parameters: list[Tensor], learning_rate: float, epsilon: float, decay: float = 0.0
+    ) -> None:
+        self.learning_rate, self.epsilon, self.decay, self.t = learning_rate, epsilon, decay, 0
         self.m = [torch.zeros_like(p) for p in parameters]
         self.v = [torch.zeros_like(p) for p in parameters]
 
@@ -302,5 +307,8 @@ class Adam:
             self.v[i] = 0.999 * self.v[i] + 0.001 * g * g
             m = self.m[i] / (1 - 0.9**self.t)
             v = self.v[i] / (1 - 0.999**self.t)
-            after.append(p.detach() - self.learning_rate * m / (torch.sqrt(v) + self.epsilon))
+            decay = self.decay if p.dim() > 1 else 0.0
+            after.append(
+                p.detach() - self.learning_rate * (m / (torch.sqrt(v) + self.epsilon) + decay * p.detach())
+            )
         return after

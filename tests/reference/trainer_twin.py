@@ -20,7 +20,7 @@ from dtqn.acting.evaluation import EvaluationResult, evaluate
 from dtqn.learning.batches import Reading, learn_block, same_rows
 from dtqn.learning.learner import Learner
 from dtqn.settings.config import Config
-from dtqn.types import Sequences, StepInputs
+from dtqn.types import Novel, Sequences, StepInputs
 from replay import Field, SequenceLayout
 from tests.reference import losses_twin as losses
 from tests.reference.naive_replay import NaiveReplay
@@ -68,6 +68,7 @@ class NaiveTrainer:
             "discount": Field((), np.bool_, "rows"),
             "first": Field((), np.bool_, "rows"),
             "last": Field((), np.bool_, "rows"),
+            "novel": Field((), np.bool_, "rows"),
             "q_max": Field((), np.float32, "rows"),
             "q_taken": Field((), np.float32, "rows"),
             "version": Field((), np.int64, "stored"),
@@ -94,6 +95,8 @@ class NaiveTrainer:
         self.first, self.last = [True] * self.num_envs, [False] * self.num_envs
         self.terminated = [False] * self.num_envs
         self.states: list[Any] = [None] * self.num_envs
+        self.shown: list[list[list[int]]] = [[] for _ in range(self.num_envs)]
+        """The observations of each copy's episode so far."""
         self.env_steps = self.updates_due = self.evaluations = 0
 
     def seed(self, *key: int) -> np.random.SeedSequence:
@@ -147,7 +150,9 @@ class NaiveTrainer:
         rows, actions = [], []
         for i in range(self.num_envs):
             if self.first[i]:
-                self.states[i] = self.acting.initial_state(1)
+                self.states[i], self.shown[i] = self.acting.initial_state(1), []
+            seen = np.array(self.observation[i]).ravel().tolist()
+            asked = self.config.learner.novelty_weight > 0
             row: dict[str, Any] = {
                 "observation": np.array(self.observation[i]),
                 "prev_action": self.prev_action[i],
@@ -155,9 +160,11 @@ class NaiveTrainer:
                 "discount": not self.terminated[i],
                 "first": self.first[i],
                 "last": self.last[i],
+                "novel": asked and seen not in self.shown[i],
                 "version": self.version,
                 "trace_version": self.version,
             }
+            self.shown[i].append(seen)
             output, self.states[i], trace = self.acting(self.inputs([[row]]), self.states[i])
             q = output.q[0, 0].tolist()
             action = int(anything[i]) if draws[i] < self.epsilon(i) else losses.argmax(q)
@@ -180,7 +187,10 @@ class NaiveTrainer:
         config, sequence = self.config.learner, self.replay.sequence(id_)
         rows = sequence["learn"]
         y = losses.targets(
-            [config.reward_scale * float(row["reward"]) for row in rows],
+            [
+                config.reward_scale * float(row["reward"]) + config.novelty_weight * bool(row["novel"])
+                for row in rows
+            ],
             [float(row["discount"]) for row in rows],
             [float(row["q_max"]) for row in rows],
             len(rows),
@@ -253,6 +263,12 @@ class NaiveTrainer:
             learn_rows=torch.tensor(list(map(len, learn))),
             learned_steps=torch.tensor([sequence["learned_steps"] for sequence in found]),
             importance_weights=torch.tensor(self.replay.weights(ids)),
+            novel=Novel(
+                *(
+                    self.padded([[row["novel"] for row in rows] for rows in blocks], ()).bool()
+                    for blocks in (burn_in, learn)
+                )
+            ),
         )
 
     def inputs(self, blocks: list[list[dict[str, Any]]]) -> StepInputs:
