@@ -159,7 +159,7 @@ def resolve(
     env = next((layer.values["env"] for layer in reversed(given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(given, configs)
     name = Layer(None, {"agent": agent.name})
-    task = _env_preset(env, configs) if task_presets else []
+    task = _env_presets(env, configs) if task_presets else []
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
     return build([*ranks_layer(environment), *presets, *given, agent.variant, name])
 
@@ -265,17 +265,15 @@ def unread(config: Config) -> list[str]:
     ]
 
 
-def _env_preset(env: Any, configs: Path) -> list[Layer]:
-    """The preset whose name begins the task's name, the longest where there are several.
+def _env_presets(env: Any, configs: Path) -> list[Layer]:
+    """The presets whose names begin the task's name, longer ones over shorter ones.
 
-    What goes on after it has a dash before it, or a slash as in `ALE/Pong-v5`.
+    What goes on after such a name has a dash before it, or a slash as in `ALE/Pong-v5`.
     """
     name = f"{env}-".replace("/", "-")
     families = [path for path in (configs / "envs").glob("*.yaml") if name.startswith(f"{path.stem}-")]
-    if not families:
-        return []
-    preset = file_layer(max(families, key=lambda path: len(path.stem)))
-    return [preset._replace(values=with_horizon(preset.values, env))]
+    layers = map(file_layer, sorted(families, key=lambda path: len(path.stem)))
+    return [layer._replace(values=with_horizon(layer.values, env)) for layer in layers]
 
 
 def with_horizon(values: Mapping[str, Any], env: str) -> dict[str, Any]:

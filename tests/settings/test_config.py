@@ -221,7 +221,7 @@ def test_layers_in_their_order(tmp_path):
             "gtrxl",
             "learner: {n_step: 2, batch_size: 2}\nreplay: {learn_length: 2, capacity: 20000}",
         ),
-        ("envs", "gridverse", "learner: {n_step: 9}"),
+        ("envs", "gridverse", "learner: {n_step: 9, q_lambda: 0.3}"),
         ("envs", "gridverse-memory", "learner: {n_step: 3}\nreplay: {learn_length: 3}"),
         ("envs", "gridverse-memory-7", "learner: {n_step: 9}"),
     ]:
@@ -232,6 +232,7 @@ def test_layers_in_their_order(tmp_path):
     config = resolve(file, {"replay.burn-in-length": "5"}, {"WANDB_MODE": "offline"}, configs)
     assert config.learner.batch_size == 2, "agent preset"
     assert config.learner.n_step == 3, "env preset over agent preset, the longest name that ends at a dash"
+    assert config.learner.q_lambda == 0.3, "the shorter name below it"
     assert (config.replay.learn_length, config.learner.gamma) == (4, 0.4), "file over presets"
     assert config.wandb == "offline", "WANDB_MODE over the file"
     assert config.replay.burn_in_length == 5, "flags over all"
