@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
+import numpy as np
 from gymnasium.vector import VectorEnv
 
 from envs.options import TaskOptions
@@ -61,6 +62,13 @@ class TaskSpec:
     def has_success(self) -> bool:
         """Whether `infos["is_success"]` is there."""
         return self.success is not None
+
+    @property
+    def observations_repeat(self) -> bool:
+        """Whether an observation can come twice: any but one with real numbers."""
+        space = self.observation_space
+        parts = space.spaces.values() if isinstance(space, gymnasium.spaces.Dict) else [space]
+        return not any(np.issubdtype(part.dtype or np.float64, np.floating) for part in parts)
 
     @property
     def ceiling_note(self) -> str:

@@ -10,6 +10,7 @@ import envs
 from dtqn import cli
 from dtqn.settings.config import Config, ConfigError, LearnerConfig, fields_of
 from dtqn.settings.presets import resolve
+from dtqn.settings.task import task_of
 from dtqn.training.directory import RunDir, config_hash
 
 _ROOT = Path(__file__).parents[1]
@@ -282,6 +283,22 @@ def test_a_success_bound_where_the_task_knows_no_success(capsys, monkeypatch):
     monkeypatch.setattr(envs, "spec", lambda id, **_: spec)
     message = _fails(capsys, "--stop-at-success", "0.9")
     assert message == "stop_at_success is 0.9, but gridverse-memory-7x7 defines no success; try none"
+
+
+@pytest.mark.parametrize(
+    "env, fits", [("CartPole-v1", False), ("gridverse-memory-7x7", True), ("car-flag", False)]
+)
+def test_novelty_needs_observations_that_come_twice(env, fits, capsys, tmp_path):
+    """Told before anything is made, by every command that trains."""
+    flags = ["--env", env, "--learner.novelty_weight", "0.1", "--wandb", "disabled"]
+    if fits:
+        assert task_of(resolve(None, {"env": env, "learner.novelty_weight": "0.1"}, {})).id == env
+        return
+    for command in ([], ["compare", "--agents", "gtrxl", "--seeds", "1", "--out", str(tmp_path / "out")]):
+        assert cli.main([*command, *flags]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"learner.novelty_weight is 0.1, but observations of {env} have real numbers" in line
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,11 @@ from __future__ import annotations
 import functools
 from typing import Any, TypeAlias
 
-import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 Arrays: TypeAlias = NDArray[Any] | dict[str, NDArray[Any]]
 """The observations of N copies, [N, ...]."""
-
-
-def can_repeat(space: gymnasium.Space) -> bool:
-    """Whether observations of this space come twice: all but real numbers."""
-    if isinstance(space, gymnasium.spaces.Dict):
-        return all(map(can_repeat, space.spaces.values()))
-    return not np.issubdtype(space.dtype or np.float64, np.floating)
 
 
 @functools.cache

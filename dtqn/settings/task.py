@@ -11,7 +11,8 @@ def task_of(config: Config) -> envs.TaskSpec:
 
     Raises:
         ConfigError: where there is no such task.
-        MisfitError: where the task lacks an option that is set, or a success to stop at.
+        MisfitError: where the task lacks an option that is set, a success to stop at, or observations that
+            come twice.
     """
     try:
         spec = envs.spec(config.env, **config.task.model_dump())
@@ -22,6 +23,11 @@ def task_of(config: Config) -> envs.TaskSpec:
     if config.stop_at_success is not None and not spec.has_success:
         raise MisfitError(
             f"stop_at_success is {config.stop_at_success}, but {config.env} defines no success; try none"
+        )
+    if config.learner.novelty_weight and not spec.observations_repeat:
+        raise MisfitError(
+            f"learner.novelty_weight is {config.learner.novelty_weight}, but observations of {config.env} "
+            "have real numbers, which hardly ever come twice; try 0"
         )
     return spec
 

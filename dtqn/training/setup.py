@@ -21,7 +21,7 @@ from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
 from dtqn.acting.evaluation import Stages
 from dtqn.acting.exploration import Bursts, Exploration
-from dtqn.acting.novelty import Novelty, can_repeat
+from dtqn.acting.novelty import Novelty
 from dtqn.graphs import Captured, CudaRecorder, Held
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import AuxiliaryLoss, Learner
@@ -196,11 +196,6 @@ def make_updates(
 def make_learner(config: Config, network: QNetwork, ranks: Ranks = ALONE) -> Learner:
     """The run's learner; it trains the parameters of `network` in place."""
     auxiliary, weight = network.auxiliary, config.learner.auxiliary_weight
-    if config.learner.novelty_weight and not can_repeat(task_spec(config).observation_space):
-        raise MisfitError(
-            f"learner.novelty_weight is {config.learner.novelty_weight}, but observations of {config.env} "
-            "have real numbers, which hardly ever come twice; try 0"
-        )
     return Learner(
         network,
         config=config.learner,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import subprocess
 import sys
 import warnings
@@ -214,3 +215,18 @@ def test_envs_imports_only_what_it_may() -> None:
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert {name.split(".")[0] for name in names} <= allowed, path
+
+
+@pytest.mark.parametrize(
+    "space, repeat",
+    [
+        (gymnasium.spaces.MultiDiscrete([3, 3]), True),
+        (gymnasium.spaces.Box(0, 255, (2, 2), np.uint8), True),
+        (gymnasium.spaces.Box(0, 1, (2,)), False),
+        (gymnasium.spaces.Dict(a=gymnasium.spaces.Discrete(2), b=gymnasium.spaces.MultiBinary(2)), True),
+        (gymnasium.spaces.Dict(a=gymnasium.spaces.Discrete(2), b=gymnasium.spaces.Box(0, 1, (2,))), False),
+    ],
+)
+def test_real_numbers_do_not_come_twice(space: gymnasium.Space, repeat: bool) -> None:
+    spec = dataclasses.replace(envs.spec("hallway"), observation_space=space)
+    assert spec.observations_repeat is repeat

@@ -1246,6 +1246,12 @@ SETTINGS = [
             "tests/experiments/test_compare.py::test_a_file_that_makes_two_agents_one_is_refused",
         ),
         (
+            "shorter-env-preset-on-top",
+            "key=lambda path: len(path.stem)",
+            "key=lambda path: -len(path.stem)",
+            "tests/settings/test_config.py::test_layers_in_their_order",
+        ),
+        (
             "task-over-a-published-agent",
             "if agent.over_task else",
             "if not agent.preset else",

@@ -65,6 +65,8 @@ CASES: dict[str, dict[str, str]] = {
         "network.num_layers": "1",
         "network.memory_length": "3",
         "network.recall_weight": "0.5",
+        "learner.novelty_weight": "0.3",
+        "learner.weight_decay": "0.5",
         "replay.learn_length": "4",
         "replay.sequence_period": "3",
         "replay.burn_in_length": "2",
