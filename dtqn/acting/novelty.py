@@ -4,8 +4,8 @@ A search that finds nothing changes no reward. So the values of good and bad way
 more than a network's error, and a greedy policy walks in circles. A reward for what the episode has not
 shown yet (`learner.novelty_weight`) tells them apart at each step. It is the episodic part of Never Give
 Up's reward (Badia et al. 2020, arXiv 2002.06038, section 3) for observations that are equal or not: 1 for
-the first and 0 for all others. Episodes know nothing of each other, so it does not fade as training goes on,
-which suits tasks with a new layout in each episode (Henaff et al. 2023, arXiv 2306.03236).
+the first and 0 for all others. Episodes know nothing of each other, so it does not wear off, which suits
+tasks with a new layout in each episode (Henaff et al. 2023, arXiv 2306.03236).
 """
 
 from __future__ import annotations
