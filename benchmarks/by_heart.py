@@ -35,7 +35,7 @@ from dtqn.learning.returns import select_action
 from dtqn.networks.recall import Shown
 from dtqn.settings.config import ConfigError
 from dtqn.text import columns
-from dtqn.training import checkpoint, machine, setup
+from dtqn.training import checkpoint, machine, session, setup
 from dtqn.training.directory import RunDir
 from dtqn.training.trainer import Trainer
 from dtqn.types import first_rows
@@ -113,9 +113,8 @@ def measure(run: Path, cue: Sequence[int], fresh_steps: int) -> dict[str, Any]:
     if wrong := [value for value in cue if not 0 <= value < shown.count]:
         raise ConfigError(f"--cue has {wrong[0]}; values of {config.env} are from 0 to {shown.count - 1}")
     about = checkpoint.read_about(directory.checkpoints)
-    trainer = Trainer(config.on_cpu())
+    trainer = session.restored_trainer(config.on_cpu(), directory)
     try:
-        trainer.set_state(checkpoint.load_state(directory.checkpoints))
         old, before = ends(trainer, shown, cue), trainer.env_steps
         if not len(old.id):
             raise ConfigError(f"{run}: no episode in its replay ends within its first sequence")
@@ -143,7 +142,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ConfigError(f"--cue is {args.cue!r}; it must be whole numbers, such as {BEACONS}")
         if args.fresh_steps < 1:
             raise ConfigError(f"--fresh-steps is {args.fresh_steps}; it must be at least 1")
-        machine.prepare()
         measured = measure(args.run, list(map(int, args.cue.split(","))), args.fresh_steps)
     except (ConfigError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)

@@ -100,6 +100,25 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch:
     assert sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*")) == kept, "the run was changed"
 
 
+def test_a_checkpoint_of_another_version_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = {**SMALL, "total_env_steps": 300, "warmup_env_steps": 100, "evaluation.episodes": 4}
+    run = tmp_path / "run"
+    assert cli.main([*(x for k, v in flags.items() for x in (f"--{k}", str(v))), "--run-dir", str(run)]) == 0
+    capsys.readouterr()
+
+    def other(*_: Any) -> None:
+        raise ValueError("replay state: fields differ in novel")
+
+    monkeypatch.setattr(Trainer, "set_state", other)
+    assert by_heart.main([str(run)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(
+        "checkpoint: does not fit this version (ValueError: replay state: fields differ in novel)"
+    )
+
+
 @pytest.mark.parametrize(
     "flags, says",
     [

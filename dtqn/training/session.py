@@ -89,7 +89,7 @@ def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
             if config.learner.ranks > 1:
                 dismiss()
             return 0
-        run = _Run(config, directory, _restored_trainer(config, directory), shown, process_bytes, about)
+        run = _Run(config, directory, restored_trainer(config, directory), shown, process_bytes, about)
     directory.write_config(config)
     return run.train()
 
@@ -99,7 +99,8 @@ def _make_trainer(config: Config, directory: RunDir) -> Trainer:
     return Trainer(config) if config.learner.ranks == 1 else Leader(config, directory.checkpoints)
 
 
-def _restored_trainer(config: Config, directory: RunDir) -> Trainer:
+def restored_trainer(config: Config, directory: RunDir) -> Trainer:
+    """The run as its last checkpoint has it; a CheckpointError where that does not fit this version."""
     trainer = _make_trainer(config, directory)
     try:
         trainer.set_state(checkpoint.load_state(directory.checkpoints))
