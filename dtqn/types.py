@@ -64,8 +64,8 @@ class TraceSpec:
     """The dtype to store it in; None: a float of `replay.trace_dtype`."""
 
 
-class Bonus(NamedTuple):
-    """What the learner adds to the rows' rewards after it has scaled them, float."""
+class Novel(NamedTuple):
+    """Which rows' observations were new to their episode, bool."""
 
     burn_in: Tensor
     """[B, P]"""
@@ -104,8 +104,8 @@ class Sequences(NamedTuple):
     """Path -> [B, R, ...]: the trace of the learn block's rows, of fields without a window."""
     acted_greedily: Tensor | None = None
     """[B, R] bool: the action of a row was the actor's best; None where that is not known."""
-    bonus: Bonus | None = None
-    """None: nothing."""
+    novel: Novel | None = None
+    """None: no row is."""
     packing: Any = None
     """A `dtqn.networks.packing.Packing` of this batch, for networks to share; None: each makes its own."""
 

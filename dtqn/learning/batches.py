@@ -26,7 +26,7 @@ from dtqn.networks.packing import Packing
 from dtqn.networks.products import has_kernel
 from dtqn.networks.q_network import QNetwork
 from dtqn.shapes import follow_data, largest
-from dtqn.types import Bonus, FreshTrace, QOutput, SequenceGenerator, Sequences, map_tree
+from dtqn.types import FreshTrace, Novel, QOutput, SequenceGenerator, Sequences, map_tree
 
 PART_COST = 2500
 """The cost of a second part by itself, in quarters of a row of the learn block; measured on a CPU.
@@ -87,7 +87,7 @@ def whole_sequence(batch: Sequences) -> Sequences:
     """`batch` with its burn-in rows put before the learn block, to be learned as well."""
     burned, device = batch.burn_in.first.shape[1], batch.learn_rows.device
     before, learn_rows = batch.burn_in_rows[:, None], batch.burn_in_rows + batch.learn_rows
-    longest, bonus = largest(learn_rows, burned + batch.learn.first.shape[1]), batch.bonus
+    longest, novel = largest(learn_rows, burned + batch.learn.first.shape[1]), batch.novel
     place = torch.minimum(torch.arange(longest, device=device), learn_rows[:, None] - 1)
     index = torch.where(place < before, place, place - before + burned)
     rows = torch.arange(len(index), device=device)[:, None]
@@ -105,7 +105,7 @@ def whole_sequence(batch: Sequences) -> Sequences:
         learn_rows=learn_rows,
         learned_steps=batch.burn_in_rows + batch.learned_steps,
         acted_greedily=None,
-        bonus=None if bonus is None else Bonus(bonus.burn_in[:, :0], joined(*bonus)),
+        novel=None if novel is None else Novel(novel.burn_in[:, :0], joined(*novel)),
     )
 
 
@@ -167,7 +167,7 @@ def without_first_row(batch: Sequences) -> Sequences:
         learn_rows=batch.learn_rows - 1,
         learned_steps=batch.learned_steps - 1,
         acted_greedily=None,
-        bonus=None,
+        novel=None,
     )
 
 
@@ -219,9 +219,9 @@ def take(batch: Sequences, members: Tensor) -> Sequences:
         importance_weights=batch.importance_weights[members],
         beside={name: x[members, :rows] for name, x in batch.beside.items()},
         acted_greedily=None if batch.acted_greedily is None else batch.acted_greedily[members, :rows],
-        bonus=None
-        if batch.bonus is None
-        else Bonus(batch.bonus.burn_in[members, :burned], batch.bonus.learn[members, :rows]),
+        novel=None
+        if batch.novel is None
+        else Novel(batch.novel.burn_in[members, :burned], batch.novel.learn[members, :rows]),
     )
 
 

@@ -184,7 +184,7 @@ class Objective:
         config, action = self.config, batch.learn.prev_action[:, 1:].long()
         with torch.no_grad():
             selector = (chooser if config.double_q else target).q
-            reward = self._reward(batch.learn.reward, None if batch.bonus is None else batch.bonus.learn)
+            reward = self._reward(batch.learn.reward, None if batch.novel is None else batch.novel.learn)
             value: Values = functools.partial(returns.double_q_value, q_selector=selector)
             if config.munchausen:
                 tau = config.munchausen_temperature
@@ -211,7 +211,7 @@ class Objective:
         self,
         reward: Tensor,
         discount: Tensor,
-        bonus: Tensor | None,
+        novel: Tensor,
         q_max: Tensor,
         q_taken: Tensor,
         learn_rows: Tensor,
@@ -220,13 +220,13 @@ class Objective:
 
         Of Munchausen's target they leave the policy out, which needs all actions.
         """
-        following = self._following(self._reward(reward, bonus), discount, learn_rows, q_max, q_taken)
+        following = self._following(self._reward(reward, novel), discount, learn_rows, q_max, q_taken)
         return following.targets(q_max) - q_taken[:, :-1]
 
-    def _reward(self, reward: Tensor, bonus: Tensor | None) -> Tensor:
-        """The learner's own, [B, R]: the task's by its scale, and the bonus."""
-        scaled = reward * self.config.reward_scale
-        return scaled if bonus is None else scaled + bonus
+    def _reward(self, reward: Tensor, novel: Tensor | None) -> Tensor:
+        """The learner's own, [B, R]: the task's by its scale, and the weight of novelty where `novel`."""
+        scaled, weight = reward * self.config.reward_scale, self.config.novelty_weight
+        return scaled if novel is None or not weight else scaled + weight * novel.to(scaled.dtype)
 
     def _following(
         self, reward: Tensor, discount: Tensor, learn_rows: Tensor, q_max: Tensor, q_taken: Tensor

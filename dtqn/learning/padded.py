@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dtqn.types import Bonus, Sequences, leaves, map_tree
+from dtqn.types import Novel, Sequences, leaves, map_tree
 
 
 class BlockSizes(NamedTuple):
@@ -69,9 +69,9 @@ class Padded:
             trace={name: stored(name, x) for name, x in batch.trace.items()},
             trace_valid=batch.trace_valid.new_zeros(_with(batch.trace_valid, memory)),
             burn_in=map_tree(repeated(burn_in), batch.learn),
-            bonus=None
-            if batch.bonus is None
-            else Bonus(*(repeated(count)(batch.bonus.learn) for count in (burn_in, learn))),
+            novel=None
+            if batch.novel is None
+            else Novel(*(repeated(count)(batch.novel.learn) for count in (burn_in, learn))),
             **of_learn,
             **{name: x.clone() for name, x in batch._asdict().items() if name in _BY_SEQUENCE},
         )

@@ -250,7 +250,7 @@ class LearnerConfig(Group):
     reward_scale: float = Field(0.2, gt=0)
     """Factor on rewards in the loss only; networks and logs see raw rewards."""
     novelty_weight: float = Field(0.0, ge=0)
-    """Reward, in the loss only, for an observation that is new to its episode; falls to 0 over the run."""
+    """Reward, in the loss only, for each observation that its episode had not shown before."""
     target_update: Literal["soft", "hard", "none"] = "soft"
     """Move the target network a little at every update, or copy it every `target_update_period`; none: the
     online network bootstraps itself."""

@@ -17,8 +17,8 @@ import torch
 from dtqn.acting.rows import Leaf, Rows
 from dtqn.shapes import send
 from dtqn.types import (
-    Bonus,
     FreshTrace,
+    Novel,
     Sequences,
     StepInputs,
     TraceSpec,
@@ -172,14 +172,8 @@ class Schema:
         """The inputs of a network in sampled rows [B, T, ...]."""
         return step_inputs({name: self._tensor(rows[name]) for name in self.input_names})
 
-    def sequences(
-        self, batch: SequenceBatch, importance_weights: np.ndarray, novelty_weight: float | None = None
-    ) -> Sequences:
-        """A sampled batch as the learner reads it.
-
-        Args:
-            novelty_weight: the reward for an observation that is new to its episode; None: nobody counts.
-        """
+    def sequences(self, batch: SequenceBatch, importance_weights: np.ndarray) -> Sequences:
+        """A sampled batch as the learner reads it."""
         valid = batch.memory_valid if self.memory.is_read else batch.memory_valid[:, :0]
         kept = valid.shape[1]
         memory = {name: batch.memory[f"{_TRACE}{name}"] for name in self._memory_names}
@@ -201,13 +195,8 @@ class Schema:
             importance_weights=self._tensor(importance_weights),
             beside={name: self._tensor(rows) for name, rows in beside.items()},
             acted_greedily=self._tensor(batch.learn[NAMES.q_taken] >= batch.learn[NAMES.q_max]),
-            bonus=None
-            if novelty_weight is None
-            else Bonus(*(self._bonus(rows, novelty_weight) for rows in (batch.burn_in, batch.learn))),
+            novel=Novel(*(self._tensor(rows[NAMES.novel]) for rows in (batch.burn_in, batch.learn))),
         )
-
-    def _bonus(self, rows: Mapping[str, np.ndarray], novelty_weight: float) -> torch.Tensor:
-        return self._tensor(rows[NAMES.novel]).to(torch.get_default_dtype()) * novelty_weight
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return send(array, self.device)

@@ -342,9 +342,3 @@ def learning_rate_share(config: Config) -> Callable[[int], float]:
     """Environment steps of the run -> the share of the learning rate that is left then."""
     start, final = config.learner.learning_rate_decay_start, config.learner.final_learning_rate_share
     return lambda env_steps: linear(1.0, final, (env_steps / config.total_env_steps - start) / (1 - start))
-
-
-def novelty_weight(config: Config) -> Callable[[int], float | None]:
-    """Environment steps of the run -> the reward for novelty then; None where there is never any."""
-    weight = config.learner.novelty_weight
-    return lambda env_steps: linear(weight, 0.0, env_steps / config.total_env_steps) if weight else None

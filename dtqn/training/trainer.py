@@ -73,7 +73,6 @@ class Trainer:
         self.updates = setup.make_updates(config, self.replay, self.generator, ranks)
         self.staleness = setup.make_staleness(config, self.replay, self.schema, self.learner)
         self._learning_rate_share = setup.learning_rate_share(config)
-        self._novelty_weight = setup.novelty_weight(config)
         self.resume_is_exact = True
         """False once it has gone on from a state without the environments'. The actor then begins new
         episodes, and replay ends the open ones, as truncated, where the first rows of these come in."""
@@ -183,10 +182,8 @@ class Trainer:
         names = [NAMES.reward, NAMES.discount, NAMES.novel, NAMES.q_max, NAMES.q_taken]
         rows, counts, learned = self.replay.learn_rows(ids, names)
         reward, discount, novel, q_max, q_taken = (torch.from_numpy(rows[name]) for name in names)
-        weight = self._novelty_weight(self.env_steps)
-        bonus = None if weight is None else novel.to(reward.dtype) * weight
         td_error = self.learner.objective.first_td_errors(
-            reward, discount, bonus, q_max, q_taken, torch.from_numpy(counts)
+            reward, discount, novel, q_max, q_taken, torch.from_numpy(counts)
         )
         mask = first_rows(torch.from_numpy(learned), td_error.shape[1])
         return losses.sequence_priority(td_error, mask, self.config.replay.max_priority_weight).numpy()
@@ -203,8 +200,7 @@ class Trainer:
         )
 
     def _learn(self, sampled: SequenceBatch, info: SampleInfo) -> None:
-        weight = self._novelty_weight(self.env_steps)
-        batch = self.schema.sequences(sampled, info.importance_weights, weight)
+        batch = self.schema.sequences(sampled, info.importance_weights)
         try:
             update = self.learner.update(batch, self._learning_rate_share(self.env_steps))
         except NonFiniteError as error:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dtqn.types import Bonus, Sequences, StepInputs, leaves
+from dtqn.types import Novel, Sequences, StepInputs, leaves
 from tests.cases import NUM_ACTIONS, inputs, observations
 
 
@@ -59,7 +59,6 @@ def make_batch(
     junk: float | None = None,
     learn_length: int = LEARN_LENGTH,
     dtype: torch.dtype = torch.float64,
-    bonus: bool = False,
 ) -> Sequences:
     """A batch of these shapes; with `junk`, its padding is other, and its free numbers are `junk`."""
     spec = network.trace_spec()
@@ -90,12 +89,12 @@ def make_batch(
         burn_in = _junk_rows(space, burn_in, burned, junk, seed + 3)
         rows = _junk_rows(space, rows, learn, junk, seed + 4)
         discount = torch.where(torch.arange(discount.shape[1]) < learn[:, None], discount, junk)
-    generator_of_bonus = torch.Generator().manual_seed(seed + 6)
+    generator_of_novel = torch.Generator().manual_seed(seed + 6)
 
-    def bonuses(counts: torch.Tensor) -> torch.Tensor:
+    def novel(counts: torch.Tensor) -> torch.Tensor:
         padding = torch.arange(int(counts.max())) >= counts[:, None]
-        drawn = torch.rand(padding.shape, generator=generator_of_bonus, dtype=torch.float64).to(dtype)
-        return drawn if junk is None else torch.where(padding, junk, drawn)
+        is_novel = torch.rand(padding.shape, generator=generator_of_novel) < 0.5
+        return is_novel ^ (padding & (junk is not None))
 
     return Sequences(
         trace=trace,
@@ -108,7 +107,7 @@ def make_batch(
         learn_rows=learn,
         learned_steps=(learn - 1).clamp(max=learn_length),
         importance_weights=torch.rand(batch, generator=generator, dtype=torch.float64).to(dtype) + 0.2,
-        bonus=Bonus(bonuses(burned), bonuses(learn)) if bonus else None,
+        novel=Novel(novel(burned), novel(learn)),
         beside=_beside(network, space, batch, int(learn.max()), seed + 5, dtype),
     )
 

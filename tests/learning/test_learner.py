@@ -56,8 +56,9 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"target_update": "none", "munchausen": True, "double_q": False}, {"encoder_layers": 1}, "box"),
     ({"optimizer": "radam"}, {"core": "lstm", "encoder_layers": 3, "encoder_norm": False}, "discrete"),
     ({"n_step": 1}, {"recall_weight": 3.0, "core": "gru", "dueling": False}, "multi_discrete"),
-    ({"munchausen": True, "n_step": 2}, QUANTILE, "discrete"),
-    ({"returns": "watkins", "weight_decay": 8.0}, CATEGORICAL, "box"),
+    ({"novelty_weight": 0.7}, {}, "multi_discrete"),
+    ({"novelty_weight": 0.2, "munchausen": True, "value_rescaling": False}, QUANTILE, "discrete"),
+    ({"novelty_weight": 0.4, "returns": "watkins", "weight_decay": 8.0}, CATEGORICAL, "box"),
 ]
 
 
@@ -99,7 +100,7 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
     if config.optimizer == "radam":
         adam = RAdam(len(snapshot(online)), config.learning_rate, config.adam_epsilon)
     for number in (1, 2):
-        batch = make_batch(online, space, seed=number, bonus=number == 2)
+        batch = make_batch(online, space, seed=number)
         expected = twin.update(online, target, batch, config, ETA)
         scale = min(1.0, config.max_grad_norm / (twin.norm(expected.gradients) + 1e-6))
         clipped = [scale * g for g in expected.gradients]
@@ -262,7 +263,7 @@ def test_junk_in_the_padding_of_every_block_changes_nothing(
     results = []
     for junk in (None, 0.0, 1e30, -1e30):
         learner = make_learner(settings, space, **network)
-        batch = make_batch(learner.online, space, junk=junk, bonus=True)
+        batch = make_batch(learner.online, space, junk=junk)
         update = learner.update(batch)
         assert update.priorities is not None
         results.append([torch.tensor(update.metrics["learner/loss"]), update.priorities, *gradients(learner)])
@@ -287,7 +288,7 @@ def test_a_batch_cut_into_parts_is_the_same_batch(
     monkeypatch.setattr(batches, "PART_COST", cost)
     shapes = (*SHAPES, Shape(5, 3, 24), Shape(0, 0, 2), Shape(1, 0, 24, terminated=True))
     learner = make_learner(threads=threads)
-    batch = make_batch(learner.online, "box", shapes, learn_length=21, bonus=True)
+    batch = make_batch(learner.online, "box", shapes, learn_length=21)
     members = batches.split(batch, side_by_side=threads > 1)
     assert len(members) == num_parts
     assert sorted(torch.cat(members).tolist()) == list(range(len(shapes)))

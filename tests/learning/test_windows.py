@@ -43,7 +43,7 @@ def whole_rows(batch: Sequences, b: int) -> tuple[StepInputs, Tensor]:
 @pytest.mark.parametrize("junk", [None, 1e30])
 def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
     network = make("box", **NETWORKS["lstm"])
-    batch = make_batch(network, "box", (*SHAPES, Shape(1, 1, 7), Shape(0, 0, 4)), junk=junk, bonus=True)
+    batch = make_batch(network, "box", (*SHAPES, Shape(1, 1, 7), Shape(0, 0, 4)), junk=junk)
     whole = whole_sequence(batch)
     assert whole.burn_in.first.shape[1] == 0 and not whole.burn_in_rows.any()
     assert torch.equal(whole.episode_step, batch.episode_step)
@@ -55,10 +55,10 @@ def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
         for name, value in rows._asdict().items():
             assert torch.equal(getattr(whole.learn, name)[b, :count], value[0]), name
         assert torch.equal(whole.discount[b, :count], discount)
-        assert whole.bonus is not None and batch.bonus is not None
+        assert whole.novel is not None and batch.novel is not None
         burned, learned = int(batch.burn_in_rows[b]), int(batch.learn_rows[b])
-        bonus = [*batch.bonus.burn_in[b, :burned].tolist(), *batch.bonus.learn[b, :learned].tolist()]
-        assert whole.bonus.learn[b, :count].tolist() == bonus
+        novel = [*batch.novel.burn_in[b, :burned].tolist(), *batch.novel.learn[b, :learned].tolist()]
+        assert whole.novel.learn[b, :count].tolist() == novel
 
 
 def windows_q(network: nn.Module, rows: StepInputs) -> Tensor:

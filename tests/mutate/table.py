@@ -158,16 +158,16 @@ LEARNING = [
         "dtqn/learning/objective.py",
         (
             "first-priority-without-novelty",
-            "self._following(self._reward(reward, bonus), discount",
+            "self._following(self._reward(reward, novel), discount",
             "self._following(self._reward(reward, None), discount",
             _WIRING,
         ),
-        ("no-reward-for-novelty", "else scaled + bonus", "else scaled", _TWIN),
+        ("no-reward-for-novelty", "scaled + weight * novel.to(scaled.dtype)", "scaled", _TWIN),
         ("argmax-of-the-wrong-network", "(chooser if config.double_q else target).q", "target.q", _TWIN),
         (
             "reward-unscaled",
-            "scaled = reward * self.config.reward_scale",
-            "scaled = reward",
+            "reward * self.config.reward_scale,",
+            "reward,",
             f"{_LEARNER}::test_rewards_are_scaled_in_the_loss_only",
         ),
         ("action-of-the-row-before", "prev_action[:, 1:].long()", "prev_action[:, :-1].long()", _TWIN),
@@ -181,7 +181,7 @@ LEARNING = [
         ("atoms-of-the-next-row", "returns.at_rows(probabilities, rows)", "probabilities[:, 1:]", _OBJECTIVE),
         (
             "first-priority-of-raw-rewards",
-            "self._following(self._reward(reward, bonus), discount",
+            "self._following(self._reward(reward, novel), discount",
             "self._following(reward, discount",
             _FIRST_PRIORITIES,
         ),
@@ -930,12 +930,6 @@ TRAINING = [
     *_in(
         "dtqn/training/setup.py",
         ("ladder-of-another-base", "config.ladder_base", "0.4 * 0.5", _WIRING),
-        (
-            "novelty-never-fades",
-            "linear(weight, 0.0, env_steps / config.total_env_steps)",
-            "weight",
-            _WIRING,
-        ),
         ("ladder-of-another-exponent", "config.ladder_exponent", "3.5", _WIRING),
     ),
 ]

@@ -209,9 +209,9 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     selector = [at_row.q for at_row in (of_online if config.double_q else of_target)]
     actions = [int(a) for a in batch.learn.prev_action[b, 1:rows]]
     reward = [config.reward_scale * float(r) for r in batch.learn.reward[b, :rows]]
-    if batch.bonus is not None:
+    if batch.novel is not None:
         for t in range(rows):
-            reward[t] += float(batch.bonus.learn[b, t])
+            reward[t] += config.novelty_weight if batch.novel.learn[b, t] else 0.0
     tau = config.munchausen_temperature
     log_pi = [losses.log_policy(q, tau) for q in selector]
     if config.munchausen:

@@ -20,7 +20,7 @@ from dtqn.acting.evaluation import EvaluationResult, evaluate
 from dtqn.learning.batches import Reading, learn_block, same_rows
 from dtqn.learning.learner import Learner
 from dtqn.settings.config import Config
-from dtqn.types import Bonus, Sequences, StepInputs
+from dtqn.types import Novel, Sequences, StepInputs
 from replay import Field, SequenceLayout
 from tests.reference import losses_twin as losses
 from tests.reference.naive_replay import NaiveReplay
@@ -188,7 +188,7 @@ class NaiveTrainer:
         rows = sequence["learn"]
         y = losses.targets(
             [
-                config.reward_scale * float(row["reward"]) + self.novelty() * bool(row["novel"])
+                config.reward_scale * float(row["reward"]) + config.novelty_weight * bool(row["novel"])
                 for row in rows
             ],
             [float(row["discount"]) for row in rows],
@@ -219,12 +219,6 @@ class NaiveTrainer:
         if self.learner.learner_steps % self.config.actor.publish_period == 0:
             self.acting.load_state_dict(self.learner.online.state_dict())
             self.version = self.learner.learner_steps
-
-    def novelty(self) -> float:
-        """The reward for a new observation, now."""
-        return self.config.learner.novelty_weight * max(
-            0.0, 1.0 - self.env_steps / self.config.total_env_steps
-        )
 
     def memory_versions(self, id_: int) -> list[int]:
         """Those of the memory that a sequence starts from."""
@@ -269,9 +263,9 @@ class NaiveTrainer:
             learn_rows=torch.tensor(list(map(len, learn))),
             learned_steps=torch.tensor([sequence["learned_steps"] for sequence in found]),
             importance_weights=torch.tensor(self.replay.weights(ids)),
-            bonus=Bonus(
+            novel=Novel(
                 *(
-                    self.novelty() * self.padded([[row["novel"] for row in rows] for rows in blocks], ())
+                    self.padded([[row["novel"] for row in rows] for rows in blocks], ()).bool()
                     for blocks in (burn_in, learn)
                 )
             ),

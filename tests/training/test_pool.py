@@ -475,13 +475,13 @@ def test_parameters_in_use_are_not_overwritten(here: type[Here], monkeypatch: py
 
 
 def test_bytes_of_an_env_step(here: type[Here]) -> None:
-    """By hand: 6 numbers of a byte, the action, reward, four flags, two Q-values, a version and the trace."""
+    """By hand: 6 numbers of a byte, the action, reward, flags, two Q-values, a version, the trace; its end."""
     trainer = trainer_of()
     fields = named(trainer.schema.rows)
     trace = 8 * 2  # one layer of width 8 in float16
     row = fields["observation"]
     observation = int(np.prod(row.shape)) * np.dtype(row.dtype).itemsize
-    assert bytes_per_env_step(fields) == observation + 1 + 4 + 3 + 8 + 4 + trace + (1 + 8 + 8 + 1)
+    assert bytes_per_env_step(fields) == observation + 1 + 4 + 4 + 8 + 4 + trace + (1 + 8 + 8 + 1)
     exchange = Exchange(trainer.config, trainer.network, trainer.schema)
     assert exchange.versions == exchange.ticks + 1 == 4
     exchange.shared.close()
