@@ -40,12 +40,11 @@ def plain_ends(trainer: Trainer, ticks: int) -> list[tuple[float, bool, bool]]:
         for copy, episode in enumerate(rows):
             if tick.first[copy]:
                 episode.clear()
-            at = {name: getattr(tick, name)[copy] for name in ("observation", "prev_action", "reward")}
-            at["q"] = tick.q_taken[copy]
+            at = {name: getattr(tick, name)[copy] for name in ("observation", "reward", "q_taken")}
             episode.append(at)
             if tick.last[copy] and not tick.discount[copy] and len(episode) <= 15:
                 shown = any(value in BEACONS for row in episode[:-1] for value in row["observation"])
-                found.append((float(episode[-2]["q"]), bool(at["reward"] > 0), shown))
+                found.append((float(episode[-2]["q_taken"]), bool(at["reward"] > 0), shown))
     return found
 
 
@@ -83,11 +82,16 @@ def test_kinds_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[0]["q before a good end"] == pytest.approx(0.5)
 
 
+def trained(run: Path, env_steps: int) -> Path:
+    """A run of so many steps."""
+    more = {"total_env_steps": env_steps, "warmup_env_steps": 200, "evaluation.episodes": 4, "run-dir": run}
+    assert cli.main([x for name, value in (SMALL | more).items() for x in (f"--{name}", str(value))]) == 0
+    return run
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_heart, "LEAST", 2)
-    flags = {**SMALL, "total_env_steps": 1500, "warmup_env_steps": 200, "evaluation.episodes": 4}
-    run = tmp_path / "run"
-    assert cli.main([*(x for k, v in flags.items() for x in (f"--{k}", str(v))), "--run-dir", str(run)]) == 0
+    run = trained(tmp_path / "run", 1500)
     kept = sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*"))
     file = tmp_path / "x.json"
     assert by_heart.main([str(run), "--fresh-steps", "3000", "--json", str(file)]) == 0
@@ -103,9 +107,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch:
 def test_a_checkpoint_of_another_version_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flags = {**SMALL, "total_env_steps": 300, "warmup_env_steps": 100, "evaluation.episodes": 4}
-    run = tmp_path / "run"
-    assert cli.main([*(x for k, v in flags.items() for x in (f"--{k}", str(v))), "--run-dir", str(run)]) == 0
+    run = trained(tmp_path / "run", 300)
     capsys.readouterr()
 
     def other(*_: Any) -> None:

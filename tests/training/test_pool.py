@@ -475,7 +475,7 @@ def test_parameters_in_use_are_not_overwritten(here: type[Here], monkeypatch: py
 
 
 def test_bytes_of_an_env_step(here: type[Here]) -> None:
-    """By hand: 6 numbers of a byte, the action, reward, flags, two Q-values, a version, trace; its end."""
+    """By hand: 6 numbers of a byte, the action, reward, four flags, two Q-values, a version and the trace."""
     trainer = trainer_of()
     fields = named(trainer.schema.rows)
     trace = 8 * 2  # one layer of width 8 in float16
