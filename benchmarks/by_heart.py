@@ -51,9 +51,9 @@ class Ends(NamedTuple):
     """Episodes that ended themselves, [n] each."""
 
     id: NDArray[np.int64]
-    """Of their sequence; later ones are larger."""
+    """Ids of their sequences; later ones are larger."""
     q: NDArray[np.float32]
-    """Of the last action, by the present network."""
+    """Q of the last action, by the present network."""
     good: NDArray[np.bool_]
     """Whether the last reward is above 0."""
     shown: NDArray[np.bool_]

@@ -32,7 +32,7 @@ LEAST_CHANGED, MOST_BY_OTHERS, LEAST_SHARE, LEAST_OTHER_WAY = 0.95, 0.05, 3.0, 0
 
 
 def bars(found: dict[str, Any]) -> dict[str, bool]:
-    """What an agent that uses the cue shows, by the values of its debug.json."""
+    """Signs of an agent that uses the cue, by the values of its debug.json."""
     cue = found.get("cue", {})
 
     def value(of: dict[str, Any], name: str, missing: float) -> float:

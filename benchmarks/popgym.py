@@ -35,7 +35,7 @@ CONCENTRATION: Final = {"easy": (2, 26), "medium": (2, 52), "hard": (13, 4)}
 
 
 class Concentration:
-    """What can be reached from every state, by a player that forgets nothing.
+    """The best expected return from every state, for a player that forgets nothing.
 
     Args:
         kinds: K.

@@ -7,7 +7,7 @@ one that sees the observation alone, and one that sees the previous action and r
 out to be needed, agents without memory that see stacks of 2, 4 and 16 steps say how much. The best weights of
 all are played again for the verdicts (docs/debug.md).
 
-What lies in the folder is kept: a run that was interrupted goes on, a task that is done is read.
+Work in the folder is kept: a run that was interrupted goes on, a task that is done is read.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def measure(name: str, out: Path, share: float = 1.0, episodes: int = EPISODES) 
 
 
 def told(case: Case, of: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """What the file has of a task."""
+    """The file's content for a task."""
     needs, uses = of["needs_memory"], of["uses_memory"]
     short = case.most_steps is None or (needs.stack is not None and needs.stack <= case.most_steps)
     best = max(of["memoryless"], key=lambda run: of["memoryless"][run].value)

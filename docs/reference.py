@@ -47,7 +47,7 @@ _NAME = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\(\))?`(?!`)")
 """A dotted name in single backticks."""
 _PAGE = re.compile(r"\bdocs/[\w/-]+\.md")
 _MADE_FIELDS = r"Cannot determine where dtqn\.settings\.config\.TaskConfig\."
-"""Of the options of a task pydantic makes settings, which have no place in a source."""
+"""Pydantic makes settings of a task's options, and these have no place in a source."""
 _ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -1,6 +1,6 @@
 """The command line: one option for every setting, generated from `dtqn.settings.config`.
 
-What only reads text (`--help`, `--version`, `envs`, `--print-config`, mistakes) never imports torch.
+A call that only reads text (`--help`, `--version`, `envs`, `--print-config`, mistakes) never imports torch.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Panel(NamedTuple):
 
     title: str
     name: str
-    """What y is: `success`, `return` or another score."""
+    """The name of y: `success`, `return` or another score."""
     curves: Sequence[Curve]
     ceiling: float = 1.0
     """The success rate that no agent can exceed."""
@@ -288,7 +288,7 @@ def importance(shares: Sequence[Share], path: Path, metric: str, r2: float, runs
         axes.grid(axis="x", alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
-    figure.suptitle(f"What {metric} depends on: held-out R² = {r2:.2f}, {runs} runs", fontsize=11)
+    figure.suptitle(f"Dependence of {metric} on settings: held-out R² = {r2:.2f}, {runs} runs", fontsize=11)
     save(figure, path)
 
 

@@ -54,7 +54,7 @@ class Policy:
     def __init__(self, config: Config, network: QNetwork) -> None:
         self.config = config
         self.network = network
-        """What acts, for `dtqn.debugging`."""
+        """The network that acts, for `dtqn.debugging`."""
         parameter = next(network.parameters())
         self._device, self._dtype = parameter.device, parameter.dtype
         task = task_spec(config)

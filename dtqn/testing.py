@@ -450,7 +450,7 @@ def _narrow(x: Tensor) -> Tensor:
     return x.to(torch.uint8)
 
 
-# What both have.
+# Helpers of both.
 
 
 @contextmanager

@@ -35,7 +35,7 @@ _CHAIN_STEPS: Final = 100
 
 
 def chain_space(bits: int) -> Box:
-    """Of one copy's observation [1, 2 + b]: time left, query, context."""
+    """The space of one copy's observation [1, 2 + b]: time left, query, context."""
     low, high = np.zeros((1, bits + 2), np.float32), np.ones((1, bits + 2), np.float32)
     low[0, 2:] = -1.0
     high[0, 1] = max(1, bits - 1)  # with one bit too, as Gymnasium warns of a range of one number

@@ -40,7 +40,7 @@ _HELL: Final = RED
 class CarFlagDynamics(Dynamics):
     """The road. The fields of a state, doubles: `position`, `velocity`, and `heaven`, the side +1 or -1.
 
-    What is seen is rounded to float32; the state is not.
+    Observations are rounded to float32; the state is not.
     """
 
     observation_space = OBSERVATION_SPACE

@@ -293,7 +293,7 @@ class _Game(NamedTuple):
     """The kind of thing that an action names, by its number."""
     description: str
     rows: int
-    """Of an episode, at most."""
+    """Rows of an episode, at most."""
     time_limit: int | None = None
     best_return: float = 1.0
 

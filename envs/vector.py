@@ -36,7 +36,7 @@ class Dynamics(ABC):
     action_space: gymnasium.Space[Any]
     """One copy's: Discrete from 0, or a Box of floats."""
     action_names: tuple[str, ...] = ()
-    """What the actions are, in their order, for those who look at episodes; empty: their numbers say it."""
+    """Names of the actions, in their order, for those who look at episodes; empty: their numbers say it."""
     time_limit: int | None = None
     """For a task of a user's own: steps after which an episode is truncated, unless another limit is asked
     for; None: never. This project's tasks say it in their `TaskSpec`."""
@@ -310,7 +310,7 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._started = True
 
     def observe_other(self, copies: Sequence[int] | None = None) -> NDArray[Any] | None:
-        """What the present states of some copies would show with another secret, [n, ...]; of all by default.
+        """Observations [n, ...] of some copies' present states with another secret; of all copies by default.
 
         None where the task names none (`Dynamics.other`). Nothing changes by it.
         """

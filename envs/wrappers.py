@@ -8,8 +8,8 @@ They apply to the vector environment, in this order:
     flicker             the whole observation replaced by zeros (Hausknecht & Stone 2015, section 5)
     frame_stack         the last observations of the episode side by side, the newest last
 
-An observation is one array [N, ...] or, for a Dict space, one a key; all but `hide` apply to each. What is
-random comes from a generator of its own, so that the task itself goes the same way with and without.
+An observation is one array [N, ...] or, for a Dict space, one a key; all but `hide` apply to each. Random
+numbers come from a generator of their own, so that the task itself goes the same way with and without.
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ class SequenceReplay:
     def update_priorities(self, ids: npt.ArrayLike, priorities: npt.ArrayLike) -> int:
         """Give sequences new priorities, at least 1e-6; returns how many of the `ids` [n] were still there.
 
-        Ids of overwritten sequences are dropped. Of equal ids the last one counts.
+        Ids of overwritten sequences are dropped. Where ids are equal, the last one counts.
         """
         given = np.asarray(ids, np.int64)
         checked = checked_priorities(priorities, len(given))
@@ -297,8 +297,8 @@ class SequenceReplay:
             ids: [n] of sequences that were sampled, sampleable still or not.
             offsets: [n] which row: so many after the anchor, negative before it.
             values: field -> [n, *shape].
-        Returns: how many of the rows were still there; what has been overwritten is left alone. Of equal rows
-            the last one counts.
+        Returns: how many of the rows were still there; what has been overwritten is left alone. Where rows
+            are equal, the last one counts.
         """
         anchors, streams = np.divmod(np.asarray(ids, np.int64), self.num_streams)
         rows = anchors + np.asarray(offsets, np.int64)
@@ -346,7 +346,7 @@ class SequenceReplay:
     def get_state(self) -> dict[str, Any]:
         """All that a run needs to go on bit for bit, as nested dicts of arrays and JSON scalars.
 
-        Of the rings only the rows in use.
+        Rows of the rings that are not in use are left out.
         """
         return {
             "layout": dataclasses.asdict(self.layout),

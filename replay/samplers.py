@@ -30,7 +30,7 @@ class Draw(NamedTuple):
 
 
 class Exchange(Protocol):
-    """What processes that hold parts of one replay tell each other; all call `gather` at the same time."""
+    """The link between processes that hold parts of one replay; all call `gather` at the same time."""
 
     rank: int
     """The place of this process among them."""

@@ -47,7 +47,7 @@ class SumTree:
         return float(np.cumsum(self._top)[-1])
 
     def set(self, indices: Ints, values: npt.ArrayLike) -> None:
-        """Set leaves; `indices` [n], `values` [n] or one for all. Of equal indices the last one counts."""
+        """Set leaves; `indices` [n], `values` [n] or one for all. The last of equal indices counts."""
         self.leaves[indices] = values
         node = indices // FAN_OUT
         self._nodes[node] = _children(self.leaves, node).sum(axis=1)
@@ -63,7 +63,7 @@ class SumTree:
         """
         before = np.concatenate([[0.0], np.cumsum(self._top)])
         mass = np.minimum(mass, before[-1] * BELOW_ONE)
-        # Of equal sums the last is taken, so that the child that follows is one that has mass.
+        # The last of equal sums is taken, so that the child that follows is one that has mass.
         found: Ints = np.searchsorted(before, mass, side="right") - 1
         mass -= before[found]
         rows = np.arange(len(mass)) * (FAN_OUT + 1)

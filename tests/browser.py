@@ -166,7 +166,7 @@ class Browser:
 
     @property
     def problems(self) -> list[str]:
-        """What the console calls an error or a warning, and what was asked of a network."""
+        """Errors and warnings of the console, and requests to a network."""
         found = []
         for event in self.events:
             of = event["params"]

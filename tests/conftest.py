@@ -25,7 +25,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The working directory of a user who keeps modules there, which only the program itself finds.
 
-    What is imported from it is forgotten at the end.
+    Modules that are imported from it are forgotten at the end.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])

@@ -60,7 +60,7 @@ class InThread(Ranks):
 
 
 def side_by_side(count: int, work: Callable[[InThread], Any]) -> list[Any]:
-    """What `work` of each rank returns; where one raises, the others end and that is raised here.
+    """The results of `work` on each rank; where one raises, the others end and that is raised here.
 
     Rank 0 is this very thread, which gets signals.
     """

@@ -1,4 +1,4 @@
-"""What Q says of the ends of episodes, beside a plain loop over what the actor handed out."""
+"""Q before the ends of episodes, beside a plain loop over the rows that the actor handed out."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from dtqn.networks.recall import Shown
 
 
 def test_the_area_under_the_curve_by_hand() -> None:
-    """Of six pairs 0.9 is above three, 0.2 above one, and one pair is equal."""
+    """Six pairs: 0.9 is above three, 0.2 above one, and one pair is equal."""
     positive, negative = np.float32([0.9, 0.2]), np.float32([0.1, 0.2, 0.5])
     assert recall.auc(positive, negative) == pytest.approx((3 + 1 + 0.5) / 6)
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class Lamp(NamedTuple):
-    """Of `Lamp.lit`, `Lamp.colour` and `other.thing`."""
+    """See `Lamp.lit`, `Lamp.colour` and `other.thing`."""
 
     lit: bool
     """As `dtqn.types.StepInputs.first`, not `dtqn.types.Nothing`."""

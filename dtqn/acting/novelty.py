@@ -39,7 +39,7 @@ def fingerprints(observation: Arrays) -> NDArray[np.int64]:
 
 
 class Novelty:
-    """What each of N copies' episodes have shown so far."""
+    """The observations that each of N copies' episodes have shown so far."""
 
     def __init__(self, num_envs: int) -> None:
         self._shown: list[set[int]] = [set() for _ in range(num_envs)]

@@ -1,1 +1,1 @@
-"""What a trained agent's decisions hang on: episodes played again with other pasts."""
+"""The dependence of a trained agent's decisions on the past: episodes played again with other pasts."""

@@ -25,7 +25,7 @@ from dtqn.types import Observation, StepInputs, map_tree
 COPIES, MOST_TICKS, EPISODES = 8, 600, 2
 SEQUENCES = 64
 RANDOM_SHARE = 0.5
-"""Of the actions, so that the copies go different ways."""
+"""The share of random actions, so that the copies go different ways."""
 TOLERANCE = {"float32": 1e-3, "float16": 2e-2}
 """The largest difference, as a share of the range of Q-values, by the type that replay keeps memory in."""
 
@@ -96,7 +96,7 @@ class _Stretch(NamedTuple):
     """[T]"""
     q_taken: np.ndarray
     number: int
-    """Of the episode in its stream."""
+    """The episode's number in its stream."""
 
 
 class _Played(NamedTuple):

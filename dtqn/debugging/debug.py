@@ -96,7 +96,7 @@ def _maps(
     actions: int,
     generator: np.random.Generator,
 ) -> dict[int, Map]:
-    """Of failures and successes in turns, as far as the rows of all together allow."""
+    """Maps of failures and successes in turns, as far as the rows of all together allow."""
     order = sorted(range(len(episodes)), key=lambda number: (episodes[number].success, number))
     half = (len(order) + 1) // 2
     order = [

@@ -1,8 +1,8 @@
 """How much a decision hangs on what earlier steps showed: the memory is run again on another past.
 
-What step k showed is replaced; all other rows and the actions stay as they were recorded, and the network
-runs on to the decision at step t. That is exact for the network. It need not be a history that the task can
-produce; where the task names its secret, showing the other one is.
+The observation of step k is replaced; all other rows and the actions stay as they were recorded, and the
+network runs on to the decision at step t. That is exact for the network. It need not be a history that the
+task can produce; where the task names its secret, showing the other one is.
 
 A change of a decision is that of the *advantages* A(a) = Q(a) - mean over a' of Q(a'), at its largest over
 the actions, as a share of the range that all Q-values of the episode have. The change of the mean Q-value, by
@@ -33,7 +33,7 @@ MOST_LEFT_IN = 64
 
 
 class Effect(NamedTuple):
-    """What replaced rows did to decisions, for each of M replacements, [M, T] each."""
+    """The effect of replaced rows on decisions, for each of M replacements, [M, T] each."""
 
     advantage: np.ndarray
     """The change of the advantages, as a share of the episode's range of Q-values."""
@@ -82,7 +82,7 @@ def states(network: QNetwork, episode: Episode) -> Iterator[State]:
 
 
 def effect(episode: Episode, after: Tensor, start: int = 0) -> Effect:
-    """What Q-values `after` [M, T - start, A] have against the episode's own from step `start` on."""
+    """The change from the episode's own Q-values to `after` [M, T - start, A], from step `start` on."""
     q = episode.q[start:]
     scale = float(episode.q.max() - episode.q.min()) or 1.0
     change = after - q

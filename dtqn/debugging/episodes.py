@@ -23,7 +23,7 @@ from dtqn.types import Observation, State, StepInputs, leaves, map_tree, reset_r
 from envs import pictures
 
 MOST_BYTES = 2_000_000_000
-"""Of the rows that are kept."""
+"""Bytes of the rows that are kept."""
 
 Intervention = Callable[[np.ndarray, State, State], State]
 """(steps [N] since each episode's start, the state before the row, the initial one) -> another state."""
@@ -200,7 +200,7 @@ class _Tick(NamedTuple):
     inputs: StepInputs
     """[N, 1, ...]"""
     other: Observation | None
-    """Of copies that are not asked it is what they show; None: the task names no secret, or none is asked."""
+    """Copies that are not asked show their own; None: the task names no secret, or none is asked."""
     action: np.ndarray
     """[N]"""
     q: Tensor
@@ -247,7 +247,7 @@ def _episode(ticks: list[_Tick], copy: int, end: Outcome, asked: bool) -> Episod
 
 
 def disturbances(length: float) -> dict[str, Intervention]:
-    """What is done to the memory, by name, in episodes of this mean length.
+    """Changes of the memory, by name, in episodes of this mean length.
 
     It is emptied every 1, 2, 4, ... steps, or taken from another episode in the middle.
     """

@@ -73,7 +73,7 @@ def baseline(network: QNetwork, episodes: Sequence[Episode]) -> Tensor:
 def integrated(
     network: QNetwork, episode: Episode, t: int, mean_features: Tensor, points: int = POINTS
 ) -> Attribution | None:
-    """Of the gap at decision t.
+    """Attribution of the gap at decision t.
 
     None for a network whose encoder is not asked once for all steps, or where there is but one action.
     """

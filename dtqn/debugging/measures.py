@@ -42,7 +42,7 @@ class Map(NamedTuple):
     smallest: list[int] | None
     """Steps before the last decision which, replaced together, change its action."""
     attribution: gradients.Attribution | None
-    """Of the last decision."""
+    """Attribution of the last decision."""
     attention: Attention | None
 
 
@@ -71,7 +71,7 @@ def mapped(
 
 
 class Cue(NamedTuple):
-    """What the secret that the task names does to one episode's decisions."""
+    """The effect of the secret that the task names on one episode's decisions."""
 
     rows: np.ndarray
     """[T] bool: the rows that show it."""
@@ -139,7 +139,7 @@ def held(found: Cue) -> int:
 
 
 class Agreement(NamedTuple):
-    """Of a map of steps with the dependence that counterfactuals give."""
+    """Agreement of a map of steps with the dependence that counterfactuals give."""
 
     rank_correlation: float
     """Spearman's."""

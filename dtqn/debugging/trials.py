@@ -22,7 +22,7 @@ from dtqn.training.setup import make_env, num_actions, task_spec
 from envs import TaskSpec
 
 RANDOM_SHARES = (0.1, 0.3)
-"""Of actions, where an agent without memory is played stochastically: chance leads it out of circles."""
+"""Shares of random actions in stochastic play of an agent without memory: chance leads it out of circles."""
 
 
 class Asked(NamedTuple):

@@ -234,7 +234,7 @@ def _gathered(
     launcher: Launcher | None,
     out: TextIO,
 ) -> tuple[list[Outcome], int | None]:
-    """What became of each run, those without a record trained as far as they fit; the signal that came."""
+    """The outcome of each run, those without a record trained as far as they fit; the signal that came."""
     known = {
         index: outcome for index, config in enumerate(configs) if (outcome := shelf.find(config)) is not None
     }

@@ -92,7 +92,7 @@ def _task_options(config: Config) -> str:
 
 
 class _Value(NamedTuple):
-    """What a run has of something."""
+    """The value of something in a run."""
 
     env: str
     agent: str

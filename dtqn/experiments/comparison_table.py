@@ -35,7 +35,7 @@ class RunFigures(NamedTuple):
     """Why there is no result."""
     score_name: str = ""
     score: float | None = None
-    """What runs are compared by: success where the task defines it and else the return, or a suite's."""
+    """The score of the comparison: success where the task defines it and else the return, or a suite's."""
     normalised: float | None = None
     """0 for random actions and 1 for the best policy; None where the score has no such scale."""
     beside: Mapping[str, float | None] = {}

@@ -74,8 +74,8 @@ class Dependence(NamedTuple):
 def dependence(axes: Sequence[Axis], values: Sequence[float]) -> Dependence | None:
     """Permutation importance (Breiman 2001) of a random forest, on runs that it was not fitted to.
 
-    Runs are divided into folds; a forest that was fitted to the other folds predicts each one. What a forest
-    says of the runs that it was fitted to finds a dependence in pure noise.
+    Runs are divided into folds; a forest that was fitted to the other folds predicts each one. A forest's
+    predictions of the runs that it was fitted to find a dependence in pure noise.
 
     Returns:
         None where there are too few runs, or no two with different results.

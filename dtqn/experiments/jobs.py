@@ -107,7 +107,7 @@ class Job:
         return cause(self.exit_code)
 
     def command(self, program: Sequence[str]) -> Command:
-        """What begins it or goes on with it."""
+        """The command that begins it or goes on with it."""
         directory = self.directory
         environment = worker_environment()
         return command(program, directory.path, directory.log, environment, self.config.num_threads)

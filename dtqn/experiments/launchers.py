@@ -24,7 +24,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS
 
 
 class Command(NamedTuple):
-    """What starts a training or goes on with it; it can be sent to another machine."""
+    """The command that starts a training or goes on with it; it can be sent to another machine."""
 
     program: tuple[str, ...]
     directory: Path
@@ -54,7 +54,7 @@ class Command(NamedTuple):
         )
 
     def here(self, directory: Path | None = None) -> Command:
-        """What `for_another_machine` has made, on that machine.
+        """The command that `for_another_machine` has made, on that machine.
 
         Args:
             directory: in place of the run's own.
@@ -84,7 +84,7 @@ def _process_bytes() -> int | None:
 
 
 class Needs(NamedTuple):
-    """What a training takes of a machine."""
+    """Resources that a training takes of a machine."""
 
     cpus: int
     gpus: float

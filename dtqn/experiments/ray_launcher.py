@@ -38,7 +38,7 @@ _ANSWER_SECONDS = 10.0
 _PLACES = 5
 """Actors of a training that may go before it has begun, one after the other."""
 _STORE_BYTES = 100 << 20
-"""Of a local Ray: the trainings share their files, and next to nothing goes through it."""
+"""Bytes of a local Ray's object store: the trainings share their files; next to nothing goes through it."""
 _SPARE_CHILDREN = {"RAY_kill_child_processes_on_worker_exit": "0"}
 """A training saves and ends by itself when its actor has gone."""
 

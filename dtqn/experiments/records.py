@@ -35,7 +35,7 @@ Columns = dict[str, list[float | int | None]]
 
 
 class Identity(NamedTuple):
-    """What makes two runs the same run."""
+    """The key of a run: two runs with the same one are the same run."""
 
     env: str
     agent: str
@@ -48,7 +48,7 @@ class Identity(NamedTuple):
 
 
 class Result(BaseModel):
-    """What a finished run took and what it ran on: that of `result.json`."""
+    """Steps, time, machine and program of a finished run: those of `result.json`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
@@ -81,7 +81,7 @@ class Record(BaseModel):
     result: Result
     evaluations: Columns
     training: Columns
-    """The tally of training episodes. Of a long run, both have every second, fourth, ... row and the last."""
+    """The tally of training episodes. Both have every second, fourth, ... row of a long run, and the last."""
 
     @property
     def identity(self) -> Identity:
@@ -162,7 +162,7 @@ def _text(record: Record) -> str:
 
 
 class Outcome(NamedTuple):
-    """What a comparison knows of one of its runs."""
+    """One run of a comparison, as far as it is known."""
 
     config: Config
     state: str
@@ -237,7 +237,7 @@ class Records:
         return Outcome(config, "finished", record.rows(), record.result.model_dump(), str(file), "")
 
     def _tell_of_others(self, config: Config) -> None:
-        """Of a run with this task, agent and seed, where it is not counted for its settings."""
+        """Tell of a run with this task, agent and seed, where it is not counted for its settings."""
         name = config.env, config.agent
         if name in self._told:
             return
@@ -293,7 +293,7 @@ def _differences(record: Record, config: Config) -> str:
 
 
 def _why(error: Exception) -> str:
-    """What is wrong with a file, in a few words."""
+    """The fault of a file, in a few words."""
     if not isinstance(error, ValidationError):
         return one_line(error, 80)
     first = error.errors(include_url=False)[0]

@@ -48,7 +48,7 @@ _FILE = "slurm.json"
 
 
 class Training:
-    """What Slurm runs: the training's process, and what signals do to it."""
+    """The job that Slurm runs: the training's process, and the effect of signals on it."""
 
     def __init__(self, command: Command) -> None:
         self.command = command
@@ -78,7 +78,7 @@ class Training:
         return self._code or 0
 
     def checkpoint(self) -> submitit.helpers.DelayedSubmission:
-        """What submitit queues again before the time is up, or when the job is preempted."""
+        """The submission that submitit queues again before the time is up, or when the job is preempted."""
         self._ask()
         self._ended()
         return submitit.helpers.DelayedSubmission(Training(self.command))
@@ -103,7 +103,7 @@ def _state_here() -> str:
 
 
 def _output(*command: str) -> str | None:
-    """What a command prints; None where it fails."""
+    """The output of a command; None where it fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -111,7 +111,7 @@ def _output(*command: str) -> str | None:
 
 
 class _Queue:
-    """What Slurm knows of this user's jobs, asked by one command for all of them."""
+    """This user's jobs as Slurm knows them, asked for by one command for all of them."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, tuple[str, str]] = {}

@@ -208,7 +208,7 @@ class SuiteTask(NamedTuple):
     scores: tuple[Score, ...]
     """That which the tables are of first."""
     settings: tuple[Layer, ...]
-    """What the suite sets for all agents alike."""
+    """The suite's settings for all agents alike."""
 
     def layers(self) -> list[Layer]:
         """The settings, with the task's own number in place of the word `horizon`."""

@@ -60,7 +60,7 @@ class Update(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Of some members of a batch."""
+    """Results of some members of a batch."""
 
     gradients: list[Tensor]
     sums: dict[str, Tensor]
@@ -72,7 +72,7 @@ class _Part(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What an update leaves on its device. No host has read any of it."""
+    """Results that an update leaves on its device. No host has read any of them."""
 
     numbers: dict[str, Tensor]
     """Scalars, by name."""
@@ -81,7 +81,7 @@ class _Step(NamedTuple):
     priorities: list[Tensor]
     """[n] of each part."""
     traces: list[TraceBlock | None]
-    """Of each part."""
+    """One of each part."""
 
     def read(self) -> dict[str, float]:
         """The numbers, in one transfer."""
@@ -145,7 +145,7 @@ class Learner:
         both = [network] if alone else [network, self.target]
         self._rounded = [Rounded(x) for x in both] if config.precision == "bfloat16" else []
         self._runs = [x.network for x in self._rounded] or both
-        """What computes an update: the online network first, the target last."""
+        """The networks that compute an update: the online one first, the target last."""
         self.optimizer = Adam(
             list(named),
             self._online,
@@ -366,7 +366,7 @@ class Learner:
             torch._foreach_copy_(self._target.tensors, self._online.tensors)
 
     def checksum(self) -> int:
-        """Of parameters, target, moments and counts, bit by bit."""
+        """A checksum of parameters, target, moments and counts, bit by bit."""
         tensors = {name: x for name, x in leaves(self.get_state()).items() if isinstance(x, Tensor)}
         value = zlib.crc32(f"{self.learner_steps} {self.skipped_updates}".encode())
         for x in tensors.values():

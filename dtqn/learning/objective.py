@@ -218,7 +218,7 @@ class Objective:
     ) -> Tensor:
         """TD errors [B, R - 1] from what the actor saw, its largest Q and that of its action, [B, R] each.
 
-        Of Munchausen's target they leave the policy out, which needs all actions.
+        They leave out the policy of Munchausen's target, which needs all actions.
         """
         following = self._following(self._reward(reward, novel), discount, learn_rows, q_max, q_taken)
         return following.targets(q_max) - q_taken[:, :-1]

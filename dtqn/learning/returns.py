@@ -223,7 +223,7 @@ def lambda_targets(
     real, inside = (first_rows(count, reward.shape[1]) for count in (learn_rows, learn_rows - 1))
     reward = torch.where(real, reward, 0.0)
     value = torch.where(real & (discount > 0), gamma * transform.inverse(bootstrap_value), 0.0)
-    # What is kept of G_t in G_{t-1}, and the rest of G_{t-1}.
+    # The share of G_t that G_{t-1} keeps, and the rest of G_{t-1}.
     kept = torch.where(inside, continuation, 0.0)
     rest = reward + (1 - kept) * value
     kept = torch.where(discount > 0, gamma * kept, 0.0)

@@ -1,6 +1,6 @@
 """Cores and encoders of a user's own, by the settings `network.core` and `network.encoder`.
 
-What can be seen without a call is seen here: that the thing can be made and has what the protocols of
+Checks that need no call are made here: the thing can be made, and has the members that the protocols of
 `dtqn.networks.q_network` ask for. `dtqn.testing` calls it.
 """
 

@@ -39,7 +39,7 @@ def codes(space: gymnasium.Space) -> Codes | None:
     """Those of Discrete, MultiDiscrete and MultiBinary, else None.
 
     Components that take the same values share them, as the cells of a view do, and so do the cells of a
-    picture channel by channel. Of other components each has its own.
+    picture channel by channel. Each other component has values of its own.
     """
     match space:
         case gymnasium.spaces.Discrete():
@@ -61,7 +61,7 @@ class Shown(nn.Module):
     """Which values each step's observation shows."""
 
     def __init__(self, space: gymnasium.Space) -> None:
-        """Of a Dict's parts, those that have values; a ValueError where none has."""
+        """Read those parts of a Dict that have values; a ValueError where none has."""
         super().__init__()
         parts = dict(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else {"": space}
         found = {key: held for key, part in parts.items() if (held := codes(part)) is not None}

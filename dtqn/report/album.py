@@ -12,7 +12,7 @@ LARGEST_SIDE = 320
 """Pixels; larger pictures are made smaller."""
 SMALLEST_SIDE = 40
 MOST_BYTES = 2_500_000
-"""Of all pictures together; where there are more, all are made smaller."""
+"""Bytes of all pictures together; where there are more, all are made smaller."""
 
 
 class Album:

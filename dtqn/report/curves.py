@@ -39,7 +39,7 @@ class Chart(NamedTuple):
     task: str
     title: str
     note: str
-    """What lines and bands are."""
+    """The meaning of lines and bands."""
     y: str
     """The name of the axis and its unit."""
     lines: list[Line]
@@ -177,7 +177,7 @@ def _evaluations(
 
 
 def _random(env: str, name: str, sources: Sources) -> tuple[str, float] | None:
-    """What uniformly random actions reach, by the table."""
+    """The result of uniformly random actions, by the table."""
     lines = [line for line in sources.table.lines if (line.env, line.agent) == (env, RANDOM)]
     value = None if not lines else lines[0].success if name == "success" else lines[0].episode_return
     return None if value is None else ("random actions", value)

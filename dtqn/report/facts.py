@@ -145,7 +145,7 @@ def _told(value: Any) -> str:
 
 
 def made_with(runs: Sequence[Run], page: dict[str, str]) -> Grid:
-    """What each run ran on and with, and the page itself.
+    """Machine, versions and code of each run, and of the page itself.
 
     Args:
         page: the same of the page, by the names of the columns.
@@ -182,5 +182,5 @@ def made_with(runs: Sequence[Run], page: dict[str, str]) -> Grid:
         ["run", *columns],
         rows,
         ["code: digest of the sources that a training runs; several where they changed between two "
-         "stretches. task: digest of the task. Of an unfinished run nothing of this is told."],
+         "stretches. task: digest of the task. Nothing of this is told of an unfinished run."],
     )  # fmt: skip

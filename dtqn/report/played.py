@@ -28,7 +28,7 @@ from envs import TaskSpec
 REPLACEMENTS = 16
 """Other episodes that give what is shown in place of a step."""
 MOST_STEPS = 200
-"""Of an episode that are shown; of a longer one so many at equal distances, and those that show the cue."""
+"""Steps shown of an episode; of a longer one so many at equal distances, and those that show the cue."""
 _ROWS = 400_000
 """Rows that a network runs for the maps of an episode, at most: fewer steps are shown where that needs it."""
 _WINDOW_ROWS = 4
@@ -124,7 +124,7 @@ def steps_of(episode: Episode, replaced: int, context: int | None = None) -> np.
 
 
 def as_data(played: Played, seed: int, album: Album) -> dict[str, Any]:
-    """What the page's player reads of a run."""
+    """The data of a run that the page's player reads."""
     task, episodes = played.task, played.episodes
     views = Views(parts_of(task), album)
     generator = np.random.default_rng(seed)

@@ -92,7 +92,7 @@ def report(
 
 
 def told(made: Made) -> list[str]:
-    """What the command prints."""
+    """The lines that the command prints."""
     lines = [f"report: {made.file} ({size(made.file.stat().st_size)}); open it in a browser"]
     if made.figures:
         names = ", ".join(file.name for file in made.figures)
@@ -146,7 +146,7 @@ def _subtitle(runs: Sequence[Run]) -> str:
 
 
 def _own() -> dict[str, str]:
-    """What the page was made with."""
+    """Machine, device, versions and code that the page was made with."""
     import torch
 
     versions = f"dtqn {dtqn.__version__}, torch {torch.__version__}, numpy {np.__version__}"
@@ -159,15 +159,15 @@ def _notes(asked: played.Asked, found: Sources, runs: Sequence[dict[str, Any]]) 
     notes = [
         f"{asked.played} greedy episodes were played ({asked.weights} weights, seed {asked.seed}); "
         f"{asked.shown} are shown: the first failures and the first successes, half of each where there are "
-        "as many. Of a task without success they are the lowest and the highest returns.",
-        "What was shown: the change of the decision's advantages (Q minus its mean over actions), as a share "
-        "of the episode's range of Q, where the step showed what another episode showed; the mean over "
-        f"{played.REPLACEMENTS} of them. It is exact for the network; the changed history need not be one "
-        "that the task can produce.",
+        "as many. A task without success shows its lowest and its highest returns.",
+        'The map "what was shown" has the change of the decision\'s advantages (Q minus its mean over '
+        "actions), as a share of the episode's range of Q, where the step "
+        f"showed what another episode showed; the mean over {played.REPLACEMENTS} of them. It is exact for "
+        "the network; the changed history need not be one that the task can produce.",
     ]
     if len(able) > MOST_PLAYERS:
         notes.append(
-            f"Of {len(able)} runs the page plays {len(runs)}: of each agent in each task the one whose last "
+            f"The page plays {len(runs)} of {len(able)} runs: of each agent in each task the one whose last "
             f"return is in the middle, {MOST_PLAYERS} at most."
         )
     for run in runs:

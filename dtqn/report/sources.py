@@ -1,4 +1,4 @@
-"""What a report is of: runs that are named, or those of a comparison."""
+"""The subject of a report: runs that are named, or those of a comparison."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Sources(NamedTuple):
     table: Table
     """The comparison's own, or one of the runs that are named."""
     notes: list[str]
-    """What is to be told with it."""
+    """Remarks to be told with it."""
     home: Path
     """The folder where the page goes by default."""
 

@@ -268,7 +268,7 @@ def unread(config: Config) -> list[str]:
 def _env_presets(env: Any, configs: Path) -> list[Layer]:
     """The presets whose names begin the task's name, longer ones over shorter ones.
 
-    What goes on after such a name has a dash before it, or a slash as in `ALE/Pong-v5`.
+    A dash stands between such a name and the rest, or a slash as in `ALE/Pong-v5`.
     """
     name = f"{env}-".replace("/", "-")
     families = [path for path in (configs / "envs").glob("*.yaml") if name.startswith(f"{path.stem}-")]

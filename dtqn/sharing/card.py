@@ -101,7 +101,7 @@ def score(result: EvaluationResult) -> str:
 
 
 def command(config: Config) -> str:
-    """What trains the run again, in the folder of its `config.yaml`."""
+    """The command that trains the run again, in the folder of its `config.yaml`."""
     shipped = config.agent in presets.agents()
     # Every setting is in the file, so an agent of the user's own needs only its name.
     agent = "" if shipped else f" --agent {config.agent}=gtrxl"
@@ -148,7 +148,7 @@ def _scores_note(certificate: Mapping[str, Any]) -> str:
 
 
 def _own_note(certificate: Mapping[str, Any], made_of: str | None) -> str:
-    """What has to be there beside dtqn."""
+    """A note on things that have to be there beside dtqn."""
     needed = [f"`{name}`" for name in certificate["own_networks"]]
     if made_of and not made_of.startswith(_NATIVE):
         needed.insert(0, f"the task ({made_of})")

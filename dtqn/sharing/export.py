@@ -112,6 +112,6 @@ def _folder(to: Path) -> Iterator[Path]:
 
 
 def lines(made: dict[str, Any], to: Path) -> list[str]:
-    """What was exported, for the terminal."""
+    """A summary of the export, for the terminal."""
     scores = [f"{name} weights: {card.score(certificate.score_of(made, name))}" for name in made["scores"]]
     return [*scores, f"exported to {to}; next: {program()} verify {shlex.quote(str(to))}"]

@@ -44,7 +44,7 @@ class Finding(NamedTuple):
 def verify(
     directory: RunDir, updates: int | None, episodes: int | None, seed: int | None
 ) -> Iterator[Finding]:
-    """What was found, one after the other, as each takes its time.
+    """The findings, one after the other, as each takes its time.
 
     Args:
         updates: rows of metrics are compared up to the first one after so many updates; 0: none are. None:

@@ -122,7 +122,7 @@ def save_shard(folder: Path, rank: int, state: dict[str, Any]) -> None:
 
 
 def load_shard(checkpoint: Path, rank: int) -> dict[str, Any]:
-    """What `save_shard` was given."""
+    """The state that `save_shard` was given."""
     json_file, arrays_file = _shard_files(rank)
     return _load(checkpoint, json_file, arrays_file)
 
@@ -188,7 +188,7 @@ def load_state(folder: Path) -> dict[str, Any]:
 
 
 def _of_current(folder: Path, read: Callable[[Path], _Read]) -> _Read:
-    """What `read` takes from the current checkpoint; from the next one if that replaces it meanwhile."""
+    """The result of `read` on the current checkpoint; on the next one if that replaces it meanwhile."""
     path = current(folder)
     while True:
         try:

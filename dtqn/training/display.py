@@ -28,7 +28,7 @@ _WINDOW_SECONDS = 30.0
 class Output:
     """A text stream whose reader may go away, as a closed terminal or `head` does.
 
-    What is written after that is lost, and raises nothing: the run sees `lost` and saves.
+    Text that is written after that is lost, and raises nothing: the run sees `lost` and saves.
     """
 
     def __init__(self, stream: TextIO | None) -> None:

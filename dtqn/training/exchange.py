@@ -27,7 +27,7 @@ _EPISODES: dict[str, np.dtype] = {
     "length": np.dtype(np.int64),
     "success": np.dtype(np.bool_),
 }
-"""Of each copy: whether the tick's step ended its episode, and of that the parts of `Episodes`."""
+"""Fields of each copy: whether the tick's step ended its episode, and of that the parts of `Episodes`."""
 
 
 class Exchange:
@@ -105,6 +105,6 @@ def _numpy_dtype(parameter: torch.Tensor) -> np.dtype:
 
 
 def bytes_per_env_step(fields: dict[str, Field]) -> int:
-    """What a worker hands to the pool for each row of a copy, given the fields of a row."""
+    """Bytes that a worker hands to the pool for each row of a copy, given the fields of a row."""
     per_row = (math.prod(field.shape) * np.dtype(field.dtype).itemsize for field in fields.values())
     return sum(per_row) + sum(dtype.itemsize for dtype in _EPISODES.values())

@@ -28,7 +28,7 @@ from dtqn.types import NonFiniteError
 
 
 class Order(IntEnum):
-    """What rank 0 tells the others to do."""
+    """An order of rank 0 to the others."""
 
     ADVANCE = 1
     FINISH = 2

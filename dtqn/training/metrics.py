@@ -30,7 +30,7 @@ METRICS = [
 ]
 """All that a row can hold, so that a misspelt metric is known before anything is trained."""
 CLOCKS = ("seconds", "speed/env_steps_per_second", "speed/learner_steps_per_second")
-"""What each row has by the clock."""
+"""Keys of each row whose values come from the clock."""
 CLOCK_KEYS = (*CLOCKS, "actor/lead")
 """The only keys in which a run and its killed and resumed twin may differ."""
 

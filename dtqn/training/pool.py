@@ -59,10 +59,10 @@ class Pool(Protocol):
         """Leave the present episodes where they are; all copies begin new ones."""
 
     def metrics(self) -> dict[str, float]:
-        """What is known of acting since the last call."""
+        """Figures of acting since the last call."""
 
     def news(self) -> list[str]:
-        """What a user should be told, one line each, since the last call."""
+        """News for the user since the last call, one line each."""
 
     def get_state(self) -> dict[str, Any]:
         """All that decides how it goes on."""
@@ -203,7 +203,7 @@ class WorkerPool:
         self.version = version
 
     def begin_episodes(self) -> None:
-        """What the workers have acted ahead is lost."""
+        """Ticks that the workers have acted ahead are lost."""
         for member in self._members:
             while member.asked:
                 self._answer(member)

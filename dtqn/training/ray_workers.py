@@ -24,7 +24,7 @@ from dtqn.training.setup import Share
 from dtqn.training.worker import Work, WorkerError
 
 _STORE_BYTES = 200 << 20
-"""Of a local Ray."""
+"""Bytes of a local Ray's object store."""
 
 
 class RayWorkers:
@@ -108,7 +108,7 @@ class RayWorker:
         actor: Any = ray.remote(_Remote).options(num_cpus=1, runtime_env={"env_vars": path})
         self._actor = actor.remote(*arguments)
         self._calls: deque[tuple[Any, int | None]] = deque()
-        """What is asked for, in turn, and the place of a tick's rows."""
+        """Calls that are not answered yet, in turn, and the place of a tick's rows."""
 
     def ask(self, method: str, *arguments: Any) -> None:
         tick, parameters = None, None

@@ -146,7 +146,7 @@ def sequence_layout(config: Config) -> SequenceLayout:
 def replay_size(config: Config, fields: Mapping[str, Field]) -> tuple[SequenceLayout, int]:
     """How sequences are cut out of episodes, and the steps to keep.
 
-    Of a rollout no more is kept than it takes to learn it, with the burn-in and the stored memory before.
+    No more of a rollout is kept than it takes to learn it, with the burn-in and the stored memory before.
     """
     layout = sequence_layout(config)
     if not config.learner.rollout_length:
@@ -172,7 +172,7 @@ def make_replay(config: Config, schema: Schema, ranks: Ranks = ALONE) -> Sequenc
 def make_updates(
     config: Config, replay: SequenceReplay, generator: np.random.Generator, ranks: Ranks = ALONE
 ) -> Updates:
-    """What the run learns from `replay`, which is this rank's shard; `generator` draws alike on all ranks."""
+    """The run's updates from `replay`, which is this rank's shard; `generator` draws alike on all ranks."""
     learner = config.learner
     if learner.rollout_length:
         return FromRollouts(

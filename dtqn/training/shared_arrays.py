@@ -33,7 +33,7 @@ class SharedArrays:
             places[name] = size
             size += -(-int(np.prod(shape, dtype=np.int64)) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
         self.descriptor = _memory(max(size, 1)) if descriptor is None else descriptor
-        """Of the memory; for `pass_fds` of another process."""
+        """The memory's file descriptor; for `pass_fds` of another process."""
         memory = mmap.mmap(self.descriptor, max(size, 1))
         self.arrays: dict[str, np.ndarray] = {
             name: np.ndarray(shape, dtype, buffer=memory, offset=places[name])

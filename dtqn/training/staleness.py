@@ -57,10 +57,10 @@ class Staleness:
 
         `replay/parameter_age` is of the learned rows and `replay/memory_age` of the memory before them.
         Delta-Q is the mean over those sequences that begin in the middle of their episode, and so in a state
-        that may be stale; `replay/delta_q_share` is their share. Of their learned steps,
-        `replay/stale_action_share` have another greedy action than they should, and
-        `replay/stale_action_loss` is what the greedy policy loses by it in Q. They are run from their
-        episode's start in chunks: as many of them as `max_rows` allows, in the order of their draw.
+        that may be stale; `replay/delta_q_share` is their share. `replay/stale_action_share` is the share of
+        their learned steps that have another greedy action than they should, and `replay/stale_action_loss`
+        is the greedy policy's loss by it in Q. They are run from their episode's start in chunks: as many of
+        them as `max_rows` allows, in the order of their draw.
         """
         sampled, info = self._replay.sample(SEQUENCES, self.generator)
         version, memory_version = NAMES.version, self._schema.memory.version

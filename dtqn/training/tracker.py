@@ -14,7 +14,7 @@ Say = Callable[[str], None]
 
 
 class Start(NamedTuple):
-    """What a tracker is told of the run."""
+    """Facts about the run, for a tracker."""
 
     config: Config
     directory: Path
@@ -25,7 +25,7 @@ class Start(NamedTuple):
     """The metrics file so far."""
     say: Say
     about: Mapping[str, Any]
-    """What else is known of the run's first start, kept with its configuration."""
+    """Other facts about the run's first start, kept with its configuration."""
     page: str | None = None
     """The name of a page about several runs, which is to be kept; None: this is a run."""
 
@@ -35,7 +35,7 @@ class Gone(Exception):
 
 
 class Tracker(Protocol):
-    """A place that a run's figures are sent to. What a method raises costs the run nothing (`Trackers`)."""
+    """A place that a run's figures are sent to. A method's error costs the run nothing (`Trackers`)."""
 
     name: str
     """Before what is said of it."""

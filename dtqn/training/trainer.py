@@ -291,7 +291,7 @@ class Trainer:
         self._sums, self._updates_summed = dict(state["sums"]), state["updates_summed"]
 
     def news(self) -> list[str]:
-        """What a user should be told of the processes beside the run, one line each, since the last call."""
+        """News for the user of the processes beside the run since the last call, one line each."""
         return self.actor.news()
 
     def close(self) -> None:

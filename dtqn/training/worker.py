@@ -101,8 +101,8 @@ class Worker:
         """
         Args:
             task: what the process does, in the words of an error: "plays evaluations".
-            make: called there with `arguments`, for the object that serves. What that raises is the answer
-                to each call.
+            make: called there with `arguments`, for the object that serves. An error that it raises is the
+                answer to each call.
             descriptors: open files that the process gets under the same numbers.
         """
         self._task = task

@@ -44,7 +44,7 @@ def _colour(pixel: np.ndarray) -> str:
 
 
 def panel(episode: Recording, t: int) -> list[str]:
-    """What stands beside the picture of step t: the decision there; at t = T, the outcome."""
+    """The text beside the picture of step t: the decision there; at t = T, the outcome."""
     lines = [
         f"episode {episode.number}   step {t} of {episode.length}   return {episode.reward[:t].sum():.3f}",
         "",
@@ -63,7 +63,7 @@ def panel(episode: Recording, t: int) -> list[str]:
 
 
 def acted(episode: Recording, t: int) -> str:
-    """What was done at step t."""
+    """The name of the action at step t."""
     return episode.actions[episode.action[t]]
 
 

@@ -36,8 +36,8 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
     Rewards are doubles, a FIRST row has reward 0, and an episode ends either terminated or truncated.
     `infos["is_success"]`, bool [N], is there where the task defines success, and nothing else is.
 
-    Each copy has a seed of its own, drawn from the generator that `seed` makes. What such environments hold
-    cannot be saved as arrays: `get_state` returns None.
+    Each copy has a seed of its own, drawn from the generator that `seed` makes. The content of such
+    environments cannot be saved as arrays: `get_state` returns None.
 
     Args:
         spec: what the task is, its time limit included, which the copies keep.

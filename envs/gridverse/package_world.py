@@ -65,7 +65,7 @@ def make_world(
 class PackageWorld(gymnasium.Env[NDArray[np.uint8], Any]):
     """One copy of a world that the package makes from data in the layout of its YAML files.
 
-    What is observed has the form of the native worlds' (`envs.gridverse.representations`).
+    Observations have the form of the native worlds' (`envs.gridverse.representations`).
     """
 
     def __init__(self, data: Any, observation: str) -> None:

@@ -78,8 +78,8 @@ def _memory_rooms(size: int, rooms: int, area: list[list[int]], ceiling: float) 
     """
     Args:
         ceiling: the share of layouts that can be won, half of those counted in which no beacon can be seen.
-            Of 7x7 with 2 x 3 cells in view all 1,860,480 layouts, of the others samples of 80,000 or more
-            (standard error below 0.0003).
+            All 1,860,480 layouts of 7x7 with 2 x 3 cells in view were tried, of the others samples of 80,000
+            or more (standard error below 0.0003).
     """
     task = "Find the exit that has the colour of the beacon in a maze of rooms"
     reset = {

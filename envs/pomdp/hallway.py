@@ -36,7 +36,7 @@ _TURNS: Final = {
     "turn left": (0.1, 0.1, 0.1, 0.7),
 }
 # "forward": probability, direction of the move, and heading after it, both in quarter turns to the right
-# of the present heading. What is left over, and every move into a wall, changes nothing.
+# of the present heading. The remaining probability, and every move into a wall, changes nothing.
 _MOVES: Final = ((0.8, 0, 0), (0.05, 1, 1), (0.05, 3, 3), (0.025, 2, 0), (0.025, 2, 2))
 
 # A sensor reports a wall with 0.9 where there is one and with 0.05 where there is none. The file has the

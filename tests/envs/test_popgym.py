@@ -150,7 +150,7 @@ def test_spaces_are_the_packages(id: str) -> None:
 
 
 def right_answers(id: str, state: dict[str, NDArray[Any]], row: int) -> NDArray[Any]:
-    """What the rules call right after the row number `row`, copy by copy; 0 where nothing is asked."""
+    """The right answers by the rules after the row number `row`, copy by copy; 0 where nothing is asked."""
     cards, last = state["cards"], state["cards"].shape[1] - 1
     match parts(id):
         case "autoencode", _:

@@ -93,5 +93,5 @@ def job(folder, name, rows=2, seconds=0.02, **plan):
 
 
 def events(folder):
-    """What jobs of the folder have begun and ended: (begin or end, name, threads)."""
+    """Beginnings and ends of the folder's jobs: (begin or end, name, threads)."""
     return [tuple(line.split()) for line in (folder / "events").read_text().splitlines()]

@@ -63,7 +63,7 @@ class _View:
 
 
 def _trained(runs):
-    """What every training came to, but for clocks and machines."""
+    """Results of every training, but for clocks and machines."""
     found = {}
     for result in runs.glob("*/dqn/seed*/result.json"):
         place = result.parent

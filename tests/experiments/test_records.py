@@ -95,7 +95,7 @@ def test_a_long_run_has_a_small_record_with_its_last_rows(tmp_path):
 
 
 def test_a_run_and_its_record_have_the_same_scores(tmp_path):
-    """Of a run so long that its record has every fourth tally and every other evaluation alone."""
+    """The run is so long that its record has every fourth tally and every other evaluation alone."""
     rows = _rows(evaluations=300, tallies=400)
     walk = np.random.default_rng(1).normal(size=400).cumsum()
     for row, total in zip([row for row in rows if "train/episodes" in row], walk, strict=True):

@@ -663,7 +663,7 @@ def test_pictures(tmp_path, monkeypatch):
     dots, ring = panels[0].collections
     assert dots.get_offsets().tolist() == [[0, 0.1], [1, 0.9], [0.5, 0.5]]
     assert ring.get_offsets().tolist() == [[1, 0.9]]
-    assert figures[1].get_suptitle() == "What mean_success depends on: held-out R² = 0.40, 25 runs"
+    assert figures[1].get_suptitle() == "Dependence of mean_success on settings: held-out R² = 0.40, 25 runs"
     (text,) = figures[2].texts
     assert text.get_text() == "no dependence of mean_success found: held-out R² = -0.20, 25 runs"
 

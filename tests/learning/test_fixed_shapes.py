@@ -88,7 +88,7 @@ def of(case: dict[str, Any], **given: Any) -> tuple[Learner, str]:
 
 
 def batches_of(network: nn.Module, space: str) -> Iterator[Sequences]:
-    """Of three sequences each, whose blocks are of many lengths; the first one's memory is the longest."""
+    """Batches of three sequences, whose blocks are of many lengths; the first one's memory is the longest."""
     for seed, chosen in enumerate(((0, 1, 4), (1, 2, 3), (0, 2, 5), (3, 4, 5), (1, 2, 3), (2, 3, 5))):
         yield make_batch(network, space, tuple(SHAPES[i] for i in chosen), seed)
 

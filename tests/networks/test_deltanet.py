@@ -27,7 +27,7 @@ def rows(steps: int) -> tuple[Tensor, ...]:
 
 
 def twin(qk: Tensor, v: Tensor, log_alpha: Tensor, beta: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-    """Of every batch row and head by itself: outputs [B, T, H, d] and matrices [B, T, H, d, d]."""
+    """Outputs [B, T, H, d] and matrices [B, T, H, d, d] of every batch row and head by itself."""
     outputs, states = [], []
     for b in range(BATCH):
         for h in range(HEADS):

@@ -78,7 +78,7 @@ def rows(values: list[int]) -> StepInputs:
 
 
 def sequence(burn_in: list[int], learn: list[int], episode_step: int) -> Sequences:
-    """Of Discrete(3); -9 is padding."""
+    """A sequence of Discrete(3); -9 is padding."""
     counts = [torch.tensor([sum(value >= 0 for value in block)]) for block in (burn_in, learn)]
     return Sequences(
         trace={},
@@ -105,7 +105,7 @@ def test_the_loss_by_hand() -> None:
         """Three times those of the first two rows."""
         return (3 * recall.loss(logits, sequence(burn_in, learn, episode_step))[0, :2]).tolist()
 
-    # Of an episode from its start every value is known: here 0 and 2 in row 0, and 1 from row 1 on.
+    # Every value is known of an episode from its start: here 0 and 2 in row 0, and 1 from row 1 on.
     assert losses([0, -9], [2, 1, -9], 0) == pytest.approx([quarter + half + most] * 2)
     assert losses([-9, -9], [1, 1, -9], 0) == pytest.approx([most + half + quarter] * 2)
     # Later the values that the sequence has not shown may have been shown before it.

@@ -168,7 +168,7 @@ def update(online: nn.Module, target: nn.Module, batch: Any, config: Any, eta: f
 
 
 def recall_loss(batch: Any, b: int, t: int, logits: Tensor) -> Tensor:
-    """Of row t of a sequence's learn block, of observations in MultiDiscrete([3, 4, 2])."""
+    """The loss of row t of a sequence's learn block, of observations in MultiDiscrete([3, 4, 2])."""
     past = [*batch.burn_in.observation[b, : int(batch.burn_in_rows[b])], *batch.learn.observation[b, : t + 1]]
     shown = {(place, value) for seen in past for place, value in enumerate(seen.tolist())}
     total = torch.zeros((), dtype=torch.float64)

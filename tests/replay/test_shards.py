@@ -12,7 +12,7 @@ from replay.samplers import Draw, ProportionalSampler
 from tests.ranks import InThread, side_by_side
 
 SLOTS = 2000
-"""Of each shard."""
+"""Slots of each shard."""
 
 
 def shards_and_whole(sizes: list[int], seed: int) -> tuple[list[ProportionalSampler], ProportionalSampler]:

@@ -296,7 +296,7 @@ def test_what_cannot_be_saved_begins_anew(here: type[Here], tmp_path: Path, lose
 
 
 def test_a_short_run_with_workers_ends_with_an_update(here: type[Here], tmp_path: Path) -> None:
-    """What workers have acted ahead is dropped where episodes end by order."""
+    """Ticks that workers have acted ahead are dropped where episodes end by order."""
     flags = {"actor.pool": "process", "evaluator": "inline", "total_env_steps": 3, "warmup_env_steps": 3}
     out = io.StringIO()
     config = resolve(None, FLAGS | {"evaluation.first_episodes": 1, "evaluation.episodes": 1} | flags, {})
