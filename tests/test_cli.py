@@ -285,19 +285,20 @@ def test_a_success_bound_where_the_task_knows_no_success(capsys, monkeypatch):
     assert message == "stop_at_success is 0.9, but gridverse-memory-7x7 defines no success; try none"
 
 
+@pytest.mark.parametrize("name", ["learner.novelty_weight", "learner.repeat_cost"])
 @pytest.mark.parametrize(
     "env, fits", [("CartPole-v1", False), ("gridverse-memory-7x7", True), ("car-flag", False)]
 )
-def test_novelty_needs_observations_that_come_twice(env, fits, capsys, tmp_path):
+def test_novelty_needs_observations_that_come_twice(env, fits, name, capsys, tmp_path):
     """Told before anything is made, by every command that trains."""
-    flags = ["--env", env, "--learner.novelty_weight", "0.1", "--wandb", "disabled"]
+    flags = ["--env", env, f"--{name}", "0.1", "--wandb", "disabled"]
     if fits:
-        assert task_of(resolve(None, {"env": env, "learner.novelty_weight": "0.1"}, {})).id == env
+        assert task_of(resolve(None, {"env": env, name: "0.1"}, {})).id == env
         return
     for command in ([], ["compare", "--agents", "gtrxl", "--seeds", "1", "--out", str(tmp_path / "out")]):
         assert cli.main([*command, *flags]) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert f"learner.novelty_weight is 0.1, but observations of {env} have real numbers" in line
+        assert f"{name} is 0.1, but observations of {env} have real numbers" in line
     assert not list(tmp_path.iterdir())
 
 

@@ -224,9 +224,12 @@ class Objective:
         return following.targets(q_max) - q_taken[:, :-1]
 
     def _reward(self, reward: Tensor, novel: Tensor | None) -> Tensor:
-        """The learner's own, [B, R]: the task's by its scale, and the weight of novelty where `novel`."""
-        scaled, weight = reward * self.config.reward_scale, self.config.novelty_weight
-        return scaled if novel is None or not weight else scaled + weight * novel.to(scaled.dtype)
+        """The learner's own, [B, R]: the task's by its scale, and more where `novel` than elsewhere."""
+        scaled, config = reward * self.config.reward_scale, self.config
+        if novel is None or not config.reads_novelty:
+            return scaled
+        cost = config.repeat_cost
+        return scaled + (config.novelty_weight + cost) * novel.to(scaled.dtype) - cost
 
     def _following(
         self, reward: Tensor, discount: Tensor, learn_rows: Tensor, q_max: Tensor, q_taken: Tensor

@@ -251,6 +251,8 @@ class LearnerConfig(Group):
     """Factor on rewards in the loss only; networks and logs see raw rewards."""
     novelty_weight: float = Field(0.0, ge=0)
     """Reward, in the loss only, for each observation that its episode had not shown before."""
+    repeat_cost: float = Field(0.0, ge=0)
+    """Cost, in the loss only, of each observation that its episode had shown before."""
     target_update: Literal["soft", "hard", "none"] = "soft"
     """Move the target network a little at every update, or copy it every `target_update_period`; none: the
     online network bootstraps itself."""
@@ -268,6 +270,11 @@ class LearnerConfig(Group):
     """Environment steps (all copies together, after warm-up) for one learner step from replay."""
     ranks: int = Field(1, ge=1)
     """Processes that share copies, replay and batches, as many as `torchrun` starts, which sets this."""
+
+    @property
+    def reads_novelty(self) -> bool:
+        """Whether the loss asks which observations are new to their episode."""
+        return self.novelty_weight > 0 or self.repeat_cost > 0
 
 
 class ReplayConfig(Group):

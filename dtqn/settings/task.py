@@ -24,11 +24,12 @@ def task_of(config: Config) -> envs.TaskSpec:
         raise MisfitError(
             f"stop_at_success is {config.stop_at_success}, but {config.env} defines no success; try none"
         )
-    if config.learner.novelty_weight and not spec.observations_repeat:
-        raise MisfitError(
-            f"learner.novelty_weight is {config.learner.novelty_weight}, but observations of {config.env} "
-            "have real numbers, which hardly ever come twice; try 0"
-        )
+    for name in ("novelty_weight", "repeat_cost"):
+        if (value := getattr(config.learner, name)) and not spec.observations_repeat:
+            raise MisfitError(
+                f"learner.{name} is {value}, but observations of {config.env} have real numbers, which "
+                "hardly ever come twice; try 0"
+            )
     return spec
 
 

@@ -296,7 +296,7 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
         exploration=exploration._replace(final=exploration.final[share.copies]),
         bursts=make_bursts(config.actor, share.num_envs),
         generator=np.random.default_rng(seed_of(config, Stream.ACTOR, *share.key)),
-        novelty=Novelty(share.num_envs) if config.learner.novelty_weight else None,
+        novelty=Novelty(share.num_envs) if config.learner.reads_novelty else None,
         keep_cache=env_steps_per_publishing >= _TICKS_OF_A_CACHE * num_envs,
         capture=capture_of(config, Held()),
     )

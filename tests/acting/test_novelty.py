@@ -69,9 +69,10 @@ def test_fingerprints_tell_every_view_apart() -> None:
     assert fingerprints(views[::-1])[::-1].tolist() == fingerprints(views).tolist()
 
 
-def test_the_actor_says_which_rows_are_novel() -> None:
+@pytest.mark.parametrize("setting", ["novelty_weight", "repeat_cost"])
+def test_the_actor_says_which_rows_are_novel(setting: str) -> None:
     """From its rows alone: each copy's observations since its episode's first."""
-    config = config_of(**{"learner.novelty_weight": 0.1, "actor.num_envs": 3})
+    config = config_of(**{f"learner.{setting}": 0.1, "actor.num_envs": 3})
     trainer = Trainer(config)
     shown: list[set[bytes]] = [set() for _ in range(3)]
     novel = 0

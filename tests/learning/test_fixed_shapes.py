@@ -77,6 +77,7 @@ def of(case: dict[str, Any], **given: Any) -> tuple[Learner, str]:
             "n_step": N_STEP,
             "learning_rate": 2**-10,
             "novelty_weight": 0.3,
+            "repeat_cost": 0.2,
             "weight_decay": 0.5,
             "max_grad_norm": 0.5,
         }

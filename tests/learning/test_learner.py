@@ -57,8 +57,13 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"optimizer": "radam"}, {"core": "lstm", "encoder_layers": 3, "encoder_norm": False}, "discrete"),
     ({"n_step": 1}, {"recall_weight": 3.0, "core": "gru", "dueling": False}, "multi_discrete"),
     ({"novelty_weight": 0.7}, {}, "multi_discrete"),
+    ({"repeat_cost": 0.3}, {}, "discrete"),
     ({"novelty_weight": 0.2, "munchausen": True, "value_rescaling": False}, QUANTILE, "discrete"),
-    ({"novelty_weight": 0.4, "returns": "watkins", "weight_decay": 8.0}, CATEGORICAL, "box"),
+    (
+        {"novelty_weight": 0.4, "repeat_cost": 0.5, "returns": "watkins", "weight_decay": 8.0},
+        CATEGORICAL,
+        "box",
+    ),
 ]
 
 

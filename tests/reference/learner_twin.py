@@ -211,7 +211,7 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     reward = [config.reward_scale * float(r) for r in batch.learn.reward[b, :rows]]
     if batch.novel is not None:
         for t in range(rows):
-            reward[t] += config.novelty_weight if batch.novel.learn[b, t] else 0.0
+            reward[t] += config.novelty_weight if batch.novel.learn[b, t] else -config.repeat_cost
     tau = config.munchausen_temperature
     log_pi = [losses.log_policy(q, tau) for q in selector]
     if config.munchausen:

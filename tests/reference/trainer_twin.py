@@ -152,7 +152,7 @@ class NaiveTrainer:
             if self.first[i]:
                 self.states[i], self.shown[i] = self.acting.initial_state(1), []
             seen = np.array(self.observation[i]).ravel().tolist()
-            asked = self.config.learner.novelty_weight > 0
+            asked = self.config.learner.novelty_weight > 0 or self.config.learner.repeat_cost > 0
             row: dict[str, Any] = {
                 "observation": np.array(self.observation[i]),
                 "prev_action": self.prev_action[i],
@@ -188,7 +188,8 @@ class NaiveTrainer:
         rows = sequence["learn"]
         y = losses.targets(
             [
-                config.reward_scale * float(row["reward"]) + config.novelty_weight * bool(row["novel"])
+                config.reward_scale * float(row["reward"])
+                + (config.novelty_weight if row["novel"] else -config.repeat_cost)
                 for row in rows
             ],
             [float(row["discount"]) for row in rows],

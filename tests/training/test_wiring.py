@@ -47,7 +47,12 @@ COMMON: dict[str, dict[str, Any]] = {
 }
 CASES: dict[str, dict[str, dict[str, Any]]] = {
     "two updates a tick": {
-        "learner": {"env_steps_per_update": 2.0, "target_ema_rate": 0.05, "novelty_weight": 0.6},
+        "learner": {
+            "env_steps_per_update": 2.0,
+            "target_ema_rate": 0.05,
+            "novelty_weight": 0.6,
+            "repeat_cost": 0.3,
+        },
         "actor": {"publish_period": 3, "ladder_base": 0.8, "ladder_exponent": 3.0},
     },
     "refreshed": {
