@@ -161,9 +161,9 @@ def _notes(asked: played.Asked, found: Sources, runs: Sequence[dict[str, Any]]) 
         f"{asked.shown} are shown: the first failures and the first successes, half of each where there are "
         "as many. A task without success shows its lowest and its highest returns.",
         'The map "what was shown" has the change of the decision\'s advantages (Q minus its mean over '
-        "actions), as a share of the episode's range of Q, where the step "
-        f"showed what another episode showed; the mean over {played.REPLACEMENTS} of them. It is exact for "
-        "the network; the changed history need not be one that the task can produce.",
+        "actions), as a share of the episode's range of Q, where the step showed what another episode "
+        f"showed; the mean over {played.REPLACEMENTS} of them. It is exact for the network; the changed "
+        "history need not be one that the task can produce.",
     ]
     if len(able) > MOST_PLAYERS:
         notes.append(
