@@ -169,7 +169,7 @@ def play(
         Stopped: `stopped` has said so before the episodes were over.
     """
     with contextlib.closing(env):
-        return _play(lambda rows, wanted: _greedy(network, rows, wanted), env, episodes, stopped)
+        return _play(lambda rows, wanted: greedy_steps(network, rows, wanted), env, episodes, stopped)
 
 
 def evaluate(
@@ -224,14 +224,14 @@ def film(network: QNetwork, env: gymnasium.vector.VectorEnv, file: Path) -> None
     with contextlib.closing(env):
         rows = VectorRows(env)
         frames = [pictures.frame(env)]
-        for _ in _greedy(network, rows, np.ones(1, bool)):
+        for _ in greedy_steps(network, rows, np.ones(1, bool)):
             frames.append(pictures.frame(env))
             if rows.last[0] or len(frames) >= pictures.MAX_FRAMES:
                 break
     pictures.write(frames, file)
 
 
-def _greedy(network: QNetwork, rows: VectorRows, wanted: np.ndarray) -> Iterator[Episodes]:
+def greedy_steps(network: QNetwork, rows: VectorRows, wanted: np.ndarray) -> Iterator[Episodes]:
     """Step every copy for ever, those `wanted` [N] by the action of largest Q; the episodes that end.
 
     The others are stepped by any action, and most of them without the network, as `_kept` says. In a task

@@ -389,7 +389,7 @@ def _a_sequence_fits_in_replay(config: Config, window: int) -> str | None:
 
 _MEMORY = (_a_next_window_starts_from_nothing, _a_sequence_fits_in_replay)
 
-# -- What nothing reads --------------------------------------------------------------------------------------
+# -- Settings that nothing reads -----------------------------------------------------------------------------
 
 
 def is_read(config: Config, name: str, field: FieldInfo) -> bool:

@@ -32,7 +32,7 @@ _RIVERS: Final = tuple(
 )
 
 
-# -- What the reset functions share --------------------------------------------------------------------------
+# -- Parts of the reset functions ----------------------------------------------------------------------------
 
 
 def distinct(rng: Rng, num: int, size: int, count: int) -> NDArray[np.intp]:

@@ -312,7 +312,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         envs.spec(f"gridverse:{tmp_path}")
 
 
-# -- What the documentation says -----------------------------------------------------------------------------
+# -- The documentation ---------------------------------------------------------------------------------------
 
 DOCS = (Path(__file__).parents[2] / "docs" / "tasks" / "gridverse.md").read_text()
 

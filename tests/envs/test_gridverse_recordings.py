@@ -222,7 +222,7 @@ def test_every_function_was_recorded() -> None:
     assert set(views.VISIBILITIES) == recorded
 
 
-# -- What defines a world, and its representations -----------------------------------------------------------
+# -- A world's definition, and its representations -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("id", WORLDS)

@@ -184,7 +184,7 @@ def test_distinct_numbers() -> None:
     assert resets.distinct(np.random.default_rng(0), 4, 5, 0).shape == (4, 0)
 
 
-# -- What no shipped world asks for --------------------------------------------------------------------------
+# -- Beyond the shipped worlds -------------------------------------------------------------------------------
 
 
 def test_random_exits() -> None:

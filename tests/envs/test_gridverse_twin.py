@@ -163,7 +163,7 @@ def test_partial_occlusion_on_any_grid(seed: int, y0: int, half: int, shift: int
     assert [tuple(cell) for cell in codes.unpack(seen[:, 0]).tolist()] == expected
 
 
-# -- What is random ------------------------------------------------------------------------------------------
+# -- Chance --------------------------------------------------------------------------------------------------
 
 
 def test_obstacles_choose_uniformly() -> None:

@@ -123,7 +123,7 @@ def test_classes_and_options_that_do_not_fit_are_one_line(
     assert "\n" not in str(error.value)
 
 
-# -- What the checks notice: each class breaks one promise ---------------------------------------------------
+# -- The checks notice: each class breaks one promise --------------------------------------------------------
 
 
 class AnotherType(Recall):

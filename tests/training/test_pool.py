@@ -487,7 +487,7 @@ def test_bytes_of_an_env_step(here: type[Here]) -> None:
     exchange.shared.close()
 
 
-# -- What cannot be ------------------------------------------------------------------------------------------
+# -- Refused -------------------------------------------------------------------------------------------------
 
 
 def test_settings_that_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
