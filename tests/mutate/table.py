@@ -78,6 +78,8 @@ _EXPORT = "tests/sharing/test_export.py"
 _POOL = "tests/training/test_pool.py"
 _DEBUG, _VERDICT = "tests/debugging/test_debug.py", "tests/debugging/test_verdict.py"
 _VERDICTS = "tests/test_verdict_benchmark.py"
+_LAYOUTS = "tests/test_layouts_benchmark.py::test_outcomes_are_those_of_a_plain_loop"
+_CHANCES = "tests/envs/test_gridverse_tasks.py::test_chances_by_hand"
 _NAMES = "tests/envs/test_action_names.py"
 _REPORT = "tests/report/test_parts.py"
 _DRAWING = "tests/watching/test_drawing.py"
@@ -1436,6 +1438,16 @@ ENVS = [
     *_in(
         "benchmarks/verdicts.py",
         ("any-stack-is-short", "needs.stack <= case.most_steps", "True", _VERDICTS),
+    ),
+    *_in(
+        "benchmarks/layouts.py",
+        (
+            "layouts-of-the-last-episode",
+            "start[rows.first] = part[rows.first]",
+            "start[rows.last] = part[rows.last]",
+            _LAYOUTS,
+        ),
+        ("layouts-seen-from-an-exit", "(reached & ~exits)[:, :-1]", "reached[:, :-1]", _CHANCES),
     ),
     *_in(
         "benchmarks/popgym.py",
