@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
 import time
 from collections import Counter, deque
@@ -293,16 +294,23 @@ def _pace(rows: Sequence[Row]) -> float:
 
 
 def overview(facts: Sequence[RunFacts]) -> str:
-    """How many runs are in which state, and when all will be done: as many at a time as run now.
+    """How many runs are in which state, and when all will be done.
 
-    One that has no pace yet is taken to have the mean of the others'.
+    As many run at a time as do now, and each that waits follows on the first to end. One that has no pace yet
+    is taken to have the mean of the others'.
     """
     counts = Counter(fact.state for fact in facts)
     paces = [fact.pace for fact in facts if fact.pace > 0]
     usual = sum(paces) / max(len(paces), 1)
-    left = sum(fact.left * (fact.pace or usual) for fact in facts)
-    parallel = counts["running"]
-    eta = clock(left / parallel) if paces and parallel else "-:--"
+    seconds = [(fact.state, fact.left * (fact.pace or usual)) for fact in facts]
+    ends = [left for state, left in seconds if state == "running"]
+    eta = "-:--"
+    if paces and ends:
+        heapq.heapify(ends)
+        for state, left in seconds:
+            if state == "waiting":
+                heapq.heapreplace(ends, ends[0] + left)
+        eta = clock(max(ends))
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
     return f"{len(facts)} runs: {states}  eta {eta if any(fact.left for fact in facts) else '0:00'}"
 

@@ -55,11 +55,12 @@ def test_plain_lines_give_an_overview_now_and_then():
     runs += [_Run("c"), _Run("d", "finished", [_row(1000, 1.0)])]
     view = display.PlainRunsView(out, runs, every_seconds=0.0)
     view.update([])
-    # left: 600 steps in 20 s, 800 in 40 s, 1000 at the mean of 1/30, 1/20, 1/50 s in 34 s, two at a time
+    # left: 600 steps in 20 s, 800 in 40 s, and after the first of them 1000 at the mean of 1/30, 1/20, 1/50 s
+    # in 34 s
     assert out.getvalue().splitlines() == [
         "a: running  400/1 000 env steps (40%)",
         "b: running  200/1 000 env steps (20%)",
-        "4 runs: 2 running, 1 waiting, 1 finished  eta 0:47",
+        "4 runs: 2 running, 1 waiting, 1 finished  eta 0:54",
     ]
 
 
