@@ -215,12 +215,13 @@ def test_chances_by_hand() -> None:
         [
             [0, 1, 3, 15],  # the beacon next to the agent, both exits in the open
             [0, 15, 16, 18],  # both ways out of the agent's room end on an exit
+            [0, 2, 16, 18],  # and the beacon is right behind one of them, where the agent sees one cell ahead
             [0, 1, 15, 16],  # the bad exit in one way out, the other way is free
             [0, 1, 17, 16],
         ]
     )
     layouts = four_rooms((0, 0, 0, 0), chosen)
-    assert chance(engine, layouts).tolist() == [1.0, 0.5, 1.0, 1.0]
+    assert chance(engine, layouts).tolist() == [1.0, 0.5, 0.5, 1.0, 1.0]
     shut = four_rooms((0, 0, 0, 0), np.array([[0, 1, 15, 18], [0, 1, 16, 18]]))
     shut.cells[0, shut.geometry.shape[1] * 3 + 1] = codes.cell(codes.WALL)  # the opening below the agent
     assert chance(engine, shut).tolist() == [0.0, 1.0]
