@@ -29,13 +29,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.options import origin
 from benchmarks.recall import auc
 from dtqn.files import write_whole
 from dtqn.learning.returns import select_action
 from dtqn.networks.recall import Shown
 from dtqn.settings.config import ConfigError
 from dtqn.text import columns
-from dtqn.training import checkpoint, machine, session, setup
+from dtqn.training import checkpoint, session, setup
 from dtqn.training.directory import RunDir
 from dtqn.training.trainer import Trainer
 from dtqn.types import first_rows
@@ -124,10 +125,8 @@ def measure(run: Path, cue: Sequence[int], fresh_steps: int) -> dict[str, Any]:
     finally:
         trainer.close()
     is_fresh = after.id > old.id.max()
-    facts = {"env": config.env, "agent": config.agent, "seed": config.seed, "machine": machine.name()}
-    steps = {name: about[name] for name in ("env_steps", "learner_steps", "code")}
     fresh = Ends(*(x[is_fresh] for x in after))
-    return {**facts, **steps, "cue": list(cue), "kinds": kinds(old, fresh)}
+    return {**origin(config, about), "cue": list(cue), "kinds": kinds(old, fresh)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,9 +16,10 @@ late) or at the time limit.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,8 +27,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dtqn.acting.evaluation import greedy_steps
-from dtqn.acting.rows import VectorRows
+from benchmarks.options import origin
+from dtqn.acting.evaluation import greedy_steps, play_by
+from dtqn.acting.rows import Episodes, VectorRows
 from dtqn.acting.statistics import wilson_interval
 from dtqn.files import write_whole
 from dtqn.networks.q_network import QNetwork
@@ -95,31 +97,30 @@ class Outcomes(NamedTuple):
 
 
 @torch.no_grad()
-def play(network: QNetwork, rows: VectorRows, engine: Engine, episodes: int) -> Outcomes:
+def play(network: QNetwork, env: NativeVectorEnv, engine: Engine, episodes: int) -> Outcomes:
     """The greedy episodes that `dtqn.acting.evaluation.play` has, and the layouts that they begin in."""
-    copies = rows.env.num_envs
-    left = np.bincount(np.arange(episodes) % copies, minlength=copies)
-    wanted = left > 0
-    starts = [np.zeros_like(part) for part in _state(rows)]
     ended: list[list[NDArray[Any]]] = []
-    steps = greedy_steps(network, rows, wanted)
-    while wanted.any():
-        for start, part in zip(starts, _state(rows), strict=True):
-            start[rows.first] = part[rows.first]
-        over = next(steps)
-        counted = wanted[rows.last]
-        last = np.flatnonzero(rows.last)[counted]
-        parts = [over.success[counted], rows.terminated[last], over.length[counted]]
-        ended.append([*(start[last] for start in starts), *parts])
-        left[last] -= 1
-        wanted[:] = left > 0
-    grid, agent, item, *outcome = (np.concatenate(parts) for parts in zip(*ended, strict=True))
-    return Outcomes(chance(engine, from_arrays(grid, agent, item)), *outcome)
+
+    def policy(rows: VectorRows, wanted: NDArray[np.bool_]) -> Iterator[Episodes]:
+        starts = [np.zeros_like(part) for part in _state(env)]
+        steps = greedy_steps(network, rows, wanted)
+        while True:
+            for start, part in zip(starts, _state(env), strict=True):
+                start[rows.first] = part[rows.first]
+            over = next(steps)
+            counted = rows.last & wanted
+            ended.append([rows.terminated[counted], *(start[counted] for start in starts)])
+            yield over
+
+    with contextlib.closing(env):
+        played = play_by(policy, env, episodes)
+    terminated, *starts = (np.concatenate(parts) for parts in zip(*ended, strict=True))
+    return Outcomes(chance(engine, from_arrays(*starts)), played.successes, terminated, played.lengths)
 
 
-def _state(rows: VectorRows) -> list[NDArray[Any]]:
+def _state(env: NativeVectorEnv) -> list[NDArray[Any]]:
     """The worlds of the copies, as `from_arrays` takes them."""
-    state = rows.env.get_state()["state"]  # type: ignore[attr-defined]
+    state = env.get_state()["state"]
     return [state[name] for name in ("grid", "agent", "item")]
 
 
@@ -152,10 +153,8 @@ def measure(run: Path, episodes: int, seed: int, weights: str) -> dict[str, Any]
         raise ConfigError(f"{run}: task has options that change what is observed, or another backend")
     network = load_network(directory, config, weights)
     about = checkpoint.read_about(directory.checkpoints)
-    rows = by_layout(play(network, VectorRows(env), Engine(spec), episodes))
-    facts = {"env": config.env, "agent": config.agent, "seed": config.seed, "machine": machine.name()}
-    steps = {name: about[name] for name in ("env_steps", "learner_steps", "code")}
-    return {**facts, **steps, "weights": weights, "layouts": rows}
+    rows = by_layout(play(network, env, Engine(spec), episodes))
+    return {**origin(config, about), "weights": weights, "layouts": rows}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,10 +1,12 @@
-"""Settings of a run on the command line of a benchmark."""
+"""A benchmark's run: its settings on the command line, and its facts beside what was measured of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from dtqn.settings.config import ConfigError
+from dtqn.settings.config import Config, ConfigError
+from dtqn.training import machine
 
 
 def settings_of(rest: Sequence[str]) -> dict[str, str]:
@@ -20,3 +22,9 @@ def settings_of(rest: Sequence[str]) -> dict[str, str]:
     if len(names) > len(values):
         raise ConfigError(f"{names[-1]} has no value")
     return {name.removeprefix("--").replace("-", "_"): x for name, x in zip(names, values, strict=True)}
+
+
+def origin(config: Config, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Which run and checkpoint (`about` it) a figure is of, and the machine that measured it."""
+    facts = {"env": config.env, "agent": config.agent, "seed": config.seed, "machine": machine.name()}
+    return facts | {name: about[name] for name in ("env_steps", "learner_steps", "code")}

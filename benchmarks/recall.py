@@ -29,6 +29,7 @@ import torch
 from numpy.typing import NDArray
 
 import envs
+from benchmarks.options import origin
 from dtqn.acting.rows import VectorRows
 from dtqn.files import write_whole
 from dtqn.networks.q_network import QNetwork
@@ -130,9 +131,7 @@ def measure(run: Path, copies: int, ticks: int, epsilon: float, seed: int) -> di
     network.load_state_dict(weights)
     rows = VectorRows(envs.make_vector(config.env, copies, seed, **config.task.model_dump()))
     played = play(network, network.head.recall.shown, rows, ticks, epsilon, seed)
-    facts = {"env": config.env, "agent": config.agent, "seed": config.seed, "machine": machine.name()}
-    steps = {name: about[name] for name in ("env_steps", "learner_steps", "code")}
-    return {**facts, **steps, "epsilon": epsilon, "ages": by_age(*played)}
+    return {**origin(config, about), "epsilon": epsilon, "ages": by_age(*played)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

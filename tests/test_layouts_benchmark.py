@@ -63,7 +63,7 @@ def test_outcomes_are_those_of_a_plain_loop() -> None:
     network, engine = setup.make_network(config), Engine(world(ROOMS))
     make = lambda: setup.make_env(config, 5, np.random.SeedSequence(3))  # noqa: E731
     expected = plain_play(network, make(), engine, 63)
-    told = layouts.play(network, VectorRows(make()), engine, 63)
+    told = layouts.play(network, make(), engine, 63)
     assert sorted(zip(*(part.tolist() for part in told), strict=True)) == sorted(expected)
     assert len(expected) == 63
     assert {x[0] for x in expected} == {0.5, 1.0} and {bool(x[2]) for x in expected} == {False, True}

@@ -169,7 +169,7 @@ def play(
         Stopped: `stopped` has said so before the episodes were over.
     """
     with contextlib.closing(env):
-        return _play(lambda rows, wanted: greedy_steps(network, rows, wanted), env, episodes, stopped)
+        return play_by(lambda rows, wanted: greedy_steps(network, rows, wanted), env, episodes, stopped)
 
 
 def evaluate(
@@ -184,16 +184,19 @@ def evaluate_random(
 ) -> EvaluationResult:
     """The same of uniformly random actions, drawn from `generator`: what an agent has to be better than."""
     with contextlib.closing(env):
-        return _play(lambda rows, _: _uniform(generator, rows), env, episodes).result(has_success)
+        return play_by(lambda rows, _: _uniform(generator, rows), env, episodes).result(has_success)
 
 
-def _play(
+def play_by(
     policy: Callable[[VectorRows, np.ndarray], Iterator[Episodes]],
     env: gymnasium.vector.VectorEnv,
     episodes: int,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Played:
-    """Play `episodes`. An array [N] tells the policy which copies still play some that count; it changes."""
+    """Play `episodes` by a policy, which steps all copies for ever and gives the episodes that end at a step.
+
+    An array [N] tells the policy which copies still play some that count; it changes after each step.
+    """
     copies = env.num_envs
     quota = np.full(copies, episodes // copies)
     quota[: episodes % copies] += 1
