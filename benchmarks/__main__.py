@@ -8,10 +8,10 @@ From the root of the repository; on a machine that does nothing else.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from benchmarks import agent, agents, envs, parameters, pool, popgym, random_play, replay, rivals
+from benchmarks.options import write
 
 BENCHMARKS = {
     "envs": envs,
@@ -36,9 +36,7 @@ def main() -> None:
     for name in args.names or BENCHMARKS:
         result = BENCHMARKS[name].measure()
         print(f"\n{name}\n{BENCHMARKS[name].table(result)}", flush=True)
-        if args.json is not None:
-            args.json.mkdir(parents=True, exist_ok=True)
-            (args.json / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+        write(args.json and args.json / f"{name}.json", result)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ memory tasks.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,9 +28,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.options import origin
+from benchmarks.options import one_line_errors, origin, write
 from benchmarks.recall import auc
-from dtqn.files import write_whole
 from dtqn.learning.returns import select_action
 from dtqn.networks.recall import Shown
 from dtqn.settings.config import ConfigError
@@ -129,22 +127,19 @@ def measure(run: Path, cue: Sequence[int], fresh_steps: int) -> dict[str, Any]:
     return {**origin(config, about), "cue": list(cue), "kinds": kinds(old, fresh)}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("run", type=Path, metavar="RUN_DIR")
     parser.add_argument("--cue", default=BEACONS, help="values of the cue, with commas between")
     parser.add_argument("--fresh-steps", type=int, default=100_000, help="env steps of fresh episodes")
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args(arguments)
-    try:
-        if not all(part.strip().isdecimal() for part in args.cue.split(",")):
-            raise ConfigError(f"--cue is {args.cue!r}; it must be whole numbers, such as {BEACONS}")
-        if args.fresh_steps < 1:
-            raise ConfigError(f"--fresh-steps is {args.fresh_steps}; it must be at least 1")
-        measured = measure(args.run, list(map(int, args.cue.split(","))), args.fresh_steps)
-    except (ConfigError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+    if not all(part.strip().isdecimal() for part in args.cue.split(",")):
+        raise ConfigError(f"--cue is {args.cue!r}; it must be whole numbers, such as {BEACONS}")
+    if args.fresh_steps < 1:
+        raise ConfigError(f"--fresh-steps is {args.fresh_steps}; it must be at least 1")
+    measured = measure(args.run, list(map(int, args.cue.split(","))), args.fresh_steps)
     cells = [
         [x["episodes"], "yes" if x["cue shown"] else "no", str(x["count"]), f"{x['auc']:.2f}"]
         + [f"{x[f'q before a {end} end']:.2f}" for end in ("good", "bad")]
@@ -152,9 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     heads = ["episodes", "cue shown", "number", "AUC", "Q before a good end", "a bad end"]
     print("\n".join(columns([heads, *cells])))
-    if args.json is not None:
-        write_whole(args.json, json.dumps(measured, indent=2) + "\n")
-    return 0
+    write(args.json, measured)
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def measure(before: Path, seconds: float, both: Mapping[str, str], new: Mapping[
 
 
 def main() -> None:
-    from benchmarks.options import settings_of
+    from benchmarks.options import settings_of, write
     from dtqn.settings.config import ConfigError
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -124,8 +124,7 @@ def main() -> None:
     both = {name: value for name, value in settings.items() if not name.startswith("new.")}
     result = measure(args.before, args.seconds, both, new)
     print("\n".join(f"{name:<18}{value}" for name, value in result.items()))
-    if args.json is not None:
-        args.json.write_text(json.dumps(result, indent=2) + "\n")
+    write(args.json, result)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import write
 from dtqn.settings.presets import resolve
 from dtqn.training import machine
 from dtqn.training.directory import RunDir
@@ -105,9 +106,7 @@ def main() -> None:
         found.append(figures(untrained(args.runs[0], Path(folder)), args.episodes) | {"run": "untrained"})
     for each in found:
         print(line(each))
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"machine": machine.name(), "runs": found}, indent=1) + "\n")
+    write(args.json, {"machine": machine.name(), "runs": found})
 
 
 if __name__ == "__main__":

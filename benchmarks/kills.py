@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import write
+
 HITS = ("kill worker", "stop worker", "kill run", "end run")
 PATIENCE_SECONDS = 600.0
 """How long anything that is waited for may take, on a busy machine too."""
@@ -189,8 +191,7 @@ def main() -> None:
             "hit": {hit: hits.count(hit) for hit in HITS}
         }
     print(json.dumps(result, indent=2))
-    if args.json is not None:
-        args.json.write_text(json.dumps(result, indent=2) + "\n")
+    write(args.json, result)
 
 
 if __name__ == "__main__":

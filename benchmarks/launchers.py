@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import write
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.launchers import Asked, opened
 from dtqn.settings import presets
@@ -109,8 +109,7 @@ def main() -> None:
     args = parser.parse_args()
     result = measure(args.minutes, args.turns)
     print(table(result))
-    if args.json is not None:
-        args.json.write_text(json.dumps(result, indent=2) + "\n")
+    write(args.json, result)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,11 +26,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.options import origin
+from benchmarks.options import one_line_errors, origin, write
 from dtqn.acting.evaluation import greedy_steps, play_by
 from dtqn.acting.rows import Episodes, VectorRows
 from dtqn.acting.statistics import wilson_interval
-from dtqn.files import write_whole
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import ConfigError
 from dtqn.text import columns
@@ -157,7 +155,8 @@ def measure(run: Path, episodes: int, seed: int, weights: str) -> dict[str, Any]
     return {**origin(config, about), "weights": weights, "layouts": rows}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("run", type=Path, metavar="RUN_DIR")
     parser.add_argument("--episodes", type=int, default=5000)
@@ -165,16 +164,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--weights", default="last", help="last or best")
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args(arguments)
-    try:
-        if args.episodes < 1:
-            raise ConfigError(f"--episodes is {args.episodes}; it must be at least 1")
-        if args.seed < 0:
-            raise ConfigError(f"--seed is {args.seed}; it must be at least 0")
-        machine.prepare()
-        measured = measure(args.run, args.episodes, args.seed, args.weights)
-    except (ConfigError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+    if args.episodes < 1:
+        raise ConfigError(f"--episodes is {args.episodes}; it must be at least 1")
+    if args.seed < 0:
+        raise ConfigError(f"--seed is {args.seed}; it must be at least 0")
+    machine.prepare()
+    measured = measure(args.run, args.episodes, args.seed, args.weights)
     cells = [
         [x["layouts"], str(x["episodes"])]
         + [f"{x[name]:.1%}" for name in ("best", "success", "other exits", "time limit")]
@@ -183,9 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     heads = ["layouts", "episodes", "best", "success", "on another exit", "at the time limit", "steps"]
     print("\n".join(columns([heads, *cells])))
-    if args.json is not None:
-        write_whole(args.json, json.dumps(measured, indent=2) + "\n")
-    return 0
+    write(args.json, measured)
 
 
 if __name__ == "__main__":

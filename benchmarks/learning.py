@@ -20,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import write
 from dtqn.experiments.compare import train
 from dtqn.experiments.jobs import Job
 from dtqn.settings.presets import resolve
@@ -87,11 +88,7 @@ def main() -> None:
         )
     for name in ("minutes", "solved_at_env_steps", "solved_at_learner_steps", "solved_at_minutes"):
         print(f"median {name}: {statistics.median(result[name] or math.inf for result in results):,}")
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(
-            json.dumps({"jobs": args.jobs, "machine": machine.name(), "runs": results}, indent=2) + "\n"
-        )
+    write(args.json, {"jobs": args.jobs, "machine": machine.name(), "runs": results})
 
 
 if __name__ == "__main__":

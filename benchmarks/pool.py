@@ -24,12 +24,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
-import json
 import multiprocessing
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -37,8 +36,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from benchmarks.options import settings_of
-from dtqn.settings.config import ActorConfig, Config, ConfigError
+from benchmarks.options import one_line_errors, settings_of, write
+from dtqn.settings.config import ActorConfig, Config
 from dtqn.settings.presets import resolve
 from dtqn.training import machine, setup
 from dtqn.training.exchange import bytes_per_env_step
@@ -269,29 +268,26 @@ def traffic(config: Config) -> dict[str, int]:
     }
 
 
-def main() -> None:
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=10.0, help="for each figure")
     parser.add_argument("--env", action="append", metavar="ID", help="measure this task; may be repeated")
     parser.add_argument("--ray", action="store_true", help="beside a Ray of this machine")
     parser.add_argument("--bytes", action="store_true", help="count bytes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
-    args, rest = parser.parse_known_args()
-    try:
-        settings = settings_of(rest)
-        if not args.bytes:
-            result = measure(args.seconds, args.env, args.ray, settings)
-            print(table(result))
-        else:
-            flags = settings | ({"env": args.env[-1]} if args.env else {})
-            config = resolve(None, flags, {})
-            result = {"env": config.env, "agent": config.agent, **traffic(config)}
-            print("\n".join(f"{name:<34}{value}" for name, value in result.items()))
-    except ConfigError as error:
-        sys.exit(f"error: {error}")
-    if args.json is not None:
-        args.json.write_text(json.dumps(result, indent=2) + "\n")
+    args, rest = parser.parse_known_args(arguments)
+    settings = settings_of(rest)
+    if not args.bytes:
+        result = measure(args.seconds, args.env, args.ray, settings)
+        print(table(result))
+    else:
+        flags = settings | ({"env": args.env[-1]} if args.env else {})
+        config = resolve(None, flags, {})
+        result = {"env": config.env, "agent": config.agent, **traffic(config)}
+        print("\n".join(f"{name:<34}{value}" for name, value in result.items()))
+    write(args.json, result)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import write
 from dtqn.program import launch
 from dtqn.ranks import ALONE, Group
 from dtqn.settings.presets import resolve
@@ -89,9 +90,7 @@ def main() -> None:
             f"{figures['env_steps_per_second']:.0f} env steps/s"
         )
     print(f"ratio {result['ratio']:.2f}")
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(result, indent=2) + "\n")
+    write(args.json, result)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,9 +28,8 @@ import torch
 from numpy.typing import NDArray
 
 import envs
-from benchmarks.options import origin
+from benchmarks.options import one_line_errors, origin, write
 from dtqn.acting.rows import VectorRows
-from dtqn.files import write_whole
 from dtqn.networks.q_network import QNetwork
 from dtqn.networks.recall import RecallingHead, Shown
 from dtqn.settings.config import ConfigError
@@ -134,7 +132,8 @@ def measure(run: Path, copies: int, ticks: int, epsilon: float, seed: int) -> di
     return {**origin(config, about), "epsilon": epsilon, "ages": by_age(*played)}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("run", type=Path, metavar="RUN_DIR")
     parser.add_argument("--copies", type=int, default=256)
@@ -143,25 +142,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of tasks and actions")
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args(arguments)
-    try:
-        for name in ("copies", "ticks"):
-            if getattr(args, name) < 1:
-                raise ConfigError(f"--{name} is {getattr(args, name)}; it must be at least 1")
-        if not 0 <= args.epsilon <= 1:
-            raise ConfigError(f"--epsilon is {args.epsilon}; it must be from 0 to 1")
-        machine.prepare()
-        measured = measure(args.run, args.copies, args.ticks, args.epsilon, args.seed)
-    except (ConfigError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+    for name in ("copies", "ticks"):
+        if getattr(args, name) < 1:
+            raise ConfigError(f"--{name} is {getattr(args, name)}; it must be at least 1")
+    if not 0 <= args.epsilon <= 1:
+        raise ConfigError(f"--epsilon is {args.epsilon}; it must be from 0 to 1")
+    machine.prepare()
+    measured = measure(args.run, args.copies, args.ticks, args.epsilon, args.seed)
     cells = [
         [f"{x['from']} to {x['below'] - 1}", f"{x['p']:.2f}", f"{x['auc']:.3f}", str(x["steps"])]
         for x in measured["ages"]
     ]
     print("\n".join(columns([["steps since", "p", "AUC", "steps"], *cells])))
-    if args.json is not None:
-        write_whole(args.json, json.dumps(measured, indent=2) + "\n")
-    return 0
+    write(args.json, measured)
 
 
 if __name__ == "__main__":

@@ -18,18 +18,18 @@ those of the second half of the run.
 from __future__ import annotations
 
 import argparse
-import json
 import math
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.options import settings_of
+from benchmarks.options import one_line_errors, settings_of, write
 from dtqn.learning.batches import take
 from dtqn.learning.discrepancy import discrepancy
-from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training import machine
 from dtqn.training.metrics import is_full_evaluation
@@ -144,28 +144,25 @@ def _line(result: dict[str, Any]) -> str:
     return f"{begins} from memory, {never} of rows never refreshed: " + "; ".join(map(percent, KINDS))
 
 
-def main() -> None:
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--env", default="gridverse-memory-7x7")
     parser.add_argument("--agents", nargs="+", default=["gtrxl", "mingru", "lstm", "drqn"])
-    parser.add_argument("--seed", default="1")
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every", type=int, default=25_000, help="env steps between measurements")
     parser.add_argument("--sequences", type=int, default=2_000)
     parser.add_argument("--json", type=Path, metavar="FILE")
-    args, rest = parser.parse_known_args()
-    try:
-        flags = settings_of(rest)
-    except ConfigError as error:
-        parser.error(str(error))
-    result: dict[str, Any] = {"env": args.env, "seed": int(args.seed), "settings": flags, "agents": {}}
+    args, rest = parser.parse_known_args(arguments)
+    flags = settings_of(rest)
+    result: dict[str, Any] = {"env": args.env, "seed": args.seed, "settings": flags, "agents": {}}
     for agent in args.agents:
-        flags_of_run = {"env": args.env, "seed": args.seed, **flags}
+        flags_of_run = {"env": args.env, "seed": str(args.seed), **flags}
         found = result["agents"][agent] = run(agent, flags_of_run, args.every, args.sequences)
         for part in ("before_solved", "last_half"):
             print(f"{agent:12} {part:14} {_line(found[part])}", flush=True)
-        if args.json:
-            args.json.write_text(json.dumps(result, indent=2) + "\n")
+        write(args.json, result)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

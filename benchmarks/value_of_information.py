@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -37,11 +36,10 @@ import torch
 from numpy.typing import NDArray
 
 import envs
-from benchmarks.options import settings_of
+from benchmarks.options import one_line_errors, settings_of, write
 from benchmarks.value_picture import draw
 from benchmarks.value_places import Floats, Integers, Watch, watch_of
 from dtqn.acting.rows import VectorRows
-from dtqn.files import write_whole
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.presets import resolve
@@ -284,7 +282,8 @@ def run(
     return points
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0] if __doc__ else None, allow_abbrev=False
     )
@@ -296,34 +295,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--picture", type=Path, metavar="FILE.png")
     args, rest = parser.parse_known_args(arguments)
-    try:
-        for name in ("every", "points"):
-            if getattr(args, name) < 1:
-                raise ConfigError(f"--{name} is {getattr(args, name)}; it must be at least 1")
-        settings = settings_of(rest)
-        if args.picture and args.picture.suffix not in (".png", ".svg"):
-            raise ConfigError(f"--picture is {args.picture}; it must end in .png or .svg")
-        flags = {"env": args.env, "agent": args.agent, "seed": args.seed, "wandb": "disabled", **settings}
-        config = resolve(None, flags, {})
-        title = f"{config.agent} on {config.env}, seed {config.seed}"
-        about = {"env": config.env, "agent": config.agent, "seed": config.seed, "settings": settings}
-        about |= {"gamma": config.learner.gamma, "reward_scale": config.learner.reward_scale}
+    for name in ("every", "points"):
+        if getattr(args, name) < 1:
+            raise ConfigError(f"--{name} is {getattr(args, name)}; it must be at least 1")
+    settings = settings_of(rest)
+    if args.picture and args.picture.suffix not in (".png", ".svg"):
+        raise ConfigError(f"--picture is {args.picture}; it must end in .png or .svg")
+    flags = {"env": args.env, "agent": args.agent, "seed": args.seed, "wandb": "disabled", **settings}
+    config = resolve(None, flags, {})
+    title = f"{config.agent} on {config.env}, seed {config.seed}"
+    about = {"env": config.env, "agent": config.agent, "seed": config.seed, "settings": settings}
+    about |= {"gamma": config.learner.gamma, "reward_scale": config.learner.reward_scale}
 
-        def report(points: list[dict[str, Any]]) -> None:
-            print(table(points[-1]), flush=True)
-            if args.json:
-                write_whole(args.json, json.dumps({**about, "points": points}, indent=2) + "\n")
+    def report(points: list[dict[str, Any]]) -> None:
+        print(table(points[-1]), flush=True)
+        write(args.json, {**about, "points": points})
 
-        for file in (args.json, args.picture):
-            if file is not None:
-                file.parent.mkdir(parents=True, exist_ok=True)
-        points = run(config, args.every, args.points, report)
-        if args.picture and points:
-            draw(points, title, args.picture)
-    except (ConfigError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    return 0
+    for file in (args.json, args.picture):
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+    points = run(config, args.every, args.points, report)
+    if args.picture and points:
+        draw(points, title, args.picture)
 
 
 if __name__ == "__main__":

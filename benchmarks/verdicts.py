@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import envs
+from benchmarks.options import write
 from dtqn.debugging import trials
 from dtqn.training import machine
 from dtqn.training.directory import RunDir
@@ -122,7 +123,7 @@ def measure(name: str, out: Path, share: float = 1.0, episodes: int = EPISODES) 
             seconds[f"stack-{stack}"] = train(case, flags, folder / f"stack-{stack}", steps)
         of = verdicts(folder, [*_RIVALS, *(f"stack-{stack}" for stack in STACKS)], episodes)
     found = told(case, of, folder) | {"seconds": {rival: round(x) for rival, x in seconds.items()}}
-    file.write_text(json.dumps(found, indent=1) + "\n")
+    write(file, found)
     return found
 
 
@@ -177,9 +178,7 @@ def main() -> None:
         print(line(name, measure(name, args.out, args.share)), flush=True)
     done = {name: measure(name, args.out) for name in CASES if (args.out / name / "verdict.json").exists()}
     print(f"{sum(found['right'] for found in done.values())} of {len(done)} verdicts are right")
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"machine": machine.name(), "tasks": done}, indent=1) + "\n")
+    write(args.json, {"machine": machine.name(), "tasks": done})
 
 
 if __name__ == "__main__":
