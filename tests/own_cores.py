@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
@@ -58,3 +60,61 @@ class Unmasked(Reread):
         self, rows: GTrXLTrace, valid: Tensor, episode_step: Tensor, features: Tensor
     ) -> GTrXLState:
         return super().state_from_trace(rows, torch.ones_like(valid), episode_step, features)
+
+
+class AveragesState(NamedTuple):
+    outputs: Tensor
+    """[B, 2, D]"""
+    features: Tensor
+    """[B, 5, D]"""
+
+
+class AveragesTrace(NamedTuple):
+    output: Tensor
+    """[B, T, D]"""
+
+
+class Averages(nn.Module):
+    """y_t = tanh(W [x_t, mean of its last 2 outputs, mean of the last 5 features]).
+
+    Outputs are its trace and features come from raw rows, of which it needs more than of the trace.
+    """
+
+    OUTPUTS, FEATURES = 2, 5
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.width, self.input_window = config.width, self.FEATURES
+        self.linear = nn.Linear(3 * config.width, config.width)
+
+    def trace_spec(self) -> AveragesTrace:
+        return AveragesTrace(TraceSpec((self.width,), self.OUTPUTS))  # type: ignore[arg-type]
+
+    def initial_state(self, batch_size: int) -> AveragesState:
+        zeros = self.linear.weight.new_zeros
+        return AveragesState(*(zeros(batch_size, rows, self.width) for rows in (self.OUTPUTS, self.FEATURES)))
+
+    def state_from_trace(
+        self, rows: AveragesTrace, valid: Tensor, episode_step: Tensor, features: Tensor
+    ) -> AveragesState:
+        def newest(x: Tensor, count: int) -> Tensor:
+            x = x.to(self.linear.weight.dtype)
+            real = x.masked_fill(~valid[:, valid.shape[1] - x.shape[1] :, None], 0.0)
+            return nn.functional.pad(real, (0, 0, count, 0))[:, -count:]
+
+        return AveragesState(newest(rows.output, self.OUTPUTS), newest(features, self.FEATURES))
+
+    def cache(self, state: AveragesState) -> AveragesState:
+        return state
+
+    def forward(
+        self, x: Tensor, state: AveragesState, want_trace: bool = True
+    ) -> tuple[Tensor, AveragesState, AveragesTrace]:
+        (outputs, features), made = state, []
+        for feature in x.unbind(1):
+            read = torch.cat([feature, outputs.mean(dim=1), features.mean(dim=1)], dim=-1)
+            made.append(torch.tanh(self.linear(read)))
+            outputs = torch.cat([outputs[:, 1:], made[-1].detach()[:, None]], dim=1)
+            features = torch.cat([features[:, 1:], feature.detach()[:, None]], dim=1)
+        output = torch.stack(made, dim=1)
+        return output, AveragesState(outputs, features), AveragesTrace(output.detach())

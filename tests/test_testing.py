@@ -16,7 +16,7 @@ from dtqn.settings.config import NetworkConfig
 from dtqn.testing import SMALL, ContractError, check_core, check_encoder
 from dtqn.types import StepInputs, TraceSpec
 from tests.cases import CASES, SPACES
-from tests.own_cores import Reread, Unmasked
+from tests.own_cores import Averages, Reread, Unmasked
 
 CORES: dict[str, dict[str, Any]] = {
     **{name: {key: value for key, value in case.items() if key != "space"} for name, case in CASES.items()},
@@ -39,6 +39,10 @@ def test_the_suites_cores_pass(name: str) -> None:
 def test_a_core_that_reads_raw_rows_passes(layers: int) -> None:
     """With one layer no trace is stored beside them."""
     check_core(Reread, small(num_layers=layers))
+
+
+def test_a_core_that_reads_more_raw_rows_than_trace_passes() -> None:
+    check_core(Averages, small())
 
 
 def test_a_core_that_reads_raw_rows_of_another_episode_does_not() -> None:

@@ -134,10 +134,11 @@ class Schema:
     def __init__(self, rows: Rows[Field], memory: Memory, device: torch.device) -> None:
         """`device`: where the learner's tensors are."""
         self.rows, self.memory, self.device = rows, memory, device
-        window = max((field.window for field in rows.trace.values()), default=0)
+        self.trace_window = max((field.window for field in rows.trace.values()), default=0)
+        """How many of the newest rows of memory are stored trace; others are raw rows alone."""
         version = rows.version
-        if memory.is_refreshed and window:
-            version = replace(version, block="trace", window=window)
+        if memory.is_refreshed and self.trace_window:
+            version = replace(version, block="trace", window=self.trace_window)
         self.fields: dict[str, Field] = {**named(rows), memory.version: version}
         """Name -> field, as replay takes them."""
         self.input_names = [
@@ -164,8 +165,9 @@ class Schema:
         A row is as fresh as the oldest memory that its sequence started from.
         """
         rows = {f"{_TRACE}{name}": rows.cpu().numpy() for name, rows in trace.rows.items()}
-        started = np.where(sampled.memory_valid, sampled.memory[self.memory.version], version)
-        oldest = started.min(axis=1, initial=version)
+        made = sampled.memory[self.memory.version]
+        valid = sampled.memory_valid[:, sampled.memory_valid.shape[1] - made.shape[1] :]
+        oldest = np.where(valid, made, version).min(axis=1, initial=version)
         return {**rows, self.memory.version: oldest[trace.sequence.cpu().numpy()]}
 
     def inputs(self, rows: Mapping[str, np.ndarray]) -> StepInputs:

@@ -55,12 +55,12 @@ class Staleness:
     def measure(self) -> dict[str, float | int | None]:
         """Ages in learner steps and R2D2's delta-Q, over drawn sequences whose episode's start is stored.
 
-        `replay/parameter_age` is of the learned rows and `replay/memory_age` of the memory before them.
-        Delta-Q is the mean over those sequences that begin in the middle of their episode, and so in a state
-        that may be stale; `replay/delta_q_share` is their share. `replay/stale_action_share` is the share of
-        their learned steps that have another greedy action than they should, and `replay/stale_action_loss`
-        is the greedy policy's loss by it in Q. They are run from their episode's start in chunks: as many of
-        them as `max_rows` allows, in the order of their draw.
+        `replay/parameter_age` is of the learned rows and `replay/memory_age` of the stored memory before
+        them; raw rows that are read anew have no age. Delta-Q is the mean over those sequences that begin in
+        the middle of their episode, and so in a state that may be stale; `replay/delta_q_share` is their
+        share. `replay/stale_action_share` is the share of their learned steps that have another greedy action
+        than they should, and `replay/stale_action_loss` is the greedy policy's loss by it in Q. They are run
+        from their episode's start in chunks: as many as `max_rows` allows, in the order of their draw.
         """
         sampled, info = self._replay.sample(SEQUENCES, self.generator)
         version, memory_version = NAMES.version, self._schema.memory.version
@@ -75,7 +75,7 @@ class Staleness:
         row = np.arange(prefix.rows[version].shape[1])
         end = anchor + batch.learned_steps.cpu().numpy()
         learned = (row >= anchor[:, None]) & (row < end[:, None])
-        oldest = start - batch.trace_valid.sum(dim=1).cpu().numpy()
+        oldest = start - np.minimum(batch.trace_valid.sum(dim=1).cpu().numpy(), self._schema.trace_window)
         remembered = (row < start[:, None]) & (row >= oldest[:, None])
         age = self._learner.learner_steps - prefix.rows[version]
         memory_age = self._learner.learner_steps - prefix.rows[memory_version]

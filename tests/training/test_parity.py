@@ -225,6 +225,7 @@ def test_the_learners_td_errors_are_of_the_actors_choices(monkeypatch: pytest.Mo
 
 
 REREAD = {"core": "tests.own_cores:Reread"}
+AVERAGES = {"core": "tests.own_cores:Averages"}
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -235,6 +236,16 @@ def test_a_core_that_reads_raw_rows(
     played = play(monkeypatch, replay={"burn_in_length": burn_in_length}, num_layers=layers, **REREAD)
     batch, info = draw(played)
     assert ("memory" in batch.trace) == (layers == 2)
+    assert_every_kind_is_there(played, batch, info)
+    assert error(played, batch, info) < 1e-9
+
+
+@pytest.mark.parametrize("burn_in_length", [0, 1, 3, 7])
+def test_a_core_that_reads_more_raw_rows_than_trace(
+    burn_in_length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = play(monkeypatch, replay={"burn_in_length": burn_in_length}, **AVERAGES)
+    batch, info = draw(played)
     assert_every_kind_is_there(played, batch, info)
     assert error(played, batch, info) < 1e-9
 

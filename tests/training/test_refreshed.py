@@ -59,7 +59,7 @@ def staleness(trainer: Trainer) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("network", [{}, {"core": "lstm"}], ids=str)
+@pytest.mark.parametrize("network", [{}, {"core": "lstm"}, {"core": "tests.own_cores:Averages"}], ids=str)
 def test_it_forgets_the_parameters_that_it_was_made_with(network: dict[str, Any]) -> None:
     """Under parameters that have changed once, delta-Q goes to zero; what is only stored stays stale."""
     seen = {}

@@ -66,10 +66,13 @@ def test_a_long_episode_costs_bounded_work(
     assert (len(calls) > 3) == measured
 
 
-def test_parameter_age_is_of_the_learned_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither of their burn-in nor of the rows of their n-step returns."""
-    replay = {"capacity": 10_100, "learn_length": 6, "burn_in_length": 2}
-    settings = {"actor": {"num_envs": 1}, "replay": replay, "network": {"core": "none"}}
+AVERAGES = {"core": "tests.own_cores:Averages"}
+
+
+def ages(monkeypatch: pytest.MonkeyPatch, **network: Any) -> tuple[dict[str, Any], np.ndarray]:
+    """Staleness at learner step 1 000 of rows whose versions are their numbers, and the drawn anchors."""
+    replay = {"capacity": 10_100, "learn_length": 6, "burn_in_length": 2, "memory": "stored"}
+    settings = {"actor": {"num_envs": 1}, "replay": replay, "network": {"width": 4} | network}
     trainer = make_trainer(10**6, {"n_step": 3}, **settings)
     with_one_long_episode(trainer, length=60)
     trainer.learner.learner_steps = 1_000
@@ -81,9 +84,28 @@ def test_parameter_age_is_of_the_learned_rows_alone(monkeypatch: pytest.MonkeyPa
         return sampled, info
 
     monkeypatch.setattr(trainer.replay, "sample", noted)
-    age = trainer.staleness.measure()["replay/parameter_age"]
-    learned = np.concatenate(anchors)[:, None] + np.arange(6)
-    assert learned.max() < 60 and age == (1_000 - learned).mean()
+    measured = trainer.staleness.measure()
+    return measured, np.concatenate(anchors)
+
+
+def test_parameter_age_is_of_the_learned_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of their burn-in nor of the rows of their n-step returns."""
+    measured, anchors = ages(monkeypatch, core="none")
+    learned = anchors[:, None] + np.arange(6)
+    assert learned.max() < 60 and measured["replay/parameter_age"] == (1_000 - learned).mean()
+
+
+def test_memory_age_is_of_stored_memory_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core that stores its last 2 outputs and reads 5 raw rows begins with 2 rows that can be old."""
+    measured, anchors = ages(monkeypatch, **AVERAGES)
+    first = np.maximum(anchors - 2, 0)  # rows of the sequences with their burn-in
+    remembered = np.concatenate([np.arange(max(0, row - 2), row) for row in first])
+    assert measured["replay/memory_age"] == pytest.approx((1_000 - remembered).mean())
+
+
+def test_raw_rows_are_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured, _ = ages(monkeypatch, core="dtqn", context_length=8, head_width=4)
+    assert measured["replay/memory_age"] is None
 
 
 def test_delta_q_is_of_sequences_that_start_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
