@@ -33,7 +33,8 @@ def axis_of(name: str, spec: Mapping[str, Any], values: Sequence[Any]) -> Axis:
     """A parameter of a sweep file, with its value in each run."""
     listed = spec.get("values")
     if listed is None:
-        logarithmic = "log" in str(spec.get("distribution"))
+        # A quantised logarithmic distribution gives 0 where its smallest values are rounded down.
+        logarithmic = "log" in str(spec.get("distribution")) and min(values) > 0
         positions = [float(np.log10(value) if logarithmic else value) for value in values]
         low, high = min(positions), max(positions)
         ticks = [low + (high - low) * share / 2 for share in range(3)]

@@ -143,7 +143,7 @@ class Job:
         if self.exit_code == 0:
             self.state = "finished"
         elif not asked and handle.lost and len(self.rows) > self._begun_with:
-            self.state, self.news = "waiting", f"{why}; it goes on elsewhere"
+            self.state, self.killed, self.news = "waiting", "", f"{why}; it goes on elsewhere"
         elif not asked and not self.killed and (handle.lost or signal_of(code) is not None):
             self.state, self.killed, self.news = "waiting", why, f"{why}; it is run once more"
         elif self.directory.in_use:  # another pool was a moment faster; its run is this one

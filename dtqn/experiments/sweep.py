@@ -87,10 +87,7 @@ class Sweep:
             if trial.state == "failed":  # what it failed of may have been mended
                 trial.state, trial.error = "open", ""
             if trial.run_dir:
-                directory = RunDir(Path(trial.run_dir))
-                if trial.state != "open":
-                    self._check_same(trial, directory)
-                trial.rows = read_rows(directory.metrics_file)
+                self._read(trial)
 
     def _recorded(self) -> list[Trial]:
         """The trials of an earlier stretch."""
@@ -99,33 +96,46 @@ class Sweep:
         try:
             entries = json.loads(self._record.read_text(encoding="utf-8"))["runs"]
             trials = [Trial(**{name: entry[name] for name in _RECORDED}) for entry in entries]
-            lacking = [name for name in self.file.searched for t in trials if name not in t.parameters]
             strange = [text for trial in trials if (text := self.file.strange(trial.parameters))]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"{self._record}: is no record of a sweep ({type(error).__name__}: {error}); move it away, "
                 "what has been trained is found again"
             ) from None
-        if lacking:
-            raise ConfigError(f"{self._record}: is of a sweep without {lacking[0]}; give another --out")
         if strange:
-            raise ConfigError(f"{self._record}: is of a sweep with {strange[0]}; give another --out")
+            raise ConfigError(f"{self._record}: is of a sweep {strange[0]}; give another --out")
         return trials
 
-    def _check_same(self, trial: Trial, directory: RunDir) -> None:
-        """A ConfigError where a run that has ended is not the one that its parameters give now.
+    def _read(self, trial: Trial) -> None:
+        """Read what a run has come to; one that has ended and is not found is open again.
+
+        A run is looked for where it was, and else where its parameters would have it now: folders may have
+        been moved, and the command given from another one.
+        """
+        directory = RunDir(Path(trial.run_dir))
+        if trial.state != "open":
+            directory = self._same(trial, directory)
+        trial.run_dir, trial.rows = str(directory.path), read_rows(directory.metrics_file)
+        if not trial.rows:
+            trial.state = "open"
+
+    def _same(self, trial: Trial, directory: RunDir) -> RunDir:
+        """The directory of a run that has ended; a ConfigError where its parameters give another run now.
 
         A search compares runs on one task that differ in what is searched and in nothing else.
         """
+        now = RunDir.of_config(self._resolve(trial.parameters), self.runs_dir)
+        if not directory.holds_run and now.path.parts[-3:] == directory.path.parts[-3:]:
+            directory = now
         if directory.holds_run and (change := directory.task_change(directory.read_config())):
             raise ConfigError(f"{change}; to search on the task as it is now, give another --out")
-        now = RunDir.of_config(self._resolve(trial.parameters), self.runs_dir)
         if now.path.parts[-3:] != directory.path.parts[-3:]:
             raise ConfigError(
                 f"{self._record}: run {trial.number} was made with other settings "
                 f"({directory.path.name}, now {now.path.name}): a settings file or a default has changed "
                 "since; to search with the settings as they are now, give another --out"
             )
+        return directory
 
     def open_jobs(self) -> list[tuple[Trial, Job]]:
         """The trials that an earlier stretch has left undone."""
@@ -395,7 +405,8 @@ def run(
         return 128 + pool.caught
     unhappy = [trial for trial in sweep.trials if trial.state in ("failed", "refused")]
     told = [f"run {trial.number} {trial.state}: {trial.error}" for trial in unhappy]
-    print("\n".join([*told, "", *sweep.table(), *sweep.finish(), f"all in {sweep.folder}"]), file=out)
+    print("\n".join([*told, "", *sweep.table()]), file=out, flush=True)
+    print("\n".join([*sweep.finish(), f"all in {sweep.folder}"]), file=out)
     fruitless = not any(trial.state in ("finished", "stopped") for trial in sweep.trials)
     return 1 if fruitless or any(trial.state == "failed" for trial in unhappy) else 0
 

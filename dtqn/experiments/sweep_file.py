@@ -74,11 +74,19 @@ class SweepFile(NamedTuple):
         return [name for name, spec in self.engine["parameters"].items() if "value" not in spec]
 
     def strange(self, parameters: Mapping[str, Any]) -> str:
-        """The first of a run's parameters that is none of the values it is searched among; empty if none."""
-        for name, spec in self.engine["parameters"].items():
-            listed = spec.get("values")
-            if listed is not None and name in parameters and parameters[name] not in listed:
-                return f"{name} {parameters[name]}, which is none of {', '.join(map(str, listed))}"
+        """The first difference between a run's parameters and those of this file, in words; empty if none.
+
+        Runs whose other parameters differ are not runs of one search.
+        """
+        specs = self.engine["parameters"]
+        for name in [*specs, *parameters]:
+            if name not in parameters:
+                return f"without {name}"
+            if name not in specs:
+                return f"with {name} {parameters[name]}, which this one does not set"
+            allowed = [specs[name]["value"]] if "value" in specs[name] else specs[name].get("values")
+            if allowed is not None and parameters[name] not in allowed:
+                return f"with {name} {parameters[name]}, which is none of {', '.join(map(str, allowed))}"
         return ""
 
 

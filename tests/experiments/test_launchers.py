@@ -118,11 +118,15 @@ def test_given_a_number_no_more_are_handed_over(make):
 def test_a_training_goes_on_as_often_as_its_machine_goes_if_it_gets_on(make):
     """Without a new row between, the machine may go because of the training: once more, and no more."""
     cluster = _Cluster(
-        {"a": [["n1", "row", "lost"]] * 3 + [["n2", 0]], "b": [["n1", "lost"], ["n2", "lost"], ["n3", 0]]}
+        {
+            "a": [["n1", "row", "lost"]] * 3 + [["n2", 0]],
+            "b": [["n1", "lost"], ["n2", "lost"], ["n3", 0]],
+            "c": [["n1", "lost"], ["n2", "row", "lost"], ["n1", "lost"], ["n2", 0]],
+        }
     )
     told = []
     pool = _pool(make, cluster)
-    assert _run(pool, after=lambda _: told.extend(pool.news)) == {"a": "finished", "b": "failed"}
+    assert _run(pool, after=lambda _: told.extend(pool.news)) == {"a": "finished", "b": "failed", "c": "finished"}
     assert told.count("a: its machine n1 has gone; it goes on elsewhere") == 3
     assert told.count("b: its machine n1 has gone; it is run once more") == 1
     assert pool.jobs[1].killed == "its machine n1 has gone"

@@ -9,6 +9,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from PIL import Image
 import envs
 from dtqn import cli, plots
 from dtqn.experiments import jobs, sweep, sweep_engine
-from dtqn.experiments.importance import Axis, Importance, dependence
+from dtqn.experiments.importance import Axis, Importance, axis_of, dependence
 from dtqn.experiments.sweep_engine import Trial, propose
 from dtqn.experiments.sweep_file import read_file
 from dtqn.settings.config import ConfigError
@@ -578,6 +579,8 @@ def _board(folder, values):
 def test_a_sweep_does_not_go_on_with_runs_of_another_task(tmp_path, monkeypatch):
     board = _board(tmp_path, [0.5, 1.0])
     board.save()
+    row = json.dumps({"env_steps": 9, "best_success": 0.5})
+    RunDir(Path(board.trials[0].run_dir)).metrics_file.write_text(row + "\n")
 
     def again():
         return sweep.Sweep(board.file, tmp_path, tmp_path, lambda _: resolve(None, {}, {}), None, 0)
@@ -616,6 +619,51 @@ def test_values_that_are_taken_out_of_a_search_are_told(run):
     assert (code, printed) == (2, f"error: {folder / 'sweep.json'}: {message}\n")
     assert run(_GRID.replace("[1, 2, 3]", "[1, 2, 3, 4]"))[0] == 0, "more of them go on"
     assert len(_record(folder)) == 8
+
+
+def test_what_is_no_longer_searched_is_told(run):
+    """Its runs would count as those of one configuration, which differ in their seed alone."""
+    more = _GRID.replace("  seed: {values: [1, 2]}", "  learner.gamma: {values: [0.9, 0.99]}")
+    assert run(more)[0] == 0
+    record, searched = (
+        run.folder / "out" / "sweep.json",
+        "learner: {parameters: {n_step: {values: [1, 2, 3]}}}",
+    )
+    text = record.read_text()
+    for content, message in (
+        (more.replace(searched, "learner.n_step: {value: 3}"), "with learner.n_step 1, which is none of 3"),
+        (more.replace(searched, ""), "with learner.n_step 1, which this one does not set"),
+        (more + "  learner.batch_size: {value: 8}\n", "without learner.batch_size"),
+    ):
+        code, printed, _ = run(content)
+        assert (code, printed) == (2, f"error: {record}: is of a sweep {message}; give another --out\n")
+    assert record.read_text() == text
+
+
+def test_runs_that_have_moved_are_found_and_those_that_are_gone_made_again(run):
+    """The results of a sweep are those of its runs, wherever these lie; the record alone has none."""
+    assert run(_GRID)[0] == 0
+    before = (run.folder / "out" / "leaderboard.csv").read_text()
+    (run.folder / "runs").rename(run.folder / "elsewhere")
+    moved = ("--runs-dir", str(run.folder / "elsewhere"))
+    code, printed, folder = run(_GRID, *moved)
+    assert code == 0 and "best: best_success 0.9850" in printed
+    assert (folder / "leaderboard.csv").read_text() == before.replace("/runs/", "/elsewhere/")
+    assert len((run.folder / "begun").read_text().splitlines()) == 6, "nothing is trained again"
+    shutil.rmtree(_record(folder)[2]["run_dir"])
+    code, printed, _ = run(_GRID, *moved)
+    assert code == 0 and "best: best_success 0.9850" in printed
+    assert (folder / "leaderboard.csv").read_text() == before.replace("/runs/", "/elsewhere/")
+    assert (run.folder / "begun").read_text().splitlines()[6:] == ["2 1"]
+
+
+def test_zero_of_a_quantised_logarithmic_distribution_has_a_place():
+    spec = {"distribution": "q_log_uniform_values", "min": 1, "max": 32, "q": 4}
+    axis = axis_of("replay.burn_in_length", spec, [0, 4, 32])
+    assert axis.positions == [0, 4, 32] and [text for _, text in axis.ticks] == ["0", "16", "32"]
+    assert axis_of("replay.burn_in_length", spec, [4, 40]).positions == pytest.approx(
+        [0.602, 1.602], abs=1e-3
+    )
 
 
 def test_settings_that_an_agent_fixes_are_run_once(run):
