@@ -318,7 +318,8 @@ def _outcome(job: Job) -> Outcome:
     error = job.error if job.state == "failed" else ""
     result = job.directory.read_result()
     rows = job.rows if result is None else as_recorded(job.config, result, job.rows)
-    return Outcome(job.config, job.state, rows, result, str(job.directory.path), error)
+    evaluations = sum(row.get("eval/return") is not None for row in job.rows)
+    return Outcome(job.config, job.state, rows, result, str(job.directory.path), error, evaluations)
 
 
 def _spec(config: Config) -> envs.TaskSpec:

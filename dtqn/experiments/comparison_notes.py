@@ -54,6 +54,7 @@ def notes(
         f"Tuning: every agent is its preset{over_it}; settings given for all alike: {settings}.",
         _same("Episodes in a full evaluation", of_each(lambda config: str(config.evaluation.episodes))),
         "Success and return are of the last evaluation (greedy), the mean over runs.",
+        *_short_last(outcomes, runs),
         "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
         _same(
             "Evaluations",
@@ -106,6 +107,15 @@ def _evaluations(outcome: Outcome, run: RunFigures) -> _Value:
     often = f"one for each {number(config.evaluation.period)} env steps, until a run ends"
     value = str(run.evaluations) if config.stop_at_success is None else often
     return _Value(run.env, run.agent, run.seed, value)
+
+
+def _short_last(outcomes: Sequence[Outcome], runs: Sequence[RunFigures]) -> list[str]:
+    """A line where the last evaluation of a run has fewer episodes than a full one."""
+    pairs = [(o.config, run) for o, run in zip(outcomes, runs, strict=True) if not run.error]
+    if all(run.episodes == config.evaluation.episodes for config, run in pairs):
+        return []
+    values = [_Value(run.env, run.agent, run.seed, str(run.episodes)) for _, run in pairs]
+    return [_same("Episodes of the last evaluation", values)]
 
 
 def _same(what: str, values: Sequence[_Value]) -> str:

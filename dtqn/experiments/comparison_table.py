@@ -11,13 +11,11 @@ import numpy as np
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments.intervals import Estimate, estimate, improvement, interquartile_mean
 from dtqn.experiments.records import Outcome
-from dtqn.experiments.scores import NORMALISED, Score
+from dtqn.experiments.scores import NORMALISED, Score, first_solved
 from dtqn.experiments.suites import Published
 from dtqn.settings.presets import RANDOM
-from dtqn.training.metrics import Row, is_full_evaluation
+from dtqn.training.metrics import Row
 
-SOLVED = 0.9
-"""The success that `env_steps_to_90` and `minutes_to_90` are about."""
 ALL_TASKS = "all tasks"
 _SEED = 0
 """The bootstrap's seed, so that a table is the same whenever it is made."""
@@ -114,19 +112,18 @@ def run_figures(run: Outcome, scores: Sequence[Score]) -> RunFigures:
     if result is None or not evaluations:
         return which._replace(error=run.error or "no result")
     score = scores[0].of(run.rows)
-    last, solved = evaluations[-1], None
-    for row in evaluations:
-        if solved is None and is_full_evaluation(row) and (row.get("eval/success") or 0) >= SOLVED:
-            solved = row
+    if score is None:
+        return which._replace(error=f"no {scores[0].name}: {scores[0].lacking}")
+    last, solved = evaluations[-1], first_solved(evaluations)
     return which._replace(
         score=score,
-        normalised=None if score is None else scores[0].normalised(score),
+        normalised=scores[0].normalised(score),
         beside={each.name: each.of(run.rows) for each in scores if each.name not in _EVALUATED},
         success=last.get("eval/success"),
         episode_return=last["eval/return"],
         length=last["eval/length"],
         episodes=int(_value(last, "eval/episodes")),
-        evaluations=len(evaluations),
+        evaluations=len(evaluations) if run.num_evaluations is None else run.num_evaluations,
         env_steps=int(_value(last, "env_steps")),
         learner_steps=int(_value(last, "learner_steps")),
         minutes=_value(last, "seconds") / 60,
@@ -240,7 +237,7 @@ def _line(
     beside = {}
     if single:
         beside = {
-            each.name: _mean(run.beside.get(each.name) for run in done) if done else None
+            each.name: _mean_of_all([run.beside.get(each.name) for run in done])
             for each in scores[envs[0]]
             if each.name not in _EVALUATED
         }
@@ -307,6 +304,11 @@ def _mean(values: Iterable[float | None]) -> float | None:
     """The mean of the values that are there; None where there are none."""
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
+
+
+def _mean_of_all(values: Sequence[float | None]) -> float | None:
+    """The mean; None where one is missing, or all."""
+    return None if None in values else _mean(values)
 
 
 def _median_time(times: Sequence[float | None]) -> float | None:

@@ -15,11 +15,19 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from dtqn.experiments.scores import first_solved
 from dtqn.files import write_whole
 from dtqn.settings.config import Config, fields_of, wrong
 from dtqn.settings.presets import setting_in
 from dtqn.text import one_line
-from dtqn.training.directory import RunDir, config_hash, deciding_settings, run_identity
+from dtqn.training.directory import (
+    RunDir,
+    config_hash,
+    deciding_settings,
+    lasting_settings,
+    resolved,
+    run_identity,
+)
 from dtqn.training.metrics import Row
 
 LARGEST_BYTES = 20_000
@@ -27,8 +35,8 @@ _CLOCKS = ("env_steps", "learner_steps", "seconds")
 _EVALUATION = ("eval/success", "eval/return", "eval/length", "eval/episodes", "eval/stage")
 _TALLY = ("train/episodes", "train/total_return", "train/total_success")
 _TRAINING = ("env_steps", *_TALLY)
-_MOST_TALLIES = 128
-"""Rows of a record's tally of training episodes at most."""
+_MOST_TALLIES, _MOST_EVALUATIONS = 128, 100
+"""Rows of each kind in a record at most: by their number alone, so that runs alike are thinned alike."""
 
 Columns = dict[str, list[float | int | None]]
 """Rows of metrics, a list a key."""
@@ -78,10 +86,15 @@ class Record(BaseModel):
     settings_hash: str
     settings: dict[str, Any]
     """The settings that differ from their defaults, by group."""
+    defaults: dict[str, Any] = {}
+    """The values of all others, by group; empty in early records."""
     result: Result
+    num_evaluations: int | None = None
+    """How many the run had; None in early records, which have a row of each."""
     evaluations: Columns
+    """Every second, fourth, ... row of a long run, the last one, and the one that solved the task first."""
     training: Columns
-    """The tally of training episodes. Both have every second, fourth, ... row of a long run, and the last."""
+    """The tally of training episodes: every second, fourth, ... row of a long run, and the last."""
 
     @property
     def identity(self) -> Identity:
@@ -101,20 +114,23 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
         rows: those of its metrics file.
     """
     evaluations = [row for row in rows if row.get("eval/return") is not None]
-    tallies = _tallies(rows)
+    tallies = [row for row in rows if row.get("train/episodes") is not None]
+    settings, most = deciding_settings(config), _MOST_EVALUATIONS
     while True:
         record = Record(
             **Identity.of(config)._asdict(),
-            settings=deciding_settings(config),
+            settings=settings,
+            defaults=_without(lasting_settings(resolved(config)), settings),
             result=Result.model_validate(
                 {**result, "task": result.get("task") or run_identity(config).digest}
             ),
-            evaluations=_columns(evaluations, [*_CLOCKS, *_EVALUATION]),
-            training=_columns(tallies, _TRAINING),
+            num_evaluations=len(evaluations),
+            evaluations=_columns(_evaluations(evaluations, most), [*_CLOCKS, *_EVALUATION]),
+            training=_columns(_thinned(tallies, _MOST_TALLIES), _TRAINING),
         )
-        if len(_text(record)) < LARGEST_BYTES or len(evaluations) <= 1:
+        if len(_text(record)) < LARGEST_BYTES or most <= 1:  # settings are long indeed
             return record
-        evaluations = _every_second(evaluations)
+        most //= 2
 
 
 def as_recorded(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Sequence[Row]:
@@ -128,15 +144,28 @@ def as_recorded(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) 
         return rows
 
 
-def _tallies(rows: Sequence[Row]) -> list[Row]:
-    found = [row for row in rows if row.get("train/episodes") is not None]
-    while len(found) > _MOST_TALLIES:
-        found = _every_second(found)
+def _thinned(rows: Sequence[Row], most: int) -> list[Row]:
+    """At most so many, evenly, with the last one."""
+    found = list(rows)
+    while len(found) > most:
+        found = found[::-2][::-1]
     return found
 
 
-def _every_second(rows: Sequence[Row]) -> list[Row]:
-    return list(rows[::-2])[::-1]
+def _evaluations(rows: Sequence[Row], most: int) -> list[Row]:
+    kept, solved = _thinned(rows, most), first_solved(rows)
+    return [row for row in rows if row is solved or any(row is other for other in kept)]
+
+
+def _without(settings: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings by group that are not among the others."""
+    rest = {}
+    for name, value in settings.items():
+        if name not in others:
+            rest[name] = value
+        elif isinstance(value, Mapping):
+            rest[name] = _without(value, others[name])
+    return rest
 
 
 def _columns(rows: Sequence[Row], names: Sequence[str]) -> Columns:
@@ -175,6 +204,14 @@ class Outcome(NamedTuple):
     """Its directory, or its record's file."""
     error: str
     """Why there is no result; empty if there is one."""
+    num_evaluations: int | None = None
+    """How many evaluations it had; None: as many as `rows` has."""
+
+
+def of_record(config: Config, record: Record, where: str) -> Outcome:
+    """The run of a record."""
+    rows, result = record.rows(), record.result.model_dump()
+    return Outcome(config, "finished", rows, result, where, "", record.num_evaluations)
 
 
 class Records:
@@ -234,7 +271,11 @@ class Records:
                 f"now {digest}); the run is not counted"
             )
             return None
-        return Outcome(config, "finished", record.rows(), record.result.model_dump(), str(file), "")
+        if changed := _changed_defaults(record, config):
+            del self._found[record.identity]
+            self.problems.append(f"{file}: defaults have changed since ({changed}); the run is not counted")
+            return None
+        return of_record(config, record, str(file))
 
     def _tell_of_others(self, config: Config) -> None:
         """Tell of a run with this task, agent and seed, where it is not counted for its settings."""
@@ -288,6 +329,25 @@ def _differences(record: Record, config: Config) -> str:
         then, now = (setting_in(settings, name, field.default) for settings in (record.settings, here))
         if then != now:
             lines.append(f"{name} is {then}, here {now}")
+    return _first(lines)
+
+
+def _changed_defaults(record: Record, config: Config) -> str:
+    """The first defaults of a run that are others now: `learner.gamma is 0.9, now 0.99`; empty if none.
+
+    The hash of a run's settings tells nothing of them.
+    """
+    here = lasting_settings(resolved(config))
+    lines = []
+    for name in fields_of():
+        now = setting_in(here, name)
+        if (then := setting_in(record.defaults, name, now)) != now:
+            lines.append(f"{name} is {then}, now {now}")
+    return _first(lines)
+
+
+def _first(lines: Sequence[str]) -> str:
+    """The first few of them."""
     more = [f"and {len(lines) - 3} more"] if len(lines) > 3 else []
     return ", ".join([*lines[:3], *more])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from dtqn.training.metrics import Row
+from dtqn.training.metrics import Row, is_full_evaluation
 
 Kind = Literal["success", "return", "bsuite", "mmer"]
 COLUMNS: dict[Kind, str] = {
@@ -19,6 +19,8 @@ SHARES = ("success", "training success")
 """Names of scores that are shares of episodes."""
 NORMALISED = "normalised score"
 """The name of scores that are pooled over tasks."""
+SOLVED = 0.9
+"""The success that `env_steps_to_90` and `minutes_to_90` are about."""
 
 
 class Score(NamedTuple):
@@ -72,6 +74,16 @@ class Score(NamedTuple):
         return f"{self.name}, {what}{scale}{solved}"
 
     @property
+    def lacking(self) -> str:
+        """Why there is no such score of a run that has finished, and what would be right."""
+        if self.kind != "bsuite":
+            return "its metrics do not tell"
+        return (
+            f"its first row of metrics has more than {self.episodes} training episodes; "
+            "give a smaller metrics_every"
+        )
+
+    @property
     def solved_value(self) -> float | None:
         """The score above which a task counts as solved; None where nothing is counted."""
         if self.solved_above is None or self.random is None or self.optimal is None:
@@ -87,6 +99,12 @@ class Score(NamedTuple):
 
 SUCCESS, RETURN = Score("success", 0.0, 1.0), Score("return")
 """The scores of a comparison without a suite: success where the task defines it, else the return."""
+
+
+def first_solved(rows: Sequence[Row]) -> Row | None:
+    """The first full evaluation with 90 % success; None where there is none."""
+    good = (row for row in rows if is_full_evaluation(row) and (row.get("eval/success") or 0) >= SOLVED)
+    return next(good, None)
 
 
 def first_episodes(rows: Sequence[Row], episodes: int) -> float | None:

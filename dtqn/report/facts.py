@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtqn.experiments.comparison_forms import Table
-from dtqn.experiments.comparison_table import SOLVED
+from dtqn.experiments.scores import first_solved
 from dtqn.report.sources import Run
 from dtqn.settings.config import Config, fields_of, value_of
 from dtqn.text import clock, number
-from dtqn.training.metrics import Row, is_full_evaluation
+from dtqn.training.metrics import Row
 
 _NAMES = ("env", "agent", "seed")
 """Settings that a run's name tells."""
@@ -53,10 +53,7 @@ def _result(run: Run) -> list[str]:
         success = f"{last['eval/success']:.1%}"
         if last.get("eval/success_low") is not None:
             success += f" [{last['eval/success_low']:.1%}, {last['eval/success_high']:.1%}]"
-    good = (
-        row for row in evaluations if is_full_evaluation(row) and (row.get("eval/success") or 0) >= SOLVED
-    )
-    solved = next(good, None)
+    solved = first_solved(evaluations)
     unfinished = "" if run.outcome.state == "finished" else f" of {number(run.config.total_env_steps)}"
     return [
         run.label,

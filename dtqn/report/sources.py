@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dtqn.experiments import comparison_forms, comparison_table
 from dtqn.experiments.compare import scores_of
 from dtqn.experiments.comparison_forms import Table
-from dtqn.experiments.records import Outcome, Record
+from dtqn.experiments.records import Outcome, Record, of_record
 from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.presets import Layer, build
 from dtqn.settings.task import task_of
@@ -135,7 +135,7 @@ def _found(where: str, folder: Path) -> tuple[Outcome, RunDir | None] | None:
                 return None
             config = build([Layer(None, record.settings)])
             task_of(config)
-            return Outcome(config, "finished", record.rows(), record.result.model_dump(), where, ""), None
+            return of_record(config, record, where), None
         if (path / "config.yaml").is_file():
             return _of_directory(path) if RunDir(path).has_result else None
     return None

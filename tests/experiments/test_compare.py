@@ -22,9 +22,9 @@ import envs
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import compare, comparison_notes, jobs
-from dtqn.experiments.comparison_table import run_figures
+from dtqn.experiments.comparison_table import agent_figures, run_figures
 from dtqn.experiments.records import Outcome
-from dtqn.experiments.scores import SUCCESS
+from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve, to_yaml
 from dtqn.training import chance
@@ -436,6 +436,48 @@ def test_agents_with_other_options_of_the_task_are_told_of():
         f"Task options DIFFER: {_TASK} gtrxl seed 1: none; {_TASK} easy seed 1: time_limit 30. "
         "random is of the first of these."
     ]
+
+
+def _finished(episodes, **flags):
+    """A run whose last evaluation has so many episodes, and whose first row has 40 of training."""
+    config = resolve(None, {"env": _TASK, "agent": "dqn"} | flags, {})
+    figures = {"eval/success": 0.5, "eval/return": 0.5, "eval/length": 3.0, "eval/episodes": episodes}
+    row = {"env_steps": 9, "learner_steps": 1, "seconds": 1.0, "train/episodes": 40, "train/total_success": 9}
+    result = {"parameters": 5, "threads": 1, "device": "cpu", "program": {}}
+    return Outcome(config, "finished", [row | figures], result, "run", "")
+
+
+def test_a_last_evaluation_of_fewer_episodes_is_told_of():
+    def told(*outcomes):
+        runs = [run_figures(outcome, [SUCCESS]) for outcome in outcomes]
+        notes = comparison_notes.notes(outcomes, runs, None, {}, None)
+        return [note for note in notes if note.startswith("Episodes of the last")]
+
+    assert told(_finished(500, seed="1"), _finished(500, seed="2")) == []
+    assert told(_finished(500, seed="1"), _finished(50, seed="2")) == [
+        f"Episodes of the last evaluation DIFFER: {_TASK} dqn seed 1: 500; {_TASK} dqn seed 2: 50."
+    ]
+
+
+def test_a_finished_run_without_the_score_is_named_and_in_no_figure():
+    """Its first row of metrics has more training episodes than the score is of."""
+    run, score = _finished(500), Score("bsuite", episodes=39)
+    found = run_figures(run, [score, SUCCESS])
+    why = "its first row of metrics has more than 39 training episodes; give a smaller metrics_every"
+    assert comparison_notes.missing([run], [found]) == [
+        f"FINISHED, in no figure: {_TASK} dqn seed 1, no training success: {why} (run)"
+    ]
+    assert run_figures(run, [Score("bsuite", episodes=40)]).score == 9 / 40
+    lines = agent_figures(
+        [
+            run_figures(run, [SUCCESS, score]),
+            run_figures(_finished(500, seed="2"), [SUCCESS, Score("bsuite")]),
+        ],
+        None,
+        {_TASK: EvaluationResult(0.0, 0.0, 0.1, 0.0, 3.0, 9)},
+        {_TASK: [SUCCESS, score]},
+    )
+    assert (lines[0].finished, lines[0].success, lines[0].beside) == (2, 0.5, {"training success": None})
 
 
 @pytest.mark.parametrize("stops", [False, True])

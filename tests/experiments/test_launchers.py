@@ -126,7 +126,8 @@ def test_a_training_goes_on_as_often_as_its_machine_goes_if_it_gets_on(make):
     )
     told = []
     pool = _pool(make, cluster)
-    assert _run(pool, after=lambda _: told.extend(pool.news)) == {"a": "finished", "b": "failed", "c": "finished"}
+    ended = _run(pool, after=lambda _: told.extend(pool.news))
+    assert ended == {"a": "finished", "b": "failed", "c": "finished"}
     assert told.count("a: its machine n1 has gone; it goes on elsewhere") == 3
     assert told.count("b: its machine n1 has gone; it is run once more") == 1
     assert pool.jobs[1].killed == "its machine n1 has gone"

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from dtqn.experiments import compare, records
+from dtqn.experiments.comparison_table import run_figures
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, as_recorded, of_run
-from dtqn.experiments.scores import Score
+from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir, config_hash, run_identity
 
@@ -88,10 +89,51 @@ def test_a_long_run_has_a_small_record_with_its_last_rows(tmp_path):
     evaluations = [row["env_steps"] for row in kept if "eval/return" in row]
     tallies = [row["env_steps"] for row in kept if "train/episodes" in row]
     assert evaluations[-1] == 150_050 and tallies[-1] == 300_100
+    assert evaluations.pop(0) == 750, "the first with 90 % success"
     assert len({b - a for a, b in itertools.pairwise(evaluations)}) == 1, "evenly"
     assert len(evaluations) > 50 and len(tallies) > 50
     few = of_run(config, _result(config), _rows(100, 128))
     assert len(few.rows()) == 228, "nothing is left out of what fits"
+
+
+def test_a_table_is_the_same_however_many_rows_a_record_keeps(tmp_path):
+    """Runs alike are thinned alike, all evaluations count, and the first one that solved the task is kept."""
+    rows = [row for row in _rows(evaluations=240, tallies=1) if "eval/return" in row]
+    for row in rows:
+        row["eval/success"] = 0.5
+    rows[100]["eval/success"] = 0.92
+    config, kept = _config(), {}
+    for digits in (3, 17):
+        for row in rows:
+            row["eval/return"] = round(1 / 3, digits)
+        outcome = records.of_record(config, of_run(config, _result(config), rows), "")
+        found = run_figures(outcome, [SUCCESS])
+        assert (found.evaluations, found.env_steps_to_90) == (240, rows[100]["env_steps"])
+        kept[digits] = [row["env_steps"] for row in outcome.rows]
+    assert kept[3] == kept[17] and 50 < len(kept[3]) < 110
+
+
+def test_a_run_with_other_defaults_is_not_counted(tmp_path, monkeypatch):
+    """Its hash is that of a run now: a hash is of what differs from the defaults."""
+    config = _config()
+    file = _keep(tmp_path, config)
+    content = json.loads(file.read_text())
+    assert content["defaults"]["learner"]["batch_size"] == config.learner.batch_size
+    assert not set(content["defaults"]["learner"]) & set(content["settings"]["learner"])
+    content["defaults"]["learner"]["target_ema_rate"] = 0.5
+    content["defaults"]["learner"]["of another version"] = 7
+    file.write_text(json.dumps(content))
+    shelf = Records(tmp_path)
+    assert shelf.find(config) is None
+    now = f"now {config.learner.target_ema_rate}"
+    assert shelf.problems == [
+        f"{file}: defaults have changed since (learner.target_ema_rate is 0.5, {now}); the run is not counted"
+    ]
+    assert "move it away" in shelf.keep(config, _result(config), _rows())
+    del content["defaults"], content["num_evaluations"]  # as early records are
+    file.write_text(json.dumps(content))
+    found = Records(tmp_path).find(config)
+    assert run_figures(found, [SUCCESS]).evaluations == 2
 
 
 def test_a_run_and_its_record_have_the_same_scores(tmp_path):
@@ -130,6 +172,7 @@ def test_a_table_of_a_long_run_is_that_of_its_record(tmp_path):
         assert [changed.state for changes in pool.changes() for changed in changes] == ["finished"]
     Records(tmp_path / "kept").keep(config, _result(config), rows)
     assert compare._outcome(job).rows == Records(tmp_path / "kept").find(config).rows
+    assert compare._outcome(job).num_evaluations == 300
 
 
 def test_two_comparisons_keep_one_record_of_a_run(tmp_path):

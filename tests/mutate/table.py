@@ -1098,14 +1098,12 @@ EXPERIMENTS = [
     ),
     *_in(
         "dtqn/experiments/comparison_table.py",
-        ("solved-too-early", "SOLVED = 0.9\n", "SOLVED = 0.5\n", _COMPARE),
         (
             "first-evaluation-for-the-last",
             "last, solved = evaluations[-1]",
             "last, solved = evaluations[0]",
             _COMPARE,
         ),
-        ("first-stage-solves", "is_full_evaluation(row) and (row", "(row", _SOLVED),
         (
             "never-is-left-out-of-the-median",
             'float("inf") if time is None else time for time in times]',
@@ -1127,6 +1125,8 @@ EXPERIMENTS = [
     ),
     *_in(
         "dtqn/experiments/scores.py",
+        ("solved-too-early", "SOLVED = 0.9\n", "SOLVED = 0.5\n", _COMPARE),
+        ("first-stage-solves", "is_full_evaluation(row) and (row", "(row", _SOLVED),
         (
             "bsuite-counts-all-episodes",
             'if 0 < (row.get("train/episodes") or 0) <= episodes]',
