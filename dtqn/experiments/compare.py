@@ -34,7 +34,7 @@ from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.task import task_of
 from dtqn.training import chance
-from dtqn.training.directory import RunDir, config_hash, report_command
+from dtqn.training.directory import RunDir, config_hash, make_writable, report_command
 from dtqn.training.display import open_runs_view
 
 Clock = tuple[str, str, float]
@@ -179,14 +179,13 @@ def compare(
         0, 1 where a run has failed (the table is of the others), 128 + n after signal n.
 
     Raises:
-        ConfigError: before anything is trained, where `folder` cannot be made.
+        ConfigError: before anything is trained, where nothing can be written to `runs_dir` or `folder`.
     """
     out = out or sys.stdout
     shelf = Records(records_dir)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise wrong("--out", folder, f"{error.strerror}; must be a folder") from None
+    if runs_dir in folder.parents:  # as by default
+        make_writable("--runs-dir", runs_dir)
+    make_writable("--out", folder)
     outcomes, caught = _gathered(configs, parallel, runs_dir, shelf, budget_minutes, launcher, out)
     if caught is not None:
         done = sum(outcome.state == "finished" for outcome in outcomes)
@@ -246,7 +245,10 @@ def _gathered(
         for index, fit in zip(waiting, fits, strict=True):
             if not fit:
                 known[index] = budget.unrun(configs[index], minutes)
-    jobs = {index: _job(configs[index], runs_dir) for index in waiting if index not in known}
+    to_run = [index for index in waiting if index not in known]
+    if to_run:
+        make_writable("--runs-dir", runs_dir)
+    jobs = {index: _job(configs[index], runs_dir) for index in to_run}
 
     def keep(job: Job) -> str:
         result = job.directory.read_result()

@@ -346,7 +346,7 @@ def read(name: str, share: float = 1.0, configs: Path = presets.CONFIGS) -> Suit
     if not own and name not in known(configs):
         raise ConfigError(f"--suite is {shown(name)}: it is no suite{nearest(name, known(configs))}")
     path = Path(name) if own else configs / FOLDER / f"{name}.yaml"
-    content = read_yaml(path)
+    content = read_yaml(path, "a suite: description, tasks and more by name")
     try:
         file = _File.model_validate(content)
     except ValidationError as error:

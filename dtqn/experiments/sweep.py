@@ -32,7 +32,7 @@ from dtqn.settings.config import Config, ConfigError, fields_of
 from dtqn.settings.presets import to_yaml
 from dtqn.settings.task import task_of
 from dtqn.text import columns
-from dtqn.training.directory import RunDir
+from dtqn.training.directory import RunDir, make_writable
 from dtqn.training.display import RunsView, open_runs_view
 from dtqn.training.metrics import read_rows
 
@@ -392,6 +392,8 @@ def run(
         0, 1 where a run has failed or none has a result, 128 + n after signal n.
     """
     out = out or sys.stdout
+    make_writable("--runs-dir", sweep.runs_dir)
+    make_writable("--out", sweep.folder)
     with RunDir(sweep.folder).lock(), Pool(parallel, launcher=launcher) as pool:
         view = open_runs_view(out, pool.jobs)
         try:

@@ -96,7 +96,7 @@ def read_file(path: Path) -> SweepFile:
     Raises:
         ConfigError: one line that names the file, the key and what would be right.
     """
-    content = read_yaml(path)
+    content = read_yaml(path, "a sweep: method, metric and parameters by name")
     run_cap = content.get("run_cap")
     if run_cap is not None and (not isinstance(run_cap, int) or run_cap < 1):
         raise ConfigError(f"{path}: run_cap is {run_cap}; must be an integer of at least 1")

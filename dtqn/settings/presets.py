@@ -48,10 +48,13 @@ class Layer(NamedTuple):
     """Nested, by group."""
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path, right: str = "settings, such as learner: {n_step: 3}") -> dict[str, Any]:
     """The mapping that a YAML file holds; empty where the file holds nothing.
 
     `configs/...` is a file that is shipped, where there is no such folder.
+
+    Args:
+        right: tells what the file must hold, where it holds something else.
     """
     if path.parts[:1] == (CONFIGS.name,) and not path.exists():
         path = CONFIGS.joinpath(*path.parts[1:])
@@ -66,9 +69,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise ConfigError(
-            f"{path}: holds a {type(content).__name__}; must hold settings, such as learner: {{n_step: 3}}"
-        )
+        raise ConfigError(f"{path}: holds a {type(content).__name__}; must hold {right}")
     return content
 
 

@@ -633,7 +633,8 @@ def test_seeds_are_counted_from_the_first(monkeypatch):
     [
         ([], "the following arguments are required: --agents"),
         (["--agents", "gtrxl,drqm"], "--agents is gtrxl,drqm: drqm is no agent; did you mean drqn.*"),
-        (["--agents", "gtrxl", "--out", __file__], f"--out is {__file__}: File exists; must be a folder"),
+        (["--agents", "gtrxl", "--out", __file__], f"--out {__file__} cannot be written: File exists"),
+        (["--agents", "gtrxl", "--runs-dir", __file__], f"--runs-dir {__file__} cannot be written: File exists"),
         (["--agents", "gtrxl,,drqn"], "--agents is gtrxl,,drqn: a name is empty; must be names .*"),
         (["--agents", "gtrxl,gtrxl"], "--agents is gtrxl,gtrxl: gtrxl is there twice; .*"),
         (["--agents", "gtrxl,dqn", "--baseline", "drqn"], "--baseline is drqn: it is none of --agents.*"),

@@ -347,7 +347,7 @@ def test_a_directory_that_cannot_be_used_costs_no_point(run):
     (run.folder / "runs").write_text("a file")
     code, printed, folder = run(_GRID)
     assert code == 2
-    assert re.fullmatch(r"error: run_dir .* cannot be written: Not a directory\n", printed)
+    assert re.fullmatch(r"error: --runs-dir .* cannot be written: File exists\n", printed)
     (run.folder / "runs").unlink()
     assert run(_GRID)[0] == 0
     assert [record["state"] for record in _record(folder)] == ["finished"] * 6
