@@ -634,7 +634,6 @@ def test_seeds_are_counted_from_the_first(monkeypatch):
         ([], "the following arguments are required: --agents"),
         (["--agents", "gtrxl,drqm"], "--agents is gtrxl,drqm: drqm is no agent; did you mean drqn.*"),
         (["--agents", "gtrxl", "--out", __file__], f"--out {__file__} cannot be written: File exists"),
-        (["--agents", "gtrxl", "--runs-dir", __file__], f"--runs-dir {__file__} cannot be written: File exists"),
         (["--agents", "gtrxl,,drqn"], "--agents is gtrxl,,drqn: a name is empty; must be names .*"),
         (["--agents", "gtrxl,gtrxl"], "--agents is gtrxl,gtrxl: gtrxl is there twice; .*"),
         (["--agents", "gtrxl,dqn", "--baseline", "drqn"], "--baseline is drqn: it is none of --agents.*"),
@@ -679,6 +678,14 @@ def test_the_command_says_what_is_to_be_run(monkeypatch, tmp_path):
     assert (parallel, runs_dir, baseline) == (3, tmp_path, "dqn")
     assert (given, own_agents) == ({"total_env_steps": "1e4", "learner.n_step": "5"}, [])
     assert re.fullmatch(r"2-tasks-[0-9a-f]{8}", folder.name) and folder.parent == tmp_path / "compare"
+
+
+def test_a_folder_of_runs_that_is_a_file_is_one_line_by_the_name_of_its_option(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for more in ((), ("--out", str(tmp_path / "out"))):
+        assert cli.main(["compare", "--agents", "dqn", "--runs-dir", str(tmp_path / "file"), *more]) == 2
+        said = f"error: --runs-dir {tmp_path / 'file'} cannot be written: File exists\n"
+        assert capsys.readouterr().err == said
 
 
 def test_agents_from_files_and_by_variants(monkeypatch, tmp_path):
