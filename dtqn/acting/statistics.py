@@ -37,6 +37,11 @@ def mean(values: Sequence[float]) -> Figure | None:
     return Figure(float(found.mean()), float(found.mean() - half), float(found.mean() + half), len(found))
 
 
+def episodes_to_show(share: float) -> int | None:
+    """The fewest episodes, all successes, whose interval lies at or above `share`; None where none are."""
+    return None if share >= 1 else math.ceil(share * NORMAL_QUANTILE**2 / (1 - share) - 1e-9)
+
+
 def wilson_interval(successes: int, episodes: int) -> tuple[float, float]:
     """Wilson's 95 % score interval of a share (Wilson 1927).
 

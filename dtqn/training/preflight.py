@@ -10,6 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import envs
+from dtqn.acting.statistics import episodes_to_show, wilson_interval
 from dtqn.graphs import Held
 from dtqn.networks.q_network import QNetwork
 from dtqn.program import launch
@@ -29,7 +30,8 @@ def check(config: Config, here: bool = True) -> None:
     Raises:
         ConfigError: the device is not there, the task's actions cannot be counted, or a task, core or
             encoder that is not this project's own fails a trial.
-        MisfitError: the network cannot read the task, or memory is too small.
+        MisfitError: the network cannot read the task, memory is too small, or no evaluation can show the
+            success at which the run is to end.
     """
     if here:
         capture_of(config, Held())
@@ -37,10 +39,26 @@ def check(config: Config, here: bool = True) -> None:
         envs.try_task(config.env, **config.task.model_dump())
     except envs.TaskError as error:
         raise ConfigError(str(error)) from None
+    _check_threshold(config)
     plan = memory(config, machine.resident_bytes())  # makes the network, which has to fit the task
     if here:
         _check_memory(config, plan)
     check_own(config)
+
+
+def _check_threshold(config: Config) -> None:
+    """Refuse a success to stop at that no evaluation shows, however good the agent is."""
+    threshold, episodes = config.stop_at_success, config.evaluation.episodes
+    if threshold is None:
+        return
+    needed = episodes_to_show(threshold)
+    if needed is None or needed > episodes:
+        low = wilson_interval(episodes, episodes)[0]
+        right = "" if needed is None else f", or evaluation.episodes {needed}"
+        raise MisfitError(
+            f"stop_at_success is {threshold}, but the 95 % interval of {episodes} episodes without a failure "
+            f"begins at {low:.4f}; try {math.floor(low * 1000) / 1000}{right}"
+        )
 
 
 def _check_memory(config: Config, plan: Mapping[str, int]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dtqn import cli
+from dtqn.acting.statistics import wilson_interval
 from dtqn.settings import presets
 from dtqn.settings.config import Config, MisfitError
 from dtqn.training import machine, preflight, setup
@@ -104,6 +105,29 @@ def test_the_process_is_measured() -> None:
 def test_the_memory_of_this_machine_is_known() -> None:
     available = machine.available_bytes()
     assert available is None or 10**8 < available < 10**14
+
+
+@pytest.mark.parametrize(
+    ("threshold", "episodes", "right"),
+    [
+        (0.95, 72, "72 episodes without a failure begins at 0.9493; try 0.949, or evaluation.episodes 73"),
+        (0.95, 73, None),
+        (0.99, 500, None),
+        (1.0, 500, "500 episodes without a failure begins at 0.9924; try 0.992"),
+    ],
+)
+def test_a_success_that_no_evaluation_shows_is_refused(
+    threshold: float, episodes: int, right: str | None
+) -> None:
+    """It would never end the run, and keep evaluations from a process of their own."""
+    flags = {"stop_at_success": str(threshold), "evaluation.episodes": str(episodes)}
+    assert (wilson_interval(episodes, episodes)[0] >= threshold) == (right is None)
+    if right is None:
+        preflight.check(config_of("dqn", **flags))
+        return
+    with pytest.raises(MisfitError) as refused:
+        preflight.check(config_of("dqn", **flags))
+    assert str(refused.value) == f"stop_at_success is {threshold}, but the 95 % interval of {right}"
 
 
 def test_updates_of_a_run() -> None:
