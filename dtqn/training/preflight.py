@@ -15,9 +15,11 @@ from dtqn.graphs import Held
 from dtqn.networks.q_network import QNetwork
 from dtqn.program import launch
 from dtqn.settings.config import Config, ConfigError, MisfitError
+from dtqn.settings.values import is_own
 from dtqn.text import size
 from dtqn.training import machine
 from dtqn.training.setup import capture_of, check_own, make_network, make_schema, replay_size, task_spec
+from dtqn.types import leaves
 from replay import replay_bytes
 
 
@@ -69,7 +71,12 @@ def _check_memory(config: Config, plan: Mapping[str, int]) -> None:
     it_takes = (
         f"the run would take {size(sum(plan.values()))} ({parts}) and the machine has {size(available)}"
     )
-    left = available - sum(plan[name] for name in plan if name not in ("replay", "networks"))
+    left = available - sum(plan[name] for name in plan if name not in ("replay", "networks", _EVALUATION))
+    if (evaluation := plan.get(_EVALUATION, 0)) > left / 2:
+        copies = _evaluation_copies(config)
+        fewer = max(1, int(copies * left / 4 / evaluation))
+        raise MisfitError(f"evaluation.num_envs is {config.evaluation.num_envs}: {it_takes}; try {fewer}")
+    left -= evaluation
     if plan["networks"] > left / 2:
         raise MisfitError(f"network.width is {config.network.width}: {it_takes}; try a smaller network")
     name, value = "replay.capacity", config.replay.capacity
@@ -79,7 +86,9 @@ def _check_memory(config: Config, plan: Mapping[str, int]) -> None:
     raise MisfitError(f"{name} is {value}: {it_takes}; try {fitting}")
 
 
-_PROCESS = "the process itself"
+_PROCESS, _EVALUATION = "the process itself", "an evaluation"
+_STATES = 3
+"""Times that the copies' carried states are there at once in a step: before it, after it, and on the way."""
 
 
 def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
@@ -90,7 +99,8 @@ def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
     """
     plan, ranks = plan_bytes(config), config.learner.ranks
     here = launch().local_ranks if ranks > 1 else 1
-    plan |= {"replay": plan["replay"] * here // ranks, "networks": plan["networks"] * here}
+    plan |= {name: plan[name] * here // ranks for name in ("replay", "copies") if name in plan}
+    plan |= {"networks": plan["networks"] * here}
     process = {} if process_bytes is None else {_PROCESS: process_bytes * here}
     if process and config.evaluates_beside:  # it has imported the same
         process["the process beside it"] = process_bytes or 0
@@ -100,17 +110,40 @@ def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
 
 
 def plan_bytes(config: Config) -> dict[str, int]:
-    """The memory that replay and networks will take, before any of it is taken, on whatever device."""
+    """The memory that a run will take, before any of it is taken, on whatever device.
+
+    That of replay, of networks, and of what the copies carry while the actor steps them (`copies`) and while
+    an evaluation does.
+    """
     network = _counted_network(config)
     parameters = sum(p.numel() * p.element_size() for p in network.parameters())
     fields = make_schema(config.on_cpu(), network).fields
     # online, target, the actor's and the evaluator's copies, gradients, Adam's two moments, and what is being
     # evaluated; with workers, that of each, and those that are on their way to them
     copies = 8 + (config.num_workers + config.actor.max_lead + 2 if config.num_workers else 0)
+    per_copy = _STATES * _carried_bytes(network, is_own(config.network.core))
     return {
         "replay": replay_bytes(fields, replay_size(config, fields)[1], config.actor.num_envs),
         "networks": copies * parameters,
+        "copies": per_copy * config.actor.num_envs,
+        _EVALUATION: per_copy * _evaluation_copies(config),
     }
+
+
+@torch.no_grad()
+def _carried_bytes(network: QNetwork, of_own_core: bool) -> int:
+    """The state of one copy with what is kept of it from step to step."""
+    try:
+        carried = leaves(network.cache(network.initial_state(1))).values()
+    except Exception:
+        if not of_own_core:
+            raise
+        return 0  # `check_own`, which comes later, says what is wrong with the core
+    return sum(x.numel() * x.element_size() for x in carried if x is not None)
+
+
+def _evaluation_copies(config: Config) -> int:
+    return min(config.evaluation.num_envs, config.evaluation.episodes)
 
 
 def planned_updates(config: Config) -> int:

@@ -40,6 +40,30 @@ def test_planned_bytes_are_those_of_the_network(agent: str, monkeypatch: pytest.
     assert made["networks"] == 8 * parameters
 
 
+def test_copies_count_with_what_they_carry() -> None:
+    """A GTrXL carries the memory of each layer, its keys and its values; thrice, as a step makes new ones."""
+    flags = {"actor.num_envs": "12", "evaluation.num_envs": "200", "evaluation.episodes": "150"}
+    config = config_of("gtrxl", **flags)
+    network, plan = config.network, preflight.plan_bytes(config)
+    floats = 3 * network.num_layers * network.width * network.memory_length
+    counts = 16  # how many rows are real, and nothing else
+    assert plan["an evaluation"] * 12 == plan["copies"] * 150
+    assert 3 * 12 * 4 * floats <= plan["copies"] <= 3 * 12 * (4 * floats + counts)
+
+
+def test_an_evaluation_that_cannot_fit_is_refused_with_fewer_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of("gtrxl", **{"evaluation.num_envs": "400", "evaluation.episodes": "500"})
+    plan = {"replay": 10**9, "networks": 10**9, "copies": 10**9, "an evaluation": 8 * 10**9}
+    _machine(monkeypatch, plan, 10**9, 10 * 10**9)
+    with pytest.raises(MisfitError) as refused:
+        preflight.check(config)
+    # The process and the actor's copies leave 8 of 10 GB; a quarter of these is 100 copies' of the 8 GB.
+    assert str(refused.value) == (
+        "evaluation.num_envs is 400: the run would take 12 GB (replay 1 GB, networks 1 GB, copies 1 GB, "
+        "an evaluation 8 GB, the process itself 1 GB) and the machine has 10 GB; try 100"
+    )
+
+
 def test_a_network_that_fits_nowhere_is_counted() -> None:
     plan = preflight.plan_bytes(config_of("gtrxl", **{"network.width": "300000", "network.num_heads": "2"}))
     assert plan["networks"] > 8 * 4 * 2 * 12 * 300_000**2  # two layers of GRU gates: 12 matrices each

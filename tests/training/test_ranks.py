@@ -336,8 +336,9 @@ def test_the_memory_of_all_ranks_on_the_machine_is_counted(monkeypatch: pytest.M
     one, four = configured("gtrxl"), configured("gtrxl", **{"learner.ranks": "4"})
     alone = preflight.memory(one, 1000)
     monkeypatch.setattr(preflight, "launch", lambda: Launch(0, 4, 2))
-    replay, networks, process = (alone[name] for name in alone)
-    assert list(preflight.memory(four, 1000).values()) == [replay // 2, 2 * networks, 2 * process]
+    replay, networks, copies, evaluation, process = alone.values()
+    here = [replay // 2, 2 * networks, copies // 2, evaluation, 2 * process]
+    assert list(preflight.memory(four, 1000).values()) == here
 
 
 def test_one_process_does_not_verify_what_several_have_trained() -> None:
