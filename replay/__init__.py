@@ -8,10 +8,11 @@ the replays of several processes as from one. See docs/replay.md.
 from replay.accumulator import SequenceLayout
 from replay.buffer import Prefix, SampleInfo, SequenceBatch, SequenceReplay, replay_bytes
 from replay.shards import Shard
-from replay.storage import Field
+from replay.storage import Field, Gathered
 
 __all__ = [
     "Field",
+    "Gathered",
     "Prefix",
     "SampleInfo",
     "SequenceBatch",

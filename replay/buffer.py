@@ -343,18 +343,22 @@ class SequenceReplay:
         gathered = {name: self._rings.gather(name, run) for name in self._known(names)}
         return Prefix(gathered, row_counts, rows - starts, self._learned(learn_rows), available)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self, lazily: bool = False) -> dict[str, Any]:
         """All that a run needs to go on bit for bit, as nested dicts of arrays and JSON scalars.
 
         Rows of the rings that are not in use are left out.
+
+        Args:
+            lazily: give rows as `storage.Gathered`, which hold until the next row is appended.
         """
+        rows = self._rings.get_state(self._used_slots())
         return {
             "layout": dataclasses.asdict(self.layout),
             "num_streams": self.num_streams,
             "steps_per_stream": self.steps_per_stream,
             "accumulator": self._accumulator.get_state(),
             "sampler": self._sampler.get_state(),
-            "rows": self._rings.get_state(self._used_slots()),
+            "rows": rows if lazily else {name: np.asarray(field) for name, field in rows.items()},
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:

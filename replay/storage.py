@@ -7,7 +7,7 @@ only. Shape legend: n rows, S slots.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal
 
@@ -96,6 +96,32 @@ def row_bytes(fields: Mapping[str, Field]) -> int:
     return _record(fields).itemsize + apart
 
 
+_BLOCK_BYTES = 1 << 24
+
+
+class Gathered:
+    """One field at some slots, [n, *shape], which is read only when it is asked for.
+
+    A copy of all fields would take as much memory again as the rings. It holds until a row is written.
+    """
+
+    def __init__(self, rings: StepRings, name: str, slots: Ints) -> None:
+        self._rings, self._name, self._slots = rings, name, slots
+        ring = rings.arrays[name]
+        self.shape: tuple[int, ...] = (len(slots), *ring.shape[1:])
+        self.dtype: np.dtype[Any] = ring.dtype
+
+    def blocks(self) -> Iterator[Array]:
+        """Its rows, in pieces of some megabytes."""
+        row_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
+        rows = max(1, _BLOCK_BYTES // max(1, row_bytes))
+        for start in range(0, len(self._slots), rows):
+            yield self._rings.gather(self._name, self._slots[start : start + rows])
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        return np.asarray(self._rings.gather(self._name, self._slots), dtype)
+
+
 class StepRings:
     """The rings of all fields. Pages that are never written are never paid for (`np.zeros` is lazy).
 
@@ -140,11 +166,11 @@ class StepRings:
         """All fields of block `rows` at `slots` of any shape; `gathered[name]` is one field's array."""
         return np.take(self._records, slots, mode="clip")
 
-    def get_state(self, used: Ints) -> dict[str, Array]:
+    def get_state(self, used: Ints) -> dict[str, Gathered]:
         """The rows at the slots in use, in that order, field by field."""
-        return {name: self.gather(name, used) for name in self.arrays}
+        return {name: Gathered(self, name, used) for name in self.arrays}
 
-    def set_state(self, state: Mapping[str, Array], used: Ints) -> None:
+    def set_state(self, state: Mapping[str, npt.ArrayLike], used: Ints) -> None:
         """Inverse of `get_state`; a ValueError names a field that does not match."""
         if set(state) != set(self.arrays):
             odd = ", ".join(sorted(set(state) ^ set(self.arrays)))

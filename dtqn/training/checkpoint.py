@@ -14,11 +14,13 @@ Without `latest` the newest whole checkpoint is the current one. Nothing that is
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,11 +34,29 @@ from dtqn.files import replacing, sync, write_whole
 from dtqn.settings.config import ConfigError
 from dtqn.text import one_line
 from dtqn.training.directory import EXPORTED_WEIGHTS, file_errors
+from replay import Gathered
 
 FORMAT = 2
 _NETWORK, _STATE, _JSON = "network.safetensors", "state.safetensors", "state.json"
 _POINTER, _BEST = "latest", "best.safetensors"
 _ARRAY, _ITEMS, _TUPLE = "$array", "$items", "$tuple"
+_NAMES = {
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.uint16: "U16",
+    torch.int16: "I16",
+    torch.uint32: "U32",
+    torch.int32: "I32",
+    torch.uint64: "U64",
+    torch.int64: "I64",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.complex64: "C64",
+}
+"""The names of types in a file of safetensors."""
 _Read = TypeVar("_Read")
 FOREIGN = (ValueError, LookupError, TypeError, AttributeError, RuntimeError)
 """The errors that unexpected content raises."""
@@ -60,7 +80,7 @@ def save(
         folder: the run's `checkpoint` folder.
         env_steps: names the checkpoint.
         weights: the online network's, kept apart for evaluation.
-        state: nested dicts, lists and tuples of numpy arrays, torch tensors and JSON values.
+        state: nested dicts, lists and tuples of numpy arrays, torch tensors, rows of replay and JSON values.
         about: JSON values that describe the run; `read_about` returns them without the arrays.
         save_shards: has the other ranks of the run `save_shard` to a folder, and returns when they have.
 
@@ -100,10 +120,10 @@ def _write_state(
     more: list[str],
 ) -> None:
     """A tree as two files, with checksums of its arrays' file and of `more` files."""
-    arrays: dict[str, torch.Tensor] = {}
+    arrays: dict[str, torch.Tensor | Gathered] = {}
     skeleton = _take_arrays(state, "state", arrays)
-    save_file(_independent(arrays), folder / arrays_file)
-    checksums = {file: _checksum(folder / file) for file in (*more, arrays_file)}
+    checksums = {file: _checksum(folder / file) for file in more}
+    checksums[arrays_file] = _write_arrays(folder / arrays_file, arrays)
     content = {"format": FORMAT, "about": about, "checksums": checksums, "state": skeleton}
     content["checksum"] = _checksum_of(content)
     (folder / json_file).write_text(json.dumps(content), encoding="utf-8")
@@ -279,8 +299,9 @@ def remove_best(folder: Path) -> None:
         (folder / _BEST).unlink(missing_ok=True)
 
 
-def _take_arrays(node: Any, path: str, arrays: dict[str, torch.Tensor]) -> Any:
+def _take_arrays(node: Any, path: str, arrays: dict[str, torch.Tensor | Gathered]) -> Any:
     """The tree with a marker in place of each array, which goes to `arrays` under its path."""
+    array: torch.Tensor | Gathered
     match node:
         case dict() if all(isinstance(key, str) and not key.startswith("$") for key in node):
             return {key: _take_arrays(value, f"{path}/{key}", arrays) for key, value in node.items()}
@@ -293,20 +314,64 @@ def _take_arrays(node: Any, path: str, arrays: dict[str, torch.Tensor]) -> Any:
         case tuple():
             return {_TUPLE: [_take_arrays(value, f"{path}/{i}", arrays) for i, value in enumerate(node)]}
         case torch.Tensor():
-            kind, tensor = "torch", node.detach()
+            kind, array = "torch", node.detach()
+        case Gathered():
+            kind, array = "numpy", node
         case np.ndarray() | np.generic():
-            kind, tensor = (
-                "scalar" if isinstance(node, np.generic) else "numpy",
-                _to_torch(np.asarray(node), path),
-            )
+            kind = "scalar" if isinstance(node, np.generic) else "numpy"
+            array = _to_torch(np.asarray(node), path)
         case None | bool() | int() | float() | str():
             return node
         case _:
             raise TypeError(f"{path} is a {type(node).__name__}, which a checkpoint cannot hold")
     while path in arrays:  # a key with a slash in it
         path += "'"
-    arrays[path] = tensor.reshape(-1)  # 0-d arrays are refused by safetensors: the shape is kept here
-    return {_ARRAY: path, "kind": kind, "shape": list(tensor.shape)}
+    arrays[path] = array
+    return {_ARRAY: path, "kind": kind, "shape": list(array.shape)}
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, torch.Tensor | Gathered]) -> int:
+    """Write a file of safetensors and give its checksum; the library would need all arrays in memory at once.
+
+    Arrays are flat, those of the widest type first, so that each lies where its type may; their shapes are in
+    the tree.
+    """
+    kinds = {name: _kind(name, array.dtype) for name, array in arrays.items()}
+    header: dict[str, Any] = {}
+    end = 0
+    for name in sorted(arrays, key=lambda name: (-kinds[name].itemsize, name)):
+        count = math.prod(arrays[name].shape)
+        begin, end = end, end + count * kinds[name].itemsize
+        header[name] = {"dtype": _NAMES[kinds[name]], "shape": [count], "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    checksum = 0
+    front: list[Any] = [len(text).to_bytes(8, "little"), text]
+    with path.open("wb") as file:
+        for block in itertools.chain(front, *(_blocks(arrays[name]) for name in header)):
+            file.write(block)
+            checksum = zlib.crc32(block, checksum)
+    return checksum
+
+
+def _kind(name: str, dtype: torch.dtype | np.dtype[Any]) -> torch.dtype:
+    kind = dtype if isinstance(dtype, torch.dtype) else torch.from_numpy(np.empty(0, dtype)).dtype
+    if kind not in _NAMES:
+        raise TypeError(f"{name} is a tensor of {kind}, which a checkpoint cannot hold")
+    return kind
+
+
+def _blocks(array: torch.Tensor | Gathered) -> Iterator[np.ndarray]:
+    """Its bytes, in pieces."""
+    if isinstance(array, Gathered):
+        pieces: Iterable[np.ndarray] = array.blocks()
+    else:
+        flat = array.cpu().contiguous().reshape(-1)
+        if flat.stride() != (1,):  # of one element or none any stride counts as contiguous
+            flat = flat.new_empty(len(flat)).copy_(flat)
+        pieces = [flat.view(torch.uint8).numpy()]
+    for rows in pieces:
+        yield np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
 
 
 def _to_torch(array: np.ndarray, path: str) -> torch.Tensor:

@@ -172,7 +172,7 @@ def _obey(trainer: Trainer, group: Group) -> None:
 
 
 def _save(trainer: Trainer, group: Group) -> None:
-    state = trainer.get_state()
+    state = trainer.get_state(lazily=True)
     checkpoint.save_shard(group.from_first(), group.rank, {name: state[name] for name in _SHARD})
 
 

@@ -358,7 +358,7 @@ class _Run:
             self.directory.checkpoints,
             self.trainer.env_steps,
             weights,
-            self.trainer.get_state(),
+            self.trainer.get_state(lazily=True),
             about,
             shards,
         )

@@ -262,11 +262,12 @@ class Trainer:
             self.network, setup.make_env(self.config, 1, seed_of(self.config, Stream.FILM), "rgb_array"), file
         )
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self, lazily: bool = False) -> dict[str, Any]:
+        """All that `set_state` needs; `lazily`: the rows of replay are read only when they are written."""
         return {
             "actor": self.actor.get_state(),
             "learner": self.learner.get_state(),
-            "replay": self.replay.get_state(),
+            "replay": self.replay.get_state(lazily),
             "generator": self.generator.bit_generator.state,
             "updates": self.updates.get_state(),
             "staleness": self.staleness.get_state(),

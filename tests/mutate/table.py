@@ -731,6 +731,12 @@ TRAINING = [
             '"numpy"',
             _CHECKPOINT,
         ),
+        (
+            "rows-copied-at-once",
+            "pieces: Iterable[np.ndarray] = array.blocks()",
+            "pieces: Iterable[np.ndarray] = [np.asarray(array)]",
+            f"{_CHECKPOINT}::test_rows_of_replay_are_written_piece_by_piece",
+        ),
         ("shape-lost", "tensor = arrays[path].reshape(shape)", "tensor = arrays[path]", _CHECKPOINT),
         ("views-not-copied", "tensor = tensor.clone()", "pass", _CHECKPOINT),
         (

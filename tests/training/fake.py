@@ -93,7 +93,7 @@ class FakeTrainer:
     def film(self, file):
         file.write_bytes(b"a film")
 
-    def get_state(self):
+    def get_state(self, lazily=False):
         return {
             "counters": [self.env_steps, self.learner_steps],
             "network": dict(self.network.state_dict()),

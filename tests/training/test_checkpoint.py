@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from hypothesis.extra import numpy as stnp
 
 from dtqn.training import checkpoint
 from dtqn.training.checkpoint import CheckpointError
+from replay import Field, SequenceLayout, SequenceReplay
 from tests.training.fake import edited_checkpoint
 
 _FORMAT = f'"format": {checkpoint.FORMAT}'.encode()
@@ -142,6 +145,45 @@ def test_what_cannot_be_held_is_named(tmp_path, leaf):
 def test_arrays_that_come_back_can_be_written(tmp_path):
     state = _round_trip(tmp_path, np.zeros(3))
     state[0] = 1
+
+
+def test_weights_that_share_memory_come_back_apart(tmp_path):
+    """Views of one vector, as an optimiser keeps parameters, and one tensor under two names."""
+    flat = torch.arange(6.0)
+    weights = {"a": flat[:2], "b": flat[2:].view(2, 2), "tied": flat[:2]}
+    checkpoint.save(tmp_path, 7, weights, {}, {})
+    _same(weights, {name: checkpoint.load_weights(tmp_path)[name] for name in weights})
+
+
+def _large_replay(streams=3, rows=4000):
+    """One of some 60 MB with a wide field of trace, whose rings are partly filled."""
+    fields = {name: Field((), bool, "rows") for name in ("first", "last")}
+    fields |= {"x": Field((3,), np.int16, "rows"), "trace": Field((1250,), np.float32, "trace", window=2)}
+    layout = SequenceLayout(learn_length=4, sequence_period=4, burn_in_length=0, n_step=1)
+    replay = SequenceReplay(fields, layout, 12_100, streams, 0.0, 0.0)
+    rng = np.random.default_rng(0)
+    for row in range(rows):
+        flags = {"first": np.full(streams, row % 10 == 0), "last": np.full(streams, row % 10 == 9)}
+        x, trace = rng.integers(-9, 9, (streams, 3)), rng.normal(size=(streams, 1250)).astype(np.float32)
+        replay.append(flags | {"x": x.astype(np.int16), "trace": trace})
+    return replay
+
+
+def test_rows_of_replay_are_written_piece_by_piece(tmp_path):
+    """What is read back is what a copy of the rows holds, and no such copy is made."""
+    replay = _large_replay()
+    whole = replay.get_state()
+    size = whole["rows"]["trace"].nbytes
+    assert size > 55e6
+    tracemalloc.start()
+    checkpoint.save(tmp_path, 7, _WEIGHTS, {"replay": replay.get_state(lazily=True), "n": np.int8(3)}, {})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 0.7 * size
+    _same({"replay": whole, "n": np.int8(3)}, checkpoint.load_state(tmp_path))
+    again = _large_replay(rows=0)
+    again.set_state(replay.get_state(lazily=True))
+    np.testing.assert_equal(again.get_state(), whole)
 
 
 def _save(folder, env_steps, value=0):

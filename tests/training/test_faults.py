@@ -186,7 +186,9 @@ def test_a_full_disk_keeps_the_old_checkpoint_and_the_run_goes_on_from_it(tmp_pa
 
     trainer.at_tick = staticmethod(at_tick)
     get_state = trainer.get_state
-    trainer.get_state = lambda self: get_state(self) | {"extra": np.zeros(trainer.extra, np.uint8)}
+    trainer.get_state = lambda self, lazily: (
+        get_state(self, lazily) | {"extra": np.zeros(trainer.extra, np.uint8)}
+    )
     path = tmp_path / "run"
     with _largest_file(1 << 19), pytest.raises(ConfigError) as error:
         fake.start(path)
