@@ -50,7 +50,16 @@ def make(
         files: SHA-256 of the exported files, by name.
     """
     how = (
-        *("env_steps", "learner_steps", "inexact_from", "seconds", "finished", "parameters", "threads"),
+        *(
+            "env_steps",
+            "learner_steps",
+            "inexact_from",
+            "ended",
+            "seconds",
+            "finished",
+            "parameters",
+            "threads",
+        ),
         *("device", "machine"),
     )
     return {

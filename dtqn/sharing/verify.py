@@ -196,6 +196,14 @@ def _first_updates(config: Config, certified: Mapping[str, Any], expected: list[
                 "from where the run went on with new episodes, as the state of its copies could not be saved"
             )
             return Finding(what, UNKNOWN, f"all rows to be compared are {why} ({number(went_on)} env steps)")
+    if (ended := certified["trained"].get("ended")) is not None:
+        # Until then another length decided the size of its steps and where its last evaluation came.
+        total, success, steps = ended
+        config = config.model_copy(update={"total_env_steps": total, "stop_at_success": success})
+        expected = [row for row in expected if int(row["env_steps"] or 0) <= int(steps)]
+        if not expected:
+            why = f"all rows to be compared are from where the run was given another end ({number(steps)} env steps)"
+            return Finding(what, UNKNOWN, why)
     others = "; ".join(unlike(config, certified))
     found = rerun.rows(_runnable(config))
     try:

@@ -141,6 +141,10 @@ class _Run:
         """Env steps at the first resume with new episodes; rows after it do not come out again."""
         if self._inexact_from is None and not trainer.resume_is_exact:
             self._inexact_from = self._saved_at
+        self._ended: list[Any] | None = about.get("ended") if about else None
+        """Where the run was to end at first, if that has changed since, and env steps at the change."""
+        if self._ended is None and about and about["ends_at"] != ends_at(config):
+            self._ended = [*about["ends_at"], self._saved_at]
         self._wandb_id = about["wandb_id"] if about and not in_sweep() else directory.wandb_id
         self._code = list(dict.fromkeys([*(about["code"] if about else ()), code_digest()]))
         """Digests of the sources that it has run, several where they changed between two stretches."""
@@ -338,6 +342,7 @@ class _Run:
             "env_steps": self.trainer.env_steps,
             "learner_steps": self.trainer.learner_steps,
             "inexact_from": self._inexact_from,
+            "ended": self._ended,
             "seconds": self._seconds,
             "rows": self._metrics.rows,
             "held": self._held,
