@@ -337,7 +337,8 @@ def _debug(arguments: Sequence[str]) -> int:
     directory, episodes = RunDir(given["run_dir"]), given["episodes"]
     others = given["replacements"] or max(min(_REPLACEMENTS, episodes - 1), 1)
     if episodes <= others:
-        raise wrong("--episodes", episodes, f"it must be above --replacements {others}")
+        least = f"above --replacements {others}" if given["replacements"] else "at least 2"
+        raise wrong("--episodes", episodes, f"it must be {least}")
     task_of(directory.read_config())
     from dtqn.debugging import debug, lines, trials
 

@@ -152,7 +152,7 @@ class SequenceGenerator:
 
 
 class NonFiniteError(RuntimeError):
-    """A number that no training can go on with: a reward, or the loss of too many updates in a row."""
+    """A number that no training goes on with: a reward, a Q-value, the loss of too many updates in a row."""
 
 
 def map_tree(function: Any, *trees: Any) -> Any:

@@ -196,6 +196,8 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     elif base in known:
         file = _agent_file(base, configs)
         preset, name = file_layer(file), named if equals else base
+    elif (bare := re.fullmatch(r"(.*)\+([A-Za-z][\w.-]*)", base)) and bare[1] in known:
+        raise ConfigError(f"{shown(text)}: {bare[2]} has no value; write {bare[2]}=VALUE")
     else:
         raise ConfigError(f"{shown(base)} is no agent{nearest(base, known)}")
     if changes and not equals:

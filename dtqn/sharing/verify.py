@@ -202,8 +202,8 @@ def _first_updates(config: Config, certified: Mapping[str, Any], expected: list[
         config = config.model_copy(update={"total_env_steps": total, "stop_at_success": success})
         expected = [row for row in expected if int(row["env_steps"] or 0) <= int(steps)]
         if not expected:
-            why = f"all rows to be compared are from where the run was given another end ({number(steps)} env steps)"
-            return Finding(what, UNKNOWN, why)
+            why = f"from where the run was given another end ({number(steps)} env steps)"
+            return Finding(what, UNKNOWN, f"all rows to be compared are {why}")
     others = "; ".join(unlike(config, certified))
     found = rerun.rows(_runnable(config))
     try:

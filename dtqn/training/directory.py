@@ -305,7 +305,14 @@ class RunDir:
         )
 
     def task_warning(self, config: Config) -> str:
-        """One line for whoever uses the run's weights where its task has changed; empty if it has not."""
+        """One line for whoever uses the run's weights where its task has changed; empty if it has not.
+
+        It is empty too where the task cannot be made here, of which whoever makes it will tell.
+        """
+        try:
+            run_identity(config)
+        except ConfigError:
+            return ""
         change = self.task_change(config)
         return f"{change}; the weights are used on the task as it is now" if change else ""
 

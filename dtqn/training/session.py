@@ -181,7 +181,7 @@ class _Run:
             if isinstance(self.trainer, Leader):
                 self.trainer.end()
         except NonFiniteError as error:
-            self._view.say(f"error: {error}")
+            self._view.say(f"error: {error}; {self._kept}")
         except RankError as error:
             self._view.say(f"error: {error}; to go on: {self.directory.resume_command}")
         except (envs.TaskError, WorkerError) as error:

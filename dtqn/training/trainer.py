@@ -182,6 +182,11 @@ class Trainer:
         names = [NAMES.reward, NAMES.discount, NAMES.novel, NAMES.q_max, NAMES.q_taken]
         rows, counts, learned = self.replay.learn_rows(ids, names)
         reward, discount, novel, q_max, q_taken = (torch.from_numpy(rows[name]) for name in names)
+        if not q_max.isfinite().all():
+            raise NonFiniteError(
+                f"the network's Q-values are not finite at {self.env_steps} env steps; "
+                "observations may be too large for it: scale them, to -1 to 1 or so"
+            )
         td_error = self.learner.objective.first_td_errors(
             reward, discount, novel, q_max, q_taken, torch.from_numpy(counts)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, TypeVar
@@ -134,6 +135,9 @@ def _plain(kind: type[Plain], recipe: Recipe, success: SuccessRule | None, rende
     facts = _facts(recipe)
     if render_mode is not None and render_mode not in facts.render_modes:
         raise NoPictureError(f"render_mode is {render_mode!r}; {recipe.id} has {brief(facts.render_modes)}")
+    if render_mode is not None and not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
+        # pygame draws without a display, but its library says `error: XDG_RUNTIME_DIR is invalid`.
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     env = recipe.maker(*recipe.arguments, render_mode)
     return kind(env, recipe.id, facts.observations, facts.actions, success)
 

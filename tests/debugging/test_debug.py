@@ -81,6 +81,7 @@ def test_a_task_that_names_no_cue(runs: Path, capsys: pytest.CaptureFixture) -> 
     "flags, message",
     [
         (["--episodes", "16", "--replacements", "16"], "--episodes is 16: it must be above --replacements"),
+        (["--episodes", "1"], "--episodes is 1: it must be at least 2"),
         (
             ["--memoryless", "{runs}/lstm"],
             "--memoryless is {runs}/lstm, a run on CartPole-v1; must be one on",

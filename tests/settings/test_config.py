@@ -611,6 +611,10 @@ def test_a_shipped_file_is_found_where_there_is_no_checkout(tmp_path, monkeypatc
         ("dqn=gtrxl+seed=1", "dqn is the name of a shipped agent; write my-dqn=gtrxl+seed=1"),
         ("random=gtrxl", "random is the name of random actions; write my-random=gtrxl"),
         ("gtrxl+network.width=32", "gtrxl+network.width=32 has no name; write NAME=gtrxl+network.width=32"),
+        (
+            "a=gtrxl+network.width",
+            "a=gtrxl+network.width: network.width has no value; write network.width=VALUE",
+        ),
         ("a/b=gtrxl", "a/b is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
         ("=gtrxl", "'' is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
         ("..=gtrxl", ".. is no name; use letters, digits, dots and dashes: NAME=gtrxl"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,50 @@ def test_other_tasks_resume_with_new_episodes(name: str, tmp_path: Path) -> None
         assert first[cut]
         assert discount[~last].all()
     assert any(counts <= per_stream)
+
+
+class Enormous(gymnasium.Env[Any, Any]):
+    """Its observations are finite and too large for float32 products."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.array([1e30, 1e38]), {}
+
+    def step(self, action: Any) -> Any:
+        return np.array([1e30, 1e38]), 0.0, True, False, {}
+
+
+def test_observations_that_are_too_large_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [
+        "--env",
+        "tests.training.test_any_task:Enormous",
+        "--wandb",
+        "disabled",
+        "--run-dir",
+        str(tmp_path),
+    ]
+    small = ["--total-env-steps", "400", "--actor.num_envs", "4", "--replay.capacity", "4000"]
+    assert cli.main([*flags, *small, "--evaluation.episodes", "2"]) == 1
+    last = "".join(capsys.readouterr()).strip().splitlines()[-1]
+    assert last.startswith("error: the network's Q-values are not finite at ")
+    assert last.endswith("scale them, to -1 to 1 or so; nothing has been saved yet")
+
+
+def test_a_picture_without_a_display_is_drawn_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SDL would complain in a line that begins with `error:`, as ours do."""
+    pytest.importorskip("pygame")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SDL_VIDEODRIVER", "")
+    monkeypatch.delenv("SDL_VIDEODRIVER")
+    env = envs.make_vector("CartPole-v1", 1, 0, render_mode="rgb_array")
+    assert os.environ["SDL_VIDEODRIVER"] == "dummy"
+    env.close()
 
 
 @pytest.mark.parametrize(

@@ -363,7 +363,8 @@ def test_an_error_is_neither_hidden_nor_saved(tmp_path, trainer, capsys):
     trainer.at_tick = staticmethod(at_tick)
     code, lines = fake.start(tmp_path / "run")
     assert code == 1
-    assert lines[-1] == "error: 10 updates in a row; the last batch held the sequences [3]"
+    kept = "what the run had at 400 env steps is kept"
+    assert lines[-1] == f"error: 10 updates in a row; the last batch held the sequences [3]; {kept}"
     assert checkpoint.read_about(tmp_path / "run/checkpoint")["env_steps"] == 400
 
 
