@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import gymnasium
 import numpy as np
 
 from envs.adapters.spaces import Actions, Observations, part_name, parts
+from envs.checks import reward_problem
 from envs.entry_points import located, place_of
 from envs.errors import TaskError
 from envs.vector import brief
@@ -101,13 +103,14 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         row = self.row("step", lambda: self.env.step(self._act(action)))
         observation, reward, terminated, truncated, info = row
         try:
-            reward = float(reward)
+            number = float(reward)
         except (TypeError, ValueError):
-            problem = f"its step gave the reward {brief(reward)}; it must be a finite number"
-            raise self.error(problem) from None
+            number = math.nan
+        if not math.isfinite(number):
+            raise self.error(reward_problem(brief(reward)))
         terminated = self._attempt("terminated", lambda: bool(terminated))
         truncated = self._attempt("truncated", lambda: bool(truncated)) and not terminated
-        self._return += reward
+        self._return += number
         success = False
         if self._success is not None and (terminated or truncated):
             if terminated and self._success.key not in (None, *info):
@@ -116,7 +119,7 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                     f"it has {', '.join(map(repr, info)) or 'nothing'}"
                 )
             success = self._success.holds(self._return, info)
-        return self._seen(observation), reward, terminated, truncated, self._info(success)
+        return self._seen(observation), number, terminated, truncated, self._info(success)
 
     def error(self, problem: str) -> TaskError:
         return TaskError(self._name, problem)

@@ -13,6 +13,7 @@ from gymnasium.spaces import Box, MultiBinary, MultiDiscrete
 
 from envs.adapters.plain import PlainEnv
 from envs.adapters.spaces import at, leaves, part_name
+from envs.checks import reward_problem
 from envs.vector import brief
 
 STEPS: Final = 20
@@ -63,7 +64,7 @@ class TriedEnv(PlainEnv):
         if what == "step":
             _, reward, *flags, _ = row
             if np.ndim(reward) or not np.isfinite(float_or_nan(reward)):
-                raise self.error(f"its step gave the reward {brief(reward)}; it must be a finite number")
+                raise self.error(reward_problem(brief(reward)))
             for name, flag in zip(("terminated", "truncated"), flags, strict=True):
                 if not isinstance(flag, bool | np.bool_) and not (isinstance(flag, int) and flag in (0, 1)):
                     raise self.error(f"its step gave {name} {brief(flag)}; it must be True or False")

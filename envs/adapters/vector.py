@@ -6,28 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
 from envs.adapters.plain import PlainEnv
-from envs.adapters.spaces import part_name, parts
+from envs.checks import ObservationCheck
 from envs.entry_points import brief_error, located
 from envs.errors import NoPictureError, TaskError
 from envs.task import TaskSpec
 from envs.vector import Seed, generator, positive_int
-
-
-def _bounds(space: Space[Any]) -> tuple[Any, Any] | None:
-    """The first and the last category of each component; None where there are none."""
-    match space:
-        case spaces.Discrete():
-            return space.start, space.start + space.n - 1
-        case spaces.MultiDiscrete():
-            return space.start, space.start + space.nvec - 1
-        case spaces.MultiBinary():
-            return 0, 1
-    return None
 
 
 class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
@@ -65,11 +52,7 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
         super().__init__(env)
         self.time_limit = spec.time_limit
         self._name = spec.id
-        self._bounds = {
-            key: found
-            for key, part in parts(self.single_observation_space)
-            if (found := _bounds(part)) is not None
-        }
+        self._check = ObservationCheck(spec.id, self.single_observation_space)
 
     @property  # type: ignore[misc]
     def np_random(self) -> np.random.Generator:
@@ -95,7 +78,7 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
 
         Raises:
             TaskError: where a copy breaks the interface, fails or is lost, or observes a number that is not
-                finite or a category that its space does not have.
+                finite or a category that its space does not have, or gives a reward that is not finite.
         """
         observation, reward, terminated, truncated, infos = self._row(lambda: self.env.step(actions))
         success = {"is_success": infos["is_success"]} if "is_success" in infos else {}
@@ -109,27 +92,8 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
             raise
         except Exception as error:  # an observation of another shape, say, that cannot join the others
             raise TaskError(self._name, f"a row of its copies cannot be read: {located(error)}") from error
-        for key, part in parts(row[0]):
-            if part.dtype.kind == "f" and not np.isfinite(part).all():
-                numbers = part.reshape(self.num_envs, -1)
-                copy, place = np.argwhere(~np.isfinite(numbers))[0]
-                problem = f"its {part_name(key)} holds {numbers[copy, place]}"
-                raise TaskError(self._name, problem, int(copy))
-            if key in self._bounds:
-                self._check_categories(key, part)
+        self._check(row[0])
         return row
-
-    def _check_categories(self, key: str, part: NDArray[Any]) -> None:
-        """Networks embed them by number: one beyond its space would be another component's."""
-        low, high = self._bounds[key]
-        outside = ((part < low) | (part > high)).reshape(self.num_envs, -1)
-        if not outside.any():
-            return
-        copy, place = np.argwhere(outside)[0]
-        least, most = (np.broadcast_to(x, part.shape[1:]).ravel()[place] for x in (low, high))
-        found = part.reshape(self.num_envs, -1)[copy, place]
-        problem = f"its {part_name(key)} holds {found}; its space has {least} to {most} there"
-        raise TaskError(self._name, problem, int(copy))
 
     def get_state(self) -> None:
         """None: it cannot be saved."""

@@ -230,6 +230,12 @@ class LateNone(Good):
         return observation, None if self.steps == LATE else reward, *others
 
 
+class LateNanReward(Good):
+    def step(self, action: Any) -> Any:
+        observation, reward, *others = super().step(action)
+        return observation, np.nan if self.steps == LATE else reward, *others
+
+
 class LateShape(Good):
     def observation(self) -> Any:
         return super().observation() | {"picture": np.zeros((3, 2 if self.steps == LATE else 3), np.uint8)}
@@ -267,6 +273,7 @@ class LateError(Good):
     [
         (LateNan, ", copy 0: its observation 'numbers' holds inf"),
         (LateNone, ": its step gave the reward None; it must be a finite number"),
+        (LateNanReward, ": its step gave the reward nan; it must be a finite number"),
         (LateShape, r": its observation 'picture' has the shape \(3, 2\); its space has \(3, 3\)"),
         (LateDiscrete, ", copy 0: its observation holds 1; its space has 2 to 5 there"),
         (LateMultiDiscrete, ", copy 0: its observation 'cards' holds 5; its space has 0 to 3 there"),

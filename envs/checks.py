@@ -1,0 +1,116 @@
+"""Checks of a row of N copies of a task that is not this project's own, cheap enough for every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import Space, spaces
+from numpy.typing import NDArray
+
+from envs.adapters.spaces import part_name, parts
+from envs.errors import TaskError
+from envs.vector import brief
+
+
+def categories(space: Space[Any]) -> tuple[Any, Any] | None:
+    """The first and the last category of each component; None of a space that has none."""
+    match space:
+        case spaces.Discrete():
+            return space.start, space.start + space.n - 1
+        case spaces.MultiDiscrete():
+            return space.start, space.start + space.nvec - 1
+        case spaces.MultiBinary():
+            return 0, 1
+    return None
+
+
+class ObservationCheck:
+    """Looks for numbers that are not finite, and for categories that the space does not have.
+
+    Args:
+        task: the task's id, for errors.
+        space: of one copy: one that holds arrays, or a flat Dict of such.
+    """
+
+    def __init__(self, task: str, space: Space[Any]) -> None:
+        self._task = task
+        self._categories = {
+            key: found for key, part in parts(space) if (found := categories(part)) is not None
+        }
+
+    def __call__(self, observation: Any) -> None:
+        """Looks at the observations of all copies: an array [N, ...] of the space's dtype, or one a key.
+
+        Raises:
+            TaskError: for the first number that is wrong, with its copy.
+        """
+        for key, part in parts(observation):
+            if part.dtype.kind == "f" and not np.isfinite(part).all():
+                copy, number = _first(part, ~np.isfinite(part))
+                raise TaskError(self._task, f"its {part_name(key)} holds {number}", copy)
+            if key in self._categories:
+                self._check_categories(key, part)
+
+    def _check_categories(self, key: str, part: NDArray[Any]) -> None:
+        """Networks embed them by number: one beyond its space would be another component's."""
+        low, high = self._categories[key]
+        outside = (part < low) | (part > high)
+        if not outside.any():
+            return
+        copy, found = _first(part, outside)
+        least, most = (_first(np.broadcast_to(bound, part.shape), outside)[1] for bound in (low, high))
+        problem = f"its {part_name(key)} holds {found}; its space has {least} to {most} there"
+        raise TaskError(self._task, problem, copy)
+
+
+def check_reward(task: str, reward: NDArray[np.float64]) -> None:
+    """Looks at the rewards [N] of all copies; a TaskError for the first one that is not finite."""
+    if not np.isfinite(reward).all():
+        copy, found = _first(reward, ~np.isfinite(reward))
+        raise TaskError(task, reward_problem(found), copy)
+
+
+def reward_problem(found: Any) -> str:
+    """What is wrong with a reward that is no finite number."""
+    return f"its step gave the reward {found}; it must be a finite number"
+
+
+def misfit(array: Any, dtype: Any, shape: tuple[int, ...]) -> str | None:
+    """How a value is no array of this dtype and shape, in the words of errors; None where it is one."""
+    if not isinstance(array, np.ndarray):
+        found = f"one {type(array).__name__}"
+    elif array.dtype == dtype and array.shape == shape:
+        return None
+    else:
+        found = f"{array.dtype} of the shape {array.shape}"
+    return f"{found}; it must be {np.dtype(dtype)} of the shape {shape}"
+
+
+def picture_problem(picture: Any) -> str | None:
+    """How a value is no picture, as the rest of a sentence about its task; None where it is one."""
+    if not isinstance(picture, np.ndarray):
+        found = f"one {type(picture).__name__}"
+    elif picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[-1] == 3:
+        return None
+    else:
+        found = f"{picture.dtype} of the shape {picture.shape}"
+    return f"its picture is {found}; it must be uint8 [height, width, 3]"
+
+
+def state_problem(state: Any, num: int) -> str | None:
+    """How a value is no state of `num` copies that a checkpoint can hold; None where it is one."""
+    if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
+        return f"its get returned one {type(state).__name__}; it must return a dict: name -> array [N, ...]"
+    for name, array in state.items():
+        if not isinstance(array, np.ndarray) or array.shape[:1] != (num,):
+            return f"its state {name!r} is {brief(array)}; it must be an array [N, ...]"
+        if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+            return f"its state {name!r} is {array.dtype}, which a checkpoint cannot hold; it must be numbers"
+    return None
+
+
+def _first(array: NDArray[Any], wrong: NDArray[np.bool_]) -> tuple[int, Any]:
+    """The copy of the first wrong number of an array [N, ...], and that number of the array."""
+    place = tuple(np.argwhere(wrong)[0])
+    return int(place[0]), array[place]
