@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import gymnasium
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
 from envs import entry_points, testing
 from envs.entry_points import located
+from envs.errors import TaskError
+from envs.guard import GuardedVectorEnv
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
-from envs.vector import Dynamics, brief
+from envs.vector import Dynamics, brief, positive_int
 
 
 def ids() -> tuple[str, ...]:
@@ -25,7 +29,9 @@ def find(id: str, options: TaskOptions) -> Task | None:
     `success` says what success is, and `time_limit` of an instance is the task's own limit.
 
     Raises:
-        ValueError: one line, for a module that cannot be imported and a class that cannot be made.
+        TaskError: one line, for a class that cannot be made.
+        ValueError: one line, for a module that cannot be imported, and for spaces and texts that a `Dynamics`
+            cannot have.
     """
     parts = entry_points.split(id)
     if parts is None or id in gymnasium.registry:
@@ -35,20 +41,22 @@ def find(id: str, options: TaskOptions) -> Task | None:
         return None
     kwargs = dict(options.kwargs or {})
     entry_points.check_kwargs(id, target, kwargs)
-    make: functools.partial[Dynamics] = functools.partial(target, **kwargs)
-    task = native_task(_spec(id, target, make), make, options, takes=("kwargs",))
+    make = functools.partial(_make, id, target, kwargs)
+    vector = functools.partial(GuardedVectorEnv, id)
+    task = native_task(_spec(id, target, make()), make, options, takes=("kwargs",), vector=vector)
     return task._replace(try_out=functools.partial(testing.try_out, task))
 
 
-def _spec(id: str, target: type[Dynamics], make: functools.partial[Dynamics]) -> TaskSpec:
+def _make(id: str, target: type[Dynamics], kwargs: dict[str, Any]) -> Dynamics:
     try:
-        made = make()
+        return target(**kwargs)
     except Exception as error:  # whatever a user's class raises
-        raise ValueError(f"task {id} cannot be made: {located(error)}") from None
-    for name in ("observation_space", "action_space"):
-        space = getattr(made, name, None)
-        if not isinstance(space, gymnasium.Space):
-            raise ValueError(f"task {id}: its {name} is {brief(space)}; it must be a space of Gymnasium's")
+        raise TaskError(id, f"it cannot be made: {located(error)}") from error
+
+
+def _spec(id: str, target: type[Dynamics], made: Dynamics) -> TaskSpec:
+    _check_spaces(id, made)
+    limit = made.time_limit
     success = None
     if target.success is not Dynamics.success:
         success = entry_points.first_line(target.success) or f"as {target.__name__}.success says"
@@ -57,7 +65,7 @@ def _spec(id: str, target: type[Dynamics], make: functools.partial[Dynamics]) ->
         description=entry_points.first_line(target) or f"{id}, a task of your own.",
         observation_space=made.observation_space,
         action_space=made.action_space,
-        time_limit=made.time_limit,
+        time_limit=None if limit is None else positive_int(f"task {id}: its time_limit", limit),
         success=success,
         best_return=None,
         source=entry_points.source(id),
@@ -65,8 +73,32 @@ def _spec(id: str, target: type[Dynamics], make: functools.partial[Dynamics]) ->
     )
 
 
+def _check_spaces(id: str, made: Dynamics) -> None:
+    """A ValueError for spaces that copies which are stepped as one array program cannot have."""
+    for name in ("observation_space", "action_space"):
+        space = getattr(made, name, None)
+        if not isinstance(space, Space):
+            raise ValueError(f"task {id}: its {name} is {brief(space)}; it must be a space of Gymnasium's")
+    if not isinstance(made.observation_space, Box | Discrete | MultiDiscrete | MultiBinary):
+        raise ValueError(
+            f"task {id}: its observation_space is {brief(made.observation_space)}; a Dynamics needs "
+            "Discrete, MultiDiscrete, MultiBinary or Box (a gymnasium.Env may have Dict and Tuple)"
+        )
+    match actions := made.action_space:
+        case Discrete() if actions.start == 0:
+            return
+        case Box() if actions.is_bounded() and actions.dtype.kind == "f":
+            return
+    raise ValueError(
+        f"task {id}: its action_space is {brief(actions)}; a Dynamics needs Discrete from 0, or a bounded "
+        "Box of floats (a gymnasium.Env may have others)"
+    )
+
+
 def _action_names(id: str, made: Dynamics) -> tuple[str, ...]:
     """Its names of the actions; a ValueError where they are not one for each."""
+    if not isinstance(made.action_names, tuple | list):
+        raise ValueError(f"task {id}: its action_names are {brief(made.action_names)}; they must be a tuple")
     names = tuple(map(str, made.action_names))
     actions = getattr(made.action_space, "n", 0)
     if names and len(names) != actions:

@@ -97,17 +97,24 @@ class Task(NamedTuple):
 
 
 def native_task(
-    spec: TaskSpec, make_dynamics: Callable[[], Dynamics], options: TaskOptions, takes: tuple[str, ...] = ()
+    spec: TaskSpec,
+    make_dynamics: Callable[[], Dynamics],
+    options: TaskOptions,
+    takes: tuple[str, ...] = (),
+    vector: Callable[..., NativeVectorEnv] = NativeVectorEnv,
 ) -> Task:
-    """The task of a native `Dynamics`; `takes` names options that it has beside those of every task."""
+    """The task of a native `Dynamics`.
+
+    Args:
+        takes: options that it has beside those of every task.
+        vector: makes its copies, from the arguments of `NativeVectorEnv`.
+    """
     options.refuse(spec.id, but=takes)
     if options.time_limit is not None:
         spec = replace(spec, time_limit=options.time_limit)
 
     def make_vector(num_envs: int, seed: Seed = None, *, render_mode: str | None = None) -> NativeVectorEnv:
-        return NativeVectorEnv(
-            make_dynamics(), num_envs, seed, time_limit=spec.time_limit, render_mode=render_mode
-        )
+        return vector(make_dynamics(), num_envs, seed, time_limit=spec.time_limit, render_mode=render_mode)
 
     def make_single(*, render_mode: str | None = None) -> NativeEnv:
         return NativeEnv(make_vector(1, render_mode=render_mode))

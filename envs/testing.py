@@ -17,6 +17,7 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
+from envs.checks import categories, check_reward, misfit, picture_problem, state_problem
 from envs.entry_points import brief_error, located
 from envs.errors import TaskError
 from envs.task import Task
@@ -55,8 +56,24 @@ def check_rows(make_task: MakeTask) -> None:
 
 
 def try_out(task: Task) -> None:
-    """A short play, before a run: a few steps of a few copies."""
-    play(task, num=3, steps=20)
+    """A short play, before a run: a few steps of a few copies, and the same from saved states.
+
+    Raises:
+        TaskError: for the first thing that is wrong.
+    """
+    num, steps = 3, 20
+    play(task, num, steps)
+    env, restored, rng = _vector(task, num, 1), _vector(task, num, 2), np.random.default_rng(2)
+    env.reset()
+    for _ in range(steps):
+        restored.set_state(env.get_state())
+        action = random_actions(env.single_action_space, num, rng)
+        env.step(action)
+        try:
+            restored.step(action)
+        except TaskError as error:
+            problem = f"after its put of a state that its get returned, {error.problem}"
+            raise TaskError(error.task, problem, error.copy) from error
 
 
 def play(task: Task, num: int, steps: int) -> int:
@@ -70,6 +87,8 @@ def play(task: Task, num: int, steps: int) -> int:
     def attempt(what: str, call: Callable[[], Any]) -> Any:
         try:
             return call()
+        except TaskError:
+            raise
         except Exception as error:
             raise TaskError(id, f"its {what} failed: {located(error)}") from error
 
@@ -85,12 +104,9 @@ def play(task: Task, num: int, steps: int) -> int:
         _check_observation(id, observation, env, num)
         must((before == kept).all(), "a step changed an observation that had been given out")
         for name, array, dtype in (("rewards", reward, np.float64), ("terminated", terminated, np.bool_)):
-            if np.shape(array) != (num,) or array.dtype != dtype:
-                right = f"it must be {np.dtype(dtype)} of the shape ({num},)"
-                found = f"{getattr(array, 'dtype', type(array).__name__)} of the shape {np.shape(array)}"
-                raise TaskError(id, f"its {name}: {found}; {right}")
-        if not np.isfinite(reward).all():
-            raise TaskError(id, f"it gave the reward {reward[~np.isfinite(reward)][:1]}")
+            if problem := misfit(array, dtype, (num,)):
+                raise TaskError(id, f"its {name}: {problem}")
+        check_reward(id, reward)
         must(not (terminated & truncated).any(), "an episode both terminated and was truncated")
         must(not (last & (terminated | truncated)).any(), "the first row of an episode is its last one too")
         must(not (last & (reward != 0)).any(), "the first row of an episode has a reward")
@@ -112,10 +128,8 @@ def play(task: Task, num: int, steps: int) -> int:
 
 def _check_observation(id: str, observation: Any, env: NativeVectorEnv, num: int) -> None:
     space = env.single_observation_space
-    found = getattr(observation, "dtype", type(observation).__name__), np.shape(observation)
-    if found != (space.dtype, (num, *(space.shape or ()))):
-        right = f"{space.dtype} of the shape {(num, *(space.shape or ()))}"
-        raise TaskError(id, f"it observes {found[0]} of the shape {found[1]}; its space asks for {right}")
+    if problem := misfit(observation, space.dtype, (num, *(space.shape or ()))):
+        raise TaskError(id, f"its observations: {problem}")
     if all(part.all() for part in _within(observation, space)):
         return
     for copy, row in enumerate(observation):
@@ -125,15 +139,10 @@ def _check_observation(id: str, observation: Any, env: NativeVectorEnv, num: int
 
 def _within(observation: Any, space: gymnasium.Space[Any]) -> list[Any]:
     """Whether the rows of an array are inside the bounds of its space; False of a space that has none."""
-    match space:
-        case gymnasium.spaces.Discrete():
-            low, high = space.start, space.start + space.n - 1
-        case gymnasium.spaces.MultiDiscrete():
-            low, high = space.start, space.start + space.nvec - 1
-        case gymnasium.spaces.Box():
-            low, high = space.low, space.high
-        case _:
-            return [np.False_]
+    bounds = (space.low, space.high) if isinstance(space, Box) else categories(space)
+    if bounds is None:
+        return [np.False_]
+    low, high = bounds
     return [observation >= low, observation <= high]
 
 
@@ -147,9 +156,8 @@ def check_seeds_and_states(make_task: MakeTask) -> None:
     for t in range(200):
         if t == 100:
             state = env.get_state()
-            for name, array in state["state"].items():
-                if not isinstance(array, np.ndarray) or array.dtype.kind == "O" or array.shape[:1] != (5,):
-                    raise TaskError(id, f"its state {name!r} is {brief(array)}; it must be an array [N, ...]")
+            if problem := state_problem(state["state"], 5):
+                raise TaskError(id, problem)
             other.set_state(state)
         action = random_actions(env.single_action_space, 5, rng)
         row = env.step(action)
@@ -200,10 +208,8 @@ def check_gymnasium(make_task: MakeTask) -> None:
             raise TaskError(id, f"Gymnasium's checker: {brief_error(error)}") from error
     if env.render_mode is not None:
         env.reset(seed=0)
-        picture: Any = env.render()
-        if (picture.dtype, picture.ndim, picture.shape[-1]) != (np.uint8, 3, 3):
-            found = f"{picture.dtype} of the shape {picture.shape}"
-            raise TaskError(id, f"its picture is {found}; it must be uint8 [height, width, 3]")
+        if problem := picture_problem(env.render()):
+            raise TaskError(id, problem)
 
 
 CHECKS: Final[tuple[Callable[[MakeTask], None], ...]] = (
@@ -226,7 +232,11 @@ def random_actions(space: gymnasium.Space[Any], num: int, rng: np.random.Generat
 def _vector(task: Task, num: int, seed: int) -> NativeVectorEnv:
     env = task.make_vector(num, seed)
     if not isinstance(env, NativeVectorEnv):
-        raise TaskError(task.spec.id, "it is no native task, or has options that change what is observed")
+        raise TaskError(
+            task.spec.id,
+            "it is no native task, or has options that change what is observed; envs.try_task tries "
+            "any task of your own",
+        )
     return env
 
 

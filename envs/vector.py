@@ -149,6 +149,8 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             raise ValueError(f"render_mode is {render_mode!r}; it must be 'rgb_array' or None")
         self._dynamics = dynamics
         self._shown_other: Dynamics | None = None
+        self.draws = type(dynamics).picture is not Dynamics.picture
+        """Whether the task has pictures."""
         if render_mode is not None and not self.draws:
             raise NoPictureError(
                 f"render_mode is {render_mode!r}, but {type(dynamics).__name__} draws no picture"
@@ -289,7 +291,7 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         for key, fields in {"rng": ("bit_generator",), "episode": self._EPISODE_FIELDS, "state": ()}.items():
             if key not in state or any(field not in state[key] for field in fields):
                 raise ValueError(f"environment state has no {key!r}, or it lacks one of {tuple(fields)}")
-        restored = self._dynamics.read(state["state"], self.num_envs)
+        restored = self._read(state["state"])
         episode: Arrays = {}
         for key, dtype in self._EPISODE_FIELDS.items():
             episode[key] = np.array(state["episode"][key], dtype)
@@ -309,6 +311,10 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._first_rows = self._last.nonzero()[0]
         self._started = True
 
+    def _read(self, state: Mapping[str, Any]) -> Arrays:
+        """The states of all copies that `get_state` put into a checkpoint."""
+        return self._dynamics.read(state, self.num_envs)
+
     def observe_other(self, copies: Sequence[int] | None = None) -> NDArray[Any] | None:
         """Observations [n, ...] of some copies' present states with another secret; of all copies by default.
 
@@ -323,11 +329,6 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._shown_other.start(len(rows), rng)
         self._shown_other.put(other)
         return self._shown_other.observe(rng)
-
-    @property
-    def draws(self) -> bool:
-        """Whether the task has pictures."""
-        return type(self._dynamics).picture is not Dynamics.picture
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """One RGB picture, uint8 [height, width, 3] in pixels, for each copy; None without a render mode."""

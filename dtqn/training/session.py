@@ -100,12 +100,18 @@ def _make_trainer(config: Config, directory: RunDir) -> Trainer:
 
 
 def restored_trainer(config: Config, directory: RunDir) -> Trainer:
-    """The run as its last checkpoint has it; a CheckpointError where that does not fit this version."""
+    """The run as its last checkpoint has it.
+
+    Raises:
+        CheckpointError: where that does not fit this version, or a task of a user's own cannot go on from it.
+    """
     trainer = _make_trainer(config, directory)
     try:
         trainer.set_state(checkpoint.load_state(directory.checkpoints))
     except CheckpointError:
         raise
+    except envs.TaskError as error:
+        raise CheckpointError(f"{directory.checkpoints}: cannot be gone on with: {one_line(str(error))}") from error
     except checkpoint.FOREIGN as error:
         raise CheckpointError(
             f"{directory.checkpoints}: does not fit this version ({one_line(error)})"

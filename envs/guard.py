@@ -1,0 +1,175 @@
+"""A `Dynamics` of a user's own, each of whose answers is looked at: what is wrong with one is a `TaskError`.
+
+This project's own tasks have no such guard, which costs a little at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.checks import ObservationCheck, check_reward, misfit, picture_problem, state_problem
+from envs.entry_points import located
+from envs.errors import TaskError
+from envs.vector import Arrays, Dynamics, NativeVectorEnv, Seed
+
+
+class GuardedDynamics(Dynamics):
+    """The same task; whatever it does wrong, or raises, becomes a `TaskError` that names the method.
+
+    Only `read` may raise a ValueError: that is its answer to a state of a user's that is not valid.
+
+    Args:
+        task: its id.
+        dynamics: the task; this guard is its only user.
+    """
+
+    def __init__(self, task: str, dynamics: Dynamics) -> None:
+        self.observation_space, self.action_space = dynamics.observation_space, dynamics.action_space
+        self.action_names, self.time_limit = dynamics.action_names, dynamics.time_limit
+        self.has_failed = False
+        """Whether it has done something wrong, so that its states mean nothing any more."""
+        self._task, self._dynamics, self._num = task, dynamics, 0
+        self._check = ObservationCheck(task, self.observation_space)
+
+    def start(self, num: int, rng: np.random.Generator) -> None:
+        self._num = num
+        self.attempt("start", lambda: self._dynamics.start(num, rng))
+
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        self.attempt("restart", lambda: self._dynamics.restart(rows, rng))
+
+    def step(
+        self, action: NDArray[Any], rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        row = self.attempt("step", lambda: self._dynamics.step(action, rng))
+        if not isinstance(row, tuple) or len(row) != 2:
+            found = f"{len(row)} values" if isinstance(row, tuple) else f"one {type(row).__name__}"
+            raise self.error(f"its step returns {found}; it must return two: rewards, terminated")
+        reward, terminated = row
+        self._fits("rewards", reward, np.float64)
+        self._fits("terminated", terminated, np.bool_)
+        return reward.copy(), terminated.copy()  # they are changed, and may be arrays that the task keeps
+
+    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+        observation: NDArray[Any] = self.attempt("observe", lambda: self._dynamics.observe(rng))
+        space = self.observation_space
+        if problem := misfit(observation, space.dtype, (self._num, *(space.shape or ()))):
+            raise self.error(f"its observations: {problem}")
+        self.attempt("observe", lambda: self._check(observation))
+        return observation
+
+    def get(self) -> Arrays:
+        state: Arrays = self.attempt("get", self._dynamics.get)
+        if problem := state_problem(state, self._num):
+            raise self.error(problem)
+        return state
+
+    def put(self, state: Arrays) -> None:
+        self.attempt("put", lambda: self._dynamics.put(state))
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        def answer() -> Arrays | ValueError:
+            try:
+                return self._dynamics.read(state, num)
+            except ValueError as error:
+                return error
+
+        self._num = num
+        read: Any = self.attempt("read", answer)
+        if isinstance(read, ValueError):
+            raise read
+        if problem := state_problem(read, num):
+            raise self.error(problem.replace("its get", "its read"))
+        found: Arrays = read
+        return found
+
+    def success(
+        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
+    ) -> NDArray[np.bool_] | None:
+        success: NDArray[np.bool_] | None = self.attempt(
+            "success", lambda: self._dynamics.success(reward, episode_return, terminated)
+        )
+        if success is not None:
+            self._fits("success", success, np.bool_)
+        return success
+
+    def other(self, state: Arrays) -> Arrays | None:
+        other: Arrays | None = self.attempt("other", lambda: self._dynamics.other(state))
+        return other
+
+    def picture(self, copy: int) -> NDArray[np.uint8]:
+        picture: NDArray[np.uint8] = self.attempt("picture", lambda: self._dynamics.picture(copy))
+        if problem := picture_problem(picture):
+            raise self.error(problem)
+        return picture
+
+    def error(self, problem: str) -> TaskError:
+        """The error of a task that is then not to be stepped again."""
+        self.has_failed = True
+        return TaskError(self._task, problem)
+
+    def _fits(self, name: str, array: Any, dtype: Any) -> None:
+        if problem := misfit(array, dtype, (self._num,)):
+            raise self.error(f"its {name}: {problem}")
+
+    def attempt(self, what: str, call: Callable[[], Any]) -> Any:
+        """What `call`, of the task's method `what`, returns; a TaskError for whatever it raises."""
+        try:
+            return call()
+        except TaskError:
+            self.has_failed = True
+            raise
+        except Exception as error:  # whatever a user's class raises
+            raise self.error(f"its {what} failed: {located(error)}") from error
+
+
+class GuardedVectorEnv(NativeVectorEnv):
+    """N copies of a task of a user's own. Once it has failed it has no state that could be gone on from.
+
+    Args:
+        task: the task's id.
+        dynamics: the task; this environment is its only user.
+        num_envs, seed, time_limit, render_mode: as of `NativeVectorEnv`.
+
+    Raises:
+        TaskError: here, and by every method that asks the task: where that fails or breaks its interface.
+        ValueError: as `NativeVectorEnv`.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        dynamics: Dynamics,
+        num_envs: int,
+        seed: Seed = None,
+        *,
+        time_limit: int | None,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(dynamics, num_envs, seed, time_limit=time_limit, render_mode=render_mode)
+        self._task = task
+        self._dynamics = self._guard = GuardedDynamics(task, dynamics)
+
+    def step(
+        self, actions: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        row = super().step(actions)
+        # Not within the task's own step: what it gives for the first row of an episode nobody sees.
+        self._guard.attempt("step", lambda: check_reward(self._task, row[1]))
+        return row
+
+    def get_state(self) -> dict[str, Any] | None:  # type: ignore[override]
+        """As of `NativeVectorEnv`; None once the task has failed."""
+        return None if self._guard.has_failed else super().get_state()
+
+    def _read(self, state: Mapping[str, Any]) -> Arrays:
+        try:
+            return super()._read(state)
+        except TaskError:
+            raise
+        except ValueError as error:
+            raise self._guard.error(f"its read refuses what its get returned: {located(error)}") from error
