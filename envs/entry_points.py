@@ -27,6 +27,27 @@ def split(id: str) -> tuple[str, str] | None:
     return (matched[1], matched[2]) if matched else None
 
 
+def own_form(name: str, default: str = "Class") -> str:
+    """The form `module:Name` of what a name such as `folder/file.py:Name` or `file.Name` seems to mean.
+
+    Empty for a name that has this form, and for one that is neither a path, nor a member of a module, nor a
+    module in the working directory. `default` stands for a Name that is not given.
+    """
+    path, _, member = name.partition(":")
+    is_path = path.endswith(".py") or "/" in path
+    if path.lower().endswith((".yaml", ".yml", ".pomdp")) or (member and not is_path):
+        return ""
+    module = path.removesuffix(".py").removeprefix("./").replace("/", ".")
+    if path.startswith(("/", "~", "..")):  # to be run from its folder
+        module = Path(path).stem
+    if not is_path and "." in module:
+        module, _, member = module.rpartition(".")
+    elif not is_path and not Path(f"{module}.py").is_file():
+        return ""
+    form = f"{module}:{member or default}"
+    return form if split(form) else ""
+
+
 FIND_IT = "; run from its folder, or put that on PYTHONPATH"
 """The end of an error about a module of a user's own."""
 
@@ -43,6 +64,8 @@ def load(
     try:
         return own_way() if own_way else importlib.import_module(module)
     except ImportError as error:
+        if hint == FIND_IT and (meant := own_form(id)):
+            hint = f"; write {meant}"
         raise ValueError(f"task {id} needs {module}, which cannot be imported ({error}){hint}") from None
     except (Exception, SystemExit) as error:  # whatever the module does
         raise ValueError(f"task {id}: importing {module} failed: {located(error)}") from None

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from envs import bsuite, car_flag, memory_cards, numpad, own, popgym, t_maze, testing
+from envs import bsuite, car_flag, entry_points, memory_cards, numpad, own, popgym, t_maze, testing
 from envs.adapters import family as adapters
 from envs.gridverse import family as gridverse
 from envs.options import TaskOptions
@@ -64,7 +64,9 @@ def task(id: str, **options: Any) -> Task:
             return wrapped(found, asked)
     near = difflib.get_close_matches(str(id), ids(), n=3, cutoff=0.4)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise ValueError(f"unknown task {id!r}{hint} (the command `envs` lists all)")
+    own_form = entry_points.own_form(str(id))
+    own_class = f"; a class of your own is written {own_form}" if own_form else ""
+    raise ValueError(f"unknown task {id!r}{hint} (the command `envs` lists all{own_class})")
 
 
 def spec(id: str, **options: Any) -> TaskSpec:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dtqn.settings.config import wrong
-from envs.entry_points import FIND_IT, brief_error, search_working_directory
+from envs.entry_points import FIND_IT, brief_error, own_form, search_working_directory
 from envs.entry_points import located as located
 
 
@@ -26,7 +26,8 @@ def load(setting: str, value: str) -> Callable[..., Any]:
         found: Any = importlib.import_module(module_name)
     except ImportError as error:
         why = f"{module_name} cannot be imported ({brief_error(error)})"
-        raise wrong(setting, value, f"{why}{FIND_IT}") from None
+        meant = own_form(value)
+        raise wrong(setting, value, f"{why}{f'; write {meant}' if meant else FIND_IT}") from None
     except (Exception, SystemExit) as error:  # whatever the module does
         raise wrong(setting, value, f"importing {module_name} failed: {located(error)}") from None
     for part in name.split("."):

@@ -19,8 +19,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, value_of
-from dtqn.settings.values import choices, legal, meant, nearest, shown
-from envs import yaml_file
+from dtqn.settings.values import OwnOr, choices, legal, mark_of, meant, nearest, shown
+from envs import entry_points, yaml_file
 
 
 def _shipped() -> Path:
@@ -330,6 +330,9 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
         return f"{name} is no setting{_from(layers, name)}{nearest(name, [*fields, *_GROUPS])}"
     if name in fields:
         hint = meant(str(error["input"]), choices(fields[name]))
+        if not hint and mark_of(fields[name], OwnOr):
+            own_form = entry_points.own_form(str(error["input"]), f"make_{name.rpartition('.')[2]}")
+            hint = f"; write {own_form}" if own_form else ""
         return f"{name} is {shown(error['input'])}{_from(layers, name)}: must be {legal(fields[name])}{hint}"
     if name in _GROUPS and error["type"] != "value_error":
         return f"{name} is {shown(error['input'])}{_from(layers, name)}: must be a group of settings"

@@ -274,3 +274,11 @@ def test_an_encoder_that_breaks_the_contract_is_one_line(capsys: pytest.CaptureF
 def test_settings_are_asked_with_the_window_of_the_core(capsys: pytest.CaptureFixture[str]) -> None:
     errors = refused(capsys, "--network.core", "broken_cores:far")
     assert "replay.capacity is 4000" in errors and "a sequence with its memory spans 30" in errors
+
+
+@pytest.mark.usefixtures("broken")
+@pytest.mark.parametrize(
+    ("value", "form"), [("broken_cores.py:leaks", "broken_cores:leaks"), ("sub/my.py", "sub.my:make_core")]
+)
+def test_a_path_is_told_the_form_of_a_name(value: str, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"; write {form}" in refused(capsys, "--network.core", value)
