@@ -111,7 +111,9 @@ def restored_trainer(config: Config, directory: RunDir) -> Trainer:
     except CheckpointError:
         raise
     except envs.TaskError as error:
-        raise CheckpointError(f"{directory.checkpoints}: cannot be gone on with: {one_line(str(error))}") from error
+        raise CheckpointError(
+            f"{directory.checkpoints}: cannot be gone on with: {one_line(str(error))}"
+        ) from error
     except checkpoint.FOREIGN as error:
         raise CheckpointError(
             f"{directory.checkpoints}: does not fit this version ({one_line(error)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -11,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import envs
+from envs import entry_points, pictures
 from envs.vector import Arrays, Dynamics, NativeVectorEnv, check_fields, read_field
 
 HERE = __name__
@@ -106,10 +108,66 @@ class Unfinished(Dynamics):
     pass
 
 
+class ManyActions(Recall):
+    action_space = gymnasium.spaces.MultiDiscrete([2, 2])
+
+
+class ActionsFromOne(Recall):
+    action_space = gymnasium.spaces.Discrete(2, start=1)
+
+
+class UnboundedActions(Recall):
+    action_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+
+class SeesDict(Recall):
+    observation_space = gymnasium.spaces.Dict({"cue": gymnasium.spaces.Discrete(3)})
+
+
+class HalfLimit(Recall):
+    def __init__(self) -> None:
+        super().__init__(time_limit=2.5)  # type: ignore[arg-type]
+
+
+class OneName(Recall):
+    action_names: Any = "left"
+
+
+class SeesBits(Recall):
+    observation_space = gymnasium.spaces.MultiBinary(2)
+
+    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+        return super().observe(rng).clip(0, 1).astype(np.int8)
+
+
+def test_a_space_of_bits_is_one() -> None:
+    envs.check_task(f"{HERE}:SeesBits")
+
+
 @pytest.mark.parametrize(
     ("name", "options", "problem"),
     [
         ("NoSpace", {}, "its observation_space is None; it must be a space of Gymnasium's"),
+        (
+            "ManyActions",
+            {},
+            r"its action_space is MultiDiscrete\(\[2 2\]\); a Dynamics needs Discrete from 0, or .* "
+            r"\(a gymnasium.Env may have others\)",
+        ),
+        (
+            "ActionsFromOne",
+            {},
+            r"its action_space is Discrete\(2, start=1\); a Dynamics needs Discrete from 0",
+        ),
+        ("UnboundedActions", {}, r"its action_space is Box\(-inf, inf, .*, or a bounded Box of floats"),
+        (
+            "SeesDict",
+            {},
+            r"its observation_space is Dict\(.*; a Dynamics needs Discrete, MultiDiscrete, MultiBinary or "
+            r"Box \(a gymnasium.Env may have Dict and Tuple\)",
+        ),
+        ("HalfLimit", {}, "its time_limit is 2.5; it must be an integer of at least 1"),
+        ("OneName", {}, "its action_names are 'left'; they must be a tuple"),
         ("Unfinished", {}, "cannot be made: TypeError: Can't instantiate abstract class Unfinished with"),
         ("Recall", {"kwargs": {"size": 3}}, r"takes no size \(it takes: length, time_limit\)"),
         ("Recall", {"success": "return>0"}, "task.success is 'return>0', but .*:Recall has no such option"),
@@ -213,7 +271,63 @@ class SmallPicture(Recall):
         return np.zeros((4, 4), np.uint8)
 
 
+class Lists(Recall):
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        reward, over = super().step(action, rng)
+        return reward.tolist(), over.tolist()
+
+
+class Three(Recall):
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        return *super().step(action, rng), {}
+
+
+class NoGet(Recall):
+    def get(self) -> Arrays:
+        return {"cue": self.cues, "t": self.t}  # type: ignore[attr-defined]
+
+
+class Objects(Recall):
+    def get(self) -> Arrays:
+        return super().get() | {"name": np.full(len(self.t), "recall")}
+
+
+class PutsHalf(Recall):
+    """A new environment lacks what `put` does not put there."""
+
+    def put(self, state: Arrays) -> None:
+        self.t = state["t"].copy()
+
+
+class PutsUnknown(Recall):
+    def put(self, state: Arrays) -> None:
+        super().put({"cue": state["cue"], "t": state["time"]})
+
+
+class ReadsUnknown(Recall):
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        return {"time": state["time"]}
+
+
+class ReadsLess(Recall):
+    """Its own states at an episode's end are not in the range that it reads."""
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        return super().read(state, num) | {"t": read_field("t", state["t"], (), num, np.int64, 0, 3)}
+
+
+UNRESTORED = {
+    NoGet: "its get failed: AttributeError: .* has no attribute 'cues'",
+    Objects: "its state 'name' is <U6, which a checkpoint cannot hold; it must be numbers",
+    PutsHalf: "(after its put of a state that its get returned, )?its step failed: AttributeError: .* 'cue'",
+    PutsUnknown: "its put failed: KeyError: 'time'",
+    ReadsUnknown: "its read failed: KeyError: 'time'",
+}
+
 BROKEN = {
+    Lists: r"its rewards: one list; it must be float64 of the shape \(20,\)",
+    Three: "its step returns 3 values; it must return two: rewards, terminated",
+    **UNRESTORED,
     AnotherType: r"its observations: int32 of the shape \(20, 2\); it must be int64 of the shape \(20, 2\)",
     AnotherShape: r"its observations: int64 of the shape \(20, 1\); it must be int64 of the shape",
     OneArray: "a step changed an observation that had been given out",
@@ -237,19 +351,185 @@ def test_the_checks_notice(broken: type) -> None:
 
 
 def test_the_checks_notice_what_is_outside_the_space() -> None:
-    with pytest.raises(envs.TaskError, match=r"Outside, copy 0: its observation holds 2; its space has 0 to 1"):
+    with pytest.raises(
+        envs.TaskError, match=r"Outside, copy 0: its observation holds 2; its space has 0 to 1"
+    ):
         envs.check_task(f"{HERE}:Outside", kwargs={"length": 18})
 
 
 def test_a_trial_notices_before_a_run() -> None:
-    for broken in (AnotherShape, Fails):
-        with pytest.raises(envs.TaskError, match=BROKEN[broken].replace("20", "3")):
+    reads_less = (
+        "its read refuses what its get returned: ValueError: state 't' holds 4; it must hold integers"
+    )
+    for broken in (AnotherShape, Fails, Lists, Three, *UNRESTORED, ReadsLess):
+        problem = reads_less if broken is ReadsLess else BROKEN[broken].replace("20", "3")
+        with pytest.raises(envs.TaskError, match=f"task {HERE}:{broken.__name__}: {problem}"):
             envs.try_task(f"{HERE}:{broken.__name__}")
 
 
 def test_other_tasks_cannot_be_checked() -> None:
     for id, options in (("CartPole-v1", {}), ("hallway", {"flicker": 0.1})):
-        with pytest.raises(
-            envs.TaskError, match="it is no native task, or has options that change what is obs"
-        ):
+        with pytest.raises(envs.TaskError, match=r"it is no native task, or has opt.*; envs\.try_task tries"):
             envs.check_task(id, **options)
+
+
+# -- During a run: each class does something wrong at its step LATE, past those of a trial -------------------
+
+LATE = 50
+
+
+class Late(Recall):
+    """Fills itself with what it is to do wrong."""
+
+    steps = 0
+
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        self.steps += 1
+        return super().step(action, rng)
+
+    @property
+    def is_late(self) -> bool:
+        return self.steps >= LATE
+
+
+class LateStep(Late):
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        return [][1] if self.is_late else super().step(action, rng)
+
+
+class LateNan(Late):
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        reward, over = super().step(action, rng)
+        return np.where(self.is_late & (self.t > 1), np.nan, reward), over
+
+
+class LateCategory(Late):
+    """2 is a category of the first component alone."""
+
+    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+        seen = super().observe(rng)
+        seen[1:, 1] += 2 * self.is_late
+        return seen
+
+
+class LateShape(Late):
+    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+        return super().observe(rng)[: 1 if self.is_late else None]
+
+
+class LateType(Late):
+    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+        return super().observe(rng).astype(np.int32 if self.is_late else np.int64)
+
+
+class LateInfinity(Late):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+
+    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+        return np.full((len(self.t), 2), np.inf if self.is_late else 0, np.float32)
+
+
+class LateRestart(Late):
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        super().restart(rows + 2 * self.is_late, rng)
+
+
+class LateSuccess(Late):
+    def success(self, reward: Any, episode_return: Any, terminated: Any) -> Any:
+        return reward > 0 if not self.is_late else reward
+
+
+BY_STEP = {
+    LateStep: r": its step failed: IndexError: .* \(test_own.py, line \d+\)",
+    LateNan: ", copy 0: its step gave the reward nan; it must be a finite number",
+    LateCategory: ", copy 1: its observation holds [23]; its space has 0 to 1 there",
+    LateShape: r": its observations: int64 of the shape \(1, 2\); it must be int64 of the shape \(2, 2\)",
+    LateType: r": its observations: int32 of the shape \(2, 2\); it must be int64 of the shape \(2, 2\)",
+    LateInfinity: ", copy 0: its observation holds inf",
+    LateRestart: ": its restart failed: IndexError: .*out of bounds",
+    LateSuccess: r": its success: float64 of the shape \(2,\); it must be bool of the shape",
+}
+
+
+@pytest.mark.parametrize("late", BY_STEP, ids=lambda one: one.__name__)
+def test_what_goes_wrong_later_is_named_and_leaves_no_state(late: type) -> None:
+    id = f"{HERE}:{late.__name__}"
+    envs.try_task(id)
+    env: Any = envs.make_vector(id, 2, seed=1, noise=0.1 if late is LateInfinity else 0.0)
+    env.reset()
+    assert env.get_state() is not None
+    with pytest.raises(envs.TaskError, match=f"task {id}{BY_STEP[late]}") as error:
+        for _ in range(2 * LATE):
+            env.step(np.zeros(2, np.int64))
+    assert "\n" not in str(error.value)
+    assert env.get_state() is None
+
+
+def test_rewards_of_steps_that_begin_an_episode_may_be_anything() -> None:
+    """Nobody sees them."""
+    env = envs.make_vector(f"{HERE}:Divides", 2, seed=1)
+    env.reset()
+    for _ in range(20):
+        assert np.isfinite(env.step(np.zeros(2, np.int64))[1]).all()
+
+
+class Divides(Recall):
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        reward, over = super().step(action, rng)
+        return np.where(self.t > self.length, np.nan, reward), over
+
+
+def test_a_state_that_a_user_gives_is_the_users() -> None:
+    env: Any = envs.make_vector(f"{HERE}:Recall", 2, seed=1)
+    with pytest.raises(ValueError, match=r"options\['state'\] has no 't'") as error:
+        env.reset(options={"state": {"cue": 1}})
+    assert not isinstance(error.value, envs.TaskError)
+    env.reset()
+    assert env.get_state() is not None
+
+
+class PictureRaises(Recall):
+    def picture(self, copy: int) -> NDArray[np.uint8]:
+        raise KeyError("colour")
+
+
+@pytest.mark.parametrize("suffix", [".png", ".gif"])
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("PictureRaises", r"its picture failed: KeyError: 'colour' \(test_own.py, line \d+\)"),
+        ("SmallPicture", BROKEN[SmallPicture]),
+    ],
+)
+def test_a_picture_that_is_none_is_one_line(name: str, problem: str, suffix: str, tmp_path: Path) -> None:
+    env = envs.make_vector(f"{HERE}:{name}", 1, seed=1, render_mode="rgb_array")
+    for draw in (
+        lambda: pictures.save(env, tmp_path / f"picture{suffix}", 1),
+        lambda: pictures.of_copies(env, [0]),
+    ):
+        with pytest.raises(envs.TaskError, match=f"task {HERE}:{name}: {problem}"):
+            draw()
+
+
+@pytest.mark.parametrize(
+    ("id", "form"),
+    [
+        ("deep", "deep:Class"),
+        ("deep.Corridor", "deep:Corridor"),
+        ("deep.py", "deep:Class"),
+        ("deep.py:Corridor", "deep:Corridor"),
+        ("sub/deep.py:Corridor", "sub.deep:Corridor"),
+        ("./sub/deep:Corridor", "sub.deep:Corridor"),
+        ("/home/me/deep.py:Corridor", "deep:Corridor"),
+        ("a.b.Corridor", "a.b:Corridor"),
+    ],
+)
+def test_another_form_of_a_name_is_told_the_right_one(id: str, form: str, own_folder: Path) -> None:
+    (own_folder / "deep.py").write_text("")
+    with pytest.raises(ValueError, match=f"(write|written) {form}(\\)|$)"):
+        envs.spec(id)
+
+
+@pytest.mark.parametrize("id", ["deep", "beacon.yaml", "worlds/tiger.POMDP", "t-maze.passive", "deep:Class"])
+def test_other_names_are_told_nothing_of_a_form(id: str, own_folder: Path) -> None:
+    assert entry_points.own_form(id) == ""

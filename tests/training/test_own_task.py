@@ -1,0 +1,138 @@
+"""Runs on a `Dynamics` of a user's own that fails: one line, what was learned is saved, and it goes on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dtqn import cli
+from dtqn.training import checkpoint
+
+_TASK = """
+import os
+
+import gymnasium
+import numpy as np
+
+from envs.vector import Dynamics, read_field
+
+
+class Count(Dynamics):
+    '''Five steps.'''
+
+    observation_space = gymnasium.spaces.Discrete(6)
+    action_space = gymnasium.spaces.Discrete(2)
+    steps = 0
+
+    def start(self, num, rng):
+        self.t = np.zeros(num, np.int64)
+
+    def restart(self, rows, rng):
+        self.t[rows] = 0
+
+    def step(self, action, rng):
+        self.steps += 1
+        self.fail("step")
+        self.t += 1
+        return action * 1.0, self.t >= 5
+
+    def observe(self, rng):
+        return self.t.clip(0, 5)
+
+    def get(self):
+        self.fail("get")
+        return {"t": self.t.copy()}
+
+    def put(self, state):
+        self.fail("put")
+        self.t = state["t"].copy()
+
+    def read(self, state, num):
+        return {"t": read_field("t", state["t"], (), num, np.int64, 0, 9)}
+
+    def picture(self, copy):
+        self.fail("picture")
+        return np.zeros((8, 8, 3), np.uint8)
+
+    def fail(self, method):
+        name, _, least = os.environ.get("COUNT_FAILS", "").partition(",")
+        if name == method and self.steps >= int(least):
+            raise KeyError("door")
+"""
+_FLAGS = [
+    *(
+        "--total-env-steps",
+        "240",
+        "--warmup-env-steps",
+        "40",
+        "--checkpoint-every",
+        "80",
+        "--wandb",
+        "disabled",
+    ),
+    *("--device", "cpu", "--learner.batch_size", "4", "--replay.capacity", "4000", "--actor.num_envs", "4"),
+    *("--network.width", "8", "--network.head_width", "8", "--evaluation.episodes", "2"),
+    *("--evaluation.num_envs", "2", "--evaluation.period", "1000"),
+]
+
+
+@pytest.fixture
+def task(own_folder: Path) -> Path:
+    (own_folder / "own_count.py").write_text(_TASK)
+    return own_folder
+
+
+def _run(*arguments: str) -> int:
+    return cli.main(["--env", "own_count:Count", "--run-dir", "run", *_FLAGS, *arguments])
+
+
+def _fails(method: str) -> str:
+    return rf"task own_count:Count: its {method} failed: KeyError: 'door' \(own_count.py, line \d+\)"
+
+
+@pytest.mark.parametrize("method", ["step", "get"])
+def test_a_run_is_saved_and_goes_on_with_new_episodes(
+    method: str, task: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNT_FAILS", f"{method},45")  # after the trial and the first checkpoint
+    assert _run() == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert re.fullmatch(rf"error: {_fails(method)}; saved; to go on: .* --resume run", last)
+    assert checkpoint.read_about(task / "run/checkpoint")["env_steps"] > 80
+    monkeypatch.delenv("COUNT_FAILS")
+    assert cli.main(["--resume", "run"]) == 0
+    assert "not exact: with new episodes" in capsys.readouterr().out
+    assert (task / "run/result.json").exists()
+
+
+@pytest.mark.usefixtures("task")
+def test_a_state_that_cannot_be_put_names_the_task(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _run() == 0
+    monkeypatch.setenv("COUNT_FAILS", "put,0")
+    monkeypatch.setattr("envs.try_task", lambda *_, **__: None)  # which would tell it before
+    assert cli.main(["--resume", "run", "--total-env-steps", "320"]) == 2
+    error = capsys.readouterr().err
+    assert re.fullmatch(rf"error: run/checkpoint: cannot be gone on with: {_fails('put')}\n", error)
+
+
+@pytest.mark.usefixtures("task")
+def test_commands_on_a_trained_run_have_the_same_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _run() == 0
+    monkeypatch.setenv("COUNT_FAILS", "step,3")
+    for command in (
+        *(["eval", "run"], ["debug", "run"], ["report", "run"], ["watch", "run"]),
+        ["export", "run", "--to", "exported"],
+    ):
+        assert cli.main(command) == 2, command
+        assert re.fullmatch(f"error: {_fails('step')}\n", capsys.readouterr().err), command
+    monkeypatch.setenv("COUNT_FAILS", "picture,1")
+    assert cli.main(["watch", "run", "--gif", "film.gif"]) == 2
+    assert re.fullmatch(f"error: {_fails('picture')}\n", capsys.readouterr().err)
+    assert cli.main(["envs", "--env", "own_count:Count", "--render", "film.gif"]) == 2
+    assert re.fullmatch(f"error: --render is film.gif: {_fails('picture')}\n", capsys.readouterr().err)
