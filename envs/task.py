@@ -96,6 +96,17 @@ class Task(NamedTuple):
     """Plays a little on a copy of its own; a `TaskError` for what is wrong. None for this project's tasks."""
 
 
+def _limited(spec: TaskSpec, limit: int) -> TaskSpec:
+    """The task with another time limit: with more or fewer rows, and with fewer no longer its best return."""
+    own, rows = spec.time_limit, spec.horizon
+    if rows is not None:
+        ends_at_limit = own is not None and rows == own + 1
+        rows = limit + 1 if ends_at_limit else min(rows, limit + 1)
+    steps = own if spec.horizon is None else spec.horizon - 1
+    best = spec.best_return if steps is not None and limit >= steps else None
+    return replace(spec, time_limit=limit, horizon=rows, best_return=best)
+
+
 def native_task(
     spec: TaskSpec,
     make_dynamics: Callable[[], Dynamics],
@@ -111,7 +122,7 @@ def native_task(
     """
     options.refuse(spec.id, but=takes)
     if options.time_limit is not None:
-        spec = replace(spec, time_limit=options.time_limit)
+        spec = _limited(spec, options.time_limit)
 
     def make_vector(num_envs: int, seed: Seed = None, *, render_mode: str | None = None) -> NativeVectorEnv:
         return vector(make_dynamics(), num_envs, seed, time_limit=spec.time_limit, render_mode=render_mode)

@@ -350,8 +350,8 @@ def _with_zero(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
 class FrameStack(Change):
     """The last `k` observations of the episode, the newest last; at its first row, k times that one.
 
-    Pictures [H, W, C] become [H, W, k C], pictures without channels [H, W] become [H, W, k], vectors [d]
-    become [k d], single values [k].
+    Single values become [k], vectors [d] become [k d], pictures [H, W] of uint8 become [H, W, k]; whatever
+    else there is, such as [H, W, C], is joined along its last axis, [H, W, k C].
     """
 
     def __init__(self, space: gymnasium.Space[Any], k: int) -> None:
@@ -379,7 +379,7 @@ class FrameStack(Change):
         """[N, k, ...] -> what the class says, [N, ...]."""
         if frames.ndim == 2:
             return frames.copy()
-        if frames.ndim == 4:
+        if frames.ndim == 4 and frames.dtype == np.uint8:
             return np.moveaxis(frames, 1, -1).copy()
         joined = np.moveaxis(frames, 1, -2).copy()
         return joined.reshape(*joined.shape[:-2], -1)

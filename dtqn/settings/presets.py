@@ -160,7 +160,7 @@ def resolve(
     env = next((layer.values["env"] for layer in reversed(given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(given, configs)
     name = Layer(None, {"agent": agent.name})
-    task = _env_presets(env, configs) if task_presets else []
+    task = _env_presets(env, _time_limit(given), configs) if task_presets else []
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
     return build([*ranks_layer(environment), *presets, *given, agent.variant, name])
 
@@ -268,7 +268,14 @@ def unread(config: Config) -> list[str]:
     ]
 
 
-def _env_presets(env: Any, configs: Path) -> list[Layer]:
+def _time_limit(given: Sequence[Layer]) -> int | None:
+    """`task.time_limit` as it was given; None where it was not, or is no number, which `build` refuses."""
+    limits = (setting_in(layer.values, "task.time_limit") for layer in reversed(given))
+    limit = str(next((value for value in limits if value is not None), None))
+    return int(limit) if limit.isdecimal() and int(limit) > 0 else None
+
+
+def _env_presets(env: Any, time_limit: int | None, configs: Path) -> list[Layer]:
     """The presets whose names begin the task's name, longer ones over shorter ones.
 
     A dash stands between such a name and the rest, or a slash as in `ALE/Pong-v5`.
@@ -276,26 +283,30 @@ def _env_presets(env: Any, configs: Path) -> list[Layer]:
     name = f"{env}-".replace("/", "-")
     families = [path for path in (configs / "envs").glob("*.yaml") if name.startswith(f"{path.stem}-")]
     layers = map(file_layer, sorted(families, key=lambda path: len(path.stem)))
-    return [layer._replace(values=with_horizon(layer.values, env)) for layer in layers]
+    return [layer._replace(values=with_horizon(layer.values, env, time_limit)) for layer in layers]
 
 
-def with_horizon(values: Mapping[str, Any], env: str) -> dict[str, Any]:
-    """A task's or a suite's settings, with the task's own number in place of the word `horizon`."""
+def with_horizon(values: Mapping[str, Any], env: str, time_limit: int | None = None) -> dict[str, Any]:
+    """A task's or a suite's settings, with the task's own number in place of the word `horizon`.
+
+    Args:
+        time_limit: that of the run; None: the task's own.
+    """
     filled: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            filled[name] = with_horizon(value, env)
+            filled[name] = with_horizon(value, env, time_limit)
         else:
-            filled[name] = _horizon(env) if value == "horizon" else value
+            filled[name] = _horizon(env, time_limit) if value == "horizon" else value
     return filled
 
 
 @functools.cache
-def _horizon(env: str) -> int | None:
+def _horizon(env: str, time_limit: int | None) -> int | None:
     import envs  # only here, as most of what reads settings does not need the tasks
 
     try:
-        return envs.spec(env).horizon
+        return envs.spec(env, **({} if time_limit is None else {"time_limit": time_limit})).horizon
     except ValueError as error:
         raise ConfigError(f"env is {env}: {error}") from None
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import envs
+from dtqn.settings.presets import resolve
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,26 @@ def test_no_episode_has_more_rows_than_the_horizon_and_some_has_as_many(id):
 
 def test_a_task_whose_name_fixes_no_length_has_none():
     assert envs.spec("heavenhell").horizon is None
+
+
+def test_another_time_limit_is_another_horizon_and_best_return() -> None:
+    """Memory Cards ends at its limit and T-Maze by itself; with less time the best return is not known."""
+    facts = {
+        (env, limit): (spec.horizon, spec.best_return is not None)
+        for env, limits in (("memory-cards", (20, 50, 100)), ("t-maze-passive-50", (20, 51, 300)))
+        for limit in limits
+        for spec in [envs.spec(env, time_limit=limit)]
+    }
+    known = envs.spec("memory-cards").best_return is not None
+    assert facts == {
+        ("memory-cards", 20): (21, False),
+        ("memory-cards", 50): (51, known),
+        ("memory-cards", 100): (101, known),
+        ("t-maze-passive-50", 20): (21, False),
+        ("t-maze-passive-50", 51): (52, True),
+        ("t-maze-passive-50", 300): (52, True),
+    }
+    assert envs.spec("gridverse-memory-7x7", time_limit=5).best_return is None
+    for limit in (20, 100):
+        config = resolve(None, {"env": "memory-cards", "task.time_limit": str(limit)}, {})
+        assert (config.network.memory_length, config.replay.learn_length) == (limit + 1, limit + 1)

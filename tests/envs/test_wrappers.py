@@ -133,6 +133,13 @@ def test_the_layout_of_stacked_frames() -> None:
         Box(0, 255, (2, 3), np.uint8), np.stack([a[0], b[0]])[:, None].astype(np.uint8), frame_stack=2
     )
     assert play(grey, 1)[1][0][1].tolist() == [[3, 103], [4, 104], [5, 105]]
+    table = make(
+        Box(-np.inf, np.inf, (1, 3)),
+        np.stack([a[:1, 0], b[:1, 0]])[:, None].astype(np.float32),
+        frame_stack=2,
+    )
+    assert table.single_observation_space.shape == (1, 6), "a row of real numbers is no picture"
+    assert play(table, 1)[1][0].tolist() == [[0, 1, 2, 100, 101, 102]]
     vector = make(MultiDiscrete([300, 400], start=[0, 5]), np.array([[[1, 6]], [[3, 8]]]), frame_stack=2)
     assert vector.single_observation_space == MultiDiscrete([300, 400, 300, 400], start=[0, 5, 0, 5])
     assert play(vector, 1)[1][0].tolist() == [1, 6, 3, 8]
