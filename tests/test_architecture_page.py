@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import envs
 from dtqn import cli
 
 _ROOT = Path(__file__).parents[1]
@@ -64,3 +65,12 @@ def test_an_example_runs_from_a_folder_that_holds_only_its_files(
     code = cli.main([*shlex.split(command), *_SHORT])
     assert code == 0, "".join(capsys.readouterr())
     assert list(own_folder.glob("runs/**/result.json"))
+
+
+def test_its_task_refuses_a_state_that_is_none(own_folder: Path) -> None:
+    (own_folder / "lamps.py").write_text(dict(_FILES)["lamps.py"], encoding="utf-8")
+    envs.check_task("lamps:Lamp")
+    env = envs.make_vector("lamps:Lamp", 2, seed=1)
+    for state, problem in (({"lamp": 1}, "has no 'elapsed'"), ({"lamp": 2, "elapsed": 0}, "'lamp' holds 2")):
+        with pytest.raises(ValueError, match=problem):
+            env.reset(options={"state": state})
