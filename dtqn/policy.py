@@ -123,14 +123,14 @@ class Policy:
         output, self._state, _ = self.network(inputs, state)
         q = output.q[:, 0].cpu().numpy()
         action = q.argmax(axis=1)
-        self._prev_action, self._begins = action, np.zeros(self._count, bool)
+        self._prev_action, self._begins = action.copy(), np.zeros(self._count, bool)
         if not self._batched:
             action, q = int(action[0]), q[0]
         return (action, q) if return_q else action
 
     def acted(self, action: Any) -> None:
         """Tell which action was taken instead of the one that `act` returned, such as an exploring one."""
-        self._prev_action = self._rows("action", action, (), np.int64)
+        self._prev_action = self._rows("action", action, (), np.int64).copy()
 
     def _observation(self, observation: Any) -> Any:
         space = self.observation_space
@@ -147,7 +147,8 @@ class Policy:
 
     def _rows(self, name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """[N, ...] of what is one such array without a batch."""
-        array = np.asarray(value, dtype)
+        array = np.ascontiguousarray(np.asarray(value, dtype))
+        array = array.reshape(np.shape(value))  # a single number has become an array of one
         wanted = (self._count, *shape) if self._batched else shape
         if array.shape != wanted:
             raise ValueError(f"{name} has the shape {array.shape}; must be {wanted}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,12 @@ def save(env: VectorEnv[Any, Any, Any], file: Path, seed: int) -> int:
     return len(frames)
 
 
-def write(frames: Sequence[NDArray[np.uint8]], file: Path) -> None:
-    """Writes pictures, uint8 [height, width, 3] in pixels, as a .gif, or the first of them as a .png."""
+def write(frames: Sequence[NDArray[np.uint8]], file: Path, milliseconds: int = FRAME_MILLISECONDS) -> None:
+    """Writes pictures, uint8 [height, width, 3] in pixels, as a .gif, or the first of them as a .png.
+
+    Args:
+        milliseconds: how long each is shown.
+    """
     from PIL import Image  # not needed by whoever only makes tasks
 
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -54,11 +59,11 @@ def write(frames: Sequence[NDArray[np.uint8]], file: Path) -> None:
         Image.fromarray(frames[0]).save(file)
         return
     # A GIF's picture has a palette of its own; one that is shown again is not reduced to 256 colours again.
-    keys = [picture.tobytes() for picture in frames]
+    keys = [hashlib.sha256(picture.tobytes()).digest() for picture in frames]
     different = dict(zip(keys, frames, strict=True))
     reduced = {key: Image.fromarray(picture).quantize() for key, picture in different.items()}
     first, *others = (reduced[key] for key in keys)
-    first.save(file, save_all=True, append_images=others, duration=FRAME_MILLISECONDS, loop=0)
+    first.save(file, save_all=True, append_images=others, duration=milliseconds, loop=0)
 
 
 def of_copies(env: VectorEnv[Any, Any, Any], copies: Sequence[int]) -> list[NDArray[np.uint8]]:

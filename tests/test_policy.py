@@ -69,6 +69,23 @@ def test_one_environment_acts_as_the_network_does_on_the_whole_episode(run_dir: 
         assert steps > 1
 
 
+def test_arrays_of_the_caller_stay_the_callers(run_dir: Path) -> None:
+    """Views are read as they are, and an array that is changed later changes no memory."""
+    policies = [dtqn.load(run_dir) for _ in range(2)]
+    env = policies[0].make_env(2, seed=5)
+    observation, _ = env.reset()
+    actions = np.array([1, 2])
+    for policy, given in zip(policies, (actions, actions.copy()), strict=True):
+        policy.reset(2)
+        chosen = policy.act(observation[::-1], np.zeros(2))
+        chosen[:] = 0
+        policy.acted(given)
+    actions[:] = 0
+    _, q = policies[0].act(observation, np.zeros(2), return_q=True)
+    _, expected = policies[1].act(np.ascontiguousarray(observation), np.zeros(2), return_q=True)
+    np.testing.assert_array_equal(q, expected)
+
+
 def test_a_batch_plays_the_evaluation_of_the_run(run_dir: Path) -> None:
     """Every copy's first episode: the same episodes as those of `eval`, so the same return."""
     policy = dtqn.load(run_dir)

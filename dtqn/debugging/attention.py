@@ -76,8 +76,9 @@ def _rollout(looked: np.ndarray, openness: np.ndarray) -> np.ndarray:
 def _watched(layers: list[Any], seen: list[_Seen], gates: list[Tensor], length: int) -> Iterator[None]:
     """Notes the weights, values and gates of a call on `length` steps."""
     with ExitStack() as undo:
+        for gate in dict.fromkeys(layer.attention_gate for layer in layers):  # all layers may share one
+            undo.callback(gate.register_forward_hook(_note_gate(gates)).remove)
         for layer in layers:
-            undo.callback(layer.attention_gate.register_forward_hook(_note_gate(gates)).remove)
             if isinstance(layer, GTrXLLayer):
                 module, name, note = layer.attention, "_mixed", _note_relative(layer.attention, seen, length)
             else:

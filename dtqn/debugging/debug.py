@@ -80,7 +80,7 @@ def _cue_figures(cues: Sequence[Cue | None], shown_other: Figure) -> dict[str, A
         "rows": mean([float(x.rows.sum()) for x in known]),
         "first_row": mean([float(np.flatnonzero(x.rows)[0]) for x in known]),
         "held_for": mean([float(measures.held(x)) for x in known]),
-        "changes_the_last_decision": share([bool(x.flips[-1]) for x in known]),
+        "changes_the_last_decision": share([x.last_flips for x in known]),
         "changes_some_decision": share([bool(x.flips.any()) for x in known]),
         "other_rows_change_the_last_decision": share(
             [x.other_flips > ALMOST for x in known if x.other_flips is not None]

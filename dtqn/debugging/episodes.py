@@ -265,7 +265,18 @@ def _emptied(every: int) -> Intervention:
 
 
 def _exchanged(at: int) -> Intervention:
-    return lambda steps, state, _: _where(steps == at, map_tree(lambda x: x.roll(1, 0), state), state)
+    """Memory of the next copy that is at the same step; a copy that is alone there keeps its own."""
+
+    def change(steps: np.ndarray, state: State, initial: State) -> State:
+        here = np.flatnonzero(steps == at)
+        if len(here) < 2:
+            return state
+        donor = np.arange(len(steps))
+        donor[here] = np.roll(here, 1)
+        index = torch.from_numpy(donor)
+        return map_tree(lambda x: x[index.to(x.device)], state)
+
+    return change
 
 
 def _where(condition: np.ndarray, one: State, other: State) -> State:

@@ -79,6 +79,8 @@ class Cue(NamedTuple):
     """[T] of the advantages, with the other secret shown in all its rows."""
     flips: np.ndarray
     """[T] bool: then another action is the greedy one."""
+    last_flips: bool
+    """Whether it is for the last decision with the other secret in the rows before that decision's own."""
     other_flips: float | None
     """The share of replacements of as many other rows before the last decision that change its action."""
 
@@ -92,13 +94,15 @@ def cue(
     if rows is None or episode.other is None or not rows[:last].any():
         return None
     swapped = dependence.block(network, episode, rows, episode.other)
+    before = rows & (np.arange(len(rows)) < last)
+    last_flips = bool(dependence.block(network, episode, before, episode.other).flips[0, last])
     rest, other_flips = np.flatnonzero(~rows[:last]), None
     if len(rest):
         chosen = np.zeros(episode.length, bool)
         chosen[generator.choice(rest, min(len(rest), int(rows[:last].sum())), replace=False)] = True
         others = dependence.replacements(episodes, of, replacements, generator)
         other_flips = float(dependence.block(network, episode, chosen, others).flips[:, last].mean())
-    return Cue(rows, swapped.advantage[0], swapped.flips[0], other_flips)
+    return Cue(rows, swapped.advantage[0], swapped.flips[0], last_flips, other_flips)
 
 
 def recall_density(maps: Sequence[Map]) -> list[Figure | None]:
@@ -132,10 +136,15 @@ def contamination(found: Cue, of: Map) -> float:
 
 
 def held(found: Cue) -> int:
-    """Steps from the first row that shows the cue to the last decision that hangs on it."""
-    first = int(np.flatnonzero(found.rows)[0])
-    hanging = np.flatnonzero(found.changes > HELD)
-    return int(hanging[-1]) - first if len(hanging) else 0
+    """The longest time for which a decision has hung on a cue that was no longer shown, in steps.
+
+    It is counted from the last row that showed the cue, the decision's own included: what is in sight is seen
+    and not remembered.
+    """
+    steps = np.arange(len(found.rows))
+    since = steps - np.maximum.accumulate(np.where(found.rows, steps, -1))
+    seen = np.logical_or.accumulate(found.rows)
+    return int(since[seen & (found.changes > HELD)].max(initial=0))
 
 
 class Agreement(NamedTuple):

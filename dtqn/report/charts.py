@@ -6,10 +6,11 @@ Colours of text and grid are the page's, set by `charts.js`, as they follow the 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from bokeh.embed import json_item
-from bokeh.models.annotations import Legend, LegendItem, Span
+from bokeh.models.annotations import Legend, LegendItem
 from bokeh.models.formatters import CustomJSTickFormatter, NumeralTickFormatter
 from bokeh.models.ranges import DataRange1d, Range1d
 from bokeh.models.tools import HoverTool
@@ -60,21 +61,33 @@ def item(chart: Chart) -> dict[str, Any]:
         NumeralTickFormatter(format="0%") if chart.is_share else CustomJSTickFormatter(code=_COUNT)
     )
     drawn: dict[int, list[Any]] = {}
-    names: dict[int, str] = {}
+    grouped: dict[int, list[Line]] = {}
     for line in chart.lines:
         drawn.setdefault(line.group, []).extend(_draw(plot, line, chart))
-        names.setdefault(line.group, line.label)
-    if 1 < len(drawn) <= _MOST_IN_LEGEND:
-        items = [LegendItem(label=names[group], renderers=found) for group, found in drawn.items()]
+        grouped.setdefault(line.group, []).append(line)
+    items = [LegendItem(label=_name(grouped[group]), renderers=found) for group, found in drawn.items()]
+    if chart.level is not None:
+        ends = [min(min(line.x) for line in chart.lines), max(max(line.x) for line in chart.lines)]
+        level: Any = plot.line(
+            ends, [chart.level[1]] * 2, line_dash="dotted", line_color="gray", name="level"
+        )
+        items.append(LegendItem(label=chart.level[0], renderers=[level]))
+    if 1 < len(items) <= _MOST_IN_LEGEND:
         legend = Legend(items=items, orientation="horizontal", ncols="auto", click_policy="hide")
         legend.update(background_fill_alpha=0, border_line_alpha=0, padding=2, spacing=6, margin=0)
         legend.label_text_font_size = "11px"
         plot.add_layout(legend, "above")
-    if chart.level is not None:
-        span = Span(location=chart.level[1], dimension="width", line_dash="dotted", name="level")
-        plot.add_layout(span)
     found: dict[str, Any] = json.loads(json.dumps(json_item(plot)))
     return found
+
+
+def _name(lines: Sequence[Line]) -> str:
+    """The label of one colour: that of the mean, if it is drawn, or the agent's whose runs they are."""
+    whole = [line.label for line in lines if not line.is_thin]
+    agents = {line.label.rpartition(" seed ")[0] for line in lines}
+    if whole or len(lines) == 1 or len(agents) > 1:
+        return whole[-1] if whole else lines[0].label
+    return agents.pop() or lines[0].label
 
 
 def _draw(plot: Any, line: Line, chart: Chart) -> list[Any]:

@@ -49,8 +49,9 @@ def draw(played: Played, seed: int, folder: Path) -> list[Path]:
 
 def _steps(played: Played, number: int) -> np.ndarray:
     """[S] the steps of an episode that are replaced: all of one that is not too long."""
-    context = getattr(played.network, "context_length", None)
-    return steps_of(played.episodes[number], _replaced(played), context)
+    context, episode = getattr(played.network, "context_length", None), played.episodes[number]
+    # As on the page, whose map of actions takes as many passes as there are other actions.
+    return steps_of(episode, _replaced(played) + episode.q.shape[1] - 1, context)
 
 
 def _replaced(played: Played) -> int:

@@ -162,7 +162,8 @@ def _notes(asked: played.Asked, found: Sources, runs: Sequence[dict[str, Any]]) 
         "as many. A task without success shows its lowest and its highest returns.",
         'The map "what was shown" has the change of the decision\'s advantages (Q minus its mean over '
         "actions), as a share of the episode's range of Q, where the step showed what another episode "
-        f"showed; the mean over {played.REPLACEMENTS} of them. It is exact for the network; the changed "
+        f"showed; the mean over {min(played.REPLACEMENTS, asked.played - 1)} of them. "
+        "It is exact for the network; the changed "
         "history need not be one that the task can produce.",
     ]
     if len(able) > MOST_PLAYERS:

@@ -96,8 +96,14 @@ def score(result: EvaluationResult) -> str:
             f"success {100 * result.success:.1f} % ({100 * result.success_low:.1f} to "
             f"{100 * result.success_high:.1f}), "
         )
-    interval = f"{result.episode_return:.3f} ± {result.return_half_width:.3f}"
-    return f"{success}return {interval}, of {result.episodes} episodes"
+    count = "1 episode" if result.episodes == 1 else f"{result.episodes} episodes"
+    return f"{success}return {_mean_return(result, '±')}, of {count}"
+
+
+def _mean_return(result: EvaluationResult, sign: str) -> str:
+    """With half of its 95 % interval, which one episode does not have."""
+    half = f" {sign} {result.return_half_width:.3f}" if result.episodes > 1 else ""
+    return f"{result.episode_return:.3f}{half}"
 
 
 def command(config: Config) -> str:
@@ -113,7 +119,7 @@ def _header(config: Config, certificate: Mapping[str, Any], last: EvaluationResu
         {
             "type": "mean_reward",
             "name": "mean return",
-            "value": f"{last.episode_return:.3f} +/- {last.return_half_width:.3f}",
+            "value": _mean_return(last, "+/-"),
             "verified": False,
         }
     ]

@@ -46,11 +46,15 @@ def check(option: str, file: Path) -> None:
 
 
 def write(episode: Recording, option: str, file: Path) -> None:
-    """Write an episode's film; a ConfigError where the encoder fails."""
-    shown = frames(episode)
+    """Write an episode's film; a ConfigError where the encoder fails.
+
+    A GIF has the first `pictures.MAX_FRAMES` pictures: all of them are in memory until it is written.
+    """
     if option == "--gif":
-        pictures.write([frame for frame in shown for _ in range(_SLOWER)], file)  # which joins equal ones
+        shown = frames(episode, pictures.MAX_FRAMES)
+        pictures.write(shown, file, _SLOWER * pictures.FRAME_MILLISECONDS)
         return
+    shown = frames(episode)
     from imageio import v3
 
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -61,10 +65,10 @@ def write(episode: Recording, option: str, file: Path) -> None:
         raise wrong(option, file, f"cannot be written: {one_line(error)}") from None
 
 
-def frames(episode: Recording) -> list[np.ndarray]:
-    """T + 1 pictures, uint8 [height, width, 3], all of one size with even sides."""
+def frames(episode: Recording, most: int | None = None) -> list[np.ndarray]:
+    """T + 1 pictures, or the first so many, uint8 [height, width, 3], all of one size with even sides."""
     assert episode.frames is not None
-    return [_frame(episode, t, picture) for t, picture in enumerate(episode.frames)]
+    return [_frame(episode, t, picture) for t, picture in enumerate(episode.frames[:most])]
 
 
 def _frame(episode: Recording, t: int, picture: np.ndarray) -> np.ndarray:

@@ -54,7 +54,12 @@ def test_gtrxls_first_layer_is_that_of_dai_et_al() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"memory_length": 12}, {"core": "coberl", "num_layers": 1}, {"core": "dtqn", "context_length": 8}],
+    [
+        {"memory_length": 12},
+        {"core": "coberl", "num_layers": 1},
+        {"core": "dtqn", "context_length": 8},
+        {"core": "dtqn", "context_length": 8, "share_gates": True},
+    ],
 )
 def test_rows_of_the_rollout_sum_to_one_and_nothing_stays_behind(settings: dict[str, Any]) -> None:
     network: Any = make("box", **settings)

@@ -12,11 +12,14 @@ import pytest
 import torch
 
 from dtqn import cli
-from dtqn.debugging import debug
+from dtqn.debugging import debug, measures
 from dtqn.debugging import episodes as episodes_module
 from dtqn.debugging.episodes import RandomActions, disturbances, outcomes, play
+from dtqn.debugging.measures import HELD
 from dtqn.settings.config import ConfigError
+from dtqn.types import QOutput
 from tests.cases import make
+from tests.debugging import known
 from tests.toy import OBSERVATION_SPACE, ToyVectorEnv
 
 SHORT = [
@@ -110,8 +113,40 @@ def test_what_is_refused(
     assert error.count("\n") == 1
 
 
+def test_a_cue_in_sight_is_not_remembered() -> None:
+    """The longest time since the cue was last shown at which a decision hung on it, by hand."""
+    rows = np.array([False, True, True, False, False, True, False, False])
+
+    def held(*hanging: int) -> int:
+        changes = np.zeros(8)
+        changes[list(hanging)] = 2 * HELD
+        return measures.held(measures.Cue(rows, changes, changes > 1, False, None))
+
+    assert [held(), held(1, 2, 5), held(3), held(4, 6), held(7), held(0)] == [0, 0, 1, 2, 2, 0]
+
+
+class Memoryless(known.KnownNetwork):
+    """Q_t(a) = a x_t."""
+
+    def forward(self, inputs: Any, state: Any, want_trace: bool = True) -> Any:
+        x = self.encoder(inputs)[..., :1]
+        return QOutput(self.scale * x * torch.arange(known.ACTIONS)), state, {}
+
+
+@pytest.mark.parametrize("network, remembers", [(Memoryless(), False), (known.KnownNetwork(), True)])
+def test_a_network_without_memory_holds_no_cue(network: Any, remembers: bool) -> None:
+    """The cue is in sight in the last row too. What that row shows is no memory, and is not exchanged."""
+    shown = np.zeros((8, 2))
+    shown[[2, 5, 7], 0] = 1.0
+    episode = known.episode(shown, network)._replace(other=torch.from_numpy(-shown)[None])
+    assert episode.cue is not None and np.flatnonzero(episode.cue).tolist() == [2, 5, 7]
+    found = measures.cue(network, [episode, episode], 0, 1, np.random.default_rng(0))
+    assert found is not None and found.flips[-1]
+    assert (measures.held(found), found.last_flips) == ((2, True) if remembers else (0, False))
+
+
 def test_disturbances_do_what_they_say() -> None:
-    """An emptied memory is that of an episode's first step; an exchanged one is a neighbour's."""
+    """An emptied memory is that of a first step; an exchanged one is another's at the same step."""
     network = make(OBSERVATION_SPACE, memory_length=4)
     whole = play(network, ToyVectorEnv(6, 0))
     changes = disturbances(8.0)
@@ -129,10 +164,14 @@ def test_disturbances_do_what_they_say() -> None:
         return after
 
     outcomes(network, ToyVectorEnv(6, 0), intervene=note)
+    together = 0
     for steps, before, after in seen:
+        here = [copy for copy in range(6) if steps[copy] == 4]
+        together = max(together, len(here))
         for copy in range(6):
-            source = (copy - 1) % 6 if steps[copy] == 4 else copy
+            source = here[here.index(copy) - 1] if copy in here else copy
             assert (after[copy] == before[source]).all()
+    assert together > 1
 
     emptied = []
     outcomes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import json
 import math
@@ -23,7 +24,7 @@ from dtqn.debugging.episodes import Episode, Outcome, Watch, play
 from dtqn.experiments import comparison_forms
 from dtqn.experiments.comparison_table import AgentFigures, RunFigures
 from dtqn.experiments.intervals import Estimate
-from dtqn.report import curves, facts, figures, sources
+from dtqn.report import charts, curves, facts, figures, sources
 from dtqn.report.album import Album
 from dtqn.report.played import MOST_STEPS, choose, steps_of
 from dtqn.report.views import Part, Views, _part
@@ -37,6 +38,18 @@ def _opened(link: str) -> np.ndarray:
     head, _, body = link.partition(",")
     assert head == "data:image/png;base64"
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(body))).convert("RGB"))
+
+
+def test_a_colour_is_called_by_all_the_runs_that_have_it() -> None:
+    line = functools.partial(curves.Line, x=[0.0, 9.0], y=[0.1, 0.2], low=None, high=None)
+    thin = [line(f"lstm seed {seed}", 0, is_thin=True) for seed in (11, 12)]
+    mean = curves.Line("lstm, 2 runs", 0, [0.0, 9.0], [0.1, 0.2], [0.0, 0.0], [0.3, 0.3])
+    assert charts._name(thin) == "lstm"
+    assert charts._name([*thin, mean]) == "lstm, 2 runs"
+    assert charts._name(thin[:1]) == "lstm seed 11"
+    chart = curves.Chart("x", "Return", "", "episode return", [*thin, mean], False, ("random actions", -5.0))
+    drawn = json.dumps(charts.item(chart))
+    assert "random actions" in drawn and "[-5.0, -5.0]" in drawn
 
 
 def test_pictures_are_kept_to_the_bit_and_once() -> None:

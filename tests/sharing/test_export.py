@@ -384,6 +384,15 @@ def test_rows_of_a_run_that_was_made_longer_are_those_of_its_first_length(
     assert _verified(to, capsys, "--episodes", "0")[1]["first updates"] == "DIFFERS"
 
 
+def test_one_return_has_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, to = tmp_path / "run", tmp_path / "exported"
+    assert cli.main([*SHORT, "--env", "CartPole-v1", "--run-dir", str(run)]) == 0
+    assert cli.main(["export", str(run), "--to", str(to), "--episodes", "5"]) == 0
+    words = _verified(to, capsys, "--episodes", "1", "--updates", "0")[1]
+    assert (words["score of last"], words["score of best"]) == ("cannot tell", "cannot tell")
+    assert card.score(EvaluationResult(None, None, None, 7.5, 9.0, 1)) == "return 7.500, of 1 episode"
+
+
 def test_so_many_updates_are_trained_as_are_asked_for(
     exported: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,6 +93,17 @@ def test_an_mp4_has_the_frames_of_the_gif(
     assert np.abs(frames[0].astype(float) - expected[0]).mean() < 8, "but for what the codec loses"
 
 
+def test_a_gif_has_the_first_pictures_each_shown_longer(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(film.pictures, "MAX_FRAMES", 3)
+    file = tmp_path / "film.gif"
+    assert cli.main(["watch", str(runs / "drawn"), "--seed", "3", "--gif", str(file)]) == 0
+    with Image.open(file) as image:
+        shown = [image.seek(n) or image.info["duration"] for n in range(image.n_frames)]
+    assert sum(shown) == 3 * 4 * film.pictures.FRAME_MILLISECONDS
+
+
 def test_what_is_refused_is_one_line(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for flags, message in (
         ([str(runs / "drawn"), "--gif", "film.mov"], "--gif is film.mov: its name must end in .gif"),
