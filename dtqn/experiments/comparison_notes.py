@@ -11,7 +11,8 @@ from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.intervals import LEAST_RUNS
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.suites import Suite
-from dtqn.settings.config import Config
+from dtqn.settings import presets
+from dtqn.settings.config import Config, fields_of, value_of
 from dtqn.settings.task import task_of
 from dtqn.text import number
 
@@ -74,6 +75,7 @@ def notes(
         notes.append(
             f"P(better than {baseline}): that the agent's run ends above {baseline}'s; ties count half."
         )
+    notes += _unpublished(configs)
     options = of_each(_task_options)
     if _differ(options):
         notes.append(f"{_same('Task options', options)} random is of the first of these.")
@@ -83,6 +85,27 @@ def notes(
         ceiling = task_of(config).success_ceiling
         if ceiling < 1:
             notes.append(f"Ceiling: in {config.env} no agent can exceed {ceiling:.1%} success.")
+    return notes
+
+
+def _unpublished(configs: Sequence[Config]) -> list[str]:
+    """A line for each published agent, which lies over its task's preset, with the settings that are others."""
+    notes = []
+    for agent in dict.fromkeys(config.agent for config in configs if config.agent in presets.agents()):
+        found = presets.find_agent(agent)
+        if not found.over_task:
+            continue
+        own = presets.build([found.preset])
+        changed = {
+            name: None
+            for config in configs
+            if config.agent == agent
+            for name in fields_of()
+            if presets.has_setting(found.preset.values, name)
+            and value_of(config, name) != value_of(own, name)
+        }
+        if changed:
+            notes.append(f"Not as published: {agent} has other {', '.join(changed)} here.")
     return notes
 
 

@@ -438,6 +438,22 @@ def test_agents_with_other_options_of_the_task_are_told_of():
     ]
 
 
+def test_a_published_agent_with_other_settings_is_told_of():
+    """Such as a suite's or those of flags, which lie over it; a task's preset does not."""
+
+    def told(**flags):
+        config = resolve(None, {"env": _TASK} | flags, {})
+        outcome = Outcome(config, "waiting", [], None, "", "not yet")
+        notes = comparison_notes.notes([outcome], [run_figures(outcome, [SUCCESS])], None, {}, None)
+        return [note for note in notes if note.startswith("Not as published")]
+
+    assert told(agent="dqn-paper") == [] == told(agent="gtrxl", **{"learner.n_step": "7"})
+    changed = {"learner.n_step": "7", "actor.num_envs": "4"}
+    assert told(agent="dqn-paper", **changed) == [
+        "Not as published: dqn-paper has other learner.n_step, actor.num_envs here."
+    ]
+
+
 def _finished(episodes, **flags):
     """A run whose last evaluation has so many episodes, and whose first row has 40 of training."""
     config = resolve(None, {"env": _TASK, "agent": "dqn"} | flags, {})
