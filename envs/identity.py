@@ -24,6 +24,7 @@ from envs.adapters import family as adapters
 from envs.entry_points import FIND_IT, search_working_directory
 from envs.errors import unreadable
 from envs.gridverse import family as gridverse
+from envs.gridverse.world import read_file
 from envs.options import TaskOptions
 from envs.pomdp import family as pomdp
 
@@ -104,8 +105,18 @@ def _parts(id: str, options: TaskOptions) -> Iterator[_Part]:
         if id.startswith(prefix):
             path = Path(id.removeprefix(prefix))
             yield _Part(path.name, _read(path))
+            if prefix == gridverse.FILE_PREFIX and options.backend == "gym-gridverse":
+                yield from _named_in(path)
             return
     for module in adapters.modules(id):
+        yield from _module(module)
+
+
+def _named_in(path: Path) -> Iterator[_Part]:
+    """The modules of a user's own that a gridverse file names, which the package imports."""
+    search_working_directory()
+    names = gridverse.own_names(read_file(path))
+    for module in sorted({name.partition(":")[0] for name in names}):
         yield from _module(module)
 
 

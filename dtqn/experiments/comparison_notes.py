@@ -89,7 +89,7 @@ def notes(
 
 
 def _unpublished(configs: Sequence[Config]) -> list[str]:
-    """A line for each published agent, which lies over its task's preset, with the settings that are others."""
+    """A line for each published agent, which lies over its task's preset, with settings that are others."""
     notes = []
     for agent in dict.fromkeys(config.agent for config in configs if config.agent in presets.agents()):
         found = presets.find_agent(agent)

@@ -47,17 +47,17 @@ def find(id: str, options: TaskOptions) -> Task | None:
             from envs.gridverse import package_world
 
             return package_world.task(id, path, data, options)
-        own = next(_own_names(data), None)
+        own = next(own_names(data), None)
         hint = f"; {own} is your own: --task.backend gym-gridverse gives the file to the package as it is"
         raise ValueError(f"{error}{hint if own else ''}") from None
     return _task(id, spec, options)
 
 
-def _own_names(data: Any) -> Iterator[str]:
+def own_names(data: Any) -> Iterator[str]:
     """The names in a file of the form `module:name`: objects and functions of a user's own."""
     if isinstance(data, dict | list):
         for part in data.values() if isinstance(data, dict) else data:
-            yield from _own_names(part)
+            yield from own_names(part)
     elif isinstance(data, str) and _OWN_NAME.fullmatch(data):
         yield data
 
