@@ -21,7 +21,7 @@ from gymnasium.vector import VectorEnv
 
 from envs.options import TaskOptions
 from envs.single import NativeEnv
-from envs.vector import Dynamics, NativeVectorEnv, Seed
+from envs.vector import Dynamics, NativeVectorEnv, Seed, positive_int
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def native_task(
     """
     options.refuse(spec.id, but=takes)
     if options.time_limit is not None:
-        spec = _limited(spec, options.time_limit)
+        spec = _limited(spec, positive_int("time_limit", options.time_limit))
 
     def make_vector(num_envs: int, seed: Seed = None, *, render_mode: str | None = None) -> NativeVectorEnv:
         return vector(make_dynamics(), num_envs, seed, time_limit=spec.time_limit, render_mode=render_mode)

@@ -72,13 +72,12 @@ def _check_memory(config: Config, plan: Mapping[str, int]) -> None:
         f"the run would take {size(sum(plan.values()))} ({parts}) and the machine has {size(available)}"
     )
     left = available - sum(plan[name] for name in plan if name not in ("replay", "networks", _EVALUATION))
-    if (evaluation := plan.get(_EVALUATION, 0)) > left / 2:
-        copies = _evaluation_copies(config)
-        fewer = max(1, int(copies * left / 4 / evaluation))
-        raise MisfitError(f"evaluation.num_envs is {config.evaluation.num_envs}: {it_takes}; try {fewer}")
-    left -= evaluation
     if plan["networks"] > left / 2:
         raise MisfitError(f"network.width is {config.network.width}: {it_takes}; try a smaller network")
+    if (evaluation := plan.get(_EVALUATION, 0)) > left / 2:
+        fewer = max(1, int(_evaluation_copies(config) * left / 4 / evaluation))
+        raise MisfitError(f"evaluation.num_envs is {config.evaluation.num_envs}: {it_takes}; try {fewer}")
+    left -= evaluation
     name, value = "replay.capacity", config.replay.capacity
     if config.learner.rollout_length:
         name, value = "learner.rollout_length", config.learner.rollout_length

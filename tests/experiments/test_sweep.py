@@ -370,12 +370,12 @@ def test_the_leaderboard_fits_the_terminal(tmp_path, monkeypatch):
     trials = [Trial(n, propose(file.engine, [], (0, n)), "finished") for n in range(1, 8)]
     for trial in trials:
         trial.rows = [{"env_steps": 9, "mean_success": trial.number / 8}]
-        trial.parameters |= {"learner.learning_rate": 0.00123456, "learner.n_step": trial.number}
+        trial.parameters |= {"learner.learning_rate": 0.00123456, "learner.q_lambda": trial.number}
     board = sweep.Sweep(file, tmp_path, tmp_path, lambda _: None, None, 0)
     board.trials = trials
     monkeypatch.setenv("COLUMNS", "60")
     header, *lines, more = board.table()
-    assert header == "    mean_success  run  n_step  batch_size  gamma"
+    assert header == "    mean_success  run  q_lambda  batch_size  gamma"
     assert [line.split()[:4] for line in lines] == [
         [f"{rank}.", f"{n / 8:.4f}", str(n), str(n)] for rank, n in enumerate([7, 6, 5, 4, 3], 1)
     ]
