@@ -672,6 +672,12 @@ TRAINING = [
     ),
     *_in(
         "dtqn/training/staleness.py",
+        (
+            "memory-age-of-raw-rows",
+            "np.minimum(batch.trace_valid.sum(dim=1).cpu().numpy(), self._schema.trace_window)",
+            "batch.trace_valid.sum(dim=1).cpu().numpy()",
+            f"{_STALENESS}::test_memory_age_is_of_stored_memory_alone",
+        ),
         ("age-of-the-tail-too", "(row < end[:, None])", "(row < prefix.row_counts[:, None])", _STALENESS),
     ),
     Break(
@@ -1043,6 +1049,12 @@ EXPERIMENTS = [
             "not self.killed and (handle.lost or",
             "(handle.lost or",
             _LAUNCHERS,
+        ),
+        (
+            "a-loss-is-never-forgiven",
+            'self.state, self.killed, self.news = "waiting", "", f"{why}; it goes on elsewhere"',
+            'self.state, self.news = "waiting", f"{why}; it goes on elsewhere"',
+            f"{_LAUNCHERS}::test_a_training_goes_on_as_often_as_its_machine_goes_if_it_gets_on",
         ),
         ("what-waits-elsewhere-runs", "if self._handle.where is None else", "if False else", _LAUNCHERS),
         (
@@ -1500,6 +1512,21 @@ SHARED: list[Break] = [
         ),
     ),
     *_in(
+        "dtqn/debugging/measures.py",
+        (
+            "a-cue-is-held-from-its-first-row",
+            "np.maximum.accumulate(np.where(found.rows, steps, -1))",
+            "np.flatnonzero(found.rows)[0]",
+            "tests/debugging/test_debug.py::test_a_cue_in_sight_is_not_remembered",
+        ),
+        (
+            "the-last-row-is-exchanged-too",
+            "before = rows & (np.arange(len(rows)) < last)",
+            "before = rows",
+            "tests/debugging/test_debug.py::test_a_network_without_memory_holds_no_cue",
+        ),
+    ),
+    *_in(
         "dtqn/debugging/episodes.py",
         ("reward-of-the-step-before", "rows.reward))", "inputs.reward[:, 0].numpy()))", _REPORT),
         ("greedy-for-random", "< self.share, drawn, greedy)", "< self.share, greedy, drawn)", _DEBUG),
@@ -1644,4 +1671,52 @@ RANKS = [
     ),
 ]
 
-TABLE = [*LEARNING, *NETWORKS, *REPLAY, *TRAINING, *ACTING, *EXPERIMENTS, *SETTINGS, *ENVS, *SHARED, *RANKS]
+RECORDED = [
+    *_in(
+        "dtqn/experiments/sweep.py",
+        (
+            "runs-that-are-gone-count",
+            "        if not trial.rows:\n",
+            "        if False:\n",
+            f"{_SWEEP}::test_runs_that_have_moved_are_found_and_those_that_are_gone_made_again",
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/sweep_file.py",
+        (
+            "other-parameters-are-seeds",
+            "            if name not in specs:\n",
+            "            if False:\n",
+            f"{_SWEEP}::test_what_is_no_longer_searched_is_told",
+        ),
+    ),
+    *_in(
+        "envs/guard.py",
+        (
+            "a-failed-task-is-gone-on-from",
+            "return None if self._guard.has_failed else super().get_state()",
+            "return super().get_state()",
+            "tests/training/test_own_task.py",
+        ),
+        (
+            "rewards-unseen",
+            "lambda: check_reward(self._task, row[1])",
+            "lambda: None",
+            "tests/envs/test_own.py",
+        ),
+    ),
+    *_in(
+        "dtqn/sharing/verify.py",
+        (
+            "a-longer-run-by-its-last-length",
+            'config = config.model_copy(update={"total_env_steps": total, "stop_at_success": success})',
+            "pass",
+            "tests/sharing/test_export.py::test_rows_of_a_run_that_was_made_longer_are_those_of_its_first_length",
+        ),
+    ),
+]
+
+TABLE = [
+    *(*LEARNING, *NETWORKS, *REPLAY, *TRAINING, *ACTING, *EXPERIMENTS, *SETTINGS, *ENVS, *SHARED, *RANKS),
+    *RECORDED,
+]
