@@ -357,11 +357,13 @@ class FrameStack(Change):
     def __init__(self, space: gymnasium.Space[Any], k: int) -> None:
         self.k = positive_int("task.frame_stack", k)
         self.space = _joined(each(self._stacked, _parts(space)))
+        self._are_pictures = each(is_picture, _parts(space))
         self._frames: Any = None
 
     def _stacked(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
         def repeated(bound: Any) -> Array:
-            return self._side_by_side(np.repeat(np.asarray(bound)[None, None], self.k, axis=1))[0]
+            frames = np.repeat(np.asarray(bound)[None, None], self.k, axis=1)
+            return self._side_by_side(frames, is_picture(space))[0]
 
         match space:
             case Discrete():
@@ -375,11 +377,11 @@ class FrameStack(Change):
         raise ValueError(f"task.frame_stack is {self.k}, but observations of {space} cannot be stacked")
 
     @staticmethod
-    def _side_by_side(frames: Array) -> Array:
+    def _side_by_side(frames: Array, are_pictures: bool) -> Array:
         """[N, k, ...] -> what the class says, [N, ...]."""
         if frames.ndim == 2:
             return frames.copy()
-        if frames.ndim == 4 and frames.dtype == np.uint8:
+        if frames.ndim == 4 and are_pictures:
             return np.moveaxis(frames, 1, -1).copy()
         joined = np.moveaxis(frames, 1, -2).copy()
         return joined.reshape(*joined.shape[:-2], -1)
@@ -390,13 +392,13 @@ class FrameStack(Change):
                 lambda array: np.repeat(np.zeros_like(array)[:, None], self.k, axis=1), observation
             )
 
-        def push(frames: Array, array: Array) -> Array:
+        def push(frames: Array, array: Array, are_pictures: bool) -> Array:
             frames[:, :-1] = frames[:, 1:]
             frames[:, -1] = array
             frames[first] = array[first, None]
-            return self._side_by_side(frames)
+            return self._side_by_side(frames, are_pictures)
 
-        return each(push, self._frames, observation)
+        return each(push, self._frames, observation, self._are_pictures)
 
     def get_state(self) -> dict[str, Any]:
         return {"frames": each(np.copy, self._frames)}

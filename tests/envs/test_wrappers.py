@@ -140,6 +140,9 @@ def test_the_layout_of_stacked_frames() -> None:
     )
     assert table.single_observation_space.shape == (1, 6), "a row of real numbers is no picture"
     assert play(table, 1)[1][0].tolist() == [[0, 1, 2, 100, 101, 102]]
+    cells = MultiDiscrete(np.full((2, 2), 9, np.uint8), dtype=np.uint8)
+    grid = make(cells, np.stack([a[:, :, 0] % 9, b[:, :, 0] % 9])[:, None].astype(np.uint8), frame_stack=2)
+    assert play(grid, 1)[1][0].shape == grid.single_observation_space.shape == (2, 4), "nor are categories"
     vector = make(MultiDiscrete([300, 400], start=[0, 5]), np.array([[[1, 6]], [[3, 8]]]), frame_stack=2)
     assert vector.single_observation_space == MultiDiscrete([300, 400, 300, 400], start=[0, 5, 0, 5])
     assert play(vector, 1)[1][0].tolist() == [1, 6, 3, 8]
