@@ -147,8 +147,7 @@ class Policy:
 
     def _rows(self, name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """[N, ...] of what is one such array without a batch."""
-        array = np.ascontiguousarray(np.asarray(value, dtype))
-        array = array.reshape(np.shape(value))  # a single number has become an array of one
+        array = np.asarray(value, dtype, order="C")
         wanted = (self._count, *shape) if self._batched else shape
         if array.shape != wanted:
             raise ValueError(f"{name} has the shape {array.shape}; must be {wanted}")

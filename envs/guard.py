@@ -133,7 +133,7 @@ class GuardedVectorEnv(NativeVectorEnv):
     Args:
         task: the task's id.
         dynamics: the task; this environment is its only user.
-        num_envs, seed, time_limit, render_mode: as of `NativeVectorEnv`.
+        num_envs, seed, options: as of `NativeVectorEnv`.
 
     Raises:
         TaskError: here, and by every method that asks the task: where that fails or breaks its interface.
@@ -141,16 +141,9 @@ class GuardedVectorEnv(NativeVectorEnv):
     """
 
     def __init__(
-        self,
-        task: str,
-        dynamics: Dynamics,
-        num_envs: int,
-        seed: Seed = None,
-        *,
-        time_limit: int | None,
-        render_mode: str | None = None,
+        self, task: str, dynamics: Dynamics, num_envs: int, seed: Seed = None, **options: Any
     ) -> None:
-        super().__init__(dynamics, num_envs, seed, time_limit=time_limit, render_mode=render_mode)
+        super().__init__(dynamics, num_envs, seed, **options)
         self._task = task
         self._dynamics = self._guard = GuardedDynamics(task, dynamics)
 

@@ -12,7 +12,7 @@ from dtqn.experiments.intervals import LEAST_RUNS
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.suites import Suite
 from dtqn.settings import presets
-from dtqn.settings.config import Config, fields_of, value_of
+from dtqn.settings.config import Config
 from dtqn.settings.task import task_of
 from dtqn.text import number
 
@@ -90,23 +90,16 @@ def notes(
 
 def _unpublished(configs: Sequence[Config]) -> list[str]:
     """A line for each published agent, which lies over its task's preset, with settings that are others."""
-    notes = []
-    for agent in dict.fromkeys(config.agent for config in configs if config.agent in presets.agents()):
-        found = presets.find_agent(agent)
-        if not found.over_task:
-            continue
-        own = presets.build([found.preset])
-        changed = {
-            name: None
-            for config in configs
-            if config.agent == agent
-            for name in fields_of()
-            if presets.has_setting(found.preset.values, name)
-            and value_of(config, name) != value_of(own, name)
-        }
-        if changed:
-            notes.append(f"Not as published: {agent} has other {', '.join(changed)} here.")
-    return notes
+    shipped, changed = presets.agents(), dict[str, dict[str, None]]()
+    for config in configs:
+        if config.agent in shipped and presets.find_agent(config.agent).over_task:
+            others = [name for name, kept in presets.kept_of_preset(config).items() if not kept]
+            changed.setdefault(config.agent, {}).update(dict.fromkeys(others))
+    return [
+        f"Not as published: {agent} has other {', '.join(names)} here."
+        for agent, names in changed.items()
+        if names
+    ]
 
 
 def _task_options(config: Config) -> str:

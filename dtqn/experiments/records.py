@@ -116,18 +116,17 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
     evaluations = [row for row in rows if row.get("eval/return") is not None]
     tallies = [row for row in rows if row.get("train/episodes") is not None]
     settings, most = deciding_settings(config), _MOST_EVALUATIONS
+    known = {
+        **Identity.of(config)._asdict(),
+        "settings": settings,
+        "defaults": _without(lasting_settings(resolved(config)), settings),
+        "result": {**result, "task": result.get("task") or run_identity(config).digest},
+        "num_evaluations": len(evaluations),
+        "training": _columns(_thinned(tallies, _MOST_TALLIES), _TRAINING),
+    }
     while True:
-        record = Record(
-            **Identity.of(config)._asdict(),
-            settings=settings,
-            defaults=_without(lasting_settings(resolved(config)), settings),
-            result=Result.model_validate(
-                {**result, "task": result.get("task") or run_identity(config).digest}
-            ),
-            num_evaluations=len(evaluations),
-            evaluations=_columns(_evaluations(evaluations, most), [*_CLOCKS, *_EVALUATION]),
-            training=_columns(_thinned(tallies, _MOST_TALLIES), _TRAINING),
-        )
+        kept = _columns(_evaluations(evaluations, most), [*_CLOCKS, *_EVALUATION])
+        record = Record.model_validate({**known, "evaluations": kept})
         if len(_text(record)) < LARGEST_BYTES or most <= 1:  # settings are long indeed
             return record
         most //= 2

@@ -259,13 +259,19 @@ def unread(config: Config) -> list[str]:
     """Settings that nothing reads (`Config.unread`), but those that the agent's shipped preset sets."""
     if config.agent not in agents():
         return config.unread()
+    kept = kept_of_preset(config)
+    return [name for name in config.unread() if not kept.get(name, False)]
+
+
+def kept_of_preset(config: Config) -> dict[str, bool]:
+    """The settings that the agent's shipped preset sets, and whether the run has its value of each."""
     preset = find_agent(config.agent).preset
     own = build([preset])
-    return [
-        name
-        for name in config.unread()
-        if not has_setting(preset.values, name) or value_of(config, name) != value_of(own, name)
-    ]
+    return {
+        name: value_of(config, name) == value_of(own, name)
+        for name in fields_of()
+        if has_setting(preset.values, name)
+    }
 
 
 def _time_limit(given: Sequence[Layer]) -> int | None:

@@ -50,17 +50,8 @@ def make(
         files: SHA-256 of the exported files, by name.
     """
     how = (
-        *(
-            "env_steps",
-            "learner_steps",
-            "inexact_from",
-            "ended",
-            "seconds",
-            "finished",
-            "parameters",
-            "threads",
-        ),
-        *("device", "machine"),
+        *("env_steps", "learner_steps", "inexact_from", "ended", "seconds", "finished"),
+        *("parameters", "threads", "device", "machine"),
     )
     return {
         "format": FORMAT,
