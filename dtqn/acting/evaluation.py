@@ -84,11 +84,23 @@ class Played(NamedTuple):
         return Played(*(np.concatenate(pair) for pair in zip(self, later, strict=True)))
 
 
+class Goal(NamedTuple):
+    """Where a run ends early; None where it does not."""
+
+    success: float | None = None
+    episode_return: float | None = None
+
+    def is_met(self, success: float | None, episode_return: float) -> bool:
+        """Whether one of these figures of an evaluation, or ends of intervals, is at or above its goal."""
+        pairs = ((self.success, success), (self.episode_return, episode_return))
+        return any(goal is not None and value is not None and value >= goal for goal, value in pairs)
+
+
 class Stages:
     """How many episodes each evaluation of a run plays: a function of counted steps, never of the clock.
 
     An evaluation begins with `first_episodes`. The rest follow where they could matter: if the 95 % interval
-    of the first ones reaches the best score so far or the threshold of early stopping, and at the run's end.
+    of the first ones reaches the best score so far or the goal of early stopping, and at the run's end.
     Only such a *full* evaluation may count as the best one or end a run early.
 
     The steps of all evaluations stay within `max_step_share` times the run's env steps. So a full evaluation
@@ -99,12 +111,9 @@ class Stages:
 
     FEWEST = 10
 
-    def __init__(
-        self, *, episodes: int, first_episodes: int, max_step_share: float, threshold: float | None
-    ) -> None:
-        """`threshold`: the lower end of success at which a run ends early; None for never."""
+    def __init__(self, *, episodes: int, first_episodes: int, max_step_share: float, goal: Goal) -> None:
         self._episodes, self._first = episodes, min(first_episodes, episodes)
-        self._share, self._threshold = max_step_share, threshold
+        self._share, self._goal = max_step_share, goal
         self._spent = 0
         self._best: float | None = None
 
@@ -121,8 +130,11 @@ class Stages:
         affordable = int((self._left(env_steps) - result.episodes * result.length) / max(result.length, 1.0))
         if at_end:
             return max(min(missing, affordable), self._first - result.episodes, 0)
-        goals = [goal for goal in (self._best, self._threshold) if goal is not None]
-        matters = self._best is None or result.score_interval.high >= min(goals)
+        matters = (
+            self._best is None
+            or result.score_interval.high >= self._best
+            or self._goal.is_met(result.success_high, result.episode_return + result.return_half_width)
+        )
         return missing if matters and missing <= affordable else 0
 
     def is_full(self, result: EvaluationResult, at_end: bool) -> bool:

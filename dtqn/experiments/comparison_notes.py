@@ -79,8 +79,13 @@ def notes(
     options = of_each(_task_options)
     if _differ(options):
         notes.append(f"{_same('Task options', options)} random is of the first of these.")
-    if any(config.stop_at_success is not None for config in configs):
-        notes.append(_same("Runs end early at success", of_each(lambda config: str(config.stop_at_success))))
+    for name in ("success", "return"):
+        goals = [str(getattr(config, f"stop_at_{name}")) for config in configs]
+        if set(goals) != {"None"}:
+            pairs = zip(configs, goals, strict=True)
+            notes.append(
+                _same(f"Runs end early at {name}", [_Value(c.env, c.agent, c.seed, g) for c, g in pairs])
+            )
     for config in {config.env: config for config in configs}.values():
         ceiling = task_of(config).success_ceiling
         if ceiling < 1:
@@ -121,7 +126,7 @@ def _evaluations(outcome: Outcome, run: RunFigures) -> _Value:
     """How many a run has, or, where it may end early, how often it has one."""
     config = outcome.config
     often = f"one for each {number(config.evaluation.period)} env steps, until a run ends"
-    value = str(run.evaluations) if config.stop_at_success is None else often
+    value = str(run.evaluations) if not config.may_end_early else often
     return _Value(run.env, run.agent, run.seed, value)
 
 

@@ -393,6 +393,8 @@ class Config(Group):
     """Whether W&B gets the run; auto: online if the user is logged in, else offline."""
     stop_at_success: float | None = Field(None, gt=0, le=1)
     """End once an evaluation's 95 % interval of success lies at or above this; None never ends early."""
+    stop_at_return: float | None = None
+    """The same for the mean return; whichever comes first."""
     task: TaskConfig = TaskConfig()
     network: NetworkConfig = NetworkConfig()
     learner: LearnerConfig = LearnerConfig()
@@ -413,7 +415,12 @@ class Config(Group):
     @property
     def evaluates_beside(self) -> bool:
         """Whether a process beside the run plays its evaluations. None does where one may end the run."""
-        return self.evaluator == "process" and self.stop_at_success is None
+        return self.evaluator == "process" and not self.may_end_early
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether an evaluation may end the run."""
+        return self.stop_at_success is not None or self.stop_at_return is not None
 
     @property
     def is_settled(self) -> bool:
@@ -438,7 +445,7 @@ class Config(Group):
         """
         free_cores -= self.num_workers
         several = free_cores >= 2
-        beside = several and self.stop_at_success is None and self.total_env_steps > self.evaluation.period
+        beside = several and not self.may_end_early and self.total_env_steps > self.evaluation.period
         threads = self.threads if self.threads != "auto" else 2 if free_cores >= 3 else 1
         evaluator = self.evaluator if self.evaluator != "auto" else "process" if beside else "inline"
         return self.model_copy(update={"threads": threads, "evaluator": evaluator})

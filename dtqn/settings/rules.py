@@ -469,7 +469,7 @@ _READ_IF: dict[str, Callable[[Config], bool]] = {
     "replay.max_priority_weight": lambda c: _from_replay(c) and c.replay.priority_exponent > 0,
     "replay.memory": lambda c: c.network.trace_window != 0,
     "replay.trace_dtype": lambda c: c.network.trace_window != 0,
-    "evaluator": lambda c: c.evaluator == "inline" or c.stop_at_success is None,
+    "evaluator": lambda c: c.evaluator == "inline" or not c.may_end_early,
     "actor.num_workers": _has_workers,
     "actor.max_lead": _has_workers,
     "actor.step_timeout": _has_workers,

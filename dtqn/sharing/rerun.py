@@ -11,6 +11,7 @@ from dtqn.sharing.certificate import without_clocks
 from dtqn.training import machine
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import Row
+from dtqn.training.setup import make_goal
 from dtqn.training.trainer import Trainer
 
 
@@ -21,10 +22,11 @@ def rows(config: Config) -> Generator[Row, None, None]:
     """
     machine.prepare()
     trainer = Trainer(config.model_copy(update={"evaluator": "inline"}))
+    goal = make_goal(config)
     with tempfile.TemporaryDirectory() as folder:
         evaluations = Evaluations(Path(folder), [], {})
         try:
-            while not trainer.finished and not evaluations.reached(config.stop_at_success):
+            while not trainer.finished and not evaluations.reached(goal):
                 row = trainer.advance()
                 if row is not None:
                     yield _whole(row, trainer, evaluations)

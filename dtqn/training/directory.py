@@ -27,7 +27,7 @@ HOW_IT_RUNS = {
 }
 """Settings that runs with the same `config_hash` may differ in. `total_env_steps` is none of them: the step
 size falls over a run's whole length, so a short run that was extended is not the long one."""
-MAY_CHANGE = HOW_IT_RUNS | {"total_env_steps", "stop_at_success"}
+MAY_CHANGE = HOW_IT_RUNS | {"total_env_steps", "stop_at_success", "stop_at_return"}
 """Settings that a resumed run may be given anew: where it ends and how it is run, not what is learned."""
 
 
@@ -415,7 +415,9 @@ def report_command(folder: Path) -> str:
 
 def ends_at(config: Config) -> list[float | None]:
     """The settings that decide where a run ends; a finished run goes on only where this has changed."""
-    return [config.total_env_steps, config.stop_at_success]
+    ends: list[float | None] = [config.total_env_steps, config.stop_at_success]
+    # Left out where there is none, as in the results of runs from before there was such a setting.
+    return ends if config.stop_at_return is None else [*ends, config.stop_at_return]
 
 
 def resolved(config: Config) -> Config:

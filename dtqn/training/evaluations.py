@@ -7,6 +7,8 @@ from pathlib import Path
 
 from torch import Tensor
 
+from dtqn.acting.evaluation import Goal
+from dtqn.acting.statistics import NORMAL_QUANTILE
 from dtqn.text import number
 from dtqn.training import checkpoint
 from dtqn.training.checkpoint import CheckpointError
@@ -79,10 +81,12 @@ class Evaluations:
         checkpoint.save_best(self._folder, weights, self.best)
         return True
 
-    def reached(self, success: float | None) -> bool:
-        """Whether the last evaluation's interval lies above `success`; never where none is asked for."""
-        low = self.last.get("eval/success_low")
-        return success is not None and low is not None and is_full_evaluation(self.last) and low >= success
+    def reached(self, goal: Goal) -> bool:
+        """Whether the last evaluation is full and its interval lies at or above a goal."""
+        if not is_full_evaluation(self.last):
+            return False
+        of_return, error = (self.last.get(f"eval/{name}") or 0.0 for name in ("return", "return_error"))
+        return goal.is_met(self.last.get("eval/success_low"), of_return - NORMAL_QUANTILE * error)
 
 
 def _evaluation(row: Row) -> Row:

@@ -27,7 +27,7 @@ from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.leader import Leader, dismiss
 from dtqn.training.metrics import MetricsFile, Row, read_rows
-from dtqn.training.setup import device_of, task_spec
+from dtqn.training.setup import device_of, make_goal, task_spec
 from dtqn.training.tracker import Trackers, open_tracker
 from dtqn.training.trainer import Trainer
 from dtqn.training.wandb_tracker import in_sweep
@@ -240,8 +240,9 @@ class _Run:
     def _loop(self, signals: Signals) -> int:
         trainer, every = self.trainer, self.config.checkpoint_every
         price = lines.Price(self.config.total_env_steps, trainer.env_steps, trainer.learner_steps)
+        goal = make_goal(self.config)
         self._record(signals)  # what was under way at the end of the last stretch
-        while not trainer.finished and not self._evaluations.reached(self.config.stop_at_success):
+        while not trainer.finished and not self._evaluations.reached(goal):
             if code := self._interrupted(signals):
                 return code
             before, began = trainer.env_steps, time.monotonic()

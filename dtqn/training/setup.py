@@ -19,7 +19,7 @@ import envs
 from dtqn import networks, testing
 from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
-from dtqn.acting.evaluation import Stages
+from dtqn.acting.evaluation import Goal, Stages
 from dtqn.acting.exploration import Bursts, Exploration
 from dtqn.acting.novelty import Novelty
 from dtqn.graphs import Captured, CudaRecorder, Held
@@ -328,13 +328,17 @@ def make_bursts(config: ActorConfig, num_envs: int) -> Bursts:
     )
 
 
+def make_goal(config: Config) -> Goal:
+    return Goal(config.stop_at_success, config.stop_at_return)
+
+
 def make_stages(config: Config) -> Stages:
     evaluation = config.evaluation
     return Stages(
         episodes=evaluation.episodes,
         first_episodes=evaluation.first_episodes,
         max_step_share=evaluation.max_step_share,
-        threshold=config.stop_at_success,
+        goal=make_goal(config),
     )
 
 

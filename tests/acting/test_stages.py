@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtqn.acting.evaluation import EvaluationResult, Played, Stages
+from dtqn.acting.evaluation import EvaluationResult, Goal, Played, Stages
 from dtqn.acting.statistics import wilson_interval
 
 
@@ -16,14 +16,14 @@ def stages(**changed: Any) -> Stages:
         "episodes": 500,
         "first_episodes": 50,
         "max_step_share": 0.5,
-        "threshold": None,
+        "goal": Goal(),
     }
     return Stages(**settings | changed)
 
 
 def result(success: float, episodes: int = 50, length: float = 20.0) -> EvaluationResult:
     low, high = wilson_interval(round(success * episodes), episodes)
-    return EvaluationResult(success, low, high, 0.0, length, episodes)
+    return EvaluationResult(success, low, high, 3.0, length, episodes, return_error=0.1)
 
 
 def test_the_first_full_evaluation_comes_when_it_is_paid_for() -> None:
@@ -43,19 +43,21 @@ def test_steps_that_are_spent_are_missing_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("best", "threshold", "success", "plays_on"),
+    ("best", "goal", "success", "plays_on"),
     [
-        (0.90, None, 0.80, False),  # Wilson's interval of 40 of 50: 0.670 to 0.888
-        (0.88, None, 0.80, True),
-        (0.95, 0.88, 0.80, True),
-        (0.95, 0.89, 0.80, False),
-        (0.95, None, 1.00, True),
+        (0.90, Goal(), 0.80, False),  # Wilson's interval of 40 of 50: 0.670 to 0.888
+        (0.88, Goal(), 0.80, True),
+        (0.95, Goal(0.88), 0.80, True),
+        (0.95, Goal(0.89), 0.80, False),
+        (0.95, Goal(), 1.00, True),
+        (0.95, Goal(None, 3.1), 0.80, True),  # a mean return of 3 with a standard error of 0.1: up to 3.196
+        (0.95, Goal(None, 3.2), 0.80, False),
     ],
 )
 def test_the_rest_is_played_where_it_could_matter(
-    best: float, threshold: float | None, success: float, plays_on: bool
+    best: float, goal: Goal, success: float, plays_on: bool
 ) -> None:
-    plan = stages(threshold=threshold)
+    plan = stages(goal=goal)
     plan.count(result(best, 500), full=True)
     assert (plan.rest(result(success), 10**6, at_end=False) > 0) == plays_on
     assert plan.rest(result(success), 10**6, at_end=True) == 450
@@ -94,7 +96,7 @@ def test_returns_have_an_interval_of_their_own() -> None:
     plan = stages()
     plan.count(both._replace(episode_return=3.3), full=True)
     assert plan.rest(both, 10**6, at_end=False) == 0
-    assert stages(threshold=None).rest(both, 10**6, at_end=False) == 496
+    assert stages().rest(both, 10**6, at_end=False) == 496
 
 
 def test_it_goes_on_from_its_state() -> None:

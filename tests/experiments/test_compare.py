@@ -66,7 +66,8 @@ for i in range(done, len(scores)):
     if caught and i + 1 < len(scores):
         saved.write_text(str(i + 1))
         sys.exit(128 + caught[0])
-ends_at = [json.loads(config[name]) for name in ("total_env_steps", "stop_at_success")]
+ends_at = [json.loads(config[name]) for name in ("total_env_steps", "stop_at_success", "stop_at_return")]
+ends_at = ends_at[: 2 if ends_at[2] is None else 3]
 result = {"ends_at": ends_at, "parameters": 100 + len(agent)}
 result |= {"threads": int(config["threads"]), "device": "cpu", "program": {"dtqn": "1.2", "torch": "3.4"}}
 (folder / "result.json").write_text(json.dumps(result))
@@ -496,12 +497,15 @@ def test_a_finished_run_without_the_score_is_named_and_in_no_figure():
     assert (lines[0].finished, lines[0].success, lines[0].beside) == (2, 0.5, {"training success": None})
 
 
-@pytest.mark.parametrize("stops", [False, True])
+@pytest.mark.parametrize("stops", [None, "success", "return"])
 def test_what_is_not_the_same_for_all_is_said(run, tmp_path, stops):
     """Runs that end early have fewer evaluations, which is as it should be."""
-    settings = {"stop_at_success": "0.9", "evaluation.period": "50"} if stops else {}
+    settings = {f"stop_at_{stops}": "0.9", "evaluation.period": "50"} if stops else {}
     run({_TASK: {"gtrxl": [[0.1, 0.2]], "drqn": [[0.1, 0.2, 0.3]]}}, settings=settings)
-    (note,) = [note for note in _table(tmp_path)["notes"] if note.startswith("Evaluations")]
+    notes = _table(tmp_path)["notes"]
+    (note,) = [note for note in notes if note.startswith("Evaluations")]
+    early = [note for note in notes if note.startswith("Runs end early")]
+    assert early == ([f"Runs end early at {stops}: 0.9, for every agent."] if stops else [])
     if stops:
         assert note == "Evaluations: one for each 50 env steps, until a run ends, for every agent."
     else:

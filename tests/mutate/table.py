@@ -779,15 +779,21 @@ TRAINING = [
         "dtqn/training/evaluations.py",
         (
             "early-stop-by-the-mean",
-            'low = self.last.get("eval/success_low")',
-            'low = self.last.get("eval/success")',
+            'goal.is_met(self.last.get("eval/success_low")',
+            'goal.is_met(self.last.get("eval/success")',
             f"{_SESSION}::test_a_run_ends_at_the_success_that_was_asked_for",
         ),
         (
             "early-stop-never",
-            "is_full_evaluation(self.last) and low >= success",
-            "is_full_evaluation(self.last) and low >= 2",
+            "if not is_full_evaluation(self.last):",
+            "if True:",
             f"{_SESSION}::test_a_run_ends_at_the_success_that_was_asked_for",
+        ),
+        (
+            "early-stop-by-the-mean-return",
+            "of_return - NORMAL_QUANTILE * error",
+            "of_return",
+            f"{_SESSION}::test_a_run_ends_at_the_return_that_was_asked_for",
         ),
         (
             "best-is-the-last",
@@ -1709,7 +1715,7 @@ RECORDED = [
         "dtqn/sharing/verify.py",
         (
             "a-longer-run-by-its-last-length",
-            'config = config.model_copy(update={"total_env_steps": total, "stop_at_success": success})',
+            "config = config.model_copy(update=dict(zip(names, [*ended[:-1], None], strict=False)))",
             "pass",
             "tests/sharing/test_export.py::test_rows_of_a_run_that_was_made_longer_are_those_of_its_first_length",
         ),

@@ -365,20 +365,21 @@ def test_rows_after_a_resume_with_new_episodes_tell_nothing(
     assert _verified(to, capsys, "--episodes", "0")[1]["first updates"] == "DIFFERS"
 
 
-@pytest.mark.parametrize("first_end", [230, 350])
+@pytest.mark.parametrize(("first_end", "goal"), [(230, []), (350, []), (350, [900.0])])
 def test_rows_of_a_run_that_was_made_longer_are_those_of_its_first_length(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], first_end: int
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], first_end: int, goal: list[float]
 ) -> None:
     """Its step size fell faster then, and it has a row where it ended, which a run of its length lacks."""
     run, to = tmp_path / "run", tmp_path / "exported"
-    flags = [*SHORT, "--run-dir", str(run)]
+    flags = [*SHORT, "--run-dir", str(run), *(f"--stop-at-return={value}" for value in goal)]
     flags[flags.index("--total-env-steps") + 1] = str(first_end)
     assert cli.main(flags) == 0
     assert cli.main(["--resume", str(run), "--total-env-steps", "500"]) == 0
     assert cli.main(["--resume", str(run), "--total-env-steps", "600"]) == 0
     assert cli.main(["export", str(run), "--to", str(to), "--episodes", "5"]) == 0
     trained = json.loads((to / "certificate.json").read_text())["trained"]
-    assert trained["ended"][:2] == [first_end, None] and first_end <= trained["ended"][2] < first_end + 10
+    *ended, steps = trained["ended"]
+    assert ended == [first_end, None, *goal] and first_end <= steps < first_end + 10
     assert _verified(to, capsys, "--episodes", "0")[1]["first updates"] == "ok"
     _edit_json(lambda content: content["trained"].pop("ended"))(to)
     assert _verified(to, capsys, "--episodes", "0")[1]["first updates"] == "DIFFERS"

@@ -287,6 +287,24 @@ def test_a_run_ends_at_the_success_that_was_asked_for(tmp_path, trainer):
     assert fake.rows(tmp_path / "run")[-1]["env_steps"] == 1000
 
 
+def test_a_run_ends_at_the_return_that_was_asked_for(tmp_path, trainer):
+    """By the lower end of its interval, the mean less 1.96 standard errors; success does not count there."""
+    returns = {100: (0.9, 0.3), 200: (0.9, 0.21), 300: (0.9, 0.2), 400: (0.9, 0.0)}
+
+    def evaluation(self):
+        mean, error = returns.get(self.env_steps, (0.0, 0.1))
+        of_return = {"eval/return": mean, "eval/return_error": error}
+        of_success = {"eval/success": 1.0, "eval/success_low": 1.0, "eval/success_high": 1.0}
+        return {**of_success, **of_return, "eval/length": 5.0, "eval/episodes": 20}
+
+    trainer._evaluation = evaluation
+    assert fake.start(tmp_path / "run", stop_at_return=0.5)[0] == 0
+    assert fake.rows(tmp_path / "run")[-1]["env_steps"] == 300
+    assert "has finished" in fake.resume(tmp_path / "run")[1][0]
+    assert fake.resume(tmp_path / "run", stop_at_return=0.9)[0] == 0
+    assert fake.rows(tmp_path / "run")[-1]["env_steps"] == 400
+
+
 @pytest.mark.parametrize(
     ("number", "code", "times"), [(signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 1), (signal.SIGHUP, 129, 2)]
 )
