@@ -20,6 +20,7 @@ from dtqn.experiments.intervals import profile
 from dtqn.experiments.scores import Score, best_epoch, first_episodes
 from dtqn.experiments.suite_pictures import _against_n, _profile
 from dtqn.settings.config import ConfigError
+from dtqn.settings.presets import resolve
 from dtqn.training import chance, pace
 from dtqn.training.pace import Pace
 from dtqn.training.preflight import planned_updates
@@ -184,6 +185,23 @@ def test_every_agent_of_the_tables_fits_the_tasks_of_a_suite(name):
         )
         assert config.total_env_steps == task.env_steps
         assert len({each.learner.gamma for each in (config, *others)}) == 1, "gamma is the suite's"
+
+
+@pytest.mark.parametrize("agent", ["gtrxl", "lstm"])
+def test_the_preset_of_popgym_is_the_same_in_its_suite_and_outside(agent):
+    """An answer is worth 1 in 51 of n - 1, and the reward scale is the number of rows, n."""
+    suite = suites.read("popgym-15")
+    configs = compare.plan([agent], [101], None, {}, suite)
+    assert len(configs) == 15
+    for config in configs:
+        alone = resolve(None, {"env": config.env, "agent": agent}, {})
+        for group in ("network", "learner", "replay", "actor"):
+            assert getattr(config, group) == getattr(alone, group), config.env
+    scales = {config.env: config.learner.reward_scale for config in configs}
+    assert scales["popgym-repeat-first-easy"] == 52
+    assert scales["popgym-repeat-first-hard"] == 832
+    assert scales["popgym-autoencode-easy"] == 104
+    assert scales["popgym-concentration-medium"] == 209
 
 
 def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tmp_path):
