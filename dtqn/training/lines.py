@@ -131,6 +131,14 @@ def result(
     )
 
 
+def skipped(updates: int, learner_steps: int) -> str:
+    """For a run that has left out updates."""
+    return (
+        f"{number(updates)} of {number(updates + learner_steps)} updates were left out, as their loss or "
+        "gradient was not finite (learner/skipped_updates)"
+    )
+
+
 def finished(directory: RunDir, env_steps: int, last: Row) -> str:
     """The answer of a finished run to `--resume`."""
     return (

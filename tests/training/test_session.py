@@ -89,6 +89,19 @@ def test_what_is_said(tmp_path, trainer):
     assert lines[-1] == f"report   python -m dtqn report '{tmp_path}/my run'"
 
 
+def test_a_run_that_left_out_updates_says_so_at_its_end(tmp_path, trainer, monkeypatch):
+    advance = trainer.advance
+
+    def skipping(self):
+        row = advance(self)
+        return row and row | {"learner/skipped_updates": self.env_steps // 400}
+
+    monkeypatch.setattr(trainer, "advance", skipping)
+    lines = fake.start(tmp_path / "run")[1]
+    told = "2 of 102 updates were left out, as their loss or gradient was not finite (learner/skipped_updates)"
+    assert lines[-3] == told
+
+
 def test_best_weights_are_those_of_the_best_evaluation(tmp_path, trainer):
     seen = {}
     trainer.at_tick = staticmethod(lambda t: seen.update({t.env_steps: t.network.weight.clone()}))
