@@ -45,6 +45,8 @@ from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.text import columns
 from dtqn.training import machine
+from dtqn.training.evaluations import reached
+from dtqn.training.setup import make_goal
 from dtqn.training.trainer import Trainer
 from dtqn.types import State, map_tree, reset_rows
 from envs.vector import NativeVectorEnv
@@ -258,11 +260,14 @@ def table(point: Mapping[str, Any]) -> str:
 def run(
     config: Config, every: int, count: int, report: Callable[[list[dict[str, Any]]], None]
 ) -> list[dict[str, Any]]:
-    """Train and measure, and report all measurements so far after each."""
+    """Train and measure, and report all measurements so far after each.
+
+    Like a run it ends early where an evaluation has reached `stop_at_success` or `stop_at_return`.
+    """
     watch = watch_of(config)
     experience = Experience(watch)
     machine.prepare()
-    trainer = Trainer(config)
+    goal, trainer = make_goal(config), Trainer(config)
     points: list[dict[str, Any]] = []
     while not trainer.finished:
         before = trainer.env_steps
@@ -273,12 +278,15 @@ def run(
         if before // every == trainer.env_steps // every:
             continue
         clocks = {"env_steps": trainer.env_steps, "learner_steps": trainer.learner_steps}
-        success = over.metrics["eval/success"] if over else None
+        evaluated = over.metrics if over else {}
+        success = evaluated.get("eval/success")
         measured = summary(measure_run(trainer, watch, count), watch)
         points.append(
             clocks | {"success": success, "training": experience.taken(trainer.env_steps)} | measured
         )
         report(points)
+        if reached(goal, evaluated):
+            break
     return points
 
 

@@ -335,6 +335,12 @@ def test_a_run_goes_on_as_if_nothing_had_been_measured() -> None:
     assert rows[0] == rows[1]
 
 
+@pytest.mark.parametrize(("goal", "points"), [("-100", 1), ("100", 2)])
+def test_it_ends_where_a_run_ends_early(goal: str, points: int) -> None:
+    config = resolve(None, {"env": "t-maze-passive-4", **SMALL, "stop_at_return": goal}, {})
+    assert len(voi.run(config, 300, 10, lambda points: None)) == points
+
+
 def test_v_and_returns_are_on_the_learners_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = {"env": "t-maze-passive-4", **SMALL, "learner.value_rescaling": "true"}
     trainer = Trainer(resolve(None, {**flags, "learner.reward_scale": "0.5"}, {}))

@@ -83,10 +83,15 @@ class Evaluations:
 
     def reached(self, goal: Goal) -> bool:
         """Whether the last evaluation is full and its interval lies at or above a goal."""
-        if not is_full_evaluation(self.last):
-            return False
-        of_return, error = (self.last.get(f"eval/{name}") or 0.0 for name in ("return", "return_error"))
-        return goal.is_met(self.last.get("eval/success_low"), of_return - NORMAL_QUANTILE * error)
+        return reached(goal, self.last)
+
+
+def reached(goal: Goal, row: Row) -> bool:
+    """Whether a row has a full evaluation whose interval lies at or above a goal."""
+    if not is_full_evaluation(row):
+        return False
+    of_return, error = (row.get(f"eval/{name}") or 0.0 for name in ("return", "return_error"))
+    return goal.is_met(row.get("eval/success_low"), of_return - NORMAL_QUANTILE * error)
 
 
 def _evaluation(row: Row) -> Row:

@@ -779,13 +779,13 @@ TRAINING = [
         "dtqn/training/evaluations.py",
         (
             "early-stop-by-the-mean",
-            'goal.is_met(self.last.get("eval/success_low")',
-            'goal.is_met(self.last.get("eval/success")',
+            'goal.is_met(row.get("eval/success_low")',
+            'goal.is_met(row.get("eval/success")',
             f"{_SESSION}::test_a_run_ends_at_the_success_that_was_asked_for",
         ),
         (
             "early-stop-never",
-            "if not is_full_evaluation(self.last):",
+            "if not is_full_evaluation(row):",
             "if True:",
             f"{_SESSION}::test_a_run_ends_at_the_success_that_was_asked_for",
         ),

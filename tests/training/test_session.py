@@ -98,7 +98,9 @@ def test_a_run_that_left_out_updates_says_so_at_its_end(tmp_path, trainer, monke
 
     monkeypatch.setattr(trainer, "advance", skipping)
     lines = fake.start(tmp_path / "run")[1]
-    told = "2 of 102 updates were left out, as their loss or gradient was not finite (learner/skipped_updates)"
+    told = (
+        "2 of 102 updates were left out, as their loss or gradient was not finite (learner/skipped_updates)"
+    )
     assert lines[-3] == told
 
 
