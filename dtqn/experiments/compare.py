@@ -107,7 +107,7 @@ def plan(
         env = given.get("env") or resolve(agent=agents[0]).env
         tasks = {name: list[presets.Layer]() for name in names("--env", env)}
     else:
-        tasks = {task.name: task.layers() for task in suite.tasks}
+        tasks = {task.name: [*task.settings] for task in suite.tasks}
     configs = [
         resolve(below, env=task, agent=agent, seed=str(seed))
         for task, below in tasks.items()

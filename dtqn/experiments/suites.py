@@ -210,12 +210,6 @@ class SuiteTask(NamedTuple):
     settings: tuple[Layer, ...]
     """The suite's settings for all agents alike."""
 
-    def layers(self) -> list[Layer]:
-        """The settings, with the task's own number in place of the word `horizon`."""
-        return [
-            layer._replace(values=presets.with_horizon(layer.values, self.name)) for layer in self.settings
-        ]
-
 
 class Suite(NamedTuple):
     """A suite at a share of its budgets."""

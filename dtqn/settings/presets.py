@@ -149,20 +149,27 @@ def resolve(
         flags: dotted name -> text, as given on the command line.
         environment: environment variables.
         configs: the folder of presets.
-        below: what lies right below the flags, such as a sweep's choice.
+        below: what lies right below the flags, such as a sweep's choice or a suite's settings; the word
+            `horizon` stands for the task's own number there, as in the presets of tasks.
         task_presets: whether the task's preset is laid over the agent's.
     """
     try:
         given = [file_layer(file)] if file else []
     except ConfigError as error:
         raise ConfigError(f"config is {error}") from None
-    given += [*environment_layer(environment), *below, Layer(None, nested(flags))]
-    env = next((layer.values["env"] for layer in reversed(given) if "env" in layer.values), Config().env)
-    agent = _chosen_agent(given, configs)
+    given += environment_layer(environment)
+    own = Layer(None, nested(flags))
+    all_given = [*given, *below, own]
+    env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
+    agent = _chosen_agent(all_given, configs)
     name = Layer(None, {"agent": agent.name})
-    task = _env_presets(env, _time_limit(given), configs) if task_presets else []
+    limit = _time_limit(all_given)
+    task, of_below = (
+        [layer._replace(values=_with_horizon(layer.values, env, limit)) for layer in layers]
+        for layers in (_env_presets(env, configs) if task_presets else [], below)
+    )
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
-    return build([*ranks_layer(environment), *presets, *given, agent.variant, name])
+    return build([*ranks_layer(environment), *presets, *given, *of_below, own, agent.variant, name])
 
 
 class Agent(NamedTuple):
@@ -281,18 +288,17 @@ def _time_limit(given: Sequence[Layer]) -> int | None:
     return int(limit) if limit.isdecimal() and int(limit) > 0 else None
 
 
-def _env_presets(env: Any, time_limit: int | None, configs: Path) -> list[Layer]:
+def _env_presets(env: Any, configs: Path) -> list[Layer]:
     """The presets whose names begin the task's name, longer ones over shorter ones.
 
     A dash stands between such a name and the rest, or a slash as in `ALE/Pong-v5`.
     """
     name = f"{env}-".replace("/", "-")
     families = [path for path in (configs / "envs").glob("*.yaml") if name.startswith(f"{path.stem}-")]
-    layers = map(file_layer, sorted(families, key=lambda path: len(path.stem)))
-    return [layer._replace(values=with_horizon(layer.values, env, time_limit)) for layer in layers]
+    return [file_layer(path) for path in sorted(families, key=lambda path: len(path.stem))]
 
 
-def with_horizon(values: Mapping[str, Any], env: str, time_limit: int | None = None) -> dict[str, Any]:
+def _with_horizon(values: Mapping[str, Any], env: str, time_limit: int | None) -> dict[str, Any]:
     """A task's or a suite's settings, with the task's own number in place of the word `horizon`.
 
     Args:
@@ -301,7 +307,7 @@ def with_horizon(values: Mapping[str, Any], env: str, time_limit: int | None = N
     filled: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            filled[name] = with_horizon(value, env, time_limit)
+            filled[name] = _with_horizon(value, env, time_limit)
         else:
             filled[name] = _horizon(env, time_limit) if value == "horizon" else value
     return filled

@@ -220,6 +220,8 @@ def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tm
             assert (config.total_env_steps, config.warmup) == (100 * (n + 1), 10 * (n + 1))
             assert config.actor.epsilon_anneal_env_steps == 50 * (n + 1)
             assert (config.learner.env_steps_per_update, config.learner.gamma) == (n + 1, 0.9)
+    *_, config = compare.plan(["dqn"], [1], None, {"task.time_limit": "7"}, suite)
+    assert config.network.memory_length == 8, "the rows of the longest episode"
     text = _SUITE.replace("figure_axis: length", "task_presets: false")
     *_, config = compare.plan(["dqn"], [1], None, {}, _suite(tmp_path, text))
     assert config.actor.ladder_base == 0.4, "the default, not the task's preset"

@@ -1278,6 +1278,13 @@ SETTINGS = [
             "tests/experiments/test_compare.py::test_a_file_that_makes_two_agents_one_is_refused",
         ),
         (
+            "horizon-without-the-time-limit",
+            "_with_horizon(layer.values, env, limit)",
+            "_with_horizon(layer.values, env, None)",
+            "tests/experiments/test_suites.py::"
+            "test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons",
+        ),
+        (
             "shorter-env-preset-on-top",
             "key=lambda path: len(path.stem)",
             "key=lambda path: -len(path.stem)",
