@@ -1,4 +1,4 @@
-"""Pictures as PNG files in the page, each once however often it is shown."""
+"""Pictures as PNG files in the page, each once however often it is shown, and only those that are shown."""
 
 from __future__ import annotations
 
@@ -21,25 +21,36 @@ class Album:
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
         self._files: list[bytes] = []
+        self._shown: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._files)
 
     def add(self, picture: np.ndarray) -> int:
-        """The number of a picture, uint8 [height, width, 3] or [height, width]."""
+        """The number of a picture, uint8 [height, width, 3] or [height, width], that may be shown."""
         key = repr(picture.shape).encode() + picture.tobytes()
         if key not in self._numbers:
             self._numbers[key] = len(self._files)
             self._files.append(_png(Image.fromarray(picture), LARGEST_SIDE))
         return self._numbers[key]
 
+    def show(self, number: int) -> int:
+        """The number again, of a picture that the page shows."""
+        self._shown.add(number)
+        return number
+
     def links(self, most_bytes: int = MOST_BYTES) -> list[str]:
-        """The pictures as `data:` links, which take `most_bytes` together if their sides allow it."""
-        files, side = self._files, LARGEST_SIDE
-        while sum(map(len, files)) * 4 / 3 > most_bytes and side > SMALLEST_SIDE:
+        """The pictures as `data:` links, which take `most_bytes` together if their sides allow it.
+
+        Those that are not shown are empty, so that the numbers of the others stay.
+        """
+        shown = {number: self._files[number] for number in sorted(self._shown)}
+        files, side = dict(shown), LARGEST_SIDE
+        while sum(map(len, files.values())) * 4 / 3 > most_bytes and side > SMALLEST_SIDE:
             side //= 2
-            files = [_png(Image.open(io.BytesIO(file)).convert("RGB"), side) for file in self._files]
-        return [f"data:image/png;base64,{base64.b64encode(file).decode()}" for file in files]
+            files = {n: _png(Image.open(io.BytesIO(x)).convert("RGB"), side) for n, x in shown.items()}
+        links = {n: f"data:image/png;base64,{base64.b64encode(x).decode()}" for n, x in files.items()}
+        return [links.get(number, "") for number in range(len(self))]
 
 
 def _png(image: Image.Image, side: int) -> bytes:

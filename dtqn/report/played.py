@@ -23,6 +23,7 @@ from dtqn.text import one_line
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import make_env, num_actions, task_spec
+from dtqn.types import map_tree
 from envs import TaskSpec
 
 REPLACEMENTS = 16
@@ -157,8 +158,9 @@ def _episode(
     episode = played.episodes[number]
     count = min(REPLACEMENTS, len(played.episodes) - 1)
     steps = steps_of(episode, count + actions - 1, getattr(played.network, "context_length", None))
-    seen = views.of(episode.inputs.observation)
+    seen = views.of(map_tree(lambda x: x[:, steps], episode.inputs.observation))
     pictures = played.pictures.get(number)
+    shown = [*steps, episode.length]
     return {
         "number": number,
         "success": episode.success if played.task.has_success else None,
@@ -168,8 +170,8 @@ def _episode(
         "action": episode.action[steps].tolist(),
         "reward": [_digits(episode.reward[t]) for t in steps],
         "q": [[_digits(x) for x in row] for row in episode.q[steps].tolist()],
-        "view": [seen[t] for t in steps],
-        "picture": None if pictures is None else [pictures[t] for t in [*steps, episode.length]],
+        "view": seen,
+        "picture": None if pictures is None else [views.album.show(pictures[t]) for t in shown],
         "cue": None if episode.cue is None else np.flatnonzero(episode.cue[steps]).tolist(),
         "maps": _maps(played, episode, number, steps, count, mean_features, generator, actions),
     }

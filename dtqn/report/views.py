@@ -63,7 +63,7 @@ class Views:
     """Observations by number, each once however often it is seen."""
 
     def __init__(self, parts: list[Part], album: Album) -> None:
-        self.parts, self._album = parts, album
+        self.parts, self.album = parts, album
         self.seen: list[list[Any]] = []
         """For each a value a part: a picture's number, or numbers in a row."""
         self._numbers: dict[str, int] = {}
@@ -86,7 +86,7 @@ class Views:
 
     def _value(self, part: Part, shown: np.ndarray) -> Any:
         if part.kind == "picture":
-            return self._album.add(_as_picture(shown))
+            return self.album.show(self.album.add(_as_picture(shown)))
         flat = shown.ravel()[:_MOST_NUMBERS]
         return [float(f"{x:.4g}") for x in flat] if flat.dtype.kind == "f" else flat.astype(int).tolist()
 

@@ -57,17 +57,25 @@ def test_pictures_are_kept_to_the_bit_and_once() -> None:
     env.reset()
     pictures: Any = env.render()
     album = Album()
-    numbers = [album.add(picture) for picture in (*pictures, pictures[0])]
+    numbers = [album.show(album.add(picture)) for picture in (*pictures, pictures[0])]
     assert numbers[3] == numbers[0] and len(album) == len({p.tobytes() for p in pictures})
     for number, picture in zip(numbers, pictures, strict=False):
         np.testing.assert_array_equal(_opened(album.links()[number]), picture)
+
+
+def test_pictures_that_are_not_shown_take_no_bytes() -> None:
+    album = Album()
+    first, second, third = (album.add(np.full((8, 8), grey, np.uint8)) for grey in (10, 20, 30))
+    album.show(second)
+    links = album.links()
+    assert (links[first], links[third]) == ("", "") and (_opened(links[second]) == 20).all()
 
 
 def test_pictures_are_made_smaller_until_they_fit() -> None:
     album = Album()
     rng = np.random.default_rng(0)
     for _ in range(3):
-        album.add(rng.integers(256, size=(100, 500, 3), dtype=np.uint8))
+        album.show(album.add(rng.integers(256, size=(100, 500, 3), dtype=np.uint8)))
     full, less = album.links(10**9), album.links(100_000)
     assert _opened(full[0]).shape == (64, 320, 3), "LARGEST_SIDE"
     assert sum(map(len, less)) < 110_000 < sum(map(len, full))
