@@ -128,14 +128,14 @@ def best_epoch(rows: Sequence[Row], epoch_env_steps: int) -> float | None:
     """POPGym's MMER (Morad et al. 2023, arXiv 2303.01859): the best epoch's mean episodic return in training.
 
     The mean is over the episodes that end in an epoch, exploration included; its epochs are batches of 65 536
-    env steps. An epoch ends here with the first row at or beyond its end. The last one may be shorter.
+    env steps. An epoch ends here with the first row at or beyond its end. One that the run's end cut short
+    does not count, as it may be of random actions for the most part; None where there is no whole one.
     """
     best: float | None = None
     episodes, total, end = 0.0, 0.0, epoch_env_steps
-    tallies = [row for row in rows if row.get("train/episodes") is not None]
-    for row in tallies:
+    for row in rows:
         env_steps = int(row["env_steps"] or 0)
-        if env_steps < end and row is not tallies[-1]:
+        if row.get("train/episodes") is None or env_steps < end:
             continue
         ended = float(row["train/episodes"] or 0) - episodes
         if ended > 0:

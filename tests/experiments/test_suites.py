@@ -457,13 +457,14 @@ def test_mmer_is_the_best_mean_return_of_an_epoch():
     by_epoch = {}
     for step, value, _ in ends:
         by_epoch.setdefault((step - 1) // 400, []).append(value)  # a row counts what has ended by its step
-    assert best_epoch(rows, 400) == pytest.approx(max(np.mean(values) for values in by_epoch.values()))
-    assert best_epoch(rows, 10**9) == pytest.approx(np.mean([value for _, value, _ in ends])), (
-        "one short epoch"
-    )
+    whole = [np.mean(values) for epoch, values in by_epoch.items() if 400 * (epoch + 1) <= ends[-1][0]]
+    assert best_epoch(rows, 400) == pytest.approx(max(whole))
+    assert best_epoch(rows, 10**9) is None, "no whole epoch"
     assert best_epoch([], 400) is None
     falling = _log([(100, 5.0, 0), (200, -1.0, 0), (300, -1.0, 0)])
     assert best_epoch(falling, 100) == 5.0 and Score("mmer", epoch_env_steps=300).of(falling) == 1.0
+    rising = _log([(100, 1.0, 0), (200, 2.0, 0), (240, 9.0, 0)], period=50)
+    assert best_epoch(rising, 100) == 2.0, "the third is cut short"
 
 
 def test_greedy_scores_are_those_of_the_last_evaluation():
