@@ -39,6 +39,7 @@ import numpy as np
 from benchmarks.options import one_line_errors, settings_of, write
 from dtqn.settings.config import ActorConfig, Config
 from dtqn.settings.presets import resolve
+from dtqn.settings.task import task_of
 from dtqn.training import machine, setup
 from dtqn.training.exchange import bytes_per_env_step
 from dtqn.training.pool import WorkerPool
@@ -278,6 +279,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     args, rest = parser.parse_known_args(arguments)
     settings = settings_of(rest)
+    for env in args.env or ():
+        task_of(config_of(env, "inline", settings))  # one line, before anything is measured
     if not args.bytes:
         result = measure(args.seconds, args.env, args.ray, settings)
         print(table(result))

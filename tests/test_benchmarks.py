@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import envs
-from benchmarks import agents, checkouts, learning, parameters, random_play, rivals, staleness
+from benchmarks import agents, checkouts, learning, parameters, pool, random_play, rivals, staleness
 from benchmarks.agent import flop_per_update
 
 DOCS = Path(parameters.__file__).parents[1] / "docs"
@@ -182,3 +182,8 @@ def test_a_checkout_without_the_benchmark_is_told(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("sys.argv", ["checkouts", str(tmp_path)])
     with pytest.raises(SystemExit, match="is no checkout of this repository"):
         checkouts.main()
+
+
+def test_a_task_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert pool.main(["--env", "hallway", "--env", "hallways", "--bytes"]) == 2
+    assert capsys.readouterr().err.startswith("error: env is hallways: unknown task 'hallways'")
