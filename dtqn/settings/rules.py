@@ -229,10 +229,10 @@ def _a_next_window_is_learned_whole(config: Config) -> str | None:
 
 def _something_is_learned(config: Config) -> str | None:
     warmup, total = config.warmup_env_steps, config.total_env_steps
-    if warmup is None or warmup < total:
+    if warmup is None or warmup <= total:
         return None
     return (
-        f"warmup_env_steps is {warmup}, with total_env_steps {total}: "
+        f"warmup_env_steps is {warmup}, above total_env_steps {total}: "
         f"nothing would be learned; try {total // 5}"
     )
 
