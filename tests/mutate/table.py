@@ -785,8 +785,8 @@ TRAINING = [
         ),
         (
             "early-stop-never",
-            "if not is_full_evaluation(row):",
-            "if True:",
+            'goal.is_met(row.get("eval/success_low"), of_return - NORMAL_QUANTILE * error)',
+            "False",
             f"{_SESSION}::test_a_run_ends_at_the_success_that_was_asked_for",
         ),
         (
@@ -1021,12 +1021,18 @@ ACTING = [
         ("first-stage-counts-as-best", "        if full:\n", "        if True:\n", _STAGES),
         (
             "rest-by-the-mean",
-            "result.score_interval.high >= min(goals)",
-            "result.score >= min(goals)",
+            "result.score_interval.high >= self._best",
+            "result.score >= self._best",
             _STAGES,
         ),
         ("stages-forget-what-was-spent", '{"spent": self._spent', '{"spent": 0', _STAGES),
-        ("threshold-unread", "(self._best, self._threshold) if", "(self._best,) if", _STAGES),
+        ("goal-unread", "or self._goal.is_met(", "or Goal().is_met(", _STAGES),
+        (
+            "goal-of-return-by-the-mean",
+            "result.episode_return + result.return_half_width)",
+            "result.episode_return)",
+            _STAGES,
+        ),
     ),
     *_in(
         "dtqn/schedules.py",

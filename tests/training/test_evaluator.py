@@ -149,7 +149,7 @@ def test_a_signal_in_the_midst_of_an_evaluation_is_taken_at_its_next_step(
 ) -> None:
     """Also in the one that ends the run: what it says is known before another tick."""
     settings = {"evaluator": "inline", "stop_at_success": stop_at_success, "evaluation.max_step_share": 9}
-    monkeypatch.setattr(Evaluations, "reached", lambda found, wished: wished is not None and bool(found.last))
+    monkeypatch.setattr(Evaluations, "reached", lambda found, goal: any(goal) and bool(found.last))
     assert start(tmp_path / "whole", **settings)[0] == 0
     at, steps = [10, 23, 60], []
 
