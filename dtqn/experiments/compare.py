@@ -103,11 +103,12 @@ def plan(
         config = config if suite is None else suite.scaled(config)
         return config.settled(free_cores=1)  # jobs fill the others
 
+    tasks: dict[str, tuple[presets.Layer, ...]]
     if suite is None:
         env = given.get("env") or resolve(agent=agents[0]).env
-        tasks = {name: list[presets.Layer]() for name in names("--env", env)}
+        tasks = dict.fromkeys(names("--env", env), ())
     else:
-        tasks = {task.name: [*task.settings] for task in suite.tasks}
+        tasks = {task.name: task.settings for task in suite.tasks}
     configs = [
         resolve(below, env=task, agent=agent, seed=str(seed))
         for task, below in tasks.items()

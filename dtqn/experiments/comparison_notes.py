@@ -27,8 +27,8 @@ def notes(
     """The settings that the runs share, and the meaning of the columns."""
     configs = [outcome.config for outcome in outcomes]
 
-    def of_each(value: Callable[[Config], str]) -> list[_Value]:
-        return [_Value(config.env, config.agent, config.seed, value(config)) for config in configs]
+    def of_each(value: Callable[[Config], object]) -> list[_Value]:
+        return [_Value(config.env, config.agent, config.seed, str(value(config))) for config in configs]
 
     def of_finished(value: Callable[[RunFigures], object]) -> list[_Value]:
         return [_Value(run.env, run.agent, run.seed, str(value(run))) for run in finished]
@@ -53,7 +53,7 @@ def notes(
             if any(map(value, finished))
         ),
         f"Tuning: every agent is its preset{over_it}; settings given for all alike: {settings}.",
-        _same("Episodes in a full evaluation", of_each(lambda config: str(config.evaluation.episodes))),
+        _same("Episodes in a full evaluation", of_each(attrgetter("evaluation.episodes"))),
         "Success and return are of the last evaluation (greedy), the mean over runs.",
         *_short_last(outcomes, runs),
         "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
@@ -80,12 +80,9 @@ def notes(
     if _differ(options):
         notes.append(f"{_same('Task options', options)} random is of the first of these.")
     for name in ("success", "return"):
-        goals = [str(getattr(config, f"stop_at_{name}")) for config in configs]
-        if set(goals) != {"None"}:
-            pairs = zip(configs, goals, strict=True)
-            notes.append(
-                _same(f"Runs end early at {name}", [_Value(c.env, c.agent, c.seed, g) for c, g in pairs])
-            )
+        goals = of_each(attrgetter(f"stop_at_{name}"))
+        if any(goal.value != "None" for goal in goals):
+            notes.append(_same(f"Runs end early at {name}", goals))
     for config in {config.env: config for config in configs}.values():
         ceiling = task_of(config).success_ceiling
         if ceiling < 1:

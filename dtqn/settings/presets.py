@@ -164,12 +164,13 @@ def resolve(
     agent = _chosen_agent(all_given, configs)
     name = Layer(None, {"agent": agent.name})
     limit = _time_limit(all_given)
-    task, of_below = (
-        [layer._replace(values=_with_horizon(layer.values, env, limit)) for layer in layers]
-        for layers in (_env_presets(env, configs) if task_presets else [], below)
-    )
+
+    def filled(layers: Sequence[Layer]) -> list[Layer]:
+        return [layer._replace(values=_with_horizon(layer.values, env, limit)) for layer in layers]
+
+    task = filled(_env_presets(env, configs)) if task_presets else []
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
-    return build([*ranks_layer(environment), *presets, *given, *of_below, own, agent.variant, name])
+    return build([*ranks_layer(environment), *presets, *given, *filled(below), own, agent.variant, name])
 
 
 class Agent(NamedTuple):

@@ -23,7 +23,7 @@ from dtqn.sharing import certificate, rerun
 from dtqn.sharing.card import score
 from dtqn.text import number, one_line
 from dtqn.training import machine, trained
-from dtqn.training.directory import RunDir, resolved
+from dtqn.training.directory import ENDS, RunDir, resolved
 from dtqn.training.metrics import Row, read_rows
 from dtqn.training.setup import device_of
 from dtqn.types import NonFiniteError
@@ -198,9 +198,9 @@ def _first_updates(config: Config, certified: Mapping[str, Any], expected: list[
             return Finding(what, UNKNOWN, f"all rows to be compared are {why} ({number(went_on)} env steps)")
     if (ended := certified["trained"].get("ended")) is not None:
         # Until then another length decided the size of its steps and where its last evaluation came.
-        names, steps = ("total_env_steps", "stop_at_success", "stop_at_return"), ended[-1]
+        *ends, steps = ended
         # Without a return to stop at there are but two of them.
-        config = config.model_copy(update=dict(zip(names, [*ended[:-1], None], strict=False)))
+        config = config.model_copy(update=dict(zip(ENDS, [*ends, None], strict=False)))
         expected = [row for row in expected if int(row["env_steps"] or 0) <= int(steps)]
         if not expected:
             why = f"from where the run was given another end ({number(steps)} env steps)"

@@ -27,7 +27,9 @@ HOW_IT_RUNS = {
 }
 """Settings that runs with the same `config_hash` may differ in. `total_env_steps` is none of them: the step
 size falls over a run's whole length, so a short run that was extended is not the long one."""
-MAY_CHANGE = HOW_IT_RUNS | {"total_env_steps", "stop_at_success", "stop_at_return"}
+ENDS = ("total_env_steps", "stop_at_success", "stop_at_return")
+"""Settings that decide where a run ends, in the order of `ends_at`."""
+MAY_CHANGE = HOW_IT_RUNS | {*ENDS}
 """Settings that a resumed run may be given anew: where it ends and how it is run, not what is learned."""
 
 
@@ -414,10 +416,10 @@ def report_command(folder: Path) -> str:
 
 
 def ends_at(config: Config) -> list[float | None]:
-    """The settings that decide where a run ends; a finished run goes on only where this has changed."""
-    ends: list[float | None] = [config.total_env_steps, config.stop_at_success]
+    """The values of `ENDS`; a finished run goes on only where they have changed."""
+    *ends, of_return = (getattr(config, name) for name in ENDS)
     # Left out where there is none, as in the results of runs from before there was such a setting.
-    return ends if config.stop_at_return is None else [*ends, config.stop_at_return]
+    return ends if of_return is None else [*ends, of_return]
 
 
 def resolved(config: Config) -> Config:

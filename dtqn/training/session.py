@@ -166,8 +166,6 @@ class _Run:
             print(self._evaluations.problem, file=out)
         self._has_told_of_endless = task_spec(config).time_limit is not None
         self._held: list[Row] = list(about["held"]) if about else []
-        self._skipped = 0
-        """Updates that the run has left out, by its last full row of metrics."""
         """Rows that wait for an evaluation, their own or that of the first of them: rows are in order."""
         self._speed_mark = (self._seconds, trainer.env_steps, trainer.learner_steps)
 
@@ -267,8 +265,8 @@ class _Run:
         self._record(signals, wait=True)
         if trainer.evaluator.waiting and (code := self._interrupted(signals)):
             return code
-        if self._skipped:
-            self._view.say(lines.skipped(self._skipped, trainer.learner_steps))
+        if left_out := trainer.learner.skipped_updates:
+            self._view.say(lines.skipped(left_out, trainer.learner_steps))
         try:
             trainer.film(self.directory.film)
         except envs.NoPictureError:
@@ -309,7 +307,6 @@ class _Run:
             "speed/env_steps_per_second": (env_steps - env_then) / passed if passed else None,
             "speed/learner_steps_per_second": (learner_steps - learner_then) / passed if passed else None,
         }
-        self._skipped = int(row.get("learner/skipped_updates") or self._skipped)
         self._held.append(clocks | row)
 
     def _record(self, signals: Signals, wait: bool = False) -> None:

@@ -1728,7 +1728,7 @@ RECORDED = [
         "dtqn/sharing/verify.py",
         (
             "a-longer-run-by-its-last-length",
-            "config = config.model_copy(update=dict(zip(names, [*ended[:-1], None], strict=False)))",
+            "config = config.model_copy(update=dict(zip(ENDS, [*ends, None], strict=False)))",
             "pass",
             "tests/sharing/test_export.py::test_rows_of_a_run_that_was_made_longer_are_those_of_its_first_length",
         ),

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -34,6 +35,7 @@ class FakeTrainer:
 
     has_success = True
     resume_is_exact = True
+    learner = SimpleNamespace(skipped_updates=0)
     at_tick = staticmethod(lambda trainer: None)
 
     def __init__(self, config):
