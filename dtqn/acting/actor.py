@@ -107,9 +107,9 @@ class Actor:
         count = len(q)
         everyone = np.arange(count)
         greedy = q.argmax(axis=1)
-        epsilon = np.where(self.bursts.active(rows.length), 1.0, self.epsilon())
-        explore = self.generator.random(count) < epsilon
-        action = np.where(explore, self.generator.integers(self.num_actions, size=count), greedy)
+        burst = self.bursts.active(rows.length)
+        explore = self.generator.random(count) < np.where(burst, 1.0, self.epsilon())
+        action = np.where(explore, self.exploration.draw(q, burst, self.env_steps, self.generator), greedy)
         novel = np.zeros(count, bool)
         if self.novelty is not None:
             novel = self.novelty.look(rows.observation, rows.first)

@@ -316,7 +316,7 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
         annealing = exploration.exponentially(start, duration)
     else:
         annealing = exploration.linearly(start, duration)
-    return Exploration(final, annealing, warmup_env_steps)
+    return Exploration(final, annealing, warmup_env_steps, config.temperature)
 
 
 def make_bursts(config: ActorConfig, num_envs: int) -> Bursts:

@@ -956,6 +956,7 @@ TRAINING = [
     *_in(
         "dtqn/training/setup.py",
         ("ladder-of-another-base", "config.ladder_base", "0.4 * 0.5", _WIRING),
+        ("no-temperature", "warmup_env_steps, config.temperature)", "warmup_env_steps)", _WIRING),
         ("ladder-of-another-exponent", "config.ladder_exponent", "3.5", _WIRING),
     ),
 ]
@@ -996,6 +997,9 @@ ACTING = [
         "dtqn/acting/exploration.py",
         ("ladder-ends-early", "/ (num_envs - 1))", "/ num_envs)", _EXPLORATION),
         ("annealing-from-the-first-step", "env_steps - self.warmup_env_steps", "env_steps", _ACTOR),
+        ("softmax-in-the-warm-up", "None or env_steps < self.warmup_env_steps", "None", _EXPLORATION),
+        ("softmax-in-bursts", "np.where(burst, uniform, ", "np.where(False, uniform, ", _EXPLORATION),
+        ("another-temperature", "q + self.temperature * noise", "q + noise", _EXPLORATION),
     ),
     *_in(
         "dtqn/acting/statistics.py",

@@ -147,6 +147,9 @@ class NaiveTrainer:
     def act(self) -> None:
         draws = self.actor_generator.random(self.num_envs)
         anything = self.actor_generator.integers(self.num_actions, size=self.num_envs)
+        tau, noise = self.config.actor.temperature, None
+        if tau is not None and self.env_steps >= self.warmup:
+            noise = self.actor_generator.gumbel(size=(self.num_envs, self.num_actions))
         rows, actions = [], []
         for i in range(self.num_envs):
             if self.first[i]:
@@ -167,7 +170,11 @@ class NaiveTrainer:
             self.shown[i].append(seen)
             output, self.states[i], trace = self.acting(self.inputs([[row]]), self.states[i])
             q = output.q[0, 0].tolist()
-            action = int(anything[i]) if draws[i] < self.epsilon(i) else losses.argmax(q)
+            action = losses.argmax(q)
+            if draws[i] < self.epsilon(i):
+                action = int(anything[i])
+                if noise is not None:
+                    action = losses.argmax([value + tau * x for value, x in zip(q, noise[i], strict=True)])
             row |= {"q_max": max(q), "q_taken": q[action]}
             row |= {name: getattr(trace, name)[0, 0].numpy() for name in self.trace_names}
             rows.append(row)

@@ -59,7 +59,7 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
         "network": {"core": "lstm"},
         "learner": {"env_steps_per_update": 8.0, "target_update": "hard", "target_update_period": 5},
         "replay": {"memory": "refreshed", "initial_priority": "max"},
-        "actor": {"exploration": "annealed", "epsilon_start": 0.9, "epsilon_final": 0.2},
+        "actor": {"exploration": "annealed", "epsilon_start": 0.9, "epsilon_final": 0.2, "temperature": 0.3},
     },
     "zero": {
         "network": {"core": "gru"},
