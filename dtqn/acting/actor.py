@@ -20,6 +20,7 @@ import torch
 
 from dtqn.acting.exploration import Bursts, Exploration
 from dtqn.acting.novelty import Novelty
+from dtqn.acting.optimism import Optimism
 from dtqn.acting.rows import Episodes, Rows, VectorRows
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import State, StepInputs, Trace, from_leaves, leaves, map_tree, reset_rows
@@ -38,6 +39,7 @@ class Actor:
         generator: np.random.Generator,
         keep_cache: bool,
         novelty: Novelty | None = None,
+        optimism: Optimism | None = None,
         capture: Callable[..., Callable[..., Any]] | None = None,
     ) -> None:
         """
@@ -48,11 +50,13 @@ class Actor:
             generator: draws explorations, random actions and, after a resume, the seed of new episodes.
             keep_cache: keep projected keys and values of the memory from one publishing to the next.
             novelty: says which observations are new to their episode; None: nobody asks.
+            optimism: a bonus for what was seldom tried, where actions are not random; None: there is none.
             capture: makes of the forward pass one that is recorded and replayed; None: it runs as it is.
         """
         self.rows = VectorRows(env)
         self.network = network.requires_grad_(False)
-        self.exploration, self.bursts, self.novelty = exploration, bursts, novelty
+        self.exploration, self.bursts = exploration, bursts
+        self.novelty, self.optimism = novelty, optimism
         self.generator = generator
         self.keep_cache = keep_cache
         self.version = 0
@@ -107,9 +111,12 @@ class Actor:
         count = len(q)
         everyone = np.arange(count)
         greedy = q.argmax(axis=1)
-        burst = self.bursts.active(rows.length)
-        explore = self.generator.random(count) < np.where(burst, 1.0, self.epsilon())
-        action = np.where(explore, self.exploration.draw(q, burst, self.env_steps, self.generator), greedy)
+        epsilon = np.where(self.bursts.active(rows.length), 1.0, self.epsilon())
+        explore = self.generator.random(count) < epsilon
+        best = greedy if self.optimism is None else (q + self.optimism.bonus(rows.observation)).argmax(axis=1)
+        action = np.where(explore, self.generator.integers(self.num_actions, size=count), best)
+        if self.optimism is not None:
+            self.optimism.acted(action, rows.last)
         novel = np.zeros(count, bool)
         if self.novelty is not None:
             novel = self.novelty.look(rows.observation, rows.first)
@@ -149,6 +156,7 @@ class Actor:
             "env_steps": self.env_steps,
             "bursts": self.bursts.get_state(),
             "novelty": None if self.novelty is None else self.novelty.get_state(),
+            "optimism": None if self.optimism is None else self.optimism.get_state(),
         }
 
     def set_state(self, state: dict[str, Any]) -> bool:
@@ -163,6 +171,8 @@ class Actor:
         self.bursts.set_state(state["bursts"])
         if self.novelty is not None:
             self.novelty.set_state(state["novelty"])
+        if self.optimism is not None:
+            self.optimism.set_state(state["optimism"])
         return state["rows"]["env"] is not None
 
     def news(self) -> list[str]:

@@ -1,7 +1,4 @@
-"""Exploration: each copy's share of exploring actions, how these are drawn, and bursts of random actions.
-
-Legend: N copies, A actions.
-"""
+"""Exploration: each copy's share of random actions, and bursts of random actions within episodes."""
 
 from __future__ import annotations
 
@@ -25,28 +22,11 @@ class Exploration(NamedTuple):
     annealing: Annealing
     """`constant`, `linearly` or `exponentially`."""
     warmup_env_steps: int
-    temperature: float | None = None
-    """tau, in units of Q; None: exploring actions are uniformly random."""
 
     def epsilon(self, env_steps: int) -> np.ndarray:
-        """[N] the share of exploring actions of each copy after so many environment steps of the run."""
+        """[N] the share of random actions of each copy after so many environment steps of the run."""
         since = env_steps - self.warmup_env_steps
         return np.ones(len(self.final)) if since < 0 else self.annealing(self.final, since)
-
-    def draw(
-        self, q: np.ndarray, burst: np.ndarray, env_steps: int, generator: np.random.Generator
-    ) -> np.ndarray:
-        """[N] exploring actions at Q-values [N, A]: a with a probability in proportion to exp(q_a / tau).
-
-        Where a wrong step costs much it is hardly tried, and where actions are about as good all of them are.
-        They are uniformly random in a `burst` [N] bool, and in the warm-up, when Q-values mean nothing.
-        """
-        uniform = generator.integers(q.shape[1], size=len(q))
-        if self.temperature is None or env_steps < self.warmup_env_steps:
-            return uniform
-        # The largest of q + tau times Gumbel's noise is distributed so, and no exponential overflows.
-        noise = generator.gumbel(size=q.shape)
-        return np.where(burst, uniform, (q + self.temperature * noise).argmax(axis=1))
 
 
 RECENT_EPISODES = 100

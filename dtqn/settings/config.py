@@ -333,8 +333,8 @@ class ActorConfig(Group):
     """Environment steps after warm-up over which epsilon falls to its final value."""
     annealing: Literal["linear", "exponential"] = "linear"
     """How epsilon falls: on a straight line, or each step by its share of what is left, for ever (DTQN)."""
-    temperature: float | None = Field(None, gt=0)
-    """Exploring actions are drawn from softmax(Q / temperature), Q of scaled rewards; null: uniformly."""
+    optimism: float = Field(0.0, ge=0)
+    """C of a bonus C / (n + 1) on Q for an action taken n times at an observation, in acting alone (OPIQ)."""
     burst_share: float = Field(0.0, ge=0, le=1)
     """Share of the episodes with a burst of random actions."""
     burst_start: float = Field(0.0, ge=0)

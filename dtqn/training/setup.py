@@ -22,6 +22,7 @@ from dtqn.acting.actor import Actor
 from dtqn.acting.evaluation import Goal, Stages
 from dtqn.acting.exploration import Bursts, Exploration
 from dtqn.acting.novelty import Novelty
+from dtqn.acting.optimism import Optimism
 from dtqn.graphs import Captured, CudaRecorder, Held
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import AuxiliaryLoss, Learner
@@ -290,13 +291,19 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
     env_steps_per_publishing = max(
         config.actor.publish_period * config.env_steps_per_update, config.learner.rollout_length * num_envs
     )
+    env = make_env(config, share.num_envs, seed_of(config, Stream.ENV, *share.key))
+    optimism = None
+    if config.actor.optimism:
+        num_actions = int(env.single_action_space.n)  # type: ignore[attr-defined]
+        optimism = Optimism(share.num_envs, num_actions, config.actor.optimism)
     return Actor(
-        make_env(config, share.num_envs, seed_of(config, Stream.ENV, *share.key)),
+        env,
         copy.deepcopy(network),
         exploration=exploration._replace(final=exploration.final[share.copies]),
         bursts=make_bursts(config.actor, share.num_envs),
         generator=np.random.default_rng(seed_of(config, Stream.ACTOR, *share.key)),
         novelty=Novelty(share.num_envs) if config.learner.reads_novelty else None,
+        optimism=optimism,
         keep_cache=env_steps_per_publishing >= _TICKS_OF_A_CACHE * num_envs,
         capture=capture_of(config, Held()),
     )
@@ -316,7 +323,7 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
         annealing = exploration.exponentially(start, duration)
     else:
         annealing = exploration.linearly(start, duration)
-    return Exploration(final, annealing, warmup_env_steps, config.temperature)
+    return Exploration(final, annealing, warmup_env_steps)
 
 
 def make_bursts(config: ActorConfig, num_envs: int) -> Bursts:

@@ -172,24 +172,6 @@ def test_each_copy_explores_at_its_own_rate_by_its_own_draw() -> None:
     assert off.sum(axis=1).var() == pytest.approx(independent, rel=0.25)
 
 
-def test_a_temperature_shapes_what_exploring_copies_do() -> None:
-    """Among actions by the order of their values; one copy explores always, one never."""
-    actor = make_actor(
-        2, ladder_base=1 - 1e-12, ladder_exponent=1000.0, temperature=0.5, epsilon_anneal_env_steps=0
-    )
-    actor.exploration = actor.exploration._replace(final=np.array([1.0, 0.0]))
-    seen, before = watch(actor), len(actor.rows.env.actions)
-    run(actor, 2000)
-    q, actions = np.stack(seen), np.stack(actor.rows.env.actions[before:])
-    assert (actions[:, 1] == q[:, 1].argmax(-1)).all()
-    weights = np.exp((q[:, 0] - q[:, 0].max(-1, keepdims=True)) / 0.5)
-    expected = weights / weights.sum(-1, keepdims=True)
-    assert 0.05 < expected.min(-1).mean() < 0.25, "neither uniform nor greedy, so that the test can tell"
-    order = q[:, 0].argsort(-1)
-    taken = (order == actions[:, :1]).mean(axis=0)
-    assert taken == pytest.approx(np.take_along_axis(expected, order, -1).mean(axis=0), abs=0.04)
-
-
 def test_warm_up_is_random() -> None:
     actor = make_actor(4, warmup=1000, **greedy())
     assert actor.epsilon().tolist() == [1.0] * 4

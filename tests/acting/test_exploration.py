@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import pytest
 
-from dtqn.acting.exploration import Bursts, Exploration, constant, epsilon_ladder
+from dtqn.acting.exploration import Bursts, epsilon_ladder
 from dtqn.schedules import exponential, linear
 
 
@@ -36,35 +34,6 @@ def test_exponential_takes_a_share_of_what_is_left() -> None:
     assert exponential(1.0, np.array([0.1, 1.0]), 2_000_000, 200_000).tolist() == pytest.approx(
         [0.10004, 1.0], abs=1e-5
     )
-
-
-def shares(exploration: Exploration, q: list[float], burst: bool, env_steps: int) -> np.ndarray:
-    """The share of each action among 40 000 exploring copies that all see the Q-values `q`."""
-    copies = 40_000
-    actions = exploration.draw(
-        np.tile(np.float32(q), (copies, 1)), np.full(copies, burst), env_steps, np.random.default_rng(0)
-    )
-    return np.bincount(actions, minlength=len(q)) / copies
-
-
-def test_exploring_actions_are_drawn_from_softmax() -> None:
-    """By hand for tau 1/10: exp 0 : exp -1 : exp -2 are 0.665, 0.245 and 0.090."""
-    exploration = Exploration(np.zeros(1), constant(), warmup_env_steps=100, temperature=0.1)
-    q = [0.3, 0.4, 0.2]
-    near = functools.partial(pytest.approx, abs=0.01)  # four standard errors
-    assert shares(exploration, q, False, 100).tolist() == near([0.2447, 0.6652, 0.0900])
-    assert shares(exploration, q, True, 100).tolist() == near([1 / 3] * 3), "a burst goes anywhere"
-    assert shares(exploration, q, False, 99).tolist() == near([1 / 3] * 3), "warm-up"
-    assert shares(exploration._replace(temperature=None), q, False, 100).tolist() == near([1 / 3] * 3)
-    assert shares(exploration, [-1e30, 1e30, 0.0], False, 100).tolist() == [0, 1, 0], "nothing overflows"
-
-
-def test_without_a_temperature_actions_are_those_of_integers() -> None:
-    """Runs from before there was one are the same bit for bit."""
-    exploration, (ours, plain) = Exploration(np.zeros(1), constant(), 0), map(np.random.default_rng, (3, 3))
-    actions = exploration.draw(np.eye(4, 5), np.zeros(4, bool), 9, ours)
-    assert actions.tolist() == plain.integers(5, size=4).tolist()
-    assert ours.random() == plain.random()
 
 
 class Uniform:

@@ -57,6 +57,8 @@ _LOST_RANK = f"{_RANKS}::test_a_run_that_lost_a_rank_is_one_line_and_ends_like_o
 _FIRST_PRIORITIES = "tests/training/test_parity.py::test_first_priorities_are_the_learners"
 _ACTOR = "tests/acting/test_actor.py"
 _NOVELTY = "tests/acting/test_novelty.py"
+_OPTIMISM = "tests/acting/test_optimism.py"
+_JUNCTION = "tests/test_junction_benchmark.py"
 _EVALUATION = "tests/acting/test_evaluation.py"
 _EXPLORATION = "tests/acting/test_exploration.py"
 _STAGES = "tests/acting/test_stages.py"
@@ -956,7 +958,6 @@ TRAINING = [
     *_in(
         "dtqn/training/setup.py",
         ("ladder-of-another-base", "config.ladder_base", "0.4 * 0.5", _WIRING),
-        ("no-temperature", "warmup_env_steps, config.temperature)", "warmup_env_steps)", _WIRING),
         ("ladder-of-another-exponent", "config.ladder_exponent", "3.5", _WIRING),
     ),
 ]
@@ -982,6 +983,8 @@ ACTING = [
             "if False:\n            novel",
             _NOVELTY,
         ),
+        ("optimism-of-nobody", "greedy if self.optimism is None else", "greedy if True else", _OPTIMISM),
+        ("what-optimism-did-is-forgotten", "self.optimism.acted(action, rows.last)", "pass", _OPTIMISM),
         ("value-of-the-greedy-action", "q_taken=q[everyone, action]", "q_taken=q[everyone, greedy]", _ACTOR),
         ("last-row-counts-as-a-step", "taken = count - int(rows.last.sum())", "taken = count", _ACTOR),
         (
@@ -994,12 +997,23 @@ ACTING = [
         ("truncation-terminates", "discount=~rows.terminated", "discount=~rows.last", _ACTOR),
     ),
     *_in(
+        "dtqn/acting/optimism.py",
+        ("last-rows-count-as-tries", "self._copies[~last]", "self._copies", _OPTIMISM),
+        ("no-try-is-infinitely-good", "self._at] + 1.0)", "self._at] + 0.5)", _OPTIMISM),
+        (
+            "actions-share-a-counter",
+            ".view(np.uint64)[:, None] + self._actions",
+            ".view(np.uint64)[:, None]",
+            _OPTIMISM,
+        ),
+        ("copies-share-counters", "self._copies[:, None], self._at", "0, self._at", _OPTIMISM),
+        ("counters-close-together", "pairs ^= pairs >> np.uint64(32)", "pairs ^= np.uint64(0)", _OPTIMISM),
+        ("counts-of-the-saved-go-on", 'np.array(state["counts"])', 'state["counts"]', _OPTIMISM),
+    ),
+    *_in(
         "dtqn/acting/exploration.py",
         ("ladder-ends-early", "/ (num_envs - 1))", "/ num_envs)", _EXPLORATION),
         ("annealing-from-the-first-step", "env_steps - self.warmup_env_steps", "env_steps", _ACTOR),
-        ("softmax-in-the-warm-up", "None or env_steps < self.warmup_env_steps", "None", _EXPLORATION),
-        ("softmax-in-bursts", "np.where(burst, uniform, ", "np.where(False, uniform, ", _EXPLORATION),
-        ("another-temperature", "q + self.temperature * noise", "q + noise", _EXPLORATION),
     ),
     *_in(
         "dtqn/acting/statistics.py",
@@ -1467,6 +1481,12 @@ ENVS = [
             "for turned in (self._first,):",
             _POPGYM,
         ),
+    ),
+    *_in(
+        "benchmarks/junction.py",
+        ("late-at-the-junction", "whole &= at_junction[rows, last - 1] == 1", "pass", _JUNCTION),
+        ("goals-seen-again", "(at_junction == 0), y, 0.0)", "(at_junction >= 0), y, 0.0)", _JUNCTION),
+        ("own-actions-at-the-cue", "policy.acted(taken)", "pass", _JUNCTION),
     ),
     *_in(
         "benchmarks/shuffled.py",

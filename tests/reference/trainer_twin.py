@@ -8,6 +8,7 @@ with which weight, what an update is given, and where its results go.
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,7 @@ class NaiveTrainer:
         self.terminated = [False] * self.num_envs
         self.states: list[Any] = [None] * self.num_envs
         self.shown: list[list[list[int]]] = [[] for _ in range(self.num_envs)]
+        self.tried: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(self.num_envs)]
         """The observations of each copy's episode so far."""
         self.env_steps = self.updates_due = self.evaluations = 0
 
@@ -147,9 +149,6 @@ class NaiveTrainer:
     def act(self) -> None:
         draws = self.actor_generator.random(self.num_envs)
         anything = self.actor_generator.integers(self.num_actions, size=self.num_envs)
-        tau, noise = self.config.actor.temperature, None
-        if tau is not None and self.env_steps >= self.warmup:
-            noise = self.actor_generator.gumbel(size=(self.num_envs, self.num_actions))
         rows, actions = [], []
         for i in range(self.num_envs):
             if self.first[i]:
@@ -170,11 +169,12 @@ class NaiveTrainer:
             self.shown[i].append(seen)
             output, self.states[i], trace = self.acting(self.inputs([[row]]), self.states[i])
             q = output.q[0, 0].tolist()
-            action = losses.argmax(q)
-            if draws[i] < self.epsilon(i):
-                action = int(anything[i])
-                if noise is not None:
-                    action = losses.argmax([value + tau * x for value, x in zip(q, noise[i], strict=True)])
+            tried, optimism = self.tried[i], self.config.actor.optimism
+            bonus = [optimism / (tried[(*seen, a)] + 1) for a in range(self.num_actions)]
+            best = losses.argmax([value + more for value, more in zip(q, bonus, strict=True)])
+            action = int(anything[i]) if draws[i] < self.epsilon(i) else best
+            if not self.last[i]:
+                tried[(*seen, action)] += 1
             row |= {"q_max": max(q), "q_taken": q[action]}
             row |= {name: getattr(trace, name)[0, 0].numpy() for name in self.trace_names}
             rows.append(row)

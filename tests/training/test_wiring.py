@@ -53,13 +53,13 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
             "novelty_weight": 0.6,
             "repeat_cost": 0.3,
         },
-        "actor": {"publish_period": 3, "ladder_base": 0.8, "ladder_exponent": 3.0},
+        "actor": {"publish_period": 3, "ladder_base": 0.8, "ladder_exponent": 3.0, "optimism": 0.5},
     },
     "refreshed": {
         "network": {"core": "lstm"},
         "learner": {"env_steps_per_update": 8.0, "target_update": "hard", "target_update_period": 5},
         "replay": {"memory": "refreshed", "initial_priority": "max"},
-        "actor": {"exploration": "annealed", "epsilon_start": 0.9, "epsilon_final": 0.2, "temperature": 0.3},
+        "actor": {"exploration": "annealed", "epsilon_start": 0.9, "epsilon_final": 0.2},
     },
     "zero": {
         "network": {"core": "gru"},

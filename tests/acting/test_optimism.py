@@ -1,0 +1,89 @@
+"""Optimism beside plain counts, by hand, and as the actor acts on it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dtqn.acting.optimism import Optimism
+from tests.acting.test_actor import make_actor, run, watch
+from tests.acting.test_novelty import observations, plain
+
+
+@pytest.mark.parametrize("name", ["discrete", "multi_discrete", "picture", "dict"])
+def test_the_bonus_is_that_of_plain_counts(name: str) -> None:
+    """Over 300 ticks of four copies with three actions; a second one goes on from the state of the first."""
+    generator = np.random.default_rng(0)
+    optimism, resumed = Optimism(4, 3, 0.5), Optimism(4, 3, 0.5)
+    tried: list[Counter[Any]] = [Counter() for _ in range(4)]
+    seldom = 0
+    for tick in range(300):
+        observation = observations(name, 4, generator)
+        action, last = generator.integers(3, size=4), generator.random(4) < 0.1
+        kinds = [plain(observation, i) for i in range(4)]
+        expected = [[0.5 / (tried[i][kind, a] + 1) for a in range(3)] for i, kind in enumerate(kinds)]
+        if tick == 150:
+            resumed.set_state(optimism.get_state())
+        if tick >= 150:
+            assert resumed.bonus(observation).tolist() == expected
+            resumed.acted(action, last)
+        assert optimism.bonus(observation).tolist() == expected
+        optimism.acted(action, last)
+        for i in np.flatnonzero(~last):
+            tried[i][kinds[i], int(action[i])] += 1
+        seldom += sum(len(set(row)) > 1 for row in expected)
+    assert seldom > 500, "counts differ between actions"
+
+
+def test_by_hand() -> None:
+    """One copy at one place takes action 1 twice and action 0 once; the second copy knows nothing of it."""
+    optimism, here = Optimism(2, 3, 6.0), np.array([4, 4])
+    for action in (1, 1, 0):
+        optimism.bonus(here)
+        optimism.acted(np.array([action, 2]), np.array([False, True]))
+    assert optimism.bonus(here).tolist() == [[3, 2, 6], [6, 6, 6]]
+    assert optimism.bonus(np.array([5, 5])).tolist() == [[6] * 3] * 2, "another place"
+
+
+def test_a_saved_state_does_not_change_any_more() -> None:
+    optimism, here = Optimism(1, 2, 1.0), np.array([0])
+    again = Optimism(1, 2, 1.0)
+    again.set_state(optimism.get_state())
+    optimism.bonus(here)
+    optimism.acted(np.array([1]), np.array([False]))
+    assert again.bonus(here).tolist() == [[1, 1]]
+
+
+def test_pairs_seldom_share_a_counter() -> None:
+    """Of 2 000 pairs in 65 536 places some 30 are expected to, and none of the same observation."""
+    optimism = Optimism(1, 4, 1.0)
+    places = []
+    for number in range(500):
+        optimism.bonus(np.array([number]))
+        places.append(optimism._at[0].tolist())
+    assert len({place for row in places for place in row}) > 1940
+    assert all(len(set(row)) == 4 for row in places)
+
+
+def test_an_actor_without_random_actions_takes_the_best_sum() -> None:
+    """With a bonus far above the values it takes what it took least often; replay is told plain Q-values."""
+    actor = make_actor(3, ladder_base=1e-12, epsilon_anneal_env_steps=0)
+    actor.optimism = Optimism(3, 3, 1e9)
+    seen = watch(actor)
+    rows, _ = run(actor, 200)
+    q, actions = np.stack(seen), np.stack(actor.rows.env.actions)
+    tried: Counter[Any] = Counter()
+    away = 0
+    for t, copy in itertools.product(range(200), range(3)):
+        row, taken = {name: values[t, copy] for name, values in rows.items()}, int(actions[t, copy])
+        assert row["q_max"] == q[t, copy].max() and row["q_taken"] == q[t, copy, taken]
+        counts = [tried[copy, str(row["observation"].tolist()), action] for action in range(3)]
+        away += taken != q[t, copy].argmax()
+        if not row["last"]:
+            assert counts[taken] == min(counts)
+            tried[copy, str(row["observation"].tolist()), taken] += 1
+    assert away > 200 and max(tried.values()) > 3
