@@ -33,6 +33,7 @@ OF_ALL: dict[str, Any] = {
     "actor.epsilon_final": 0.1,
     "actor.epsilon_anneal_env_steps": 200_000, "actor.annealing": "exponential", "actor.publish_period": 1,
     "actor.burst_share": 0,
+    "actor.optimism": 0.0,
     "evaluation.period": 5_000, "evaluation.episodes": 10, "evaluation.num_envs": 10,
 }  # fmt: skip
 OF_WINDOWS = {
