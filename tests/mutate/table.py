@@ -984,6 +984,12 @@ ACTING = [
             _NOVELTY,
         ),
         ("optimism-of-nobody", "greedy if self.optimism is None else", "greedy if True else", _OPTIMISM),
+        (
+            "optimism-begins-anew-at-a-resume",
+            'self.optimism.set_state(state["optimism"])',
+            "pass",
+            "tests/training/test_resume.py",
+        ),
         ("what-optimism-did-is-forgotten", "self.optimism.acted(action, rows.last)", "pass", _OPTIMISM),
         ("value-of-the-greedy-action", "q_taken=q[everyone, action]", "q_taken=q[everyone, greedy]", _ACTOR),
         ("last-row-counts-as-a-step", "taken = count - int(rows.last.sum())", "taken = count", _ACTOR),

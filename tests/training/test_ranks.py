@@ -71,6 +71,7 @@ CASES: dict[str, dict[str, str]] = {
         "replay.sequence_period": "3",
         "replay.burn_in_length": "2",
         "actor.publish_period": "2",
+        "actor.optimism": "0.3",
     },
     "drqn": {
         "replay.learn_length": "4",
