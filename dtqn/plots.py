@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullFormatter, PercentFormatter
-from matplotlib.transforms import ScaledTranslation
+from matplotlib.transforms import ScaledTranslation, Transform
 
 from dtqn.files import replacing
 
@@ -106,7 +106,7 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: 
         axes.set_visible(False)
     for axes, panel in zip(grid, panels, strict=False):
         for index, curve in enumerate(panel.curves):
-            _comparison_curve(axes, curve, styles[curve.label], (index - (len(panel.curves) - 1) / 2) * 5)
+            _comparison_curve(axes, curve, styles[curve.label], index - (len(panel.curves) - 1) / 2)
         if panel.chance is not None:
             axes.axhline(panel.chance, color="0.4", linestyle=":", linewidth=1.2, label="random actions")
         if panel.solved is not None:
@@ -151,17 +151,27 @@ def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
 
 
 def _comparison_curve(axes: Axes, curve: Curve, style: Mapping[str, Any], aside: float) -> None:
-    """A line and its band; of a single evaluation a point and its bar, `aside` points beside its place."""
+    """A line and its band; of a single evaluation a point and its bar.
+
+    Points often coincide with those of other agents, so they lie `aside` steps beside their place: a single
+    one to the right, and those of a line with markers below.
+    """
+
+    def moved(right: float, down: float) -> Transform:
+        return axes.transData + ScaledTranslation(right / 72, -down / 72, axes.figure.dpi_scale_trans)
+
     if len(curve.x) > 1:
-        axes.plot(curve.x, curve.y, marker=curve.marker, markersize=4, **style)
+        down = 2.2 * aside if curve.marker else 0
+        axes.plot(curve.x, curve.y, marker=curve.marker, markersize=4, transform=moved(0, down), **style)
+        axes.update_datalim(list(zip(curve.x, curve.y, strict=True)))
+        axes.autoscale_view()
         if curve.low is not None and curve.high is not None:
             axes.fill_between(curve.x, curve.low, curve.high, color=style["color"], alpha=0.16, linewidth=0)
         return
     bar = None
     if curve.low is not None and curve.high is not None:
         bar = [[curve.y[0] - curve.low[0]], [curve.high[0] - curve.y[0]]]
-    moved = axes.transData + ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
-    axes.errorbar(curve.x, curve.y, bar, marker="o", capsize=4, transform=moved, **style)
+    axes.errorbar(curve.x, curve.y, bar, marker="o", capsize=4, transform=moved(5 * aside, 0), **style)
     axes.update_datalim([(curve.x[0], end[0]) for end in (curve.low, curve.y, curve.high) if end is not None])
     axes.autoscale_view()
 

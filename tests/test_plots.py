@@ -148,6 +148,21 @@ def test_the_spread_at_a_single_evaluation_is_seen(figures, tmp_path):
     assert places[1] - places[0] > 4
 
 
+@pytest.mark.parametrize("marker", ["o", ""])
+def test_lines_with_markers_that_coincide_are_all_seen(figures, tmp_path, marker):
+    """Side by side in the legend's order; learning curves, which have no markers, lie where they are."""
+    curves = [Curve(name, [10, 100], [1.0, 1.0], None, None, 1, marker) for name in "abc"]
+    comparison([Panel("task", "success", curves)], tmp_path / "a.png", "steps to remember over", "", log=True)
+    ((axes,),) = figures
+    axes.figure.draw_without_rendering()
+    heights = [line.get_transform().transform((10, 1.0))[1] for line in axes.lines[:3]]
+    exact = axes.transData.transform((10, 1.0))[1]
+    assert heights[1] == pytest.approx(exact)
+    apart = [heights[0] - exact, exact - heights[2]]
+    assert apart == pytest.approx([2.2 * axes.figure.dpi / 72] * 2 if marker else [0, 0])
+    assert axes.get_xlim()[0] < 10 and axes.get_xlim()[1] > 100
+
+
 def test_success_starts_at_zero_and_chance_is_a_line(figures, tmp_path):
     flat = Curve("a", [0, 1000], [0.0, 0.0], None, None, 1)
     panels = [Panel("task", "success", [flat], chance=0.125), Panel("other", "return", [flat])]

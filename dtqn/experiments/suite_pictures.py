@@ -38,7 +38,10 @@ def draw(suite: Suite, runs: Sequence[RunFigures], folder: Path) -> None:
         if len(tasks) > 1
         for place in range(len(tasks[0].scores))
     ]
-    note = f"line and band: mean, minimum and maximum; from {LEAST_RUNS} runs on IQM and 95 % interval"
+    note = (
+        f"line and band: mean, minimum and maximum; from {LEAST_RUNS} runs on IQM and 95 % interval;"
+        " lines are drawn a little apart"
+    )
     if panels:  # none where each task stands alone
         _write("against-n", panels, folder, suite.figure_axis, note, log=True)
 

@@ -1072,6 +1072,11 @@ ACTING = [
 
 EXPERIMENTS = [
     *_in(
+        "dtqn/plots.py",
+        ("lines-on-one-place", "2.2 * aside if curve.marker else 0", "0", "tests/test_plots.py"),
+        ("learning-curves-aside", "2.2 * aside if curve.marker else 0", "2.2 * aside", "tests/test_plots.py"),
+    ),
+    *_in(
         "dtqn/experiments/jobs.py",
         (
             "killed-unsaved-where-an-error-follows-a-signal",
