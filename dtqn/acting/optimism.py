@@ -2,7 +2,7 @@
 
 Random actions find what is one step off the greedy path only if they leave the rest of the path alone. In a
 long task where one wrong step loses the episode they hardly ever do, whatever epsilon is. Counts tell the few
-places where something is untried. As in OPIQ (Rashid et al. 2020, arXiv 2002.12174, equation 4, with M = 1)
+places where something is untried. As in OPIQ (Rashid et al. 2020, arXiv 2002.12174) with M = 1
 
     a_t = argmax_a Q(s_t, a) + C / (n(o_t, a) + 1)
 
