@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from benchmarks.options import one_line_errors, origin, write
 from benchmarks.recall import auc
+from benchmarks.stored import stored
 from dtqn.learning.returns import select_action
 from dtqn.networks.recall import Shown
 from dtqn.settings.config import ConfigError
@@ -40,8 +41,6 @@ from dtqn.training.trainer import Trainer
 from dtqn.types import first_rows
 
 BEACONS = "11,12,13,14"
-CHUNK = 64
-"""Sequences in one pass of the network."""
 LEAST = 30
 """Episodes with each end below which nothing is said of them."""
 
@@ -62,19 +61,15 @@ class Ends(NamedTuple):
 @torch.no_grad()
 def ends(trainer: Trainer, shown: Shown, cue: Sequence[int]) -> Ends:
     """The episodes of the replay that end within their first sequence."""
-    replay, found = trainer.replay, []
-    ids = np.sort(replay.ids())
-    for chunk in np.split(ids, range(CHUNK, len(ids), CHUNK)):
-        batch = trainer.schema.sequences(replay.take(chunk), np.ones(len(chunk)))
-        learn, last = batch.learn, (batch.learn_rows - 1).long()
-        rows = torch.arange(len(chunk))
-        whole = (batch.episode_step == 0) & (batch.discount[rows, last] == 0)
+    found = []
+    for ids, batch, last, whole in stored(trainer):
+        learn, rows = batch.learn, torch.arange(len(ids))
         q = trainer.network.learn_values(batch)[0].q
         taken = select_action(q[:, :-1], learn.prev_action[:, 1:].long())
         real = first_rows(batch.learn_rows - 1, learn.first.shape[1])
         seen = shown(learn.observation, real)[..., list(cue)].any(dim=-1).any(dim=-1)
         told = taken[rows, last - 1], learn.reward[rows, last] > 0, seen
-        found.append((chunk[whole.numpy()], *(x[whole].cpu().numpy() for x in told)))
+        found.append((ids[whole.numpy()], *(x[whole].cpu().numpy() for x in told)))
     return Ends(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 

@@ -26,16 +26,16 @@ from numpy.typing import NDArray
 
 import dtqn
 from benchmarks.options import one_line_errors, origin, write
+from benchmarks.stored import stored
 from dtqn.settings.config import Config, ConfigError
 from dtqn.text import columns
 from dtqn.training import checkpoint, session
 from dtqn.training.directory import RunDir
 from dtqn.training.trainer import Trainer
+from dtqn.types import first_rows
 from envs.t_maze import TMazeDynamics
 
 SIDES = {1: "up", -1: "down"}
-CHUNK = 64
-"""Sequences that are read at once."""
 COPIES = 64
 """So many episodes have both sides among them, but for one seed in 10^19."""
 
@@ -63,7 +63,6 @@ def values(run: Path, way: Sequence[int]) -> dict[int, list[float]]:
         taken = np.full(COPIES, action)
         policy.acted(taken)
         observation, *_ = env.step(taken)
-    goal = np.where(goal == 0, observation[:, 1], goal)
     q = policy.act(observation, return_q=True)[1]
     env.close()
     return {side: q[goal == side].mean(axis=0).tolist() for side in SIDES}
@@ -72,19 +71,16 @@ def values(run: Path, way: Sequence[int]) -> dict[int, list[float]]:
 def tried(trainer: Trainer) -> NDArray[np.int64]:
     """[2, A] stored episodes that reached the junction in time, by the goal's side, up first, and action."""
     counts = np.zeros((len(SIDES), len(TMazeDynamics.action_names)), np.int64)
-    ids = np.sort(trainer.replay.ids())
-    for chunk in np.split(ids, range(CHUNK, len(ids), CHUNK)):
-        batch = trainer.schema.sequences(trainer.replay.take(chunk), np.ones(len(chunk)))
-        last, rows = (batch.learn_rows - 1).long(), torch.arange(len(chunk))
+    for ids, batch, last, whole in stored(trainer):
+        rows = torch.arange(len(ids))
         assert isinstance(batch.learn.observation, torch.Tensor)
         at_junction, y = batch.learn.observation.unbind(dim=-1)
-        real = torch.arange(y.shape[1]) < batch.learn_rows[:, None]
+        real = first_rows(batch.learn_rows, y.shape[1])
         goal = torch.where(real & (at_junction == 0), y, 0.0).sum(dim=1)  # it is shown once
-        whole = (batch.episode_step == 0) & (batch.discount[rows, last] == 0) & (goal != 0)
-        whole &= at_junction[rows, last - 1] == 1
+        in_time = whole & (at_junction[rows, last - 1] == 1)
         action = batch.learn.prev_action[rows, last].long()
         for row, side in enumerate(SIDES):
-            taken = action[whole & (goal == side)].cpu().numpy()
+            taken = action[in_time & (goal == side)].cpu().numpy()
             counts[row] += np.bincount(taken, minlength=counts.shape[1])
     return counts
 

@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullFormatter, PercentFormatter
-from matplotlib.transforms import ScaledTranslation, Transform
+from matplotlib.transforms import ScaledTranslation
 
 from dtqn.files import replacing
 
@@ -156,23 +156,22 @@ def _comparison_curve(axes: Axes, curve: Curve, style: Mapping[str, Any], aside:
     Points often coincide with those of other agents, so they lie `aside` steps beside their place: a single
     one to the right, and those of a line with markers below.
     """
-
-    def moved(right: float, down: float) -> Transform:
-        return axes.transData + ScaledTranslation(right / 72, -down / 72, axes.figure.dpi_scale_trans)
-
-    if len(curve.x) > 1:
-        down = 2.2 * aside if curve.marker else 0
-        axes.plot(curve.x, curve.y, marker=curve.marker, markersize=4, transform=moved(0, down), **style)
-        axes.update_datalim(list(zip(curve.x, curve.y, strict=True)))
-        axes.autoscale_view()
+    single = len(curve.x) == 1
+    right, down = (5 * aside, 0) if single else (0, 2.2 * aside if curve.marker else 0)
+    place = axes.transData + ScaledTranslation(right / 72, -down / 72, axes.figure.dpi_scale_trans)
+    if single:
+        bar = None
+        if curve.low is not None and curve.high is not None:
+            bar = [[curve.y[0] - curve.low[0]], [curve.high[0] - curve.y[0]]]
+        axes.errorbar(curve.x, curve.y, bar, marker="o", capsize=4, transform=place, **style)
+    else:
+        axes.plot(curve.x, curve.y, marker=curve.marker, markersize=4, transform=place, **style)
         if curve.low is not None and curve.high is not None:
             axes.fill_between(curve.x, curve.low, curve.high, color=style["color"], alpha=0.16, linewidth=0)
-        return
-    bar = None
-    if curve.low is not None and curve.high is not None:
-        bar = [[curve.y[0] - curve.low[0]], [curve.high[0] - curve.y[0]]]
-    axes.errorbar(curve.x, curve.y, bar, marker="o", capsize=4, transform=moved(5 * aside, 0), **style)
-    axes.update_datalim([(curve.x[0], end[0]) for end in (curve.low, curve.y, curve.high) if end is not None])
+    # What is moved does not count for the axes' limits by itself.
+    for edge in (curve.low, curve.y, curve.high):
+        if edge is not None:
+            axes.update_datalim(list(zip(curve.x, edge, strict=True)))
     axes.autoscale_view()
 
 

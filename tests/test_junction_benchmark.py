@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+import envs
 from benchmarks import junction
 from dtqn import cli
 from dtqn.settings.presets import resolve
@@ -90,8 +91,6 @@ class _Remembering:
 
 @pytest.mark.parametrize("env, way", [("t-maze-passive-3", [0] * 3), ("t-maze-active-3", [2, *[0] * 4])])
 def test_values_are_those_at_the_junction(env: str, way: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    import envs
-
     policy = _Remembering(lambda count: envs.make_vector(env, count, seed=0))
     monkeypatch.setattr(junction.dtqn, "load", lambda run: policy)
     assert junction.shortest_way(env) == way
@@ -99,10 +98,14 @@ def test_values_are_those_at_the_junction(env: str, way: list[int], monkeypatch:
     assert policy.told == [[action] * junction.COPIES for action in way]
 
 
+def trained(run: Path, **settings: Any) -> Path:
+    flags = SMALL | settings | {"run-dir": run}
+    assert cli.main([x for name, value in flags.items() for x in (f"--{name}", str(value))]) == 0
+    return run
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    run = tmp_path / "run"
-    flags = [x for name, value in (SMALL | {"run-dir": run}).items() for x in (f"--{name}", str(value))]
-    assert cli.main(flags) == 0
+    run = trained(tmp_path / "run")
     capsys.readouterr()
     assert junction.main([str(run), "--json", str(tmp_path / "x.json")]) == 0
     printed = capsys.readouterr().out.splitlines()
@@ -117,10 +120,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
 
 
 def test_another_task_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    run = tmp_path / "run"
-    more = {"env": "memory-cards", "total_env_steps": 300, "warmup_env_steps": 100, "run-dir": run}
-    flags = [x for name, value in (SMALL | more).items() for x in (f"--{name}", str(value))]
-    assert cli.main(flags) == 0
+    run = trained(tmp_path / "run", env="memory-cards", total_env_steps=300, warmup_env_steps=100)
     capsys.readouterr()
     assert junction.main([str(run)]) == 2
     (line,) = capsys.readouterr().err.splitlines()

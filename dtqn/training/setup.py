@@ -291,13 +291,11 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
     env_steps_per_publishing = max(
         config.actor.publish_period * config.env_steps_per_update, config.learner.rollout_length * num_envs
     )
-    env = make_env(config, share.num_envs, seed_of(config, Stream.ENV, *share.key))
     optimism = None
     if config.actor.optimism:
-        num_actions = int(env.single_action_space.n)  # type: ignore[attr-defined]
-        optimism = Optimism(share.num_envs, num_actions, config.actor.optimism)
+        optimism = Optimism(share.num_envs, num_actions(task_spec(config)), config.actor.optimism)
     return Actor(
-        env,
+        make_env(config, share.num_envs, seed_of(config, Stream.ENV, *share.key)),
         copy.deepcopy(network),
         exploration=exploration._replace(final=exploration.final[share.copies]),
         bursts=make_bursts(config.actor, share.num_envs),

@@ -1495,7 +1495,7 @@ ENVS = [
     ),
     *_in(
         "benchmarks/junction.py",
-        ("late-at-the-junction", "whole &= at_junction[rows, last - 1] == 1", "pass", _JUNCTION),
+        ("late-at-the-junction", "whole & (at_junction[rows, last - 1] == 1)", "whole", _JUNCTION),
         ("goals-seen-again", "(at_junction == 0), y, 0.0)", "(at_junction >= 0), y, 0.0)", _JUNCTION),
         ("own-actions-at-the-cue", "policy.acted(taken)", "pass", _JUNCTION),
     ),
