@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dtqn.networks.distinct import on_distinct
 from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
 from dtqn.networks.products import Linear
 from dtqn.types import Observation, StepInputs
@@ -132,9 +133,14 @@ class CodePictureEncoder(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         """[B, T, H, W, C] -> [B, T, features]"""
-        cells = self.codes(observation.flatten(0, 1).flatten(1, 2))
-        picture = cells.unflatten(1, observation.shape[2:4]).permute(0, 3, 1, 2)
-        return self.network(picture).unflatten(0, observation.shape[:2])
+        features = on_distinct(self._features, observation.flatten(0, 1))
+        return features.unflatten(0, observation.shape[:2])
+
+    def _features(self, codes: Tensor) -> Tensor:
+        """[n, H, W, C] -> [n, features]"""
+        cells = self.codes(codes.flatten(1, 2)).unflatten(1, codes.shape[1:3])
+        features: Tensor = self.network(cells.permute(0, 3, 1, 2))
+        return features
 
 
 class DictEncoder(nn.Module):

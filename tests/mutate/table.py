@@ -301,6 +301,27 @@ LEARNING = [
 ]
 
 NETWORKS = [
+    *_in(
+        "dtqn/networks/distinct.py",
+        (
+            "distinct-by-a-part",
+            'data.itemsize * data.shape[1]}")[:, 0]',
+            'data.itemsize}")[:, 0]',
+            "tests/networks/test_distinct.py::test_values_and_gradients_are_those_of_all_pictures",
+        ),
+        (
+            "distinct-sums-in-half",
+            "features.float() if features.dtype is torch.bfloat16 else features",
+            "features",
+            "tests/networks/test_distinct.py::test_gradients_of_equal_pictures_add_up_in_single_precision",
+        ),
+        (
+            "distinct-where-shapes-are-fixed",
+            " or not follow_data(pictures)",
+            "",
+            "tests/networks/test_distinct.py::test_all_run_where_shapes_are_fixed",
+        ),
+    ),
     Break(
         "images-minigrid-pooled-late",
         "dtqn/networks/images.py",
