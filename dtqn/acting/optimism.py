@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 from dtqn.acting.novelty import Arrays, fingerprints
 
 _BITS = 16
-"""Each copy has 2^16 counters, of 4 bytes; pairs that share one by chance count as tried more often."""
+"""Each copy has 2^16 counters; pairs that share one by chance count as tried more often."""
+BYTES = 4 * 2**_BITS
+"""Of the counters of one copy."""
 _OF_ACTION, _OF_PAIR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 """Odd factors that spread what they multiply over all 64 bits."""
 

@@ -10,6 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import envs
+from dtqn.acting import optimism
 from dtqn.acting.statistics import episodes_to_show, wilson_interval
 from dtqn.graphs import Held
 from dtqn.networks.q_network import QNetwork
@@ -124,7 +125,7 @@ def plan_bytes(config: Config) -> dict[str, int]:
     return {
         "replay": replay_bytes(fields, replay_size(config, fields)[1], config.actor.num_envs),
         "networks": copies * parameters,
-        "copies": per_copy * config.actor.num_envs,
+        "copies": (per_copy + (optimism.BYTES if config.actor.optimism else 0)) * config.actor.num_envs,
         _EVALUATION: per_copy * _evaluation_copies(config),
     }
 

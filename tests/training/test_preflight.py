@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dtqn import cli
+from dtqn.acting.optimism import Optimism
 from dtqn.acting.statistics import wilson_interval
 from dtqn.settings import presets
 from dtqn.settings.config import Config, MisfitError
@@ -49,6 +50,15 @@ def test_copies_count_with_what_they_carry() -> None:
     counts = 16  # how many rows are real, and nothing else
     assert plan["an evaluation"] * 12 == plan["copies"] * 150
     assert 3 * 12 * 4 * floats <= plan["copies"] <= 3 * 12 * (4 * floats + counts)
+
+
+def test_the_counters_of_optimism_are_the_actors() -> None:
+    def plan(weight: str) -> dict[str, int]:
+        return preflight.plan_bytes(config_of("gtrxl", **{"actor.num_envs": "12", "actor.optimism": weight}))
+
+    counters = Optimism(12, 6, 0.5).get_state()["counts"]
+    without = plan("0")
+    assert plan("0.5") == without | {"copies": without["copies"] + counters.nbytes}
 
 
 def test_an_evaluation_that_cannot_fit_is_refused_with_fewer_copies(monkeypatch: pytest.MonkeyPatch) -> None:
