@@ -1,18 +1,25 @@
 """Uniformly random actions on every native task: the floor beside which an agent's figures stand.
 
     python -m benchmarks random_play
+    python -m benchmarks.random_play --env MiniGrid-MemoryS7-v0 [--env ID ...] [--json FILE]
 
 The same number of episodes from each of many copies, all counted.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import envs
+from benchmarks.options import one_line_errors, write
+from dtqn.settings.config import wrong
 
 COPIES, EPISODES_EACH = 500, 4
 
@@ -47,9 +54,9 @@ def play(id: str, copies: int = COPIES, episodes_each: int = EPISODES_EACH) -> d
     }
 
 
-def measure() -> dict[str, Any]:
-    """`{id: figures}` for every native task."""
-    return {id: play(id) for id in envs.ids()}
+def measure(ids: Sequence[str] | None = None) -> dict[str, Any]:
+    """`{id: figures}` for these tasks; None: for every native one."""
+    return {id: play(id) for id in ids or envs.ids()}
 
 
 def table(result: dict[str, Any]) -> str:
@@ -61,3 +68,23 @@ def table(result: dict[str, Any]) -> str:
             f"{id:<34}{row['return']:>10.2f}{row['return_standard_error']:>8.2f}{success:>9}{row['length']:>9.1f}"
         )
     return "\n".join(lines)
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--env", action="append", metavar="ID", help="play this task; may be repeated")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    args = parser.parse_args(arguments)
+    for id in args.env or ():
+        try:
+            envs.spec(id)
+        except ValueError as error:
+            raise wrong("--env", id, str(error)) from error
+    result = measure(args.env)
+    print(table(result))
+    write(args.json, result)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
