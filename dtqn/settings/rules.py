@@ -268,12 +268,23 @@ def _a_window_is_a_sequence(config: Config) -> str | None:
 
 def _a_window_holds_the_bootstrap(config: Config) -> str | None:
     n, context = config.learner.n_step, config.network.context_length
-    if config.network.core != "dtqn" or n <= context:
+    if config.network.core != "dtqn" or n <= context or _most_rows(config) <= context:
         return None
     return (
         f"learner.n_step is {n}, above network.context_length {context}: no window "
         f"holds all rows that are bootstrapped from; try {context} or less"
     )
+
+
+def _most_rows(config: Config) -> float:
+    """The rows of the longest episode."""
+    import envs  # only here, as hardly any run needs the task for its settings
+
+    try:
+        rows = envs.spec(config.env, **config.task.model_dump()).horizon
+    except ValueError:
+        rows = None  # a check that comes later says what is wrong with the task
+    return math.inf if rows is None else rows
 
 
 def _every_worker_has_a_copy(config: Config) -> str | None:

@@ -203,3 +203,20 @@ def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
 def test_what_does_not_fit_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Config.model_validate(settings)
+
+
+def test_returns_over_more_rows_than_a_window_has_are_whole_episodes() -> None:
+    """Episodes of memory_len 2 have 3 steps, so returns over 3 and over 9 of them are the same."""
+    losses = []
+    for n in (3, 9):
+        flags = {
+            "agent": "dtqn", "env": "bsuite-memory-len-2", "actor.num_envs": "4", "network.width": "8",
+            "network.num_heads": "2", "network.context_length": "4", "replay.learn_length": "4",
+            "replay.burn_in_length": "0", "replay.sequence_period": "none", "learner.n_step": str(n),
+            "warmup_env_steps": "200", "total_env_steps": "600", "device": "cpu", "metrics_every": "50",
+        }  # fmt: skip
+        trainer = Trainer(presets.resolve(None, flags, {}))
+        rows = [row for row in (trainer.advance() for _ in range(120)) if row]
+        losses.append([row["learner/loss"] for row in rows if row.get("learner/loss") is not None])
+    assert len(losses[0]) > 2
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)

@@ -189,6 +189,19 @@ def test_options_that_have_no_meaning_together(flags, message):
     assert "try" in error
 
 
+def test_a_window_of_a_whole_episode_holds_any_bootstrap():
+    flags = {
+        "agent": "dtqn",
+        "env": "bsuite-memory-len-2",  # four rows
+        "replay.learn_length": "3",
+        "replay.burn_in_length": "1",
+        "learner.n_step": "9",
+    }
+    assert resolve(None, flags | {"network.context_length": "4"}, {}).learner.n_step == 9
+    too_short = {"network.context_length": "3", "replay.burn_in_length": "0"}
+    assert _error(flags | too_short).startswith("learner.n_step is 9, above network.context_length 3")
+
+
 def test_what_nothing_reads_is_told():
     assert Config().unread() == []
     given = {
