@@ -180,9 +180,8 @@ def test_every_agent_of_the_tables_fits_the_tasks_of_a_suite(name):
         pytest.importorskip("minigrid")
     suite = suites.read(name)
     for task in (suite.tasks[0], suite.tasks[-1]):
-        (config, *others) = compare.plan(
-            ["gtrxl", "mingru", "lstm", "dqn"], [101], None, {}, suite._replace(tasks=(task,))
-        )
+        agents = ["gtrxl", "mingru", "lstm", "dqn", "dtqn", "gru", "lru", "gated-deltanet", "pqn"]
+        (config, *others) = compare.plan(agents, [101], None, {}, suite._replace(tasks=(task,)))
         assert config.total_env_steps == task.env_steps
         assert len({each.learner.gamma for each in (config, *others)}) == 1, "gamma is the suite's"
 
