@@ -53,6 +53,8 @@ class Panel(NamedTuple):
     """The result of uniformly random actions; None where it is not known."""
     solved: float | None = None
     """The score above which the task counts as solved; None where there is none."""
+    without_memory: float | None = None
+    """The best score without memory; None where it is not known."""
 
 
 def learning_curve(
@@ -111,6 +113,9 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: 
             axes.axhline(panel.chance, color="0.4", linestyle=":", linewidth=1.2, label="random actions")
         if panel.solved is not None:
             axes.axhline(panel.solved, color="0.4", linestyle="-.", linewidth=1.0, label="solved above")
+        if panel.without_memory is not None:
+            label = "best without memory"
+            axes.axhline(panel.without_memory, color="0.4", linestyle="--", linewidth=1.0, label=label)
         _dress(axes, panel.name, panel.title, panel.ceiling)
         if log:
             axes.set_xscale("log")

@@ -214,7 +214,7 @@ def compare(
     for name, content in comparison_forms.files(table, runs).items():
         write_whole(folder / name, content)
     for name, clock in _CLOCKS.items():
-        panels = _panels(outcomes, clock, floors)
+        panels = _panels(outcomes, clock, floors, scores)
         panels = [panel for panel in panels if panel.curves] or panels  # nothing is trained of some yet
         for suffix in ("png", "svg"):
             plots.comparison(panels, folder / f"curves-{name}.{suffix}", clock[0], _lines_and_bands(panels))
@@ -330,7 +330,10 @@ def _spec(config: Config) -> envs.TaskSpec:
 
 
 def _panels(
-    runs: Sequence[Outcome], clock: Clock, floors: Mapping[str, EvaluationResult]
+    runs: Sequence[Outcome],
+    clock: Clock,
+    floors: Mapping[str, EvaluationResult],
+    scores: Mapping[str, Sequence[Score]],
 ) -> list[plots.Panel]:
     """A panel for each task, of runs that have finished."""
     panels = []
@@ -344,7 +347,8 @@ def _panels(
             if mine:
                 curves.append(curve(agent, mine, f"eval/{name}", clock))
         floor = floors[env].success if spec.has_success else floors[env].episode_return
-        panels.append(plots.Panel(env, name, curves, spec.success_ceiling, floor))
+        blind = next((score.without_memory for score in scores[env] if score.kind == name), None)
+        panels.append(plots.Panel(env, name, curves, spec.success_ceiling, floor, without_memory=blind))
     return panels
 
 

@@ -37,6 +37,8 @@ class Score(NamedTuple):
     """Environment steps of an epoch of `mmer`."""
     solved_above: float | None = None
     """The normalised score above which a task counts as solved; None where nothing is counted."""
+    without_memory: float | None = None
+    """The best score of a policy without memory; None where it is not known."""
 
     @property
     def name(self) -> str:
@@ -71,7 +73,8 @@ class Score(NamedTuple):
             "" if self.random is None else f", from {self.random:g} (random) to {self.optimal:g} (optimal)"
         )
         solved = "" if self.solved_above is None else f", solved above {self.solved_above:g} of that way"
-        return f"{self.name}, {what}{scale}{solved}"
+        blind = "" if self.without_memory is None else f", at best {self.without_memory:g} without memory"
+        return f"{self.name}, {what}{scale}{solved}{blind}"
 
     @property
     def lacking(self) -> str:

@@ -99,7 +99,12 @@ def _against_n(
         x, y = zip(*theirs, strict=True)
         curves.append(plots.Curve(label, x, y, None, None, 0, marker="D"))
     return plots.Panel(
-        f"{family}: {score.name}", score.name, curves, chance=score.random, solved=score.solved_value
+        f"{family}: {score.name}",
+        score.name,
+        curves,
+        chance=score.random,
+        solved=score.solved_value,
+        without_memory=score.without_memory,
     )
 
 

@@ -602,20 +602,21 @@ def test_the_curves_are_means_over_runs_at_every_evaluation():
 
     runs = [job(1, (100, 0.0), (200, 1.0)), job(2, (100, 0.5), (200, 0.5)), job(3, (150, 0.4), (300, 0.7))]
     steps, minutes = compare._CLOCKS["env-steps"], compare._CLOCKS["minutes"]
-    floors = {_TASK: _CHANCE}
-    (panel,) = compare._panels(runs, steps, floors)
+    floors, scores = {_TASK: _CHANCE}, {_TASK: [Score("mmer"), SUCCESS._replace(without_memory=0.25)]}
+    (panel,) = compare._panels(runs, steps, floors, scores)
     (curve,) = panel.curves
     assert (panel.title, panel.name, panel.ceiling, panel.chance) == (_TASK, "success", 1.0, 0.125)
+    assert panel.without_memory == 0.25
     assert curve.x == [150.0, 200.0, 300.0], "from where every run has been evaluated"
     at_150, at_200, at_300 = [0.5, 0.5, 0.4], [1.0, 0.5, 0.5], [1.0, 0.5, 0.7]
     assert curve.y == pytest.approx([sum(at) / 3 for at in (at_150, at_200, at_300)]), "three runs: the mean"
     assert (curve.low, curve.high) == (pytest.approx([0.4, 0.5, 0.5]), pytest.approx([0.5, 1.0, 1.0]))
-    (panel,) = compare._panels(runs[:1], minutes, floors)
+    (panel,) = compare._panels(runs[:1], minutes, floors, scores)
     assert (panel.curves[0].x, panel.curves[0].low, panel.curves[0].runs) == ([100.0, 200.0], None, 1)
     failed = [*runs[:1], type("Job", (), {"config": runs[1].config, "state": "failed", "rows": []})]
-    assert compare._panels(failed, steps, floors)[0].curves[0].y == [0.0, 1.0]
+    assert compare._panels(failed, steps, floors, scores)[0].curves[0].y == [0.0, 1.0]
     five = [job(seed, (100, score)) for seed, score in enumerate([0.2, 0.95, 0.4, 0.9, 0.7], 1)]
-    (curve,) = compare._panels(five, steps, floors)[0].curves
+    (curve,) = compare._panels(five, steps, floors, scores)[0].curves
     assert curve.y == [pytest.approx(twin.iqm([0.2, 0.95, 0.4, 0.9, 0.7]))]
     exact = twin.interval(lambda drawn: twin.iqm(drawn), [[0.2, 0.95, 0.4, 0.9, 0.7]])
     assert (curve.low[0], curve.high[0]) == pytest.approx(exact, abs=0.03)

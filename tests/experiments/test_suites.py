@@ -203,6 +203,19 @@ def test_the_preset_of_popgym_is_the_same_in_its_suite_and_outside(agent):
     assert scales["popgym-concentration-medium"] == 209
 
 
+def test_the_returns_of_popgym_are_those_that_were_computed():
+    computed = json.loads((_ROOT / "docs" / "benchmarks" / "popgym.json").read_text(encoding="utf-8"))
+    for task in suites.read("popgym-15").tasks:
+        score, exact = task.scores[0], computed[task.name]
+        assert score.kind == "return"
+        assert (score.random, score.optimal) == pytest.approx((exact["random"], exact["best"]), abs=1e-5)
+        if "concentration" in task.name:  # its player without memory is not known to be the best
+            assert score.without_memory is None
+        else:
+            assert score.without_memory == pytest.approx(exact["without_memory"], abs=1e-5)
+            assert f"at best {score.without_memory:g} without memory" in score.explained
+
+
 def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tmp_path):
     suite = _suite(tmp_path)
     configs = compare.plan(["mingru", "dqn"], [1], None, {"learner.batch_size": "5"}, suite)
