@@ -172,3 +172,13 @@ def test_success_starts_at_zero_and_chance_is_a_line(figures, tmp_path):
     assert not first.lines[0].get_clip_on(), "a line at 0 is seen in full"
     assert [line.get_ydata() for line in first.lines if line.get_label() == "random actions"] == [[0.125] * 2]
     assert "random actions" not in [line.get_label() for line in second.lines]
+
+
+def test_what_is_best_without_memory_is_a_line(figures, tmp_path):
+    flat = Curve("a", [0, 1000], [0.0, 0.0], None, None, 1)
+    panels = [Panel("task", "success", [flat], without_memory=0.5), Panel("other", "success", [flat])]
+    comparison(panels, tmp_path / "a.png", "environment steps", "")
+    ((first, second),) = figures
+    lines = {line.get_label(): line.get_ydata() for line in first.lines}
+    assert lines["best without memory"] == [0.5, 0.5]
+    assert "best without memory" not in [line.get_label() for line in second.lines]
