@@ -103,7 +103,7 @@ class Layout:
         plans = []
         for (pose, cue, ends), actions in ways.items():
             if cue and ends and pose[:2] not in self.sides:
-                rest = [self._shortest(pose, side) for side in self.sides]
+                rest = self._to_sides(pose)
                 plans.append((len(actions) + np.mean([len(x) for x in rest]), actions, rest))
         steps, actions, rest = min(plans, key=lambda plan: plan[0])
         pose, last = self.start, 0
@@ -119,13 +119,15 @@ class Layout:
 
     def blind(self) -> int:
         """The fewest steps to a side."""
-        return min(len(self._shortest(self.start, side)) for side in self.sides)
+        return min(map(len, self._to_sides(self.start)))
 
-    def _shortest(self, pose: Pose, side: tuple[int, int]) -> list[int]:
-        ways = (
-            (len(actions), actions) for (then, *_), actions in self.ways(pose).items() if then[:2] == side
-        )
-        return min(ways)[1]
+    def _to_sides(self, pose: Pose) -> list[list[int]]:
+        """The shortest actions to each side."""
+        ends = [(then[:2], actions) for (then, *_), actions in self.ways(pose).items()]
+        return [
+            min((actions for at, actions in ends if at == side), key=lambda actions: (len(actions), actions))
+            for side in self.sides
+        ]
 
 
 def layouts(id: str) -> list[tuple[float, int, Layout]]:

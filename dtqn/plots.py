@@ -109,13 +109,13 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: 
     for axes, panel in zip(grid, panels, strict=False):
         for index, curve in enumerate(panel.curves):
             _comparison_curve(axes, curve, styles[curve.label], index - (len(panel.curves) - 1) / 2)
-        if panel.chance is not None:
-            axes.axhline(panel.chance, color="0.4", linestyle=":", linewidth=1.2, label="random actions")
-        if panel.solved is not None:
-            axes.axhline(panel.solved, color="0.4", linestyle="-.", linewidth=1.0, label="solved above")
-        if panel.without_memory is not None:
-            label = "best without memory"
-            axes.axhline(panel.without_memory, color="0.4", linestyle="--", linewidth=1.0, label=label)
+        for level, line, width, label in (
+            (panel.chance, ":", 1.2, "random actions"),
+            (panel.solved, "-.", 1.0, "solved above"),
+            (panel.without_memory, "--", 1.0, "best without memory"),
+        ):
+            if level is not None:
+                axes.axhline(level, color="0.4", linestyle=line, linewidth=width, label=label)
         _dress(axes, panel.name, panel.title, panel.ceiling)
         if log:
             axes.set_xscale("log")
