@@ -70,7 +70,8 @@ def randomise(module: nn.Module, seed: int = 0, scale: float = 0.3) -> nn.Module
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter += scale * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            drawn = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            parameter += scale * drawn.to(parameter.device)
     return module
 
 

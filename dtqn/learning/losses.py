@@ -5,9 +5,12 @@ Legend: B sequences, T steps, Z atoms of a categorical distribution, N quantiles
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from dtqn.shapes import follow_data
 from dtqn.types import first_rows
 
 
@@ -51,18 +54,37 @@ def project(values: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
         values: [B, T, M] y_j; probabilities: [B, T, M] p_j; atoms: [Z] z_i, equally far from each other.
     Returns: m [B, T, Z]
     """
-    lower, share = _between(values, atoms)
-    projected = probabilities.new_zeros(*values.shape[:-1], len(atoms))
-    projected.scatter_add_(-1, lower, probabilities * (1 - share))
-    return projected.scatter_add_(-1, lower + 1, probabilities * share)
+    deal_out, of_values = _dealing(values, atoms)
+    return deal_out(probabilities, probabilities.new_zeros(*values.shape[:-1], len(atoms)), *of_values)
 
 
-def _between(values: Tensor, atoms: Tensor) -> tuple[Tensor, Tensor]:
-    """The number of the atom below each value, and the share of its mass that goes to the atom above."""
+def _dealing(values: Tensor, atoms: Tensor) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
+    """How the mass at values [..., M] is dealt out to atoms, and what that takes of the values [..., *].
+
+    It goes to the atom below and to the one above. On a GPU sums of a scatter come in an order that changes
+    from one run to the next, and so do their last digits: there it is a product with the matrix of shares,
+    which would take a CPU three times as long.
+    """
     last = len(atoms) - 1
     place = ((values - atoms[0]) * (last / (atoms[-1] - atoms[0]))).clamp(0, last)
+    if not follow_data(values):
+        number = torch.arange(len(atoms), dtype=place.dtype, device=place.device)
+        return _multiplied, ((1 - (place[..., None, :] - number[:, None]).abs()).clamp(min=0),)
     lower = place.floor().clamp(max=last - 1)
-    return lower.nan_to_num().long(), place - lower  # what is no number stays none, in its share
+    below = lower.nan_to_num().long()  # what is no number stays none, in its share
+    return _scattered, (below, below + 1, place - lower)
+
+
+def _scattered(mass: Tensor, out: Tensor, below: Tensor, above: Tensor, share: Tensor) -> Tensor:
+    """Masses [..., M] to `out` [..., Z], which is 0: a `share` of each to the atom above."""
+    up = mass * share
+    return out.scatter_add_(-1, below, mass - up).scatter_add_(-1, above, up)
+
+
+def _multiplied(mass: Tensor, out: Tensor, shares: Tensor) -> Tensor:
+    """Masses [..., M] to `out` [..., Z], by the share [..., Z, M] of each that an atom gets."""
+    torch.matmul(shares, mass[..., None], out=out[..., None])
+    return out
 
 
 def project_lambda(
@@ -85,17 +107,15 @@ def project_lambda(
     steps, rows = values.shape[1], probabilities.shape[1]
     real, inside = (first_rows(count, rows)[..., None] for count in (learn_rows, learn_rows - 1))
     # Junk in padding would reach the rows before it, if only by a factor of 0.
-    lower, share = _between(torch.where(inside[:, :steps], values, 0.0), atoms)
+    deal_out, of_values = _dealing(torch.where(inside[:, :steps], values, 0.0), atoms)
     now = torch.where(real, probabilities, 0.0)
     kept = torch.where(inside, continuation[..., None], 0.0)
     projected = torch.zeros_like(values)
-    # The atom below, the one above, the share of the latter; p and c of the next row; the result.
-    columns = (lower, lower + 1, share, now[:, 1:], kept[:, 1:], projected)
+    # p and c of the next row; the result.
+    columns = (now[:, 1:], kept[:, 1:], projected, *of_values)
     later = torch.zeros_like(now[:, 0])
-    for below, above, part, p, c, out in reversed(list(zip(*(x.unbind(1) for x in columns), strict=True))):
-        mixture = torch.lerp(p, later, c)
-        up = mixture * part
-        later = out.scatter_add_(1, below, mixture - up).scatter_add_(1, above, up)
+    for p, c, out, *of_row in reversed(list(zip(*(x.unbind(1) for x in columns), strict=True))):
+        later = deal_out(torch.lerp(p, later, c), out, *of_row)
     return projected
 
 

@@ -387,8 +387,9 @@ class Config(Group):
     """Who plays evaluations: the run, which waits, or a process beside it; auto: by free cores."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """The device of the networks; auto: cuda if there is one."""
-    cuda_graphs: bool = False
-    """Acting and updates as CUDA graphs, recorded once; not with dropout, auxiliary losses or rollouts."""
+    cuda_graphs: Literal["auto", True, False] = "auto"
+    """Acting and updates as CUDA graphs, recorded once; auto: on a GPU, for networks of the suite's own, and
+    without dropout, auxiliary losses, rollouts, RAdam and ranks, which no graph can hold."""
     tracker: Annotated[str, SomeOf("wandb", "tensorboard")] = "wandb"
     """Where the metrics are sent; W&B as `wandb` says, TensorBoard's files to the folder `tensorboard`."""
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
@@ -418,6 +419,11 @@ class Config(Group):
     def evaluates_beside(self) -> bool:
         """Whether a process beside the run plays its evaluations. None does where one may end the run."""
         return self.evaluator == "process" and not self.may_end_early
+
+    @property
+    def records_graphs(self) -> bool:
+        """Whether acting and updates are recorded as CUDA graphs, if they are on a GPU."""
+        return rules.is_recordable(self) if self.cuda_graphs == "auto" else self.cuda_graphs
 
     @property
     def may_end_early(self) -> bool:

@@ -298,10 +298,14 @@ def _every_worker_has_a_copy(config: Config) -> str | None:
 
 
 def _a_graph_draws_nothing(config: Config) -> str | None:
-    if not config.cuda_graphs:
-        return None
     reason = _unrecordable(config)
-    return None if reason is None else f"cuda_graphs is true, but {reason}; try false"
+    return f"cuda_graphs is true, but {reason}; try false" if reason and config.cuda_graphs is True else None
+
+
+def is_recordable(config: Config) -> bool:
+    """Whether a CUDA graph holds acting and updates, for certain: who knows what a user's own modules do."""
+    network = config.network
+    return _unrecordable(config) is None and not (is_own(network.core) or is_own(network.encoder))
 
 
 def _unrecordable(config: Config) -> str | None:
@@ -317,6 +321,8 @@ def _unrecordable(config: Config) -> str | None:
         return f"learner.rollout_length is {learner.rollout_length}, and such batches have many sizes"
     if learner.optimizer == "radam":
         return "learner.optimizer is radam, whose steps the host counts"
+    if learner.ranks > 1:
+        return f"learner.ranks is {learner.ranks}, and their parts of a batch have many sizes"
     return None
 
 
@@ -334,8 +340,6 @@ def _ranks_can_share_the_run(config: Config) -> str | None:
         )
     if config.actor.pool != "inline":
         return f"{told} actor.pool is {config.actor.pool}: each rank steps its own copies; try inline"
-    if config.cuda_graphs:
-        return f"{told} cuda_graphs is true, and the ranks' parts of a batch have many sizes; try false"
     if copies % learner.ranks:
         good = max(1, round(copies / learner.ranks)) * learner.ranks
         return f"{told} actor.num_envs is {copies}, which it does not divide; try {good} copies"

@@ -111,10 +111,10 @@ def read(value: Any, field: FieldInfo) -> Any:
     if _holds(tuple, kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
         items = value.split(",") if isinstance(value, str) else value
         return tuple(int(str(item)) for item in (items if isinstance(items, list | tuple) else [items]))
-    if bool in kinds:
+    if _is_flag(kinds):
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
-        if not isinstance(value, bool):
+        if not isinstance(value, bool) and not (isinstance(value, str) and value in kinds):
             raise ValueError("no boolean")
     if kinds & {int, float} and isinstance(value, bool):
         raise ValueError("no number")
@@ -124,6 +124,11 @@ def read(value: Any, field: FieldInfo) -> Any:
     if int in kinds and isinstance(value, int) and abs(value) > largest:
         raise ValueError("too large")
     return value
+
+
+def _is_flag(kinds: Iterable[Any]) -> bool:
+    """Whether true and false are among the values."""
+    return any(kind is bool or kind is True for kind in kinds)
 
 
 def _holds(origin: type, kinds: Iterable[Any]) -> bool:
@@ -163,7 +168,8 @@ def legal(field: FieldInfo) -> str:
         return f"one or several of {', '.join(some.names)}, with commas between"
     if names := choices(field):
         own = ", or module:name of your own" if mark_of(field, OwnOr) else ""
-        return f"one of {', '.join(map(str, names))}{own}{optional}"
+        words = (str(name).lower() if isinstance(name, bool) else name for name in names)
+        return f"one of {', '.join(words)}{own}{optional}"
     if bool in kinds:
         return "true or false"
     if _holds(Mapping, kinds):

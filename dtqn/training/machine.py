@@ -56,14 +56,22 @@ def cores() -> int:
         return count
 
 
-def name() -> str:
-    """The processor, the number of `cores` and the system: `AMD EPYC 7B13, 2 cores, Linux`."""
+def name(device: str = "cpu") -> str:
+    """The processor, the number of `cores` and the system: `AMD EPYC 7B13, 2 cores, Linux`.
+
+    With the device `cuda` the GPU comes first.
+    """
+    gpu = ""
+    if device == "cuda":
+        import torch
+
+        gpu = f"{torch.cuda.get_device_name()}, "
     try:
         lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
         processor = next(value.strip() for key, _, value in lines if key.strip() == "model name")
     except (OSError, StopIteration):  # not Linux, or a processor that Linux does not name
         processor = platform.processor() or platform.machine()
-    return f"{processor}, {cores()} cores, {platform.system()}"
+    return f"{gpu}{processor}, {cores()} cores, {platform.system()}"
 
 
 def free_cores() -> int:

@@ -366,7 +366,7 @@ class _Run:
             "device": device_of(self.config).type,
             "ranks": self.config.learner.ranks,
             "code": self._code,
-            "machine": machine.name(),
+            "machine": machine.name(device_of(self.config).type),
         }
         weights = self.trainer.network.state_dict()
         shards = self.trainer.save_shards if isinstance(self.trainer, Leader) else None

@@ -226,10 +226,10 @@ def capture_of(
 ) -> Callable[[Callable[..., Any]], Captured] | None:
     """Makes of a function on the device a CUDA graph; None where the run has none."""
     is_cuda = device_of(config).type == "cuda"
-    if not config.cuda_graphs:
-        return None
-    if not is_cuda:
+    if config.cuda_graphs is True and not is_cuda:
         raise ConfigError("cuda_graphs is true, but torch finds no cuda; try false")
+    if not (is_cuda and config.records_graphs):
+        return None
     return lambda function: Captured(function, hold, CudaRecorder())
 
 

@@ -1,4 +1,7 @@
-"""An accelerator's computations on a CPU: blocks of fixed shapes, no number read by a host, a recording."""
+"""An accelerator's computations: blocks of fixed shapes, no number read by a host, a recording.
+
+All of it is tested on a CPU. Where torch finds a GPU, the same is asked of that.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dtqn import shapes
-from dtqn.graphs import WARM_UP_CALLS, Captured
+from dtqn.graphs import WARM_UP_CALLS, Captured, CudaRecorder
 from dtqn.learning.learner import Learner
 from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.settings.config import LearnerConfig
-from dtqn.types import Sequences
+from dtqn.types import Sequences, map_tree
 from tests.cases import CASES, WINDOWED, make, randomise
 from tests.learning import learners
 from tests.learning.batches import LEARN_LENGTH, N_STEP, SHAPES, make_batch
@@ -67,7 +70,7 @@ class HostReads(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def of(case: dict[str, Any], **given: Any) -> tuple[Learner, str]:
+def of(case: dict[str, Any], device: str = "cpu", **given: Any) -> tuple[Learner, str]:
     settings = dict(case)
     space = settings.pop("space")
     config = LearnerConfig(
@@ -83,7 +86,7 @@ def of(case: dict[str, Any], **given: Any) -> tuple[Learner, str]:
         }
         | ({"returns": "n_step"} if "distribution" in case and case["distribution"] == "quantile" else {})
     )
-    learner = learners.make_learner(make(space, **settings), config, want_trace=True, **given)
+    learner = learners.make_learner(make(space, **settings).to(device), config, want_trace=True, **given)
     randomise(learner.target, seed=9, scale=0.1)
     return learner, space
 
@@ -104,24 +107,26 @@ def everything(learner: Learner) -> list[Tensor]:
 
 
 def assert_the_same(one: Any, other: Any) -> None:
-    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, check_device=False)
 
 
 def compare(plain: Learner, padded: Learner, space: str) -> None:
     """The same updates, trace rows included."""
+    device = next(padded.online.parameters()).device
     for batch in batches_of(plain.online, space):
         expected = plain.update(batch)
         with shapes.fixed():
-            found = padded.update(batch)
+            found = padded.update(map_tree(lambda x: x.to(device), batch))
         assert_the_same(found.priorities, expected.priorities)
         assert_the_same(found.metrics, expected.metrics)
         assert_the_same(everything(padded), everything(plain))
         assert (found.trace is None) == (expected.trace is None)
         if expected.trace is not None and found.trace is not None:
-            order, other = (np.lexsort((x.offset, x.sequence)) for x in (found.trace, expected.trace))
-            assert_the_same(found.trace.offset[order], expected.trace.offset[other])
-            for name, rows in expected.trace.rows.items():
-                assert_the_same(found.trace.rows[name][order], rows[other])
+            mine, its = (map_tree(Tensor.cpu, trace) for trace in (found.trace, expected.trace))
+            order, other = (np.lexsort((x.offset, x.sequence)) for x in (mine, its))
+            assert_the_same(mine.offset[order], its.offset[other])
+            for name, rows in its.rows.items():
+                assert_the_same(mine.rows[name][order], rows[other])
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -170,3 +175,13 @@ def test_a_recorded_update_that_is_not_finite_changes_nothing() -> None:
         assert padded.skipped_updates == 1
         assert padded.update(batch).priorities is not None
     assert recorder.replays == 5
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("recorded", [False, True], ids=["eager", "recorded"])
+@pytest.mark.parametrize("name", EVERY)
+def test_a_gpu_updates_as_a_cpu_does(name: str, recorded: bool) -> None:
+    plain, space = of(EVERY[name])
+    given = {"capture": lambda step: Captured(step, Padded(SIZES), CudaRecorder())} if recorded else {}
+    padded, _ = of(EVERY[name], "cuda", **given)
+    compare(plain, padded, space)

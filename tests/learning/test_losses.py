@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from dtqn import shapes
 from dtqn.learning import losses
 from tests.reference import losses_twin as twin
 
@@ -86,6 +90,14 @@ def test_quantile_loss_has_its_least_value_at_the_quantiles() -> None:
 ATOMS = f64(-1.0, 0.0, 1.0, 2.0)
 
 
+@pytest.fixture(params=["as on a CPU", "as on a GPU"])
+def either_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both ways in which mass is dealt out to atoms."""
+    with shapes.fixed() if request.param == "as on a GPU" else contextlib.nullcontext():
+        yield
+
+
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize(
     "values, probabilities, expected",
     [
@@ -103,6 +115,7 @@ def test_projection_by_hand(values: list[float], probabilities: list[float], exp
     assert twin.project(pairs, ATOMS.tolist()) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.usefixtures("either_way")
 def test_projection_keeps_mass_and_mean() -> None:
     """The mean of what lies within the range; and it is the twin's."""
     generator = torch.Generator().manual_seed(0)
@@ -125,6 +138,7 @@ def test_cross_entropy() -> None:
     assert loss.tolist() == [[pytest.approx(0.5 * np.log(2) + 0.5 * np.log(4))]]
 
 
+@pytest.mark.usefixtures("either_way")
 def test_a_target_that_is_no_number_is_no_number_after_projection() -> None:
     """So that the update is skipped, as with any other head."""
     projected = losses.project(f64([[float("nan"), 0.5]]), f64([[0.5, 0.5]]), ATOMS)

@@ -160,6 +160,10 @@ def test_sizes_that_contradict_each_other():
         ),
         ({"cuda_graphs": "true", "agent": "pqn"}, "cuda_graphs is true, but learner.rollout_length is "),
         (
+            {"cuda_graphs": "true", "agent": "drqn", "learner.ranks": "2"},
+            "cuda_graphs is true, but learner.ranks is 2, and their parts of a batch have many sizes",
+        ),
+        (
             {"cuda_graphs": "true", "learner.optimizer": "radam"},
             "cuda_graphs is true, but learner.optimizer is radam, whose steps the host counts; try false",
         ),

@@ -135,7 +135,7 @@ def test_what_is_stored_gives_the_q_values_of_the_actor(name: str) -> None:
     with torch.no_grad():
         output = trainer.network(inputs, trainer.network.initial_state(len(prefix.anchors)))[0]
     real = np.arange(output.q.shape[1]) < prefix.row_counts[:, None]
-    again = output.q.amax(dim=-1).numpy()
+    again = output.q.amax(dim=-1).cpu().numpy()
     np.testing.assert_allclose(again[real], prefix.rows["q_max"][real], rtol=1e-5, atol=1e-6)
     assert np.unique(again[real].round(5)).size > 5
 

@@ -226,7 +226,6 @@ def test_other_parameters_on_a_rank_are_noticed() -> None:
         ({"actor.num_envs": "5"}, "actor.num_envs is 5, which it does not divide; try 4 copies"),
         ({"learner.rollout_length": "8", "learner.minibatches": "2"}, "ranks learn from replay; try 0"),
         ({"actor.pool": "process"}, "actor.pool is process: each rank steps its own copies; try inline"),
-        ({"cuda_graphs": "true", "device": "auto"}, "cuda_graphs is true, and the ranks' parts"),
     ],
 )
 def test_what_ranks_cannot_share_is_refused(flags: dict[str, str], message: str) -> None:

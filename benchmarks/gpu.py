@@ -1,0 +1,171 @@
+"""A GPU beside the CPU of the same machine: updates, acting and whole runs, with and without CUDA graphs.
+
+    python -m benchmarks.gpu [--networks NAME,...] [--seconds S] [--json FILE]
+
+Three sides take turns, chunk by chunk, on the same batches, which were drawn from a replay that random play
+has filled; figures are medians over chunks:
+
+    cpu       the learner's two threads
+    eager     the GPU, operator by operator
+    graphs    the GPU, with update and the actor's forward pass recorded as CUDA graphs
+
+An update begins with a batch on its device and ends when the host has its numbers. A tick is a step of all
+32 copies. A run acts, draws, learns and writes memory back; it plays no evaluation. `gtrxl-12-layers` is a
+network of the size that the paper trains (docs/data-parallel.md), on memories that are full.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.agent import TASK, rate, trainer_of
+from benchmarks.options import one_line_errors, write
+from dtqn.settings.config import ConfigError
+from dtqn.settings.presets import resolve
+from dtqn.training import machine
+from dtqn.training.trainer import Trainer
+from dtqn.types import Sequences, map_tree
+
+CHUNKS, BATCHES = 5, 8
+WARM_UPDATES = 5
+"""More than a recording takes."""
+SIDES = {
+    "cpu": {"device": "cpu", "threads": "2"},
+    "eager": {"device": "cuda", "cuda_graphs": "false"},
+    "graphs": {"device": "cuda", "cuda_graphs": "true"},
+}
+LARGE = {
+    "env": "t-maze-passive-1000",
+    "agent": "gtrxl",
+    "network__num_layers": "12",
+    "network__width": "256",
+    "network__num_heads": "8",
+    "network__mlp_width": "1024",
+    "network__head_width": "256",
+    "network__memory_length": "512",
+}
+NETWORKS: dict[str, dict[str, str]] = {
+    **{agent: {"env": TASK, "agent": agent} for agent in ("gtrxl", "dtqn", "mingru", "lstm")},
+    "gtrxl-12-layers": LARGE,
+}
+
+
+def batches_of(flags: Mapping[str, str], side: Mapping[str, str]) -> list[Sequences]:
+    """Batches of a replay that random play has filled, with memories that are as long as they get."""
+    copies = 32
+    memory = int(flags.get("network__memory_length", "0"))
+    fill = max(20_000, copies * (memory + 200))
+    trainer = trainer_of(fill, **{"evaluator": "inline", "actor__num_envs": str(copies), **flags, **side})
+    drawn = [trainer.updates.draw() for _ in range(BATCHES)]
+    if memory:  # the youngest sequences are at the ends of their memories
+        newest = trainer.replay.ids()[-trainer.config.learner.batch_size :]
+        drawn = [(trainer.replay.take(newest), drawn[0][1])]
+    return [trainer.schema.sequences(sampled, info.importance_weights) for sampled, info in drawn]
+
+
+def updates_of(trainer: Trainer, batches: Sequence[Sequences]) -> Callable[[], Any]:
+    """An update of the trainer's learner on the next of `batches`."""
+    device = trainer.schema.device
+    turns = itertools.cycle([map_tree(lambda x: x.to(device), batch) for batch in batches])
+    return lambda: trainer.learner.update(next(turns))
+
+
+def run_of(trainer: Trainer) -> Callable[[], None]:
+    """A run until its next update is over."""
+
+    def update() -> None:
+        before = trainer.learner_steps
+        while trainer.learner_steps == before:
+            trainer.advance()
+
+    return update
+
+
+def measure_network(
+    flags: Mapping[str, str], seconds: float, sides: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """Updates, ticks and updates of a run a second, of every side."""
+    batches = batches_of(flags, list(sides.values())[-1])
+    large = "network__memory_length" in flags
+    actions: dict[tuple[str, str], Callable[[], Any]] = {}
+    for side, its in sides.items():
+        settings = {name.replace("__", "."): x for name, x in {**flags, **its}.items()}
+        quiet = {"evaluator": "inline", "warmup_env_steps": "2000", "total_env_steps": "1e9"}
+        trainer = Trainer(resolve(None, {**quiet, "evaluation.period": "1e9", **settings}, {}))
+        actions["updates", side] = updates_of(trainer, batches)
+        actions["ticks", side] = trainer.actor.tick
+        if not large:  # its memories would be short for long
+            learning = Trainer(resolve(None, {**quiet, "evaluation.period": "1e9", **settings}, {}))
+            actions["run_updates", side] = run_of(learning)
+    samples: dict[tuple[str, str], list[float]] = {name: [] for name in actions}
+    for (what, side), action in actions.items():
+        began = time.perf_counter()
+        for _ in range(1 if side == "cpu" and large and what == "updates" else WARM_UPDATES):
+            action()
+        print(f"  {what} {side}: ready after {time.perf_counter() - began:.1f} s", flush=True)
+    for _ in range(CHUNKS):
+        for name, action in actions.items():
+            if name == ("updates", "cpu") and large and samples[name]:
+                continue  # one of its updates takes seconds
+            samples[name].append(rate(action, seconds / CHUNKS)[1])
+    found: dict[str, Any] = {what: {} for what, _ in actions}
+    for (what, side), taken in samples.items():
+        found[what][side] = statistics.median(taken)
+    found["parameters"] = sum(x.numel() for x in trainer.network.parameters())
+    return found
+
+
+def measure(names: Sequence[str], seconds: float) -> dict[str, Any]:
+    """Every network of `names`: `{machine: ..., networks: {name: ...}}`."""
+    if not torch.cuda.is_available():
+        raise ConfigError("device is cuda, but torch finds none; this benchmark needs a GPU")
+    machine.prepare()
+    torch.manual_seed(0)
+    result: dict[str, Any] = {
+        "machine": machine.name("cuda"),
+        "torch": torch.__version__,
+        "networks": {},
+    }
+    for name in names:
+        print(name, flush=True)
+        result["networks"][name] = measure_network(NETWORKS[name], seconds, SIDES)
+        torch.cuda.empty_cache()
+    return result
+
+
+def table(result: dict[str, Any]) -> str:
+    """The figures of `measure` as text."""
+    lines = [result["machine"], f"{'a second':<32}" + "".join(f"{side:>10}" for side in SIDES)]
+    for name, found in result["networks"].items():
+        for what in ("updates", "ticks", "run_updates"):
+            if what in found:
+                figures = "".join(f"{found[what][side]:>10.2f}" for side in SIDES)
+                lines.append(f"{f'{name}, {what}':<32}{figures}")
+    return "\n".join(lines)
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--networks", default=",".join(NETWORKS), metavar="NAME,...")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each figure; default 5")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    args = parser.parse_args(arguments)
+    names = args.networks.split(",")
+    if unknown := [name for name in names if name not in NETWORKS]:
+        raise ConfigError(f"--networks is {unknown[0]}; there are {', '.join(NETWORKS)}")
+    result = measure(names, args.seconds)
+    print(table(result))
+    write(args.json, result)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
