@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from benchmarks.agent import TASK, rate, trainer_of
@@ -51,6 +52,7 @@ LARGE = {
     "network__mlp_width": "1024",
     "network__head_width": "256",
     "network__memory_length": "512",
+    "replay__learn_length": "40",
 }
 NETWORKS: dict[str, dict[str, str]] = {
     **{agent: {"env": TASK, "agent": agent} for agent in ("gtrxl", "dtqn", "mingru", "lstm")},
@@ -65,9 +67,11 @@ def batches_of(flags: Mapping[str, str], side: Mapping[str, str]) -> list[Sequen
     fill = max(20_000, copies * (memory + 200))
     trainer = trainer_of(fill, **{"evaluator": "inline", "actor__num_envs": str(copies), **flags, **side})
     drawn = [trainer.updates.draw() for _ in range(BATCHES)]
-    if memory:  # the youngest sequences are at the ends of their memories
-        newest = trainer.replay.ids()[-trainer.config.learner.batch_size :]
-        drawn = [(trainer.replay.take(newest), drawn[0][1])]
+    if memory:
+        size = trainer.config.learner.batch_size
+        newest = trainer.replay.ids()[-4 * size :]
+        full = newest[trainer.replay.take(newest).memory_valid.all(axis=1)]
+        drawn = [(trainer.replay.take(np.resize(full, size)), drawn[0][1])]
     return [trainer.schema.sequences(sampled, info.importance_weights) for sampled, info in drawn]
 
 

@@ -27,6 +27,7 @@ from dtqn.settings.presets import resolve
 from dtqn.training import machine
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import is_full_evaluation, read_rows
+from dtqn.training.setup import device_of
 
 TASK, SOLVED = "gridverse-memory-7x7", 0.95
 
@@ -88,7 +89,8 @@ def main() -> None:
         )
     for name in ("minutes", "solved_at_env_steps", "solved_at_learner_steps", "solved_at_minutes"):
         print(f"median {name}: {statistics.median(result[name] or math.inf for result in results):,}")
-    write(args.json, {"jobs": args.jobs, "machine": machine.name(), "runs": results})
+    device = device_of(jobs[0].config).type
+    write(args.json, {"jobs": args.jobs, "machine": machine.name(device), "runs": results})
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import gymnasium
 import torch
 from torch import Tensor, nn
 
+from dtqn.networks.embedding import Embedding
 from dtqn.networks.encoders import (
     CategoricalEncoder,
     CodePictureEncoder,
@@ -136,7 +137,7 @@ class PartsEncoder(nn.Module):
         super().__init__()
         encoder = observation_encoder(observation_space, embedding_width=width, image_encoder=image_encoder)
         self.observation = _parts_of(encoder, observation_space, width)
-        self.prev_action = nn.Embedding(num_actions, width) if use_prev_action else None
+        self.prev_action = Embedding(num_actions, width) if use_prev_action else None
         self.prev_reward = (
             NumberParts(NumericEncoder(size=1, divisor=1.0), width) if use_prev_reward else None
         )

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dtqn.networks.embedding import Embedding
 from dtqn.networks.gates import GRUGate
 from dtqn.networks.products import Linear
 from dtqn.types import StepInputs
@@ -40,10 +41,10 @@ class DTQNEncoder(nn.Module):
             )
         size, vocabulary, start = self._size_of(observation_space)
         self.register_buffer("start", torch.as_tensor(start, dtype=torch.int64), persistent=False)
-        self.embedding = nn.Embedding(vocabulary, embedding_width) if vocabulary else None
+        self.embedding = Embedding(vocabulary, embedding_width) if vocabulary else None
         joined = size * embedding_width if vocabulary else size
         self.join = Linear(joined, width - embedding_width * use_prev_action)
-        self.prev_action = nn.Embedding(num_actions, embedding_width) if use_prev_action else None
+        self.prev_action = Embedding(num_actions, embedding_width) if use_prev_action else None
 
     @staticmethod
     def _size_of(space: gymnasium.Space) -> tuple[int, int, int | list[int]]:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.distinct import on_distinct
+from dtqn.networks.embedding import Embedding
 from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
 from dtqn.networks.products import Linear
 from dtqn.types import Observation, StepInputs
@@ -49,7 +50,7 @@ class CategoricalEncoder(nn.Module):
         super().__init__()
         first_row = torch.as_tensor(np.cumsum([0, *nvec[:-1]]) - np.asarray(start), dtype=torch.int64)
         self.register_buffer("first_row", first_row, persistent=False)
-        self.embedding = nn.Embedding(int(sum(nvec)), embedding_width)
+        self.embedding = Embedding(int(sum(nvec)), embedding_width)
         self.output_width = len(nvec) * embedding_width
 
     def forward(self, observation: Tensor) -> Tensor:
@@ -69,7 +70,7 @@ class SetEncoder(nn.Module):
     def __init__(self, *, num_values: int, start: int, width: int) -> None:
         super().__init__()
         self.start = start
-        self.embedding = nn.Embedding(num_values, width)
+        self.embedding = Embedding(num_values, width)
 
     def forward(self, observation: Tensor) -> Tensor:
         """[B, T, components] -> [B, T, D]"""
@@ -280,7 +281,7 @@ class StepEncoder(nn.Module):
         self.observation = observation_encoder(
             observation_space, embedding_width=embedding_width, image_encoder=image_encoder
         )
-        self.prev_action = nn.Embedding(num_actions, embedding_width) if use_prev_action else None
+        self.prev_action = Embedding(num_actions, embedding_width) if use_prev_action else None
         self.use_prev_reward = use_prev_reward
         joined = self.observation.output_width + embedding_width * use_prev_action + int(use_prev_reward)
         self.join = Linear(joined, width)

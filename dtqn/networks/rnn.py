@@ -17,6 +17,8 @@ Legend: B batch, T steps, D width.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -54,6 +56,22 @@ def chrono_gru_(bias_ih: Tensor, bias_hh: Tensor, longest: int) -> None:
     bias_hh[width : 2 * width] = 0.0
 
 
+class _SideBySide(nn.RNNBase):
+    """Parameters in one piece of memory, as a GPU's kernels want them, in a copy too."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.flatten_parameters()
+
+
+class _LSTM(_SideBySide, nn.LSTM):
+    pass
+
+
+class _GRU(_SideBySide, nn.GRU):
+    pass
+
+
 class LSTMLayer(nn.Module):
     def __init__(self, *, width: int, skip: bool, longest: int | None, orthogonal: bool) -> None:
         """
@@ -63,7 +81,7 @@ class LSTMLayer(nn.Module):
             orthogonal: orthogonal initialisation of all that chrono initialisation does not set.
         """
         super().__init__()
-        self.lstm = nn.LSTM(width, width, batch_first=True)
+        self.lstm = _LSTM(width, width, batch_first=True)
         self.skip = skip
         if orthogonal:
             orthogonal_(*self.lstm.all_weights[0])
@@ -111,7 +129,7 @@ class GRULayer(nn.Module):
     def __init__(self, *, width: int, skip: bool, longest: int | None, orthogonal: bool) -> None:
         """As `LSTMLayer`."""
         super().__init__()
-        self.gru = nn.GRU(width, width, batch_first=True)
+        self.gru = _GRU(width, width, batch_first=True)
         self.skip = skip
         if orthogonal:
             orthogonal_(*self.gru.all_weights[0])

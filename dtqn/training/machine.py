@@ -17,7 +17,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def prepare() -> None:
-    """One thread for each of torch's operations, and freed memory kept in the process.
+    """One thread for each of torch's operations, a GPU's digits the same every time, freed memory kept.
 
     The arrays of these networks are too small to share one operation among threads: what runs side by side
     are the parts of a batch (`dtqn.learning.batches`).
@@ -28,6 +28,8 @@ def prepare() -> None:
     import torch  # only here, as many trainings at once are looked after without it
 
     torch.set_num_threads(1)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cuda.enable_mem_efficient_sdp(False)  # its backward adds up in an order of its own
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):  # no glibc: macOS, Windows, musl

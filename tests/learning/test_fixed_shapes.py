@@ -5,6 +5,7 @@ All of it is tested on a CPU. Where torch finds a GPU, the same is asked of that
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,9 @@ from dtqn.graphs import WARM_UP_CALLS, Captured, CudaRecorder
 from dtqn.learning.learner import Learner
 from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.settings.config import LearnerConfig
+from dtqn.settings.presets import resolve
+from dtqn.training import machine
+from dtqn.training.trainer import Trainer
 from dtqn.types import Sequences, map_tree
 from tests.cases import CASES, WINDOWED, make, randomise
 from tests.learning import learners
@@ -177,7 +181,10 @@ def test_a_recorded_update_that_is_not_finite_changes_nothing() -> None:
     assert recorder.replays == 5
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+
+@on_a_gpu
 @pytest.mark.parametrize("recorded", [False, True], ids=["eager", "recorded"])
 @pytest.mark.parametrize("name", EVERY)
 def test_a_gpu_updates_as_a_cpu_does(name: str, recorded: bool) -> None:
@@ -185,3 +192,32 @@ def test_a_gpu_updates_as_a_cpu_does(name: str, recorded: bool) -> None:
     given = {"capture": lambda step: Captured(step, Padded(SIZES), CudaRecorder())} if recorded else {}
     padded, _ = of(EVERY[name], "cuda", **given)
     compare(plain, padded, space)
+
+
+@on_a_gpu
+@pytest.mark.parametrize("recorded", [False, True], ids=["eager", "recorded"])
+@pytest.mark.parametrize(
+    "agent", ["gtrxl", "dtqn", "dtqn-bag", "lstm", "gru", "mingru", "gated-deltanet", "darqn"]
+)
+def test_a_gpu_repeats_updates_to_the_digit(agent: str, recorded: bool) -> None:
+    """At the sizes of a run: some of torch's kernels add up small inputs in one order, large ones in any."""
+    machine.prepare()
+    asked = {"agent": agent, "device": "cuda", "cuda_graphs": str(recorded), "evaluator": "inline"}
+    endless = {"warmup_env_steps": "1e9", "total_env_steps": "1e9"}
+    trainer = Trainer(resolve(None, asked | endless, {}))
+    while trainer.env_steps < 8_000:
+        trainer._act()
+    drawn = [trainer.updates.draw() for _ in range(WARM_UP_CALLS + 1)]
+    batches = [trainer.schema.sequences(rows, info.importance_weights) for rows, info in drawn]
+
+    def updated() -> int:
+        for batch in batches:
+            trainer.learner.update(batch)
+        return trainer.learner.checksum()
+
+    updated()
+    state, found = copy.deepcopy(trainer.learner.get_state()), set()
+    for _ in range(3):
+        trainer.learner.set_state(copy.deepcopy(state))
+        found.add(updated())
+    assert len(found) == 1
