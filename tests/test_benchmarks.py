@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import envs
-from benchmarks import agents, checkouts, learning, parameters, pool, random_play, rivals, staleness
+from benchmarks import agents, checkouts, gpu, learning, parameters, pool, random_play, rivals, staleness
 from benchmarks.agent import flop_per_update
 
 DOCS = Path(parameters.__file__).parents[1] / "docs"
@@ -187,3 +187,23 @@ def test_a_checkout_without_the_benchmark_is_told(tmp_path: Path, monkeypatch: p
 def test_a_task_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert pool.main(["--env", "hallway", "--env", "hallways", "--bytes"]) == 2
     assert capsys.readouterr().err.startswith("error: env is hallways: unknown task 'hallways'")
+
+
+def test_the_batches_of_a_long_memory_have_full_ones() -> None:
+    small = dict.fromkeys(("num_layers", "num_heads"), "1") | dict.fromkeys(("width", "mlp_width"), "8")
+    flags = {f"network__{name}": value for name, value in small.items()}
+    task = {"env": "t-maze-passive-100", "agent": "gtrxl", "network__memory_length": "60"}
+    (batch,) = gpu.batches_of({**flags, **task, "replay__learn_length": "20"}, {"device": "cpu"})
+    assert batch.trace_valid.shape == (32, 60) and batch.trace_valid.all()
+
+
+def test_what_a_gpu_benchmark_cannot_do_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    for arguments, message in (
+        ([], "device is cuda, but torch finds none; this benchmark needs a GPU"),
+        (["--networks", "gtrxl,lstn"], f"--networks is lstn; there are {', '.join(gpu.NETWORKS)}"),
+    ):
+        assert gpu.main(arguments) == 2
+        assert capsys.readouterr().err == f"error: {message}\n"

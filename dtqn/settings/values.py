@@ -155,7 +155,8 @@ def choices(field: FieldInfo) -> tuple[Any, ...]:
     if named := mark_of(field, OwnOr) or mark_of(field, SomeOf):
         return tuple(named.names)
     kinds = [field.annotation, *get_args(field.annotation)]
-    return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+    named = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+    return tuple(str(name).lower() if isinstance(name, bool) else name for name in named)
 
 
 def legal(field: FieldInfo) -> str:
@@ -168,8 +169,7 @@ def legal(field: FieldInfo) -> str:
         return f"one or several of {', '.join(some.names)}, with commas between"
     if names := choices(field):
         own = ", or module:name of your own" if mark_of(field, OwnOr) else ""
-        words = (str(name).lower() if isinstance(name, bool) else name for name in names)
-        return f"one of {', '.join(words)}{own}{optional}"
+        return f"one of {', '.join(map(str, names))}{own}{optional}"
     if bool in kinds:
         return "true or false"
     if _holds(Mapping, kinds):

@@ -137,17 +137,18 @@ LEARNING = [
     ),
     *_in(
         "dtqn/learning/losses.py",
+        ("shares-below-nothing", ".abs()).clamp(min=0),)", ".abs()),)", _LOSSES),
         (
             "mixture-with-the-row-before",
-            "share, now[:, 1:], kept",
-            "share, now[:, :-1], kept",
+            "(now[:, 1:], kept",
+            "(now[:, :-1], kept",
             f"{_OBJECTIVE}::test_a_mixture_of_returns_has_the_expected_value_of_the_returns",
         ),
         ("huber-jumps", "(size - 0.5 * threshold))", "(size - threshold))", _LOSSES),
         ("quantiles-shifted", "+ 0.5) / count", "+ 1.0) / count", _LOSSES),
         ("quantiles-mirrored", "(error < 0).to", "(error > 0).to", _LOSSES),
         ("quantile-loss-sums-targets", ".mean(dim=-1).sum(dim=-1)", ".sum(dim=-1).mean(dim=-1)", _LOSSES),
-        ("projection-swaps-neighbours", "probabilities * (1 - share)", "probabilities * share", _LOSSES),
+        ("projection-swaps-neighbours", "up = mass * share", "up = mass * (1 - share)", _LOSSES),
         ("projection-unclipped", ".clamp(0, last)", ".clamp(0)", _LOSSES),
         (
             "priority-mean-for-max",
@@ -1363,6 +1364,12 @@ SETTINGS = [
         ),
         ("atoms-rule-dropped", "    _atoms_have_a_range,\n", "", _CONFIG),
         ("entropy-rule-dropped", "= (_entropies_are_not_rescaled,)", "= ()", _CONFIG),
+        (
+            "own-modules-are-recorded",
+            " and not (is_own(network.core) or is_own(network.encoder))",
+            "",
+            f"{_CONFIG}::test_graphs_are_recorded_where_they_hold_the_run_for_certain",
+        ),
         ("period-rule-dropped", "= (_every_step_is_learned,)", "= ()", _CONFIG),
     ),
 ]

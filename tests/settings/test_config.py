@@ -43,6 +43,9 @@ def _error(flags, file=None, environment=None):
         ("network.gate_bias", "-1e-1", -0.1),
         ("network.dueling", "False", False),
         ("network.dueling", "true", True),
+        ("cuda_graphs", "True", True),
+        ("cuda_graphs", "false", False),
+        ("cuda_graphs", "auto", "auto"),
         ("tracker", "wandb, tensorboard", "wandb,tensorboard"),
         ("tracker", ["tensorboard"], "tensorboard"),
     ],
@@ -73,6 +76,8 @@ def test_text_is_read_as_people_write_it(name, text, value):
         ("task.time_limit", "-5", "an integer of at least 1, or none"),
         ("network.dueling", "yes", "true or false"),
         ("network.dueling", 1, "true or false"),
+        ("cuda_graphs", "tru", "one of auto, true, false; did you mean true?"),
+        ("cuda_graphs", 1, "one of auto, true, false"),
         ("network.gate", "gruu", "one of gru, output, input, highway, sigtanh, residual; did you mean gru?"),
         (
             "tracker",
@@ -191,6 +196,27 @@ def test_options_that_have_no_meaning_together(flags, message):
     error = _error(flags)
     assert error.startswith(message)
     assert "try" in error
+
+
+@pytest.mark.parametrize(
+    ("flags", "records"),
+    [
+        ({}, True),
+        ({"agent": "dtqn"}, True),
+        ({"agent": "dtqn", "network.dropout": "0.1"}, False),
+        ({"agent": "coberl"}, False),
+        ({"agent": "pqn"}, False),
+        ({"learner.optimizer": "radam"}, False),
+        ({"agent": "drqn", "learner.ranks": "2"}, False),
+        ({"device": "cpu"}, False),
+        ({"network.core": "my:core"}, False),
+        ({"network.encoder": "my:encoder"}, False),
+        ({"network.core": "my:core", "cuda_graphs": "true"}, True),
+        ({"cuda_graphs": "false"}, False),
+    ],
+)
+def test_graphs_are_recorded_where_they_hold_the_run_for_certain(flags, records):
+    assert resolve(None, flags, {}).records_graphs is records
 
 
 def test_a_window_of_a_whole_episode_holds_any_bootstrap():
