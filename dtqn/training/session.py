@@ -96,7 +96,15 @@ def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
 
 def _make_trainer(config: Config, directory: RunDir) -> Trainer:
     machine.prepare()
-    return Trainer(config) if config.learner.ranks == 1 else Leader(config, directory.checkpoints)
+    try:
+        return Trainer(config) if config.learner.ranks == 1 else Leader(config, directory.checkpoints)
+    except torch.OutOfMemoryError as error:
+        raise ConfigError(f"device is {config.device}, but {_full(error)}; try cpu") from None
+
+
+def _full(error: torch.OutOfMemoryError) -> str:
+    """What torch says at length, in its first two sentences."""
+    return f"the GPU has no memory left: {'. '.join(one_line(str(error)).split('. ')[:2])}"
 
 
 def restored_trainer(config: Config, directory: RunDir) -> Trainer:
@@ -190,6 +198,9 @@ class _Run:
                 self.trainer.end()
         except NonFiniteError as error:
             self._view.say(f"error: {error}; {self._kept}")
+        except torch.OutOfMemoryError as error:
+            resume = f"{self.directory.resume_command} --device cpu"
+            self._view.say(f"error: {_full(error)}; {self._kept}; to go on without it: {resume}")
         except RankError as error:
             self._view.say(f"error: {error}; to go on: {self.directory.resume_command}")
         except (envs.TaskError, WorkerError) as error:

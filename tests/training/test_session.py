@@ -395,6 +395,31 @@ def test_an_error_is_neither_hidden_nor_saved(tmp_path, trainer, capsys):
     assert checkpoint.read_about(tmp_path / "run/checkpoint")["env_steps"] == 400
 
 
+FULL = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8 GiB of which\nnone"
+TOLD = "the GPU has no memory left: CUDA out of memory. Tried to allocate 2.00 GiB"
+
+
+def test_a_gpu_that_is_full_amid_a_run_is_one_line(tmp_path, trainer):
+    def at_tick(running):
+        if running.env_steps == 470:
+            raise torch.OutOfMemoryError(FULL)
+
+    trainer.at_tick = staticmethod(at_tick)
+    code, lines = fake.start(tmp_path / "run")
+    assert code == 1
+    kept = "what the run had at 400 env steps is kept; to go on without it: "
+    assert lines[-1].startswith(f"error: {TOLD}; {kept}") and lines[-1].endswith(" --device cpu")
+
+
+def test_a_gpu_that_is_full_from_the_start_is_one_line(tmp_path, monkeypatch):
+    def full(config):
+        raise torch.OutOfMemoryError(FULL)
+
+    monkeypatch.setattr(session, "Trainer", full)
+    with pytest.raises(session.ConfigError, match=f"^device is auto, but {TOLD}; try cpu$"):
+        fake.start(tmp_path / "run", device="auto")
+
+
 @pytest.mark.parametrize("damage", ["pointer", "state", "foreign"])
 def test_a_damaged_checkpoint_is_one_line(tmp_path, trainer, capsys, damage):
     fake.start(tmp_path / "run", total_env_steps=200)
