@@ -1,4 +1,4 @@
-"""Trainings as processes of this machine."""
+"""Trainings as processes of this machine, dealt out over its GPUs."""
 
 from __future__ import annotations
 
@@ -52,14 +52,54 @@ class Process:
             self._process.wait()
 
 
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that a process started now would see, by the names of CUDA's own variable.
+
+    Torch knows them too, but takes seconds to import, and nothing else here needs it.
+    """
+    named = os.environ.get(_VISIBLE)
+    if named is not None:
+        return [name for name in named.split(",") if name]
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", "--list-gpus"], stdout=subprocess.PIPE, text=True, timeout=60, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [str(number) for number in range(len(listed.splitlines()))]
+
+
 class LocalLauncher:
+    """Of several GPUs a training sees the one with the fewest trainings; alone it would take the first."""
+
     detached = False
+
+    def __init__(self) -> None:
+        self._gpus: list[str] | None = None
+        self._on: list[tuple[str, Process]] = []
 
     def adopt(self, command: Command) -> Process | None:
         return None
 
     def start(self, works: Sequence[tuple[Command, Config]]) -> list[Process]:
-        return [Process(command) for command, _ in works]
+        return [self._started(command, config) for command, config in works]
+
+    def _started(self, command: Command, config: Config) -> Process:
+        if config.device == "cpu":
+            return Process(command)
+        if self._gpus is None:
+            self._gpus = visible_gpus()
+        if len(self._gpus) < 2:
+            return Process(command)
+        self._on = [(gpu, process) for gpu, process in self._on if process.poll() is None]
+        busy = [gpu for gpu, _ in self._on]
+        gpu = min(self._gpus, key=busy.count)
+        process = Process(command._replace(environment={**command.environment, _VISIBLE: gpu}))
+        self._on.append((gpu, process))
+        return process
 
     def close(self) -> None:
         pass

@@ -136,6 +136,15 @@ LEARNING = [
         ),
     ),
     *_in(
+        "dtqn/experiments/local_launcher.py",
+        (
+            "first-gpu-for-all",
+            "key=busy.count",
+            "key=self._gpus.index",
+            "tests/experiments/test_local_launcher.py::test_each_training_takes_the_gpu_with_the_fewest",
+        ),
+    ),
+    *_in(
         "dtqn/learning/losses.py",
         ("shares-below-nothing", ".abs()).clamp(min=0),)", ".abs()),)", _LOSSES),
         (

@@ -1,0 +1,86 @@
+"""Which GPU a training of this machine sees."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dtqn.experiments.launchers import Command
+from dtqn.experiments.local_launcher import LocalLauncher, Process, visible_gpus
+from dtqn.settings.presets import resolve
+
+_WAITS = """
+import os, pathlib, sys, time
+directory = pathlib.Path(sys.argv[-1])
+(directory / "sees").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
+while not (directory / "end").exists():
+    time.sleep(0.01)
+"""
+Start = Callable[..., tuple[str, Path, Process]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a training that says which GPUs it sees and waits to be told to end."""
+    launcher, begun = LocalLauncher(), []
+
+    def started(device: str = "auto") -> tuple[str, Path, Process]:
+        directory = tmp_path / str(len(begun))
+        directory.mkdir()
+        program = (sys.executable, "-c", _WAITS)
+        command = Command(program, directory, directory / "output.log", dict(os.environ), tmp_path)
+        (process,) = launcher.start([(command, resolve(None, {"device": device}, {}))])
+        begun.append((directory, process))
+        while not (directory / "sees").exists() or not (directory / "sees").read_text():
+            time.sleep(0.01)
+        return (directory / "sees").read_text(), directory, process
+
+    yield started
+    for directory, process in begun:
+        (directory / "end").touch()
+        assert process.wait() == 0
+
+
+def test_each_training_takes_the_gpu_with_the_fewest(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    assert start("cpu")[0] == "2,5"
+    assert start()[0] == "2"
+    gpu, directory, process = start("cuda")
+    assert gpu == "5"
+    assert start()[0] == "2"
+    (directory / "end").touch()
+    process.wait()
+    assert start()[0] == "5"
+    assert start()[0] == "5"
+    assert start()[0] == "2"
+
+
+@pytest.mark.parametrize("visible", ["", "3"])
+def test_where_there_is_no_choice_nothing_is_set(
+    start: Start, monkeypatch: pytest.MonkeyPatch, visible: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    if visible:
+        assert [start()[0], start()[0]] == [visible, visible]
+    assert visible_gpus() == [visible] * bool(visible)
+
+
+@pytest.mark.parametrize(
+    ("says", "found"),
+    [("echo GPU 0: one; echo GPU 1: other", ["0", "1"]), ("echo no driver; exit 9", []), (None, [])],
+)
+def test_gpus_are_those_that_the_driver_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str | None, found: list[str]
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if says is not None:
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\n{says}\n")
+        program.chmod(0o755)
+    assert visible_gpus() == found
