@@ -90,6 +90,11 @@ def measure(run: Path) -> dict[str, Any]:
     directory = RunDir(run)
     config: Config = directory.read_config()
     way = shortest_way(config.env)
+    if not config.learner.rollout_length and config.replay.learn_length <= len(way):
+        raise ConfigError(
+            f"replay.learn_length is {config.replay.learn_length}: of episodes of {len(way) + 1} steps or "
+            "more no stored sequence is a whole one, so none can be counted"
+        )
     about = checkpoint.read_about(directory.checkpoints)
     trainer = session.restored_trainer(config.on_cpu(), directory)
     try:

@@ -1,4 +1,4 @@
-"""Exact returns in MiniGrid's Memory tasks: of the best player, and of who takes a side by chance.
+"""MiniGrid's Memory tasks: exact returns of the best player and of a guess, and what needs no memory.
 
     python -m benchmarks.minigrid_memory [--json FILE]
 
@@ -6,6 +6,9 @@ A layout is where the corridor ends and where in it, or in the room before it, t
 a search over places, directions, and what has been in sight finds the fewest steps to have seen the cue and
 one of the two objects at the end, and then to reach the side that is right, which may be either one. The
 figures are means over layouts, as likely as the package draws them.
+
+A reflex knows the observation and the action before it. It goes to the crossing, turns until it looks back
+along the corridor, and there compares the cue with what stands beside it, where the view reaches so far.
 """
 
 from __future__ import annotations
@@ -20,12 +23,18 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.options import one_line_errors, write
 from dtqn.settings.config import ConfigError
 
 TASKS = tuple(f"MiniGrid-Memory{name}-v0" for name in ("S7", "S9", "S11", "S13Random", "S17Random"))
 LEFT, RIGHT, FORWARD = 0, 1, 2
+
+_KEY, _BALL = 5, 6
+"""Objects in a view, by the package's numbers."""
+EPISODES = 400
+"""Those that the reflex plays."""
 
 Pose = tuple[int, int, int]
 """Column, row, direction: right, down, left, up."""
@@ -150,6 +159,36 @@ def layouts(id: str) -> list[tuple[float, int, Layout]]:
     return found
 
 
+def reflex(image: NDArray[np.uint8], direction: int, before: int | None) -> int:
+    """The action of who has no memory; views [7, 7, 3] are from (3, 6), and column 0 is to the left."""
+    objects = image[:, :, 0]
+    left, right = (int(objects[column, 6]) for column in (1, 5))
+    match direction:
+        case 0:  # along the corridor, until both objects are beside
+            return RIGHT if {left, right} <= {_KEY, _BALL} and left != right else FORWARD
+        case 1:  # from the corridor it goes on turning; from the look back it comes by the left
+            return RIGHT if before == RIGHT else FORWARD
+        case 2:  # the cue lies to the right of the way back; one that is not in sight is taken for the other
+            cue = next((int(x) for x in objects[4, :6] if x in (_KEY, _BALL)), None)
+            return LEFT if cue is not None and cue == left else RIGHT
+    return FORWARD
+
+
+def success_of_reflex(id: str, episodes: int = EPISODES) -> float:
+    """The share of the episodes of seeds 0, 1, ... that it ends at the right side."""
+    env = gymnasium.make(id).unwrapped
+    right = 0
+    for seed in range(episodes):
+        observation, _ = env.reset(seed=seed)
+        action, over, reward = None, False, 0.0
+        while not over:
+            action = reflex(observation["image"], int(observation["direction"]), action)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            over = terminated or truncated
+        right += reward > 0
+    return right / episodes
+
+
 def measure(ids: Sequence[str] = TASKS) -> dict[str, Any]:
     """`{id: figures}`"""
     return {id: _figures(id) for id in ids}
@@ -172,16 +211,19 @@ def _figures(id: str) -> dict[str, float | int]:
         "longest_held": max(best.held for best in bests),
         "cue_in_first_row": mean([best.cue_first for best in bests]),
         "return_of_a_guess": mean([0.5 * (1 - 0.9 * layout.blind() / limit) for _, _, layout in every]),
+        "success_of_reflex": success_of_reflex(id),
     }
 
 
 def table(result: dict[str, Any]) -> str:
     """The figures of `measure` as text."""
-    lines = [f"{'task':<28}{'best return':>12}{'steps':>7}{'longest':>9}{'cue held':>10}{'guess':>8}"]
+    lines = [
+        f"{'task':<28}{'best return':>12}{'steps':>7}{'longest':>9}{'cue held':>10}{'guess':>8}{'reflex':>8}"
+    ]
     for id, row in result.items():
         lines.append(
             f"{id:<28}{row['best_return']:>12.4f}{row['best_length']:>7.1f}{row['longest_best_length']:>9.0f}"
-            f"{row['longest_held']:>10.0f}{row['return_of_a_guess']:>8.4f}"
+            f"{row['longest_held']:>10.0f}{row['return_of_a_guess']:>8.4f}{row['success_of_reflex']:>8.1%}"
         )
     return "\n".join(lines)
 

@@ -82,6 +82,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"error: {str(error.filename)[:60]}: {error.strerror}", file=sys.stderr)
         return 2
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported for every command
+            raise
+        told = " ".join(str(error).split())[:100]
+        print(
+            f"error: the GPU has no memory left: {told}; with CUDA_VISIBLE_DEVICES= the CPU is used",
+            file=sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

@@ -53,8 +53,8 @@ class Panel(NamedTuple):
     """The result of uniformly random actions; None where it is not known."""
     solved: float | None = None
     """The score above which the task counts as solved; None where there is none."""
-    without_memory: float | None = None
-    """The best score without memory; None where it is not known."""
+    observation_alone: float | None = None
+    """The best score by the observation alone; None where it is not known."""
 
 
 def learning_curve(
@@ -112,7 +112,7 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: 
         for level, line, width, label in (
             (panel.chance, ":", 1.2, "random actions"),
             (panel.solved, "-.", 1.0, "solved above"),
-            (panel.without_memory, "--", 1.0, "best without memory"),
+            (panel.observation_alone, "--", 1.0, "best by the observation alone"),
         ):
             if level is not None:
                 axes.axhline(level, color="0.4", linestyle=line, linewidth=width, label=label)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import dtqn
 import envs
@@ -300,6 +301,20 @@ def test_novelty_needs_observations_that_come_twice(env, fits, name, capsys, tmp
         (line,) = capsys.readouterr().err.splitlines()
         assert f"{name} is 0.1, but observations of {env} have real numbers" in line
     assert not list(tmp_path.iterdir())
+
+
+def test_a_gpu_that_is_full_is_one_line_for_any_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(arguments: object) -> int:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setitem(cli._COMMANDS, "eval", full)
+    assert cli.main(["eval", "run"]) == 2
+    assert capsys.readouterr().err == (
+        "error: the GPU has no memory left: CUDA out of memory. Tried to allocate 2.00 GiB.; "
+        "with CUDA_VISIBLE_DEVICES= the CPU is used\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -126,3 +126,18 @@ def test_another_task_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture)
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "error: env is memory-cards; it must be a T-Maze, such as t-maze-passive-10"
     assert junction.main([str(tmp_path / "missing")]) == 2
+
+
+def test_sequences_that_hold_no_episode_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    flags = [x for name, value in SMALL.items() for x in (f"--{name}", str(value))]
+    flags += ["--replay.learn_length", "2", "--run-dir", str(run), "--total_env_steps", "600"]
+    assert cli.main(flags) == 0
+    capsys.readouterr()
+    assert junction.main([str(run)]) == 2
+    assert capsys.readouterr().err == (
+        "error: replay.learn_length is 2: of episodes of 3 steps or more no stored sequence is a whole one, "
+        "so none can be counted\n"
+    )

@@ -27,6 +27,13 @@ def test_by_hand() -> None:
     assert figures["return_of_a_guess"] == pytest.approx(0.5 * (1 - 0.9 * 4.5 / 245))
     assert figures["cue_in_first_row"] == 0.25
     assert figures["longest_best_length"] == 7 and figures["longest_held"] == 6
+    assert figures["success_of_reflex"] == 1
+
+
+def test_a_reflex_is_right_where_the_way_back_shows_all() -> None:
+    """S11's crossing is eight columns from the cue, of which a view shows six beyond its own."""
+    assert minigrid_memory.success_of_reflex("MiniGrid-MemoryS9-v0", 40) == 1
+    assert 0.3 < minigrid_memory.success_of_reflex("MiniGrid-MemoryS11-v0", 100) < 0.7
 
 
 @pytest.mark.parametrize("id", minigrid_memory.TASKS)

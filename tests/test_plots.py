@@ -174,11 +174,11 @@ def test_success_starts_at_zero_and_chance_is_a_line(figures, tmp_path):
     assert "random actions" not in [line.get_label() for line in second.lines]
 
 
-def test_what_is_best_without_memory_is_a_line(figures, tmp_path):
+def test_what_is_best_observation_alone_is_a_line(figures, tmp_path):
     flat = Curve("a", [0, 1000], [0.0, 0.0], None, None, 1)
-    panels = [Panel("task", "success", [flat], without_memory=0.5), Panel("other", "success", [flat])]
+    panels = [Panel("task", "success", [flat], observation_alone=0.5), Panel("other", "success", [flat])]
     comparison(panels, tmp_path / "a.png", "environment steps", "")
     ((first, second),) = figures
     lines = {line.get_label(): line.get_ydata() for line in first.lines}
-    assert lines["best without memory"] == [0.5, 0.5]
-    assert "best without memory" not in [line.get_label() for line in second.lines]
+    assert lines["best by the observation alone"] == [0.5, 0.5]
+    assert "best by the observation alone" not in [line.get_label() for line in second.lines]

@@ -22,40 +22,52 @@ from numpy.typing import NDArray
 
 from dtqn.acting.novelty import Arrays, fingerprints
 
-_BITS = 16
-"""Each copy has 2^16 counters; pairs that share one by chance count as tried more often."""
-BYTES = 4 * 2**_BITS
-"""Of the counters of one copy."""
-_OF_ACTION, _OF_PAIR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
-"""Odd factors that spread what they multiply over all 64 bits."""
+_NUMBERS = 2**16
+"""Those of a copy's table: a place for an observation has its tag and a count for each action."""
+BYTES = 4 * _NUMBERS
+"""Of the table of one copy."""
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""An odd factor that spreads what it multiplies over all 64 bits."""
 
 
 class Optimism:
-    """Counts of what each of N copies has done where, and the bonus that follows from them."""
+    """Counts of what each of N copies has done where, and the bonus that follows from them.
+
+    An observation whose place another one has got is new again: all its actions have the same bonus then.
+    """
 
     def __init__(self, num_envs: int, num_actions: int, weight: float) -> None:
         """`weight` is C, in units of Q."""
         self.weight = weight
-        self._actions = np.arange(num_actions, dtype=np.uint64) * _OF_ACTION
+        self._places = max(1, _NUMBERS // (1 + num_actions))
         self._copies = np.arange(num_envs)
-        self._counts = np.zeros((num_envs, 2**_BITS), np.int32)
-        self._at = np.zeros((num_envs, num_actions), np.int64)
+        self._tags = np.zeros((num_envs, self._places), np.uint32)
+        """Whose place it is; 0: nobody's."""
+        self._counts = np.zeros((num_envs, self._places, num_actions), np.int32)
+        self._at = np.zeros(num_envs, np.int64)
+        self._tag = np.zeros(num_envs, np.uint32)
 
     def bonus(self, observation: Arrays) -> NDArray[np.float64]:
         """[N, A] of the actions at the observations [N, ...]."""
-        pairs = fingerprints(observation).view(np.uint64)[:, None] + self._actions
-        pairs ^= pairs >> np.uint64(32)  # so that equal distances do not stay equal
-        self._at = (pairs * _OF_PAIR >> np.uint64(64 - _BITS)).astype(np.int64)
-        bonus: NDArray[np.float64] = self.weight / (self._counts[self._copies[:, None], self._at] + 1.0)
+        numbers = fingerprints(observation).view(np.uint64)
+        self._at = ((numbers * _SPREAD >> np.uint64(32)) % np.uint64(self._places)).astype(np.int64)
+        self._tag = (numbers ^ numbers >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
+        known = self._tags[self._copies, self._at] == self._tag
+        counts = np.where(known[:, None], self._counts[self._copies, self._at], 0)
+        bonus: NDArray[np.float64] = self.weight / (counts + 1.0)
         return bonus
 
     def acted(self, action: NDArray[Any], last: NDArray[np.bool_]) -> None:
         """Count actions [N] at the observations of the last `bonus`; none was taken at a `last` row [N]."""
         copies = self._copies[~last]
-        self._counts[copies, self._at[copies, action[copies]]] += 1
+        at, tag = self._at[copies], self._tag[copies]
+        new = self._tags[copies, at] != tag
+        self._counts[copies[new], at[new]] = 0
+        self._tags[copies, at] = tag
+        self._counts[copies, at, action[copies]] += 1
 
     def get_state(self) -> dict[str, Any]:
-        return {"counts": self._counts}
+        return {"counts": self._counts, "tags": self._tags}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._counts = np.array(state["counts"])
+        self._counts, self._tags = np.array(state["counts"]), np.array(state["tags"])

@@ -347,8 +347,8 @@ def _panels(
             if mine:
                 curves.append(curve(agent, mine, f"eval/{name}", clock))
         floor = floors[env].success if spec.has_success else floors[env].episode_return
-        blind = next((score.without_memory for score in scores[env] if score.kind == name), None)
-        panels.append(plots.Panel(env, name, curves, spec.success_ceiling, floor, without_memory=blind))
+        blind = next((score.observation_alone for score in scores[env] if score.kind == name), None)
+        panels.append(plots.Panel(env, name, curves, spec.success_ceiling, floor, observation_alone=blind))
     return panels
 
 

@@ -111,14 +111,18 @@ def run_figures(run: Outcome, scores: Sequence[Score]) -> RunFigures:
     evaluations = [row for row in run.rows if row.get("eval/return") is not None]
     if result is None or not evaluations:
         return which._replace(error=run.error or "no result")
-    score = scores[0].of(run.rows)
+    score = scores[0].of(run.rows, config.total_env_steps)
     if score is None:
         return which._replace(error=f"no {scores[0].name}: {scores[0].lacking}")
     last, solved = evaluations[-1], first_solved(evaluations)
     return which._replace(
         score=score,
         normalised=scores[0].normalised(score),
-        beside={each.name: each.of(run.rows) for each in scores if each.name not in _EVALUATED},
+        beside={
+            each.name: each.of(run.rows, config.total_env_steps)
+            for each in scores
+            if each.name not in _EVALUATED
+        },
         success=last.get("eval/success"),
         episode_return=last["eval/return"],
         length=last["eval/length"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -58,7 +59,8 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 def visible_gpus() -> list[str]:
     """The GPUs that a process started now would see, by the names of CUDA's own variable.
 
-    Torch knows them too, but takes seconds to import, and nothing else here needs it.
+    Where a GPU is shared out (MIG) these are its parts, of which a process sees one at most. Torch knows GPUs
+    too, but takes seconds to import, and nothing else here needs it.
     """
     named = os.environ.get(_VISIBLE)
     if named is not None:
@@ -69,7 +71,9 @@ def visible_gpus() -> list[str]:
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    return [str(number) for number in range(len(listed.splitlines()))]
+    if parts := re.findall(r"\(UUID: (MIG-[^)]+)\)", listed):
+        return parts
+    return [str(number) for number in range(len(re.findall("^GPU ", listed, re.MULTILINE)))]
 
 
 class LocalLauncher:

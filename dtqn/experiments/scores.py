@@ -37,8 +37,8 @@ class Score(NamedTuple):
     """Environment steps of an epoch of `mmer`."""
     solved_above: float | None = None
     """The normalised score above which a task counts as solved; None where nothing is counted."""
-    without_memory: float | None = None
-    """The best score of a policy without memory; None where it is not known."""
+    observation_alone: float | None = None
+    """The best score of a policy that sees the present observation alone; None where it is not known."""
 
     @property
     def name(self) -> str:
@@ -49,13 +49,18 @@ class Score(NamedTuple):
         """Whether the score is its own normalised score."""
         return (self.random, self.optimal) == (0.0, 1.0)
 
-    def of(self, rows: Sequence[Row]) -> float | None:
-        """The score of a finished run by the rows of its metrics; None where they do not tell."""
+    def of(self, rows: Sequence[Row], total_env_steps: int) -> float | None:
+        """The score of a finished run by the rows of its metrics; None where they do not tell.
+
+        A run that ended before `total_env_steps` may have had its best epoch before it, so it has no MMER:
+        the sooner it was solved and ended, the lower that would be.
+        """
         match self.kind:
             case "bsuite":
                 return first_episodes(rows, self.episodes)
             case "mmer":
-                return best_epoch(rows, self.epoch_env_steps)
+                ended = int(rows[-1]["env_steps"] or 0) if rows else 0
+                return best_epoch(rows, self.epoch_env_steps) if ended >= total_env_steps else None
         last = next((row for row in reversed(rows) if row.get("eval/return") is not None), {})
         return last.get(f"eval/{self.kind}")
 
@@ -67,18 +72,25 @@ class Score(NamedTuple):
                 what = f"success of the first {self.episodes} training episodes, exploration included"
             case "mmer":
                 what = f"the best mean return of the training episodes of {self.epoch_env_steps} env steps"
+                what += " of runs that used their whole budget"
             case _:
                 what = "of the last evaluation, greedy"
         scale = (
             "" if self.random is None else f", from {self.random:g} (random) to {self.optimal:g} (optimal)"
         )
         solved = "" if self.solved_above is None else f", solved above {self.solved_above:g} of that way"
-        blind = "" if self.without_memory is None else f", at best {self.without_memory:g} without memory"
+        blind = (
+            ""
+            if self.observation_alone is None
+            else f", at best {self.observation_alone:g} by the observation alone"
+        )
         return f"{self.name}, {what}{scale}{solved}{blind}"
 
     @property
     def lacking(self) -> str:
         """Why there is no such score of a run that has finished, and what would be right."""
+        if self.kind == "mmer":
+            return f"it ended before its budget, or has no whole epoch of {self.epoch_env_steps} env steps"
         if self.kind != "bsuite":
             return "its metrics do not tell"
         return (

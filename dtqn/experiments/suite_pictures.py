@@ -104,7 +104,7 @@ def _against_n(
         curves,
         chance=score.random,
         solved=score.solved_value,
-        without_memory=score.without_memory,
+        observation_alone=score.observation_alone,
     )
 
 

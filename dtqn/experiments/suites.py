@@ -76,8 +76,8 @@ class ScoreEntry(_Part):
     """an integer of at least 1, steps of an epoch of `mmer`"""
     solved_above: float | None = None
     """a number, the normalised score above which the task counts as solved"""
-    without_memory: float | None = None
-    """a number, the best score of a policy without memory"""
+    observation_alone: float | None = None
+    """a number, the best score of a policy that sees the present observation alone"""
 
     @model_validator(mode="after")
     def _ends_differ(self) -> ScoreEntry:
@@ -387,7 +387,7 @@ def _task(
             episodes=max(1, round(score.episodes * share)),
             epoch_env_steps=max(1, round(score.epoch_env_steps * share)),
             solved_above=score.solved_above,
-            without_memory=score.without_memory,
+            observation_alone=score.observation_alone,
         )
         for score in entry.scores
     ]

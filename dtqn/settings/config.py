@@ -334,7 +334,8 @@ class ActorConfig(Group):
     annealing: Literal["linear", "exponential"] = "linear"
     """How epsilon falls: on a straight line, or each step by its share of what is left, for ever (DTQN)."""
     optimism: float = Field(0.0, ge=0)
-    """C of a bonus C / (n + 1) on Q for an action taken n times at an observation, in acting alone (OPIQ)."""
+    """C of a bonus C / (n + 1) on Q for an action taken n times at an observation, in acting alone (OPIQ);
+    in units of scaled rewards."""
     burst_share: float = Field(0.0, ge=0, le=1)
     """Share of the episodes with a burst of random actions."""
     burst_start: float = Field(0.0, ge=0)
@@ -397,7 +398,7 @@ class Config(Group):
     stop_at_success: float | None = Field(None, gt=0, le=1)
     """End once an evaluation's 95 % interval of success lies at or above this; None never ends early."""
     stop_at_return: float | None = None
-    """The same for the mean return; whichever comes first."""
+    """The same for the mean return, of 10 episodes or more; whichever comes first."""
     task: TaskConfig = TaskConfig()
     network: NetworkConfig = NetworkConfig()
     learner: LearnerConfig = LearnerConfig()

@@ -346,7 +346,20 @@ def _ranks_can_share_the_run(config: Config) -> str | None:
     return None
 
 
+def _an_atom_is_a_rewards_return(config: Config) -> str | None:
+    network, scale = config.network, config.learner.reward_scale
+    largest = max(abs(network.v_min), abs(network.v_max))
+    if network.distribution != "categorical" or config.learner.value_rescaling or scale <= largest:
+        return None
+    return (
+        f"learner.reward_scale is {scale:g} with network.v_min {network.v_min:g} and network.v_max "
+        f"{network.v_max:g}: no atom is the return of a single reward of 1; "
+        f"try network.v_max {math.ceil(scale)} and network.v_min {-math.ceil(scale)}"
+    )
+
+
 RUN: Sequence[Rule] = (
+    _an_atom_is_a_rewards_return,
     _a_mixture_of_returns_has_no_quantiles,
     _munchausen_has_no_atoms,
     _the_auxiliary_loss_exists,

@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 import envs
 from dtqn.acting import optimism
+from dtqn.acting.evaluation import Stages
 from dtqn.acting.statistics import episodes_to_show, wilson_interval
 from dtqn.graphs import Held
 from dtqn.networks.q_network import QNetwork
@@ -50,8 +51,16 @@ def check(config: Config, here: bool = True) -> None:
 
 
 def _check_threshold(config: Config) -> None:
-    """Refuse a success to stop at that no evaluation shows, however good the agent is."""
+    """Refuse a success to stop at that no evaluation shows, however good the agent is, and few returns.
+
+    The interval of a mean return is as wide as the returns differ, and few of them may be alike by chance.
+    """
     threshold, episodes = config.stop_at_success, config.evaluation.episodes
+    if config.stop_at_return is not None and episodes < Stages.FEWEST:
+        raise MisfitError(
+            f"evaluation.episodes is {episodes} with stop_at_return {config.stop_at_return:g}: "
+            f"so few may be alike by chance; try {Stages.FEWEST}"
+        )
     if threshold is None:
         return
     needed = episodes_to_show(threshold)
@@ -72,6 +81,9 @@ def _check_memory(config: Config, plan: Mapping[str, int]) -> None:
     it_takes = (
         f"the run would take {size(sum(plan.values()))} ({parts}) and the machine has {size(available)}"
     )
+    if (copies := plan.get("copies", 0)) > available / 2 >= plan["networks"]:
+        fewer = max(1, int(config.actor.num_envs * available / 4 / copies))
+        raise MisfitError(f"actor.num_envs is {config.actor.num_envs}: {it_takes}; try {fewer}")
     left = available - sum(plan[name] for name in plan if name not in ("replay", "networks", _EVALUATION))
     if plan["networks"] > left / 2:
         raise MisfitError(f"network.width is {config.network.width}: {it_takes}; try a smaller network")

@@ -200,6 +200,7 @@ class _Run:
             self._view.say(f"error: {error}; {self._kept}")
         except torch.OutOfMemoryError as error:
             resume = f"{self.directory.resume_command} --device cpu"
+            resume += " --cuda-graphs false" if self.config.cuda_graphs is True else ""
             self._view.say(f"error: {_full(error)}; {self._kept}; to go on without it: {resume}")
         except RankError as error:
             self._view.say(f"error: {error}; to go on: {self.directory.resume_command}")

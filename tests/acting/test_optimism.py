@@ -58,15 +58,24 @@ def test_a_saved_state_does_not_change_any_more() -> None:
     assert again.bonus(here).tolist() == [[1, 1]]
 
 
-def test_pairs_seldom_share_a_counter() -> None:
-    """Of 2 000 pairs in 65 536 places some 30 are expected to, and none of the same observation."""
-    optimism = Optimism(1, 4, 1.0)
-    places = []
-    for number in range(500):
-        optimism.bonus(np.array([number]))
-        places.append(optimism._at[0].tolist())
-    assert len({place for row in places for place in row}) > 1940
-    assert all(len(set(row)) == 4 for row in places)
+def test_observations_that_never_come_twice_change_nothing() -> None:
+    """However many there are: each is new, so all its actions have the same bonus."""
+    optimism, generator = Optimism(2, 4, 1.0), np.random.default_rng(0)
+    for _ in range(40_000):
+        bonus = optimism.bonus(generator.normal(size=(2, 3)))
+        assert (bonus == 1.0).all()
+        optimism.acted(generator.integers(4, size=2), np.zeros(2, bool))
+
+
+def test_few_observations_lose_their_places() -> None:
+    """Of 500 in 13 107 places some ten are expected to share one."""
+    optimism, here = Optimism(1, 4, 1.0), [np.array([number]) for number in range(500)]
+    for observation in here:
+        optimism.bonus(observation)
+        optimism.acted(np.array([2]), np.array([False]))
+    kept = [optimism.bonus(observation).tolist() for observation in here]
+    assert all(row in ([[1.0, 1.0, 0.5, 1.0]], [[1.0] * 4]) for row in kept)
+    assert sum(row == [[1.0] * 4] for row in kept) < 25
 
 
 def test_an_actor_without_random_actions_takes_the_best_sum() -> None:

@@ -602,11 +602,11 @@ def test_the_curves_are_means_over_runs_at_every_evaluation():
 
     runs = [job(1, (100, 0.0), (200, 1.0)), job(2, (100, 0.5), (200, 0.5)), job(3, (150, 0.4), (300, 0.7))]
     steps, minutes = compare._CLOCKS["env-steps"], compare._CLOCKS["minutes"]
-    floors, scores = {_TASK: _CHANCE}, {_TASK: [Score("mmer"), SUCCESS._replace(without_memory=0.25)]}
+    floors, scores = {_TASK: _CHANCE}, {_TASK: [Score("mmer"), SUCCESS._replace(observation_alone=0.25)]}
     (panel,) = compare._panels(runs, steps, floors, scores)
     (curve,) = panel.curves
     assert (panel.title, panel.name, panel.ceiling, panel.chance) == (_TASK, "success", 1.0, 0.125)
-    assert panel.without_memory == 0.25
+    assert panel.observation_alone == 0.25
     assert curve.x == [150.0, 200.0, 300.0], "from where every run has been evaluated"
     at_150, at_200, at_300 = [0.5, 0.5, 0.4], [1.0, 0.5, 0.5], [1.0, 0.5, 0.7]
     assert curve.y == pytest.approx([sum(at) / 3 for at in (at_150, at_200, at_300)]), "three runs: the mean"

@@ -72,7 +72,17 @@ def test_where_there_is_no_choice_nothing_is_set(
 
 @pytest.mark.parametrize(
     ("says", "found"),
-    [("echo GPU 0: one; echo GPU 1: other", ["0", "1"]), ("echo no driver; exit 9", []), (None, [])],
+    [
+        ("echo 'GPU 0: one (UUID: GPU-1)'; echo 'GPU 1: other (UUID: GPU-2)'", ["0", "1"]),
+        (
+            "echo 'GPU 0: one (UUID: GPU-1)'; echo '  MIG 1g.5gb Device 0: (UUID: MIG-a)'; "
+            "echo '  MIG 1g.5gb Device 1: (UUID: MIG-b)'",
+            ["MIG-a", "MIG-b"],
+        ),
+        ("echo no driver; exit 9", []),
+        ("echo No devices were found", []),
+        (None, []),
+    ],
 )
 def test_gpus_are_those_that_the_driver_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str | None, found: list[str]

@@ -155,8 +155,8 @@ def test_a_run_and_its_record_have_the_same_scores(tmp_path):
         Score(kind="return"),
     ]
     for score in scores:
-        assert score.of(kept) is not None
-    assert scores[0].of(kept) != scores[0].of(rows)
+        assert score.of(kept, 0) is not None
+    assert scores[0].of(kept, 0) != scores[0].of(rows, 0)
 
 
 def test_a_table_of_a_long_run_is_that_of_its_record(tmp_path):

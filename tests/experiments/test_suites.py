@@ -210,10 +210,10 @@ def test_the_returns_of_popgym_are_those_that_were_computed():
         assert score.kind == "return"
         assert (score.random, score.optimal) == pytest.approx((exact["random"], exact["best"]), abs=1e-5)
         if "concentration" in task.name:  # its player without memory is not known to be the best
-            assert score.without_memory is None
+            assert score.observation_alone is None
         else:
-            assert score.without_memory == pytest.approx(exact["without_memory"], abs=1e-5)
-            assert f"at best {score.without_memory:g} without memory" in score.explained
+            assert score.observation_alone == pytest.approx(exact["without_memory"], abs=1e-5)
+            assert f"at best {score.observation_alone:g} by the observation alone" in score.explained
 
 
 def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tmp_path):
@@ -452,7 +452,7 @@ def test_bsuites_score_is_that_of_its_own_analysis():
                 regret = (episode - total_perfect) / 0.5 / episode
         share = first_episodes(rows, 300)
         score = Score("bsuite", 0.5, 1.0, episodes=300, solved_above=0.25)
-        assert score.of(rows) == share == right[:300].mean()
+        assert score.of(rows, 0) == share == right[:300].mean()
         assert 1 - score.normalised(share) == pytest.approx(regret)
         assert (score.normalised(share) > 0.25) == (regret < 0.75)
     assert first_episodes(rows, 10_000) == 1.0, "a run with fewer episodes has those that it has"
@@ -474,9 +474,13 @@ def test_mmer_is_the_best_mean_return_of_an_epoch():
     assert best_epoch(rows, 10**9) is None, "no whole epoch"
     assert best_epoch([], 400) is None
     falling = _log([(100, 5.0, 0), (200, -1.0, 0), (300, -1.0, 0)])
-    assert best_epoch(falling, 100) == 5.0 and Score("mmer", epoch_env_steps=300).of(falling) == 1.0
+    assert best_epoch(falling, 100) == 5.0 and Score("mmer", epoch_env_steps=300).of(falling, 300) == 1.0
     rising = _log([(100, 1.0, 0), (200, 2.0, 0), (240, 9.0, 0)], period=50)
     assert best_epoch(rising, 100) == 2.0, "the third is cut short"
+    score = Score("mmer", epoch_env_steps=100)
+    assert score.of(rising, 240) == 2.0
+    assert score.of(rising, 1000) is None, "it ended early, perhaps before its best epoch"
+    assert score.of([], 240) is None
 
 
 def test_greedy_scores_are_those_of_the_last_evaluation():
@@ -485,9 +489,9 @@ def test_greedy_scores_are_those_of_the_last_evaluation():
         {"eval/return": -1.0, "eval/success": 0.25},
         {"env_steps": 9},
     ]
-    assert (Score("success").of(rows), Score("return").of(rows)) == (0.25, -1.0)
+    assert (Score("success").of(rows, 0), Score("return").of(rows, 0)) == (0.25, -1.0)
     assert Score("return", -2.0, 2.0).normalised(-1.0) == 0.25
-    assert Score("return").normalised(1.0) is None and Score("success").of([]) is None
+    assert Score("return").normalised(1.0) is None and Score("success").of([], 0) is None
 
 
 def test_a_trainings_tally_counts_every_episode_and_goes_on(tmp_path):

@@ -154,6 +154,11 @@ def test_sizes_that_contradict_each_other():
             {"learner.returns": "peng", "network.distribution": "quantile"},
             "learner.returns is peng with network.distribution quantile",
         ),
+        (
+            {"env": "t-maze-passive-50", "network.distribution": "categorical"},
+            "learner.reward_scale is 25 with network.v_min -10 and network.v_max 10: no atom is the return "
+            "of a single reward of 1; try network.v_max 25 and network.v_min -25",
+        ),
         ({"cuda_graphs": "true", "device": "cpu"}, "cuda_graphs is true, but device is cpu; try false"),
         (
             {"cuda_graphs": "true", "agent": "dtqn", "network.dropout": "0.1"},

@@ -56,9 +56,11 @@ def test_the_counters_of_optimism_are_the_actors() -> None:
     def plan(weight: str) -> dict[str, int]:
         return preflight.plan_bytes(config_of("gtrxl", **{"actor.num_envs": "12", "actor.optimism": weight}))
 
-    counters = Optimism(12, 6, 0.5).get_state()["counts"]
-    without = plan("0")
-    assert plan("0.5") == without | {"copies": without["copies"] + counters.nbytes}
+    tables = sum(table.nbytes for table in Optimism(12, 6, 0.5).get_state().values())
+    without, counted = plan("0"), plan("0.5")
+    more = counted["copies"] - without["copies"]
+    assert counted == without | {"copies": counted["copies"]}
+    assert 0.999 * more <= tables <= more
 
 
 def test_an_evaluation_that_cannot_fit_is_refused_with_fewer_copies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +74,13 @@ def test_an_evaluation_that_cannot_fit_is_refused_with_fewer_copies(monkeypatch:
         "evaluation.num_envs is 400: the run would take 12 GB (replay 1 GB, networks 1 GB, copies 1 GB, "
         "an evaluation 8 GB, the process itself 1 GB) and the machine has 10 GB; try 100"
     )
+
+
+def test_copies_that_cannot_fit_are_refused_with_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of("gtrxl", **{"actor.num_envs": "600", "actor.optimism": "1"})
+    _machine(monkeypatch, {"replay": 10**9, "networks": 10**9, "copies": 15 * 10**9}, 10**9, 10 * 10**9)
+    with pytest.raises(MisfitError, match=r"actor.num_envs is 600: the run would take 18 GB .*; try 100$"):
+        preflight.check(config)
 
 
 def test_a_network_that_fits_nowhere_is_counted() -> None:
@@ -92,6 +101,14 @@ def test_a_start_does_not_import_the_compiler_of_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_few_returns_end_no_run() -> None:
+    """Equal returns have an interval without a width, however few they are."""
+    flags = {"stop_at_return": "0.98", "evaluation.first_episodes": "1"}
+    with pytest.raises(MisfitError, match=r"evaluation.episodes is 9 with stop_at_return 0.98: .*; try 10$"):
+        preflight.check(config_of("gtrxl", **flags, **{"evaluation.episodes": "9"}))
+    preflight.check(config_of("gtrxl", **flags, **{"evaluation.episodes": "10"}))
 
 
 def _machine(monkeypatch: pytest.MonkeyPatch, plan: dict[str, int], process: int, available: int) -> None:

@@ -15,7 +15,8 @@ from torch import nn
 import envs
 from dtqn.acting.evaluation import film
 from dtqn.settings.config import Config
-from dtqn.training import checkpoint, session
+from dtqn.settings.presets import resolve
+from dtqn.training import checkpoint, session, setup
 from dtqn.training.directory import RunDir
 from dtqn.training.trainer import Trainer
 from tests.cases import randomise
@@ -172,3 +173,17 @@ def test_a_finished_run_keeps_the_weights_of_the_online_network(tmp_path: Path) 
         assert kept.keys() == learner["online"].keys()
         assert all(torch.equal(kept[name], weights) for name, weights in learner["online"].items())
         assert not all(torch.equal(kept[name], weights) for name, weights in learner["target"].items())
+
+
+def test_optimism_is_in_the_units_of_the_values_that_it_is_added_to() -> None:
+    """With value rescaling h(25) = sqrt(26) - 1 + 0.025 = 4.124, and not 25 beside Q of 4."""
+    task = {"env": "t-maze-passive-2", "evaluator": "inline", "device": "cpu"}
+    weights = {}
+    for agent in ("gtrxl", "r2d2"):
+        actor = setup.make_actor(
+            config := resolve(None, task | {"agent": agent}, {}), setup.make_network(config)
+        )
+        assert config.actor.optimism == config.learner.reward_scale == 25
+        assert actor.optimism is not None
+        weights[agent] = actor.optimism.weight
+    assert weights == {"gtrxl": 25, "r2d2": pytest.approx(26**0.5 - 1 + 0.025)}
