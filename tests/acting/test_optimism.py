@@ -67,6 +67,16 @@ def test_observations_that_never_come_twice_change_nothing() -> None:
         optimism.acted(generator.integers(4, size=2), np.zeros(2, bool))
 
 
+def test_a_place_that_another_observation_gets_begins_anew() -> None:
+    """So many actions leave room for a single place."""
+    optimism, one, other = Optimism(1, 40_000, 1.0), np.array([1]), np.array([2])
+    for observation, action in ((one, 0), (other, 1)):
+        assert (optimism.bonus(observation) == 1).all()
+        optimism.acted(np.array([action]), np.array([False]))
+    assert optimism.bonus(other)[0, :3].tolist() == [1, 0.5, 1]
+    assert (optimism.bonus(one) == 1).all()
+
+
 def test_few_observations_lose_their_places() -> None:
     """Of 500 in 13 107 places some ten are expected to share one."""
     optimism, here = Optimism(1, 4, 1.0), [np.array([number]) for number in range(500)]
