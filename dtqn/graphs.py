@@ -1,6 +1,6 @@
 """Functions recorded once as a CUDA graph, and replayed.
 
-An update of a small network is two to three thousand operators, and a host that launches them one by one takes
+An update of a small network is two to three thousand operators. A host that launches them one by one takes
 longer than a GPU that computes them. A graph launches them all at once. It replays what was recorded on the
 same memory: shapes are fixed (`dtqn.shapes`), no host reads a number on the way, and arguments are copied to
 where those of the recording were.
