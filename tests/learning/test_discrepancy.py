@@ -59,7 +59,7 @@ def test_discrepancy(burn_in: int, chunk_rows: int) -> None:
     with torch.no_grad():
         for parameter in network.parameters():  # what torch's versions draw at first is not the same
             parameter.zero_()
-    randomise(network, seed=3, scale=0.5)
+    randomise(network, seed=6, scale=0.5)
     anchors = [3, 6, 14]
     batch, episode = stored_episode(network, anchors, burn_in, rows=6)
     # A shorter one: its last learned step is another, and later steps are not in the maximum.
@@ -75,7 +75,7 @@ def test_discrepancy(burn_in: int, chunk_rows: int) -> None:
     differs, lost = found.greedy_actions(learned)
     assert not differs.any() and lost.tolist() == [0.0] * 12
 
-    randomise(network, seed=4, scale=0.5)
+    randomise(network, seed=26, scale=0.5)
     batch = batch._replace(trace={"memory": -3 * batch.trace["memory"]})
     q = network(episode, network.initial_state(3))[0].q
     found = measure()
