@@ -176,7 +176,7 @@ class Objective:
     def __init__(self, config: LearnerConfig, prediction: Prediction) -> None:
         """`prediction` is what the network's head makes of its last layer (`dtqn.networks.heads`)."""
         self.config = config
-        self.transform = returns.SIGNED_HYPERBOLIC if config.value_rescaling else returns.IDENTITY
+        self.transform = returns.value_transform(config.value_rescaling)
         self._regression = _regression(prediction, config)
 
     def errors(self, batch: Sequences, online: QOutput, target: QOutput, chooser: QOutput) -> StepErrors:

@@ -47,6 +47,11 @@ IDENTITY = ValueTransform(lambda x: x, lambda x: x)
 SIGNED_HYPERBOLIC = ValueTransform(signed_hyperbolic, signed_parabolic)
 
 
+def value_transform(value_rescaling: bool) -> ValueTransform:
+    """That of a learner with this setting."""
+    return SIGNED_HYPERBOLIC if value_rescaling else IDENTITY
+
+
 # The value that a row is bootstrapped with.
 
 

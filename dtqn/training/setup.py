@@ -27,7 +27,7 @@ from dtqn.graphs import Captured, CudaRecorder, Held
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import AuxiliaryLoss, Learner
 from dtqn.learning.padded import BlockSizes, Padded
-from dtqn.learning.returns import signed_hyperbolic
+from dtqn.learning.returns import value_transform
 from dtqn.networks import builder
 from dtqn.networks.q_network import QNetwork, memory_window, trace_window
 from dtqn.ranks import ALONE, Ranks
@@ -292,10 +292,11 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
     env_steps_per_publishing = max(
         config.actor.publish_period * config.env_steps_per_update, config.learner.rollout_length * num_envs
     )
-    optimism, weight = None, config.actor.optimism
-    if weight:
-        if config.learner.value_rescaling:  # as the values that it is added to
-            weight = signed_hyperbolic(torch.tensor(weight, dtype=torch.float64)).item()
+    optimism = None
+    if config.actor.optimism:
+        # In the units of the values that it is added to.
+        transform = value_transform(config.learner.value_rescaling)
+        weight = transform.apply(torch.tensor(config.actor.optimism, dtype=torch.float64)).item()
         optimism = Optimism(share.num_envs, num_actions(task_spec(config)), weight)
     return Actor(
         make_env(config, share.num_envs, seed_of(config, Stream.ENV, *share.key)),
