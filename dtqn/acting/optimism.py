@@ -23,11 +23,18 @@ from numpy.typing import NDArray
 from dtqn.acting.novelty import Arrays, fingerprints
 
 _NUMBERS = 2**16
-"""Those of a copy's table: a place for an observation has its tag and a count for each action."""
-BYTES = 4 * _NUMBERS
-"""Of the table of one copy."""
+"""Those of a copy's table, about: a place for an observation has its tag and a count for each action."""
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """An odd factor that spreads what it multiplies over all 64 bits."""
+
+
+def _places(num_actions: int) -> int:
+    return max(1, _NUMBERS // (1 + num_actions))
+
+
+def table_bytes(num_actions: int) -> int:
+    """Those of the table of one copy."""
+    return 4 * _places(num_actions) * (1 + num_actions)
 
 
 class Optimism:
@@ -39,7 +46,7 @@ class Optimism:
     def __init__(self, num_envs: int, num_actions: int, weight: float) -> None:
         """`weight` is C, in units of Q."""
         self.weight = weight
-        self._places = max(1, _NUMBERS // (1 + num_actions))
+        self._places = _places(num_actions)
         self._copies = np.arange(num_envs)
         self._tags = np.zeros((num_envs, self._places), np.uint32)
         """Whose place it is; 0: nobody's."""

@@ -20,7 +20,15 @@ from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.settings.values import is_own
 from dtqn.text import size
 from dtqn.training import machine
-from dtqn.training.setup import capture_of, check_own, make_network, make_schema, replay_size, task_spec
+from dtqn.training.setup import (
+    capture_of,
+    check_own,
+    make_network,
+    make_schema,
+    num_actions,
+    replay_size,
+    task_spec,
+)
 from dtqn.types import leaves
 from replay import replay_bytes
 
@@ -134,10 +142,11 @@ def plan_bytes(config: Config) -> dict[str, int]:
     # evaluated; with workers, that of each, and those that are on their way to them
     copies = 8 + (config.num_workers + config.actor.max_lead + 2 if config.num_workers else 0)
     per_copy = _STATES * _carried_bytes(network, is_own(config.network.core))
+    table = optimism.table_bytes(num_actions(task_spec(config))) if config.actor.optimism else 0
     return {
         "replay": replay_bytes(fields, replay_size(config, fields)[1], config.actor.num_envs),
         "networks": copies * parameters,
-        "copies": (per_copy + (optimism.BYTES if config.actor.optimism else 0)) * config.actor.num_envs,
+        "copies": (per_copy + table) * config.actor.num_envs,
         _EVALUATION: per_copy * _evaluation_copies(config),
     }
 
