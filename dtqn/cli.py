@@ -23,7 +23,7 @@ from dtqn.settings.config import Config, ConfigError, fields_of, wrong
 from dtqn.settings.task import task_of
 from dtqn.settings.values import Cores, legal, mark_of, nearest
 from dtqn.signals import end_with_parent
-from dtqn.text import columns
+from dtqn.text import columns, gpu_is_full
 from dtqn.training.directory import RunDir
 from envs.errors import TaskError
 
@@ -85,11 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RuntimeError as error:
         if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported for every command
             raise
-        told = " ".join(str(error).split())[:100]
-        print(
-            f"error: the GPU has no memory left: {told}; with CUDA_VISIBLE_DEVICES= the CPU is used",
-            file=sys.stderr,
-        )
+        print(f"error: {gpu_is_full(error)}; with CUDA_VISIBLE_DEVICES= the CPU is used", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -45,6 +45,11 @@ def one_line(error: object, longest: int = 200) -> str:
     return " ".join(text.split())[:longest]
 
 
+def gpu_is_full(error: BaseException) -> str:
+    """What torch's OutOfMemoryError says at length, in its first two sentences."""
+    return f"the GPU has no memory left: {'. '.join(one_line(str(error)).split('. ')[:2])}"
+
+
 def columns(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
     """Lines in which the cells of `rows`, all of one length, stand below each other.
 

@@ -19,7 +19,7 @@ from dtqn.program import code_digest
 from dtqn.ranks import RankError
 from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import Signals
-from dtqn.text import number, one_line
+from dtqn.text import gpu_is_full, number, one_line
 from dtqn.training import chance, checkpoint, lines, machine, preflight
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, task_identity
@@ -99,12 +99,7 @@ def _make_trainer(config: Config, directory: RunDir) -> Trainer:
     try:
         return Trainer(config) if config.learner.ranks == 1 else Leader(config, directory.checkpoints)
     except torch.OutOfMemoryError as error:
-        raise ConfigError(f"device is {config.device}, but {_full(error)}; try cpu") from None
-
-
-def _full(error: torch.OutOfMemoryError) -> str:
-    """What torch says at length, in its first two sentences."""
-    return f"the GPU has no memory left: {'. '.join(one_line(str(error)).split('. ')[:2])}"
+        raise ConfigError(f"device is {config.device}, but {gpu_is_full(error)}; try cpu") from None
 
 
 def restored_trainer(config: Config, directory: RunDir) -> Trainer:
@@ -201,7 +196,7 @@ class _Run:
         except torch.OutOfMemoryError as error:
             resume = f"{self.directory.resume_command} --device cpu"
             resume += " --cuda-graphs false" if self.config.cuda_graphs is True else ""
-            self._view.say(f"error: {_full(error)}; {self._kept}; to go on without it: {resume}")
+            self._view.say(f"error: {gpu_is_full(error)}; {self._kept}; to go on without it: {resume}")
         except RankError as error:
             self._view.say(f"error: {error}; to go on: {self.directory.resume_command}")
         except (envs.TaskError, WorkerError) as error:
