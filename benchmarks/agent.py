@@ -19,7 +19,7 @@ import copy
 import itertools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -103,14 +103,17 @@ def rate(action: Callable[[], Any], seconds: float, per_call: float = 1.0) -> tu
 
 
 class Turns:
-    """Updates of a trainer's learner on batches of its replay, drawn beforehand, one after the other."""
+    """Updates of a trainer's learner on batches, drawn beforehand, one after the other."""
 
-    def __init__(self, trainer: Trainer, num_batches: int = 8) -> None:
+    def __init__(
+        self, trainer: Trainer, num_batches: int = 8, batches: Iterable[Sequences] | None = None
+    ) -> None:
+        """`batches` on the trainer's device; None: so many of its replay."""
         self.learner = trainer.learner
-        self.batches: list[Sequences] = []
-        for _ in range(num_batches):
-            sampled, info = trainer.updates.draw()
-            self.batches.append(trainer.schema.sequences(sampled, info.importance_weights))
+        if batches is None:
+            drawn = (trainer.updates.draw() for _ in range(num_batches))
+            batches = (trainer.schema.sequences(rows, info.importance_weights) for rows, info in drawn)
+        self.batches = list(batches)
         self._next = itertools.cycle(self.batches)
 
     def update(self) -> None:

@@ -17,7 +17,6 @@ network of the size that the paper trains (docs/data-parallel.md), on memories t
 from __future__ import annotations
 
 import argparse
-import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.agent import TASK, rate, trainer_of
+from benchmarks.agent import TASK, Turns, rate, trainer_of
 from benchmarks.options import one_line_errors, write
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
@@ -43,43 +42,38 @@ SIDES = {
     "eager": {"device": "cuda", "cuda_graphs": "false"},
     "graphs": {"device": "cuda", "cuda_graphs": "true"},
 }
-LARGE = {
-    "env": "t-maze-passive-1000",
-    "agent": "gtrxl",
-    "network__num_layers": "12",
-    "network__width": "256",
-    "network__num_heads": "8",
-    "network__mlp_width": "1024",
-    "network__head_width": "256",
-    "network__memory_length": "512",
-    "replay__learn_length": "40",
+PAPER_SIZE = {
+    "network.num_layers": "12",
+    "network.width": "256",
+    "network.num_heads": "8",
+    "network.mlp_width": "1024",
+    "network.head_width": "256",
+    "network.memory_length": "512",
 }
+"""As in docs/data-parallel.md."""
 NETWORKS: dict[str, dict[str, str]] = {
     **{agent: {"env": TASK, "agent": agent} for agent in ("gtrxl", "dtqn", "mingru", "lstm")},
-    "gtrxl-12-layers": LARGE,
+    "gtrxl-12-layers": {
+        **{"env": "t-maze-passive-1000", "agent": "gtrxl", "replay.learn_length": "40"},
+        **PAPER_SIZE,
+    },
 }
+_MEMORY = "network.memory_length"
+"""A network that sets it is measured on memories that are full."""
 
 
 def batches_of(flags: Mapping[str, str], side: Mapping[str, str]) -> list[Sequences]:
     """Batches of a replay that random play has filled, with memories that are as long as they get."""
     copies = 32
-    memory = int(flags.get("network__memory_length", "0"))
+    memory = int(flags.get(_MEMORY, "0"))
     fill = max(20_000, copies * (memory + 200))
-    trainer = trainer_of(fill, **{"evaluator": "inline", "actor__num_envs": str(copies), **flags, **side})
-    drawn = [trainer.updates.draw() for _ in range(BATCHES)]
-    if memory:
-        size = trainer.config.learner.batch_size
-        newest = trainer.replay.ids()[-4 * size :]
-        full = newest[trainer.replay.take(newest).memory_valid.all(axis=1)]
-        drawn = [(trainer.replay.take(np.resize(full, size)), drawn[0][1])]
-    return [trainer.schema.sequences(sampled, info.importance_weights) for sampled, info in drawn]
-
-
-def updates_of(trainer: Trainer, batches: Sequence[Sequences]) -> Callable[[], Any]:
-    """An update of the trainer's learner on the next of `batches`."""
-    device = trainer.schema.device
-    turns = itertools.cycle([map_tree(lambda x: x.to(device), batch) for batch in batches])
-    return lambda: trainer.learner.update(next(turns))
+    trainer = trainer_of(fill, **{"evaluator": "inline", "actor.num_envs": str(copies), **flags, **side})
+    if not memory:
+        return Turns(trainer, BATCHES).batches
+    size = trainer.config.learner.batch_size
+    newest = trainer.replay.ids()[-4 * size :]
+    full = newest[trainer.replay.take(newest).memory_valid.all(axis=1)]
+    return [trainer.schema.sequences(trainer.replay.take(np.resize(full, size)), np.ones(size, np.float32))]
 
 
 def run_of(trainer: Trainer) -> Callable[[], None]:
@@ -98,17 +92,18 @@ def measure_network(
 ) -> dict[str, Any]:
     """Updates, ticks and updates of a run a second, of every side."""
     batches = batches_of(flags, list(sides.values())[-1])
-    large = "network__memory_length" in flags
+    large = _MEMORY in flags
     actions: dict[tuple[str, str], Callable[[], Any]] = {}
+    quiet = {"evaluator": "inline", "warmup_env_steps": "2000", "total_env_steps": "1e9"}
     for side, its in sides.items():
-        settings = {name.replace("__", "."): x for name, x in {**flags, **its}.items()}
-        quiet = {"evaluator": "inline", "warmup_env_steps": "2000", "total_env_steps": "1e9"}
-        trainer = Trainer(resolve(None, {**quiet, "evaluation.period": "1e9", **settings}, {}))
-        actions["updates", side] = updates_of(trainer, batches)
+        config = resolve(None, {**quiet, "evaluation.period": "1e9", **flags, **its}, {})
+        trainer = Trainer(config)
+        device = trainer.schema.device
+        there = [map_tree(lambda x, device=device: x.to(device), batch) for batch in batches]
+        actions["updates", side] = Turns(trainer, batches=there).update
         actions["ticks", side] = trainer.actor.tick
         if not large:  # its memories would be short for long
-            learning = Trainer(resolve(None, {**quiet, "evaluation.period": "1e9", **settings}, {}))
-            actions["run_updates", side] = run_of(learning)
+            actions["run_updates", side] = run_of(Trainer(config))
     samples: dict[tuple[str, str], list[float]] = {name: [] for name in actions}
     for (what, side), action in actions.items():
         began = time.perf_counter()

@@ -15,14 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.agent import Turns, trainer_of
 from dtqn import shapes
 from dtqn.graphs import WARM_UP_CALLS, Captured, CudaRecorder
 from dtqn.learning.learner import Learner
 from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.settings.config import LearnerConfig
-from dtqn.settings.presets import resolve
 from dtqn.training import machine
-from dtqn.training.trainer import Trainer
 from dtqn.types import Sequences, map_tree
 from tests.cases import CASES, WINDOWED, make, randomise
 from tests.learning import learners
@@ -203,21 +202,17 @@ def test_a_gpu_repeats_updates_to_the_digit(agent: str, recorded: bool) -> None:
     """At the sizes of a run: some of torch's kernels add up small inputs in one order, large ones in any."""
     machine.prepare()
     asked = {"agent": agent, "device": "cuda", "cuda_graphs": str(recorded), "evaluator": "inline"}
-    endless = {"warmup_env_steps": "1e9", "total_env_steps": "1e9"}
-    trainer = Trainer(resolve(None, asked | endless, {}))
-    while trainer.env_steps < 8_000:
-        trainer._act()
-    drawn = [trainer.updates.draw() for _ in range(WARM_UP_CALLS + 1)]
-    batches = [trainer.schema.sequences(rows, info.importance_weights) for rows, info in drawn]
+    turns = Turns(trainer_of(8_000, **asked), WARM_UP_CALLS + 1)
+    learner = turns.learner
 
     def updated() -> int:
-        for batch in batches:
-            trainer.learner.update(batch)
-        return trainer.learner.checksum()
+        for _ in turns.batches:
+            turns.update()
+        return learner.checksum()
 
     updated()
-    state, found = copy.deepcopy(trainer.learner.get_state()), set()
+    state, found = copy.deepcopy(learner.get_state()), set()
     for _ in range(3):
-        trainer.learner.set_state(copy.deepcopy(state))
+        learner.set_state(copy.deepcopy(state))
         found.add(updated())
     assert len(found) == 1

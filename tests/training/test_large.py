@@ -8,18 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.gpu import PAPER_SIZE
 from dtqn.settings.presets import resolve
 from dtqn.training.trainer import Trainer
 
-LARGE = {
-    "network.num_layers": "12",
-    "network.width": "256",
-    "network.num_heads": "8",
-    "network.mlp_width": "1024",
-    "network.head_width": "256",
-    "network.memory_length": "512",
-    "learner.learning_rate": "0.0001",
-}
+LARGE = {**PAPER_SIZE, "learner.learning_rate": "0.0001"}
 """As in docs/data-parallel.md."""
 SMALL_BATCHES = {
     "learner.batch_size": "2",
