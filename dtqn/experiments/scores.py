@@ -71,8 +71,10 @@ class Score(NamedTuple):
             case "bsuite":
                 what = f"success of the first {self.episodes} training episodes, exploration included"
             case "mmer":
-                what = f"the best mean return of the training episodes of {self.epoch_env_steps} env steps"
-                what += " of runs that used their whole budget"
+                what = (
+                    f"the best mean return of the training episodes of {self.epoch_env_steps} env steps "
+                    "of runs that used their whole budget"
+                )
             case _:
                 what = "of the last evaluation, greedy"
         scale = (
