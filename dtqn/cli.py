@@ -579,6 +579,13 @@ def _compare(arguments: Sequence[str]) -> int:
         f"its full budget {_RECORDS} if that is there",
     )
     own.add_argument(
+        "--metrics",
+        metavar="A,B",
+        default="",
+        help="metrics that get a column in the tables, such as replay/stale_action_share: the mean over the "
+        "second half of a run; default none",
+    )
+    own.add_argument(
         "--runs-dir", metavar="DIR", type=_path, default=Path("runs"), help="default %(default)s"
     )
     own.add_argument(
@@ -594,7 +601,7 @@ def _compare(arguments: Sequence[str]) -> int:
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
     file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
     suite_name, tasks, share = (given.pop(name) for name in ("suite", "tasks", "budget_share"))
-    minutes, records = given.pop("budget_minutes"), given.pop("records")
+    minutes, records, columns = (given.pop(name) for name in ("budget_minutes", "records", "metrics"))
     places = _launcher(given, slurm)
     from dtqn.experiments import compare, launchers, suites
     from dtqn.experiments import jobs as workers
@@ -617,6 +624,7 @@ def _compare(arguments: Sequence[str]) -> int:
 
     if minutes is not None and jobs is None and not places.is_local:
         raise wrong("--budget-minutes", minutes, f"needs --jobs with --launcher {places.name}")
+    metrics = compare.read_metrics(columns) if columns else []
     agents = compare.read_agents(text)
     if baseline is not None and baseline not in agents:
         raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
@@ -643,6 +651,7 @@ def _compare(arguments: Sequence[str]) -> int:
             records_dir=records,
             budget_minutes=minutes,
             launcher=launcher,
+            metrics=metrics,
         )
 
 

@@ -33,9 +33,11 @@ from dtqn.files import write_whole
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.task import task_of
+from dtqn.settings.values import nearest
 from dtqn.training import chance
 from dtqn.training.directory import RunDir, config_hash, make_writable, report_command
 from dtqn.training.display import open_runs_view
+from dtqn.training.metrics import SUMMARISED, late_means
 
 Clock = tuple[str, str, float]
 _CLOCKS: dict[str, Clock] = {
@@ -72,6 +74,21 @@ def names(option: str, text: str) -> list[str]:
         if not name or found.count(name) > 1:
             what = "a name is empty" if not name else f"{name} is there twice"
             raise wrong(option, text, f"{what}; must be names with commas between")
+    return found
+
+
+def read_metrics(text: str) -> list[str]:
+    """Names of metrics with commas between.
+
+    Raises:
+        ConfigError: for one that no table can have.
+    """
+    found = names("--metrics", text)
+    for name in found:
+        if name not in SUMMARISED:
+            near = nearest(name, SUMMARISED)
+            groups = "metrics of learner/, replay/ or actor/ with commas between"
+            raise wrong("--metrics", text, f"{name} is no such metric{near}; must be {groups}")
     return found
 
 
@@ -161,6 +178,7 @@ def compare(
     records_dir: Path | None = None,
     budget_minutes: float | None = None,
     launcher: Launcher | None = None,
+    metrics: Sequence[str] = (),
 ) -> int:
     """Train what has not finished and write the comparison; the program's exit code.
 
@@ -175,6 +193,7 @@ def compare(
         records_dir: where finished runs are found too, and leave their records; None: nowhere.
         budget_minutes: train only the runs that an estimate says would fit; None: all. Needs `parallel`.
         launcher: where trainings run; None: on this machine.
+        metrics: those that get a column in the tables.
 
     Returns:
         0, 1 where a run has failed (the table is of the others), 128 + n after signal n.
@@ -194,13 +213,16 @@ def compare(
         return 128 + caught
     floors = chance.measured(configs, folder / "random.json", lambda line: print(line, file=out, flush=True))
     scores = scores_of(configs, suite)
-    runs = [comparison_table.run_figures(outcome, scores[outcome.config.env]) for outcome in outcomes]
+    runs = [
+        comparison_table.run_figures(outcome, scores[outcome.config.env], metrics) for outcome in outcomes
+    ]
     families = _families(suite)
     published = suite.published if suite is not None else ()
     lines = comparison_table.agent_figures(runs, baseline, floors, scores, families, published)
     own = [f"Agents of your own: {', '.join(own_agents)}."] if own_agents else []
     notes = [*comparison_notes.notes(outcomes, runs, baseline, given, suite), *own]
     notes += comparison_notes.missing(outcomes, runs)
+    notes += comparison_notes.of_metrics(metrics, runs)
     groups = {env: [env] for env in floors} | families | {comparison_table.ALL_TASKS: list(floors)}
     under = {
         name: [
@@ -322,7 +344,8 @@ def _outcome(job: Job) -> Outcome:
     result = job.directory.read_result()
     rows = job.rows if result is None else as_recorded(job.config, result, job.rows)
     evaluations = sum(row.get("eval/return") is not None for row in job.rows)
-    return Outcome(job.config, job.state, rows, result, str(job.directory.path), error, evaluations)
+    where, means = str(job.directory.path), late_means(job.rows)
+    return Outcome(job.config, job.state, rows, result, where, error, evaluations, means)
 
 
 def _spec(config: Config) -> envs.TaskSpec:

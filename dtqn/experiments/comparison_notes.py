@@ -175,6 +175,22 @@ def missing(outcomes: Sequence[Outcome], runs: Sequence[RunFigures]) -> list[str
     ]
 
 
+def of_metrics(metrics: Sequence[str], runs: Sequence[RunFigures]) -> list[str]:
+    """The meaning of their columns, and the finished runs that have no such figure."""
+    if not metrics:
+        return []
+    lines = [f"{', '.join(metrics)}: the mean over the second half of a run, then over runs."]
+    for name in metrics:
+        lacking: dict[str, list[str]] = {}
+        for run in runs:
+            if not run.error and run.beside[name] is None:
+                lacking.setdefault(f"{run.env} {run.agent}", []).append(str(run.seed))
+        if lacking:
+            each = [f"{of} seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}" for of, seeds in lacking.items()]
+            lines.append(f"No {name} in: {'; '.join(each)}.")
+    return lines
+
+
 _UNLIKE = {
     "network.use_prev_action": "the previous action",
     "network.use_prev_reward": "the previous reward",

@@ -37,7 +37,7 @@ class RunFigures(NamedTuple):
     normalised: float | None = None
     """0 for random actions and 1 for the best policy; None where the score has no such scale."""
     beside: Mapping[str, float | None] = {}
-    """All scores but success and return, by name."""
+    """All scores but success and return, and metrics that were asked for, by name."""
     success: float | None = None
     """In the last evaluation, as are the next three."""
     episode_return: float | None = None
@@ -81,7 +81,7 @@ class AgentFigures(NamedTuple):
     success: float | None = None
     episode_return: float | None = None
     beside: Mapping[str, float | None] = {}
-    """Scores but success and return, by name."""
+    """Scores but success and return, and metrics, by name."""
     solved: int | None = None
     """Tasks whose mean score is above the suite's threshold; None where there is none."""
     tasks: int = 1
@@ -100,14 +100,19 @@ class AgentFigures(NamedTuple):
     updates_per_second: float | None = None
 
 
-def run_figures(run: Outcome, scores: Sequence[Score]) -> RunFigures:
+def run_figures(run: Outcome, scores: Sequence[Score], metrics: Sequence[str] = ()) -> RunFigures:
     """A run's figures by the rows of its metrics; its error is kept if it has not finished.
 
     Args:
         scores: of the run's task, that which runs are compared by first.
+        metrics: names of those that get a column.
     """
     config, result = run.config, run.result
-    which = RunFigures(config.env, config.agent, config.seed, run.where, score_name=scores[0].name)
+    others = [each for each in scores if each.name not in _EVALUATED]
+    beside: dict[str, float | None] = dict.fromkeys([*(each.name for each in others), *metrics])
+    which = RunFigures(
+        config.env, config.agent, config.seed, run.where, score_name=scores[0].name, beside=beside
+    )
     evaluations = [row for row in run.rows if row.get("eval/return") is not None]
     if result is None or not evaluations:
         return which._replace(error=run.error or "no result")
@@ -118,11 +123,9 @@ def run_figures(run: Outcome, scores: Sequence[Score]) -> RunFigures:
     return which._replace(
         score=score,
         normalised=scores[0].normalised(score),
-        beside={
-            each.name: each.of(run.rows, config.total_env_steps)
-            for each in scores
-            if each.name not in _EVALUATED
-        },
+        beside=beside
+        | {each.name: each.of(run.rows, config.total_env_steps) for each in others}
+        | {name: run.metrics.get(name) for name in metrics},
         success=last.get("eval/success"),
         episode_return=last["eval/return"],
         length=last["eval/length"],
@@ -240,11 +243,7 @@ def _line(
     pooled = [score for sample in samples for score in sample.tolist()] if full and comparable else []
     beside = {}
     if single:
-        beside = {
-            each.name: _mean_of_all([run.beside.get(each.name) for run in done])
-            for each in scores[envs[0]]
-            if each.name not in _EVALUATED
-        }
+        beside = {name: _mean_of_all([run.beside[name] for run in done]) for name in mine[0].beside}
     elif scale == NORMALISED:
         beside = {NORMALISED: statistics.fmean(pooled) if pooled else None}
     return AgentFigures(

@@ -1,9 +1,9 @@
 """Records: what is left of a finished run when its directory has gone, in one small file of JSON.
 
 A record is found by what a comparison finds a run by: task, agent, seed and the hash of its settings. It
-holds the settings, the rows of all evaluations, the tally of training episodes, what the run took and what it
-ran on, but no weights. A folder of records grows over many machines: `Records` reads all that lie in it and
-adds to it, and never changes a file that is there.
+holds the settings, the rows of all evaluations, the tally of training episodes, means of the other metrics,
+what the run took and what it ran on, but no weights. A folder of records grows over many machines: `Records`
+reads all that lie in it and adds to it, and never changes a file that is there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dtqn.training.directory import (
     resolved,
     run_identity,
 )
-from dtqn.training.metrics import Row
+from dtqn.training.metrics import Row, late_means
 
 LARGEST_BYTES = 20_000
 _CLOCKS = ("env_steps", "learner_steps", "seconds")
@@ -95,6 +95,8 @@ class Record(BaseModel):
     """Every second, fourth, ... row of a long run, the last one, and the one that solved the task first."""
     training: Columns
     """The tally of training episodes: every second, fourth, ... row of a long run, and the last."""
+    metrics: dict[str, float] = {}
+    """Means over the second half of the run, by name (`late_means`); empty in early records."""
 
     @property
     def identity(self) -> Identity:
@@ -123,6 +125,7 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
         "result": {**result, "task": result.get("task") or run_identity(config).digest},
         "num_evaluations": len(evaluations),
         "training": _columns(_thinned(tallies, _MOST_TALLIES), _TRAINING),
+        "metrics": late_means(rows),
     }
     while True:
         kept = _columns(_evaluations(evaluations, most), [*_CLOCKS, *_EVALUATION])
@@ -205,12 +208,14 @@ class Outcome(NamedTuple):
     """Why there is no result; empty if there is one."""
     num_evaluations: int | None = None
     """How many evaluations it had; None: as many as `rows` has."""
+    metrics: Mapping[str, float] = {}
+    """Means over the second half of the run, by name; empty where they are not known."""
 
 
 def of_record(config: Config, record: Record, where: str) -> Outcome:
     """The run of a record."""
     rows, result = record.rows(), record.result.model_dump()
-    return Outcome(config, "finished", rows, result, where, "", record.num_evaluations)
+    return Outcome(config, "finished", rows, result, where, "", record.num_evaluations, record.metrics)
 
 
 class Records:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dtqn.settings.config import ConfigError
@@ -33,6 +34,10 @@ CLOCKS = ("seconds", "speed/env_steps_per_second", "speed/learner_steps_per_seco
 """Keys of each row whose values come from the clock."""
 CLOCK_KEYS = (*CLOCKS, "actor/lead")
 """The only keys in which a run and its killed and resumed twin may differ."""
+SUMMARISED = tuple(
+    name for name in METRICS if name.startswith(("learner/", "replay/", "actor/")) and name not in CLOCK_KEYS
+)
+"""What `late_means` is of."""
 
 
 class MetricsFile:
@@ -76,6 +81,17 @@ class MetricsFile:
 def is_full_evaluation(row: Row) -> bool:
     """Whether a row has a full evaluation, which may count as a run's best; one without a stage is full."""
     return row.get("eval/return") is not None and row.get("eval/stage", 2) == 2
+
+
+def late_means(rows: Sequence[Row]) -> dict[str, float]:
+    """Of each metric in `SUMMARISED` that the second half of a run has, its mean over the rows there.
+
+    The half is of the environment steps of the last row; its middle counts.
+    """
+    last = int(rows[-1]["env_steps"] or 0) if rows else 0
+    late = [row for row in rows if 2 * int(row["env_steps"] or 0) >= last]
+    values = {name: [value for row in late if (value := row.get(name)) is not None] for name in SUMMARISED}
+    return {name: statistics.fmean(found) for name, found in values.items() if found}
 
 
 def read_rows(path: Path) -> list[Row]:

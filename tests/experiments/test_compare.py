@@ -21,7 +21,7 @@ from PIL import Image
 import envs
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import compare, comparison_notes, jobs
+from dtqn.experiments import compare, comparison_forms, comparison_notes, jobs
 from dtqn.experiments.comparison_table import agent_figures, run_figures
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import SUCCESS, Score
@@ -464,6 +464,32 @@ def _finished(episodes, **flags):
     return Outcome(config, "finished", [row | figures], result, "run", "")
 
 
+def test_a_metric_has_a_column_and_who_lacks_it_is_named():
+    """Of two agents: one run of the second has no such figure, so the agent has none."""
+    name, metrics = "replay/delta_q_last", ["learner/loss", "replay/delta_q_last"]
+    means = {"dqn": [{"learner/loss": 0.5}] * 2, "lstm": [{"learner/loss": 2.0, name: 0.25}, {name: 0.75}]}
+    outcomes = [
+        _finished(500, agent=agent, seed=str(seed))._replace(metrics=found)
+        for agent, each in means.items()
+        for seed, found in enumerate(each, 1)
+    ]
+    outcomes.append(_finished(500, agent="gru")._replace(result=None, error="it failed"))
+    runs = [run_figures(outcome, [SUCCESS], metrics) for outcome in outcomes]
+    floor = {_TASK: EvaluationResult(0.0, 0.0, 0.1, 0.0, 3.0, 9)}
+    dqn, lstm, gru, _ = lines = agent_figures(runs, None, floor, {_TASK: [SUCCESS]})
+    assert dqn.beside == {"learner/loss": 0.5, name: None}
+    assert lstm.beside == {"learner/loss": None, name: 0.5}
+    assert gru.beside == {"learner/loss": None, name: None}
+    shown = [[comparison_forms.cells(line, None)[metric] for metric in metrics] for line in lines]
+    assert shown == [["0.5", "-"], ["-", "0.5"], ["-", "-"], ["-", "-"]]
+    assert comparison_notes.of_metrics(metrics, runs) == [
+        f"learner/loss, {name}: the mean over the second half of a run, then over runs.",
+        f"No learner/loss in: {_TASK} lstm seed 2.",
+        f"No {name} in: {_TASK} dqn seeds 1, 2.",
+    ]
+    assert comparison_notes.of_metrics([], runs) == []
+
+
 def test_a_last_evaluation_of_fewer_episodes_is_told_of():
     def told(*outcomes):
         runs = [run_figures(outcome, [SUCCESS]) for outcome in outcomes]
@@ -658,6 +684,10 @@ def test_seeds_are_counted_from_the_first(monkeypatch):
         (["--agents", "gtrxl,,drqn"], "--agents is gtrxl,,drqn: a name is empty; must be names .*"),
         (["--agents", "gtrxl,gtrxl"], "--agents is gtrxl,gtrxl: gtrxl is there twice; .*"),
         (["--agents", "gtrxl,dqn", "--baseline", "drqn"], "--baseline is drqn: it is none of --agents.*"),
+        (
+            ["--agents", "gtrxl", "--metrics", "learner/los"],
+            "--metrics is learner/los: learner/los is no such metric; did you mean learner/loss?; must be .*",
+        ),
         (["--agents", "absent.yaml"], "--agents is absent.yaml: absent.yaml: there is no such file"),
         (["--agents", "gtrxl,a/b=dqn"], "--agents is gtrxl,a/b=dqn: a/b is no name; .*: NAME=dqn"),
         (

@@ -173,6 +173,8 @@ def test_a_table_of_a_long_run_is_that_of_its_record(tmp_path):
     Records(tmp_path / "kept").keep(config, _result(config), rows)
     assert compare._outcome(job).rows == Records(tmp_path / "kept").find(config).rows
     assert compare._outcome(job).num_evaluations == 300
+    assert compare._outcome(job).metrics == Records(tmp_path / "kept").find(config).metrics
+    assert compare._outcome(job).metrics == {"learner/loss": pytest.approx(0.3)}
 
 
 def test_two_comparisons_keep_one_record_of_a_run(tmp_path):

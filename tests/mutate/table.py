@@ -1278,6 +1278,21 @@ EXPERIMENTS = [
             "found = found[::2]",
             f"{_RECORDS}::test_a_long_run_has_a_small_record_with_its_last_rows",
         ),
+        (
+            "record-without-the-means-of-metrics",
+            '"metrics": late_means(rows),',
+            '"metrics": {},',
+            f"{_RECORDS}::test_a_table_of_a_long_run_is_that_of_its_record",
+        ),
+    ),
+    *_in(
+        "dtqn/training/metrics.py",
+        (
+            "means-of-the-whole-run",
+            'if 2 * int(row["env_steps"] or 0) >= last',
+            "if True",
+            "tests/training/test_metrics.py::test_the_means_of_the_second_half",
+        ),
     ),
     *_in(
         "dtqn/training/trainer.py",

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from dtqn import cli
-from dtqn.training.metrics import METRICS, MetricsFile, read_rows
+from dtqn.training.metrics import METRICS, MetricsFile, late_means, read_rows
 
 
 def _row(number):
@@ -33,6 +33,15 @@ def test_reopening_keeps_the_first_rows_and_drops_a_half_written_line(tmp_path, 
 
 def test_a_file_that_is_not_there_has_no_rows(tmp_path):
     assert read_rows(tmp_path / "none.jsonl") == []
+
+
+def test_the_means_of_the_second_half():
+    """By hand: rows at 50 of 100 steps or later count, those without the metric do not."""
+    values = [(10, 9.0), (49, 7.0), (50, 1.0), (80, None), (90, 2.0), (100, 6.0)]
+    rows = [{"env_steps": step, "learner/loss": value, "train/return": 5.0} for step, value in values]
+    rows += [{"env_steps": 100, "eval/return": 3.0, "replay/delta_q_last": 0.5, "actor/lead": 4.0}]
+    assert late_means(rows) == {"learner/loss": 3.0, "replay/delta_q_last": 0.5}
+    assert late_means([]) == {}
 
 
 def test_a_metric_is_a_column_of_a_run(tmp_path):
