@@ -11,7 +11,8 @@ Legend: B sequences, P burn-in rows, R rows of the learn block, D width, V value
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import gymnasium
@@ -57,8 +58,22 @@ def codes(space: gymnasium.Space) -> Codes | None:
     return None
 
 
+MOST_CASES = 16
+"""Cases in which a value counts apart, at most."""
+
+
+def cases(parts: Mapping[str, gymnasium.Space]) -> dict[str, int]:
+    """The Discrete parts beside which the others' values count apart, and how many values each of them takes.
+
+    They say how the agent stands, as MiniGrid's direction does: an object that it saw when it looked back is
+    another one than the same object ahead. None where these are all parts, or make more than `MOST_CASES`.
+    """
+    found = {key: int(part.n) for key, part in parts.items() if isinstance(part, gymnasium.spaces.Discrete)}
+    return found if len(found) < len(parts) and math.prod(found.values()) <= MOST_CASES else {}
+
+
 class Shown(nn.Module):
-    """Which values each step's observation shows."""
+    """Which values each step's observation shows, in which of the `cases`."""
 
     def __init__(self, space: gymnasium.Space) -> None:
         """Read those parts of a Dict that have values; a ValueError where none has."""
@@ -70,20 +85,28 @@ class Shown(nn.Module):
                 f"network.recall_weight is above 0, but observation space {space} has no values to recall; "
                 "Discrete, MultiDiscrete and MultiBinary have; try 0"
             )
-        self._keys = list(found)
-        before = np.cumsum([0, *(held.size for held in found.values())])
-        for i, held in enumerate(found.values()):
-            offsets = torch.as_tensor(np.asarray(held.offsets) + before[i], dtype=torch.int64)
+        self._cases = cases({key: parts[key] for key in found})
+        self._sizes = {key: held.size for key, held in found.items()}
+        self._firsts, self.count = dict[str, int](), 0
+        for i, (key, held) in enumerate(found.items()):
+            offsets = torch.as_tensor(np.asarray(held.offsets), dtype=torch.int64)
             self.register_buffer(f"offsets_{i}", offsets, persistent=False)
-        self.count = int(before[-1])
+            self._firsts[key] = self.count
+            self.count += held.size * (1 if key in self._cases else math.prod(self._cases.values()))
 
     def forward(self, observation: Observation, real: Tensor) -> Tensor:
         """[B, T, ...], of which the rows `real` [B, T] are no padding -> [B, T, V] bool, False in padding."""
-        shown = torch.zeros((*real.shape, self.count), dtype=torch.bool, device=real.device)
         parts = observation if isinstance(observation, dict) else {"": observation}
-        for i, key in enumerate(self._keys):
+        values = {}
+        for i, key in enumerate(self._firsts):
             offsets = self.get_buffer(f"offsets_{i}")
-            numbers = parts[key].reshape(*real.shape, len(offsets)).to(torch.int64) + offsets
+            values[key] = parts[key].reshape(*real.shape, len(offsets)).to(torch.int64) + offsets
+        case = torch.zeros((*real.shape, 1), dtype=torch.int64, device=real.device)
+        for key, count in self._cases.items():
+            case = case * count + values[key]
+        shown = torch.zeros((*real.shape, self.count), dtype=torch.bool, device=real.device)
+        for key, first in self._firsts.items():
+            numbers = values[key] + first + (0 if key in self._cases else case * self._sizes[key])
             # Padding may hold what is no value.
             shown.scatter_(2, numbers.masked_fill(~real[..., None], 0), True)
         return shown & real[..., None]

@@ -31,6 +31,25 @@ SHOWN = [
         5,
         {1, 3},
     ),
+    # Beside a Discrete part the others' values count apart: those of b begin at 3, in three cases of 3 + 2.
+    (
+        spaces.Dict(a=spaces.Discrete(3), b=spaces.MultiDiscrete([3, 2]), c=spaces.Box(0, 1)),
+        {"a": np.array(2), "b": np.array([1, 0]), "c": np.zeros(1)},
+        3 + 3 * 5,
+        {2, 3 + 2 * 5 + 1, 3 + 2 * 5 + 3},
+    ),
+    (
+        spaces.Dict(a=spaces.Discrete(2), b=spaces.MultiBinary(2), c=spaces.Discrete(4, start=-1)),
+        {"a": np.array(1), "b": np.array([0, 1]), "c": np.array(1)},
+        2 + 8 * 4 + 4,
+        {1, 2 + 6 * 4, 2 + 6 * 4 + 3, 2 + 8 * 4 + 2},
+    ),
+    (
+        spaces.Dict(a=spaces.Discrete(17), b=spaces.MultiDiscrete([3, 2])),
+        {"a": np.array(16), "b": np.array([1, 1])},
+        17 + 5,
+        {16, 17 + 1, 17 + 4},
+    ),
 ]
 """Components that take the same values share them."""
 
