@@ -292,10 +292,10 @@ def _time_limit(given: Sequence[Layer]) -> int | None:
 def _env_presets(env: Any, configs: Path) -> list[Layer]:
     """The presets whose names begin the task's name, longer ones over shorter ones.
 
-    A dash stands between such a name and the rest, or a slash as in `ALE/Pong-v5`.
+    Such a name ends where a word ends, as in `ALE/Pong-v5` and `MiniGrid-MemoryS7-v0`: no small letter follows.
     """
-    name = f"{env}-".replace("/", "-")
-    families = [path for path in (configs / "envs").glob("*.yaml") if name.startswith(f"{path.stem}-")]
+    files = (configs / "envs").glob("*.yaml")
+    families = [path for path in files if re.match(rf"{re.escape(path.stem)}(?![a-z])", str(env))]
     return [file_layer(path) for path in sorted(families, key=lambda path: len(path.stem))]
 
 

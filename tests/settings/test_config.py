@@ -415,12 +415,30 @@ def test_every_shipped_preset_is_a_difference(path):
 @pytest.mark.parametrize("family", [path.stem for path in _presets("envs")])
 def test_every_agent_has_settings_for_a_task_of_every_env_preset(family):
     ids = [*envs.ids(), "ALE/Pong-v5", "MemoryMaze-9x9-v0", "MiniGrid-MemoryS7-v0"]
-    of_family = [id for id in ids if f"{id}-".replace("/", "-").startswith(f"{family}-")]
+    of_family = [id for id in ids if id.startswith(family)]
     assert of_family
     for agent in _presets("agents"):
         for env in of_family:
             config = resolve(None, {"agent": agent.stem, "env": env}, {})
             assert (config.agent, config.env) == (agent.stem, env)
+
+
+@pytest.mark.parametrize(
+    ("env", "files"),
+    [
+        ("MiniGrid-MemoryS7-v0", ["MiniGrid", "MiniGrid-Memory"]),
+        ("MiniGrid-Memorylane-v0", ["MiniGrid"]),
+        ("MiniGridworld-v0", []),
+        ("ALE/Pong-v5", ["ALE"]),
+        ("gridverse-memory-four-rooms-7x7", ["gridverse-memory", "gridverse-memory-four-rooms"]),
+        ("gridverse-memory-fours-7x7", ["gridverse-memory"]),
+        ("heavenhell", ["heavenhell"]),
+        ("my-heavenhell", []),
+    ],
+)
+def test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word(env, files):
+    expected = [presets.file_layer(presets.CONFIGS / f"envs/{file}.yaml") for file in files]
+    assert presets._env_presets(env, presets.CONFIGS) == expected
 
 
 def test_settings_cannot_be_changed_after():
