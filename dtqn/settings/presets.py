@@ -292,7 +292,7 @@ def _time_limit(given: Sequence[Layer]) -> int | None:
 def _env_presets(env: Any, configs: Path) -> list[Layer]:
     """The presets whose names begin the task's name, longer ones over shorter ones.
 
-    Such a name ends where a word ends, as in `ALE/Pong-v5` and `MiniGrid-MemoryS7-v0`: no small letter follows.
+    Such a name ends where a word ends, so no small letter follows: `ALE/Pong-v5`, `MiniGrid-MemoryS7-v0`.
     """
     files = (configs / "envs").glob("*.yaml")
     families = [path for path in files if re.match(rf"{re.escape(path.stem)}(?![a-z])", str(env))]
