@@ -496,6 +496,12 @@ NETWORKS = [
             "[:, burned:].cummax(dim=1).values",
             _RECALL,
         ),
+        (
+            "recall-alike-in-all-cases",
+            "else case * self._sizes[key])",
+            "else 0)",
+            f"{_RECALL}::test_the_values_of_a_space",
+        ),
         ("recall-of-padding", "shown & real[..., None]", "shown", _RECALL),
     ),
     *_in(
@@ -1364,6 +1370,12 @@ SETTINGS = [
             "if agent.name != other and agent.preset.source != str(_agent_file(other, configs)):",
             "if False:",
             "tests/experiments/test_compare.py::test_a_file_that_makes_two_agents_one_is_refused",
+        ),
+        (
+            "preset-of-a-task-ends-amid-a-word",
+            "(?![a-z])",
+            "",
+            f"{_CONFIG}::test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word",
         ),
         (
             "horizon-without-the-time-limit",
