@@ -84,9 +84,9 @@ def is_full_evaluation(row: Row) -> bool:
 
 
 def late_means(rows: Sequence[Row]) -> dict[str, float]:
-    """Of each metric in `SUMMARISED` that the second half of a run has, its mean over the rows there.
+    """The mean of each metric in `SUMMARISED` over the second half of a run, as far as it is there.
 
-    The half is of the environment steps of the last row; its middle counts.
+    The half is of the environment steps of the last row, its first step included.
     """
     last = int(rows[-1]["env_steps"] or 0) if rows else 0
     late = [row for row in rows if 2 * int(row["env_steps"] or 0) >= last]
