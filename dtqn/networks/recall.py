@@ -86,29 +86,32 @@ class Shown(nn.Module):
                 "Discrete, MultiDiscrete and MultiBinary have; try 0"
             )
         self._cases = cases({key: parts[key] for key in found})
-        self._sizes = {key: held.size for key, held in found.items()}
+        self._apart = {
+            key: held.size for key, held in found.items() if self._cases and key not in self._cases
+        }
         self._firsts, self.count = dict[str, int](), 0
         for i, (key, held) in enumerate(found.items()):
-            offsets = torch.as_tensor(np.asarray(held.offsets), dtype=torch.int64)
+            offsets = torch.as_tensor(np.asarray(held.offsets) + self.count, dtype=torch.int64)
             self.register_buffer(f"offsets_{i}", offsets, persistent=False)
             self._firsts[key] = self.count
-            self.count += held.size * (1 if key in self._cases else math.prod(self._cases.values()))
+            self.count += held.size * (math.prod(self._cases.values()) if key in self._apart else 1)
 
     def forward(self, observation: Observation, real: Tensor) -> Tensor:
         """[B, T, ...], of which the rows `real` [B, T] are no padding -> [B, T, V] bool, False in padding."""
+        shown = torch.zeros((*real.shape, self.count), dtype=torch.bool, device=real.device)
         parts = observation if isinstance(observation, dict) else {"": observation}
-        values = {}
+        numbers: dict[str, Tensor] = {}
         for i, key in enumerate(self._firsts):
             offsets = self.get_buffer(f"offsets_{i}")
-            values[key] = parts[key].reshape(*real.shape, len(offsets)).to(torch.int64) + offsets
-        case = torch.zeros((*real.shape, 1), dtype=torch.int64, device=real.device)
+            numbers[key] = parts[key].reshape(*real.shape, len(offsets)).to(torch.int64) + offsets
+        case: Tensor | int = 0
         for key, count in self._cases.items():
-            case = case * count + values[key]
-        shown = torch.zeros((*real.shape, self.count), dtype=torch.bool, device=real.device)
-        for key, first in self._firsts.items():
-            numbers = values[key] + first + (0 if key in self._cases else case * self._sizes[key])
+            case = case * count + numbers[key] - self._firsts[key]
+        for key, size in self._apart.items():
+            numbers[key] = numbers[key] + case * size
+        for found in numbers.values():
             # Padding may hold what is no value.
-            shown.scatter_(2, numbers.masked_fill(~real[..., None], 0), True)
+            shown.scatter_(2, found.masked_fill(~real[..., None], 0), True)
         return shown & real[..., None]
 
 

@@ -498,8 +498,8 @@ NETWORKS = [
         ),
         (
             "recall-alike-in-all-cases",
-            "else case * self._sizes[key])",
-            "else 0)",
+            "numbers[key] + case * size",
+            "numbers[key]",
             f"{_RECALL}::test_the_values_of_a_space",
         ),
         ("recall-of-padding", "shown & real[..., None]", "shown", _RECALL),
