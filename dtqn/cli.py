@@ -603,8 +603,7 @@ def _compare(arguments: Sequence[str]) -> int:
     suite_name, tasks, share = (given.pop(name) for name in ("suite", "tasks", "budget_share"))
     minutes, records, columns = (given.pop(name) for name in ("budget_minutes", "records", "metrics"))
     places = _launcher(given, slurm)
-    from dtqn.experiments import compare, launchers, suites
-    from dtqn.experiments import jobs as workers
+    from dtqn.experiments import compare, launchers, local_launcher, suites
 
     suite = None
     if suite_name is not None:
@@ -637,7 +636,7 @@ def _compare(arguments: Sequence[str]) -> int:
     out = out or compare.default_folder(configs, runs_dir, suite)
     own_agents = [item for name, item in agents.items() if name != item]
     if jobs is None and places.is_local:
-        jobs = workers.fitting(configs[0])
+        jobs = local_launcher.fitting(configs[0])
     with launchers.opened(places, runs_dir) as launcher:
         return compare.compare(
             configs,
@@ -698,7 +697,7 @@ def _add_jobs(group: argparse._ArgumentGroup) -> None:
         "--jobs",
         type=_positive,
         metavar="N",
-        help="trainings at a time; default CPUs / threads, and what the launcher has room for elsewhere",
+        help="trainings at a time; default CPUs / threads, at most one a GPU; elsewhere the launcher's room",
     )
     group.add_argument(
         "--launcher",

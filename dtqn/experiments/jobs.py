@@ -33,9 +33,7 @@ from typing import Literal
 from dtqn.experiments.launchers import Command, Handle, Launcher, command
 from dtqn.experiments.local_launcher import LocalLauncher
 from dtqn.program import WORKER, worker_environment
-from dtqn.settings.config import Config
 from dtqn.signals import Signals, cause, signal_of
-from dtqn.training import machine
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row, read_rows
 
@@ -44,11 +42,6 @@ State = Literal["waiting", "running", "finished", "failed", "stopped", "interrup
 _ENDED = ("finished", "failed", "stopped", "interrupted")
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0
-
-
-def fitting(config: Config) -> int:
-    """Trainings at a time, so that each has a CPU of this process for every thread of its own."""
-    return max(1, machine.cores() // (config.num_threads + config.num_workers))
 
 
 class Job:
