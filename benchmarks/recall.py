@@ -74,7 +74,6 @@ def play(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Ages and probabilities, [n, V] each, at all rows but the last of an episode."""
     copies, generator = rows.env.num_envs, np.random.default_rng(seed)
-    actions = int(rows.env.single_action_space.n)  # type: ignore[attr-defined]
     parameter = next(network.parameters())
     initial, ages = network.initial_state(1), Ages(shown, copies)
     state = map_tree(lambda x: x.expand(copies, *x.shape[1:]), initial)
@@ -88,7 +87,7 @@ def play(
         kept.append((ages.age[~rows.last].copy(), probability[~rows.last]))
         greedy = output.q[:, 0].argmax(dim=-1).cpu().numpy()
         explore = generator.random(copies) < epsilon
-        rows.step(np.where(explore, generator.integers(actions, size=copies), greedy))
+        rows.step(np.where(explore, generator.integers(rows.num_actions, size=copies), greedy))
     age, probability = zip(*kept, strict=True)
     return np.concatenate(age), np.concatenate(probability)
 

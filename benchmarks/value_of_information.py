@@ -83,7 +83,6 @@ def measure(
         make_env: so many copies, which nobody else steps, with a time limit or (None) the task's own.
     """
     rows = VectorRows(make_env(COPIES, watch.time_limit))
-    actions = int(rows.env.single_action_space.n)  # type: ignore[attr-defined]
     parameter = next(network.parameters())
     initial = network.initial_state(1)
     state = map_tree(lambda x: x.expand(COPIES, *x.shape[1:]), initial)
@@ -104,7 +103,7 @@ def measure(
         )
         explore = (rows.length < random_steps) | (generator.random(COPIES) < watch.epsilon)
         greedy = output.q[:, 0].argmax(dim=-1).cpu().numpy()
-        rows.step(np.where(explore, generator.integers(actions, size=COPIES), greedy))
+        rows.step(np.where(explore, generator.integers(rows.num_actions, size=COPIES), greedy))
     kept, memory, place, age, optimum = zip(*drawn.kept.values(), strict=True)
     value, greedy_return = _play_out(network, make_env(len(place), None), kept, memory, gamma)
     return Points(np.array(place), np.array(age), value, greedy_return, np.array(optimum))

@@ -61,7 +61,6 @@ class Actor:
         self.keep_cache = keep_cache
         self.version = 0
         self.env_steps = 0
-        self.num_actions = int(env.single_action_space.n)  # type: ignore[attr-defined]
         parameter = next(network.parameters())
         self.device, self.dtype = parameter.device, parameter.dtype
         self._parameters: list[torch.Tensor] = list(network.parameters())
@@ -114,7 +113,7 @@ class Actor:
         epsilon = np.where(self.bursts.active(rows.length), 1.0, self.epsilon())
         explore = self.generator.random(count) < epsilon
         best = greedy if self.optimism is None else (q + self.optimism.bonus(rows.observation)).argmax(axis=1)
-        action = np.where(explore, self.generator.integers(self.num_actions, size=count), best)
+        action = np.where(explore, self.generator.integers(rows.num_actions, size=count), best)
         if self.optimism is not None:
             self.optimism.acted(action, rows.last)
         novel = np.zeros(count, bool)

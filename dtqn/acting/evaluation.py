@@ -281,6 +281,5 @@ def _kept(wanted: np.ndarray) -> np.ndarray | None:
 
 def _uniform(generator: np.random.Generator, rows: VectorRows) -> Iterator[Episodes]:
     """Step every copy by an action at random, for ever; the episodes that end at each step."""
-    actions = int(rows.env.single_action_space.n)  # type: ignore[attr-defined]
     while True:
-        yield rows.step(generator.integers(actions, size=rows.env.num_envs))
+        yield rows.step(generator.integers(rows.num_actions, size=rows.env.num_envs))

@@ -60,6 +60,7 @@ class VectorRows:
 
     def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
         self.env = env
+        self.num_actions = int(env.single_action_space.n)  # type: ignore[attr-defined]
         self.begin()
 
     def begin(self, generator: np.random.Generator | None = None) -> None:
