@@ -221,6 +221,7 @@ def test_what_has_no_place_is_named() -> None:
     ("id", "text"),
     [
         ("CartPole-v9", "unknown task 'CartPole-v9'; did you mean CartPole-v1"),
+        ("minigrid-memoryS7-v0", "unknown task 'minigrid-memoryS7-v0'; did you mean MiniGrid-MemoryS7-v0"),
         ("no_such_package:Class", "needs no_such_package, which cannot be imported"),
         ("numpy:Nothing", "numpy has neither a class nor a registered task 'Nothing'"),
         (f"{HERE}:Scripted", "neither a class"),
