@@ -26,7 +26,7 @@ from dtqn.experiments import (
 from dtqn.experiments.intervals import LEAST_RUNS, band
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.launchers import Launcher
-from dtqn.experiments.records import Outcome, Records, as_recorded
+from dtqn.experiments.records import Outcome, Records, of_finished
 from dtqn.experiments.scores import RETURN, SUCCESS, Score
 from dtqn.experiments.suites import Suite
 from dtqn.files import write_whole
@@ -37,7 +37,7 @@ from dtqn.settings.values import nearest
 from dtqn.training import chance
 from dtqn.training.directory import RunDir, config_hash, make_writable, report_command
 from dtqn.training.display import open_runs_view
-from dtqn.training.metrics import SUMMARISED, late_means
+from dtqn.training.metrics import SUMMARISED
 
 Clock = tuple[str, str, float]
 _CLOCKS: dict[str, Clock] = {
@@ -340,12 +340,11 @@ def train(
 
 
 def _outcome(job: Job) -> Outcome:
+    result, where = job.directory.read_result(), str(job.directory.path)
+    if result is not None:
+        return of_finished(job.config, result, job.rows, where)
     error = job.error if job.state == "failed" else ""
-    result = job.directory.read_result()
-    rows = job.rows if result is None else as_recorded(job.config, result, job.rows)
-    evaluations = sum(row.get("eval/return") is not None for row in job.rows)
-    where, means = str(job.directory.path), late_means(job.rows)
-    return Outcome(job.config, job.state, rows, result, where, error, evaluations, means)
+    return Outcome(job.config, job.state, job.rows, None, where, error)
 
 
 def _spec(config: Config) -> envs.TaskSpec:

@@ -135,17 +135,6 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
         most //= 2
 
 
-def as_recorded(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Sequence[Row]:
-    """The rows that the record of a finished run keeps.
-
-    So a table is the same, whether its figures are taken from the metrics file or from the record.
-    """
-    try:
-        return of_run(config, result, rows).rows()
-    except ValidationError:  # a result of which there can be no record
-        return rows
-
-
 def _thinned(rows: Sequence[Row], most: int) -> list[Row]:
     """At most so many, evenly, with the last one."""
     found = list(rows)
@@ -216,6 +205,17 @@ def of_record(config: Config, record: Record, where: str) -> Outcome:
     """The run of a record."""
     rows, result = record.rows(), record.result.model_dump()
     return Outcome(config, "finished", rows, result, where, "", record.num_evaluations, record.metrics)
+
+
+def of_finished(config: Config, result: Mapping[str, Any], rows: Sequence[Row], where: str) -> Outcome:
+    """A finished run as its record has it, so that a table is the same from either.
+
+    As it is, where there can be no record: `result`, the content of its `result.json`, is another program's.
+    """
+    try:
+        return of_record(config, of_run(config, result, rows), where)
+    except ValidationError:
+        return Outcome(config, "finished", rows, result, where, "", metrics=late_means(rows))
 
 
 class Records:

@@ -11,7 +11,7 @@ import pytest
 from dtqn.experiments import compare, records
 from dtqn.experiments.comparison_table import run_figures
 from dtqn.experiments.jobs import Job, Pool
-from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, as_recorded, of_run
+from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, of_finished, of_run
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir, config_hash, run_identity
@@ -144,10 +144,11 @@ def test_a_run_and_its_record_have_the_same_scores(tmp_path):
         row["train/total_return"] = float(total)
     rows[-1] |= {"eval/return": 0.5, "eval/success": 0.5}  # a tally and an evaluation in one row
     before, config = copy.deepcopy(rows), _config()
-    kept = as_recorded(config, _result(config), rows)
+    finished = of_finished(config, _result(config), rows, "run")
     Records(tmp_path).keep(config, _result(config), rows)
-    recorded = Records(tmp_path).find(config).rows
-    assert kept == recorded and rows == before
+    recorded = Records(tmp_path).find(config)
+    assert recorded._replace(where="run") == finished and rows == before
+    kept = finished.rows
     assert len([row for row in kept if "eval/return" in row]) < 300
     scores = [
         Score(kind="mmer", epoch_env_steps=1000),
