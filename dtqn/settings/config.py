@@ -260,6 +260,8 @@ class LearnerConfig(Group):
     """Share of the online parameters in a soft target update."""
     target_update_period: int = Field(2500, ge=1)
     """Learner steps between hard target updates."""
+    policy: Literal["online", "target"] = "online"
+    """The network that acts, is evaluated and saved: the one that is trained, or its target, a running mean."""
     auxiliary_weight: float = Field(0.0, ge=0)
     """Weight of the network's own loss beside that of the TD errors (coberl, spans, compressed memory)."""
     max_grad_norm: float = Field(10.0, gt=0)

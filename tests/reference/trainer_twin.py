@@ -128,7 +128,11 @@ class NaiveTrainer:
         settings = self.config.evaluation
         env = self.make_env(min(settings.num_envs, settings.episodes), 4, self.evaluations)
         self.evaluations += 1
-        return evaluate(self.learner.online, env, settings.episodes, self.task.has_success)
+        return evaluate(self.policy, env, settings.episodes, self.task.has_success)
+
+    @property
+    def policy(self) -> Any:
+        return self.learner.target if self.config.learner.policy == "target" else self.learner.online
 
     # Acting.
 
@@ -225,7 +229,7 @@ class NaiveTrainer:
             values["trace_version"] = [versions[b] for b in fresh.sequence]
             self.replay.write_back([ids[b] for b in fresh.sequence], fresh.offset.tolist(), values)
         if self.learner.learner_steps % self.config.actor.publish_period == 0:
-            self.acting.load_state_dict(self.learner.online.state_dict())
+            self.acting.load_state_dict(self.policy.state_dict())
             self.version = self.learner.learner_steps
 
     def memory_versions(self, id_: int) -> list[int]:

@@ -68,6 +68,7 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
         "replay": {"memory": "zero", "sequence_period": None},
         "actor": {"publish_period": 4},
     },
+    "the target acts": {"learner": {"env_steps_per_update": 4.0, "target_ema_rate": 0.1, "policy": "target"}},
 }
 """Settings differ from their defaults where a part could be built without them."""
 
