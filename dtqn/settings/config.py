@@ -261,7 +261,7 @@ class LearnerConfig(Group):
     target_update_period: int = Field(2500, ge=1)
     """Learner steps between hard target updates."""
     policy: Literal["online", "target"] = "online"
-    """The network that acts, is evaluated and saved: the one that is trained, or its target, a running mean."""
+    """The network that acts, is evaluated and saved: the trained one, or its target, a running mean of it."""
     auxiliary_weight: float = Field(0.0, ge=0)
     """Weight of the network's own loss beside that of the TD errors (coberl, spans, compressed memory)."""
     max_grad_norm: float = Field(10.0, gt=0)

@@ -130,12 +130,15 @@ def _a_policy_is_a_running_mean(learner: LearnerConfig) -> str | None:
     if learner.policy == "online" or learner.target_update == "soft":
         return None
     return (
-        f"learner.policy is target with learner.target_update {learner.target_update}: only that of soft is a "
+        f"learner.policy is target with learner.target_update {learner.target_update}: only a soft one is a "
         "running mean of the online network; try soft, or online"
     )
 
 
-LEARNER: Sequence[Rule] = (_entropies_are_not_rescaled, _a_policy_is_a_running_mean)
+LEARNER: Sequence[Rule] = (
+    _entropies_are_not_rescaled,
+    _a_policy_is_a_running_mean,
+)
 
 
 def _every_step_is_learned(replay: ReplayConfig) -> str | None:

@@ -1,7 +1,7 @@
 """Checkpoints: a tree of arrays and JSON values, as safetensors beside a JSON skeleton.
 
     latest                           the name of the current checkpoint, replaced atomically
-    <env_steps>/network.safetensors  the online network's weights, all that evaluation needs
+    <env_steps>/network.safetensors  the policy's weights, all that evaluation needs
     <env_steps>/state.safetensors    every other array, by its path in the tree
     <env_steps>/state.json           the tree without its arrays, what is known of the run, checksums of all
     <env_steps>/rank<k>.*            the same two files of rank k's shard, where a run has several ranks
@@ -79,7 +79,7 @@ def save(
     Args:
         folder: the run's `checkpoint` folder.
         env_steps: names the checkpoint.
-        weights: the online network's, kept apart for evaluation.
+        weights: the policy's, kept apart for evaluation.
         state: nested dicts, lists and tuples of numpy arrays, torch tensors, rows of replay and JSON values.
         about: JSON values that describe the run; `read_about` returns them without the arrays.
         save_shards: has the other ranks of the run `save_shard` to a folder, and returns when they have.
@@ -228,7 +228,7 @@ def _load(checkpoint: Path, json_file: str, arrays_file: str) -> dict[str, Any]:
 
 
 def load_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """The online network's weights in the current checkpoint, or those of an exported agent."""
+    """The policy's weights in the current checkpoint, or those of an exported agent."""
     if (folder / EXPORTED_WEIGHTS).exists():
         return _read_with_figures(folder / EXPORTED_WEIGHTS)[1]
     return load_described(folder)[1]

@@ -36,7 +36,7 @@ class Asked(NamedTuple):
     at_end: bool
     """All its episodes are asked for, as the run ends with it."""
     weights: dict[str, torch.Tensor]
-    """The online network's at that moment, on the CPU."""
+    """The policy's at that moment, on the CPU."""
 
 
 class Evaluated(NamedTuple):

@@ -857,10 +857,12 @@ TRAINING = [
         ),
         (
             "target-published",
-            "list(self.learner.online.parameters())",
+            "list(self.network.parameters())",
             "list(self.learner.target.parameters())",
             _WIRING,
         ),
+        ("the-policy-does-not-act", "publish(list(self.network", "publish(list(self.learner.online", _WIRING),
+        ("the-online-network-is-evaluated", "ask(self.network,", "ask(self.learner.online,", _WIRING),
         ("first-priorities-always", "if len(ids) and from_actor:", "if len(ids):", _WIRING),
         (
             "generator-lost-in-a-checkpoint",
@@ -1412,7 +1414,8 @@ SETTINGS = [
             f"{_CONFIG}::test_sizes_that_contradict_each_other",
         ),
         ("atoms-rule-dropped", "    _atoms_have_a_range,\n", "", _CONFIG),
-        ("entropy-rule-dropped", "= (_entropies_are_not_rescaled,)", "= ()", _CONFIG),
+        ("entropy-rule-dropped", "    _entropies_are_not_rescaled,\n", "", _CONFIG),
+        ("policy-rule-dropped", "    _a_policy_is_a_running_mean,\n", "", _CONFIG),
         (
             "own-modules-are-recorded",
             " and not (is_own(network.core) or is_own(network.encoder))",

@@ -139,6 +139,10 @@ def test_sizes_that_contradict_each_other():
     [
         ({"network.v_min": "3", "network.v_max": "3"}, "network.v_min is 3.0, not below network.v_max 3.0"),
         (
+            {"learner.policy": "target", "learner.target_update": "hard"},
+            "learner.policy is target with learner.target_update hard",
+        ),
+        (
             {"learner.munchausen": "true", "learner.value_rescaling": "true"},
             "learner.munchausen is true with learner.value_rescaling true",
         ),
@@ -373,7 +377,7 @@ def _values(field):
 # Those that some value of another setting contradicts are left out.
 _BOUND = {
     *("learner.munchausen", "learner.next_window", "learner.auxiliary_weight", "learner.minibatches"),
-    "learner.ranks",
+    *("learner.ranks", "learner.policy"),
 }
 _FREE = [
     n

@@ -68,7 +68,9 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
         "replay": {"memory": "zero", "sequence_period": None},
         "actor": {"publish_period": 4},
     },
-    "the target acts": {"learner": {"env_steps_per_update": 4.0, "target_ema_rate": 0.1, "policy": "target"}},
+    "the target acts": {
+        "learner": {"env_steps_per_update": 2.0, "target_ema_rate": 0.01, "policy": "target"},
+    },
 }
 """Settings differ from their defaults where a part could be built without them."""
 
@@ -164,16 +166,17 @@ def test_the_film_shows_the_online_network(tmp_path: Path) -> None:
     assert shown == online != target
 
 
-def test_a_finished_run_keeps_the_weights_of_the_online_network(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("policy", "other"), [("online", "target"), ("target", "online")])
+def test_a_finished_run_keeps_the_weights_of_its_policy(tmp_path: Path, policy: str, other: str) -> None:
     """Its only evaluation, at the end, is the best; the environment cannot be drawn, which ends no run."""
-    config = configured({"evaluation": {"period": 10**6}})
+    config = configured({"evaluation": {"period": 10**6}, "learner": {"policy": policy}})
     directory = RunDir(tmp_path / "run")
     assert session.start(config, directory, io.StringIO()) == 0
     learner = checkpoint.load_state(directory.checkpoints)["learner"]
     for kept in (checkpoint.load_weights(directory.checkpoints), checkpoint.load_best(directory.checkpoints)):
-        assert kept.keys() == learner["online"].keys()
-        assert all(torch.equal(kept[name], weights) for name, weights in learner["online"].items())
-        assert not all(torch.equal(kept[name], weights) for name, weights in learner["target"].items())
+        assert kept.keys() == learner[policy].keys()
+        assert all(torch.equal(kept[name], weights) for name, weights in learner[policy].items())
+        assert not all(torch.equal(kept[name], weights) for name, weights in learner[other].items())
 
 
 def test_optimism_is_in_the_units_of_the_values_that_it_is_added_to() -> None:
