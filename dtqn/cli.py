@@ -603,7 +603,8 @@ def _compare(arguments: Sequence[str]) -> int:
     suite_name, tasks, share = (given.pop(name) for name in ("suite", "tasks", "budget_share"))
     minutes, records, columns = (given.pop(name) for name in ("budget_minutes", "records", "metrics"))
     places = _launcher(given, slurm)
-    from dtqn.experiments import compare, launchers, local_launcher, suites
+    from dtqn.experiments import compare, launchers, suites
+    from dtqn.experiments import jobs as workers
 
     suite = None
     if suite_name is not None:
@@ -636,7 +637,7 @@ def _compare(arguments: Sequence[str]) -> int:
     out = out or compare.default_folder(configs, runs_dir, suite)
     own_agents = [item for name, item in agents.items() if name != item]
     if jobs is None and places.is_local:
-        jobs = local_launcher.fitting(configs[0])
+        jobs = workers.fitting(configs[0])
     with launchers.opened(places, runs_dir) as launcher:
         return compare.compare(
             configs,

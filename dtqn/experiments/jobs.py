@@ -31,9 +31,11 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from dtqn.experiments.launchers import Command, Handle, Launcher, command
-from dtqn.experiments.local_launcher import LocalLauncher
+from dtqn.experiments.local_launcher import LocalLauncher, visible_gpus
 from dtqn.program import WORKER, worker_environment
+from dtqn.settings.config import Config
 from dtqn.signals import Signals, cause, signal_of
+from dtqn.training import machine
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row, read_rows
 
@@ -42,6 +44,17 @@ State = Literal["waiting", "running", "finished", "failed", "stopped", "interrup
 _ENDED = ("finished", "failed", "stopped", "interrupted")
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0
+
+
+def fitting(config: Config) -> int:
+    """Trainings at a time, so that each has a CPU for every thread of its own and, if it uses one, a GPU."""
+    cores = max(1, machine.cores() // (config.num_threads + config.num_workers))
+    gpus = [] if config.device == "cpu" else visible_gpus()
+    if not gpus:
+        return cores
+    import torch  # a build for CPUs alone leaves the GPUs to others
+
+    return min(cores, len(gpus)) if torch.cuda.is_available() else cores
 
 
 class Job:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dtqn.experiments.launchers import Command
 from dtqn.settings.config import Config
 from dtqn.signals import ends_with_stdin
-from dtqn.training import machine
 
 
 class Process:
@@ -75,17 +74,6 @@ def visible_gpus() -> list[str]:
     if parts := re.findall(r"\(UUID: (MIG-[^)]+)\)", listed):
         return parts
     return [str(number) for number in range(len(re.findall("^GPU ", listed, re.MULTILINE)))]
-
-
-def fitting(config: Config) -> int:
-    """Trainings at a time, so that each has a CPU for every thread of its own and, if it uses one, a GPU."""
-    cores = max(1, machine.cores() // (config.num_threads + config.num_workers))
-    gpus = [] if config.device == "cpu" else visible_gpus()
-    if not gpus:
-        return cores
-    import torch  # a build for CPUs alone leaves the GPUs to others
-
-    return min(cores, len(gpus)) if torch.cuda.is_available() else cores
 
 
 class LocalLauncher:

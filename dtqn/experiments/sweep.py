@@ -24,8 +24,7 @@ from typing import Any, NamedTuple, TextIO
 from dtqn import plots
 from dtqn.experiments import launchers
 from dtqn.experiments.intervals import LEAST_RUNS as COMPARABLE
-from dtqn.experiments.jobs import Job, Pool
-from dtqn.experiments.local_launcher import fitting
+from dtqn.experiments.jobs import Job, Pool, fitting
 from dtqn.files import replacing, write_whole
 from dtqn.program import program
 from dtqn.settings import presets

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dtqn.experiments.launchers import Command
-from dtqn.experiments.local_launcher import LocalLauncher, Process, fitting, visible_gpus
+from dtqn.experiments.local_launcher import LocalLauncher, Process, visible_gpus
 from dtqn.settings.presets import resolve
 
 _WAITS = """
@@ -94,23 +94,3 @@ def test_gpus_are_those_that_the_driver_lists(
         program.write_text(f"#!/bin/sh\n{says}\n")
         program.chmod(0o755)
     assert visible_gpus() == found
-
-
-@pytest.mark.parametrize(
-    ("device", "visible", "torch_sees_them", "at_a_time"),
-    [
-        ("auto", "0,1", True, 2),
-        ("cuda", "0", True, 1),
-        ("auto", "0,1,2,3,4,5,6,7,8", True, 8),  # a CPU for each training
-        ("cpu", "0,1", True, 8),
-        ("auto", "", True, 8),
-        ("auto", "0,1", False, 8),  # torch's build for CPUs
-    ],
-)
-def test_by_default_each_training_has_a_cpu_and_a_gpu_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, device: str, visible: str, torch_sees_them: bool, at_a_time: int
-) -> None:
-    monkeypatch.setattr("dtqn.training.machine.cores", lambda: 16)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: torch_sees_them)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert fitting(resolve(None, {"device": device, "threads": 2}, {})) == at_a_time

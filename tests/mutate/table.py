@@ -143,12 +143,6 @@ LEARNING = [
             "key=self._gpus.index",
             "tests/experiments/test_local_launcher.py::test_each_training_takes_the_gpu_with_the_fewest",
         ),
-        (
-            "trainings-share-a-gpu",
-            "return min(cores, len(gpus)) if",
-            "return cores if",
-            "tests/experiments/test_local_launcher.py::test_by_default_each_training_has_a_cpu_and_a_gpu_of_its_own",
-        ),
     ),
     *_in(
         "dtqn/learning/losses.py",
@@ -1124,6 +1118,12 @@ EXPERIMENTS = [
     ),
     *_in(
         "dtqn/experiments/jobs.py",
+        (
+            "trainings-share-a-gpu",
+            "return min(cores, len(gpus)) if",
+            "return cores if",
+            "tests/experiments/test_jobs.py::test_by_default_each_training_has_a_cpu_and_a_gpu_of_its_own",
+        ),
         (
             "killed-unsaved-where-an-error-follows-a-signal",
             "if kind is not KeyboardInterrupt:",
