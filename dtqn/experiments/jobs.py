@@ -52,9 +52,9 @@ def fitting(config: Config) -> int:
     gpus = [] if config.device == "cpu" else visible_gpus()
     if not gpus:
         return cores
-    import torch  # a build for CPUs alone leaves the GPUs to others
+    from dtqn.training import setup  # only here, as it imports torch, whose build may be for CPUs alone
 
-    return min(cores, len(gpus)) if torch.cuda.is_available() else cores
+    return min(cores, len(gpus)) if setup.device_of(config).type == "cuda" else cores
 
 
 class Job:
