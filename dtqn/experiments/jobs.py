@@ -54,7 +54,7 @@ def fitting(config: Config) -> int:
         return cores
     from dtqn.training import setup  # only here, as it imports torch, whose build may be for CPUs alone
 
-    return min(cores, len(gpus)) if setup.device_of(config).type == "cuda" else cores
+    return cores if setup.device_of(config).type == "cpu" else min(cores, len(gpus))
 
 
 class Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
@@ -63,8 +64,12 @@ def visible_gpus() -> list[str]:
     too, but takes seconds to import, and nothing else here needs it.
     """
     named = os.environ.get(_VISIBLE)
-    if named is not None:
-        return [name for name in named.split(",") if name]
+    return _of_the_driver() if named is None else [name for name in named.split(",") if name]
+
+
+@functools.cache
+def _of_the_driver() -> list[str]:
+    """Those of the machine, asked for once."""
     try:
         listed = subprocess.run(
             ["nvidia-smi", "--list-gpus"], stdout=subprocess.PIPE, text=True, timeout=60, check=True
@@ -82,7 +87,6 @@ class LocalLauncher:
     detached = False
 
     def __init__(self) -> None:
-        self._gpus: list[str] | None = None
         self._on: list[tuple[str, Process]] = []
 
     def adopt(self, command: Command) -> Process | None:
@@ -92,15 +96,12 @@ class LocalLauncher:
         return [self._started(command, config) for command, config in works]
 
     def _started(self, command: Command, config: Config) -> Process:
-        if config.device == "cpu":
-            return Process(command)
-        if self._gpus is None:
-            self._gpus = visible_gpus()
-        if len(self._gpus) < 2:
+        gpus = [] if config.device == "cpu" else visible_gpus()
+        if len(gpus) < 2:
             return Process(command)
         self._on = [(gpu, process) for gpu, process in self._on if process.poll() is None]
         busy = [gpu for gpu, _ in self._on]
-        gpu = min(self._gpus, key=busy.count)
+        gpu = min(gpus, key=busy.count)
         process = Process(command._replace(environment={**command.environment, _VISIBLE: gpu}))
         self._on.append((gpu, process))
         return process

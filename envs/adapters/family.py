@@ -30,7 +30,7 @@ class Package(NamedTuple):
     """A package with tasks."""
 
     prefix: str
-    """The beginning of its ids, a regular expression; also of what may be meant as one."""
+    """The beginning of its ids, a regular expression for letters of either case."""
     module: str
     """The module to import so that Gymnasium knows them."""
     extra: str
@@ -38,11 +38,11 @@ class Package(NamedTuple):
 
 
 PACKAGES = (
-    Package("(?i)MiniGrid-", "minigrid", "minigrid"),
-    Package("(?i)BabyAI-", "minigrid", "minigrid"),
-    Package("popgym-(?![a-z])", "popgym", "popgym"),  # in lower case they are native
-    Package("(?i)ALE/", "ale_py", "atari"),
-    Package("(?i)MemoryMaze-", "memory_maze.tasks", "memory-maze"),
+    Package("MiniGrid-", "minigrid", "minigrid"),
+    Package("BabyAI-", "minigrid", "minigrid"),
+    Package("popgym-(?!(?-i:[a-z]))", "popgym", "popgym"),  # in lower case they are native
+    Package("ALE/", "ale_py", "atari"),
+    Package("MemoryMaze-", "memory_maze.tasks", "memory-maze"),
 )
 # MiniGrid's manual: a reward above 0 is given for success, and for nothing else. The playground gives none.
 _POSITIVE_RETURN = re.compile(r"(MiniGrid|BabyAI)-(?!Playground)")
@@ -97,7 +97,7 @@ def modules(id: str) -> tuple[str, ...]:
 
 
 def _package(id: str) -> Package | None:
-    return next((package for package in PACKAGES if re.match(package.prefix, id)), None)
+    return next((package for package in PACKAGES if re.match(package.prefix, id, re.IGNORECASE)), None)
 
 
 def _is_known(id: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dtqn.experiments import local_launcher
 from dtqn.experiments.launchers import Command
 from dtqn.experiments.local_launcher import LocalLauncher, Process, visible_gpus
 from dtqn.settings.presets import resolve
@@ -22,6 +23,13 @@ while not (directory / "end").exists():
     time.sleep(0.01)
 """
 Start = Callable[..., tuple[str, Path, Process]]
+
+
+@pytest.fixture(autouse=True)
+def each_test_has_a_driver_of_its_own() -> Iterator[None]:
+    local_launcher._of_the_driver.cache_clear()
+    yield
+    local_launcher._of_the_driver.cache_clear()
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ LEARNING = [
         (
             "first-gpu-for-all",
             "key=busy.count",
-            "key=self._gpus.index",
+            "key=gpus.index",
             "tests/experiments/test_local_launcher.py::test_each_training_takes_the_gpu_with_the_fewest",
         ),
     ),
@@ -1120,8 +1120,8 @@ EXPERIMENTS = [
         "dtqn/experiments/jobs.py",
         (
             "trainings-share-a-gpu",
-            "return min(cores, len(gpus)) if",
-            "return cores if",
+            "else min(cores, len(gpus))",
+            "else cores",
             "tests/experiments/test_jobs.py::test_by_default_each_training_has_a_cpu_and_a_gpu_of_its_own",
         ),
         (
