@@ -17,7 +17,7 @@ from typing import NamedTuple
 _ROOT = Path(__file__).resolve().parents[1]
 _OF_NO_RUN = (
     *("dtqn/experiments", "dtqn/debugging", "dtqn/report", "dtqn/sharing", "dtqn/watching"),
-    *("dtqn/plots.py", "dtqn/cli.py"),
+    *("dtqn/commands", "dtqn/plots.py", "dtqn/cli.py"),
 )
 """Sources that no training reads: they compare, debug, report, export, show, draw and read flags."""
 

@@ -95,10 +95,12 @@ _ALLOWED = {
         *_NETWORKS,
         *("dtqn.training.trained", "dtqn.training.setup", "dtqn.training.directory"),
     },
-    "dtqn.cli": {
+    "dtqn.cli": {*_BASE, "dtqn.settings", "dtqn.commands", "envs.errors"},
+    "dtqn.commands": {
         *_BASE,
         "dtqn",
         "dtqn.settings",
+        "dtqn.commands",
         "dtqn.training",
         "dtqn.debugging",
         "dtqn.sharing",

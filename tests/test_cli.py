@@ -9,6 +9,7 @@ import torch
 import dtqn
 import envs
 from dtqn import cli
+from dtqn.commands import parser, train
 from dtqn.settings.config import Config, ConfigError, LearnerConfig, fields_of
 from dtqn.settings.presets import resolve
 from dtqn.settings.task import task_of
@@ -78,7 +79,7 @@ def test_help_shows_the_settings_that_matter(capsys, command):
     shown = {
         name for name in fields_of() if f"--{name if '.' in name else name.replace('_', '-')} " in printed
     }
-    assert shown == cli._HELPED - ({"agent", "seed"} if command == ["compare"] else set())
+    assert shown == parser.HELPED - ({"agent", "seed"} if command == ["compare"] else set())
     assert len(printed.splitlines()) < 100
     assert "--help-all" in printed
 
@@ -409,7 +410,7 @@ def test_ctrl_c_before_the_start_is_no_traceback(capsys, monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "task_of", interrupted)
+    monkeypatch.setattr(train, "task_of", interrupted)
     assert cli.main([]) == 130
     assert capsys.readouterr().err == "interrupted\n"
 

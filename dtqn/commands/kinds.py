@@ -1,0 +1,69 @@
+"""Kinds of arguments: each reads a text, and says what would be right where it is something else."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def path(text: str) -> Path:
+    if not text:  # an unset variable of the shell; Path would take it for the present folder
+        raise argparse.ArgumentTypeError("the name is empty; must be a path")
+    return Path(text)
+
+
+def positive(text: str) -> int:
+    return _at_least(text, 1)
+
+
+def several(text: str) -> int:
+    return _at_least(text, 2)
+
+
+def natural(text: str) -> int:
+    return _at_least(text, 0)
+
+
+def _at_least(text: str, low: int) -> int:
+    number = float(text) if is_number(text) else float("nan")
+    if not number.is_integer() or number < low:
+        raise argparse.ArgumentTypeError(f"{text} must be an integer of at least {low}")
+    return int(number)
+
+
+def gpus(text: str) -> float:
+    number = float(text) if is_number(text) else float("nan")
+    if not 0 <= number < float("inf") or (number > 1 and not number.is_integer()):
+        raise argparse.ArgumentTypeError(f"{text} must be a whole number, or a share between 0 and 1")
+    return number
+
+
+def share(text: str) -> float:
+    return _number(text, 1.0)
+
+
+def seconds(text: str) -> float:
+    number = float(text) if is_number(text) else float("nan")
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} must be a number of at least 0")
+    return number
+
+
+def minutes(text: str) -> float:
+    return _number(text, None)
+
+
+def _number(text: str, most: float | None) -> float:
+    number = float(text) if is_number(text) else float("nan")
+    if not 0 < number < float("inf") or (most is not None and number > most):
+        end = "" if most is None else f" and at most {most:g}"
+        raise argparse.ArgumentTypeError(f"{text} must be a number above 0{end}")
+    return number
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

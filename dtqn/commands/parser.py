@@ -1,0 +1,114 @@
+"""argparse in this suite's manner: an option for every setting, generated from `dtqn.settings.config`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from dtqn.commands import kinds
+from dtqn.program import program
+from dtqn.settings.config import ConfigError, fields_of
+from dtqn.settings.values import Cores, legal, mark_of, nearest
+
+HELPED = {
+    *("env", "agent", "seed", "total_env_steps", "threads", "evaluator", "device", "tracker", "wandb"),
+    *("network.memory_length", "learner.learning_rate", "learner.env_steps_per_update"),
+    *("replay.learn_length", "actor.num_envs"),
+}
+"""The settings that `--help` shows; `--help-all` shows all."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse without guessing: names in full, dash and underscore alike, mistakes as `ConfigError`."""
+
+    def __init__(
+        self, command: str, arguments: Sequence[str], usage: str | None = None, **texts: Any
+    ) -> None:
+        """
+        Args:
+            arguments: what is to be read; `--help-all` among them makes every setting visible.
+            usage: what follows the command.
+        """
+        prog = f"{program()} {command}".rstrip()
+        super().__init__(
+            prog=prog,
+            usage=f"{prog} {usage}" if usage else None,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **texts,
+        )
+        self._given = list(arguments)
+        self._shows_all = "help_all" in map(plain, arguments)
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+    def read(self) -> dict[str, Any]:
+        """All arguments of the command by name, and the settings that were given."""
+        return vars(self.parse_args(self._spelled()))
+
+    def _spelled(self) -> list[str]:
+        """The arguments with every option in its declared spelling, and negative numbers tied to theirs."""
+        declared = {plain(option): option for action in self._actions for option in action.option_strings}
+        result: list[str] = []
+        for argument in self._given:
+            if argument.startswith("--"):
+                name, equals, value = argument.partition("=")
+                if plain(name) not in declared:
+                    known = [option.lstrip("-") for option in declared.values()]
+                    hint = nearest(plain(name), known).replace("mean ", "mean --")
+                    raise ConfigError(f"{name} is no option{hint or '; --help-all lists all'}")
+                argument = declared[plain(name)] + equals + value
+            elif (
+                result and result[-1].startswith("--") and "=" not in result[-1] and kinds.is_number(argument)
+            ):
+                result[-1] += "=" + argument
+                continue
+            result.append(argument)
+        return result
+
+    def add_settings(self, wanted: Callable[[str], bool], top: argparse._ArgumentGroup | None = None) -> None:
+        """An option for every setting whose dotted name is wanted; those of no group go to `top`."""
+        names = [name for name in fields_of() if wanted(name)]
+        hidden = len(set(names) - HELPED)
+        (top or self).add_argument("--help-all", action="help", help=f"show {hidden} more settings")
+        groups = {"": top}
+        for name in names:
+            group, _, leaf = name.rpartition(".")
+            if group not in groups:
+                groups[group] = self.add_argument_group(group)
+            shown = self._shows_all or name in HELPED
+            (groups[group] or self).add_argument(
+                f"--{name}" if group else f"--{leaf.replace('_', '-')}",
+                dest=name,
+                default=argparse.SUPPRESS,
+                metavar="X",
+                help=_help(name) if shown else argparse.SUPPRESS,
+            )
+
+
+def _help(name: str) -> str:
+    field = fields_of()[name]
+    default = "none" if field.default is None else str(field.default).lower()
+    cores = mark_of(field, Cores)
+    of = f"; cores: {', '.join(cores.names)}" if cores else ""
+    text = (field.description or "").replace("None", "none")  # as it is typed
+    return f"{text} [{legal(field)}; default {default}{of}]".replace("%", "%%")
+
+
+def plain(option: str) -> str:
+    return option.partition("=")[0].lstrip("-").replace("-", "_")
+
+
+def add_config(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--config", metavar="FILE", type=kinds.path, help="YAML file of settings, laid over the presets"
+    )
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal; None where the output goes to a file or a program, which gets all."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -1,0 +1,125 @@
+"""`train`: start a run, or go on with one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import dtqn
+from dtqn.commands import kinds
+from dtqn.commands.parser import Parser, add_config, plain
+from dtqn.program import launch, program
+from dtqn.settings import presets
+from dtqn.settings.config import Config, wrong
+from dtqn.settings.task import task_of
+from dtqn.signals import end_with_parent
+from dtqn.training.directory import RunDir
+
+_DESCRIPTION = """\
+Train memory agents on partially observable tasks, compare them and search their settings.
+
+commands:
+  train           train an agent; a command line without a command does this
+  eval RUN_DIR    evaluate the weights of a run
+  debug RUN_DIR   say what the decisions of a trained agent hang on
+  report RUN ...  write one page about runs, or about a comparison, with episodes to step through
+  export RUN_DIR  write a trained agent for others, with a model card and a certificate
+  verify DIR      say whether an exported agent is what its certificate claims
+  watch RUN_DIR   show episodes of a trained agent in the terminal, or as a film
+  compare         compare agents on the same tasks and seeds
+  sweep FILE      search settings as a W&B sweep file says, with or without an account
+  envs            list the tasks, or show one
+"""
+_TRAIN_ONLY = ("config", "print_config", "resume", "run_dir", "runs_dir")
+_AUTO = Path("auto")
+_ANSWERED = {"help", "h", "help_all", "version", "print_config"}
+"""Options of `train` that are answered without a run."""
+
+
+def train(arguments: Sequence[str]) -> int:
+    """Start a run, or go on with one."""
+    if launch().rank:
+        return _follow(arguments)
+    given = parser_of(arguments).read()
+    file, print_config, resume, run_dir, runs_dir = (given.pop(name) for name in _TRAIN_ONLY)
+    if resume not in (None, _AUTO):
+        for name, value in (("--config", file), ("--run-dir", run_dir), ("--runs-dir", runs_dir)):
+            if value is not None:
+                raise wrong(name, value, f"leave it out with --resume, which reads {resume}/config.yaml")
+        directory = RunDir(resume)
+        config = directory.resumed_config(given, os.environ)
+    else:
+        config = presets.resolve(file, given, os.environ)
+    task_of(config)
+    if resume in (None, _AUTO):
+        directory = _directory_for(config, run_dir, runs_dir, resume)
+    if print_config:
+        print(presets.to_yaml(config), end="")
+        return 0
+    from dtqn.training import leader, machine, preflight, session
+
+    config = machine.settled(directory.settled(config) if resume == _AUTO else config)
+    leader.check(config)
+    preflight.check(config)  # before there is a folder
+    if resume is None:
+        directory.claim()
+    end_with_parent()
+    with directory.lock():
+        if resume is None:
+            return session.start(config, directory)
+        if resume == _AUTO:
+            directory.prepare(config)
+        return session.resume(config, directory)
+
+
+def parser_of(arguments: Sequence[str]) -> Parser:
+    """What reads the arguments of `train`."""
+    parser = Parser(
+        "",
+        arguments,
+        usage="[COMMAND] [--option value ...]",
+        description=_DESCRIPTION,
+        epilog=f"`{program()} COMMAND --help` explains a command.",
+    )
+    run = parser.add_argument_group("run")
+    run.add_argument("--version", action="version", version=dtqn.__version__)
+    add_config(run)
+    run.add_argument("--print-config", action="store_true", help="print every setting as YAML and end")
+    run.add_argument(
+        "--run-dir", metavar="DIR", type=kinds.path, help="default <runs-dir>/<env>/<agent>/seed<k>"
+    )
+    run.add_argument(
+        "--runs-dir", metavar="DIR", type=kinds.path, help="folder of run directories; default runs"
+    )
+    run.add_argument(
+        "--resume",
+        metavar="RUN_DIR",
+        type=kinds.path,
+        help="go on with the run in this directory; auto: go on with the run of these very settings, in "
+        "<runs-dir>/<env>/<agent>/seed<k>-<hash of the settings>, or start it",
+    )
+    parser.add_settings(lambda _: True, run)
+    return parser
+
+
+def _follow(arguments: Sequence[str]) -> int:
+    """The part in a run of a process that `torchrun` started beside the first."""
+    if _ANSWERED & set(map(plain, arguments)):
+        return 0
+    from dtqn.training import leader
+
+    return leader.follow()
+
+
+def _directory_for(
+    config: Config, run_dir: Path | None, runs_dir: Path | None, resume: Path | None
+) -> RunDir:
+    """The directory of a run that `--resume RUN_DIR` does not name."""
+    if run_dir is None:
+        make = RunDir.default if resume is None else RunDir.of_config
+        return make(config, runs_dir or Path("runs"))
+    for name, value in (("--runs-dir", runs_dir), ("--resume", resume)):
+        if value is not None:
+            raise wrong("--run-dir", run_dir, f"leave it out with {name}")
+    return RunDir(run_dir)

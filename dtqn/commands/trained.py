@@ -1,0 +1,295 @@
+"""`eval`, `debug`, `watch`, `report`, `export` and `verify`: commands about a trained run."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dtqn.commands import kinds
+from dtqn.commands.parser import Parser, terminal_width
+from dtqn.settings import presets
+from dtqn.settings.config import Config, ConfigError, fields_of, wrong
+from dtqn.settings.task import task_of
+from dtqn.settings.values import legal
+from dtqn.training.directory import RunDir
+
+_REPLACEMENTS = 16
+"""Episodes whose steps `debug` puts in place of those of another."""
+_SHOWN = 6
+"""Episodes that the page about a run shows."""
+
+
+def evaluate(arguments: Sequence[str]) -> int:
+    """Evaluate the weights of a run."""
+    parser = Parser("eval", arguments, description="Evaluate the weights of a run with greedy episodes.")
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=kinds.path)
+    parser.add_argument(
+        "--episodes", type=kinds.positive, default=500, metavar="N", help="default %(default)s"
+    )
+    _add_played(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    given = parser.read()
+    directory, weights, seed = RunDir(given["run_dir"]), given["checkpoint"], given["seed"]
+    config = directory.read_config()
+    task = task_of(config)
+    from dtqn.training import trained
+    from dtqn.training.display import evaluation_figures, evaluation_line
+
+    _warn_of_change(directory, config)
+    result = trained.evaluate_run(directory, given["episodes"], seed, weights)
+    if given["json"]:
+        which = {"env": config.env, "agent": config.agent, "checkpoint": weights, "seed": seed}
+        print(json.dumps(which | evaluation_figures(result, task)))
+    else:
+        print(f"{config.env}, {config.agent}, {weights} weights, {evaluation_line(result, task)}")
+    return 0
+
+
+def debug(arguments: Sequence[str]) -> int:
+    """Say what the decisions of a trained agent hang on; 1 where a contract is broken."""
+    parser = Parser(
+        "debug",
+        arguments,
+        usage="RUN_DIR [--option value ...]",
+        description="Say what the decisions of a trained agent hang on, and whether it uses its memory. The "
+        "exit code is 1 where a contract between acting and learning is broken.",
+    )
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=kinds.path)
+    parser.add_argument(
+        "--episodes",
+        type=kinds.positive,
+        default=100,
+        metavar="N",
+        help="greedy episodes; default %(default)s",
+    )
+    parser.add_argument(
+        "--replacements",
+        type=kinds.positive,
+        metavar="M",
+        help=f"other episodes that give what is shown in place of a step; default {_REPLACEMENTS}",
+    )
+    _add_played(parser)
+    parser.add_argument(
+        "--memoryless",
+        metavar="A,B",
+        default="",
+        help="runs of agents without memory on the same task, such as dqn's, without and with frame stacks: "
+        "does the task need a memory, and of how many steps?",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", type=kinds.path, help="folder of the files; default RUN_DIR/debug"
+    )
+    parser.add_argument("--json", action="store_true", help="print debug.json")
+    given = parser.read()
+    directory, episodes = RunDir(given["run_dir"]), given["episodes"]
+    others = given["replacements"] or max(min(_REPLACEMENTS, episodes - 1), 1)
+    if episodes <= others:
+        least = f"above --replacements {others}" if given["replacements"] else "at least 2"
+        raise wrong("--episodes", episodes, f"it must be {least}")
+    task_of(directory.read_config())
+    from dtqn.debugging import debug, lines, trials
+
+    out = given["out"] or directory.path / "debug"
+    rivals = [Path(path) for path in given["memoryless"].split(",") if path]
+    found = debug.debug(
+        directory, trials.Asked(episodes, others, given["seed"], given["checkpoint"], rivals), out
+    )
+    for one in (directory, *map(RunDir, rivals)):
+        _warn_of_change(one, one.read_config())
+    if given["json"]:
+        print((out / "debug.json").read_text(), end="")
+    else:
+        print("\n".join(lines.lines(found, out, terminal_width())))
+    return int(not all(check.holds for check in found["contracts"]))
+
+
+def watch(arguments: Sequence[str]) -> int:
+    """Show episodes of a trained agent."""
+    parser = Parser(
+        "watch",
+        arguments,
+        usage="RUN_DIR [--option value ...]",
+        description="Show greedy episodes of a trained agent step by step: the task's picture, Q-values, "
+        "action, reward, and how much each decision hangs on past steps; a line a step without a terminal.",
+    )
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=kinds.path)
+    parser.add_argument("--episodes", type=kinds.positive, default=1, metavar="N", help="default %(default)s")
+    _add_played(parser)
+    parser.add_argument(
+        "--delay",
+        type=kinds.seconds,
+        default=0.4,
+        metavar="S",
+        help="seconds that a step is shown; default %(default)s",
+    )
+    for name in ("gif", "mp4"):
+        parser.add_argument(
+            f"--{name}", metavar="FILE", type=kinds.path, help=f"keep the first episode as FILE.{name}"
+        )
+    given = parser.read()
+    directory = RunDir(given["run_dir"])
+    config = directory.read_config()
+    task_of(config)
+    from dtqn.watching import film, watch
+
+    films = {f"--{name}": given[name] for name in ("gif", "mp4") if given[name] is not None}
+    for option, file in films.items():
+        film.check(option, file)
+    _warn_of_change(directory, config)
+    asked = watch.Asked(given["episodes"], given["seed"], given["checkpoint"], given["delay"], films)
+    watch.watch(directory, asked, sys.stdout)
+    return 0
+
+
+def report(arguments: Sequence[str]) -> int:
+    """Write a page about runs, or about a comparison."""
+    parser = Parser(
+        "report",
+        arguments,
+        usage="RUN_DIR ... | COMPARISON_DIR [--option value ...]",
+        description="Write one HTML file about trained runs, or about a comparison: results, curves, "
+        "settings, episodes to step through and what each decision hangs on. It needs no network.",
+    )
+    parser.add_argument("paths", metavar="DIR", nargs="+", type=kinds.path, help="runs, or one comparison")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=kinds.path,
+        help="the page; default report.html in DIR, or beside several runs",
+    )
+    parser.add_argument(
+        "--figures",
+        metavar="DIR",
+        type=kinds.path,
+        help="write pictures of an episode of the first run there too, as PDF for print",
+    )
+    parser.add_argument(
+        "--episodes",
+        type=kinds.several,
+        default=100,
+        metavar="N",
+        help="episodes to play; default %(default)s",
+    )
+    parser.add_argument(
+        "--shown",
+        type=kinds.positive,
+        metavar="N",
+        help=f"episodes of a run that are shown, failures and successes; default {_SHOWN}",
+    )
+    _add_played(parser)
+    parser.add_argument(
+        "--wandb",
+        metavar="X",
+        help="how W&B gets the page of runs that it has, as an artifact; default WANDB_MODE, or as the run "
+        f"[{legal(fields_of()['wandb'])}]",
+    )
+    given = parser.read()
+    shown = given["shown"] or min(_SHOWN, given["episodes"])
+    if shown > given["episodes"]:
+        raise wrong("--shown", shown, f"only {given['episodes']} are played (--episodes)")
+    layers = presets.environment_layer(os.environ)
+    layers += [presets.Layer(None, {"wandb": given["wandb"]})] if given["wandb"] else []
+    mode = presets.build(layers).wandb if layers else None
+    if importlib.util.find_spec("bokeh") is None:
+        raise ConfigError('report needs bokeh, which is not installed; pip install "dtqn[report]"')
+    from dtqn.report import played, report
+
+    asked = played.Asked(given["episodes"], shown, given["seed"], given["checkpoint"])
+    made = report.report(given["paths"], asked, given["out"], given["figures"], mode, print)
+    for problem in made.problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    print("\n".join(report.told(made)))
+    return 0
+
+
+def export(arguments: Sequence[str]) -> int:
+    """Write a trained agent for others."""
+    parser = Parser(
+        "export",
+        arguments,
+        usage="RUN_DIR --to DIR [--option value ...]",
+        description="Write a trained agent for others: weights, settings, a model card and a certificate.",
+    )
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=kinds.path)
+    parser.add_argument(
+        "--to", metavar="DIR", type=kinds.path, required=True, help="a new folder, or an empty one"
+    )
+    parser.add_argument(
+        "--episodes", type=kinds.positive, default=500, metavar="N", help="for its score; default %(default)s"
+    )
+    parser.add_argument(
+        "--seed", type=kinds.natural, default=7, metavar="N", help="seed of these; default %(default)s"
+    )
+    parser.add_argument(
+        "--push", metavar="ORG/NAME", help="send it to this model repository of the Hugging Face Hub as well"
+    )
+    given = parser.read()
+    directory, to, repository = RunDir(given["run_dir"]), given["to"], given["push"]
+    config = directory.read_config()
+    task_of(config)
+    from dtqn.sharing import export, hub
+
+    _warn_of_change(directory, config)
+    if repository is not None:
+        hub.check(repository)
+    made = export.export(directory, to, given["episodes"], given["seed"], repository)
+    print("\n".join(export.lines(made, to)))
+    if repository is not None:
+        print(f"sent to {hub.push(to, repository)}")
+    return 0
+
+
+def verify(arguments: Sequence[str]) -> int:
+    """Say whether an exported agent is what its certificate claims; 1 where it is not."""
+    parser = Parser(
+        "verify",
+        arguments,
+        usage="DIR [--option value ...]",
+        description="Say whether an exported agent is what its certificate claims: its files, the metrics of "
+        "its first updates, which are trained again, and its score. The exit code is 1 where one differs.",
+    )
+    parser.add_argument("run_dir", metavar="DIR", type=kinds.path)
+    parser.add_argument(
+        "--updates",
+        type=kinds.natural,
+        metavar="N",
+        help="train so many, 0 for none; default a few, as certified",
+    )
+    parser.add_argument(
+        "--episodes",
+        type=kinds.natural,
+        metavar="N",
+        help="play so many, 0 for none; default the certificate's",
+    )
+    parser.add_argument(
+        "--seed", type=kinds.natural, metavar="N", help="seed of these; default the certificate's plus 1"
+    )
+    given = parser.read()
+    directory = RunDir(given["run_dir"])
+    task_of(directory.read_config())
+    from dtqn.sharing import verify
+
+    differs = False
+    for found in verify.verify(directory, given["updates"], given["episodes"], given["seed"]):
+        print(f"{found.what:<18}  {found.answer:<11}  {found.because}", flush=True)
+        differs |= found.answer == verify.DIFFERS
+    return int(differs)
+
+
+def _add_played(parser: Parser) -> None:
+    """Which episodes are played, and by which weights."""
+    parser.add_argument(
+        "--seed", type=kinds.natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
+    )
+    parser.add_argument(
+        "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
+    )
+
+
+def _warn_of_change(directory: RunDir, config: Config) -> None:
+    if warning := directory.task_warning(config):
+        print(f"warning: {warning}", file=sys.stderr)
