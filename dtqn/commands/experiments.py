@@ -15,6 +15,7 @@ from dtqn.settings.values import nearest
 
 if TYPE_CHECKING:
     from dtqn.experiments.launchers import Asked
+    from dtqn.experiments.suites import Suite
 
 _RECORDS = Path("docs/results/runs")
 """The records that a checkout holds, from its root."""
@@ -24,6 +25,51 @@ _SLURM = "--slurm."
 def compare(arguments: Sequence[str]) -> int:
     """Compare agents on the same tasks and seeds."""
     arguments, slurm = _split_slurm(arguments)
+    given = _compare_parser(arguments).read()
+    names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
+    file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
+    share, minutes, columns = (given.pop(name) for name in ("budget_share", "budget_minutes", "metrics"))
+    suite, records = _suite(given, share), given.pop("records")
+    if suite is not None and records is None and share == 1 and _RECORDS.is_dir():
+        records = _RECORDS
+    places = _launcher(given, slurm)
+    if minutes is not None and jobs is None and not places.is_local:
+        raise wrong("--budget-minutes", minutes, f"needs --jobs with --launcher {places.name}")
+    from dtqn.experiments import compare, launchers
+    from dtqn.experiments import jobs as workers
+
+    metrics = compare.read_metrics(columns) if columns else []
+    agents = compare.read_agents(text)
+    if baseline is not None and baseline not in agents:
+        raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
+    here = places.is_here or minutes is not None  # estimates are made on this machine
+    configs = compare.plan(list(agents.values()), range(first, first + seeds), file, given, suite, here)
+    told = {name: value for name, value in given.items() if name != "env"}
+    if file is not None:
+        told = {"config": str(file)} | told
+    os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the trainings tell W&B
+    out = out or compare.default_folder(configs, runs_dir, suite)
+    own_agents = [item for name, item in agents.items() if name != item]
+    if jobs is None and places.is_local:
+        jobs = workers.fitting(configs[0])
+    with launchers.opened(places, runs_dir) as launcher:
+        return compare.compare(
+            configs,
+            jobs,
+            runs_dir,
+            out,
+            baseline,
+            told,
+            own_agents,
+            suite=suite,
+            records_dir=records,
+            budget_minutes=minutes,
+            launcher=launcher,
+            metrics=metrics,
+        )
+
+
+def _compare_parser(arguments: Sequence[str]) -> Parser:
     parser = Parser(
         "compare",
         arguments,
@@ -99,62 +145,30 @@ def compare(arguments: Sequence[str]) -> int:
     run = parser.add_argument_group("settings of all runs (--env: one task, or several with commas between)")
     add_config(run)
     parser.add_settings(lambda name: name not in ("agent", "seed"), run)
-    given = parser.read()
-    names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
-    file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
-    suite_name, tasks, share = (given.pop(name) for name in ("suite", "tasks", "budget_share"))
-    minutes, records, columns = (given.pop(name) for name in ("budget_minutes", "records", "metrics"))
-    places = _launcher(given, slurm)
-    from dtqn.experiments import compare, launchers, suites
-    from dtqn.experiments import jobs as workers
+    return parser
 
-    suite = None
-    if suite_name is not None:
-        for name in ("env", "total_env_steps"):
-            if name in given:
-                raise wrong(
-                    f"--{name.replace('_', '-')}", given[name], "leave it out with --suite, which sets it"
-                )
-        suite = suites.read(suite_name, share)
-        suite = suite if tasks is None else suite.only(tasks)
-        if records is None and share == 1 and _RECORDS.is_dir():
-            records = _RECORDS
-    elif share != 1:
-        raise wrong("--budget-share", share, "it scales the budgets of a suite; give --suite")
-    elif tasks is not None:
-        raise wrong("--tasks", tasks, "it chooses among the tasks of a suite; without --suite give --env")
 
-    if minutes is not None and jobs is None and not places.is_local:
-        raise wrong("--budget-minutes", minutes, f"needs --jobs with --launcher {places.name}")
-    metrics = compare.read_metrics(columns) if columns else []
-    agents = compare.read_agents(text)
-    if baseline is not None and baseline not in agents:
-        raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
-    here = places.is_here or minutes is not None  # estimates are made on this machine
-    configs = compare.plan(list(agents.values()), range(first, first + seeds), file, given, suite, here)
-    told = {name: value for name, value in given.items() if name != "env"}
-    if file is not None:
-        told = {"config": str(file)} | told
-    os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the trainings tell W&B
-    out = out or compare.default_folder(configs, runs_dir, suite)
-    own_agents = [item for name, item in agents.items() if name != item]
-    if jobs is None and places.is_local:
-        jobs = workers.fitting(configs[0])
-    with launchers.opened(places, runs_dir) as launcher:
-        return compare.compare(
-            configs,
-            jobs,
-            runs_dir,
-            out,
-            baseline,
-            told,
-            own_agents,
-            suite=suite,
-            records_dir=records,
-            budget_minutes=minutes,
-            launcher=launcher,
-            metrics=metrics,
-        )
+def _suite(given: dict[str, Any], share: float) -> Suite | None:
+    """The suite that is compared on, if any; its options are taken out of `given`.
+
+    Args:
+        share: of the suite's budgets.
+    """
+    name, tasks = given.pop("suite"), given.pop("tasks")
+    if name is None:
+        if share != 1:
+            raise wrong("--budget-share", share, "it scales the budgets of a suite; give --suite")
+        if tasks is not None:
+            raise wrong("--tasks", tasks, "it chooses among the tasks of a suite; without --suite give --env")
+        return None
+    for setting in ("env", "total_env_steps"):
+        if setting in given:
+            option = f"--{setting.replace('_', '-')}"
+            raise wrong(option, given[setting], "leave it out with --suite, which sets it")
+    from dtqn.experiments import suites
+
+    suite = suites.read(name, share)
+    return suite if tasks is None else suite.only(tasks)
 
 
 def sweep(arguments: Sequence[str]) -> int:
