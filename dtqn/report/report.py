@@ -52,12 +52,15 @@ def report(
     machine.prepare()
     found = sources.read(paths)
     file = found.home / FILE if out is None else out
+    to_play = _to_play(found.runs)
+    if figures_dir is not None:  # before the page, which cannot be a file where this is a folder
+        _can_hold_figures(figures_dir, to_play)
     _writable(file)
     album = Album()
     runs: list[dict[str, Any]] = []
     problems: list[str] = []
     first: Played | None = None
-    for run in _to_play(found.runs):
+    for run in to_play:
         assert run.directory is not None
         if warning := run.directory.task_warning(run.config):
             problems.append(warning)
@@ -86,7 +89,6 @@ def report(
         if first is None:
             raise ConfigError(f"--figures is {figures_dir}: no run has episodes; {problems[-1]}")
         with file_errors(figures_dir, "cannot be written"):
-            figures_dir.mkdir(parents=True, exist_ok=True)
             drawn = figures.draw(first, asked.seed, figures_dir)
     return Made(file, drawn, [*found.notes, *problems])
 
@@ -106,9 +108,23 @@ def _writable(file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.is_dir():
             raise ConfigError(f"--out is {file}: a folder; must be a file such as {file / FILE}")
-        probe = file.with_name(f".{file.name}.tmp")
-        probe.write_bytes(b"")
-        probe.unlink()
+        _probe(file)
+
+
+def _can_hold_figures(folder: Path, to_play: Sequence[Run]) -> None:
+    """As for the page: known before any episode is played."""
+    if not to_play:
+        raise ConfigError(f"--figures is {folder}: no run has a directory to play episodes of; leave it out")
+    with file_errors(folder, "cannot be written"):
+        folder.mkdir(parents=True, exist_ok=True)
+        _probe(folder / "figures")
+
+
+def _probe(file: Path) -> None:
+    """Write beside the file, and take it away again."""
+    probe = file.with_name(f".{file.name}.tmp")
+    probe.write_bytes(b"")
+    probe.unlink()
 
 
 def _to_play(runs: Sequence[Run]) -> list[Run]:

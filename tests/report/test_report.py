@@ -163,6 +163,15 @@ def test_the_page_of_a_run_lies_in_its_folder(
         (["{runs}/one", "{runs}/one"], "{runs}/one: is given twice"),
         (["{runs}/one", "--out", "{runs}"], "--out is {runs}: a folder; must be a file such as"),
         (["{runs}/one", "--out", "{runs}/one/config.yaml/page.html"], "cannot be written"),
+        (
+            ["{runs}/one", "--figures", "{runs}/one/config.yaml"],
+            "config.yaml: cannot be written: File exists",
+        ),
+        (["{runs}/one", "--figures", "{runs}/one/config.yaml/f"], "config.yaml/f: cannot be written: Not a"),
+        (
+            ["{runs}/one", "--out", "{runs}/x", "--figures", "{runs}/x"],
+            "--out is {runs}/x: a folder; must be",
+        ),
         (["{runs}/one", "--episodes", "1"], "--episodes: 1 must be an integer of at least 2"),
         (["{runs}/one", "--episodes", "3", "--shown", "4"], "--shown is 4: only 3 are played"),
         ([], "the following arguments are required: DIR"),
@@ -171,9 +180,10 @@ def test_the_page_of_a_run_lies_in_its_folder(
 def test_what_is_refused(runs: Path, argv: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
     capsys.readouterr()
     assert cli.main(["report", *(word.format(runs=runs) for word in argv)]) == 2
-    error = capsys.readouterr().err
+    out, error = capsys.readouterr()
     assert message.format(runs=runs) in error
     assert error.count("\n") == 1
+    assert "playing" not in out, "told before what takes time"
 
 
 def test_a_run_without_an_evaluation_is_refused(
@@ -188,7 +198,7 @@ def test_a_run_without_an_evaluation_is_refused(
 def test_without_bokeh_the_command_says_what_to_install(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli.main(["report", str(runs / "one")]) == 2
     assert 'pip install "dtqn[report]"' in capsys.readouterr().err
 
@@ -244,6 +254,12 @@ def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> 
     for cell in ("12.3%", "10.0% to 20.0%", "FAILED, in no figure: x", "gone: is not there any more"):
         assert cell in text
     assert '<th scope="row">seed 2</th>' in text
+    shutil.move(runs / "one", runs / "away")  # no run that is left can be played
+    capsys.readouterr()
+    figures = runs / "figures"
+    assert cli.main(["report", str(folder), *PLAYED, "--figures", str(figures)]) == 2
+    assert f"--figures is {figures}: no run has a directory to play" in capsys.readouterr().err
+    shutil.move(runs / "away", runs / "one")
     (runs / "two.json").write_text("{")
     begun = RunDir(runs / "gone")  # it is made again
     begun.prepare(directory.read_config())
