@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
 def uses_memory(intact: Figure, disturbed: dict[str, Figure], random: Figure, best: float) -> Verdict:
     """`disturbed`: what was done to the memory -> the score."""
     if intact.low <= random.high:
-        return Verdict("cannot tell", "the agent is not better than random actions")
+        return Verdict("cannot tell", _beside_random(intact, random))
     margin = MARGIN * (max(best, intact.value) - random.value)
     worst = min(disturbed, key=lambda name: disturbed[name].high)
     if disturbed[worst].high < intact.low - margin:
@@ -58,7 +58,7 @@ def needs_memory(
     if not memoryless:
         return Verdict("cannot tell", "no run without memory is given (--memoryless RUN)")
     if best_agent.low <= random.high:
-        return Verdict("cannot tell", "the agent is not better than random actions")
+        return Verdict("cannot tell", _beside_random(best_agent, random))
     margin = MARGIN * (max(best, best_agent.value) - random.value)
     name = max(memoryless, key=lambda run: memoryless[run].low)
     text = f"{name} without memory: {memoryless[name].value:.3g}, this agent: {best_agent.value:.3g}"
@@ -72,3 +72,16 @@ def needs_memory(
     if stacked and max(x.high for x in stacked.values()) + margin < best_agent.low:
         return Verdict("yes", f"{text}; a stack of {max(stacked)} steps does not do as well")
     return Verdict("yes", text)
+
+
+def _beside_random(agent: Figure, random: Figure) -> str:
+    """Why an agent whose interval does not lie above that of random actions tells nothing.
+
+    Of few episodes a perfect score has a wide interval too, which says nothing against the agent.
+    """
+    if agent.value <= random.value:
+        return "the agent is not better than random actions"
+    return (
+        f"random actions: {random.value:.3g}, this agent: {agent.value:.3g}; intervals overlap; "
+        "more episodes would tell (--episodes)"
+    )

@@ -61,6 +61,23 @@ def test_stacks_say_how_much_memory(stacked: dict[int, Figure], stack: int | Non
         "no", "dqn without memory: 0.98, this agent: 0.98", None)  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "agent, because",
+    [
+        (Figure(1.0, 0.722, 1.0, 10), "random actions: 0.6, this agent: 1; intervals overlap; more episodes"),
+        (Figure(0.6, 0.313, 0.832, 10), "the agent is not better than random actions"),
+        (Figure(0.4, 0.168, 0.687, 10), "the agent is not better than random actions"),
+    ],
+)
+def test_an_interval_that_overlaps_that_of_random_actions(agent: Figure, because: str) -> None:
+    """An agent that did better in few episodes is not called as bad as chance."""
+    random = Figure(0.6, 0.313, 0.832, 10)
+    uses = uses_memory(agent, {"a": around(0.1)}, random, best=1.0)
+    needs = needs_memory(agent, {"dqn": around(0.1)}, {}, random, best=1.0)
+    for found in (uses, needs):
+        assert found.answer == "cannot tell" and found.because.startswith(because)
+
+
 def test_a_worse_rival_with_a_wide_interval_does_not_hide_a_good_one() -> None:
     rivals = {"good": Figure(0.98, 0.97, 0.99, 400), "wide": Figure(0.9, 0.7, 1.0, 10)}
     assert needs_memory(GOOD, rivals, {}, RANDOM, best=1.0).answer == "no"
