@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # pydantic's, about how `sweeps` is written
     import sweeps
     from sweeps.config import ParamValidationError, fill_parameter
-    from sweeps.config.schema import validator
+    from sweeps.config.schema import dereferenced_sweep_config_jsonschema, validator
     from sweeps.params import HyperParameter
 
 METHODS = ("bayes", "grid", "random")
@@ -52,6 +52,24 @@ def has_distribution(name: str, spec: Any) -> bool:
         return fill_parameter(name, spec) is not None
     except ParamValidationError as error:
         raise ValueError(str(error)) from None
+
+
+def distributions() -> dict[str, dict[str, Any]]:
+    """What a parameter can be drawn from: W&B's name -> the schema of a parameter that says so."""
+    definitions = dereferenced_sweep_config_jsonschema["definitions"]
+    found = {}
+    for reference in definitions["parameter"]["anyOf"]:
+        schema = reference.get("anyOf", [reference])[0]
+        if "distribution" in schema["properties"]:  # not in that of a group of parameters
+            (name,) = schema["properties"]["distribution"]["enum"]
+            found[name] = dict(schema)
+    return found
+
+
+def parameter_violations(spec: Mapping[str, Any], distribution: str) -> Iterator[Any]:
+    """The schema's objections to a parameter that is meant as this distribution."""
+    checker = validator.evolve(schema=distributions()[distribution])
+    yield from checker.iter_errors({**spec, "distribution": distribution})
 
 
 @dataclasses.dataclass

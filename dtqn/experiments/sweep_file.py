@@ -26,6 +26,7 @@ _KINDS = {
     "object": "a mapping",
     "string": "text",
 }
+_FORMS = "must be {value: X}, {values: [X, Y]} or {min: X, max: Y}"
 _PROBES = 200
 """Random configurations that are looked at before a search is refused for having none that fits."""
 
@@ -164,6 +165,11 @@ def _explain(violation: Any) -> str:
             return _none_of(key, value, wanted)
         case "type":
             return f"{key} is {value}: must be {_KINDS.get(wanted, wanted)}"
+        case "minItems":
+            return f"{key} is {value}: must hold at least {wanted} item{'s' * (wanted > 1)}"
+        case "minimum" | "exclusiveMinimum":
+            least = "at least" if violation.validator == "minimum" else "above"
+            return f"{key} is {value}: must be {least} {wanted:g}"
     return f"{key} is {value}: {violation.message}"
 
 
@@ -187,11 +193,38 @@ def _check_parameter(path: Path, name: str, spec: Any) -> None:
     except ValueError as error:
         raise ConfigError(f"{path}: parameters.{name}: {error}") from None
     if not known:
-        texts = (
-            [v for key, v in dict(spec).items() if key != "distribution"] if isinstance(spec, dict) else []
+        raise ConfigError(
+            f"{path}: parameters.{name} is {spec}: no distribution of W&B's; {_right_form(spec)}"
         )
-        hint = next((f"; write {_with_point(v)} for {v}" for v in texts if _with_point(v)), "")
-        raise ConfigError(f"{path}: parameters.{name} is {spec}: no distribution of W&B's{hint}")
+
+
+def _right_form(spec: Any) -> str:
+    """What would be right in place of a parameter from which nothing can be drawn."""
+    if not isinstance(spec, dict):
+        return _FORMS
+    for key, value in spec.items():
+        if key != "distribution" and (number := _with_point(value)):
+            return f"write {number} for {value}"
+    known = sweep_engine.distributions()
+    meant_as = str(spec.get("distribution", _implied(spec)))
+    if "distribution" in spec and meant_as not in known:
+        return _none_of("distribution", meant_as, known)
+    if meant_as not in known:
+        return _FORMS
+    keys = known[meant_as]["properties"]
+    if odd := [str(key) for key in spec if key not in keys]:
+        return f"{odd[0]} is no key of {meant_as}{nearest(odd[0], keys)}"
+    violation = next(sweep_engine.parameter_violations(spec, meant_as), None)
+    return _FORMS if violation is None else _explain(violation)
+
+
+def _implied(spec: Mapping[str, Any]) -> str:
+    """The distribution that keys alone stand for, as in the engine's schema; empty for none."""
+    if "values" in spec:
+        return "categorical_w_probabilities" if "probabilities" in spec else "categorical"
+    if "value" in spec:
+        return "constant"
+    return "uniform" if "min" in spec or "max" in spec else ""
 
 
 def _with_point(value: Any) -> str:

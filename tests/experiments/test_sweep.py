@@ -727,6 +727,45 @@ def _one(key, text):
 
 
 @pytest.mark.parametrize(
+    ("spec", "right"),
+    [
+        ("3", "must be {value: X}, {values: [X, Y]} or {min: X, max: Y}"),
+        ("{}", "must be {value: X}, {values: [X, Y]} or {min: X, max: Y}"),
+        ("{values: 3}", "values is 3: must be a list"),
+        ("{values: []}", "values is []: must hold at least 1 item"),
+        ("{value: 1, values: [1]}", "value is no key of categorical; did you mean values?"),
+        ("{min: 1}", "max is missing"),
+        ("{min: 1, max: many}", "max is many: must be a number"),
+        ("{values: [1], probabilities: [-1]}", "probabilities.0 is -1: must be at least 0"),
+        ("{distribution: log_uniform_values, min: 0, max: 1}", "min is 0: must be above 0"),
+        ("{distribution: normal, sigma: -1}", "sigma is -1: must be at least 0"),
+        ("{distribution: constant}", "value is missing"),
+        ("{distribution: int_unifrm, min: 0, max: 1}", "q_log_uniform_values; did you mean int_uniform?"),
+        ("{distribution: [1]}", "inv_log_uniform_values, log_uniform_values, q_log_uniform_values"),
+    ],
+)
+def test_a_malformed_parameter_is_told_the_form_that_is_meant(tmp_path, spec, right):
+    file = tmp_path / "file.yaml"
+    file.write_text(_SEARCH + f"parameters: {{seed: {spec}}}")
+    with pytest.raises(ConfigError) as error:
+        read_file(file)
+    told = str(error.value)
+    start = f"{file}: parameters.seed is {yaml.safe_load(spec)}: no distribution of W&B's; "
+    assert told.startswith(start) and told.endswith(right) and "\n" not in told
+
+
+def test_the_forms_of_a_parameter_are_those_of_the_engine():
+    """What is told is of a schema that the engine itself draws by."""
+    known = sweep_engine.distributions()
+    assert {"constant", "categorical", "categorical_w_probabilities", "uniform"} <= set(known)
+    whole = {"value": 1, "values": [1], "probabilities": [1], "min": 1, "max": 2}
+    for name, schema in known.items():
+        spec = {key: value for key, value in whole.items() if key in schema["properties"]}
+        assert sweep_engine.has_distribution("seed", {**spec, "distribution": name}), name
+        assert list(sweep_engine.parameter_violations(spec, name)) == [], name
+
+
+@pytest.mark.parametrize(
     ("content", "arguments", "message"),
     [
         ("method: grid", [], "parameters is None; must hold settings to search"),
@@ -745,7 +784,8 @@ def _one(key, text):
         (
             _SEARCH + "parameters: {learner.gamma: {min: 0.1, most: 0.9}}",
             [],
-            "parameters.learner.gamma is {'min': 0.1, 'most': 0.9}: no distribution of W&B's\n",
+            "parameters.learner.gamma is {'min': 0.1, 'most': 0.9}: no distribution of W&B's; "
+            "most is no key of uniform; known: distribution, max, min\n",
         ),
         ("method: grid\nparameters: {seed: {values: [1]}}", [], "metric is None; must have a name"),
         (
@@ -821,7 +861,7 @@ def _one(key, text):
         (
             _one("early_terminate", "{type: hyperband, min_iter: 0}"),
             [],
-            "early_terminate.min_iter is 0: 0 is ",
+            "early_terminate.min_iter is 0: must be at least 1",
         ),
         (
             _one("early_terminate", "{type: hyperband, max_iter: 2, s: 2}"),
