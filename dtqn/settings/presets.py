@@ -357,7 +357,8 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
         if not hint and mark_of(fields[name], OwnOr):
             own_form = entry_points.own_form(str(error["input"]), f"make_{name.rpartition('.')[2]}")
             hint = f"; write {own_form}" if own_form else ""
-        return f"{name} is {shown(error['input'])}{_from(layers, name)}: must be {legal(fields[name])}{hint}"
+        right = legal(fields[name], error["input"])
+        return f"{name} is {shown(error['input'])}{_from(layers, name)}: must be {right}{hint}"
     if name in _GROUPS and error["type"] != "value_error":
         return f"{name} is {shown(error['input'])}{_from(layers, name)}: must be a group of settings"
     text = str(error["ctx"]["error"])

@@ -120,8 +120,7 @@ def read(value: Any, field: FieldInfo) -> Any:
         raise ValueError("no number")
     if int in kinds and isinstance(value, str):
         value = _integer(value)
-    largest = _LARGEST_SEED if mark_of(field, AnySize) else _LARGEST
-    if int in kinds and isinstance(value, int) and abs(value) > largest:
+    if int in kinds and isinstance(value, int) and abs(value) > _largest(field):
         raise ValueError("too large")
     return value
 
@@ -159,12 +158,17 @@ def choices(field: FieldInfo) -> tuple[Any, ...]:
     return tuple(str(name).lower() if isinstance(name, bool) else name for name in named)
 
 
-def legal(field: FieldInfo) -> str:
-    """The legal values of a setting in words: `a number above 0`, `an integer of at least 1, or none`."""
+def legal(field: FieldInfo, value: Any = None) -> str:
+    """The legal values of a setting in words: `a number above 0`, `an integer of at least 1, or none`.
+
+    Args:
+        value: one that was refused. The limit of all integers is told where it is beyond that, and not
+            elsewhere, as hardly anybody meets it.
+    """
     kinds = get_args(field.annotation) or (field.annotation,)
     optional = ", or none" if type(None) in kinds else ""
     if auto := mark_of(field, AutoOr):
-        return f"auto, or an integer of at least {auto.low}"
+        return f"auto, or an integer {' and '.join([f'of at least {auto.low}', *_limit(field, value)])}"
     if some := mark_of(field, SomeOf):
         return f"one or several of {', '.join(some.names)}, with commas between"
     if names := choices(field):
@@ -178,18 +182,36 @@ def legal(field: FieldInfo) -> str:
         return f"integers with commas between{optional}"
     if int in kinds or float in kinds:
         noun = "an integer" if int in kinds else "a number"
-        return f"{noun}{_bounds(field)}{optional}"
+        return f"{noun}{_bounds(field, value)}{optional}"
     return "text"
 
 
-def _bounds(field: FieldInfo) -> str:
-    low, high = [], []
+def _bounds(field: FieldInfo, value: Any) -> str:
+    low, high = list[str](), list[str]()
     for limit in field.metadata:
         low += [f"of at least {limit.ge}"] if hasattr(limit, "ge") else []
         low += [f"above {limit.gt}"] if hasattr(limit, "gt") else []
         high += [f"at most {limit.le}"] if hasattr(limit, "le") else []
         high += [f"below {limit.lt}"] if hasattr(limit, "lt") else []
+    high = high or _limit(field, value)
     return "".join(f" {part}" for part in [" and ".join(low + high)] if part)
+
+
+def _limit(field: FieldInfo, value: Any) -> list[str]:
+    """The limit of all integers, as it can be typed, for a value that is beyond it; else empty."""
+    if int not in (get_args(field.annotation) or (field.annotation,)):
+        return []
+    try:
+        beyond = float(value) >= _largest(field)  # >=, as it rounds
+    except (TypeError, ValueError):
+        return []
+    except OverflowError:  # an integer
+        beyond = value > 0
+    return [f"at most 1e{round(math.log10(_largest(field)))}"] if beyond else []
+
+
+def _largest(field: FieldInfo) -> int:
+    return _LARGEST_SEED if mark_of(field, AnySize) else _LARGEST
 
 
 def shown(value: Any) -> str:

@@ -71,7 +71,15 @@ def test_text_is_read_as_people_write_it(name, text, value):
         ("learner.gamma", "1.01", "a number of at least 0 and at most 1"),
         ("learner.n_step", "0", "an integer of at least 1"),
         ("learner.n_step", "2.5", "an integer of at least 1"),
-        ("learner.n_step", "1e400", "an integer of at least 1"),
+        ("learner.n_step", "1e400", "an integer of at least 1 and at most 1e18"),
+        ("total_env_steps", "1e20", "an integer of at least 1 and at most 1e18"),
+        ("total_env_steps", 10**18 + 1, "an integer of at least 1 and at most 1e18"),
+        ("total_env_steps", -(10**20), "an integer of at least 1"),
+        ("warmup_env_steps", "1e20", "an integer of at least 0 and at most 1e18, or none"),
+        ("threads", "1e20", "auto, or an integer of at least 1 and at most 1e18"),
+        ("network.width", "1e20", "an integer of at least 2 and at most 1000000"),
+        ("learner.gamma", "1e20", "a number of at least 0 and at most 1"),
+        ("seed", "1e101", "an integer of at least 0 and at most 1e100"),
         ("learner.n_step", None, "an integer of at least 1"),
         ("task.time_limit", "-5", "an integer of at least 1, or none"),
         ("network.dueling", "yes", "true or false"),
@@ -101,6 +109,13 @@ def test_a_bad_value_is_named_with_its_source_and_what_is_right(name, value, sho
     assert message.startswith(f"{name} is {value}")
     assert f"(from --{flag})" in message
     assert message.endswith(f"must be {should}")
+
+
+def test_an_integer_of_hundreds_of_digits_is_beyond_the_limit():
+    assert legal(fields_of()["total_env_steps"], 10**400) == "an integer of at least 1 and at most 1e18"
+    assert legal(fields_of()["total_env_steps"], -(10**400)) == "an integer of at least 1"
+    for name, most in (("total_env_steps", 10**18), ("seed", 10**100)):
+        assert _value(resolve(None, {name: most}, {}), name) == most, "what is told is legal"
 
 
 @pytest.mark.parametrize(
