@@ -11,7 +11,7 @@ import envs
 from dtqn import cli
 from dtqn.commands import parser, train
 from dtqn.settings.config import Config, ConfigError, LearnerConfig, fields_of
-from dtqn.settings.presets import resolve
+from dtqn.settings.presets import resolve, resolve_task
 from dtqn.settings.task import task_of
 from dtqn.training.directory import RunDir, config_hash
 
@@ -120,6 +120,18 @@ def test_envs_shows_one_task(capsys, tmp_path):
     assert printed["time"] == "limit   30 steps"
     assert printed["picture"] == f"{file} (1 frames)"
     assert file.exists()
+
+
+def test_envs_shows_a_task_that_no_agents_settings_suit(capsys, monkeypatch):
+    """It is described all the same, with what its preset makes of the task itself."""
+    assert "network.memory_length is 100000001" in _fails(capsys, "--env", "t-maze-passive-99999999")
+    monkeypatch.setenv("WANDB_MODE", "absurd")
+    assert cli.main(["envs", "--env", "t-maze-passive-99999999"]) == 0
+    assert "corridor of 99999999" in capsys.readouterr().out
+    for name in ("ALE/Pong-v5", "t-maze-passive-6", "CartPole-v1"):
+        options = {"task.flicker": "0.5"}
+        assert resolve_task(name, options).task == resolve(None, {"env": name, **options}, {}).task
+    assert resolve_task("ALE/Pong-v5", {"task.resize": "42"}).task.model_dump()["resize"] == 42
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import envs
@@ -35,7 +34,7 @@ def list_tasks(arguments: Sequence[str]) -> int:
         header = [name.replace("_", " ") for name in rows[0]._fields]
         print("\n".join(columns([header, *rows], terminal_width())))
         return 0
-    config = presets.resolve(None, {"env": id, **given}, os.environ)
+    config = presets.resolve_task(id, given)
     task_of(config)
     options = config.task.model_dump()
     lines = envs.facts(id, **options)

@@ -173,6 +173,22 @@ def resolve(
     return build([*ranks_layer(environment), *presets, *given, *filled(below), own, agent.variant, name])
 
 
+def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) -> Config:
+    """A task as runs have it, whoever plays: of its presets only the options of tasks.
+
+    What the presets set for agents is left out: it may not suit a task that can be described all the same.
+
+    Args:
+        flags: dotted name -> text, as given on the command line.
+    """
+    presets = [
+        layer._replace(values={"task": layer.values["task"]})
+        for layer in _env_presets(env, configs)
+        if "task" in layer.values
+    ]
+    return build([*presets, Layer(None, nested({**flags, "env": env}))])
+
+
 class Agent(NamedTuple):
     """An agent as `--agent` names it: a preset, a file of the user's, or a variant of either."""
 
