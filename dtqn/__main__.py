@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 
-from dtqn.program import shadowed
-
 
 def main() -> int:
     """Run the command of the command line; its exit code."""
-    if mistake := shadowed():
-        print(f"error: {mistake}", file=sys.stderr)
-        return 2
-    from dtqn import cli  # imports the packages that were looked at
+    try:  # imports take a second, in which people press Ctrl-C too
+        from dtqn.program import shadowed
 
+        if mistake := shadowed():
+            print(f"error: {mistake}", file=sys.stderr)
+            return 2
+        from dtqn import cli  # imports the packages that were looked at
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     return cli.main()
 
 

@@ -23,8 +23,10 @@ def replacing(file: Path, durable: bool = False) -> Iterator[Path]:
         if durable:
             sync(temporary)
         os.replace(temporary, file)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            error.filename = str(file)  # a full disk names none, and nobody knows the temporary one
         raise
     if durable:
         sync(file.parent)

@@ -37,7 +37,7 @@ from dtqn.settings.values import nearest
 from dtqn.training import chance
 from dtqn.training.directory import RunDir, config_hash, make_writable, report_command
 from dtqn.training.display import open_runs_view
-from dtqn.training.metrics import SUMMARISED
+from dtqn.training.metrics import SUMMARISED, whole
 
 Clock = tuple[str, str, float]
 _CLOCKS: dict[str, Clock] = {
@@ -271,11 +271,14 @@ def _gathered(
     to_run = [index for index in waiting if index not in known]
     if to_run:
         make_writable("--runs-dir", runs_dir)
+        shelf.check_writable()
     jobs = {index: _job(configs[index], runs_dir) for index in to_run}
 
     def keep(job: Job) -> str:
         result = job.directory.read_result()
-        return "" if result is None else shelf.keep(job.config, result, job.rows)
+        if result is None:
+            return ""
+        return shelf.keep(job.config, result, whole(job.directory.metrics_file, job.rows, result))
 
     caught = train(list(jobs.values()), parallel, out, keep, launcher)
     known |= {index: _outcome(job) for index, job in jobs.items()}
@@ -342,7 +345,7 @@ def train(
 def _outcome(job: Job) -> Outcome:
     result, where = job.directory.read_result(), str(job.directory.path)
     if result is not None:
-        return of_finished(job.config, result, job.rows, where)
+        return of_finished(job.config, result, whole(job.directory.metrics_file, job.rows, result), where)
     error = job.error if job.state == "failed" else ""
     return Outcome(job.config, job.state, job.rows, None, where, error)
 

@@ -177,7 +177,8 @@ def agent_figures(
         groups[ALL_TASKS] = tasks
     lines = []
     for name, envs in groups.items():
-        here = [_line(name, envs, agent, runs, baseline, scores) for agent in agents]
+        present = {run.agent for run in runs if run.env in envs}
+        here = [_line(name, envs, agent, runs, baseline, scores) for agent in agents if agent in present]
         lines += [*here, _random_line(here[0], envs, chance, scores)]
         lines += [_published_line(here[0], one) for one in published if [one.task] == envs]
     return lines

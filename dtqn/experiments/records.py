@@ -10,10 +10,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
 from dtqn.experiments.scores import first_solved
 from dtqn.files import write_whole
@@ -24,7 +33,9 @@ from dtqn.training.directory import (
     RunDir,
     config_hash,
     deciding_settings,
+    hash_of,
     lasting_settings,
+    make_writable,
     resolved,
     run_identity,
 )
@@ -62,9 +73,9 @@ class Result(BaseModel):
 
     task: str
     """The digest of the run's task."""
-    env_steps: int
-    learner_steps: int
-    seconds: float
+    env_steps: PositiveInt
+    learner_steps: NonNegativeInt
+    seconds: NonNegativeFloat
     parameters: int
     threads: int
     device: str
@@ -98,6 +109,26 @@ class Record(BaseModel):
     metrics: dict[str, float] = {}
     """Means over the second half of the run, by name (`late_means`); empty in early records."""
 
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Record:
+        """A file that was cut or edited would count with wrong figures and never be made anew."""
+        _check_columns("evaluations", self.evaluations, [*_CLOCKS, *_EVALUATION])
+        _check_columns("training", self.training, _TRAINING)
+        steps, success = self.evaluations["env_steps"], self.evaluations["eval/success"]
+        if not steps or steps[-1] != self.result.env_steps:
+            raise ValueError(
+                f"the last evaluation is not of the run's end, {self.result.env_steps} env steps"
+            )
+        if not all(value is None or 0 <= value <= 1 for value in success):
+            raise ValueError("a success is not between 0 and 1")
+        if self.num_evaluations is not None and self.num_evaluations < len(steps):
+            raise ValueError(
+                f"it has {len(steps)} evaluations, but num_evaluations is {self.num_evaluations}"
+            )
+        if self.settings_hash not in (hash_of(self.settings, None), hash_of(self.settings, self.result.task)):
+            raise ValueError("settings_hash is not that of its settings")
+        return self
+
     @property
     def identity(self) -> Identity:
         return Identity(self.env, self.agent, self.seed, self.settings_hash)
@@ -106,6 +137,16 @@ class Record(BaseModel):
         """The rows of the metrics file, as far as they are kept, in order."""
         rows = [*_rows(self.training), *_rows(self.evaluations)]
         return sorted(rows, key=lambda row: int(row["env_steps"] or 0))
+
+
+def _check_columns(group: str, columns: Columns, names: Sequence[str]) -> None:
+    if missing := [name for name in names if name not in columns]:
+        raise ValueError(f"{group} has no {missing[0]}")
+    if len(set(map(len, columns.values()))) > 1:
+        raise ValueError(f"the columns of {group} are not of one length")
+    steps = [-1 if value is None else value for value in columns["env_steps"]]
+    if min(steps, default=0) < 0 or any(late < early for early, late in pairwise(steps)):
+        raise ValueError(f"env_steps of {group} do not grow")
 
 
 def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Record:
@@ -296,6 +337,11 @@ class Records:
                 f"{file}: is of {config.agent} on {config.env} with other settings ({differences}), "
                 f"so the run is not counted"
             )
+
+    def check_writable(self) -> None:
+        """Refuse a folder that cannot be written, before the trainings whose records it is to hold."""
+        if self._folder is not None:
+            make_writable("--records", self._folder)
 
     def keep(self, config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> str:
         """Leave a finished run's record in the folder, if there is one and it is not there yet.

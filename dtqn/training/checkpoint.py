@@ -178,8 +178,13 @@ def current(folder: Path) -> Path:
         while not name or Path(name).name != name or not (folder / name).is_dir():
             if (newer := _pointed(folder)) == name:  # and no training has just replaced it
                 pointer = folder / _POINTER
+                if _completed(folder):
+                    raise CheckpointError(
+                        f"{pointer}: names no checkpoint beside it; without this file the newest is taken"
+                    )
                 raise CheckpointError(
-                    f"{pointer}: names no checkpoint beside it; without this file the newest is taken"
+                    f"{pointer}: names a checkpoint that is gone, and there is no other; put it back, or "
+                    "move the run's folder away to train it again"
                 )
             name = newer
         return folder / name

@@ -44,11 +44,14 @@ def config_hash(config: Config) -> str:
     `RunDir.prepare` meets the old value in the run's own configuration and refuses. For a task or a network
     that is not this suite's own its digest is a part too: an edited one is another run.
     """
-    settings = deciding_settings(config)
     identity = run_identity(config)
-    if not identity.is_native:
-        settings["task_digest"] = identity.digest
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+    return hash_of(deciding_settings(config), None if identity.is_native else identity.digest)
+
+
+def hash_of(settings: Mapping[str, Any], task_digest: str | None) -> str:
+    """`config_hash` of these `deciding_settings`; `task_digest` is None where all is this suite's own."""
+    content = dict(settings) if task_digest is None else {**settings, "task_digest": task_digest}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def deciding_settings(config: Config) -> dict[str, Any]:
@@ -347,8 +350,16 @@ class RunDir:
     def read_config(self) -> Config:
         """The configuration that the run was started or last resumed with."""
         if not self.config_file.exists():
-            raise ConfigError(f"{self.path}: holds no run (there is no config.yaml)")
-        return build([file_layer(self.config_file)])
+            lost = "; put that file back, or move the folder away" if self.holds_run else ""
+            raise ConfigError(f"{self.path}: holds no run (there is no config.yaml){lost}")
+        layer = file_layer(self.config_file)
+        for name in ("env", "agent", "seed"):
+            if name not in layer.values:
+                raise ConfigError(
+                    f"{self.config_file}: has no {name}; a run's own file has every setting, so this one is "
+                    "damaged: put it back, or move the folder away"
+                )
+        return build([layer])
 
     def resumed_config(self, flags: Mapping[str, Any], environment: Mapping[str, str]) -> Config:
         """The run's configuration with the flags that a resumed run may be given.

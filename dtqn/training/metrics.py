@@ -8,9 +8,10 @@ import os
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dtqn.settings.config import ConfigError
-from dtqn.training.directory import file_errors
+from dtqn.training.directory import RunDir, file_errors
 
 Row = dict[str, float | int | None]
 METRICS = [
@@ -49,13 +50,7 @@ class MetricsFile:
         Raises:
             ConfigError: where these rows are not all there; the file is left as it was.
         """
-        lines = _lines(path)[:rows]
-        _checked(path, [_row(line) for line in lines])
-        if len(lines) < rows:
-            raise ConfigError(
-                f"{path}: ends after line {len(lines)}, but the checkpoint was made after {rows} rows; "
-                "put the missing lines back to go on"
-            )
+        lines = check_counted(path, rows)
         self.rows = rows
         self._path = path
         with file_errors(path, "cannot be written"):
@@ -92,6 +87,47 @@ def late_means(rows: Sequence[Row]) -> dict[str, float]:
     late = [row for row in rows if 2 * int(row["env_steps"] or 0) >= last]
     values = {name: [value for row in late if (value := row.get(name)) is not None] for name in SUMMARISED}
     return {name: statistics.fmean(found) for name, found in values.items() if found}
+
+
+def rows_of(directory: RunDir) -> list[Row]:
+    """All rows of a run; a ConfigError where it has finished and they do not reach its end."""
+    path = directory.metrics_file
+    return whole(path, read_rows(path), directory.read_result())
+
+
+def whole(path: Path, rows: list[Row], result: Mapping[str, Any] | None) -> list[Row]:
+    """The rows, which reach the end of a finished run.
+
+    Args:
+        path: the file that they were read from.
+        result: the content of the run's `result.json`; None where it has not finished.
+
+    Raises:
+        ConfigError: where the file ends before the run did, so that every figure would be an earlier one.
+    """
+    ended, last = (result or {}).get("env_steps"), rows[-1]["env_steps"] if rows else 0
+    if isinstance(ended, int) and (last or 0) < ended:
+        raise ConfigError(
+            f"{path}: ends at {last} env steps, but the run has finished at {ended}; put the missing lines "
+            "back, or move the run's folder away to train it again"
+        )
+    return rows
+
+
+def check_counted(path: Path, rows: int) -> list[bytes]:
+    """The first `rows` lines of a metrics file, which a checkpoint counts on.
+
+    Raises:
+        ConfigError: where these are damaged, or not all there.
+    """
+    lines = _lines(path)[:rows]
+    _checked(path, [_row(line) for line in lines])
+    if len(lines) < rows:
+        raise ConfigError(
+            f"{path}: ends after line {len(lines)}, but the checkpoint was made after {rows} rows; "
+            "put the missing lines back to go on"
+        )
+    return lines
 
 
 def read_rows(path: Path) -> list[Row]:

@@ -26,7 +26,7 @@ from dtqn.training.directory import RunDir, ends_at, resolved, task_identity
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.leader import Leader, dismiss
-from dtqn.training.metrics import MetricsFile, Row, read_rows
+from dtqn.training.metrics import MetricsFile, Row, check_counted, read_rows
 from dtqn.training.setup import device_of, make_goal, task_spec
 from dtqn.training.tracker import Trackers, open_tracker
 from dtqn.training.trainer import Trainer
@@ -81,6 +81,7 @@ def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
             newest = checkpoint.current(directory.checkpoints)
             print(f"{newest.parent} has no file latest: {newest} is taken, its newest whole one", file=shown)
         if about["finished"] and about["ends_at"] == ends_at(config):
+            check_counted(directory.metrics_file, int(about["rows"]))
             directory.write_config(config)
             directory.write_result(_result_of(about))  # a kill may have come before it
             print(lines.finished(directory, about["env_steps"], about["last_evaluation"]), file=shown)

@@ -52,7 +52,11 @@ def write(episode: Recording, option: str, file: Path) -> None:
     """
     if option == "--gif":
         shown = frames(episode, pictures.MAX_FRAMES)
-        pictures.write(shown, file, _SLOWER * pictures.FRAME_MILLISECONDS)
+        try:
+            pictures.write(shown, file, _SLOWER * pictures.FRAME_MILLISECONDS)
+        except OSError as error:
+            file.unlink(missing_ok=True)
+            raise wrong(option, file, f"cannot be written: {one_line(error)}") from None
         return
     shown = frames(episode)
     from imageio import v3

@@ -15,6 +15,7 @@ from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, of_finish
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir, config_hash, run_identity
+from dtqn.training.metrics import rows_of
 
 _TASK = "t-maze-passive-10"
 
@@ -23,8 +24,10 @@ def _config(**flags):
     return resolve(None, {"env": _TASK, "agent": "dqn", "seed": "3", "total_env_steps": "4000"} | flags, {})
 
 
-def _result(config, **changes):
-    result = {"task": run_identity(config).digest, "env_steps": 4000, "learner_steps": 70, "seconds": 12.25}
+def _result(config, rows=None, **changes):
+    """Of a run that ended with the last evaluation among its rows, those of `_rows` by default."""
+    ended = max(row["env_steps"] for row in rows or _rows() if "eval/return" in row)
+    result = {"task": run_identity(config).digest, "env_steps": ended, "learner_steps": 70, "seconds": 12.25}
     result |= {"parameters": 218, "threads": 1, "device": "cpu", "program": {"dtqn": "1.2"}}
     return result | {"code": ["abc"], "machine": "A B, 2 cores, Linux", "ends_at": [4000, None]} | changes
 
@@ -38,7 +41,12 @@ def _rows(evaluations=2, tallies=3):
             {"env_steps": 100 * i, "learner_steps": i, "seconds": 0.1 * i, "learner/loss": 0.3, **tally}
         )
     for i in range(1, evaluations + 1):
-        figures = {"eval/success": i / 7, "eval/return": -i / 3, "eval/length": 11.0, "eval/episodes": 50}
+        figures = {
+            "eval/success": min(i / 7, 1.0),
+            "eval/return": -i / 3,
+            "eval/length": 11.0,
+            "eval/episodes": 50,
+        }
         clocks = {"env_steps": 100 * i + 50, "learner_steps": 10 * i, "seconds": 60.0 * i}
         rows.append({**clocks, **figures, "eval/stage": 2, "eval/success_low": 0.1})
     return sorted(rows, key=lambda row: row["env_steps"])
@@ -82,7 +90,7 @@ def test_a_record_keeps_the_run_and_is_found_by_its_identity(tmp_path):
 
 def test_a_long_run_has_a_small_record_with_its_last_rows(tmp_path):
     config, rows = _config(), _rows(evaluations=1500, tallies=3001)
-    assert Records(tmp_path).keep(config, _result(config), rows) == ""
+    assert Records(tmp_path).keep(config, _result(config, rows), rows) == ""
     (file,) = tmp_path.rglob("*.json")
     assert file.stat().st_size < LARGEST_BYTES == 20_000
     kept = Records(tmp_path).find(config).rows
@@ -92,7 +100,7 @@ def test_a_long_run_has_a_small_record_with_its_last_rows(tmp_path):
     assert evaluations.pop(0) == 750, "the first with 90 % success"
     assert len({b - a for a, b in itertools.pairwise(evaluations)}) == 1, "evenly"
     assert len(evaluations) > 50 and len(tallies) > 50
-    few = of_run(config, _result(config), _rows(100, 128))
+    few = of_run(config, _result(config, _rows(100, 128)), _rows(100, 128))
     assert len(few.rows()) == 228, "nothing is left out of what fits"
 
 
@@ -106,7 +114,7 @@ def test_a_table_is_the_same_however_many_rows_a_record_keeps(tmp_path):
     for digits in (3, 17):
         for row in rows:
             row["eval/return"] = round(1 / 3, digits)
-        outcome = records.of_record(config, of_run(config, _result(config), rows), "")
+        outcome = records.of_record(config, of_run(config, _result(config, rows), rows), "")
         found = run_figures(outcome, [SUCCESS])
         assert (found.evaluations, found.env_steps_to_90) == (240, rows[100]["env_steps"])
         kept[digits] = [row["env_steps"] for row in outcome.rows]
@@ -144,8 +152,8 @@ def test_a_run_and_its_record_have_the_same_scores(tmp_path):
         row["train/total_return"] = float(total)
     rows[-1] |= {"eval/return": 0.5, "eval/success": 0.5}  # a tally and an evaluation in one row
     before, config = copy.deepcopy(rows), _config()
-    finished = of_finished(config, _result(config), rows, "run")
-    Records(tmp_path).keep(config, _result(config), rows)
+    finished = of_finished(config, _result(config, rows), rows, "run")
+    Records(tmp_path).keep(config, _result(config, rows), rows)
     recorded = Records(tmp_path).find(config)
     assert recorded._replace(where="run") == finished and rows == before
     kept = finished.rows
@@ -166,12 +174,12 @@ def test_a_table_of_a_long_run_is_that_of_its_record(tmp_path):
     directory.prepare(config)
     rows = _rows(evaluations=300, tallies=400)
     directory.metrics_file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    directory.write_result(_result(config))
+    directory.write_result(_result(config, rows))
     with Pool(1) as pool:
         job = Job("long", directory)
         pool.add(job)
         assert [changed.state for changes in pool.changes() for changed in changes] == ["finished"]
-    Records(tmp_path / "kept").keep(config, _result(config), rows)
+    Records(tmp_path / "kept").keep(config, _result(config, rows), rows)
     assert compare._outcome(job).rows == Records(tmp_path / "kept").find(config).rows
     assert compare._outcome(job).num_evaluations == 300
     assert compare._outcome(job).metrics == Records(tmp_path / "kept").find(config).metrics
@@ -221,6 +229,67 @@ def test_columns_of_different_lengths_are_damage(tmp_path):
     file.write_text(json.dumps(content))
     shelf = Records(tmp_path)
     assert shelf.find(_config()) is None and len(shelf.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            lambda c: [column.pop() for column in c["evaluations"].values()],
+            "the last evaluation is not of the",
+        ),
+        (lambda c: [column.clear() for column in c["evaluations"].values()], "the last evaluation is not"),
+        (lambda c: c.update(evaluations={}), "evaluations has no env_steps"),
+        (lambda c: c["evaluations"].pop("eval/success"), "evaluations has no eval/success"),
+        (lambda c: c["training"].pop("train/episodes"), "training has no train/episodes"),
+        (lambda c: c["evaluations"].update({"eval/success": [7, 7]}), "a success is not between 0 and 1"),
+        (lambda c: c["evaluations"]["env_steps"].reverse(), "env_steps of evaluations do not grow"),
+        (lambda c: c["training"]["env_steps"].reverse(), "env_steps of training do not grow"),
+        (
+            lambda c: c["evaluations"]["env_steps"].__setitem__(0, None),
+            "env_steps of evaluations do not grow",
+        ),
+        (lambda c: c.update(num_evaluations=1), "it has 2 evaluations, but num_evaluations is 1"),
+        (
+            lambda c: c["result"].update(env_steps=5),
+            "the last evaluation is not of the run's end, 5 env steps",
+        ),
+        (lambda c: c["result"].update(seconds=-1), "result.seconds"),
+        (lambda c: c["settings"]["learner"].update(n_step=99), "settings_hash is not that of its settings"),
+        (lambda c: c.update(settings={}), "settings_hash is not that of its settings"),
+    ],
+)
+def test_a_record_that_contradicts_itself_is_none(tmp_path, change, why):
+    config = _config(**{"learner.n_step": "4"})
+    file = _keep(tmp_path, config)
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+    shelf = Records(tmp_path)
+    assert shelf.find(config) is None
+    (problem,) = shelf.problems
+    assert problem.startswith(f"{file}: is no record of a run (") and why in problem
+
+
+def test_a_finished_run_whose_metrics_were_cut_is_in_no_table(tmp_path):
+    """Its last row would be taken for its end, and its record would never be made again."""
+    config, rows = _config(), _rows()
+    directory = RunDir.of_config(config, tmp_path / "runs")
+    directory.prepare(config)
+    directory.write_result(_result(config, rows))
+    directory.metrics_file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert rows_of(directory) == rows
+    whole = directory.metrics_file.read_bytes().splitlines(keepends=True)
+    for kept in (0, 1, len(whole) - 2):
+        directory.metrics_file.write_bytes(b"".join(whole[:kept]))
+        with pytest.raises(
+            ValueError, match=r"metrics.jsonl: ends at \d+ env steps, but the run has finished at 250"
+        ):
+            rows_of(directory)
+        job = Job("cut", directory)
+        job._read()
+        with pytest.raises(ValueError, match="move the run's folder away"):
+            compare._outcome(job)
 
 
 def test_of_two_records_of_a_run_one_is_taken(tmp_path):
