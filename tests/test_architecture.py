@@ -70,7 +70,7 @@ _ALLOWED = {
     },
     "dtqn.sharing": {
         *_BASE,
-        *("torch", "numpy", "yaml", "scipy", "huggingface_hub", "envs.errors"),
+        *("torch", "numpy", "yaml", "pydantic", "scipy", "huggingface_hub", "envs.errors"),
         *("dtqn.settings", "dtqn.acting.evaluation", "dtqn.training", "dtqn.sharing"),
     },
     "dtqn.watching": {

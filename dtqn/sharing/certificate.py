@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.program import code_digest, versions
 from dtqn.settings.config import Config, ConfigError
-from dtqn.settings.values import is_own
+from dtqn.settings.values import is_own, shown
 from dtqn.text import one_line
 from dtqn.training import machine
 from dtqn.training.directory import file_errors, resolved
@@ -24,10 +27,87 @@ from dtqn.training.metrics import CLOCK_KEYS, Row
 FILE = "certificate.json"
 FORMAT = 1
 PACKAGES = ("dtqn", "torch", "numpy", "gymnasium", "scipy", "pydantic", "safetensors", "PyYAML")
-_KINDS = {"settings": dict, "task": dict, "trained": dict, "exported": dict, "files": dict, "metrics": dict,
-          "scores": dict}  # fmt: skip
-"""The parts of a certificate that are read."""
 _ROWS_THAT_LEARNED = 2
+_MOST_EPISODES = 10_000_000
+"""Of a score: as many are played again where nothing else is asked for."""
+
+_Count = Annotated[int, Field(ge=0)]
+_Length = Annotated[int, Field(ge=1)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Goal = Annotated[float, Field(gt=0, le=1)]
+_Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+_Name = Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")]
+"""Of a file beside the certificate."""
+
+
+class _Part(BaseModel):
+    """What is read of a part of the certificate, as it must be; whatever else is there is not looked at."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class _Trained(_Part):
+    env_steps: _Count
+    learner_steps: _Count
+    finished: bool | None
+    # A certificate of an earlier version may lack these.
+    inexact_from: _Count | None = None
+    ended: (
+        tuple[_Length, _Goal | None, _Count] | tuple[_Length, _Goal | None, float | None, _Count] | None
+    ) = None
+    code: list[str] = []
+    device: str | None = None
+    machine: str | None = None
+    program: dict[str, str] = {}
+
+
+class _Row(_Part):
+    """A row of metrics, whose figures may be any numbers, as in `metrics.jsonl`."""
+
+    model_config = ConfigDict(extra="allow", allow_inf_nan=True)
+    __pydantic_extra__: dict[str, float | None]
+    env_steps: _Count
+    learner_steps: _Count
+
+
+class _Metrics(_Part):
+    rows: _Count
+    digest: _Digest
+    first_rows: list[_Row]
+
+
+class _Score(_Part):
+    success: _Share | None
+    success_low: _Share | None
+    success_high: _Share | None
+    episode_return: float
+    return_error: float = Field(ge=0)
+    length: float = Field(ge=0)
+    episodes: int = Field(ge=1, le=_MOST_EPISODES)
+    seed: _Count
+
+    @model_validator(mode="after")
+    def _in_its_interval(self) -> _Score:
+        low, high = self.success_low, self.success_high
+        if self.success is not None and (low is None or high is None or not low <= self.success <= high):
+            raise ValueError("must have success between success_low and success_high")
+        return self
+
+
+class _Scores(_Part):
+    model_config = ConfigDict(extra="forbid")
+    last: _Score
+    best: _Score | None = None
+
+
+class _Certificate(_Part):
+    settings: dict[str, Any]
+    task: dict[str, Any]
+    trained: _Trained
+    exported: dict[str, Any]
+    scores: _Scores
+    metrics: _Metrics
+    files: dict[_Name, _Digest] = Field(min_length=1)
 
 
 def make(
@@ -83,19 +163,24 @@ def read(folder: Path) -> dict[str, Any]:
         found = json.loads(content)
         if found["format"] != FORMAT:
             raise ValueError(f"has format {found['format']}; this version reads format {FORMAT}")
-        for name, kind in _KINDS.items():
-            if not isinstance(found[name], kind):
-                raise ValueError(f"{name} is no {kind.__name__}")
-        for name in ("rows", "digest", "first_rows"):
-            found["metrics"][name]
-        for name in found["scores"]:
-            score_of(found, name)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ConfigError(
-            f"{path}: is no certificate of this program, or damaged: {one_line(error)}"
-        ) from None
+        _Certificate.model_validate_json(content)
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        why = _fault(error) if isinstance(error, ValidationError) else one_line(error)
+        raise ConfigError(f"{path}: is no certificate of this program, or damaged: {why}") from None
     certificate: dict[str, Any] = found
     return certificate
+
+
+def _fault(error: ValidationError) -> str:
+    """The first fault in words: the field, its value and what would be right."""
+    first = error.errors(include_url=False)[0]
+    # The kinds of a union are no part of the name.
+    name = ".".join(str(part) for part in first["loc"] if not str(part).startswith("tuple["))
+    if first["type"] == "missing":
+        return one_line(f"{name} is missing")
+    must = re.sub(" or instance of .*", "", first["msg"].removeprefix("Value error, "))
+    must = re.sub(r"^\w+ should", "must", must)
+    return one_line(f"{name} is {shown(first['input'])}; {must}" if name else must)
 
 
 def score_of(certificate: Mapping[str, Any], weights: str) -> EvaluationResult:

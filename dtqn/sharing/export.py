@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -25,12 +26,13 @@ from dtqn.settings.config import ConfigError, wrong
 from dtqn.sharing import card, certificate
 from dtqn.training import checkpoint, trained
 from dtqn.training.directory import RunDir, file_errors
-from dtqn.training.metrics import read_rows
+from dtqn.training.metrics import Row, read_rows
 from dtqn.training.setup import task_spec
 
 _COPIED = ("config.yaml", "task.json", "learning_curve.png", "evaluation.gif")
 _FOR_ALL = 0o644
 """Others may read the weights; safetensors writes them for their owner alone."""
+_UNFINISHED = ".export.tmp"
 _NOT_CERTIFIED = ("README.md", "metrics.jsonl")
 """The card is there to be edited; the rows of metrics have a digest of their own."""
 
@@ -46,7 +48,7 @@ def export(
         repository: where the Hugging Face Hub will have it, for the card; None where nowhere.
 
     Raises:
-        ConfigError: the run has no checkpoint, or the folder is there and not empty.
+        ConfigError: the run has no checkpoint or lacks rows, or the folder is there and not empty.
     """
     if directory.is_exported:
         raise ConfigError(f"{directory.path}: is an exported agent already; copy the folder")
@@ -58,14 +60,11 @@ def export(
     if checkpoint.best_figures(directory.checkpoints):
         kept["best"] = checkpoint.load_best_with_figures(directory.checkpoints)
         figures["best"] = kept["best"][0]
-    with file_errors(to, "cannot be read"):
-        if to.exists() and (not to.is_dir() or any(to.iterdir())):
-            raise wrong("--to", to, "it is there already; must be a new folder, or an empty one")
+    rows = _rows(directory, about["rows"])
     with _folder(to) as folder:
         for name in _COPIED:
             if (directory.path / name).is_file():
                 shutil.copyfile(directory.path / name, folder / name)
-        rows = read_rows(directory.metrics_file)[: about["rows"]]
         metrics = "".join(f"{json.dumps(row)}\n" for row in rows)
         write_whole(folder / "metrics.jsonl", metrics)
         for name, (_, weights) in kept.items():
@@ -94,21 +93,54 @@ def _task(folder: Path, env: str) -> dict[str, Any]:
     return content if isinstance(content, dict) else {"id": env}
 
 
+def _rows(directory: RunDir, count: int) -> list[Row]:
+    """The rows that the checkpoint counts on; those after them are not of its weights."""
+    rows = read_rows(directory.metrics_file)[:count]
+    if len(rows) < count:
+        raise ConfigError(
+            f"{directory.metrics_file}: has {len(rows)} rows, but the checkpoint was made after {count}; "
+            "put the missing lines back to export it"
+        )
+    return rows
+
+
 @contextlib.contextmanager
 def _folder(to: Path) -> Iterator[Path]:
-    """A folder beside `to`, which takes its place when the block ends and is removed where it fails."""
-    temporary = to.absolute().with_name(f".{to.absolute().name}.tmp")
+    """A folder whose files are in `to` when the block ends, and which is removed where it fails.
+
+    An empty folder is filled: one that somebody is in, or that is mounted, cannot be replaced by another.
+    """
+    with file_errors(to, "cannot be read"):
+        place = Path(os.path.realpath(to))  # `.` and `..` have no name beside which another could be
+        fills = place.exists()
+        if fills and (not place.is_dir() or any(path.name != _UNFINISHED for path in place.iterdir())):
+            raise wrong("--to", to, "it is there already; must be a new folder, or an empty one")
+    temporary = place / _UNFINISHED if fills else place.with_name(f".{place.name}.tmp")
     with file_errors(to, "cannot be written"):
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         try:
             yield temporary
-            if to.exists():
-                to.rmdir()  # it is empty
-            temporary.rename(to)
+            if fills:
+                _move_up(temporary)
+            else:
+                temporary.rename(place)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
+
+
+def _move_up(folder: Path) -> None:
+    """Put a folder's files in its place; none of them where that fails."""
+    moved = [folder.with_name(path.name) for path in folder.iterdir()]
+    try:
+        for path in moved:
+            (folder / path.name).rename(path)
+        folder.rmdir()
+    except BaseException:
+        for path in moved:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def lines(made: dict[str, Any], to: Path) -> list[str]:

@@ -23,13 +23,16 @@ from dtqn.sharing import certificate, rerun
 from dtqn.sharing.card import score
 from dtqn.text import number, one_line
 from dtqn.training import machine, trained
-from dtqn.training.directory import ENDS, RunDir, resolved
+from dtqn.training.directory import ENDS, EXPORTED_WEIGHTS, RunDir, resolved
 from dtqn.training.metrics import Row, read_rows
 from dtqn.training.setup import device_of
 from dtqn.types import NonFiniteError
 from envs.errors import TaskError
 
 OK, DIFFERS, UNKNOWN = "ok", "DIFFERS", "cannot tell"
+_WEIGHTS = {"last": EXPORTED_WEIGHTS, "best": "best.safetensors"}
+_DECIDING = ("config.yaml", "task.json", *_WEIGHTS.values())
+"""Files that the agent is made of: one that is there must be certified."""
 _ROUNDING = 1e-9
 """Two mean returns of a task without chance may differ by so much, relative to them."""
 
@@ -66,8 +69,11 @@ def verify(
     if expected is not None:
         yield _first_updates(config, certified, expected)
     if episodes != 0:
-        for weights in certified["scores"]:
-            yield _score(directory, certified, weights, episodes, seed)
+        for weights, file in _WEIGHTS.items():
+            if certified["scores"].get(weights):
+                yield _score(directory, certified, weights, episodes, seed)
+            elif (directory.path / file).is_file():
+                yield Finding(f"score of {weights}", DIFFERS, f"the certificate has none of {file}")
 
 
 def _rows(directory: RunDir, certified: Mapping[str, Any]) -> list[Row] | ConfigError:
@@ -96,7 +102,9 @@ def _expected(certified: Mapping[str, Any], rows: list[Row] | ConfigError, updat
 
 
 def _updates(row: Row) -> int:
-    return int(row["learner_steps"] or 0)
+    """A row of the file may lack them, or have any number there."""
+    updates = row.get("learner_steps")
+    return updates if isinstance(updates, int) else 0
 
 
 def _files(directory: RunDir, certified: Mapping[str, Any]) -> Iterator[Finding]:
@@ -110,15 +118,18 @@ def _files(directory: RunDir, certified: Mapping[str, Any]) -> Iterator[Finding]
             yield Finding(name, DIFFERS, f"SHA-256 is {found[:12]}, the certificate's {str(digest)[:12]}")
         else:
             same.append(name)
+    for name in _DECIDING:
+        if name not in certified["files"] and (directory.path / name).is_file():
+            yield Finding(name, DIFFERS, "the certificate has no digest of it")
     yield Finding("files", OK if same else UNKNOWN, f"{', '.join(same) or 'none'}")
 
 
 def _settings(config: Config, certified: Mapping[str, Any]) -> Finding:
     """A setting that a later version has added is not in the certificate, and has its default then."""
-    here, there = resolved(config).model_dump(mode="json"), certified["settings"]
-    stated = _flat(here)
-    if names := [name for name, value in _flat(there).items() if stated.get(name) != value]:
-        return Finding("settings", DIFFERS, f"{', '.join(names)} in config.yaml")
+    stated, default = (_flat(x.model_dump(mode="json")) for x in (resolved(config), Config()))
+    claimed = default | _flat(certified["settings"])
+    if names := [name for name, value in claimed.items() if stated.get(name) != value]:
+        return Finding("settings", DIFFERS, f"{one_line(', '.join(names))} in config.yaml")
     return Finding("settings", OK, "config.yaml states the certificate's")
 
 
@@ -136,11 +147,20 @@ def _metrics(certified: Mapping[str, Any], rows: list[Row] | ConfigError) -> Fin
     claimed = certified["metrics"]
     if isinstance(rows, ConfigError):
         return Finding("metrics", DIFFERS, str(rows))
-    first = [certificate.text_of(row) for row in claimed["first_rows"]]
+    first, of_file = (
+        [certificate.text_of(row) for row in found]
+        for found in (claimed["first_rows"], certificate.first_rows(rows))
+    )
     if certificate.metrics_digest(rows) != claimed["digest"]:
         return Finding("metrics", DIFFERS, f"{len(rows)} rows without clocks have another digest")
-    if first != [certificate.text_of(row) for row in rows[: len(first)]]:
+    if first != of_file:
         return Finding("metrics", DIFFERS, "the certificate's own first rows are others than the file's")
+    if len(rows) != claimed["rows"]:
+        return Finding("metrics", DIFFERS, f"there are {len(rows)} rows, the certificate's {claimed['rows']}")
+    made, updates = certified["trained"], _updates(rows[-1]) if rows else 0
+    if made["finished"] and updates != made["learner_steps"]:  # the last row is of a run's last update
+        text = f"the rows end after {number(updates)} of {number(made['learner_steps'])} updates"
+        return Finding("metrics", DIFFERS, f"{text} of the training")
     return Finding("metrics", OK, f"{len(rows)} rows without clocks have the certificate's digest")
 
 
@@ -247,6 +267,8 @@ def _score(
         found = trained.evaluate_run(directory, episodes or claimed.episodes, seed, weights)
     except ConfigError as error:  # weights that are damaged, say
         return Finding(what, DIFFERS, one_line(str(error)))
+    if [x is None for x in claimed] != [x is None for x in found]:  # only one of them has success
+        return Finding(what, DIFFERS, f"{score(found)}; the certificate's: {score(claimed)}")
     if found.success is None and min(claimed.episodes, found.episodes) < 2:
         text = f"{score(found)}; the certificate's: {score(claimed)}; one episode's return has no interval"
         return Finding(what, UNKNOWN, text)

@@ -318,6 +318,174 @@ def test_what_has_changed_is_noticed(
     assert {name for name, word in words.items() if word == "DIFFERS"} == differs
 
 
+def _set(name: str, value: object) -> Callable[[Path], None]:
+    """The certificate with a value under a dotted name; an Ellipsis takes it out."""
+
+    def change(content: dict) -> None:
+        *parts, last = name.split(".")
+        for part in parts:
+            content = content[part]
+        content[last] = value
+        if value is ...:
+            del content[last]
+
+    return _edit_json(change)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("metrics.first_rows", 5, "metrics.first_rows is 5; must be a valid array"),
+        ("metrics.first_rows", [1], "metrics.first_rows.0 is 1; must be an object"),
+        ("metrics.first_rows", [{}], "metrics.first_rows.0.env_steps is missing"),
+        (
+            "metrics.first_rows",
+            [{"env_steps": 1, "learner_steps": 0, "x": "y"}],
+            "first_rows.0.x is y; must ",
+        ),
+        ("trained.inexact_from", "x", "trained.inexact_from is x; must be a valid integer"),
+        ("trained.ended", "x", "trained.ended is x; must be a valid array"),
+        ("trained.ended", [0, None, 9], "trained.ended.0 is 0; must be greater than or equal to 1"),
+        ("trained.program", "x", "trained.program is x; must be an object"),
+        ("scores.last.success", "a", "scores.last.success is a; must be a valid number"),
+        ("scores.last.success", 1.5, "scores.last.success is 1.5; must be less than or equal to 1"),
+        ("scores.last.success_low", None, "must have success between success_low and success_high"),
+        ("scores.last.success_low", 0.9, "must have success between success_low and success_high"),
+        ("scores.last.seed", None, "scores.last.seed is None; must be a valid integer"),
+        ("scores.last.seed", "x", "scores.last.seed is x; must be a valid integer"),
+        ("scores.last.seed", ..., "scores.last.seed is missing"),
+        ("scores.last.episodes", 0, "scores.last.episodes is 0; must be greater than or equal to 1"),
+        ("scores.last.episodes", 10**12, "scores.last.episodes is 1000000000000; must be less than "),
+        (
+            "scores.last.episode_return",
+            math.nan,
+            "scores.last.episode_return is nan; must be a finite number",
+        ),
+        ("scores", {}, "scores.last is missing"),
+        ("files", {}, "files is {}; must have at least 1 item"),
+        ("files", {"../task.json": "0" * 64}, "must match pattern"),
+        ("settings", ..., "settings is missing"),
+        ("format", 2, "has format 2; this version reads format 1"),
+    ],
+)
+def test_a_damaged_certificate_is_refused_in_one_line(
+    copied: Path, capsys: pytest.CaptureFixture[str], name: str, value: object, told: str
+) -> None:
+    _set(name, value)(copied)
+    capsys.readouterr()
+    assert cli.main(["verify", str(copied)]) == 2
+    out, error = capsys.readouterr()
+    start = f"error: {copied / 'certificate.json'}: is no certificate of this program, or damaged: "
+    assert error.startswith(start) and told in error
+    assert not out and error.count("\n") == 1
+
+
+def _no_success(folder: Path) -> None:
+    for name in ("success", "success_low", "success_high"):
+        _set(f"scores.last.{name}", None)(folder)
+
+
+def _fewer_rows(folder: Path) -> None:
+    """As of an export of a run whose last rows were lost."""
+    rows = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)[:-3]
+    (folder / "metrics.jsonl").write_text("".join(rows))
+    kept = [json.loads(row) for row in rows]
+    _set("metrics.rows", len(kept))(folder)
+    _set("metrics.digest", certificate.metrics_digest(kept))(folder)
+    _set("metrics.first_rows", certificate.first_rows(kept))(folder)
+
+
+@pytest.mark.parametrize(
+    ("edit", "differs"),
+    [
+        (_set("settings", {}), {"settings"}),
+        (_set("settings.replay", ...), {"settings"}),
+        (_no_success, {"score of last"}),
+        (_set("scores.last.success", None), {"score of last"}),
+        (_set("scores.best", ...), {"score of best"}),
+        (_set("scores.best", None), {"score of best"}),
+        (_set("files", {"task.json": "0" * 64}), {"config.yaml", "task.json", "model.safetensors"}),
+        (_set("metrics.rows", 99), {"metrics"}),
+        (_set("metrics.first_rows", []), {"metrics"}),
+        (_fewer_rows, {"metrics"}),
+    ],
+    ids=[
+        "no settings",
+        "no group",
+        "no success",
+        "null success",
+        "no best",
+        "null",
+        "files",
+        "rows",
+        "first rows",
+        "fewer",
+    ],
+)
+def test_a_claim_that_is_missing_differs(
+    copied: Path, capsys: pytest.CaptureFixture[str], edit: Callable[[Path], None], differs: set[str]
+) -> None:
+    edit(copied)
+    code, words = _verified(copied, capsys, "--updates", "0", "--episodes", "20")
+    assert code == 1
+    found = {name for name, word in words.items() if word == "DIFFERS"}
+    assert found - {"best.safetensors"} == differs
+
+
+def test_a_setting_of_a_later_version_is_no_difference(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The certificate does not state it, and config.yaml has its default."""
+    _set("settings.learner.weight_decay", ...)(copied)
+    flags = ("--updates", "0", "--episodes", "0")
+    assert _verified(copied, capsys, *flags)[1]["settings"] == "ok"
+
+
+def test_a_run_that_lacks_rows_is_not_exported(
+    run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lacking, to = Path(shutil.copytree(run_dir, tmp_path / "run")), tmp_path / "to"
+    rows = (lacking / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (lacking / "metrics.jsonl").write_text("".join(rows[:-1]))
+    capsys.readouterr()
+    assert cli.main(["export", str(lacking), "--to", str(to)]) == 2
+    error = capsys.readouterr().err
+    told = f"metrics.jsonl: has {len(rows) - 1} rows, but the checkpoint was made after {len(rows)}; put"
+    assert told in error and error.count("\n") == 1
+    assert not to.exists()
+
+
+def test_the_folder_that_one_is_in_is_filled(
+    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["export", str(run_dir), "--episodes", "2", "--to"]
+    (tmp_path / ".export.tmp").mkdir()  # of an export that was killed
+    assert cli.main([*command, "."]) == 0
+    assert Path("certificate.json").exists() and not Path(".export.tmp").exists()
+    Path("empty").mkdir()
+    Path("link").symlink_to("empty")
+    assert cli.main([*command, "link"]) == 0
+    assert Path("link").is_symlink() and Path("empty/certificate.json").exists()
+    assert cli.main([*command, "empty/../new"]) == 0
+    assert Path("new/certificate.json").exists()
+
+
+def test_an_export_that_fails_leaves_an_empty_folder_empty(
+    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def full(path: Path, to: Path) -> Path:
+        if path.name == "config.yaml":
+            raise OSError("no space")
+        return rename(path, to)
+
+    monkeypatch.setattr(Path, "rename", full)
+    assert cli.main(["export", str(run_dir), "--to", str(tmp_path), "--episodes", "2"]) == 2
+    assert not list(tmp_path.iterdir())
+
+
 def test_on_another_machine_rows_that_differ_tell_nothing(
     copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
