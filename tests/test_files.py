@@ -31,3 +31,13 @@ def test_an_error_keeps_the_old_file_and_removes_the_new_one(tmp_path: Path, err
         raise error
     assert file.read_text() == "old"
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("names_the_temporary_file", [False, True])
+def test_an_error_of_the_disk_names_the_file(tmp_path: Path, names_the_temporary_file: bool) -> None:
+    """A full disk names none, and nobody knows the temporary one."""
+    file = tmp_path / "a.json"
+    with pytest.raises(OSError, match="No space left") as caught, replacing(file) as temporary:
+        name = [str(temporary)] if names_the_temporary_file else []
+        raise OSError(errno.ENOSPC, "No space left on device", *name)
+    assert caught.value.filename == str(file)

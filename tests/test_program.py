@@ -71,6 +71,23 @@ def test_a_package_in_the_place_of_ours_is_one_line(tmp_path, name, kind):
     )
 
 
+@pytest.mark.parametrize("module", ["dtqn.program", "dtqn.cli"])
+def test_ctrl_c_among_the_first_imports_is_no_traceback(module: str) -> None:
+    script = f"""
+import builtins, sys
+real = builtins.__import__
+def pressed(name, globals=None, locals=None, fromlist=(), level=0):
+    if {module!r} in (name, *(f"{{name}}.{{part}}" for part in fromlist or ())):
+        raise KeyboardInterrupt
+    return real(name, globals, locals, fromlist, level)
+from dtqn.__main__ import main
+builtins.__import__ = pressed
+sys.exit(main())
+"""
+    done = _python("-c", script, cwd=_ROOT)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 def test_presets_lie_beside_the_checkout_or_in_the_package(tmp_path, monkeypatch):
     assert presets.CONFIGS == _ROOT / "configs"
     (tmp_path / "dtqn" / "configs").mkdir(parents=True)

@@ -523,6 +523,18 @@ def test_a_finished_run_without_the_score_is_named_and_in_no_figure():
     assert (lines[0].finished, lines[0].success, lines[0].beside) == (2, 0.5, {"training success": None})
 
 
+def test_an_agent_has_no_line_for_a_task_that_it_did_not_run():
+    """Two runs on different tasks are no comparison, but have a report."""
+    other = _finished(500, env="t-maze-passive-20", agent="lstm")
+    runs = [run_figures(run, [SUCCESS]) for run in (_finished(500), other)]
+    floor = EvaluationResult(0.0, 0.0, 0.1, 0.0, 3.0, 9)
+    envs = [run.env for run in runs]
+    lines = agent_figures(runs, None, dict.fromkeys(envs, floor), {env: [SUCCESS] for env in envs})
+    named = [(line.env, line.agent) for line in lines]
+    assert named[:4] == [(_TASK, "dqn"), (_TASK, "random"), (envs[1], "lstm"), (envs[1], "random")]
+    assert [agent for _, agent in named[4:]] == ["dqn", "lstm", "random"], "the table of all tasks"
+
+
 @pytest.mark.parametrize("stops", [None, "success", "return"])
 def test_what_is_not_the_same_for_all_is_said(run, tmp_path, stops):
     """Runs that end early have fewer evaluations, which is as it should be."""

@@ -360,3 +360,11 @@ def test_a_runs_identity_is_that_of_its_directory():
     config = _config()
     assert Identity.of(config) == (_TASK, "dqn", 3, config_hash(config))
     assert records.of_run(config, _result(config), _rows()).identity == Identity.of(config)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_trainings(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"--records .*file/records cannot be written: Not a directory"):
+        Records(tmp_path / "file" / "records").check_writable()
+    Records(tmp_path / "new").check_writable()
+    Records(None).check_writable()

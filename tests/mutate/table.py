@@ -1273,12 +1273,33 @@ EXPERIMENTS = [
         ),
     ),
     *_in(
+        "dtqn/training/metrics.py",
+        (
+            "metrics-cut-counted",
+            "(last or 0) < ended",
+            "(last or 0) < 0",
+            f"{_RECORDS}::test_a_finished_run_whose_metrics_were_cut_is_in_no_table",
+        ),
+    ),
+    *_in(
         "dtqn/experiments/records.py",
         (
             "record-of-a-changed-task-counted",
             "if record.result.task != digest:",
             "if False:",
             f"{_RECORDS}::test_a_run_of_a_task_that_has_changed_is_not_counted",
+        ),
+        (
+            "record-cut-counted",
+            "if not steps or steps[-1] != self.result.env_steps:",
+            "if False:",
+            f"{_RECORDS}::test_a_record_that_contradicts_itself_is_none",
+        ),
+        (
+            "record-of-other-settings-counted",
+            "if self.settings_hash not in (",
+            "if None in (",
+            f"{_RECORDS}::test_a_record_that_contradicts_itself_is_none",
         ),
         (
             "record-that-is-damaged-overwritten",

@@ -338,3 +338,11 @@ def test_best_weights_and_their_figures_are_one_file(tmp_path):
         "eval/success_low": None,
     }
     assert [path.name for path in tmp_path.iterdir()] == ["best.safetensors"]
+
+
+def test_a_pointer_without_any_checkpoint_is_told_what_to_do(tmp_path):
+    (tmp_path / "latest").write_text("400")
+    with pytest.raises(
+        CheckpointError, match="latest: names a checkpoint that is gone, and there is no other"
+    ):
+        checkpoint.current(tmp_path)

@@ -281,6 +281,30 @@ def test_fewer_rows_than_the_checkpoint_counts_are_refused(tmp_path, trainer, ca
     assert fake.resume(path)[0] == 0
 
 
+def test_a_finished_run_whose_metrics_were_cut_is_not_called_finished(tmp_path, trainer, capsys):
+    path = tmp_path / "run"
+    assert fake.start(path)[0] == 0
+    file = path / "metrics.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:-1]))
+    assert f"{file}: ends after line {len(lines) - 1}, but the checkpoint" in _refused(path, capsys)
+    file.write_bytes(b"".join(lines))
+    assert fake.resume(path)[0] == 0
+
+
+@pytest.mark.parametrize("content", ["", "learner: {n_step: 3}\n"])
+def test_a_settings_file_without_its_settings_is_damaged(tmp_path, content):
+    """Else the run would be read as one with all defaults."""
+    directory = RunDir(tmp_path)
+    directory.config_file.write_text(content)
+    with pytest.raises(ConfigError, match=r"config.yaml: has no env; a run's own file has every setting"):
+        directory.read_config()
+    directory.metrics_file.write_text("")
+    directory.config_file.unlink()
+    with pytest.raises(ConfigError, match=r"there is no config.yaml\); put that file back"):
+        directory.read_config()
+
+
 def test_what_comes_after_the_rows_that_count_is_dropped_whatever_it_is(tmp_path):
     path = tmp_path / "m.jsonl"
     path.write_bytes(b'{"env_steps": 1}\n{"env_steps": 2}\n\0\0\n{"env_steps": 3}\n{"env')
