@@ -26,7 +26,7 @@ from dtqn.settings.config import ConfigError, wrong
 from dtqn.sharing import card, certificate
 from dtqn.training import checkpoint, trained
 from dtqn.training.directory import RunDir, file_errors
-from dtqn.training.metrics import Row, read_rows
+from dtqn.training.metrics import Row, check_counted, read_rows
 from dtqn.training.setup import task_spec
 
 _COPIED = ("config.yaml", "task.json", "learning_curve.png", "evaluation.gif")
@@ -95,13 +95,8 @@ def _task(folder: Path, env: str) -> dict[str, Any]:
 
 def _rows(directory: RunDir, count: int) -> list[Row]:
     """The rows that the checkpoint counts on; those after them are not of its weights."""
-    rows = read_rows(directory.metrics_file)[:count]
-    if len(rows) < count:
-        raise ConfigError(
-            f"{directory.metrics_file}: has {len(rows)} rows, but the checkpoint was made after {count}; "
-            "put the missing lines back to export it"
-        )
-    return rows
+    check_counted(directory.metrics_file, count)
+    return read_rows(directory.metrics_file)[:count]
 
 
 @contextlib.contextmanager

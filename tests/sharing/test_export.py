@@ -450,7 +450,8 @@ def test_a_run_that_lacks_rows_is_not_exported(
     capsys.readouterr()
     assert cli.main(["export", str(lacking), "--to", str(to)]) == 2
     error = capsys.readouterr().err
-    told = f"metrics.jsonl: has {len(rows) - 1} rows, but the checkpoint was made after {len(rows)}; put"
+    count = len(rows)
+    told = f"metrics.jsonl: ends after line {count - 1}, but the checkpoint was made after {count} rows; put"
     assert told in error and error.count("\n") == 1
     assert not to.exists()
 
