@@ -25,14 +25,14 @@ def natural(text: str) -> int:
 
 
 def _at_least(text: str, low: int) -> int:
-    number = float(text) if is_number(text) else float("nan")
+    number = _real(text)
     if not number.is_integer() or number < low:
         raise argparse.ArgumentTypeError(f"{text} must be an integer of at least {low}")
     return int(number)
 
 
 def gpus(text: str) -> float:
-    number = float(text) if is_number(text) else float("nan")
+    number = _real(text)
     if not 0 <= number < float("inf") or (number > 1 and not number.is_integer()):
         raise argparse.ArgumentTypeError(f"{text} must be a whole number, or a share between 0 and 1")
     return number
@@ -43,7 +43,7 @@ def share(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    number = float(text) if is_number(text) else float("nan")
+    number = _real(text)
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} must be a number of at least 0")
     return number
@@ -54,11 +54,16 @@ def minutes(text: str) -> float:
 
 
 def _number(text: str, most: float | None) -> float:
-    number = float(text) if is_number(text) else float("nan")
+    number = _real(text)
     if not 0 < number < float("inf") or (most is not None and number > most):
         end = "" if most is None else f" and at most {most:g}"
         raise argparse.ArgumentTypeError(f"{text} must be a number above 0{end}")
     return number
+
+
+def _real(text: str) -> float:
+    """The number; nan, which no range holds, where the text is none."""
+    return float(text) if is_number(text) else float("nan")
 
 
 def is_number(text: str) -> bool:

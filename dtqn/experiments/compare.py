@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from dtqn.settings.values import nearest
 from dtqn.training import chance
 from dtqn.training.directory import RunDir, config_hash, make_writable, report_command
 from dtqn.training.display import open_runs_view
-from dtqn.training.metrics import SUMMARISED, whole
+from dtqn.training.metrics import SUMMARISED, Row, whole
 
 Clock = tuple[str, str, float]
 _CLOCKS: dict[str, Clock] = {
@@ -275,10 +275,8 @@ def _gathered(
     jobs = {index: _job(configs[index], runs_dir) for index in to_run}
 
     def keep(job: Job) -> str:
-        result = job.directory.read_result()
-        if result is None:
-            return ""
-        return shelf.keep(job.config, result, whole(job.directory.metrics_file, job.rows, result))
+        rows, result = _rows_and_result(job)
+        return "" if result is None else shelf.keep(job.config, result, rows)
 
     caught = train(list(jobs.values()), parallel, out, keep, launcher)
     known |= {index: _outcome(job) for index, job in jobs.items()}
@@ -342,12 +340,18 @@ def train(
     return pool.caught
 
 
+def _rows_and_result(job: Job) -> tuple[list[Row], dict[str, Any] | None]:
+    """Its rows, which it has read already, and its result; None where it has not finished."""
+    result = job.directory.read_result()
+    return whole(job.directory.metrics_file, job.rows, result), result
+
+
 def _outcome(job: Job) -> Outcome:
-    result, where = job.directory.read_result(), str(job.directory.path)
+    (rows, result), where = _rows_and_result(job), str(job.directory.path)
     if result is not None:
-        return of_finished(job.config, result, whole(job.directory.metrics_file, job.rows, result), where)
+        return of_finished(job.config, result, rows, where)
     error = job.error if job.state == "failed" else ""
-    return Outcome(job.config, job.state, job.rows, None, where, error)
+    return Outcome(job.config, job.state, rows, None, where, error)
 
 
 def _spec(config: Config) -> envs.TaskSpec:

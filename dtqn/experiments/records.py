@@ -288,7 +288,6 @@ class Records:
     def _add(self, file: Path) -> None:
         try:
             record = Record.model_validate_json(file.read_bytes())
-            record.rows()
         except (OSError, ValueError, RecursionError) as error:
             self.problems.append(f"{file}: is no record of a run ({_why(error)}); it is left as it is")
             return

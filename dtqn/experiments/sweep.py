@@ -34,7 +34,7 @@ from dtqn.settings.task import task_of
 from dtqn.text import columns
 from dtqn.training.directory import RunDir, make_writable
 from dtqn.training.display import RunsView, open_runs_view
-from dtqn.training.metrics import rows_of
+from dtqn.training.metrics import read_run
 
 try:
     from dtqn.experiments.importance import LEAST_RUNS, axis_of, dependence
@@ -115,7 +115,7 @@ class Sweep:
         directory = RunDir(Path(trial.run_dir))
         if trial.state != "open":
             directory = self._same(trial, directory)
-        trial.run_dir, trial.rows = str(directory.path), rows_of(directory)
+        trial.run_dir, (trial.rows, _) = str(directory.path), read_run(directory)
         if not trial.rows:
             trial.state = "open"
 

@@ -18,7 +18,7 @@ from dtqn.settings.task import task_of
 from dtqn.text import number, one_line
 from dtqn.training import chance
 from dtqn.training.directory import RunDir
-from dtqn.training.metrics import rows_of
+from dtqn.training.metrics import read_run
 
 _TABLE = "table.json"
 
@@ -88,7 +88,7 @@ def _of_directory(path: Path) -> tuple[Outcome, RunDir]:
         )
     config = directory.read_config()
     task_of(config)
-    rows, result = rows_of(directory), directory.read_result()
+    rows, result = read_run(directory)
     if not any(row.get("eval/return") is not None for row in rows):
         raise ConfigError(
             f"{path}: has not been evaluated yet, so there is nothing to report; "

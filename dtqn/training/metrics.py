@@ -89,10 +89,14 @@ def late_means(rows: Sequence[Row]) -> dict[str, float]:
     return {name: statistics.fmean(found) for name, found in values.items() if found}
 
 
-def rows_of(directory: RunDir) -> list[Row]:
-    """All rows of a run; a ConfigError where it has finished and they do not reach its end."""
-    path = directory.metrics_file
-    return whole(path, read_rows(path), directory.read_result())
+def read_run(directory: RunDir) -> tuple[list[Row], dict[str, Any] | None]:
+    """All rows of a run, and the content of its `result.json`, None where it has not finished.
+
+    Raises:
+        ConfigError: where it has finished and its rows do not reach its end.
+    """
+    path, result = directory.metrics_file, directory.read_result()
+    return whole(path, read_rows(path), result), result
 
 
 def whole(path: Path, rows: list[Row], result: Mapping[str, Any] | None) -> list[Row]:

@@ -15,7 +15,7 @@ from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, of_finish
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir, config_hash, run_identity
-from dtqn.training.metrics import rows_of
+from dtqn.training.metrics import read_run
 
 _TASK = "t-maze-passive-10"
 
@@ -278,14 +278,14 @@ def test_a_finished_run_whose_metrics_were_cut_is_in_no_table(tmp_path):
     directory.prepare(config)
     directory.write_result(_result(config, rows))
     directory.metrics_file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert rows_of(directory) == rows
+    assert read_run(directory)[0] == rows
     whole = directory.metrics_file.read_bytes().splitlines(keepends=True)
     for kept in (0, 1, len(whole) - 2):
         directory.metrics_file.write_bytes(b"".join(whole[:kept]))
         with pytest.raises(
             ValueError, match=r"metrics.jsonl: ends at \d+ env steps, but the run has finished at 250"
         ):
-            rows_of(directory)
+            read_run(directory)
         job = Job("cut", directory)
         job._read()
         with pytest.raises(ValueError, match="move the run's folder away"):
