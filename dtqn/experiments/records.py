@@ -46,8 +46,9 @@ _CLOCKS = ("env_steps", "learner_steps", "seconds")
 _EVALUATION = ("eval/success", "eval/return", "eval/length", "eval/episodes", "eval/stage")
 _TALLY = ("train/episodes", "train/total_return", "train/total_success")
 _TRAINING = ("env_steps", *_TALLY)
-_MOST_TALLIES, _MOST_EVALUATIONS = 128, 100
-"""Rows of each kind in a record at most: by their number alone, so that runs alike are thinned alike."""
+_MOST_TALLIES, _MOST_EVALUATIONS = 256, 100
+"""Rows of each kind in a record at most: by their steps and number alone, so that runs alike are thinned
+alike."""
 
 Columns = dict[str, list[float | int | None]]
 """Rows of metrics, a list a key."""
@@ -105,7 +106,8 @@ class Record(BaseModel):
     evaluations: Columns
     """Every second, fourth, ... row of a long run, the last one, and the one that solved the task first."""
     training: Columns
-    """The tally of training episodes: every second, fourth, ... row of a long run, and the last."""
+    """The tally of training episodes: of a long run the first row at or beyond each multiple of a power of
+    two in env steps, and the last."""
     metrics: dict[str, float] = {}
     """Means over the second half of the run, by name (`late_means`); empty in early records."""
 
@@ -165,7 +167,7 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
         "defaults": _without(lasting_settings(resolved(config)), settings),
         "result": {**result, "task": result.get("task") or run_identity(config).digest},
         "num_evaluations": len(evaluations),
-        "training": _columns(_thinned(tallies, _MOST_TALLIES), _TRAINING),
+        "training": _columns(_tallies(tallies), _TRAINING),
         "metrics": late_means(rows),
     }
     while True:
@@ -181,6 +183,21 @@ def _thinned(rows: Sequence[Row], most: int) -> list[Row]:
     found = list(rows)
     while len(found) > most:
         found = found[::-2][::-1]
+    return found
+
+
+def _tallies(rows: Sequence[Row]) -> list[Row]:
+    """The first row at or beyond each multiple of so many env steps, the least power of two that leaves few
+    enough, and the last row.
+
+    Epochs whose length is a multiple of that power, as POPGym's 65 536, end with the same rows as before
+    (`scores.best_epoch`).
+    """
+    found, step = list(rows), 1
+    while len(found) > _MOST_TALLIES:
+        step *= 2
+        firsts = {int(row["env_steps"] or 0) // step: row for row in reversed(rows)}
+        found = [row for row in rows if row is rows[-1] or row is firsts[int(row["env_steps"] or 0) // step]]
     return found
 
 

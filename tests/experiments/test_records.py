@@ -100,8 +100,8 @@ def test_a_long_run_has_a_small_record_with_its_last_rows(tmp_path):
     assert evaluations.pop(0) == 750, "the first with 90 % success"
     assert len({b - a for a, b in itertools.pairwise(evaluations)}) == 1, "evenly"
     assert len(evaluations) > 50 and len(tallies) > 50
-    few = of_run(config, _result(config, _rows(100, 128)), _rows(100, 128))
-    assert len(few.rows()) == 228, "nothing is left out of what fits"
+    few = of_run(config, _result(config, _rows(100, 256)), _rows(100, 256))
+    assert len(few.rows()) == 356, "nothing is left out of what fits"
 
 
 def test_a_table_is_the_same_however_many_rows_a_record_keeps(tmp_path):
@@ -166,6 +166,21 @@ def test_a_run_and_its_record_have_the_same_scores(tmp_path):
     for score in scores:
         assert score.of(kept, 0) is not None
     assert scores[0].of(kept, 0) != scores[0].of(rows, 0)
+
+
+@pytest.mark.parametrize("period", [16_384, 5_000])
+def test_a_record_has_the_ends_of_all_epochs_of_the_longest_published_budget(tmp_path, period):
+    """POPGym's: 229 epochs of 65 536 env steps. The last row is of no multiple of either period."""
+    walk = np.random.default_rng(2).normal(size=15_001_000 // period + 1).cumsum()
+    rows = [
+        {"env_steps": min(i * period, 15_001_000), "train/episodes": 7 * i, "train/total_return": total}
+        for i, total in enumerate(walk, start=1)
+    ]
+    rows[-1] |= {"eval/return": 0.5, "eval/success": 0.5}
+    config, score = _config(), Score(kind="mmer", epoch_env_steps=65_536)
+    kept = of_finished(config, _result(config, rows), rows, "run").rows
+    assert len(kept) < 235 and kept[-1]["env_steps"] == 15_001_000
+    assert score.of(kept, 0) == score.of(rows, 0)
 
 
 def test_a_table_of_a_long_run_is_that_of_its_record(tmp_path):

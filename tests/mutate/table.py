@@ -1290,6 +1290,12 @@ EXPERIMENTS = [
             f"{_RECORDS}::test_a_run_of_a_task_that_has_changed_is_not_counted",
         ),
         (
+            "record-without-the-ends-of-epochs",
+            "for row in reversed(rows)}",
+            "for row in rows}",
+            f"{_RECORDS}::test_a_record_has_the_ends_of_all_epochs_of_the_longest_published_budget",
+        ),
+        (
             "record-cut-counted",
             "if not steps or steps[-1] != self.result.env_steps:",
             "if False:",
