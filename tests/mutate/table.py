@@ -68,16 +68,20 @@ _WRAPPERS = "tests/envs/test_wrappers.py"
 _BSUITE = "tests/envs/test_bsuite.py"
 _POPGYM = "tests/envs/test_popgym.py"
 _INTERVALS = "tests/experiments/test_intervals.py"
-_SOLVED = "tests/experiments/test_compare.py::test_a_first_stage_solves_nothing"
-_COMPARE = "tests/experiments/test_compare.py"
-_SUITES = "tests/experiments/test_suites.py"
+_COMPARE, _COMPARISON = "tests/experiments/test_compare.py", "tests/experiments/test_comparison_table.py"
+_COMPARED = f"{_COMPARE}::test_killed_twice_it_ends_with_the_right_table"
+_SOLVED = f"{_COMPARISON}::test_a_first_stage_solves_nothing"
+_SUITES, _SCORES = "tests/experiments/test_suites.py", "tests/experiments/test_scores.py"
 _RECORDS = "tests/experiments/test_records.py"
 _LAUNCHERS = "tests/experiments/test_launchers.py"
 _WARNING = f"{_LAUNCHERS}::test_a_warning_never_takes_effect_at_once"
-_SWEEP = "tests/experiments/test_sweep.py"
-_CONFIG = "tests/settings/test_config.py"
-_EXPORT = "tests/sharing/test_export.py"
-_POOL = "tests/training/test_pool.py"
+_SWEEP, _IMPORTANCE = "tests/experiments/test_sweep.py", "tests/experiments/test_importance.py"
+_CONFIG, _PRESETS = "tests/settings/test_config.py", "tests/settings/test_presets.py"
+_RULES, _VALUES = "tests/settings/test_rules.py", "tests/settings/test_values.py"
+_CERTIFICATE, _EXPORT = "tests/sharing/test_certificate.py", "tests/sharing/test_export.py"
+_RERUN, _VERIFY = "tests/sharing/test_rerun.py", "tests/sharing/test_verify.py"
+_POOL, _EXCHANGE = "tests/training/test_pool.py", "tests/training/test_exchange.py"
+_LOST_WORKERS = "tests/training/test_lost_workers.py"
 _DEBUG, _VERDICT = "tests/debugging/test_debug.py", "tests/debugging/test_verdict.py"
 _VERDICTS = "tests/test_verdict_benchmark.py"
 _LAYOUTS = "tests/test_layouts_benchmark.py::test_outcomes_are_those_of_a_plain_loop"
@@ -919,7 +923,7 @@ TRAINING = [
             "pool-overwrites-parameters-in-use",
             "if self._parameters in in_use:",
             "if False:",
-            f"{_POOL}::test_parameters_in_use_are_not_overwritten",
+            f"{_EXCHANGE}::test_parameters_in_use_are_not_overwritten",
         ),
         (
             "pool-forgets-rows-ahead",
@@ -937,13 +941,13 @@ TRAINING = [
             "pool-counts-every-loss",
             "                member.losses = 0",
             "                pass",
-            f"{_POOL}::test_an_episode_between_two_losses_makes_them_single_ones",
+            f"{_LOST_WORKERS}::test_an_episode_between_two_losses_makes_them_single_ones",
         ),
         (
             "pool-owes-nothing",
             "for request in member.asked:\n            self._send",
             "for request in []:\n            self._send",
-            f"{_POOL}::test_a_lost_worker_is_replaced_and_its_episodes_are_cut",
+            f"{_LOST_WORKERS}::test_a_lost_worker_is_replaced_and_its_episodes_are_cut",
         ),
         (
             "pool-uncounted-last-rows",
@@ -1207,19 +1211,19 @@ EXPERIMENTS = [
             "first-evaluation-for-the-last",
             "last, solved = evaluations[-1]",
             "last, solved = evaluations[0]",
-            _COMPARE,
+            _SOLVED,
         ),
         (
             "never-is-left-out-of-the-median",
             'float("inf") if time is None else time for time in times]',
             "time for time in times if time is not None]",
-            _COMPARE,
+            _COMPARED,
         ),
         (
             "returns-of-all-tasks-averaged",
             "comparable = single or scale is not None",
             "comparable = True",
-            _COMPARE,
+            f"{_COMPARISON}::test_returns_of_different_tasks_are_not_averaged",
         ),
         (
             "pooled-scores-not-normalised",
@@ -1230,31 +1234,31 @@ EXPERIMENTS = [
     ),
     *_in(
         "dtqn/experiments/scores.py",
-        ("solved-too-early", "SOLVED = 0.9\n", "SOLVED = 0.5\n", _COMPARE),
+        ("solved-too-early", "SOLVED = 0.9\n", "SOLVED = 0.5\n", _COMPARED),
         ("first-stage-solves", "is_full_evaluation(row) and (row", "(row", _SOLVED),
         (
             "bsuite-counts-all-episodes",
             'if 0 < (row.get("train/episodes") or 0) <= episodes]',
             'if 0 < (row.get("train/episodes") or 0)]',
-            f"{_SUITES}::test_bsuites_score_is_that_of_its_own_analysis",
+            f"{_SCORES}::test_bsuites_score_is_that_of_its_own_analysis",
         ),
         (
             "mmer-is-the-last-epochs",
             "best = mean if best is None else max(best, mean)",
             "best = mean",
-            f"{_SUITES}::test_mmer_is_the_best_mean_return_of_an_epoch",
+            f"{_SCORES}::test_mmer_is_the_best_mean_return_of_an_epoch",
         ),
         (
             "mmer-is-the-mean-since-the-start",
             'episodes, total = float(row["train/episodes"] or 0), float(row["train/total_return"] or 0)',
             "episodes, total = 0.0, 0.0",
-            f"{_SUITES}::test_mmer_is_the_best_mean_return_of_an_epoch",
+            f"{_SCORES}::test_mmer_is_the_best_mean_return_of_an_epoch",
         ),
         (
             "mmer-of-runs-that-ended-early",
             "if ended >= total_env_steps else None",
             "if ended else None",
-            f"{_SUITES}::test_mmer_is_the_best_mean_return_of_an_epoch",
+            f"{_SCORES}::test_mmer_is_the_best_mean_return_of_an_epoch",
         ),
     ),
     *_in(
@@ -1341,7 +1345,7 @@ EXPERIMENTS = [
             "tally-lost-at-a-resume",
             '*tally, self._told = state["tally"]',
             "*tally, self._told = 0, 0.0, 0, 0",
-            f"{_SUITES}::test_a_trainings_tally_counts_every_episode_and_goes_on",
+            f"{_SCORES}::test_a_trainings_tally_counts_every_episode_and_goes_on",
         ),
     ),
     *_in(
@@ -1350,25 +1354,25 @@ EXPERIMENTS = [
             "fitted-to-what-is-held-out",
             ".fit(table[fitted], result[fitted])",
             ".fit(table, result)",
-            f"{_SWEEP}::test_noise_depends_on_nothing",
+            f"{_IMPORTANCE}::test_noise_depends_on_nothing",
         ),
         (
             "least-important-first",
             "key=lambda share: -share.importance",
             "key=lambda share: share.importance",
-            f"{_SWEEP}::test_importance_finds_what_matters",
+            f"{_IMPORTANCE}::test_importance_finds_what_matters",
         ),
         (
             "best-division-counts",
             "r2 = float(min(whole))",
             "r2 = float(max(whole))",
-            f"{_SWEEP}::test_held_out_figures_by_hand",
+            f"{_IMPORTANCE}::test_held_out_figures_by_hand",
         ),
         (
             "importance-of-few-runs",
             "LEAST_RUNS = 20\n",
             "LEAST_RUNS = 5\n",
-            f"{_SWEEP}::test_importance_finds_what_matters",
+            f"{_IMPORTANCE}::test_importance_finds_what_matters",
         ),
     ),
 ]
@@ -1389,14 +1393,19 @@ SETTINGS = [
             "reward_scale: float = Field(1.0",
             _RECORDED,
         ),
-        ("unknown-keys-taken", 'extra="forbid"', 'extra="ignore"', _CONFIG),
+        (
+            "unknown-keys-taken",
+            'extra="forbid"',
+            'extra="ignore"',
+            f"{_PRESETS}::test_an_unknown_key_is_named_with_the_nearest",
+        ),
         (
             "settings-change-later",
             "frozen=True",
             "frozen=False",
             f"{_CONFIG}::test_settings_cannot_be_changed_after",
         ),
-        ("infinity-taken", "allow_inf_nan=False", "allow_inf_nan=True", _CONFIG),
+        ("infinity-taken", "allow_inf_nan=False", "allow_inf_nan=True", _VALUES),
     ),
     *_in(
         "dtqn/settings/presets.py",
@@ -1404,26 +1413,25 @@ SETTINGS = [
             "a-whole-file-under-another-agents-name",
             "if agent.name != other and agent.preset.source != str(_agent_file(other, configs)):",
             "if False:",
-            "tests/experiments/test_compare.py::test_a_file_that_makes_two_agents_one_is_refused",
+            f"{_COMPARE}::test_a_file_that_makes_two_agents_one_is_refused",
         ),
         (
             "preset-of-a-task-ends-amid-a-word",
             "(?![a-z])",
             "",
-            f"{_CONFIG}::test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word",
+            f"{_PRESETS}::test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word",
         ),
         (
             "horizon-without-the-time-limit",
             "_with_horizon(layer.values, env, limit)",
             "_with_horizon(layer.values, env, None)",
-            "tests/experiments/test_suites.py::"
-            "test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons",
+            f"{_SUITES}::test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons",
         ),
         (
             "shorter-env-preset-on-top",
             "key=lambda path: len(path.stem)",
             "key=lambda path: -len(path.stem)",
-            "tests/settings/test_config.py::test_layers_in_their_order",
+            f"{_PRESETS}::test_layers_in_their_order",
         ),
         (
             "task-over-a-published-agent",
@@ -1438,18 +1446,18 @@ SETTINGS = [
             "heads-rule-dropped",
             "    _heads_divide_the_width,\n",
             "",
-            f"{_CONFIG}::test_sizes_that_contradict_each_other",
+            f"{_RULES}::test_sizes_that_contradict_each_other",
         ),
-        ("atoms-rule-dropped", "    _atoms_have_a_range,\n", "", _CONFIG),
-        ("entropy-rule-dropped", "    _entropies_are_not_rescaled,\n", "", _CONFIG),
-        ("policy-rule-dropped", "    _a_policy_is_a_running_mean,\n", "", _CONFIG),
+        ("atoms-rule-dropped", "    _atoms_have_a_range,\n", "", _RULES),
+        ("entropy-rule-dropped", "    _entropies_are_not_rescaled,\n", "", _RULES),
+        ("policy-rule-dropped", "    _a_policy_is_a_running_mean,\n", "", _RULES),
         (
             "own-modules-are-recorded",
             " and not (is_own(network.core) or is_own(network.encoder))",
             "",
-            f"{_CONFIG}::test_graphs_are_recorded_where_they_hold_the_run_for_certain",
+            f"{_RULES}::test_graphs_are_recorded_where_they_hold_the_run_for_certain",
         ),
-        ("period-rule-dropped", "= (_every_step_is_learned,)", "= ()", _CONFIG),
+        ("period-rule-dropped", "= (_every_step_is_learned,)", "= ()", _RULES),
     ),
 ]
 
@@ -1643,24 +1651,29 @@ ENVS = [
 SHARED: list[Break] = [
     *_in(
         "dtqn/sharing/certificate.py",
-        ("digest-with-clocks", "json.dumps(without_clocks(row), sort_keys=True)", "json.dumps(row)", _EXPORT),
-        ("certified-rows-of-no-update", 'if "learner/loss" in row]', "]", _EXPORT),
+        (
+            "digest-with-clocks",
+            "json.dumps(without_clocks(row), sort_keys=True)",
+            "json.dumps(row)",
+            _CERTIFICATE,
+        ),
+        ("certified-rows-of-no-update", 'if "learner/loss" in row]', "]", _CERTIFICATE),
     ),
     *_in(
         "dtqn/sharing/rerun.py",
-        ("rerun-without-evaluations", "row = row | evaluated.metrics", "pass", _EXPORT),
-        ("rerun-without-figures-so-far", "row | evaluations.tally(row)", "row", _EXPORT),
+        ("rerun-without-evaluations", "row = row | evaluated.metrics", "pass", _RERUN),
+        ("rerun-without-figures-so-far", "row | evaluations.tally(row)", "row", _RERUN),
     ),
     *_in(
         "dtqn/sharing/verify.py",
-        ("any-file-is-the-file", "(found := certificate.file_digest(path)) != digest", "not path", _EXPORT),
-        ("any-setting-is-the-setting", "stated.get(name) != value", "name not in stated", _EXPORT),
-        ("elsewhere-a-row-must-be-the-same", "if others:", "if not others:", _EXPORT),
+        ("any-file-is-the-file", "(found := certificate.file_digest(path)) != digest", "not path", _VERIFY),
+        ("any-setting-is-the-setting", "stated.get(name) != value", "name not in stated", _VERIFY),
+        ("elsewhere-a-row-must-be-the-same", "if others:", "if not others:", _VERIFY),
         (
             "intervals-always-overlap",
             "and other_low <= high + close",
             "or other_low <= high + close",
-            _EXPORT,
+            _VERIFY,
         ),
     ),
     *_in(
@@ -1872,7 +1885,7 @@ RECORDED = [
             "a-longer-run-by-its-last-length",
             "config = config.model_copy(update=dict(zip(ENDS, [*ends, None], strict=False)))",
             "pass",
-            "tests/sharing/test_export.py::test_rows_of_a_run_that_was_made_longer_are_those_of_its_first_length",
+            f"{_VERIFY}::test_rows_of_a_run_that_was_made_longer_are_those_of_its_first_length",
         ),
     ),
 ]

@@ -1,0 +1,129 @@
+"""Comparisons of a small program that behaves like a training, and a run that has finished."""
+
+import functools
+import io
+import json
+import sys
+
+import pytest
+
+from dtqn.acting.evaluation import EvaluationResult
+from dtqn.experiments import compare, jobs
+from dtqn.experiments.records import Outcome
+from dtqn.settings.presets import resolve
+from dtqn.training import chance
+
+TASK = "gridverse-memory-7x7"
+_STAND_IN = """
+import json, pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[2])
+here = pathlib.Path(__file__).parent
+config = dict(line.split(": ", 1) for line in (folder / "config.yaml").open() if ": " in line)
+config = {name: value.strip() for name, value in config.items()}  # the names without a group are these
+env, agent, seed = config["env"], config["agent"], int(config["seed"])
+scores = json.loads((here / "scores.json").read_text())[env][agent][seed - 1]
+caught = []
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: caught.append(number))
+with (here / "begun").open("a") as file:
+    file.write(f"{env} {agent} {seed}\\n")
+if scores == "fails":
+    sys.exit("error: the loss is not finite")
+saved = folder / "saved"
+done = int(saved.read_text()) if saved.exists() else 0
+for i in range(done, len(scores)):
+    success = scores[i] if env.startswith("gridverse") else None
+    row = {"env_steps": 100 * (i + 1) + seed, "learner_steps": 10 * (i + 1), "seconds": 6.0 * (i + 1) * seed}
+    row |= {"eval/success": success, "eval/success_low": success, "eval/success_high": success}
+    row |= {"eval/return": 10 * scores[i] - 5, "eval/length": 7.0, "eval/episodes": 50}
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(row | {"learner/loss": 0.1}) + "\\n")
+        file.write(json.dumps({"env_steps": row["env_steps"] + 1, "seconds": row["seconds"]}) + "\\n")
+    time.sleep(0.01)
+    held = (here / "held").exists() and (here / "held").read_text() == f"{agent} {seed}"
+    while held and i == 1 and not caught:
+        time.sleep(0.01)
+    if caught and i + 1 < len(scores):
+        saved.write_text(str(i + 1))
+        sys.exit(128 + caught[0])
+ends_at = [json.loads(config[name]) for name in ("total_env_steps", "stop_at_success", "stop_at_return")]
+ends_at = ends_at[: 2 if ends_at[2] is None else 3]
+result = {"ends_at": ends_at, "parameters": 100 + len(agent)}
+result |= {"threads": int(config["threads"]), "device": "cpu", "program": {"dtqn": "1.2", "torch": "3.4"}}
+(folder / "result.json").write_text(json.dumps(result))
+"""
+CHANCE = EvaluationResult(0.125, 0.1, 0.15, -3.25, 9.0, 50)
+SCORES = {
+    "gtrxl": [[0.1, 0.5, 0.92, 0.96], [0.2, 0.91, 0.85, 1.0], [0.1, 0.2, 0.3, 0.4]],
+    "dtqn": [[0.0, 0.1, 0.8, 0.9], [0.0, 0.95, 1.0, 1.0], [0.1, 0.2, 0.9, 0.96]],
+    "drqn": [[0.0, 0.1, 0.1, 0.4], [0.0, 0.3, 0.4, 0.4], [0.2, 0.6, 0.7, 0.8]],
+}
+
+
+class _View:
+    """Looks at every change, in place of the terminal."""
+
+    def __init__(self, runs, at_change):
+        self.runs, self._at_change = runs, at_change
+
+    def update(self, changed):
+        self._at_change(self.runs)
+
+    def say(self, text):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A function that compares by the small program, and returns the exit code and what was printed."""
+    (tmp_path / "program.py").write_text(_STAND_IN)
+    program = [sys.executable, "-I", "-S", str(tmp_path / "program.py")]
+    monkeypatch.setattr(compare, "Pool", functools.partial(jobs.Pool, program=program))
+    monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(chance, "play", lambda config, episodes: CHANCE)
+
+    draw = compare.plots.comparison
+
+    def run(scores, *, baseline=None, at_change=lambda runs: None, parallel=2, settings=None, pictures=False):
+        monkeypatch.setattr(compare.plots, "comparison", draw if pictures else draw_nothing)
+        (tmp_path / "scores.json").write_text(json.dumps(scores))
+        monkeypatch.setattr(compare, "open_runs_view", lambda out, runs: _View(runs, at_change))
+        given = {"total_env_steps": "400"} | (settings or {})
+        configs = [
+            resolve(None, given | {"env": env, "agent": agent, "seed": str(seed)}, {}).settled(free_cores=1)
+            for env, agents in scores.items()
+            for agent, seeds in agents.items()
+            for seed in range(1, len(seeds) + 1)
+        ]
+        out = io.StringIO()
+        code = compare.compare(
+            configs, parallel, tmp_path / "runs", tmp_path / "out", baseline, given, out=out
+        )
+        return code, out.getvalue()
+
+    return run
+
+
+def draw_nothing(panels, path, clock, note, log=False):
+    """Pictures take most of the time that a comparison takes."""
+    path.write_bytes(b"a picture")
+
+
+def config_of(agent, seed):
+    return resolve(None, {"total_env_steps": "400", "seed": str(seed), "env": TASK, "agent": agent}, {})
+
+
+def table_of(tmp_path):
+    return json.loads((tmp_path / "out/table.json").read_text())
+
+
+def finished_run(episodes, **flags):
+    """A run whose last evaluation has so many episodes, and whose first row has 40 of training."""
+    config = resolve(None, {"env": TASK, "agent": "dqn"} | flags, {})
+    figures = {"eval/success": 0.5, "eval/return": 0.5, "eval/length": 3.0, "eval/episodes": episodes}
+    row = {"env_steps": 9, "learner_steps": 1, "seconds": 1.0, "train/episodes": 40, "train/total_success": 9}
+    result = {"parameters": 5, "threads": 1, "device": "cpu", "program": {}}
+    return Outcome(config, "finished", [row | figures], result, "run", "")

@@ -1,0 +1,137 @@
+"""The notes of a comparison: what is the same for all runs, what is not, and what is missing."""
+
+import pytest
+
+from dtqn.acting.evaluation import EvaluationResult
+from dtqn.experiments import comparison_notes
+from dtqn.experiments.comparison_table import agent_figures, run_figures
+from dtqn.experiments.records import Outcome
+from dtqn.experiments.scores import SUCCESS, Score
+from dtqn.settings.presets import resolve
+from tests.experiments import comparison_program
+from tests.experiments.comparison_program import SCORES, TASK, finished_run, table_of
+
+run = comparison_program.run
+
+
+def test_agents_that_differ_in_more_than_memory_are_told_below_the_table(run, tmp_path):
+    scores = {agent: [[0.5]] for agent in ("gtrxl", "gru", "drqn", "adrqn")}
+    run({TASK: scores})
+    under = table_of(tmp_path)["under"][TASK]
+    assert under[:2] == [
+        "Not alike in more than memory: gtrxl, gru, adrqn with the previous action, drqn without.",
+        "Not alike in more than memory: gtrxl, gru with a dueling head, drqn, adrqn without.",
+    ]
+    run({TASK: {agent: [[0.5]] for agent in ("gtrxl", "lstm", "gru", "dtqn")}})
+    assert not any("Not alike" in note for note in table_of(tmp_path)["under"][TASK])
+
+
+def test_the_table_says_what_is_the_same_for_all(run, tmp_path):
+    run({TASK: SCORES}, settings={"learner.n_step": "5"})
+    notes = table_of(tmp_path)["notes"]
+    for said in (
+        "Budget: 400 env steps, for every agent.",
+        "settings given for all alike: total_env_steps 400, learner.n_step 5.",
+        "Episodes in a full evaluation: 500, for every agent.",
+        "Evaluations: 4, for every agent.",
+        "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
+    ):
+        assert any(said in note for note in notes), said
+    assert (tmp_path / "out/table.txt").read_text().endswith("\n".join(notes) + "\n")
+    assert "P(better" not in (tmp_path / "out/table.txt").read_text()
+
+
+def test_agents_with_other_options_of_the_task_are_told_of():
+    def told(*agents):
+        outcomes = [
+            Outcome(resolve(None, {"env": TASK, "agent": agent}, {}), "waiting", [], None, "", "not yet")
+            for agent in agents
+        ]
+        runs = [run_figures(outcome, [SUCCESS]) for outcome in outcomes]
+        notes = comparison_notes.notes(outcomes, runs, None, {}, None)
+        return [note for note in notes if note.startswith("Task options")]
+
+    assert told("gtrxl", "wide=gtrxl+network.width=16") == []
+    assert told("gtrxl", "easy=gtrxl+task.time_limit=30") == [
+        f"Task options DIFFER: {TASK} gtrxl seed 1: none; {TASK} easy seed 1: time_limit 30. "
+        "random is of the first of these."
+    ]
+
+
+def test_a_published_agent_with_other_settings_is_told_of():
+    """Such as a suite's or those of flags, which lie over it; a task's preset does not."""
+
+    def told(**flags):
+        config = resolve(None, {"env": TASK} | flags, {})
+        outcome = Outcome(config, "waiting", [], None, "", "not yet")
+        notes = comparison_notes.notes([outcome], [run_figures(outcome, [SUCCESS])], None, {}, None)
+        return [note for note in notes if note.startswith("Not as published")]
+
+    assert told(agent="dqn-paper") == [] == told(agent="gtrxl", **{"learner.n_step": "7"})
+    changed = {"learner.n_step": "7", "actor.num_envs": "4"}
+    assert told(agent="dqn-paper", **changed) == [
+        "Not as published: dqn-paper has other learner.n_step, actor.num_envs here."
+    ]
+
+
+def test_a_last_evaluation_of_fewer_episodes_is_told_of():
+    def told(*outcomes):
+        runs = [run_figures(outcome, [SUCCESS]) for outcome in outcomes]
+        notes = comparison_notes.notes(outcomes, runs, None, {}, None)
+        return [note for note in notes if note.startswith("Episodes of the last")]
+
+    assert told(finished_run(500, seed="1"), finished_run(500, seed="2")) == []
+    assert told(finished_run(500, seed="1"), finished_run(50, seed="2")) == [
+        f"Episodes of the last evaluation DIFFER: {TASK} dqn seed 1: 500; {TASK} dqn seed 2: 50."
+    ]
+
+
+def test_a_finished_run_without_the_score_is_named_and_in_no_figure():
+    """Its first row of metrics has more training episodes than the score is of."""
+    run, score = finished_run(500), Score("bsuite", episodes=39)
+    found = run_figures(run, [score, SUCCESS])
+    why = "its first row of metrics has more than 39 training episodes; give a smaller metrics_every"
+    assert comparison_notes.missing([run], [found]) == [
+        f"FINISHED, in no figure: {TASK} dqn seed 1, no training success: {why} (run)"
+    ]
+    assert run_figures(run, [Score("bsuite", episodes=40)]).score == 9 / 40
+    lines = agent_figures(
+        [
+            run_figures(run, [SUCCESS, score]),
+            run_figures(finished_run(500, seed="2"), [SUCCESS, Score("bsuite")]),
+        ],
+        None,
+        {TASK: EvaluationResult(0.0, 0.0, 0.1, 0.0, 3.0, 9)},
+        {TASK: [SUCCESS, score]},
+    )
+    assert (lines[0].finished, lines[0].success, lines[0].beside) == (2, 0.5, {"training success": None})
+
+
+@pytest.mark.parametrize("stops", [None, "success", "return"])
+def test_what_is_not_the_same_for_all_is_said(run, tmp_path, stops):
+    """Runs that end early have fewer evaluations, which is as it should be."""
+    settings = {f"stop_at_{stops}": "0.9", "evaluation.period": "50"} if stops else {}
+    run({TASK: {"gtrxl": [[0.1, 0.2]], "drqn": [[0.1, 0.2, 0.3]]}}, settings=settings)
+    notes = table_of(tmp_path)["notes"]
+    (note,) = [note for note in notes if note.startswith("Evaluations")]
+    early = [note for note in notes if note.startswith("Runs end early")]
+    assert early == ([f"Runs end early at {stops}: 0.9, for every agent."] if stops else [])
+    if stops:
+        assert note == "Evaluations: one for each 50 env steps, until a run ends, for every agent."
+    else:
+        assert note == f"Evaluations DIFFER: {TASK} gtrxl seed 1: 2; {TASK} drqn seed 1: 3."
+
+
+def test_what_finished_runs_ran_on_is_told_whatever_is_asked_for_now(run):
+    """Threads are not in the hash: the finished runs are kept, and were run with their own number."""
+    scores = {TASK: {"drqn": [[0.5]], "gtrxl": [[0.5]]}}
+    _, text = run(scores)
+    assert "Threads of a run: 1, for every agent.\n" in text
+    assert "Device: cpu, for every agent.\nProgram: dtqn 1.2, torch 3.4, for every agent.\n" in text
+    _, text = run(scores, settings={"threads": "2"})
+    assert "Threads of a run: 1, for every agent.\n" in text
+    _, text = run({TASK: scores[TASK] | {"dtqn": [[0.5]]}}, settings={"threads": "2"})
+    assert (
+        f"Threads of a run DIFFER: {TASK} drqn seed 1: 1; {TASK} gtrxl seed 1: 1; {TASK} dtqn seed 1: 2."
+        in text
+    )

@@ -1,0 +1,125 @@
+"""The figures of agents in a comparison: tasks together, metrics, runs and agents that have none."""
+
+import statistics
+
+import pytest
+
+import envs
+from dtqn.acting.evaluation import EvaluationResult
+from dtqn.experiments import comparison_forms, comparison_notes
+from dtqn.experiments.comparison_table import agent_figures, run_figures
+from dtqn.experiments.records import Outcome
+from dtqn.experiments.scores import SUCCESS
+from tests.experiments import comparison_program
+from tests.experiments.comparison_program import TASK, config_of, finished_run, table_of
+from tests.reference import statistics_twin as twin
+
+run = comparison_program.run
+
+
+def test_a_first_stage_solves_nothing():
+    """Fifty good episodes, of which the other 450 were not played, are no evaluation at 90 %."""
+    result = {"parameters": 5, "threads": 1, "device": "cpu", "program": {}}
+    rows = []
+    for steps, success, stage in ((100, 0.96, 1), (200, 0.95, 2), (300, 0.8, 2)):
+        figures = {"eval/success": success, "eval/return": 1.0, "eval/length": 3.0, "eval/episodes": 50}
+        clocks = {"env_steps": steps, "learner_steps": steps, "seconds": 0.6 * steps}
+        rows.append({**clocks, **figures, "eval/stage": stage})
+    found = run_figures(Outcome(config_of("gtrxl", 1), "finished", rows, result, "run", ""), [SUCCESS])
+    assert (found.env_steps_to_90, found.minutes_to_90, found.success) == (200, 2.0, 0.8)
+
+
+def test_a_metric_has_a_column_and_who_lacks_it_is_named():
+    """Of two agents: one run of the second has no such figure, so the agent has none."""
+    name, metrics = "replay/delta_q_last", ["learner/loss", "replay/delta_q_last"]
+    means = {"dqn": [{"learner/loss": 0.5}] * 2, "lstm": [{"learner/loss": 2.0, name: 0.25}, {name: 0.75}]}
+    outcomes = [
+        finished_run(500, agent=agent, seed=str(seed))._replace(metrics=found)
+        for agent, each in means.items()
+        for seed, found in enumerate(each, 1)
+    ]
+    outcomes.append(finished_run(500, agent="gru")._replace(result=None, error="it failed"))
+    runs = [run_figures(outcome, [SUCCESS], metrics) for outcome in outcomes]
+    floor = {TASK: EvaluationResult(0.0, 0.0, 0.1, 0.0, 3.0, 9)}
+    dqn, lstm, gru, _ = lines = agent_figures(runs, None, floor, {TASK: [SUCCESS]})
+    assert dqn.beside == {"learner/loss": 0.5, name: None}
+    assert lstm.beside == {"learner/loss": None, name: 0.5}
+    assert gru.beside == {"learner/loss": None, name: None}
+    shown = [[comparison_forms.cells(line, None)[metric] for metric in metrics] for line in lines]
+    assert shown == [["0.5", "-"], ["-", "0.5"], ["-", "-"], ["-", "-"]]
+    assert comparison_notes.of_metrics(metrics, runs) == [
+        f"learner/loss, {name}: the mean over the second half of a run, then over runs.",
+        f"No learner/loss in: {TASK} lstm seed 2.",
+        f"No {name} in: {TASK} dqn seeds 1, 2.",
+    ]
+    assert comparison_notes.of_metrics([], runs) == []
+
+
+def test_an_agent_has_no_line_for_a_task_that_it_did_not_run():
+    """Two runs on different tasks are no comparison, but have a report."""
+    other = finished_run(500, env="t-maze-passive-20", agent="lstm")
+    runs = [run_figures(run, [SUCCESS]) for run in (finished_run(500), other)]
+    floor = EvaluationResult(0.0, 0.0, 0.1, 0.0, 3.0, 9)
+    envs = [run.env for run in runs]
+    lines = agent_figures(runs, None, dict.fromkeys(envs, floor), {env: [SUCCESS] for env in envs})
+    named = [(line.env, line.agent) for line in lines]
+    assert named[:4] == [(TASK, "dqn"), (TASK, "random"), (envs[1], "lstm"), (envs[1], "random")]
+    assert [agent for _, agent in named[4:]] == ["dqn", "lstm", "random"], "the table of all tasks"
+
+
+_FIVE = {
+    "gtrxl": [[0.9], [1.0], [0.8], [0.95], [0.7]],
+    "dqn": [[0.2], [0.3], [0.25], [0.1], [0.8]],
+}
+
+
+def test_several_tasks_have_a_line_for_all(run, tmp_path):
+    other = "gridverse-memory-four-rooms-7x7"
+    tasks = {TASK: _FIVE, other: {"gtrxl": [[0.5], [0.6], [0.4], [0.5], [0.9]], "dqn": _FIVE["dqn"]}}
+    run(tasks, baseline="dqn")
+    line, _, floor = table_of(tmp_path)["table"][6:]
+    scores = [[run[-1] for run in tasks[env]["gtrxl"]] for env in tasks]
+    theirs = [[run[-1] for run in tasks[env]["dqn"]] for env in tasks]
+    assert (line["env"], line["agent"], line["finished"], line["return"]) == ("all tasks", "gtrxl", 10, None)
+    assert (floor["env"], floor["agent"], floor["success"], floor["return"]) == (
+        "all tasks",
+        "random",
+        0.125,
+        None,
+    )
+    assert line["success"] == pytest.approx(sum(map(sum, scores)) / 10)
+    assert (line["minimum"], line["maximum"]) == (0.4, 1.0)
+    assert line["iqm"]["value"] == pytest.approx(twin.iqm([*scores[0], *scores[1]]))
+    assert line["improvement"]["value"] == pytest.approx(twin.mean_improvement(scores, theirs))
+    ceiling = envs.spec(other).success_ceiling
+    assert f"Ceiling: in {other} no agent can exceed {ceiling:.1%} success." in table_of(tmp_path)["notes"]
+    assert (
+        "seeds" not in (tmp_path / "out/table.txt").read_text().partition("all tasks")[2].partition("\n\n")[0]
+    )
+
+
+def test_pooled_figures_need_five_runs_on_each_task(run, tmp_path):
+    tasks = {TASK: _FIVE, "gridverse-memory-5x5": {agent: runs[:4] for agent, runs in _FIVE.items()}}
+    tasks["gridverse-memory-four-rooms-7x7"] = _FIVE
+    run(tasks, baseline="dqn")
+    table = table_of(tmp_path)
+    by_task = {env: [line for line in table["table"] if line["env"] == env] for env in [*tasks, "all tasks"]}
+    for env, lines in by_task.items():
+        enough = env in (TASK, "gridverse-memory-four-rooms-7x7")
+        assert (lines[0]["iqm"] is not None, lines[0]["improvement"] is not None) == (enough, enough), env
+    assert table["under"]["all tasks"][-1].startswith("Fewer than 5 runs on a task of gtrxl, dqn:")
+
+
+def test_returns_of_different_tasks_are_not_averaged(run, tmp_path):
+    tasks = {"CartPole-v1": _FIVE, TASK: _FIVE}
+    assert run(tasks, baseline="dqn")[0] == 0
+    first, *_, both, _, floor = table_of(tmp_path)["table"]
+    assert (first["score"], first["success"], first["reached_90"]) == ("return", None, None)
+    assert first["return"] == pytest.approx(statistics.fmean([4.0, 5.0, 3.0, 4.5, 2.0]))
+    assert first["iqm"]["value"] == pytest.approx(twin.iqm([4.0, 5.0, 3.0, 4.5, 2.0]))
+    assert (both["env"], both["iqm"], both["minimum"]) == ("all tasks", None, None)
+    assert both["improvement"]["value"] == pytest.approx(
+        twin.improvement(*([r[0] for r in _FIVE[a]] for a in _FIVE))
+    )
+    assert (floor["success"], floor["return"]) == (None, None)
+    assert "IQM of return [95 %]" in (tmp_path / "out/table.txt").read_text()

@@ -1,0 +1,122 @@
+"""On which parameters a sweep's result depends: known dependences, noise, figures by hand, pictures."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dtqn import plots
+from dtqn.experiments.importance import Axis, Importance, axis_of, dependence
+from tests.experiments.sweep_program import board_of
+
+
+def _axis(name, positions, ordered=True):
+    return Axis(name, list(map(float, positions)), [(0.0, "a"), (1.0, "b")], ordered)
+
+
+def test_importance_finds_what_matters():
+    generator = np.random.default_rng(0)
+    a, b = generator.random(40), generator.random(40)
+    kind, constant = generator.integers(3, size=40), np.ones(40)
+    values = [float(-3 * x + 2 * (k == 1)) for x, k in zip(a, kind, strict=True)]
+    axes = [_axis("b", b), _axis("constant", constant), _axis("kind", kind, ordered=False), _axis("a", a)]
+    found = dependence(axes, values)
+    assert (found.runs, found.found) == (40, True) and 0.4 < found.r2 < 1
+    assert [share.name for share in found.shares] == ["a", "kind", "b"]
+    first, second, third = found.shares
+    assert first.importance > second.importance > 0.1 > 0.05 > abs(third.importance)
+    assert second.correlation is None
+    ranks = [np.argsort(np.argsort(x)) for x in (a, values)]
+    assert first.correlation == pytest.approx(np.corrcoef(*ranks)[0, 1])
+    assert found == dependence(axes, values)
+    assert dependence([_axis("a", a[:19])], values[:19]) is None
+    assert dependence([_axis("a", a)], [1.0] * 40) is None
+
+
+def test_noise_depends_on_nothing(monkeypatch):
+    """A forest that is asked of the runs that it was fitted to says 0.6 and more here."""
+    monkeypatch.setattr("dtqn.experiments.importance._TREES", 10)
+    found = []
+    for seed in range(10):
+        generator = np.random.default_rng(seed)
+        axes = [_axis(str(i), generator.random(30)) for i in range(4)]
+        found.append(dependence(axes, generator.random(30).tolist()))
+    assert sum(not one.found for one in found) >= 9
+    assert all(one.found or one.shares == [] for one in found)
+
+
+def test_held_out_figures_by_hand(monkeypatch):
+    """The mean of the other folds in place of a forest: R^2 from plain sums, and no parameter matters."""
+
+    class Mean:
+        def __init__(self, **_):
+            pass
+
+        def fit(self, table, values):
+            self.mean = values.mean()
+            return self
+
+        def predict(self, table):
+            return np.full(len(table), self.mean)
+
+    from dtqn.experiments import importance
+
+    monkeypatch.setattr(importance, "RandomForestRegressor", Mean)
+    values, lowest = np.arange(20.0) ** 2, np.inf
+    for split in range(importance._SPLITS):
+        folds = importance.KFold(5, shuffle=True, random_state=split).split(np.zeros((20, 1)))
+        errors = sum(((values[held] - np.delete(values, held).mean()) ** 2).sum() for _, held in folds)
+        lowest = min(lowest, 1 - errors / ((values - values.mean()) ** 2).sum())
+    found = dependence([_axis("a", range(20))], values.tolist())
+    assert (found.r2, found.shares) == (pytest.approx(lowest), []) and lowest < 0
+
+
+def test_a_sweep_says_that_it_found_no_dependence(tmp_path):
+    """The value is noise; what is drawn and written says so too."""
+    board = board_of(tmp_path, np.random.default_rng(0).random(24))
+    told = board.finish()
+    written = json.loads((tmp_path / "importance.json").read_text())
+    assert (written["runs"], written["dependence_found"], written["parameters"]) == (24, False, [])
+    assert written["held_out_r2"] <= 0
+    sentence = (
+        f"no dependence of best_success on the parameters found (held-out R² {written['held_out_r2']:.2f})"
+    )
+    assert sentence in told
+    assert (tmp_path / "importance.png").exists()
+
+
+def test_zero_of_a_quantised_logarithmic_distribution_has_a_place():
+    spec = {"distribution": "q_log_uniform_values", "min": 1, "max": 32, "q": 4}
+    axis = axis_of("replay.burn_in_length", spec, [0, 4, 32])
+    assert axis.positions == [0, 4, 32] and [text for _, text in axis.ticks] == ["0", "16", "32"]
+    assert axis_of("replay.burn_in_length", spec, [4, 40]).positions == pytest.approx(
+        [0.602, 1.602], abs=1e-3
+    )
+
+
+def test_pictures(tmp_path, monkeypatch):
+    """A panel a parameter, in the given order, with every run at its place and the best one ringed."""
+    shares = [
+        Importance("learner.n_step", 0.8, 0.1, -0.5),
+        Importance("network.gate", 0.1, 0.0, None),
+    ]
+    axes = [_axis("learner.n_step", [0, 1, 0.5]), _axis("network.gate", [1, 1, 0], ordered=False)]
+    for name in ("a.png", "b.png"):
+        plots.by_parameter(axes, [0.1, 0.9, 0.5], tmp_path / name, "mean_success", 1)
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    plots.importance(shares, tmp_path / "importance.png", "mean_success", 0.4, 25)
+    assert Image.open(tmp_path / "importance.png").size[0] > 500
+    figures = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    plots.by_parameter(axes, [0.1, 0.9, 0.5], tmp_path, "mean_success", 1)
+    plots.importance(shares, tmp_path, "mean_success", 0.4, 25)
+    plots.importance([], tmp_path, "mean_success", -0.2, 25)
+    panels = [panel for panel in figures[0].axes if panel.get_visible()]
+    assert [panel.get_title() for panel in panels] == ["learner.n_step", "network.gate"]
+    dots, ring = panels[0].collections
+    assert dots.get_offsets().tolist() == [[0, 0.1], [1, 0.9], [0.5, 0.5]]
+    assert ring.get_offsets().tolist() == [[1, 0.9]]
+    assert figures[1].get_suptitle() == "Dependence of mean_success on settings: held-out R² = 0.40, 25 runs"
+    (text,) = figures[2].texts
+    assert text.get_text() == "no dependence of mean_success found: held-out R² = -0.20, 25 runs"

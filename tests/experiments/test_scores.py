@@ -1,0 +1,123 @@
+"""Scores of runs by hand, and the tally of a real training that they are computed from."""
+
+import numpy as np
+import pytest
+
+from dtqn.experiments.scores import Score, best_epoch, first_episodes
+
+
+def _log(ends, period=100):
+    """Rows of tallies every `period` steps of episodes that end at (env step, return, success)."""
+    rows, last = [], max(step for step, _, _ in ends)
+    for step in range(period, last + period, period):
+        before = [end for end in ends if end[0] <= step]
+        rows.append(
+            {
+                "env_steps": step,
+                "train/episodes": len(before),
+                "train/total_return": float(sum(end[1] for end in before)),
+                "train/total_success": sum(end[2] for end in before),
+            }
+        )
+        rows.append({"env_steps": step + 1, "eval/return": 0.0})
+    return rows
+
+
+def test_bsuites_score_is_that_of_its_own_analysis():
+    """One episode after the other, as its logging wrapper and `memory_len/analysis.py` count them."""
+    rng = np.random.default_rng(0)
+    for skill in (0.5, 0.6, 0.63, 0.7, 1.0):
+        right = rng.random(400) < skill
+        rows = _log([(10 * (i + 1), 2.0 * r - 1, int(r)) for i, r in enumerate(right)])
+        total_perfect, regret = 0, None
+        for episode, perfect in enumerate(right, 1):
+            total_perfect += perfect
+            if episode == 300:
+                regret = (episode - total_perfect) / 0.5 / episode
+        share = first_episodes(rows, 300)
+        score = Score("bsuite", 0.5, 1.0, episodes=300, solved_above=0.25)
+        assert score.of(rows, 0) == share == right[:300].mean()
+        assert 1 - score.normalised(share) == pytest.approx(regret)
+        assert (score.normalised(share) > 0.25) == (regret < 0.75)
+    assert first_episodes(rows, 10_000) == 1.0, "a run with fewer episodes has those that it has"
+    assert first_episodes(rows, 5) is None, "no row is as early"
+    assert first_episodes([{"env_steps": 1, "eval/return": 0.0}], 5) is None
+
+
+def test_mmer_is_the_best_mean_return_of_an_epoch():
+    """Against every episode sorted into its epoch, with epochs without an end of an episode among them."""
+    rng = np.random.default_rng(1)
+    steps = np.cumsum(rng.integers(5, 900, size=60))
+    ends = [(int(step), float(rng.normal() + step / 9000), 0) for step in steps]
+    rows = _log(ends)
+    by_epoch = {}
+    for step, value, _ in ends:
+        by_epoch.setdefault((step - 1) // 400, []).append(value)  # a row counts what has ended by its step
+    whole = [np.mean(values) for epoch, values in by_epoch.items() if 400 * (epoch + 1) <= ends[-1][0]]
+    assert best_epoch(rows, 400) == pytest.approx(max(whole))
+    assert best_epoch(rows, 10**9) is None, "no whole epoch"
+    assert best_epoch([], 400) is None
+    falling = _log([(100, 5.0, 0), (200, -1.0, 0), (300, -1.0, 0)])
+    assert best_epoch(falling, 100) == 5.0 and Score("mmer", epoch_env_steps=300).of(falling, 300) == 1.0
+    rising = _log([(100, 1.0, 0), (200, 2.0, 0), (240, 9.0, 0)], period=50)
+    assert best_epoch(rising, 100) == 2.0, "the third is cut short"
+    score = Score("mmer", epoch_env_steps=100)
+    assert score.of(rising, 240) == 2.0
+    assert score.of(rising, 1000) is None, "it ended early, perhaps before its best epoch"
+    assert score.of([], 240) is None
+
+
+def test_greedy_scores_are_those_of_the_last_evaluation():
+    rows = [
+        {"eval/return": 3.0, "eval/success": 0.9},
+        {"eval/return": -1.0, "eval/success": 0.25},
+        {"env_steps": 9},
+    ]
+    assert (Score("success").of(rows, 0), Score("return").of(rows, 0)) == (0.25, -1.0)
+    assert Score("return", -2.0, 2.0).normalised(-1.0) == 0.25
+    assert Score("return").normalised(1.0) is None and Score("success").of([], 0) is None
+
+
+def test_a_trainings_tally_counts_every_episode_and_goes_on(tmp_path):
+    from dtqn.settings.presets import resolve
+    from dtqn.training.trainer import Trainer
+
+    flags = {"env": "bsuite-memory-len-2", "agent": "dqn", "actor.num_envs": "5", "replay.capacity": "3000"}
+    flags |= {
+        "total_env_steps": "330",
+        "metrics_every": "60",
+        "evaluation.episodes": "4",
+        "learner.batch_size": "2",
+    }
+    config = resolve(None, flags, {})
+    ended = []
+
+    def watched():
+        trainer = Trainer(config)
+        tick = trainer.actor.tick
+
+        def seen():
+            rows, episodes = tick()
+            ended.extend(zip(episodes.episode_return.tolist(), episodes.success.tolist(), strict=True))
+            return rows, episodes
+
+        trainer.actor.tick = seen
+        return trainer
+
+    trainer, rows = watched(), []
+    while trainer.env_steps < 200:
+        rows.append(trainer.advance())
+    state = trainer.get_state()
+    trainer = watched()
+    trainer.set_state(state)
+    while not trainer.finished:
+        rows.append(trainer.advance())
+        trainer.evaluator.evaluated()
+    rows += trainer.finish()
+    rows = [row for row in rows if row and "train/episodes" in row]
+    last = rows[-1]
+    assert len(rows) >= 5 and last["train/episodes"] == len(ended) == 110, "330 steps of episodes of 3"
+    assert last["train/total_return"] == sum(value for value, _ in ended)
+    assert last["train/total_success"] == sum(success for _, success in ended)
+    counts = [row["train/episodes"] for row in rows]
+    assert counts == sorted(counts) and first_episodes(rows, 10_000) == last["train/total_success"] / 110

@@ -1,0 +1,373 @@
+"""Presets, files, agents and flags: their order, what they hold, and what is refused."""
+
+import typing
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import envs
+from dtqn.settings import presets
+from dtqn.settings.config import Config, fields_of
+from dtqn.settings.presets import Layer, nested, read_yaml, resolve
+from tests.settings.resolving import error_of, value_of
+
+
+@pytest.mark.parametrize(
+    ("content", "unknown", "near"),
+    [
+        ("learner: {learning_rat: 1}", "learner.learning_rat", "learner.learning_rate"),
+        ("learning_rate: 1", "learning_rate", "learner.learning_rate"),
+        ("network: {memory_len: 1}", "network.memory_len", "network.memory_length"),
+        ("network.memory-len: 1", "network.memory_len", "network.memory_length"),
+        ("total_steps: 1", "total_steps", "total_env_steps"),
+        ("lerner: {n_step: 1}", "lerner", "learner"),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_nearest(tmp_path, content, unknown, near):
+    file = tmp_path / "my.yaml"
+    file.write_text(content)
+    assert error_of({}, file) == f"{unknown} is no setting (from {file}); did you mean {near}?"
+
+
+def test_layers_in_their_order(tmp_path):
+    configs = tmp_path / "configs"
+    for folder, name, content in [
+        (
+            "agents",
+            "gtrxl",
+            "learner: {n_step: 2, batch_size: 2}\nreplay: {learn_length: 2, capacity: 20000}",
+        ),
+        ("envs", "gridverse", "learner: {n_step: 9, q_lambda: 0.3}"),
+        ("envs", "gridverse-memory", "learner: {n_step: 3}\nreplay: {learn_length: 3}"),
+        ("envs", "gridverse-memory-7", "learner: {n_step: 9}"),
+    ]:
+        (configs / folder).mkdir(parents=True, exist_ok=True)
+        (configs / folder / f"{name}.yaml").write_text(content)
+    file = tmp_path / "mine.yaml"
+    file.write_text("replay: {learn_length: 4, burn_in_length: 4}\nlearner.gamma: 0.4\nwandb: online")
+    config = resolve(file, {"replay.burn-in-length": "5"}, {"WANDB_MODE": "offline"}, configs)
+    assert config.learner.batch_size == 2, "agent preset"
+    assert config.learner.n_step == 3, "env preset over agent preset, the longest name that ends at a dash"
+    assert config.learner.q_lambda == 0.3, "the shorter name below it"
+    assert (config.replay.learn_length, config.learner.gamma) == (4, 0.4), "file over presets"
+    assert config.wandb == "offline", "WANDB_MODE over the file"
+    assert config.replay.burn_in_length == 5, "flags over all"
+    assert config.network == Config().network
+
+
+@pytest.mark.parametrize(
+    ("mode", "flags", "wandb"),
+    [
+        ("", {}, "auto"),
+        ("dryrun", {}, "offline"),
+        ("run", {}, "online"),
+        ("DISABLED", {}, "disabled"),
+        ("disabled", {"wandb": "offline"}, "offline"),
+        ("disabled", {"wandb": "auto"}, "auto"),
+    ],
+)
+def test_wandb_mode_counts_unless_the_flag_is_given(mode, flags, wandb):
+    assert resolve(None, flags, {"WANDB_MODE": mode}).wandb == wandb
+
+
+def test_a_wandb_mode_that_is_none():
+    assert error_of({}, environment={"WANDB_MODE": "onlin"}).startswith("wandb is onlin (from WANDB_MODE)")
+
+
+def test_the_file_chooses_the_presets_unless_a_flag_does(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("agent: gtrx")
+    assert f"agent is gtrx (from {file}): gtrx is no agent; did you mean gtrxl?" in error_of({}, file)
+    assert resolve(file, {"agent": "gtrxl"}, {}).agent == "gtrxl"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"- 1\n- 2\n", "holds a list"),
+        (b"just words", "holds a str"),
+        (b"\x80\x81\x00\xff", "is not a YAML file"),
+        (b"a: [1", "is not a YAML file (line"),
+        (b"a: !!python/object/apply:os.system [ls]", "is not a YAML file"),
+        (None, "there is no such file"),
+    ],
+)
+def test_a_foreign_file_is_one_line(tmp_path, content, reason):
+    file = tmp_path / "mine.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    message = error_of({}, file)
+    assert message.startswith(f"config is {file}: {reason}")
+
+
+def test_empty_files_and_groups_change_nothing(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("learner:\n  # n_step: 3\n")
+    assert resolve(file, {}, {}) == resolve(None, {}, {})
+    file.write_text("# nothing")
+    assert read_yaml(file) == {}
+
+
+def test_a_group_must_be_a_group():
+    assert error_of({"learner": "5"}) == "learner is 5 (from --learner): must be a group of settings"
+
+
+def test_dots_dashes_and_nesting_are_alike():
+    assert nested(
+        {"learner.n-step": 1, "learner": {"gamma": 2, "target-update": 3}, "total-env-steps": 4}
+    ) == {
+        "learner": {"n_step": 1, "gamma": 2, "target_update": 3},
+        "total_env_steps": 4,
+    }
+
+
+def test_what_is_printed_is_read_again(tmp_path):
+    config = resolve(None, {"learner.adam-epsilon": "1e-8", "seed": "3", "task.time_limit": "7"}, {})
+    file = tmp_path / "printed.yaml"
+    file.write_text(presets.to_yaml(config))
+    assert resolve(file, {}, {}) == config
+
+
+def _values(field):
+    low = next((getattr(m, "ge", getattr(m, "gt", None)) for m in field.metadata), None)
+    kinds = set(typing.get_args(field.annotation)) or {field.annotation}
+    if float in kinds:
+        return st.floats(max(low or 0.0, 1e-6), 0.999)
+    if int in kinds:
+        return st.integers(max(low or 0, 1), 10**6)
+    return st.booleans() if bool in kinds else st.sampled_from(sorted(kinds - {type(None)}, key=str))
+
+
+# Those that some value of another setting contradicts are left out.
+_BOUND = {
+    *("learner.munchausen", "learner.next_window", "learner.auxiliary_weight", "learner.minibatches"),
+    *("learner.ranks", "learner.policy"),
+}
+_FREE = [
+    n
+    for n in fields_of()
+    if n.startswith(("learner.", "actor.ladder", "actor.epsilon", "evaluation.")) and n not in _BOUND
+]
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_any_legal_settings_survive_yaml_and_flags(data):
+    chosen = {
+        name: data.draw(_values(fields_of()[name]), name)
+        for name in data.draw(st.sets(st.sampled_from(_FREE)))
+    }
+    if chosen.get("learner.n_step", 0) > 100:
+        del chosen["learner.n_step"]
+    typed = presets.build([Layer("a", nested(chosen))])
+    assert presets.build([Layer(None, nested({name: str(value) for name, value in chosen.items()}))]) == typed
+    assert presets.build([Layer("b", yaml.safe_load(presets.to_yaml(typed)))]) == typed
+
+
+def _presets(folder):
+    return sorted((presets.CONFIGS / folder).glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", [*_presets("agents"), *_presets("envs")], ids=lambda path: path.stem)
+def test_every_shipped_preset_is_a_difference(path):
+    assert 0 < len(presets.file_layer(path).values) < len(Config.model_fields)
+
+
+@pytest.mark.parametrize("family", [path.stem for path in _presets("envs")])
+def test_every_agent_has_settings_for_a_task_of_every_env_preset(family):
+    ids = [*envs.ids(), "ALE/Pong-v5", "MemoryMaze-9x9-v0", "MiniGrid-MemoryS7-v0"]
+    of_family = [id for id in ids if id.startswith(family)]
+    assert of_family
+    for agent in _presets("agents"):
+        for env in of_family:
+            config = resolve(None, {"agent": agent.stem, "env": env}, {})
+            assert (config.agent, config.env) == (agent.stem, env)
+
+
+@pytest.mark.parametrize(
+    ("env", "files"),
+    [
+        ("MiniGrid-MemoryS7-v0", ["MiniGrid", "MiniGrid-Memory"]),
+        ("MiniGrid-Memorylane-v0", ["MiniGrid"]),
+        ("MiniGridworld-v0", []),
+        ("ALE/Pong-v5", ["ALE"]),
+        ("gridverse-memory-four-rooms-7x7", ["gridverse-memory", "gridverse-memory-four-rooms"]),
+        ("gridverse-memory-fours-7x7", ["gridverse-memory"]),
+        ("heavenhell", ["heavenhell"]),
+        ("my-heavenhell", []),
+    ],
+)
+def test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word(env, files):
+    expected = [presets.file_layer(presets.CONFIGS / f"envs/{file}.yaml") for file in files]
+    assert presets._env_presets(env, presets.CONFIGS) == expected
+
+
+@pytest.mark.parametrize(
+    ("env", "rows"), [("t-maze-passive-9", 11), ("t-maze-active-9", 13), ("memory-cards-3", 31)]
+)
+@pytest.mark.parametrize("agent", ["gtrxl", "dtqn", "r2d2"])
+def test_an_env_preset_gives_every_agent_the_tasks_horizon(env, rows, agent):
+    config = resolve(None, {"env": env, "agent": agent}, {})
+    assert config.network.memory_length == config.network.context_length == rows
+    assert config.replay.learn_length == config.replay.period == rows
+    assert config.replay.burn_in_length == 0
+
+
+def test_a_name_of_a_task_that_is_nearly_right_is_one_line():
+    assert error_of({"env": "t-maze-passive-x"}).startswith("env is t-maze-passive-x: unknown task")
+
+
+@pytest.mark.parametrize("agent", [path.stem for path in _presets("agents")])
+@pytest.mark.parametrize("env", ["gridverse-memory-7x7", "t-maze-passive-10", "MemoryMaze-9x9-v0"])
+def test_a_preset_sets_little_that_is_not_read(agent, env):
+    """Only dtqn-paper does: gates that are shared and start without bias, should `network.gate` be gru."""
+    config = resolve(None, {"agent": agent, "env": env}, {})
+    named = {"network.gate_bias", "network.share_gates"} if agent == "dtqn-paper" else set()
+    assert set(config.unread()) == named
+    assert presets.unread(config) == [], "and nobody is warned of it"
+
+
+def test_a_setting_that_its_preset_sets_otherwise_is_warned_of():
+    config = resolve(None, {"agent": "dtqn-paper", "network.gate_bias": "3"}, {})
+    assert presets.unread(config) == ["network.gate_bias"]
+    of_a_user = config.model_copy(update={"agent": "mine"})
+    assert presets.unread(of_a_user) == ["network.gate_bias", "network.share_gates"]
+
+
+_DEEP = "learner: " + "{a: " * 60 + "1" + "}" * 60
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("seed: 1\nlearner: {n_step: 2}\nseed: 2", "line 3: seed is there twice"),
+        ("learner:\n  n_step: 2\n  gamma: 0.9\n  n_step: 3", "line 4: n_step is there twice"),
+        ("learner.n_step: 2\nlearner: {n_step: 3}", "learner is there twice"),
+        ("learner: {n_step: 2, n-step: 3}", "n_step is there twice"),
+        ("seed: !!int x", "line 1: 'x' is no int"),
+        ("a: &a [1]\nb: [*a, *a]", "line 2: aliases (*name) are not read; write the value out"),
+        (_DEEP, "line 1: more than 50 collections inside each other"),
+    ],
+)
+def test_a_file_says_each_thing_once_and_plainly(tmp_path, content, message):
+    file = tmp_path / "mine.yaml"
+    file.write_text(content)
+    assert error_of({}, file) == f"config is {file}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("seed: 2020-01-31", "seed is 2020-01-31 (from {}): must be an integer of at least 0"),
+        ("seed: 2020-99-99", "seed is 2020-99-99 (from {}): must be an integer of at least 0"),
+        ("a.b.c.d: 1", "a is no setting (from {})"),
+        ("? !!int 3\n: 4", "3 is no setting (from {})"),
+        ("learner: [1]", "learner is [1] (from {}): must be a group of settings"),
+        ("seed: [1, {a: b}]", "seed is [1, {{'a': 'b'}}] (from {}): must be an integer of at least 0"),
+    ],
+)
+def test_odd_values_of_a_file_are_one_line(tmp_path, content, message):
+    file = tmp_path / "mine.yaml"
+    file.write_text(content)
+    assert error_of({}, file).startswith(message.format(file))
+
+
+def _agents(tmp_path):
+    """Files of a user's: an agent, and one that is named as a shipped preset."""
+    for name in ("my", "gtrxl"):
+        (tmp_path / f"{name}.yaml").write_text("network: {core: lru, memory_length: 9}")
+    (tmp_path / "with-seed.yaml").write_text("seed: 3")
+    return tmp_path
+
+
+def test_an_agent_of_a_users_file(tmp_path):
+    config = resolve(None, {"agent": f"{_agents(tmp_path)}/my.yaml", "env": "t-maze-passive-9"}, {})
+    assert (config.agent, config.network.core) == ("my", "lru")
+    assert config.network.memory_length == 11, "the task's preset lies over the agent's, as over shipped ones"
+    config = resolve(None, {"agent": f"mine={tmp_path}/gtrxl.yaml"}, {})
+    assert (config.agent, config.network.memory_length) == ("mine", 9)
+
+
+def test_an_agent_file_may_lie_over_the_tasks_preset(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("{over_task: true, network: {memory_length: 9}, learner: {gamma: 0.9}}")
+    config = resolve(None, {"agent": str(file), "env": "t-maze-passive-9", "learner.gamma": "0.8"}, {})
+    assert (config.network.memory_length, config.learner.gamma) == (9, 0.8), "a flag lies over both"
+    assert config.learner.n_step == 10, "the task's, where the agent says nothing"
+    file.write_text("over_task: maybe")
+    assert error_of({"agent": str(file)}).endswith(f"{file}: over_task is maybe: must be true or false")
+
+
+def test_a_variant_is_its_base_with_a_few_settings_that_win(tmp_path):
+    flags = {"env": "t-maze-passive-9", "network.memory_length": "5", "network.width": "32"}
+    base = resolve(None, flags | {"agent": "gtrxl"}, {})
+    assert base.network.memory_length == 5
+    variant = "long=gtrxl+network.memory-length=80+learner.learning_rate=1e+3+network.gate_bias=-1e-1"
+    config = resolve(None, flags | {"agent": variant}, {})
+    changed = {
+        "agent": "long",
+        "network.memory_length": 80,
+        "learner.learning_rate": 1000.0,
+        "network.gate_bias": -0.1,
+    }
+    assert {
+        name: value_of(config, name) for name in fields_of() if value_of(config, name) != value_of(base, name)
+    } == changed
+    of_file = resolve(None, {"agent": f"wide={_agents(tmp_path)}/my.yaml+network.width=128"}, {})
+    assert (of_file.agent, of_file.network.core, of_file.network.width) == ("wide", "lru", 128)
+
+
+def test_a_shipped_file_is_found_where_there_is_no_checkout(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "configs/agents/lru.yaml"
+    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core == "lru"
+    (tmp_path / "configs/agents").mkdir(parents=True)
+    (tmp_path / name).write_text("network: {core: gru}")
+    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core == "gru"
+
+
+@pytest.mark.parametrize(
+    ("agent", "message"),
+    [
+        ("absent.yaml", "absent.yaml: there is no such file"),
+        ("./gtrxl.yaml", "gtrxl is the name of a shipped agent; write my-gtrxl=./gtrxl.yaml"),
+        ("gtrxl=dqn", "gtrxl is the name of a shipped agent; write my-gtrxl=dqn"),
+        ("dqn=gtrxl+seed=1", "dqn is the name of a shipped agent; write my-dqn=gtrxl+seed=1"),
+        ("random=gtrxl", "random is the name of random actions; write my-random=gtrxl"),
+        ("gtrxl+network.width=32", "gtrxl+network.width=32 has no name; write NAME=gtrxl+network.width=32"),
+        (
+            "a=gtrxl+network.width",
+            "a=gtrxl+network.width: network.width has no value; write network.width=VALUE",
+        ),
+        ("a/b=gtrxl", "a/b is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
+        ("=gtrxl", "'' is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
+        ("..=gtrxl", ".. is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
+        ("a=gtrx+network.width=32", "gtrx is no agent; did you mean gtrxl?"),
+        ("a=gtrxl+network.width=32+network.width=64", "network.width is there twice"),
+        ("a=gtrxl+seed=3", "agent a sets seed, which is no part of an agent; leave it out"),
+        ("with-seed.yaml", "with-seed.yaml sets seed, which is no part of an agent; leave it out"),
+    ],
+)
+def test_a_mistake_in_an_agent_is_one_line(tmp_path, monkeypatch, agent, message):
+    monkeypatch.chdir(_agents(tmp_path))
+    assert error_of({"agent": agent}) == f"agent is {agent} (from --agent): {message}"
+
+
+def test_a_mistake_in_a_variants_settings_names_the_variant():
+    assert error_of({"agent": "a=gtrxl+network.wdth=32"}) == (
+        "network.wdth is no setting (from agent a); did you mean network.width?"
+    )
+    assert error_of({"agent": "a=gtrxl+network.width=-1"}) == (
+        "network.width is -1 (from agent a): must be an integer of at least 2 and at most 1000000"
+    )
+
+
+def test_a_whole_configuration_needs_no_file_of_its_agent(tmp_path):
+    config = resolve(None, {"agent": "long=gtrxl+network.memory_length=80"}, {})
+    file = tmp_path / "config.yaml"
+    file.write_text(presets.to_yaml(config))
+    assert resolve(file, {}, {}) == config
+    assert resolve(file, {"seed": "3"}, {}) == config.model_copy(update={"seed": 3})
+    assert "agent is lnog" in error_of({"agent": "lnog"}, file)

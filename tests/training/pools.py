@@ -1,0 +1,152 @@
+"""Short runs with workers in this process, where these can be as fast, as slow or as dead as a test wants."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from dtqn.acting.rows import Rows
+from dtqn.settings.presets import resolve
+from dtqn.training import pool, session
+from dtqn.training.metrics import CLOCK_KEYS
+from dtqn.training.schema import named
+from dtqn.training.trainer import Trainer
+from dtqn.training.worker import WorkerError
+from tests.training.test_evaluator import FLAGS
+
+OWN = ("actor/lead", "actor/parameter_age", "actor/restarts")
+"""Metrics of workers."""
+LOST = "the process that {} has ended: killed by SIGKILL (out of memory?)"
+
+
+class Here:
+    """A worker in this process."""
+
+    at_once = True
+    """It acts when it is asked to; else when it is waited for."""
+    made: ClassVar[list[Here]] = []
+    at_tick: ClassVar[Callable[[Here], None]] = staticmethod(lambda worker: None)
+
+    def __init__(self, task: str, make: Callable[..., Any], *arguments: Any, descriptors: Any) -> None:
+        assert descriptors == [arguments[-1]]
+        self._task, self._asked, self._answers = task, deque[Any](), deque[Any]()
+        self.ticks, self.is_lost, self.hangs = 0, False, False
+        self._served = self._outcome(lambda: make(*arguments))
+        self.made.append(self)
+
+    def ask(self, method: str, *arguments: Any) -> None:
+        if self.is_lost:
+            raise WorkerError(LOST.format(self._task))
+        self._asked.append((method, arguments))
+        if self.at_once:
+            self._act()
+
+    def answered(self, timeout: float) -> bool:
+        if self.hangs:
+            return False
+        if timeout and not self._answers and self._asked:
+            self._act()
+        return bool(self._answers) or self.is_lost
+
+    def answer(self) -> Any:
+        if not self._answers:
+            raise WorkerError(LOST.format(self._task))
+        value, error = self._answers.popleft()
+        if error is not None:
+            raise error
+        return value
+
+    def end(self) -> None:
+        self.is_lost = True
+
+    close = kill = end
+
+    def _act(self) -> None:
+        if self.is_lost:
+            return
+        method, arguments = self._asked.popleft()
+        if method == "tick":
+            self.ticks += 1
+            type(self).at_tick(self)
+            if self.is_lost or self.hangs:
+                return
+        served, error = self._served
+        self._answers.append(
+            (None, error) if error else self._outcome(lambda: getattr(served, method)(*arguments))
+        )
+
+    def _outcome(self, call: Callable[[], Any]) -> tuple[Any, Exception | None]:
+        try:
+            return call(), None
+        except Exception as error:
+            return None, error
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> type[Here]:
+    class Fresh(Here):
+        made: ClassVar[list[Here]] = []
+
+    monkeypatch.setattr(pool, "Worker", Fresh)
+    return Fresh
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(session, "learning_curve", lambda *_: None)
+    monkeypatch.setattr(Trainer, "film", lambda *_: None)
+    yield
+
+
+def trainer_of(workers: int = 2, lead: int = 2, **flags: Any) -> Trainer:
+    """A short run with workers, or without any where there are 0."""
+    of_pool = {"actor.pool": "process", "actor.num_workers": workers, "actor.max_lead": lead}
+    settings = (
+        FLAGS
+        | {"evaluator": "inline", "actor.num_envs": 5, "total_env_steps": 420}
+        | (of_pool if workers else {})
+        | flags
+    )
+    return Trainer(resolve(None, settings, {}))
+
+
+def train(trainer: Trainer, until: int | None = None) -> list[dict[str, Any]]:
+    """The rows of metrics up to the run's end, or an env step."""
+    rows = []
+    while not trainer.finished and (until is None or trainer.env_steps < until):
+        if (row := trainer.advance()) is not None:
+            rows.append({key: value for key, value in row.items() if key not in CLOCK_KEYS})
+    return rows
+
+
+def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if key not in OWN} for row in rows]
+
+
+def assert_same(ours: Trainer, theirs: Trainer) -> None:
+    """In everything that was learned and stored."""
+    for name in ("replay", "updates", "staleness", "generator", "recent", "tally", "evaluator", "learner"):
+        mine, others = (
+            json.dumps(of.get_state()[name], default=lambda x: x.tolist()) for of in (ours, theirs)
+        )
+        assert mine == others, name
+    assert ours.env_steps == theirs.env_steps
+
+
+def note_ticks(trainer: Trainer) -> list[dict[str, np.ndarray]]:
+    """The rows of every tick from now on, by name."""
+    seen: list[dict[str, np.ndarray]] = []
+    tick = trainer.actor.tick
+
+    def noted() -> tuple[Rows[np.ndarray], Any]:
+        rows, episodes = tick()
+        seen.append({name: part.copy() for name, part in named(rows).items()})
+        return rows, episodes
+
+    trainer.actor.tick = noted  # type: ignore[method-assign]
+    return seen

@@ -1,0 +1,69 @@
+"""The memory that a run shares with its workers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from dtqn.training.exchange import Exchange, bytes_per_env_step
+from dtqn.training.pool import WorkerPool
+from dtqn.training.schema import named
+from dtqn.training.shared_arrays import SharedArrays
+from tests.training import pools
+from tests.training.pools import Here, trainer_of
+
+here = pools.here
+
+
+def test_shared_arrays_are_the_same_memory() -> None:
+    forms = {
+        "a": ((3, 2), np.dtype(np.float32)),
+        "flag": ((5,), np.dtype(np.bool_)),
+        "none": ((0,), np.dtype("i8")),
+    }
+    ours = SharedArrays(forms)
+    theirs = SharedArrays(forms, ours.descriptor)
+    ours.arrays["a"][1] = [1.5, 2.5]
+    theirs.arrays["flag"][4] = True
+    assert theirs.arrays["a"].tolist() == [[0, 0], [1.5, 2.5], [0, 0]]
+    assert ours.arrays["flag"].tolist() == [False] * 4 + [True]
+    ours.close()
+    theirs.arrays["a"][0, 0] = 7
+    assert ours.arrays["a"][0, 0] == 7
+
+
+def test_parameters_in_use_are_not_overwritten(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are published while requests are open, those that they name stay as they were."""
+    monkeypatch.setattr(here, "at_once", False)
+    trainer = trainer_of(2, 3)
+    actor = trainer.actor
+    assert isinstance(actor, WorkerPool)
+    size = sum(one.numel() for one in trainer.network.parameters())
+    generator = torch.Generator().manual_seed(1)
+    sent = {0: torch.cat([one.flatten() for one in trainer.network.parameters()]).detach().clone()}
+    for version in range(1, 40):
+        values = torch.randn(size, generator=generator)
+        sent[version] = values
+        parts = values.split([one.numel() for one in trainer.network.parameters()])
+        shaped = [part.view_as(one) for part, one in zip(parts, trainer.network.parameters(), strict=True)]
+        actor.publish(shaped, version)
+        for member in actor._members:
+            for request in member.asked:
+                held = torch.cat([one.flatten() for one in actor._exchange.parameters[request.parameters]])
+                assert torch.equal(held, sent[request.version])
+        if version % 3:
+            actor.tick()
+
+
+def test_bytes_of_an_env_step(here: type[Here]) -> None:
+    """By hand: 6 numbers of a byte, the action, reward, four flags, two Q-values, a version and the trace."""
+    trainer = trainer_of()
+    fields = named(trainer.schema.rows)
+    trace = 8 * 2  # one layer of width 8 in float16
+    row = fields["observation"]
+    observation = int(np.prod(row.shape)) * np.dtype(row.dtype).itemsize
+    assert bytes_per_env_step(fields) == observation + 1 + 4 + 4 + 8 + 4 + trace + (1 + 8 + 8 + 1)
+    exchange = Exchange(trainer.config, trainer.network, trainer.schema)
+    assert exchange.versions == exchange.ticks + 1 == 4
+    exchange.shared.close()
