@@ -11,7 +11,6 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullFormatter, PercentFormatter
-from matplotlib.transforms import ScaledTranslation
 
 from dtqn.files import replacing
 
@@ -20,6 +19,8 @@ _EVALUATION, _TRAINING = "#1f5fa8", "#e07b39"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195")
 """Told apart without seeing red from green (Okabe and Ito 2008, whose yellow is too faint for lines)."""
 _DASHES = ("-", "--", ":", "-.")
+SHARE_OF_RUNS = "share of runs"
+"""The y of a performance profile."""
 _COLUMNS = 3
 _MANY = 12
 """Beyond so many panels there are twice as many columns."""
@@ -34,8 +35,8 @@ class Curve(NamedTuple):
     low: Sequence[float] | None
     """Lower edge of the band; None for a line alone."""
     high: Sequence[float] | None
-    runs: int
-    """How many the curve is of; 0 for the figures of others."""
+    runs: Sequence[int]
+    """How many its points are of, each number once; none for the figures of others."""
     marker: str = ""
     """The sign at each of its points; empty for a line alone."""
 
@@ -107,8 +108,8 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: 
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
     for axes, panel in zip(grid, panels, strict=False):
-        for index, curve in enumerate(panel.curves):
-            _comparison_curve(axes, curve, styles[curve.label], index - (len(panel.curves) - 1) / 2)
+        for above, curve in zip(reversed(range(len(panel.curves))), panel.curves, strict=True):
+            _comparison_curve(axes, curve, styles[curve.label], above)
         for level, line, width, label in (
             (panel.chance, ":", 1.2, "random actions"),
             (panel.solved, "-.", 1.0, "solved above"),
@@ -139,50 +140,45 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: 
 
 def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
     """Colour, dashes and the label in the legend of each agent, the same in all panels."""
-    counts: dict[str, list[int]] = {}
+    counts: dict[str, set[int]] = {}
     for panel in panels:
         for curve in panel.curves:
-            counts.setdefault(curve.label, []).append(curve.runs)
+            counts.setdefault(curve.label, set()).update(curve.runs)
     return {
         label: {
             "color": COLOURS[index % len(COLOURS)],
             "linestyle": _DASHES[index // len(COLOURS) % len(_DASHES)],
             "linewidth": 1.8,
             "clip_on": False,  # a line at 0 is seen in full
-            "label": f"{label} (n = {' or '.join(map(str, sorted(set(runs))))})" if any(runs) else label,
+            "label": f"{label} (n = {' or '.join(map(str, sorted(runs)))})" if runs else label,
         }
         for index, (label, runs) in enumerate(counts.items())
     }
 
 
-def _comparison_curve(axes: Axes, curve: Curve, style: Mapping[str, Any], aside: float) -> None:
+def _comparison_curve(axes: Axes, curve: Curve, style: Mapping[str, Any], above: int) -> None:
     """A line and its band; of a single evaluation a point and its bar.
 
-    Points often coincide with those of other agents, so they lie `aside` steps beside their place: a single
-    one to the right, and those of a line with markers below.
+    Points often coincide with those of other agents. All lie on their place, and a point or a line with
+    markers is wider, the more curves are drawn `above` it, so that each is seen around those.
     """
     single = len(curve.x) == 1
-    right, down = (5 * aside, 0) if single else (0, 2.2 * aside if curve.marker else 0)
-    place = axes.transData + ScaledTranslation(right / 72, -down / 72, axes.figure.dpi_scale_trans)
+    if single or curve.marker:
+        style = {**style, "linewidth": style["linewidth"] + 1.4 * above, "markersize": 5 + 3 * above}
     if single:
         bar = None
         if curve.low is not None and curve.high is not None:
             bar = [[curve.y[0] - curve.low[0]], [curve.high[0] - curve.y[0]]]
-        axes.errorbar(curve.x, curve.y, bar, marker="o", capsize=4, transform=place, **style)
-    else:
-        axes.plot(curve.x, curve.y, marker=curve.marker, markersize=4, transform=place, **style)
-        if curve.low is not None and curve.high is not None:
-            axes.fill_between(curve.x, curve.low, curve.high, color=style["color"], alpha=0.16, linewidth=0)
-    # What is moved does not count for the axes' limits by itself.
-    for edge in (curve.low, curve.y, curve.high):
-        if edge is not None:
-            axes.update_datalim(list(zip(curve.x, edge, strict=True)))
-    axes.autoscale_view()
+        axes.errorbar(curve.x, curve.y, bar, marker="o", capsize=4 + 2 * above, **style)
+        return
+    axes.plot(curve.x, curve.y, marker=curve.marker, **style)
+    if curve.low is not None and curve.high is not None:
+        axes.fill_between(curve.x, curve.low, curve.high, color=style["color"], alpha=0.16, linewidth=0)
 
 
 def _dress(axes: Axes, name: str, title: str, ceiling: float) -> None:
     """Draw what all pictures of a score share."""
-    if name.endswith("success"):
+    if name.endswith("success") or name == SHARE_OF_RUNS:
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         if ceiling < 1:
@@ -355,7 +351,7 @@ def by_parameter(
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     figure.supylabel(metric, fontsize=10)
-    figure.suptitle(f"{len(values)} runs; ringed: the best", fontsize=11)
+    figure.suptitle(f"{len(values)} runs; ringed: the best single one", fontsize=11)
     save(figure, path)
 
 

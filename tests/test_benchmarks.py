@@ -119,12 +119,23 @@ def test_the_plain_rivals_have_the_published_size() -> None:
     assert sizes == [426_942, 155_838]
 
 
-def test_a_run_is_solved_at_the_first_of_two_good_evaluations() -> None:
+@pytest.mark.parametrize(
+    ("evaluations", "solved"),
+    [  # (success, whether full)
+        ([(0.5, 2), (0.96, 2), (0.94, 2), (0.95, 2), (1.0, 2)], 3),
+        ([(0.5, 2), (0.96, 2), (0.94, 2), (0.95, 2)], None),
+        ([(0.96, 2), (0.42, 1), (0.97, 2), (0.98, 1)], 2),  # a bad one is the one that stays short
+        ([(0.98, 1), (0.97, 2), (0.94, 1)], None),
+    ],
+)
+def test_a_run_is_solved_at_the_first_of_two_good_evaluations(
+    evaluations: list[tuple[float, int]], solved: int | None
+) -> None:
     rows = [
-        {"env_steps": 25 * i, "eval/success": share} for i, share in enumerate((0.5, 0.96, 0.94, 0.95, 1))
+        {"env_steps": 25 * i, "eval/success": share, "eval/return": share, "eval/stage": stage}
+        for i, (share, stage) in enumerate(evaluations)
     ]
-    assert learning.solved_at(rows) == rows[3]
-    assert learning.solved_at(rows[:4]) is None
+    assert learning.solved_at(rows) == (None if solved is None else rows[solved])
 
 
 def test_staleness_is_measured_before_and_after_the_task_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:

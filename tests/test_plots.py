@@ -109,8 +109,8 @@ def test_chance_is_a_line_where_it_is_known(drawn, rows, chance, label):
 
 
 def test_a_comparison_has_one_legend_and_a_style_for_every_agent(tmp_path):
-    curves = [Curve(f"agent{i}", [0, 1000], [0.0, i / 10], [0.0, 0.0], [0.1, 1.0], 5) for i in range(10)]
-    fewer = [curve._replace(runs=2) for curve in curves[:3]]
+    curves = [Curve(f"agent{i}", [0, 1000], [0.0, i / 10], [0.0, 0.0], [0.1, 1.0], [5]) for i in range(10)]
+    fewer = [curve._replace(runs=[2]) for curve in curves[:3]]
     panels = [Panel("first task", "success", curves, 0.9), Panel("second task", "return", fewer)]
     for name in ("a.svg", "b.svg"):
         comparison(panels, tmp_path / name, "environment steps", "what lines are")
@@ -133,8 +133,8 @@ def figures(monkeypatch):
 
 
 def test_the_spread_at_a_single_evaluation_is_seen(figures, tmp_path):
-    """A bar from low to high; of one run a point. The axes have room for both, with each beside the other."""
-    curves = [Curve("a", [500], [3.0], [-1.0], [7.0], 5), Curve("b", [500], [4.0], None, None, 1)]
+    """A bar from low to high; of one run a point, each at its steps. The axes have room for both."""
+    curves = [Curve("a", [500], [3.0], [-1.0], [7.0], [5]), Curve("b", [500], [4.0], None, None, [1])]
     comparison([Panel("task", "return", curves)], tmp_path / "a.png", "environment steps", "")
     ((axes,),) = figures
     (bar,) = axes.collections
@@ -144,27 +144,37 @@ def test_the_spread_at_a_single_evaluation_is_seen(figures, tmp_path):
     assert [line.get_ydata().tolist() for line in points] == [[3.0], [4.0]]
     low, high = axes.get_ylim()
     assert low < -1 and high > 7 and axes.get_xlim()[1] > 500
-    places = [line.get_transform().transform((500, 3.0))[0] for line in points]
-    assert places[1] - places[0] > 4
+    axes.figure.draw_without_rendering()
+    assert {tuple(line.get_transform().transform((500, 3.0))) for line in points} == {
+        tuple(axes.transData.transform((500, 3.0)))
+    }
+    assert points[0].get_markersize() > points[1].get_markersize(), "each is seen where they coincide"
 
 
-@pytest.mark.parametrize("marker", ["o", ""])
-def test_lines_with_markers_that_coincide_are_all_seen(figures, tmp_path, marker):
-    """Side by side in the legend's order; learning curves, which have no markers, lie where they are."""
-    curves = [Curve(name, [10, 100], [1.0, 1.0], None, None, 1, marker) for name in "abc"]
+@pytest.mark.parametrize(("marker", "widths"), [("o", [4.6, 3.2, 1.8]), ("", [1.8] * 3)])
+def test_lines_with_markers_that_coincide_are_all_seen(figures, tmp_path, marker, widths):
+    """Each on its values, the first the widest and below the others; learning curves are all alike."""
+    curves = [Curve(name, [10, 100], [1.0, 1.0], None, None, [1], marker) for name in "abc"]
     comparison([Panel("task", "success", curves)], tmp_path / "a.png", "steps to remember over", "", log=True)
     ((axes,),) = figures
     axes.figure.draw_without_rendering()
-    heights = [line.get_transform().transform((10, 1.0))[1] for line in axes.lines[:3]]
-    exact = axes.transData.transform((10, 1.0))[1]
-    assert heights[1] == pytest.approx(exact)
-    apart = [heights[0] - exact, exact - heights[2]]
-    assert apart == pytest.approx([2.2 * axes.figure.dpi / 72] * 2 if marker else [0, 0])
+    exact = tuple(axes.transData.transform((10, 1.0)))
+    lines = axes.lines[:3]
+    assert {tuple(line.get_transform().transform((10, 1.0))) for line in lines} == {exact}
+    assert [line.get_linewidth() for line in lines] == pytest.approx(widths)
     assert axes.get_xlim()[0] < 10 and axes.get_xlim()[1] > 100
 
 
+def test_a_label_names_all_numbers_of_runs_and_a_profile_is_drawn_from_0_to_1(figures, tmp_path):
+    curve = Curve("a", [0.0, 1.0], [1.0, 0.9], None, None, [1, 5])
+    comparison([Panel("suite", plots.SHARE_OF_RUNS, [curve])], tmp_path / "a.png", "normalised score", "")
+    ((axes,),) = figures
+    assert axes.lines[0].get_label() == "a (n = 1 or 5)"
+    assert axes.get_ylim() == (0, 1.02)
+
+
 def test_success_starts_at_zero_and_chance_is_a_line(figures, tmp_path):
-    flat = Curve("a", [0, 1000], [0.0, 0.0], None, None, 1)
+    flat = Curve("a", [0, 1000], [0.0, 0.0], None, None, [1])
     panels = [Panel("task", "success", [flat], chance=0.125), Panel("other", "return", [flat])]
     comparison(panels, tmp_path / "a.png", "environment steps", "")
     ((first, second),) = figures
@@ -175,7 +185,7 @@ def test_success_starts_at_zero_and_chance_is_a_line(figures, tmp_path):
 
 
 def test_what_is_best_observation_alone_is_a_line(figures, tmp_path):
-    flat = Curve("a", [0, 1000], [0.0, 0.0], None, None, 1)
+    flat = Curve("a", [0, 1000], [0.0, 0.0], None, None, [1])
     panels = [Panel("task", "success", [flat], observation_alone=0.5), Panel("other", "success", [flat])]
     comparison(panels, tmp_path / "a.png", "environment steps", "")
     ((first, second),) = figures

@@ -213,6 +213,8 @@ def compare(
         return 128 + caught
     floors = chance.measured(configs, folder / "random.json", lambda line: print(line, file=out, flush=True))
     scores = scores_of(configs, suite)
+    if suite is not None:
+        floors = {env: _known(floor, scores[env]) for env, floor in floors.items()}
     runs = [
         comparison_table.run_figures(outcome, scores[outcome.config.env], metrics) for outcome in outcomes
     ]
@@ -290,6 +292,15 @@ def scores_of(configs: Sequence[Config], suite: Suite | None) -> dict[str, Seque
     return {config.env: [SUCCESS if _spec(config).has_success else RETURN] for config in configs}
 
 
+def _known(floor: EvaluationResult, scores: Sequence[Score]) -> EvaluationResult:
+    """The result of random actions with what a suite knows of it, which is exact or of more episodes."""
+    known = {score.kind: score.random for score in scores if score.random is not None}
+    return floor._replace(
+        success=known.get("success", floor.success),
+        episode_return=known.get("return", floor.episode_return),
+    )
+
+
 def _families(suite: Suite | None) -> dict[str, list[str]]:
     """Tasks that are pooled by themselves: those of one entry of the suite's file, where it has others."""
     found = {} if suite is None or len(suite.families) == 1 else suite.families
@@ -298,7 +309,7 @@ def _families(suite: Suite | None) -> dict[str, list[str]]:
 
 def _lines_and_bands(panels: Sequence[plots.Panel]) -> str:
     """The meaning of lines and bands, by the numbers of runs."""
-    counts = [curve.runs for panel in panels for curve in panel.curves]
+    counts = [count for panel in panels for curve in panel.curves for count in curve.runs]
     many, few = "interquartile mean and 95 % bootstrap interval of runs", "mean, minimum and maximum of runs"
     if all(count < LEAST_RUNS for count in counts):
         return f"line and band: {few}"
@@ -401,4 +412,4 @@ def curve(agent: str, runs: Sequence[Outcome], key: str, clock: Clock) -> plots.
     values = np.stack([np.interp(x, *point) for point in points], axis=1)
     found = band(values, np.random.default_rng(_SEED))
     low, high = (found.low.tolist(), found.high.tolist()) if len(runs) > 1 else (None, None)
-    return plots.Curve(agent, x.tolist(), found.middle.tolist(), low, high, len(runs))
+    return plots.Curve(agent, x.tolist(), found.middle.tolist(), low, high, [len(runs)])

@@ -14,7 +14,7 @@ from dtqn.experiments.intervals import LEAST_RUNS, Estimate
 from dtqn.experiments.scores import NORMALISED, SHARES
 from dtqn.text import columns, number
 
-MANY_RUNS = 10
+MANY_RUNS = 20
 """Runs from which on an interval covers nearly what it says."""
 _OF_ALL = ("agent", "runs", "success", NORMALISED, "tasks solved")
 _NEEDS_RUNS = "[95 %]"
@@ -200,9 +200,13 @@ def _few_runs(lines: Sequence[AgentFigures], baseline: str | None) -> list[str]:
             f"{'' if baseline is None else ', no P(better)'}. "
             "These figures do not tell which agent is better."
         )
-    if some := [line.agent for line in agents if LEAST_RUNS <= line.fewest < MANY_RUNS]:
+    if uneven := [line.agent for line in agents if 0 < line.fewest * line.tasks < line.finished]:
+        notes.append(f"No figures of {', '.join(uneven)}: more runs on some of these tasks than on others.")
+    some = [line.agent for line in agents if LEAST_RUNS <= line.fewest < MANY_RUNS]
+    if some := [agent for agent in some if agent not in uneven]:
         notes.append(
             f"Fewer than {MANY_RUNS} runs{where} of {', '.join(some)}: intervals are narrower than they say. "
-            f"With {LEAST_RUNS} runs, nominal 95 % cover 80 to 90 %."
+            f"With {LEAST_RUNS} runs, nominal 95 % cover 80 to 90 % for an IQM, and for a probability "
+            "less the nearer it is to 0 or 1, two thirds where it is 0.9 (docs/compare.md)."
         )
     return notes

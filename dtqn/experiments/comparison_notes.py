@@ -16,6 +16,8 @@ from dtqn.settings.config import Config
 from dtqn.settings.task import task_of
 from dtqn.text import number
 
+_RANDOM = "one evaluation's episodes on the seeds of a first evaluation"
+
 
 def notes(
     outcomes: Sequence[Outcome],
@@ -42,7 +44,7 @@ def notes(
     notes = [
         *(suite.notes() if suite is not None else ()),
         f"Seeds: {seeds}, for every agent.",
-        "random: uniform actions, one evaluation's episodes on the seeds of a first evaluation.",
+        f"random: uniform actions, {_RANDOM if suite is None else f'as the suite knows them, or {_RANDOM}'}.",
         _same("Budget", of_each(lambda config: f"{number(config.total_env_steps)} env steps")),
         _same("Threads of a run", of_finished(lambda run: run.threads)),
         _same("Device", of_finished(lambda run: run.device)),
@@ -61,8 +63,9 @@ def notes(
             "Evaluations",
             [_evaluations(*pair) for pair in zip(outcomes, runs, strict=True) if not pair[1].error],
         ),
-        "To 90 %: at the first full evaluation with 90 % success; the median over runs (how many got there). "
-        "Minutes are by the clock, beside whatever else ran.",
+        "To 90 %: at the first evaluation that shows it, a full one by its success, a shorter one by the "
+        "lower end of its Wilson interval; the median over runs (how many got there). Minutes are by the "
+        "clock, before that evaluation and beside whatever else ran.",
         "updates/s: learner steps by seconds of the whole run, acting and evaluation included.",
     ]
     counts = Counter((run.env, run.agent) for run in finished)
@@ -122,7 +125,7 @@ class _Value(NamedTuple):
 def _evaluations(outcome: Outcome, run: RunFigures) -> _Value:
     """How many a run has, or, where it may end early, how often it has one."""
     config = outcome.config
-    often = f"one for each {number(config.evaluation.period)} env steps, until a run ends"
+    often = f"one, full or not, for each {number(config.evaluation.period)} env steps, until a run ends"
     value = str(run.evaluations) if not config.may_end_early else often
     return _Value(run.env, run.agent, run.seed, value)
 

@@ -48,7 +48,7 @@ class RunFigures(NamedTuple):
     learner_steps: int | None = None
     minutes: float | None = None
     env_steps_to_90: int | None = None
-    """At the first full evaluation with 90 % success; None if there was none."""
+    """At the first evaluation that shows 90 % success (`first_solved`); None if there was none."""
     minutes_to_90: float | None = None
     updates_per_second: float | None = None
     """Learner steps by seconds, acting and evaluation included."""
@@ -133,10 +133,10 @@ def run_figures(run: Outcome, scores: Sequence[Score], metrics: Sequence[str] = 
         evaluations=len(evaluations) if run.num_evaluations is None else run.num_evaluations,
         env_steps=int(_value(last, "env_steps")),
         learner_steps=int(_value(last, "learner_steps")),
-        minutes=_value(last, "seconds") / 60,
+        minutes=result["seconds"] / 60,
         env_steps_to_90=None if solved is None else int(_value(solved, "env_steps")),
         minutes_to_90=None if solved is None else _value(solved, "seconds") / 60,
-        updates_per_second=_value(last, "learner_steps") / max(_value(last, "seconds"), 1e-9),
+        updates_per_second=_value(last, "learner_steps") / max(result["seconds"], 1e-9),
         parameters=result["parameters"],
         threads=result["threads"],
         device=result["device"],

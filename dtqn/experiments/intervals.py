@@ -20,6 +20,7 @@ LEAST_RUNS = 5
 
 Samples = Sequence[np.ndarray]
 _BATCH = 1000
+_ROUNDING = 1e-9
 
 
 class Estimate(NamedTuple):
@@ -92,14 +93,15 @@ def band(values: np.ndarray, rng: np.random.Generator, resamples: int = 2000) ->
 def profile(samples: Samples, levels: np.ndarray, rng: np.random.Generator, resamples: int = 2000) -> Band:
     """The performance profile: at each level the share of runs with a higher score (section 4.2).
 
-    It is the mean over tasks of each one's share. Below `LEAST_RUNS` of a task the ends of the band are the
-    shares themselves.
+    A score that exceeds a level by rounding alone is not higher: the returns of perfect play are sums that
+    miss 1 by some 1e-15 on either side. It is the mean over tasks of each one's share. Below `LEAST_RUNS` of
+    a task the ends of the band are the shares themselves.
 
     Args:
         samples: the scores of each task's runs.
         levels: [P].
     """
-    above = [(sample > levels[:, None]).astype(np.float64) for sample in samples]
+    above = [(sample > levels[:, None] + _ROUNDING).astype(np.float64) for sample in samples]
     shares = _mean_of_tasks(*above)
     if min(len(sample) for sample in samples) < LEAST_RUNS:
         return Band(shares, shares, shares)

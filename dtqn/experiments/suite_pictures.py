@@ -29,7 +29,7 @@ def draw(suite: Suite, runs: Sequence[RunFigures], folder: Path) -> None:
         note = (
             f"share of runs above each score, mean over tasks; band: 95 %, from {LEAST_RUNS} runs a task on"
         )
-        _write("profile", [plots.Panel(title, "share of runs", profiles)], folder, NORMALISED, note)
+        _write("profile", [plots.Panel(title, plots.SHARE_OF_RUNS, profiles)], folder, NORMALISED, note)
     if suite.figure_axis is None:
         return
     panels = [
@@ -40,7 +40,7 @@ def draw(suite: Suite, runs: Sequence[RunFigures], folder: Path) -> None:
     ]
     note = (
         f"line and band: mean, minimum and maximum; from {LEAST_RUNS} runs on IQM and 95 % interval;"
-        " lines are drawn a little apart"
+        " where lines coincide, the wider one lies below"
     )
     if panels:  # none where each task stands alone
         _write("against-n", panels, folder, suite.figure_axis, note, log=True)
@@ -59,19 +59,23 @@ def _profile(agent: str, names: Sequence[str], runs: Sequence[RunFigures]) -> pl
     for name in names:
         mine = [run.normalised for run in runs if (run.env, run.agent) == (name, agent)]
         samples.append(np.array([score for score in mine if score is not None]))
-    fewest = min(map(len, samples))
-    if not fewest:
+    counts = list(map(len, samples))
+    if not all(counts):
         return None
     levels = np.linspace(0.0, 1.0, _LEVELS)
     found = profile(samples, levels, np.random.default_rng(_SEED))
-    return _curve(agent, levels.tolist(), [found], fewest)
+    return _curve(agent, levels.tolist(), [found], counts)
 
 
-def _curve(label: str, x: Sequence[float], bands: Iterable[Band], runs: int, marker: str = "") -> plots.Curve:
+def _curve(
+    label: str, x: Sequence[float], bands: Iterable[Band], runs: Iterable[int], marker: str = ""
+) -> plots.Curve:
+    """A curve whose points are of so many runs each; it has a band where one is of several."""
     middle, low, high = (np.concatenate(part).tolist() for part in zip(*bands, strict=True))
-    if runs == 1:
-        return plots.Curve(label, x, middle, None, None, runs, marker)
-    return plots.Curve(label, x, middle, low, high, runs, marker)
+    counts = sorted(set(runs))
+    if counts == [1]:
+        return plots.Curve(label, x, middle, None, None, counts, marker)
+    return plots.Curve(label, x, middle, low, high, counts, marker)
 
 
 def _against_n(
@@ -90,14 +94,14 @@ def _against_n(
         points = sorted((n, values) for n, values in points if len(values))
         if points:
             bands = [band(values[None, :], np.random.default_rng(_SEED)) for _, values in points]
-            fewest = min(len(values) for _, values in points)
-            curves.append(_curve(agent, [n for n, _ in points], bands, fewest, marker="o"))
+            counts = [len(values) for _, values in points]
+            curves.append(_curve(agent, [n for n, _ in points], bands, counts, marker="o"))
     places = {task.name: task.n or 0 for task in tasks}
     shown = [one for one in suite.published if one.task in places and one.column == score.name]
     for label in dict.fromkeys(one.row for one in shown):
         theirs = sorted((places[one.task], one.figure) for one in shown if one.row == label)
         x, y = zip(*theirs, strict=True)
-        curves.append(plots.Curve(label, x, y, None, None, 0, marker="D"))
+        curves.append(plots.Curve(label, x, y, None, None, [], marker="D"))
     return plots.Panel(
         f"{family}: {score.name}",
         score.name,

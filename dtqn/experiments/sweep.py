@@ -279,7 +279,7 @@ class Sweep:
         told = textwrap.fill(f"best: {text}", _width(), subsequent_indent="  ", break_on_hyphens=False)
         tied = sum(line.rank == 1 for line in board) - 1
         more = [f"{tied} other{'s' if tied > 1 else ''} came to the same"] if tied else []
-        if len(best.trials) < COMPARABLE:
+        if min(len(line.trials) for line in board if line.rank is not None) < COMPARABLE:
             more.append(
                 f"fewer than {COMPARABLE} runs a line: these ranks do not tell which settings are better"
             )

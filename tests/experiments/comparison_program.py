@@ -48,7 +48,7 @@ for i in range(done, len(scores)):
         sys.exit(128 + caught[0])
 ends_at = [json.loads(config[name]) for name in ("total_env_steps", "stop_at_success", "stop_at_return")]
 ends_at = ends_at[: 2 if ends_at[2] is None else 3]
-result = {"ends_at": ends_at, "parameters": 100 + len(agent)}
+result = {"ends_at": ends_at, "parameters": 100 + len(agent), "seconds": 6.0 * len(scores) * seed}
 result |= {"threads": int(config["threads"]), "device": "cpu", "program": {"dtqn": "1.2", "torch": "3.4"}}
 (folder / "result.json").write_text(json.dumps(result))
 """
@@ -125,5 +125,5 @@ def finished_run(episodes, **flags):
     config = resolve(None, {"env": TASK, "agent": "dqn"} | flags, {})
     figures = {"eval/success": 0.5, "eval/return": 0.5, "eval/length": 3.0, "eval/episodes": episodes}
     row = {"env_steps": 9, "learner_steps": 1, "seconds": 1.0, "train/episodes": 40, "train/total_success": 9}
-    result = {"parameters": 5, "threads": 1, "device": "cpu", "program": {}}
+    result = {"parameters": 5, "threads": 1, "device": "cpu", "program": {}, "seconds": 1.0}
     return Outcome(config, "finished", [row | figures], result, "run", "")

@@ -239,7 +239,7 @@ def test_the_curves_are_means_over_runs_at_every_evaluation():
     assert curve.y == pytest.approx([sum(at) / 3 for at in (at_150, at_200, at_300)]), "three runs: the mean"
     assert (curve.low, curve.high) == (pytest.approx([0.4, 0.5, 0.5]), pytest.approx([0.5, 1.0, 1.0]))
     (panel,) = compare._panels(runs[:1], minutes, floors, scores)
-    assert (panel.curves[0].x, panel.curves[0].low, panel.curves[0].runs) == ([100.0, 200.0], None, 1)
+    assert (panel.curves[0].x, panel.curves[0].low, panel.curves[0].runs) == ([100.0, 200.0], None, [1])
     failed = [*runs[:1], type("Job", (), {"config": runs[1].config, "state": "failed", "rows": []})]
     assert compare._panels(failed, steps, floors, scores)[0].curves[0].y == [0.0, 1.0]
     five = [job(seed, (100, score)) for seed, score in enumerate([0.2, 0.95, 0.4, 0.9, 0.7], 1)]

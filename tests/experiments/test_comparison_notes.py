@@ -117,7 +117,9 @@ def test_what_is_not_the_same_for_all_is_said(run, tmp_path, stops):
     early = [note for note in notes if note.startswith("Runs end early")]
     assert early == ([f"Runs end early at {stops}: 0.9, for every agent."] if stops else [])
     if stops:
-        assert note == "Evaluations: one for each 50 env steps, until a run ends, for every agent."
+        assert (
+            note == "Evaluations: one, full or not, for each 50 env steps, until a run ends, for every agent."
+        )
     else:
         assert note == f"Evaluations DIFFER: {TASK} gtrxl seed 1: 2; {TASK} drqn seed 1: 3."
 

@@ -17,16 +17,29 @@ from tests.reference import statistics_twin as twin
 run = comparison_program.run
 
 
-def test_a_first_stage_solves_nothing():
-    """Fifty good episodes, of which the other 450 were not played, are no evaluation at 90 %."""
-    result = {"parameters": 5, "threads": 1, "device": "cpu", "program": {}}
+@pytest.mark.parametrize(
+    ("evaluations", "solved"),
+    [  # (success, episodes, stage) every 100 steps; 0.5 in the last one
+        ([(0.96, 50, 1), (0.95, 500, 2)], 200),  # 48 of 50 successes: an interval from 86.5 % on
+        ([(0.98, 50, 1), (0.89, 500, 2)], None),  # 49 of 50: from 89.5 %
+        ([(0.5, 50, 1), (1.0, 50, 1), (0.95, 500, 2)], 200),  # 50 of 50: from 92.9 %
+        ([(1.0, 10, 1)], None),  # 10 of 10: from 72.2 %
+        ([(0.9, 500, 2)], 100),
+        ([(0.9, 50, 2)], 100),  # as the last one of a short run, which counts as full
+    ],
+)
+def test_90_percent_are_reached_where_an_evaluation_shows_it(evaluations, solved):
+    result = {"parameters": 5, "threads": 1, "device": "cpu", "program": {}, "seconds": 240.0}
     rows = []
-    for steps, success, stage in ((100, 0.96, 1), (200, 0.95, 2), (300, 0.8, 2)):
-        figures = {"eval/success": success, "eval/return": 1.0, "eval/length": 3.0, "eval/episodes": 50}
-        clocks = {"env_steps": steps, "learner_steps": steps, "seconds": 0.6 * steps}
+    for number, (success, episodes, stage) in enumerate([*evaluations, (0.5, 500, 2)], 1):
+        figures = {"eval/success": success, "eval/return": 1.0, "eval/length": 3.0, "eval/episodes": episodes}
+        clocks = {"env_steps": 100 * number, "learner_steps": 20 * number, "seconds": 60.0 * number}
         rows.append({**clocks, **figures, "eval/stage": stage})
     found = run_figures(Outcome(config_of("gtrxl", 1), "finished", rows, result, "run", ""), [SUCCESS])
-    assert (found.env_steps_to_90, found.minutes_to_90, found.success) == (200, 2.0, 0.8)
+    assert found.env_steps_to_90 == solved
+    assert found.minutes_to_90 == (None if solved is None else solved / 100)
+    assert found.success == 0.5
+    assert (found.minutes, found.updates_per_second) == (4.0, 20 * len(rows) / 240), "the whole run's"
 
 
 def test_a_metric_has_a_column_and_who_lacks_it_is_named():
@@ -107,7 +120,9 @@ def test_pooled_figures_need_five_runs_on_each_task(run, tmp_path):
     for env, lines in by_task.items():
         enough = env in (TASK, "gridverse-memory-four-rooms-7x7")
         assert (lines[0]["iqm"] is not None, lines[0]["improvement"] is not None) == (enough, enough), env
-    assert table["under"]["all tasks"][-1].startswith("Fewer than 5 runs on a task of gtrxl, dqn:")
+    *_, few, uneven = table["under"]["all tasks"]
+    assert few.startswith("Fewer than 5 runs on a task of gtrxl, dqn:")
+    assert uneven == "No figures of gtrxl, dqn: more runs on some of these tasks than on others."
 
 
 def test_returns_of_different_tasks_are_not_averaged(run, tmp_path):

@@ -61,8 +61,13 @@ def test_the_curves_of_the_pictures_by_hand(tmp_path):
     tasks = suite.families["bsuite-memory-len-n"]
     panel = _against_n(suite, "memory", tasks, 0, ["mingru", "dqn"], runs)
     one, two = panel.curves
-    assert (one.x, one.y, one.low, one.high, one.runs) == ([1, 3], [0.5, 0.5], [0.2, 0.2], [0.8, 0.8], 3)
+    assert (one.x, one.y, one.low, one.high, one.runs) == ([1, 3], [0.5, 0.5], [0.2, 0.2], [0.8, 0.8], [3])
     assert (two.x, two.y, two.low, panel.chance, panel.solved) == ([1], [0.4], None, 0.5, 0.625)
+    fewer = _against_n(
+        suite, "memory", tasks, 0, ["mingru"], [run for run in runs if run.seed == 0 or "3" in run.env]
+    )
+    (uneven,) = fewer.curves
+    assert (uneven.runs, uneven.y, uneven.low, uneven.high) == ([1, 3], [0.2, 0.5], [0.2, 0.2], [0.2, 0.8])
     curve = _profile("mingru", names, runs)
     assert _profile("dqn", names, runs) is None, "it has no run on a task"
     levels = np.array(curve.x)
@@ -71,3 +76,5 @@ def test_the_curves_of_the_pictures_by_hand(tmp_path):
     found = profile(five, np.array([0.0, 0.25, 0.95]), np.random.default_rng(0))
     assert found.middle == pytest.approx([1.0, (4 / 5 + 2 / 5) / 2, 0.0])
     assert found.low[1] < found.middle[1] < found.high[1] and found.low[0] == 1.0 and found.high[2] == 0.0
+    perfect = [np.array([1.0000000000000002, 0.9999999999999988])]
+    assert profile(perfect, np.array([0.5, 1.0]), np.random.default_rng(0)).middle.tolist() == [1.0, 0.0]

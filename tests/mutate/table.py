@@ -70,9 +70,10 @@ _POPGYM = "tests/envs/test_popgym.py"
 _INTERVALS = "tests/experiments/test_intervals.py"
 _COMPARE, _COMPARISON = "tests/experiments/test_compare.py", "tests/experiments/test_comparison_table.py"
 _COMPARED = f"{_COMPARE}::test_killed_twice_it_ends_with_the_right_table"
-_SOLVED = f"{_COMPARISON}::test_a_first_stage_solves_nothing"
+_SOLVED = f"{_COMPARISON}::test_90_percent_are_reached_where_an_evaluation_shows_it"
 _SUITES, _SCORES = "tests/experiments/test_suites.py", "tests/experiments/test_scores.py"
 _RECORDS = "tests/experiments/test_records.py"
+_PICTURES = "tests/experiments/test_suite_pictures.py"
 _LAUNCHERS = "tests/experiments/test_launchers.py"
 _WARNING = f"{_LAUNCHERS}::test_a_warning_never_takes_effect_at_once"
 _SWEEP, _IMPORTANCE = "tests/experiments/test_sweep.py", "tests/experiments/test_importance.py"
@@ -1117,8 +1118,8 @@ ACTING = [
 EXPERIMENTS = [
     *_in(
         "dtqn/plots.py",
-        ("lines-on-one-place", "2.2 * aside if curve.marker else 0", "0", "tests/test_plots.py"),
-        ("learning-curves-aside", "2.2 * aside if curve.marker else 0", "2.2 * aside", "tests/test_plots.py"),
+        ("lines-that-hide-others", '+ 1.4 * above, "', ', "', "tests/test_plots.py"),
+        ("learning-curves-of-other-widths", "if single or curve.marker:", "if True:", "tests/test_plots.py"),
     ),
     *_in(
         "dtqn/experiments/jobs.py",
@@ -1195,6 +1196,7 @@ EXPERIMENTS = [
             "LEAST_RUNS = 4\n",
             f"{_INTERVALS}::test_fewer_than_five_runs_have_no_interval",
         ),
+        ("profile-of-rounding-errors", "levels[:, None] + _ROUNDING", "levels[:, None]", _PICTURES),
         ("interval-of-90-percent", "confidence_level=0.95", "confidence_level=0.9", _INTERVALS),
         ("mean-of-the-middle-80-percent", "axis=axis), 0.25, axis", "axis=axis), 0.1, axis", _INTERVALS),
         ("ties-are-wins", "0.5 * (x == y)", "1.0 * (x == y)", _INTERVALS),
@@ -1235,7 +1237,8 @@ EXPERIMENTS = [
     *_in(
         "dtqn/experiments/scores.py",
         ("solved-too-early", "SOLVED = 0.9\n", "SOLVED = 0.5\n", _COMPARED),
-        ("first-stage-solves", "is_full_evaluation(row) and (row", "(row", _SOLVED),
+        ("first-stage-solves", "if is_full_evaluation(row):", "if True:", _SOLVED),
+        ("short-evaluation-never-solves", "return episodes > 0 and", "return False and", _SOLVED),
         (
             "bsuite-counts-all-episodes",
             'if 0 < (row.get("train/episodes") or 0) <= episodes]',
