@@ -164,12 +164,12 @@ def _comparison_curve(axes: Axes, curve: Curve, style: Mapping[str, Any], above:
     """
     single = len(curve.x) == 1
     if single or curve.marker:
-        style = {**style, "linewidth": style["linewidth"] + 1.4 * above, "markersize": 5 + 3 * above}
+        style = {**style, "linewidth": style["linewidth"] + above, "markersize": 4 + 2 * above}
     if single:
         bar = None
         if curve.low is not None and curve.high is not None:
             bar = [[curve.y[0] - curve.low[0]], [curve.high[0] - curve.y[0]]]
-        axes.errorbar(curve.x, curve.y, bar, marker="o", capsize=4 + 2 * above, **style)
+        axes.errorbar(curve.x, curve.y, bar, marker="o", capsize=4 + above, **style)
         return
     axes.plot(curve.x, curve.y, marker=curve.marker, **style)
     if curve.low is not None and curve.high is not None:

@@ -151,7 +151,7 @@ def test_the_spread_at_a_single_evaluation_is_seen(figures, tmp_path):
     assert points[0].get_markersize() > points[1].get_markersize(), "each is seen where they coincide"
 
 
-@pytest.mark.parametrize(("marker", "widths"), [("o", [4.6, 3.2, 1.8]), ("", [1.8] * 3)])
+@pytest.mark.parametrize(("marker", "widths"), [("o", [3.8, 2.8, 1.8]), ("", [1.8] * 3)])
 def test_lines_with_markers_that_coincide_are_all_seen(figures, tmp_path, marker, widths):
     """Each on its values, the first the widest and below the others; learning curves are all alike."""
     curves = [Curve(name, [10, 100], [1.0, 1.0], None, None, [1], marker) for name in "abc"]

@@ -127,8 +127,9 @@ def pooled(rows: Sequence[Row], key: str) -> tuple[list[float], list[float]]:
     """Points of a measure of staleness: means over neighbouring rows, by the sequences of each.
 
     A row draws `SEQUENCES` sequences, and those that begin in the middle of their episode, the share
-    `replay/delta_q_share` of them, are measured. Rows are put together until they have `FEWEST_SEQUENCES`;
-    what is left at the end joins the last point.
+    `replay/delta_q_share` of them, are measured; fewer, where replay has dropped the starts of episodes,
+    which a row does not tell. Rows are put together until they have `FEWEST_SEQUENCES`; what is left at the
+    end joins the last point.
     """
     groups: list[list[tuple[float, float, float]]] = [[]]
     for row in rows:

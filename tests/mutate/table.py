@@ -1118,7 +1118,7 @@ ACTING = [
 EXPERIMENTS = [
     *_in(
         "dtqn/plots.py",
-        ("lines-that-hide-others", '+ 1.4 * above, "', ', "', "tests/test_plots.py"),
+        ("lines-that-hide-others", '+ above, "', ', "', "tests/test_plots.py"),
         ("learning-curves-of-other-widths", "if single or curve.marker:", "if True:", "tests/test_plots.py"),
     ),
     *_in(
