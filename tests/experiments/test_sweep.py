@@ -341,6 +341,19 @@ def test_ties_share_a_rank(tmp_path):
     assert "1 other came to the same" in board.finish()
 
 
+@pytest.mark.parametrize(("runs_of_others", "ranks"), [(5, True), (4, False), (1, False)])
+def test_ranks_need_five_runs_of_every_line(tmp_path, runs_of_others, ranks):
+    """Five runs of the best line alone do not tell that it is the best."""
+    board = board_of(tmp_path, [1.0] * 5 + [0.5] * runs_of_others)
+    for number, trial in enumerate(board.trials):
+        trial.parameters["learner.gamma"], trial.parameters["learner.n_step"] = (
+            (0.6, 1) if number < 5 else (0.7, 2)
+        )
+    assert [len(line.trials) for line in board.leaderboard()] == [5, runs_of_others]
+    told = "fewer than 5 runs a line: these ranks do not tell which settings are better"
+    assert (told in board.finish()) != ranks
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

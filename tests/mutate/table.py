@@ -1852,6 +1852,12 @@ RECORDED = [
     *_in(
         "dtqn/experiments/sweep.py",
         (
+            "ranks-by-runs-of-the-best-line",
+            "if min(len(line.trials) for line in board if line.rank is not None) < COMPARABLE:",
+            "if len(best.trials) < COMPARABLE:",
+            f"{_SWEEP}::test_ranks_need_five_runs_of_every_line",
+        ),
+        (
             "runs-that-are-gone-count",
             "        if not trial.rows:\n",
             "        if False:\n",
