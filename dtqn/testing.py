@@ -217,8 +217,11 @@ def _shapes_and_dtypes(core: _Core) -> None:
         )
 
 
+_LEFT_ALONE = "a call leaves its arguments alone"
+
+
 def _arguments_are_left_alone(core: _Core) -> None:
-    contract = "a call leaves its arguments alone"
+    contract = _LEFT_ALONE
     x, (_, state, _) = core.features(STEPS), core(core.features(2), core.initial_state())
     kept, kept_x = map_tree(Tensor.clone, state), x.clone()
     core(x, state)
@@ -394,6 +397,7 @@ def check_encoder(
         def same(contract: str, what: str, one: Tensor, other: Tensor) -> None:
             _same(name, contract, what, one, other, 1e-4)
 
+        kept = leaves(map_tree(torch.clone, inputs))
         whole = features(inputs)
         wanted = (BATCH, STEPS, config.width)
         good = tuple(whole.shape) == wanted or (
@@ -404,6 +408,8 @@ def check_encoder(
             raise _broken(name, "shapes and dtypes", f"its features are {_kind(whole)}; they must be {right}")
         if not bool(whole.isfinite().all()):
             raise _broken(name, "shapes and dtypes", "its features are not finite")
+        for path, leaf in leaves(inputs).items():  # the actor's rows and replay's are read again
+            same(_LEFT_ALONE, f"the inputs' {path} before and after", leaf, kept[path])
         features(others)
         contract = "the features of a step are of that step alone"
         same(contract, "a first call and a later one", features(inputs), whole)

@@ -259,6 +259,19 @@ class WantsInt64(Steps):
         return super().forward(inputs) * (inputs.observation.dtype == torch.int64)
 
 
+class WritesToTheReward(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        inputs.reward.clamp_(-0.5, 0.5)
+        return super().forward(inputs)
+
+
+class WritesToTheFlag(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        features = super().forward(inputs)
+        inputs.first.fill_(True)
+        return features
+
+
 def test_a_small_encoder_passes() -> None:
     check_encoder(Steps)
 
@@ -271,6 +284,8 @@ def test_a_small_encoder_passes() -> None:
         (ReadsTheFirstAction, "no previous action is read where an episode begins"),
         (Flattens, "shapes and dtypes"),
         (WantsInt64, "integers of any dtype are read alike"),
+        (WritesToTheReward, "a call leaves its arguments alone"),
+        (WritesToTheFlag, "a call leaves its arguments alone"),
     ],
 )
 def test_a_broken_encoder_is_told_what_it_breaks(encoder: type[Steps], contract: str) -> None:
