@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from dtqn.commands import experiments, tasks, train, trained
 from dtqn.program import launch
+from dtqn.settings import own
 from dtqn.settings.config import ConfigError
 from dtqn.settings.values import nearest
 from dtqn.text import gpu_is_full
@@ -32,7 +33,16 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code: 0, 2 for a mistake of the user's, 128 + n for signal n."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except (Exception, SystemExit) as error:
+        if (fault := own.fault(error)) is None:
+            raise
+        print(f"error: {fault}", file=sys.stderr)
+        return 2
+
+
+def _run(arguments: list[str]) -> int:
     try:
         command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "train"
         if command not in _COMMANDS:

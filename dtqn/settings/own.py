@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from dtqn.settings.config import wrong
 from envs.entry_points import FIND_IT, brief_error, own_form, search_working_directory
 from envs.entry_points import located as located
+
+_LOADED: dict[str, str] = {}
+"""The files of modules that were loaded here, each with the setting that named it, `network.core is a:b`."""
 
 
 def load(setting: str, value: str) -> Callable[..., Any]:
@@ -30,6 +35,8 @@ def load(setting: str, value: str) -> Callable[..., Any]:
         raise wrong(setting, value, f"{why}{f'; write {meant}' if meant else FIND_IT}") from None
     except (Exception, SystemExit) as error:  # whatever the module does
         raise wrong(setting, value, f"importing {module_name} failed: {located(error)}") from None
+    if file := getattr(found, "__file__", None):
+        _LOADED[file] = f"{setting} is {value}"
     for part in name.split("."):
         if not hasattr(found, part):
             near = difflib.get_close_matches(part, [n for n in vars(found) if n[:1] != "_"], n=1)
@@ -40,3 +47,12 @@ def load(setting: str, value: str) -> Callable[..., Any]:
         kind = type(found).__name__
         raise wrong(setting, value, f"it is of type {kind}; it must be a function or a class")
     return found
+
+
+def fault(error: BaseException) -> str | None:
+    """An error that came out of such a module, on one line with its last place there; None of any other."""
+    for place in reversed(traceback.extract_tb(error.__traceback__)):
+        if place.filename in _LOADED:
+            where = f"{Path(place.filename).name}, line {place.lineno}"
+            return f"{_LOADED[place.filename]}, which failed: {brief_error(error)} ({where})"
+    return None

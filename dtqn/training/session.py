@@ -17,6 +17,7 @@ from dtqn.networks.q_network import QNetwork
 from dtqn.plots import learning_curve
 from dtqn.program import code_digest
 from dtqn.ranks import RankError
+from dtqn.settings import own
 from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
@@ -212,6 +213,10 @@ class _Run:
                 self._view.say(f"error: {error}; {saved}; to go on: {self.directory.resume_command}")
         except ConfigError as error:
             raise ConfigError(f"{error}; {self._kept}; to go on: {self.directory.resume_command}") from None
+        except (Exception, SystemExit) as error:
+            if (fault := own.fault(error)) is None:
+                raise
+            self._view.say(f"error: {fault}; {self._kept}; to go on: {self.directory.resume_command}")
         finally:
             with caught:  # a run that has finished is not ended by a signal that comes now
                 self._view.close()

@@ -1289,6 +1289,24 @@ EXPERIMENTS = [
         ),
     ),
     *_in(
+        "dtqn/training/session.py",
+        (
+            "failing-core-is-a-traceback",
+            "if (fault := own.fault(error)) is None:",
+            "if (fault := own.fault(error)) or True:",
+            "tests/training/test_own_networks.py::test_a_core_that_fails_amid_a_run_is_one_line",
+        ),
+    ),
+    *_in(
+        "dtqn/testing.py",
+        (
+            "encoder-may-write-to-its-inputs",
+            "leaf, kept[path])",
+            "leaf, leaf)",
+            "tests/test_testing.py::test_a_broken_encoder_is_told_what_it_breaks",
+        ),
+    ),
+    *_in(
         "dtqn/experiments/records.py",
         (
             "record-of-a-changed-task-counted",

@@ -282,3 +282,27 @@ def test_settings_are_asked_with_the_window_of_the_core(capsys: pytest.CaptureFi
 )
 def test_a_path_is_told_the_form_of_a_name(value: str, form: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"; write {form}" in refused(capsys, "--network.core", value)
+
+
+@pytest.mark.parametrize("failure", ["[0.0][x.shape[1]]", "sys.exit(0)"])
+def test_a_core_that_fails_amid_a_run_is_one_line(
+    failure: str, own_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once there are a checkpoint and a file. Nothing is saved amid a step; the run goes on from before."""
+    files = ("fails", "run/checkpoint/latest")
+    later = f"\n        if all(map(os.path.exists, {files})):\n            {failure}\n"
+    text = CORE.replace("\n        keep, hidden, rows = ", f"{later}        keep, hidden, rows = ")
+    (own_folder / "late_core.py").write_text(f"import os\nimport sys\n{text}")
+    Path("fails").touch()
+    saved = ("--checkpoint-every", "150", "--run-dir", "run")
+    assert cli.main([*SMALL, *saved, "--network.core", "late_core:make_core"]) == 1
+    told = capsys.readouterr().out.strip().splitlines()[-1]
+    name = "SystemExit: 0" if "exit" in failure else "IndexError: list index out of range"
+    assert told.startswith(
+        f"error: network.core is late_core:make_core, which failed: {name} (late_core.py, line "
+    )
+    assert "; what the run had at 151 env steps is kept; to go on: " in told
+    assert cli.main(["eval", "run", "--episodes", "4"]) == 2
+    assert capsys.readouterr().err.startswith("error: network.core is late_core:make_core, which failed: ")
+    Path("fails").unlink()
+    assert cli.main(["--resume", "run"]) == 0
