@@ -1,6 +1,8 @@
+import dataclasses
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import torch
 import dtqn
 import envs
 from dtqn import cli
-from dtqn.commands import parser, train
+from dtqn.commands import parser, train, trained
 from dtqn.settings.config import Config, ConfigError, LearnerConfig, fields_of
 from dtqn.settings.presets import resolve, resolve_task
 from dtqn.settings.task import task_of
@@ -425,6 +427,25 @@ def test_ctrl_c_before_the_start_is_no_traceback(capsys, monkeypatch):
     monkeypatch.setattr(train, "task_of", interrupted)
     assert cli.main([]) == 130
     assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize(("limit", "told"), [(None, True), (60, False)])
+def test_an_evaluation_that_may_never_end_says_so(capsys, tmp_path, monkeypatch, limit, told):
+    from dtqn.acting.evaluation import EvaluationResult
+    from dtqn.training import trained as playing
+
+    def evaluate_run(*args):
+        time.sleep(0.2)
+        return EvaluationResult(None, None, None, 1.5, 20.0, 5)
+
+    RunDir(tmp_path).write_config(resolve(None, {"env": "hallway"}, {}))
+    spec = dataclasses.replace(envs.spec("hallway"), time_limit=limit)
+    monkeypatch.setattr(trained, "task_of", lambda config: spec)
+    monkeypatch.setattr(playing, "evaluate_run", evaluate_run)
+    monkeypatch.setattr(trained, "_LONG_SECONDS", 0.01)
+    assert cli.main(["eval", str(tmp_path)]) == 0
+    told_of = "this takes long: hallway has no time limit, so an episode may never end; Ctrl-C ends it\n"
+    assert capsys.readouterr().err == (told_of if told else "")
 
 
 def test_eval_prints_one_object(capsys, tmp_path, monkeypatch):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dtqn.commands import kinds
@@ -19,6 +21,7 @@ from dtqn.training.directory import RunDir
 
 _REPLACEMENTS = 16
 """Episodes whose steps `debug` puts in place of those of another."""
+_LONG_SECONDS = 60.0
 _SHOWN = 6
 """Episodes that the page about a run shows."""
 
@@ -40,7 +43,8 @@ def evaluate(arguments: Sequence[str]) -> int:
     from dtqn.training.display import evaluation_figures, evaluation_line
 
     _warn_of_change(directory, config)
-    result = trained.evaluate_run(directory, given["episodes"], seed, weights)
+    with _told_of_endless(config):
+        result = trained.evaluate_run(directory, given["episodes"], seed, weights)
     if given["json"]:
         which = {"env": config.env, "agent": config.agent, "checkpoint": weights, "seed": seed}
         print(json.dumps(which | evaluation_figures(result, task)))
@@ -236,7 +240,8 @@ def export(arguments: Sequence[str]) -> int:
     _warn_of_change(directory, config)
     if repository is not None:
         hub.check(repository)
-    made = export.export(directory, to, given["episodes"], given["seed"], repository)
+    with _told_of_endless(config):
+        made = export.export(directory, to, given["episodes"], given["seed"], repository)
     print("\n".join(export.lines(made, to)))
     if repository is not None:
         print(f"sent to {hub.push(to, repository)}")
@@ -288,6 +293,21 @@ def _add_played(parser: Parser) -> None:
     parser.add_argument(
         "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
     )
+
+
+@contextlib.contextmanager
+def _told_of_endless(config: Config) -> Iterator[None]:
+    """A line where what is done takes long, as the episodes of a task without a limit of steps may."""
+    task = task_of(config)
+    text = f"this takes long: {config.env} has no time limit, so an episode may never end; Ctrl-C ends it"
+    timer = threading.Timer(_LONG_SECONDS, lambda: print(text, file=sys.stderr, flush=True))
+    timer.daemon = True
+    if task.time_limit is None and task.horizon is None:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _warn_of_change(directory: RunDir, config: Config) -> None:
