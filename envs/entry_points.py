@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from envs.errors import ANY_FAULT
 from envs.vector import brief
 
 
@@ -67,7 +68,7 @@ def load(
         if hint == FIND_IT and (meant := own_form(id)):
             hint = f"; write {meant}"
         raise ValueError(f"task {id} needs {module}, which cannot be imported ({error}){hint}") from None
-    except (Exception, SystemExit) as error:  # whatever the module does
+    except ANY_FAULT as error:  # whatever the module does
         raise ValueError(f"task {id}: importing {module} failed: {located(error)}") from None
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
+
+ANY_FAULT: Final = (Exception, SystemExit)
+"""What another's code may raise: a `sys.exit` in it is a fault like any other, and not the run's end."""
 
 
 def unreadable(path: Path, error: OSError) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from envs.checks import ObservationCheck, check_reward, misfit, picture_problem, state_problem
 from envs.entry_points import located
-from envs.errors import TaskError
+from envs.errors import ANY_FAULT, TaskError
 from envs.vector import Arrays, Dynamics, NativeVectorEnv, Seed
 
 
@@ -40,12 +40,12 @@ class GuardedDynamics(Dynamics):
         self.attempt("start", lambda: self._dynamics.start(num, rng))
 
     def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        self.attempt("restart", lambda: self._dynamics.restart(rows, rng))
+        self._lend("restart", lambda rows: self._dynamics.restart(rows, rng), rows=rows)
 
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        row = self.attempt("step", lambda: self._dynamics.step(action, rng))
+        row = self._lend("step", lambda action: self._dynamics.step(action, rng), action=action)
         if not isinstance(row, tuple) or len(row) != 2:
             found = f"{len(row)} values" if isinstance(row, tuple) else f"one {type(row).__name__}"
             raise self.error(f"its step returns {found}; it must return two: rewards, terminated")
@@ -90,8 +90,12 @@ class GuardedDynamics(Dynamics):
     def success(
         self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
     ) -> NDArray[np.bool_] | None:
-        success: NDArray[np.bool_] | None = self.attempt(
-            "success", lambda: self._dynamics.success(reward, episode_return, terminated)
+        success: NDArray[np.bool_] | None = self._lend(
+            "success",
+            self._dynamics.success,
+            reward=reward,
+            episode_return=episode_return,
+            terminated=terminated,
         )
         if success is not None:
             self._fits("success", success, np.bool_)
@@ -116,6 +120,15 @@ class GuardedDynamics(Dynamics):
         if problem := misfit(array, dtype, (self._num,)):
             raise self.error(f"its {name}: {problem}")
 
+    def _lend(self, what: str, call: Callable[..., Any], **arrays: NDArray[Any]) -> Any:
+        """What `call` returns, given these arrays in their order; they are others' too, so it gets copies."""
+        copies = [array.copy() for array in arrays.values()]
+        result = self.attempt(what, lambda: call(*copies))
+        for (name, array), copy in zip(arrays.items(), copies, strict=True):
+            if copy.tobytes() != array.tobytes():
+                raise self.error(f"its {what} writes to its argument `{name}`; it must leave that as it is")
+        return result
+
     def attempt(self, what: str, call: Callable[[], Any]) -> Any:
         """What `call`, of the task's method `what`, returns; a TaskError for whatever it raises."""
         try:
@@ -123,7 +136,7 @@ class GuardedDynamics(Dynamics):
         except TaskError:
             self.has_failed = True
             raise
-        except Exception as error:  # whatever a user's class raises
+        except ANY_FAULT as error:  # whatever a user's class raises
             raise self.error(f"its {what} failed: {located(error)}") from error
 
 

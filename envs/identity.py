@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from envs.adapters import family as adapters
 from envs.entry_points import FIND_IT, search_working_directory
-from envs.errors import unreadable
+from envs.errors import ANY_FAULT, unreadable
 from envs.gridverse import family as gridverse
 from envs.gridverse.world import read_file
 from envs.options import TaskOptions
@@ -163,7 +163,7 @@ def _file(module: str) -> Path | None:
     """The file of a module; None where it has none, or is not to be found."""
     try:
         spec = importlib.util.find_spec(module)
-    except Exception:  # finding a module imports the packages that it is in, which may do anything
+    except ANY_FAULT:  # finding a module imports the packages that it is in, which may do anything
         return None
     return Path(spec.origin) if spec is not None and spec.has_location and spec.origin else None
 

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
 from envs import entry_points, testing
 from envs.entry_points import located
-from envs.errors import TaskError
+from envs.errors import ANY_FAULT, TaskError
 from envs.guard import GuardedVectorEnv
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
@@ -50,7 +50,7 @@ def find(id: str, options: TaskOptions) -> Task | None:
 def _make(id: str, target: type[Dynamics], kwargs: dict[str, Any]) -> Dynamics:
     try:
         return target(**kwargs)
-    except Exception as error:  # whatever a user's class raises
+    except ANY_FAULT as error:  # whatever a user's class raises
         raise TaskError(id, f"it cannot be made: {located(error)}") from error
 
 

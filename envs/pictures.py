@@ -76,10 +76,11 @@ def of_copies(env: VectorEnv[Any, Any, Any], copies: Sequence[int]) -> list[NDAr
     else:
         of_all: Any = env.render()
         pictures = [of_all[copy] for copy in copies]
-    return [np.asarray(picture, np.uint8) for picture in pictures]
+    return pictures
 
 
 def frame(env: VectorEnv[Any, Any, Any]) -> NDArray[np.uint8]:
     """The picture of the one copy of `env` as it is now."""
     pictures: Any = env.render()
-    return np.asarray(pictures[0], np.uint8)
+    picture: NDArray[np.uint8] = pictures[0]
+    return picture

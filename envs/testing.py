@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from envs.checks import categories, check_reward, misfit, picture_problem, state_problem
 from envs.entry_points import brief_error, located
-from envs.errors import TaskError
+from envs.errors import ANY_FAULT, TaskError
 from envs.task import Task
-from envs.vector import NativeVectorEnv, brief
+from envs.vector import NativeVectorEnv, brief, generator
 
 STEPS: Final = 10_000
 """Random steps of all copies together, after which an episode must have ended."""
@@ -89,7 +89,7 @@ def play(task: Task, num: int, steps: int) -> int:
             return call()
         except TaskError:
             raise
-        except Exception as error:
+        except ANY_FAULT as error:
             raise TaskError(id, f"its {what} failed: {located(error)}") from error
 
     observation, _ = attempt("start", env.reset)
@@ -172,6 +172,62 @@ def check_seeds_and_states(make_task: MakeTask) -> None:
             )
 
 
+def check_copies(make_task: MakeTask) -> None:
+    """What a copy does hangs on nothing of those beside it, whether they go on or begin an episode."""
+    task = make_task(time_limit=40)
+    num, rng = 20, np.random.default_rng(1)
+    env = _vector(task, num, 5)
+    env.reset()
+    moments, actions = [], []
+    for _ in range(60):
+        moments.append(env.get_state())
+        actions.append(random_actions(env.single_action_space, num, rng))
+        env.step(actions[-1])
+    pool = {
+        part: {name: np.concatenate([moment[part][name] for moment in moments]) for name in moments[0][part]}
+        for part in ("episode", "state")
+    }
+    action = np.concatenate(actions)
+    goes_on, begins = (np.flatnonzero(pool["episode"]["last"] == last) for last in (False, True))
+
+    def outcome(copies: NDArray[np.intp], place: int, seed: int) -> dict[str, NDArray[Any]]:
+        """The row and the state of the copy at `place` after a step of these copies of the pool."""
+        start = {part: {name: x[copies] for name, x in fields.items()} for part, fields in pool.items()}
+        env.set_state({"rng": generator(seed).bit_generator.state, **start})
+        observation, reward, terminated, _, infos = env.step(action[copies])
+        after = {"observation": observation, "reward": reward, "terminated": terminated, **infos}
+        after |= {f"state {name!r}": x for name, x in env.get_state()["state"].items()}
+        return {name: x[place] for name, x in after.items()}
+
+    def check(others: NDArray[np.intp], place: int, hint: str) -> None:
+        """Compares a copy beside some that go on with the same one beside some of `others`."""
+        one = rng.choice(goes_on)
+        groups = [np.insert(rng.choice(some, num - 1), place, one) for some in (goes_on, others)]
+        parts = _differing(*(outcome(group, place, 0) for group in groups))
+        if not parts:
+            return
+        # As all draw from one generator, others may have drawn before it. So a part is a fault only where no
+        # random numbers change it beside some copies, and it is another for a third of them beside others.
+        left, changed = outcome(groups[0], place, 0), dict.fromkeys(sorted(parts), 0)
+        for seed in range(60):
+            for name in _differing(left, outcome(groups[0], place, seed)) & changed.keys():
+                del changed[name]
+            if not changed:
+                return
+            right = outcome(groups[1], place, seed)
+            for name in _differing(left, right) & changed.keys():
+                changed[name] += 1
+        for name, count in changed.items():
+            if count >= 20:
+                problem = f"after the same step its {name} hangs on the copies beside it"
+                raise TaskError(task.spec.id, problem + hint, place)
+
+    if goes_on.size:
+        for others, hint in ((goes_on, ""), (begins, "; its restart may change only the copies at `rows`")):
+            for trial in range(10 if others.size else 0):
+                check(others, trial % num, hint)
+
+
 def check_single(make_task: MakeTask) -> None:
     """One copy as a Gymnasium environment is the vector environment of one copy."""
     task = make_task(time_limit=20)
@@ -204,7 +260,7 @@ def check_gymnasium(make_task: MakeTask) -> None:
         warnings.simplefilter("error")
         try:
             check_env(env, skip_render_check=True)  # which needs an id of `gymnasium.make`
-        except Exception as error:  # an assertion, a warning, or what the task raises
+        except ANY_FAULT as error:  # an assertion, a warning, or what the task raises
             raise TaskError(id, f"Gymnasium's checker: {brief_error(error)}") from error
     if env.render_mode is not None:
         env.reset(seed=0)
@@ -216,6 +272,7 @@ CHECKS: Final[tuple[Callable[[MakeTask], None], ...]] = (
     check_spec,
     check_rows,
     check_seeds_and_states,
+    check_copies,
     check_single,
     check_gymnasium,
 )
@@ -238,6 +295,11 @@ def _vector(task: Task, num: int, seed: int) -> NativeVectorEnv:
             "any task of your own",
         )
     return env
+
+
+def _differing(left: dict[str, NDArray[Any]], right: dict[str, NDArray[Any]]) -> set[str]:
+    """Names whose values have other bytes."""
+    return {name for name in left if left[name].tobytes() != right[name].tobytes()}
 
 
 def _same(id: str, when: str, what: str, left: Any, right: Any) -> None:

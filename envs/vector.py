@@ -56,6 +56,7 @@ class Dynamics(ABC):
         """Steps all copies: reward float64 [N] and terminated bool [N].
 
         Copies whose episode is over are stepped too, with any legal action; `restart` follows for them.
+        `action` stays as it is, as do the arguments of the other methods: they are the caller's.
         """
 
     @abstractmethod

@@ -194,15 +194,26 @@ class Worker:
         return WorkerError(f"the process that {self._task} has ended: {cause(code)}")
 
 
+class _Ended(BaseException):
+    """Ends a worker. No SystemExit, which would be taken for a fault of the task that is being stepped."""
+
+
 def serve(descriptor: int) -> None:
     """The life of a worker: make the object, answer calls, end with the pipe."""
+    with contextlib.suppress(_Ended):
+        _serve(descriptor)
+    for name in _SIGNALS:  # nor may they interrupt what is closed at the process's end
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
+def _serve(descriptor: int) -> None:
     pipe, ended = Connection(descriptor), threading.Event()
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     main = threading.get_ident()
 
     def end(*_: object) -> None:
         if ended.is_set():  # by `listen`; any other signal is for the run, which decides what becomes of this
-            raise SystemExit
+            raise _Ended
 
     def listen() -> None:
         with contextlib.suppress(EOFError, OSError):

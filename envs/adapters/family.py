@@ -21,6 +21,7 @@ from envs.adapters import memory_maze
 from envs.adapters.foreign import Recipe, foreign_task
 from envs.adapters.plain import SuccessRule
 from envs.entry_points import located
+from envs.errors import ANY_FAULT
 from envs.options import TaskOptions
 from envs.task import Task
 from envs.vector import brief, positive_int
@@ -161,7 +162,7 @@ def _make(
         time_limit = None
     try:
         env = make()
-    except Exception as error:  # whatever another package raises
+    except ANY_FAULT as error:  # whatever another package raises
         raise ValueError(f"task {id} cannot be made: {located(error)}") from None
     if not isinstance(env, gymnasium.Env):
         raise ValueError(f"task {id} is no gymnasium.Env: it makes a {type(env).__name__}")

@@ -13,12 +13,12 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from envs.adapters import minigrid
-from envs.adapters.plain import PlainEnv, SuccessRule
+from envs.adapters.plain import PlainEnv, SuccessRule, attempt
 from envs.adapters.spaces import Actions, Observations, actions, observations
 from envs.adapters.trial import TriedEnv
 from envs.adapters.vector import AdaptedVectorEnv
 from envs.entry_points import brief_error
-from envs.errors import NoPictureError
+from envs.errors import ANY_FAULT, NoPictureError
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec
 from envs.vector import Seed, brief
@@ -110,7 +110,8 @@ def _try(recipe: Recipe, success: SuccessRule | None) -> None:
 def _facts(recipe: Recipe) -> Facts:
     """The facts of a task; says once which parts of its observations are left out."""
     id, env = recipe.id, recipe.maker(*recipe.arguments, None)
-    with contextlib.closing(env):
+    with contextlib.ExitStack() as closing:
+        closing.callback(attempt, id, "close", env.close)
         try:
             facts = Facts(
                 observations(env.observation_space, minigrid.codes(env)),
@@ -119,7 +120,7 @@ def _facts(recipe: Recipe) -> Facts:
                 False,
                 tuple(env.metadata.get("render_modes", ())),
             )
-        except Exception as error:  # a space that is not there, or has no place here
+        except ANY_FAULT as error:  # a space that is not there, or has no place here
             raise ValueError(f"task {id} cannot be made: {brief_error(error)}") from None
         if recipe.resets_quickly:
             plain = PlainEnv(env, id, facts.observations, facts.actions, None)
@@ -139,7 +140,7 @@ def _plain(kind: type[Plain], recipe: Recipe, success: SuccessRule | None, rende
         # pygame draws without a display, but its library says `error: XDG_RUNTIME_DIR is invalid`.
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     env = recipe.maker(*recipe.arguments, render_mode)
-    return kind(env, recipe.id, facts.observations, facts.actions, success)
+    return kind(env, recipe.id, facts.observations, facts.actions, success, render_mode is not None)
 
 
 def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:

@@ -12,9 +12,9 @@ import gymnasium
 import numpy as np
 
 from envs.adapters.spaces import Actions, Observations, part_name, parts
-from envs.checks import reward_problem
+from envs.checks import picture_problem, reward_problem
 from envs.entry_points import located, place_of
-from envs.errors import TaskError
+from envs.errors import ANY_FAULT, TaskError
 from envs.vector import brief
 
 _GYMNASIUM: Final = str(Path(gymnasium.__file__).parent)
@@ -22,6 +22,9 @@ _ROWS: Final = {
     "reset": ("two", ("observation", "info")),
     "step": ("five", ("observation", "reward", "terminated", "truncated", "info")),
 }
+
+
+_TRUTHS: Final = (bool, int, float, np.bool_, np.number, np.ndarray)
 
 
 class SuccessRule(NamedTuple):
@@ -58,9 +61,20 @@ class SuccessRule(NamedTuple):
         return f"undiscounted return {'>=' if self.may_equal else '>'} {self.bound:g}"
 
     def holds(self, episode_return: float, info: Mapping[str, Any]) -> bool:
-        """Whether an episode that ended with this return and this info is a success."""
+        """Whether an episode that ended with this return and this info is a success.
+
+        Raises:
+            ValueError: the rest of a sentence, where the info has something else than true or false.
+        """
         if self.key is not None:
-            return bool(info.get(self.key))
+            value = info.get(self.key, False)
+            # Text is true, whatever it says, and so is NaN.
+            if not isinstance(value, _TRUTHS) or np.ndim(value) or value not in (0, 1):
+                raise ValueError(
+                    f"the last info of an episode has {self.key!r}: {brief(value)}, which decides on "
+                    "success; it must be True or False, or 1 or 0"
+                )
+            return bool(value)
         return episode_return > self.bound or (self.may_equal and episode_return == self.bound)
 
 
@@ -75,6 +89,7 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         observations: how its observations are read.
         actions: how to act in it.
         success: the rule; None where the task defines no success.
+        draws: whether `env` was made to draw pictures.
     """
 
     def __init__(
@@ -84,8 +99,10 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         observations: Observations,
         actions: Actions,
         success: SuccessRule | None,
+        draws: bool = False,
     ) -> None:
         super().__init__(env)
+        self._draws = draws
         self.observation_space = observations.space
         self.action_space = actions.space
         self._name, self._read, self._act, self._success = name, observations.read, actions.act, success
@@ -102,10 +119,7 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         row = self.row("step", lambda: self.env.step(self._act(action)))
         observation, reward, terminated, truncated, info = row
-        try:
-            number = float(reward)
-        except (TypeError, ValueError):
-            number = math.nan
+        number = float_or_nan(reward)
         if not math.isfinite(number):
             raise self.error(reward_problem(brief(reward)))
         terminated = self._attempt("terminated", lambda: bool(terminated))
@@ -118,8 +132,23 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                     f"the last info of an episode has no {self._success.key!r}, which decides on success; "
                     f"it has {', '.join(map(repr, info)) or 'nothing'}"
                 )
-            success = self._success.holds(self._return, info)
+            try:
+                success = self._success.holds(self._return, info)
+            except ValueError as problem:
+                raise self.error(str(problem)) from None
         return self._seen(observation), number, terminated, truncated, self._info(success)
+
+    def render(self) -> Any:
+        """An RGB picture, uint8 [height, width, 3]; None where it was not made to draw."""
+        if not self._draws:
+            return None
+        picture = self._attempt("render", lambda: _rgb(self.env.render()))
+        if problem := picture_problem(picture):
+            raise self.error(problem)
+        return picture
+
+    def close(self) -> None:
+        self._attempt("close", self.env.close)
 
     def error(self, problem: str) -> TaskError:
         return TaskError(self._name, problem)
@@ -150,14 +179,40 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return row
 
     def _attempt(self, what: str, call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except TaskError:
-            raise
-        except Exception as error:  # whatever another package raises
-            if "unpack" in str(error) and place_of(error).filename.startswith(_GYMNASIUM) and what in _ROWS:
-                number, names = _ROWS[what]  # a wrapper of Gymnasium's could not read it
-                problem = f"its {what} does not return {number} values: {', '.join(names)}"
-            else:
-                problem = f"its {what} failed: {located(error)}"
-            raise self.error(problem) from error
+        return attempt(self._name, what, call)
+
+
+def attempt(task: str, what: str, call: Callable[[], Any]) -> Any:
+    """What `call`, of the method `what` of a task's environment, returns; a TaskError for its fault."""
+    try:
+        return call()
+    except TaskError:
+        raise
+    except ANY_FAULT as error:  # whatever another package raises
+        if "unpack" in str(error) and place_of(error).filename.startswith(_GYMNASIUM) and what in _ROWS:
+            number, names = _ROWS[what]  # a wrapper of Gymnasium's could not read it
+            problem = f"its {what} does not return {number} values: {', '.join(names)}"
+        else:
+            problem = f"its {what} failed: {located(error)}"
+        raise TaskError(task, problem) from error
+
+
+def float_or_nan(value: Any) -> float:
+    """A reward as a number; NaN where it is none, and where it is text."""
+    try:
+        return math.nan if np.asarray(value).dtype.kind in "SU" else float(value)
+    except ANY_FAULT:  # of a type of its own
+        return math.nan
+
+
+def _rgb(picture: Any) -> Any:
+    """Whole numbers from 0 to 255 as a picture uint8 [height, width, 3], grey ones and those with an alpha
+    channel too; anything else as it is."""
+    array = np.asarray(picture)
+    if array.dtype.kind not in "iu" or ((array < 0) | (array > 255)).any():
+        return picture
+    if array.ndim == 2:
+        array = np.repeat(array[..., None], 3, axis=2)
+    if array.ndim == 3 and array.shape[-1] == 4:
+        array = array[..., :3]
+    return array.astype(np.uint8)

@@ -53,12 +53,17 @@ def observations(space: Space, replaced: Mapping[str, Space] | None = None) -> O
             declares as a Box of bytes, say.
 
     Raises:
-        ValueError: for a space that has no place here, naming it.
+        ValueError: for a space that has no place here, naming it, and for two parts of one key.
     """
     made = [_part(key, path, (replaced or {}).get(key, inner)) for key, path, inner in leaves(space)]
     left_out = tuple(key for key, _, inner in _all_leaves(space) if _is_text(inner))
     if not made:
         raise ValueError(f"its observations are {space}, which holds no numbers")
+    keys = [part.key for part in made]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise ValueError(
+            f"its observations have two parts whose path is {twice!r}; their keys, joined by /, must differ"
+        )
     if len(made) == 1:
         _, path, inner, convert = made[0]
         return Observations(inner, lambda observation: convert(at(observation, path)), left_out)

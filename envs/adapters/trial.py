@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, MultiBinary, MultiDiscrete
 
-from envs.adapters.plain import PlainEnv
+from envs.adapters.plain import PlainEnv, float_or_nan
 from envs.adapters.spaces import at, leaves, part_name
 from envs.checks import reward_problem
 from envs.vector import brief
@@ -69,13 +69,6 @@ class TriedEnv(PlainEnv):
                 if not isinstance(flag, bool | np.bool_) and not (isinstance(flag, int) and flag in (0, 1)):
                     raise self.error(f"its step gave {name} {brief(flag)}; it must be True or False")
         return row
-
-
-def float_or_nan(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return float("nan")
 
 
 def misfit(value: Any, space: gymnasium.Space[Any]) -> str | None:

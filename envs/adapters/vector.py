@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from envs.adapters.plain import PlainEnv
 from envs.checks import ObservationCheck
 from envs.entry_points import brief_error, located
-from envs.errors import NoPictureError, TaskError
+from envs.errors import ANY_FAULT, NoPictureError, TaskError
 from envs.task import TaskSpec
 from envs.vector import Seed, generator, positive_int
 
@@ -46,7 +46,7 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
             env = SyncVectorEnv([make_env] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
         except NoPictureError:
             raise
-        except Exception as error:  # of which one copy can be made, as has been seen, but not as many
+        except ANY_FAULT as error:  # of which one copy can be made, as has been seen, but not as many
             problem = f"{num_envs} copies of it cannot be made: {brief_error(error)}"
             raise TaskError(spec.id, problem) from error
         super().__init__(env)
@@ -90,7 +90,7 @@ class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
             row = call()
         except TaskError:
             raise
-        except Exception as error:  # an observation of another shape, say, that cannot join the others
+        except ANY_FAULT as error:  # an observation of another shape, say, that cannot join the others
             raise TaskError(self._name, f"a row of its copies cannot be read: {located(error)}") from error
         self._check(row[0])
         return row

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from envs import yaml_file
 from envs.adapters.foreign import Recipe, foreign_task
 from envs.entry_points import located, search_working_directory
+from envs.errors import ANY_FAULT
 from envs.gridverse.facts import WorldFacts
 from envs.gridverse.package import load
 from envs.gridverse.representations import OBSERVATIONS
@@ -57,7 +58,7 @@ def make_world(
     search_working_directory()  # for modules that the file names
     try:
         env = PackageWorld(yaml_file.parse(text), observation)
-    except (Exception, SystemExit) as error:  # whatever the package, or a user's module, makes of the file
+    except ANY_FAULT as error:  # whatever the package, or a user's module, makes of the file
         raise ValueError(f"{path}: gym_gridverse cannot make it: {located(error)}") from None
     return gymnasium.wrappers.TimeLimit(env, time_limit)
 

@@ -214,6 +214,12 @@ def test_what_has_no_place_is_named() -> None:
         observations(Text(4))
     with pytest.raises(ValueError, match=r"task .*NoPlace cannot be made: .*Sequence"):
         envs.spec(f"{HERE}:NoPlace")
+    one = Discrete(3)
+    for space in (Dict({"a/b": one, "a": Dict({"b": one})}), Dict({1: one, "1": one})):  # type: ignore[dict-item]
+        with pytest.raises(
+            ValueError, match=r"two parts whose path is '(a/b|1)'; their keys, .*, must differ"
+        ):
+            observations(space)
     assert envs.spec(f"{HERE}:Endless").action_space == Box(-1, 1, (2,))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from typing import Any
 
 import gymnasium
@@ -136,7 +137,33 @@ class ResetRaises(Good):
         raise RuntimeError("no level\nof that name")
 
 
+class Exits(Good):
+    def step(self, action: Any) -> Any:
+        sys.exit(0)
+
+
+class TextReward(Good):
+    def step(self, action: Any) -> Any:
+        observation, _, *others = super().step(action)
+        return observation, "1", *others
+
+
+class CloseFails(Good):
+    def close(self) -> None:
+        raise RuntimeError("cannot close")
+
+
+class CloseFailsLater(Good):
+    def close(self) -> None:
+        if self.steps:
+            raise RuntimeError("cannot close")
+
+
 EARLY = [
+    (CloseFailsLater, r"its close failed: RuntimeError: cannot close \(test_faults\.py, line \d+\)"),
+    (Exits, r"its step failed: SystemExit: 0 \(test_faults\.py, line \d+\)"),
+    (TextReward, "its step gave the reward '1'; it must be a finite number"),
+    (CloseFails, r"its close failed: RuntimeError: cannot close \(test_faults\.py, line \d+\)"),
     (
         FourTuple,
         "its step returns 4 values; it must return five: observation, reward, terminated, truncated",
@@ -263,6 +290,17 @@ class LateFlag(LateMultiDiscrete):
         return {"cards": np.array([3, 5]), "flags": np.array([1, 2 if self.steps == LATE else 1], np.int8)}
 
 
+class LateText(Good):
+    def step(self, action: Any) -> Any:
+        observation, reward, *others = super().step(action)
+        return observation, "1" if self.steps == LATE else reward, *others
+
+
+class LateExit(Good):
+    def step(self, action: Any) -> Any:
+        return super().step(action if self.steps < LATE else sys.exit("bye"))
+
+
 class LateError(Good):
     def step(self, action: Any) -> Any:
         return super().step(action if self.steps < LATE else [][1])
@@ -278,6 +316,8 @@ class LateError(Good):
         (LateDiscrete, ", copy 0: its observation holds 1; its space has 2 to 5 there"),
         (LateMultiDiscrete, ", copy 0: its observation 'cards' holds 5; its space has 0 to 3 there"),
         (LateFlag, ", copy 0: its observation 'flags' holds 2; its space has 0 to 1 there"),
+        (LateText, ": its step gave the reward '1'; it must be a finite number"),
+        (LateExit, r": its step failed: SystemExit: bye \(test_faults\.py, line \d+\)"),
         (LateError, r": its step failed: IndexError: .* \(test_faults\.py, line \d+\)"),
     ],
 )
@@ -364,6 +404,52 @@ def test_success_is_judged_on_last_rows(rule: str, successes: list[bool]) -> Non
     success = np.array([row[4]["is_success"][0] for row in rows])
     assert success[last].tolist() == successes
     assert not success[~last].any()
+
+
+class Interrupted(Good):
+    def step(self, action: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_is_no_fault() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        envs.try_task(f"{HERE}:Interrupted")
+
+
+class Verdict(Good):
+    """Its verdict is an argument, as the name of what is judged."""
+
+    def __init__(self, verdict: str) -> None:
+        super().__init__()
+        self.verdict = VERDICTS[verdict]
+
+    def step(self, action: Any) -> Any:
+        *row, _ = super().step(action)
+        return *row, {"won": self.verdict}
+
+
+NEITHER = {"False": "False", "nan": np.nan, "None": None, "two": 2, "array": np.ones(2, bool)}
+TRUE = {"true": True, "bool": np.True_, "one": 1, "real": np.float32(1), "0-d": np.array(True)}
+VERDICTS: dict[str, Any] = {**NEITHER, **TRUE, "no": np.False_, "zero": 0.0}
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_success_is_either_true_or_false(name: str) -> None:
+    def ended() -> Any:
+        env = envs.make_vector(f"{HERE}:Verdict", 1, success="info:won", kwargs={"verdict": name})
+        env.reset()
+        return [env.step(np.zeros(1, np.int64)) for _ in range(25)][-1][4]["is_success"].tolist()
+
+    if name in NEITHER:
+        must = (
+            r"the last info of an episode has 'won': .*, which decides on success; it must be True or False"
+        )
+        with pytest.raises(envs.TaskError, match=must):
+            ended()
+        with pytest.raises(envs.TaskError, match=must):
+            envs.try_task(f"{HERE}:Verdict", success="info:won", kwargs={"verdict": name})
+    else:
+        assert ended() == [name in TRUE]
 
 
 def test_a_time_limit_may_come_before_the_key() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,7 @@ def test_a_class_is_a_task() -> None:
 def test_it_passes_what_every_native_task_passes() -> None:
     envs.check_task(f"{HERE}:Recall")
     envs.check_task(f"{HERE}:Recall", kwargs={"length": 300}, time_limit=40)
+    envs.check_task(f"{HERE}:Noisy")
     envs.try_task(f"{HERE}:Recall")
 
 
@@ -228,6 +230,63 @@ class Fails(Recall):
         raise KeyError("door")
 
 
+class Exits(Recall):
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        sys.exit(0)
+
+
+class WritesAction(Recall):
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        row = super().step(action, rng)
+        action[:] = 0
+        return row
+
+
+class WritesReturn(Recall):
+    def success(self, reward: Any, episode_return: Any, terminated: Any) -> Any:
+        episode_return -= 1
+        return reward > 0
+
+
+class MeanReward(Recall):
+    """Each copy gets the mean reward of all."""
+
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        reward, over = super().step(action, rng)
+        return np.full(len(reward), reward.mean()), over
+
+
+class RestartsTime(Recall):
+    """All copies begin when one does; they start at different times."""
+
+    def start(self, num: int, rng: np.random.Generator) -> None:
+        super().start(num, rng)
+        self.t = rng.integers(3, size=num)
+
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        super().restart(rows, rng)
+        self.t[:] = 0
+
+
+class RestartsCues(Recall):
+    """All copies get new cues when one begins."""
+
+    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+        super().restart(rows, rng)
+        self.cue[:] = rng.integers(2, size=len(self.cue))
+
+
+class Noisy(Recall):
+    """Independent copies that draw as many numbers as there are copies of some kind."""
+
+    def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
+        reward, over = super().step(action, rng)
+        reward[over] += rng.random(over.sum())
+        walks = self.t == 2
+        self.cue[walks] ^= rng.random(walks.sum()) < 0.1
+        return reward, over
+
+
 class OwnGenerator(Recall):
     """Draws from a generator of its own, which no seed reaches."""
 
@@ -334,6 +393,12 @@ BROKEN = {
     WholeRewards: "its rewards: int64 of the shape .*; it must be float64",
     NoNumber: r"its step gave the reward (nan|inf); it must be a finite number",
     Fails: r"its step failed: KeyError: 'door' \(test_own.py, line \d+\)",
+    Exits: r"its step failed: SystemExit: 0 \(test_own.py, line \d+\)",
+    WritesAction: "its step writes to its argument `action`; it must leave that as it is",
+    WritesReturn: "its success writes to its argument `episode_return`; it must leave that as it is",
+    MeanReward: "after the same step its reward hangs on the copies beside it$",
+    RestartsTime: "after the same step its .* hangs on the copies beside it; its restart may change only",
+    RestartsCues: "after the same step its state 'cue' hangs on the copies beside it; its restart may change",
     OwnGenerator: "two environments of one seed differ at step",
     Forgetful: "one that was restored and its original differ .* steps later",
     NoArrays: r"its state 'cue' is \[.*; it must be an array \[N, ...\]",
@@ -346,7 +411,9 @@ BROKEN = {
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda one: one.__name__)
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
 def test_the_checks_notice(broken: type) -> None:
-    with pytest.raises(envs.TaskError, match=f"task {HERE}:{broken.__name__}(, copy .)?: .*{BROKEN[broken]}"):
+    with pytest.raises(
+        envs.TaskError, match=f"task {HERE}:{broken.__name__}(, copy \\d+)?: .*{BROKEN[broken]}"
+    ):
         envs.check_task(f"{HERE}:{broken.__name__}", **({} if broken is Endless else {"time_limit": 100}))
 
 
@@ -361,7 +428,7 @@ def test_a_trial_notices_before_a_run() -> None:
     reads_less = (
         "its read refuses what its get returned: ValueError: state 't' holds 4; it must hold integers"
     )
-    for broken in (AnotherShape, Fails, Lists, Three, *UNRESTORED, ReadsLess):
+    for broken in (AnotherShape, Fails, Exits, WritesAction, Lists, Three, *UNRESTORED, ReadsLess):
         problem = reads_less if broken is ReadsLess else BROKEN[broken].replace("20", "3")
         with pytest.raises(envs.TaskError, match=f"task {HERE}:{broken.__name__}: {problem}"):
             envs.try_task(f"{HERE}:{broken.__name__}")

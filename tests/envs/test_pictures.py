@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from PIL import Image
@@ -49,6 +52,73 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"must end in \.png .* or \.gif"):
         pictures.save(env, tmp_path / "a.txt", seed=1)
     assert list(tmp_path.iterdir()) == []
+
+
+class Drawn(gymnasium.Env[Any, Any]):
+    """Its picture is an argument, as the name of what it draws."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, picture: str, render_mode: str | None = None) -> None:
+        self.picture = picture
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return 0, {}
+
+    def step(self, action: Any) -> Any:
+        return 0, 0.0, True, False, {}
+
+    def render(self) -> Any:
+        match self.picture:
+            case "raises":
+                raise OSError("no GL")
+            case "exits":
+                sys.exit(0)
+            case _:
+                return PICTURES[self.picture]
+
+
+PICTURES: dict[str, Any] = {
+    "none": None,
+    "real": np.full((4, 5, 3), 0.5),
+    "large": np.full((4, 5, 3), 256),
+    "channels first": np.zeros((3, 4, 5), np.uint8),
+    "coloured": np.full((4, 5, 3), 7, np.uint8),
+    "whole": np.full((4, 5, 3), 7),
+    "alpha": np.full((4, 5, 4), 7, np.uint8),
+    "grey": np.full((4, 5), 7, np.uint8),
+}
+
+
+@pytest.mark.parametrize(
+    ("picture", "problem"),
+    [
+        ("raises", r"its render failed: OSError: no GL \(test_pictures.py, line \d+\)"),
+        ("exits", r"its render failed: SystemExit: 0 \(test_pictures.py, line \d+\)"),
+        ("none", "its picture is one NoneType; it must be uint8 "),
+        ("real", r"its picture is float64 of the shape \(4, 5, 3\); it must be uint8 "),
+        ("large", r"its picture is int64 of the shape \(4, 5, 3\); it must be uint8 "),
+        ("channels first", r"its picture is uint8 of the shape \(3, 4, 5\); it must be uint8 "),
+    ],
+)
+def test_what_is_no_picture_is_one_line(picture: str, problem: str, tmp_path: Path) -> None:
+    id, kwargs = f"{__name__}:Drawn", {"picture": picture}
+    env = envs.make_vector(id, 1, render_mode="rgb_array", kwargs=kwargs)
+    env.reset()
+    for draw in (lambda: pictures.save(env, tmp_path / "a.gif", 1), lambda: pictures.of_copies(env, [0])):
+        with pytest.raises(envs.TaskError, match=f"task {id}: {problem}"):
+            draw()
+    assert envs.make_vector(id, 1, kwargs=kwargs).render() == (None,)  # nobody has asked it to draw
+
+
+@pytest.mark.parametrize("picture", ["coloured", "whole", "alpha", "grey"])
+def test_pictures_of_other_kinds_are_read(picture: str) -> None:
+    env = envs.make_vector(f"{__name__}:Drawn", 1, render_mode="rgb_array", kwargs={"picture": picture})
+    env.reset()
+    for found in (pictures.frame(env), *pictures.of_copies(env, [0])):
+        assert found.dtype == np.uint8
+        np.testing.assert_array_equal(found, np.full((4, 5, 3), 7))
 
 
 @pytest.mark.parametrize("id", ["t-maze-passive-6", "CartPole-v1"])

@@ -12,6 +12,7 @@ from dtqn.training import checkpoint
 
 _TASK = """
 import os
+import sys
 
 import gymnasium
 import numpy as np
@@ -57,8 +58,10 @@ class Count(Dynamics):
         return np.zeros((8, 8, 3), np.uint8)
 
     def fail(self, method):
-        name, _, least = os.environ.get("COUNT_FAILS", "").partition(",")
+        name, least, exits = f"{os.environ.get('COUNT_FAILS', '')},,".split(",")[:3]
         if name == method and self.steps >= int(least):
+            if exits:
+                sys.exit(0)
             raise KeyError("door")
 """
 _FLAGS = [
@@ -105,6 +108,20 @@ def test_a_run_is_saved_and_goes_on_with_new_episodes(
     assert cli.main(["--resume", "run"]) == 0
     assert "not exact: with new episodes" in capsys.readouterr().out
     assert (task / "run/result.json").exists()
+
+
+def test_an_exit_of_the_task_is_not_the_runs(
+    task: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = r"task own_count:Count: its step failed: SystemExit: 0 \(own_count.py, line \d+\)"
+    monkeypatch.setenv("COUNT_FAILS", "step,0,exits")
+    assert _run() == 2
+    assert re.fullmatch(f"error: {failed}\n", capsys.readouterr().err)
+    monkeypatch.setenv("COUNT_FAILS", "step,45,exits")  # after the trial and the first checkpoint
+    assert _run() == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert re.fullmatch(rf"error: {failed}; saved; to go on: .* --resume run", last)
+    assert checkpoint.read_about(task / "run/checkpoint")["env_steps"] > 80
 
 
 @pytest.mark.usefixtures("task")

@@ -84,6 +84,15 @@ def test_a_call_that_is_broken_off_cleans_up(tmp_path: Path) -> None:
     assert not alive(worker.pid)
 
 
+def test_what_catches_an_exit_does_not_hold_a_worker(tmp_path: Path) -> None:
+    with working() as worker:
+        worker.ask("sleep_guarded", tmp_path / "begun")
+        wait((tmp_path / "begun").exists)
+        began = time.monotonic()
+    assert time.monotonic() - began < 8, "it would be killed after ten seconds"
+    assert not alive(worker.pid)
+
+
 def test_a_worker_ends_with_a_run_that_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys, time; from pathlib import Path; from dtqn.training.worker import Worker;"
