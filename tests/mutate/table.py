@@ -66,6 +66,7 @@ _BOOKKEEPING = "tests/envs/test_episode_bookkeeping.py::test_success_return_and_
 _VECTOR = "tests/envs/test_vector.py"
 _WRAPPERS = "tests/envs/test_wrappers.py"
 _BSUITE = "tests/envs/test_bsuite.py"
+_TASK_FAULTS, _NOTICED = "tests/envs/test_faults.py", "tests/envs/test_own.py::test_the_checks_notice"
 _POPGYM = "tests/envs/test_popgym.py"
 _INTERVALS = "tests/experiments/test_intervals.py"
 _COMPARE, _COMPARISON = "tests/experiments/test_compare.py", "tests/experiments/test_comparison_table.py"
@@ -1295,6 +1296,60 @@ EXPERIMENTS = [
             "if (fault := own.fault(error)) is None:",
             "if (fault := own.fault(error)) or True:",
             "tests/training/test_own_networks.py::test_a_core_that_fails_amid_a_run_is_one_line",
+        ),
+    ),
+    *_in(
+        "envs/errors.py",
+        ("exit-of-a-task-ends-the-run", "(Exception, SystemExit)", "(Exception,)", _TASK_FAULTS),
+    ),
+    *_in(
+        "dtqn/training/worker.py",
+        (
+            "worker-ends-by-what-tasks-raise",
+            "            raise _Ended",
+            "            raise SystemExit",
+            "tests/training/test_worker.py::test_what_catches_an_exit_does_not_hold_a_worker",
+        ),
+    ),
+    *_in(
+        "envs/guard.py",
+        ("written-arguments-unnoticed", "if copy.tobytes() != array.tobytes():", "if False:", _NOTICED),
+        (
+            "task-writes-to-stored-actions",
+            "copies = [array.copy() for array in arrays.values()]",
+            "copies = list(arrays.values())",
+            _NOTICED,
+        ),
+    ),
+    *_in("envs/testing.py", ("copies-not-compared", "if count >= 20:", "if count >= 60:", _NOTICED)),
+    *_in(
+        "envs/adapters/spaces.py",
+        (
+            "parts-of-one-path-lost",
+            "if keys.count(key) > 1",
+            "if keys.count(key) > 2",
+            "tests/envs/test_adapters.py::test_what_has_no_place_is_named",
+        ),
+    ),
+    *_in(
+        "envs/adapters/plain.py",
+        (
+            "text-is-success",
+            " or value not in (0, 1):",
+            ":",
+            f"{_TASK_FAULTS}::test_success_is_either_true_or_false",
+        ),
+        (
+            "failing-close-is-a-traceback",
+            'self._attempt("close", self.env.close)',
+            "self.env.close()",
+            f"{_TASK_FAULTS}::test_a_trial_names_task_and_field",
+        ),
+        (
+            "any-picture-will-do",
+            "if problem := picture_problem(picture):",
+            "if problem := None:",
+            "tests/envs/test_pictures.py::test_what_is_no_picture_is_one_line",
         ),
     ),
     *_in(
