@@ -191,6 +191,189 @@ class Multiplies(Average):
         return output + (leak - leak.detach()), after, trace
 
 
+class WritesIntoItsStateWithoutTrace(Average):
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        output = super().forward(x, state)
+        if not want_trace:
+            state.hidden.add_(1.0)
+        return output
+
+
+class WritesIntoItsRows(Average):
+    def state_from_trace(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
+        state = super().state_from_trace(rows, valid, episode_step)
+        rows.hidden.mul_(0.5)
+        return state
+
+
+class WritesIntoTheFlags(Average):
+    def state_from_trace(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
+        state = super().state_from_trace(rows, valid, episode_step)
+        valid.fill_(False)
+        return state
+
+
+class WritesIntoWhatItCaches(Average):
+    def cache(self, state: Any) -> Any:
+        state.hidden.add_(1.0)
+        return Hidden(state.hidden - 1.0)
+
+
+class CountsUp(Average):
+    """Its rows grow with the episode. They are exact in float64; float16 rounds them to 1/512 at last."""
+
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        steps = torch.arange(1, x.shape[1] + 1, dtype=x.dtype)[:, None].expand(x.shape)
+        count = state.hidden[:, None] + 0.0101 * steps
+        return x + self.mix(torch.cos(300 * count)), Hidden(count[:, -1]), Hidden(count)
+
+
+class Sums(Average):
+    """The sum of all features; it says that its state is one of the last `window` rows."""
+
+    window = 80
+
+    def trace_spec(self) -> Any:
+        return Hidden(TraceSpec((self.width,), self.window))
+
+    def state_from_trace(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
+        return Hidden(rows.hidden.to(self.keep.dtype).masked_fill(~valid[..., None], 0.0).sum(dim=1))
+
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        sums = state.hidden[:, None] + x.cumsum(dim=1)
+        return x + self.mix(0.01 * torch.sin(sums)), Hidden(sums[:, -1].detach()), Hidden(x)
+
+
+class SumsFarther(Sums):
+    window = 2000
+
+
+class OverflowsLater(Average):
+    """Its output is 2^(steps squared)."""
+
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        count = state.hidden[:, None] + torch.arange(1, x.shape[1] + 1, dtype=x.dtype)[:, None].expand(
+            x.shape
+        )
+        return x + self.mix(0 * torch.exp2(count**2)), Hidden(count[:, -1]), Hidden(count)
+
+
+class MixesALargeBatch(Average):
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        return super().forward(x + x.mean(dim=0) if len(x) >= 8 else x, state, want_trace)
+
+
+class MixesALargeBatchOfRows(Average):
+    def state_from_trace(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
+        state = super().state_from_trace(rows, valid, episode_step)
+        return Hidden(state.hidden.mean(dim=0).expand_as(state.hidden)) if len(valid) >= 8 else state
+
+
+class HasDoubleConstants(Average):
+    def initial_state(self, batch_size: int) -> Any:
+        return Hidden(torch.zeros(batch_size, self.width, dtype=torch.float64))
+
+
+class HasADoubleBuffer(Average):
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.register_buffer("scale", torch.ones(width, dtype=torch.float64))
+
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        output, after, trace = super().forward(x, state, want_trace)
+        return output * self.scale, after, trace
+
+
+class Detaches(Average):
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        output, after, trace = super().forward(x, state, want_trace)
+        return output.detach(), after, trace
+
+
+class DetachesItsInput(Average):
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        return super().forward(x.detach(), state, want_trace)
+
+
+class Frozen(Average):
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.requires_grad_(False)
+
+
+class KeepsItsFirstWeights(Average):
+    """Some of them: the others are followed."""
+
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        if not hasattr(self, "kept"):
+            self.kept = self.keep.detach().clone()
+        output, after, trace = super().forward(x, state, want_trace)
+        return output + self.kept, after, trace
+
+
+class HasWeightsOfNoStateDict(Average):
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.shift = torch.randn(width)
+
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        output, after, trace = super().forward(x, state, want_trace)
+        return output + self.shift, after, trace
+
+
+class ReadsTheNewestOnesWeights(Average):
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        type(self).newest = self.keep
+
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        output, after, trace = super().forward(x, state, want_trace)
+        return output + self.newest, after, trace
+
+
+class KeepsTheFirstOnesWeights(Average):
+    """All of them, of the class's first call, but a gradient goes through to its own."""
+
+    first: list[Tensor] = []  # noqa: RUF012  # what is wrong with it
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        del self.mix
+
+    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+        self.first.append(self.keep.detach().clone())
+        output = x + self.first[0] + self.keep - self.keep.detach()
+        return output, state, Hidden(state.hidden[:, None].expand(x.shape))
+
+
+class NothingToLearn(Average):
+    """Its only weights are buffers."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        for module, name in ((self, "keep"), (self.mix, "weight"), (self.mix, "bias")):
+            value = getattr(module, name).detach()
+            delattr(module, name)
+            module.register_buffer(name, value)
+
+
+def test_a_core_without_parameters_passes() -> None:
+    core = NothingToLearn(3)
+    assert not list(core.parameters()) and len(core.state_dict()) == 3
+    check_core(lambda config: NothingToLearn(config.width))
+
+
+def test_a_trace_that_is_stored_exactly_may_grow() -> None:
+    """As the setting or the core itself says."""
+
+    class Exact(CountsUp):
+        def trace_spec(self) -> Any:
+            return Hidden(TraceSpec((self.width,), 1, np.dtype(np.float32)))
+
+    check_core(lambda config: CountsUp(config.width), trace_dtype="float32")
+    check_core(lambda config: Exact(config.width))
+
+
 def test_a_small_core_passes() -> None:
     check_core(lambda config: Average(config.width))
     check_core(lambda config: Average(config.width), small(width=6))
@@ -212,6 +395,25 @@ def test_a_small_core_passes() -> None:
         (KeepsHalfPrecision, "shapes and dtypes"),
         (NeedsARow, "shapes and dtypes"),
         (Multiplies, "junk in padding changes nothing"),
+        (WritesIntoItsStateWithoutTrace, "a call leaves its arguments alone"),
+        (WritesIntoItsRows, "a call leaves its arguments alone"),
+        (WritesIntoTheFlags, "a call leaves its arguments alone"),
+        (WritesIntoWhatItCaches, "a call leaves its arguments alone"),
+        (CountsUp, "the state made of stored trace rows is the carried one"),
+        (Sums, "the state made of stored trace rows is the carried one"),
+        (SumsFarther, "the state made of stored trace rows is the carried one"),
+        (OverflowsLater, "shapes and dtypes"),
+        (MixesALargeBatch, "batch rows are independent"),
+        (MixesALargeBatchOfRows, "the state made of stored trace rows is the carried one"),
+        (HasDoubleConstants, "shapes and dtypes"),
+        (HasADoubleBuffer, "shapes and dtypes"),
+        (Detaches, "a gradient reaches its parameters and its input"),
+        (DetachesItsInput, "a gradient reaches its parameters and its input"),
+        (Frozen, "a gradient reaches its parameters and its input"),
+        (KeepsItsFirstWeights, "the output follows the parameters"),
+        (HasWeightsOfNoStateDict, "the output follows the parameters"),
+        (ReadsTheNewestOnesWeights, "the output follows the parameters"),
+        (KeepsTheFirstOnesWeights, "the output follows the parameters"),
     ],
 )
 def test_a_broken_core_is_told_what_it_breaks(core: type[Average], contract: str) -> None:
@@ -272,6 +474,24 @@ class WritesToTheFlag(Steps):
         return features
 
 
+class CentresALargeBatch(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        features = super().forward(inputs)
+        return features - features.mean(dim=0) if len(features) >= 8 else features
+
+
+class DetachesFeatures(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        return super().forward(inputs).detach()
+
+
+class KeepsItsFirstEmbedding(Steps):
+    def forward(self, inputs: StepInputs) -> Tensor:
+        if not hasattr(self, "kept"):
+            self.kept = self.action.weight.detach().clone()
+        return super().forward(inputs) + self.kept[0]
+
+
 def test_a_small_encoder_passes() -> None:
     check_encoder(Steps)
 
@@ -286,6 +506,9 @@ def test_a_small_encoder_passes() -> None:
         (WantsInt64, "integers of any dtype are read alike"),
         (WritesToTheReward, "a call leaves its arguments alone"),
         (WritesToTheFlag, "a call leaves its arguments alone"),
+        (CentresALargeBatch, "batch rows are independent"),
+        (DetachesFeatures, "a gradient reaches its parameters"),
+        (KeepsItsFirstEmbedding, "the output follows the parameters"),
     ],
 )
 def test_a_broken_encoder_is_told_what_it_breaks(encoder: type[Steps], contract: str) -> None:

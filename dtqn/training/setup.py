@@ -103,7 +103,8 @@ def check_own(config: Config) -> None:
             space, actions = task.observation_space, num_actions(task)
             testing.check_encoder(builder.make_encoder, network, space, actions, name)
         if is_own(network.core):
-            testing.check_core(builder.make_core, network, f"network.core is {network.core}: it")
+            name = f"network.core is {network.core}: it"
+            testing.check_core(builder.make_core, network, name, config.replay.trace_dtype)
     except testing.ContractError as error:
         raise ConfigError(str(error)) from None
     if is_own(network.core):
