@@ -37,8 +37,10 @@ LONG_WINDOW: Final = 64
 """Trace rows beyond which only `_long_parity` waits until the first one leaves the window."""
 LONGEST_WINDOW: Final = 2048
 """Trace rows beyond which no check does."""
-LONG_EPISODE: Final = 300
-"""Steps after which a state is made of rounded rows: what grows with an episode is then coarse in float16."""
+LONG_EPISODE: Final = 311
+"""Steps after which a state is made of rounded rows: what grows with an episode is then coarse in float16.
+
+It is no round number, as 300 hundredths are exact in any float."""
 TOLERANCE: Final = {torch.float64: 1e-8, torch.float32: 1e-4}
 LONG_CALL: Final = 128
 """Steps of a call that leads there: attention over a long window takes much memory in one."""

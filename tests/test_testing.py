@@ -224,7 +224,7 @@ class CountsUp(Average):
 
     def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
         steps = torch.arange(1, x.shape[1] + 1, dtype=x.dtype)[:, None].expand(x.shape)
-        count = state.hidden[:, None] + 0.0101 * steps
+        count = state.hidden[:, None] + 0.01 * steps
         return x + self.mix(torch.cos(300 * count)), Hidden(count[:, -1]), Hidden(count)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from dtqn import cli
+from dtqn.settings.config import Config, NetworkConfig, ReplayConfig
+from dtqn.training.setup import check_own
 
 CORE = '''
 from typing import NamedTuple
@@ -105,6 +107,13 @@ class Far(Average):
         return Hidden(TraceSpec((self.width,), 3000))
 
 
+class Counts(Average):
+    def forward(self, x, state, want_trace=True):
+        steps = torch.arange(1, x.shape[1] + 1, dtype=x.dtype)[:, None].expand(x.shape)
+        count = state.hidden[:, None] + 0.01 * steps
+        return x + self.keep * torch.cos(300 * count), Hidden(count[:, -1]), Hidden(count)
+
+
 class Later(Average):
     contract_version = 2
 
@@ -144,6 +153,10 @@ def wide(config):
 
 def far(config):
     return Far(config.width)
+
+
+def counts(config):
+    return Counts(config.width)
 
 
 def later(config):
@@ -253,6 +266,16 @@ def test_a_core_that_breaks_the_contract_is_one_line(
 ) -> None:
     errors = refused(capsys, "--network.core", f"broken_cores:{core}")
     assert f"network.core is broken_cores:{core}: {problem}" in errors
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_trace_is_held_to_the_dtype_that_replay_stores(capsys: pytest.CaptureFixture[str]) -> None:
+    """A count grows too coarse for float16, and not for float32."""
+    errors = refused(capsys, "--network.core", "broken_cores:counts")
+    assert "it breaks the contract 'the state made of stored trace rows is the carried one'" in errors
+    assert "of float16 rows, differ" in errors
+    network = NetworkConfig(core="broken_cores:counts", width=8)
+    check_own(Config(network=network, replay=ReplayConfig(trace_dtype="float32")))
 
 
 @pytest.mark.usefixtures("broken")
