@@ -74,6 +74,8 @@ _COMPARED = f"{_COMPARE}::test_killed_twice_it_ends_with_the_right_table"
 _SOLVED = f"{_COMPARISON}::test_90_percent_are_reached_where_an_evaluation_shows_it"
 _SUITES, _SCORES = "tests/experiments/test_suites.py", "tests/experiments/test_scores.py"
 _RECORDS = "tests/experiments/test_records.py"
+_CORES = "tests/test_testing.py::test_a_broken_core_is_told_what_it_breaks"
+_ENCODERS = "tests/test_testing.py::test_a_broken_encoder_is_told_what_it_breaks"
 _PICTURES = "tests/experiments/test_suite_pictures.py"
 _LAUNCHERS = "tests/experiments/test_launchers.py"
 _WARNING = f"{_LAUNCHERS}::test_a_warning_never_takes_effect_at_once"
@@ -1354,12 +1356,20 @@ EXPERIMENTS = [
     ),
     *_in(
         "dtqn/testing.py",
+        ("trace-checked-as-it-is", "x.to(self.stored_as.get(name, x.dtype))", "x", _CORES),
+        ("windows-checked-to-64", "LONGEST_WINDOW: Final = 2048", "LONGEST_WINDOW: Final = 64", _CORES),
+        ("call-without-trace-may-write", "in (True, False):", "in (True,):", _CORES),
         (
-            "encoder-may-write-to-its-inputs",
-            "leaf, kept[path])",
-            "leaf, leaf)",
-            "tests/test_testing.py::test_a_broken_encoder_is_told_what_it_breaks",
+            "state-from-trace-may-write",
+            "given, lambda: core.state_from_trace(rows, valid, steps))",
+            "given, lambda: None)",
+            _CORES,
         ),
+        ("small-batches-alone", "MANY: Final = 33", "MANY: Final = 4", _CORES),
+        ("checked-in-float64-alone", "torch.float32, MANY)", "torch.float64, MANY)", _CORES),
+        ("frozen-core-passes", "core.must(bool(of_x.any()), contract", "core.must(True, contract", _CORES),
+        ("stale-weights-pass", "    output(other)  # what", "    # what", _CORES),
+        ("encoder-may-write-to-its-inputs", "leaf, kept[path], 0.0)", "leaf, leaf, 0.0)", _ENCODERS),
     ),
     *_in(
         "dtqn/experiments/records.py",
