@@ -29,7 +29,8 @@ def core(config: NetworkConfig) -> Core:
         ConfigError: it cannot be made, or is no core of this version of the contract.
     """
     setting, value = "network.core", config.core
-    made: Any = _made(setting, value, lambda make: make(config), _CORE_METHODS)
+    mine = config.model_copy(deep=True)  # a function may take what it has read out of `kwargs`
+    made: Any = _made(setting, value, lambda make: make(mine), _CORE_METHODS)
     window = getattr(made, "input_window", 0)
     if not isinstance(window, int) or window < 0:
         why = f"its input_window is {window!r}"
@@ -57,8 +58,9 @@ def encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actio
     Raises:
         ConfigError: it cannot be made, or is no encoder of this version of the contract.
     """
+    mine = config.model_copy(deep=True)
     made: Any = _made(
-        "network.encoder", config.encoder, lambda make: make(config, observation_space, num_actions), ()
+        "network.encoder", config.encoder, lambda make: make(mine, observation_space, num_actions), ()
     )
     return made
 

@@ -9,7 +9,7 @@ turns what is wrong into a `ConfigError` of one line.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
@@ -170,6 +170,8 @@ class NetworkConfig(Group):
     """Quantiles of the return (quantile); the loss of a step costs their number squared."""
     recall_weight: float = Field(0.0, ge=0)
     """Weight of a loss that asks a core with memory which values the episode has shown; 0: none."""
+    kwargs: Mapping[str, Any] = {}
+    """Settings of a core's or an encoder's own, for the function that a user has written to make it."""
 
     @property
     def trace_window(self) -> int | None:

@@ -6,13 +6,14 @@ A rule looks at a group or at the whole run. It says in one line what is wrong a
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic.fields import FieldInfo
 
-from dtqn.settings.values import Cores, is_own, mark_of
+from dtqn.settings.values import Cores, is_own, mark_of, shown
 
 if TYPE_CHECKING:
     from dtqn.settings.config import Config, LearnerConfig, NetworkConfig, ReplayConfig
@@ -103,6 +104,29 @@ def _has_sinusoids(network: NetworkConfig) -> bool:
     )
 
 
+def _own_settings_can_be_written(network: NetworkConfig) -> str | None:
+    given = dict(network.kwargs)
+    try:
+        if json.loads(json.dumps(given, allow_nan=False)) == given:
+            return None
+    except (TypeError, ValueError, RecursionError):
+        pass
+    return (
+        f"network.kwargs is {shown(given)}; it must be a mapping from names to finite numbers, text, true, "
+        "false, none, and lists and mappings of these"
+    )
+
+
+def _own_settings_are_read(network: NetworkConfig) -> str | None:
+    if not network.kwargs or is_own(network.core) or is_own(network.encoder):
+        return None
+    return (
+        f"network.kwargs is {shown(dict(network.kwargs))}, but network.core {network.core} and "
+        f"network.encoder {network.encoder} are the suite's, which read none; leave it out, or name a core "
+        "or an encoder of your own"
+    )
+
+
 NETWORK: Sequence[Rule] = (
     _atoms_have_a_range,
     _soft_attention_is_of_darqn,
@@ -112,6 +136,8 @@ NETWORK: Sequence[Rule] = (
     _blocks_are_compressed_whole,
     _heads_divide_the_width,
     _sinusoids_come_in_pairs,
+    _own_settings_can_be_written,
+    _own_settings_are_read,
 )
 
 # -- Learner and replay --------------------------------------------------------------------------------------

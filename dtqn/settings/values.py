@@ -103,11 +103,13 @@ def read(value: Any, field: FieldInfo) -> Any:
         return auto.read(value)
     if some := mark_of(field, SomeOf):
         return some.read(value)
-    kinds = set(get_args(field.annotation)) or {field.annotation}
+    kinds = _kinds(field)
     if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
         return None
     if _holds(Mapping, kinds) and isinstance(value, str):  # `{length: 20}`, as YAML or JSON
-        return yaml_file.parse(value)
+        value = yaml_file.parse(value)
+    if _holds(Mapping, kinds) and isinstance(value, Mapping) and not all(isinstance(k, str) for k in value):
+        raise ValueError("a key that is no name")
     if _holds(tuple, kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
         items = value.split(",") if isinstance(value, str) else value
         return tuple(int(str(item)) for item in (items if isinstance(items, list | tuple) else [items]))
@@ -123,6 +125,12 @@ def read(value: Any, field: FieldInfo) -> Any:
     if int in kinds and isinstance(value, int) and abs(value) > _largest(field):
         raise ValueError("too large")
     return value
+
+
+def _kinds(field: FieldInfo) -> set[Any]:
+    """The types of a setting's value, or the values that it lists."""
+    alone = {field.annotation}
+    return alone if _holds(Mapping, alone) else set(get_args(field.annotation)) or alone
 
 
 def _is_flag(kinds: Iterable[Any]) -> bool:
@@ -165,7 +173,7 @@ def legal(field: FieldInfo, value: Any = None) -> str:
         value: one that was refused. The limit of all integers is told where it is beyond that, and not
             elsewhere, as hardly anybody meets it.
     """
-    kinds = get_args(field.annotation) or (field.annotation,)
+    kinds = _kinds(field)
     optional = ", or none" if type(None) in kinds else ""
     if auto := mark_of(field, AutoOr):
         return f"auto, or an integer {' and '.join([f'of at least {auto.low}', *_limit(field, value)])}"
@@ -199,7 +207,7 @@ def _bounds(field: FieldInfo, value: Any) -> str:
 
 def _limit(field: FieldInfo, value: Any) -> list[str]:
     """The limit of all integers, as it can be typed, for a value that is beyond it; else empty."""
-    if int not in (get_args(field.annotation) or (field.annotation,)):
+    if int not in _kinds(field):
         return []
     try:
         beyond = float(value) >= _largest(field)  # >=, as it rounds

@@ -10,6 +10,7 @@ import envs
 from dtqn.settings.config import Config, TaskConfig, fields_of
 from dtqn.settings.presets import resolve
 from dtqn.settings.values import legal
+from dtqn.training.directory import config_hash, deciding_settings
 from tests.settings.resolving import error_of
 
 
@@ -43,6 +44,53 @@ def test_a_core_and_an_encoder_of_a_users_own():
             assert "or module:name of your own" in error_of({f"network.{name}": wrong})
     assert "must be one of" in error_of({"network.core": "lstn"})
     assert error_of({"network.core": "lstn"}).endswith("did you mean lstm?")
+
+
+_OWN_CORE = {"network.core": "my_code.cores:make"}
+
+
+def test_settings_of_an_own_core_are_those_of_a_file_a_flag_or_a_variant(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "network: {core: 'my_code.cores:make', kwargs: {heads: 4, a-b: [1, null]}}\n"
+    )
+    agent = {"agent": str(tmp_path / "mine.yaml")}
+    assert resolve(None, agent, {}).network.kwargs == {"heads": 4, "a-b": [1, None]}
+    assert resolve(None, agent | {"network.kwargs": "{heads: 2}"}, {}).network.kwargs == {"heads": 2}
+    variant = {"agent": "v=gtrxl+network.core=my_code.cores:make+network.kwargs={heads: 3}"}
+    assert resolve(None, variant, {}).network.kwargs == {"heads": 3}
+    assert Config().network.kwargs == {}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"network.kwargs": "{heads: 4}"}, "network.kwargs is {'heads': 4}, but network.core gtrxl and "),
+        (
+            _OWN_CORE | {"network.kwargs": "{1: 4}"},
+            "network.kwargs is '{1: 4}' (from --network.kwargs): must",
+        ),
+        (
+            _OWN_CORE | {"network.kwargs": "4"},
+            "network.kwargs is 4 (from --network.kwargs): must be a mapping",
+        ),
+        (_OWN_CORE | {"network.kwargs": "{a: .nan}"}, "network.kwargs is {'a': nan}; it must be a mapping"),
+        (
+            {"task.kwargs": "{1: 4}"},
+            "task.kwargs is '{1: 4}' (from --task.kwargs): must be a mapping such as",
+        ),
+    ],
+)
+def test_settings_of_ones_own_that_are_wrong_are_one_line(flags, message):
+    assert error_of(flags).startswith(message)
+
+
+def test_settings_of_ones_own_tell_runs_apart_and_leave_others_alone(own_folder):
+    (own_folder / "my_own_core.py").write_text("")
+    own = {"network.core": "my_own_core:make"}
+    several = [own | {"network.kwargs": text} for text in ("{}", "{heads: 4}", "{heads: 2}")]
+    hashes = [config_hash(resolve(None, flags, {})) for flags in (own, *several)]
+    assert hashes[0] == hashes[1] and len(set(hashes)) == 3
+    assert "kwargs" not in deciding_settings(resolve(None, {}, {}))["network"]
 
 
 def test_the_options_of_a_task_are_written_once():

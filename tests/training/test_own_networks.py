@@ -299,6 +299,20 @@ def test_settings_are_asked_with_the_window_of_the_core(capsys: pytest.CaptureFi
     assert "replay.capacity is 4000" in errors and "a sequence with its memory spans 30" in errors
 
 
+def test_settings_of_ones_own_reach_both_functions_whatever_they_do_to_them(own_folder: Path) -> None:
+    """Each call has them all, and the run's stay as they were."""
+    core = CORE.replace("Average(config.width)", "Average(config.kwargs.pop('widths')[0])")
+    encoder = ENCODER.replace("config.width", "config.kwargs.pop('widths')[0]")
+    assert "pop" in core and "pop" in encoder
+    (own_folder / "my_core.py").write_text(core)
+    (own_folder / "my_encoder.py").write_text(encoder)
+    Path("mine.yaml").write_text(
+        "network: {core: 'my_core:make_core', encoder: 'my_encoder:make_encoder', kwargs: {widths: [8]}}\n"
+    )
+    assert cli.main(["--agent", "mine.yaml", *SMALL, "--run-dir", "run"]) == 0
+    assert "  kwargs:\n    widths:\n    - 8\n" in Path("run/config.yaml").read_text()
+
+
 @pytest.mark.usefixtures("broken")
 @pytest.mark.parametrize(
     ("value", "form"), [("broken_cores.py:leaks", "broken_cores:leaks"), ("sub/my.py", "sub.my:make_core")]
