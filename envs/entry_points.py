@@ -65,11 +65,25 @@ def load(
     try:
         return own_way() if own_way else importlib.import_module(module)
     except ImportError as error:
-        if hint == FIND_IT and (meant := own_form(id)):
-            hint = f"; write {meant}"
+        if hint == FIND_IT:
+            raise ValueError(f"task {id} needs {module}, which {not_imported(module, id, error)}") from None
         raise ValueError(f"task {id} needs {module}, which cannot be imported ({error}){hint}") from None
     except ANY_FAULT as error:  # whatever the module does
         raise ValueError(f"task {id}: importing {module} failed: {located(error)}") from None
+
+
+def not_imported(module: str, name: str, error: ImportError) -> str:
+    """`cannot be imported: ...` with what to do: a module is not found, or one that it imports is not.
+
+    Args:
+        name: that of the form `module:Name`, or what was meant as one.
+    """
+    if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+        meant = own_form(name)
+        return f"cannot be imported ({error}){f'; write {meant}' if meant else FIND_IT}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"cannot be imported: it needs {error.name}, which is not installed ({_where(error)})"
+    return f"cannot be imported: {located(error)}"
 
 
 def search_working_directory() -> None:
@@ -91,8 +105,12 @@ def place_of(error: BaseException) -> traceback.FrameSummary:
 
 def located(error: BaseException) -> str:
     """An exception on one line, with the place where it was raised."""
+    return f"{brief_error(error)} ({_where(error)})"
+
+
+def _where(error: BaseException) -> str:
     place = place_of(error)
-    return f"{brief_error(error)} ({Path(place.filename).name}, line {place.lineno})"
+    return f"{Path(place.filename).name}, line {place.lineno}"
 
 
 def source(id: str) -> str:

@@ -103,9 +103,10 @@ class Job:
     @property
     def error(self) -> str:
         """How a failed run ended, and the last line that it printed."""
+        early = ", but it ended without a result" if self.exit_code == 0 else ""  # its task has ended it, say
         text = self.directory.log.read_text(errors="replace") if self.directory.log.exists() else ""
         last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
-        return f"{self.cause}: {last}"
+        return f"{self.cause}{early}: {last}"
 
     @property
     def cause(self) -> str:
@@ -146,7 +147,7 @@ class Job:
         self.exit_code, self._handle = code, None
         asked = self._asked is not None
         why = f"its machine {before[1]} has gone" if handle.lost else self.cause
-        if self.exit_code == 0:
+        if code == 0 and self.directory.read_result() is not None:
             self.state = "finished"
         elif not asked and handle.lost and len(self.rows) > self._begun_with:
             self.state, self.killed, self.news = "waiting", "", f"{why}; it goes on elsewhere"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dtqn.settings.config import wrong
-from envs.entry_points import FIND_IT, brief_error, own_form, search_working_directory
 from envs.entry_points import located as located
+from envs.entry_points import not_imported, search_working_directory
 
 _LOADED: dict[str, str] = {}
 """The files of modules that were loaded here, each with the setting that named it, `network.core is a:b`."""
@@ -30,9 +30,7 @@ def load(setting: str, value: str) -> Callable[..., Any]:
     try:
         found: Any = importlib.import_module(module_name)
     except ImportError as error:
-        why = f"{module_name} cannot be imported ({brief_error(error)})"
-        meant = own_form(value)
-        raise wrong(setting, value, f"{why}{f'; write {meant}' if meant else FIND_IT}") from None
+        raise wrong(setting, value, f"{module_name} {not_imported(module_name, value, error)}") from None
     except (Exception, SystemExit) as error:  # whatever the module does
         raise wrong(setting, value, f"importing {module_name} failed: {located(error)}") from None
     if file := getattr(found, "__file__", None):

@@ -34,6 +34,8 @@ CONFIGS = _shipped()
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
 _OVER_TASK = "over_task"
 _ABSENT = object()
+_NO_HORIZON = object()
+"""The value that the word `horizon` leaves where the task fixes no length: no setting takes it."""
 RANDOM = "random"
 """The name of random actions in tables, and of no agent."""
 _GROUPS = [name for name, field in Config.model_fields.items() if isinstance(field.default, BaseModel)]
@@ -166,7 +168,7 @@ def resolve(
     limit = _time_limit(all_given)
 
     def filled(layers: Sequence[Layer]) -> list[Layer]:
-        return [layer._replace(values=_with_horizon(layer.values, env, limit)) for layer in layers]
+        return [layer._replace(values=_with_horizon(layer.values, str(env), limit)) for layer in layers]
 
     task = filled(_env_presets(env, configs)) if task_presets else []
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
@@ -214,14 +216,15 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     head, *changes = re.split(r"\+(?=[A-Za-z][\w.-]*=)", text)
     named, equals, base = head.rpartition("=")
     known = agents(configs)
-    if base.endswith((".yaml", ".yml")) or "/" in base or os.sep in base:
+    bare = re.fullmatch(r"(.*)\+([A-Za-z][\w.-]*)", base)
+    if bare and not _is_file(base) and (_is_file(bare[1]) or bare[1] in known):
+        raise ConfigError(f"{shown(text)}: {bare[2]} has no value; write {bare[2]}=VALUE")
+    if _is_file(base) or "/" in base or os.sep in base:
         file = Path(base)
         preset, name = file_layer(file), named if equals else file.stem
     elif base in known:
         file = _agent_file(base, configs)
         preset, name = file_layer(file), named if equals else base
-    elif (bare := re.fullmatch(r"(.*)\+([A-Za-z][\w.-]*)", base)) and bare[1] in known:
-        raise ConfigError(f"{shown(text)}: {bare[2]} has no value; write {bare[2]}=VALUE")
     else:
         raise ConfigError(f"{shown(base)} is no agent{nearest(base, known)}")
     if changes and not equals:
@@ -242,6 +245,11 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     if not isinstance(over_task, bool):
         raise ConfigError(f"{preset.source}: {_OVER_TASK} is {shown(over_task)}: must be true or false")
     return Agent(name, _of_agent(preset), over_task, _of_agent(Layer(f"agent {name}", settings)))
+
+
+def _is_file(name: str) -> bool:
+    """Whether an agent's name is that of a file of settings."""
+    return name.endswith((".yaml", ".yml"))
 
 
 def _of_agent(layer: Layer) -> Layer:
@@ -309,35 +317,44 @@ def _env_presets(env: Any, configs: Path) -> list[Layer]:
     """The presets whose names begin the task's name, longer ones over shorter ones.
 
     Such a name ends where a word ends, so no small letter follows: `ALE/Pong-v5`, `MiniGrid-MemoryS7-v0`.
+    None is for a task of the form `module:Class`, however a user has called that module.
     """
+    if entry_points.split(str(env)):
+        return []
     files = (configs / "envs").glob("*.yaml")
     families = [path for path in files if re.match(rf"{re.escape(path.stem)}(?![a-z])", str(env))]
     return [file_layer(path) for path in sorted(families, key=lambda path: len(path.stem))]
 
 
-def _with_horizon(values: Mapping[str, Any], env: str, time_limit: int | None) -> dict[str, Any]:
+def _with_horizon(
+    values: Mapping[str, Any], env: str, time_limit: int | None, group: str = ""
+) -> dict[str, Any]:
     """A task's or a suite's settings, with the task's own number in place of the word `horizon`.
 
     Args:
         time_limit: that of the run; None: the task's own.
+        group: the group that the names are in, with a dot at its end.
     """
     filled: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, Mapping):
-            filled[name] = _with_horizon(value, env, time_limit)
+        if isinstance(value, Mapping) and group + name in fields_of():  # of the user's own words
+            filled[name] = value
+        elif isinstance(value, Mapping):
+            filled[name] = _with_horizon(value, env, time_limit, f"{group}{name}.")
         else:
             filled[name] = _horizon(env, time_limit) if value == "horizon" else value
     return filled
 
 
 @functools.cache
-def _horizon(env: str, time_limit: int | None) -> int | None:
+def _horizon(env: str, time_limit: int | None) -> Any:
     import envs  # only here, as most of what reads settings does not need the tasks
 
     try:
-        return envs.spec(env, **({} if time_limit is None else {"time_limit": time_limit})).horizon
+        found = envs.spec(env, **({} if time_limit is None else {"time_limit": time_limit})).horizon
     except ValueError as error:
         raise ConfigError(f"env is {env}: {error}") from None
+    return _NO_HORIZON if found is None else found
 
 
 def build(layers: Sequence[Layer]) -> Config:
@@ -368,6 +385,12 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
     fields = fields_of()
     if error["type"] == "extra_forbidden":
         return f"{name} is no setting{_from(layers, name)}{nearest(name, [*fields, *_GROUPS])}"
+    if error["input"] is _NO_HORIZON:
+        env = next((layer.values["env"] for layer in reversed(layers) if "env" in layer.values), Config().env)
+        return (
+            f"{name} is horizon{_from(layers, name)}, but {env} fixes no length of its episodes, so there is "
+            f"no such number: must be {legal(fields[name])}"
+        )
     if name in fields:
         hint = meant(str(error["input"]), choices(fields[name]))
         if not hint and mark_of(fields[name], OwnOr):

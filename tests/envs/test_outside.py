@@ -59,6 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "recall.py").write_text(RECALL)
     (folder / "faults.py").write_text(FAULTS)
     (folder / "broken.py").write_text("x = 1\nx / 0\n")
+    (folder / "needy.py").write_text("import math\nimport not_there_xyz\n")
+    (folder / "misses.py").write_text("from corridor import Nothing\n")
     return folder
 
 
@@ -105,6 +107,10 @@ def test_an_array_program_beside_the_user_is_checked_and_trained(
     assert "not exact" not in capsys.readouterr().out
 
 
+NEEDS = (
+    "needs needy, which cannot be imported: it needs not_there_xyz, which is not installed (needy.py, line 2)"
+)
+MISSES = "needs misses, which cannot be imported: ImportError: cannot import name 'Nothing' from 'corridor'"
 CANNOT = "needs coridor, which cannot be imported (No module named 'coridor')"
 LENGTH = "task.kwargs is {'lenght': 3}, but corridor:Corridor takes no lenght; did you mean length?"
 
@@ -113,6 +119,8 @@ LENGTH = "task.kwargs is {'lenght': 3}, but corridor:Corridor takes no lenght; d
     ("task", "problem"),
     [
         (["coridor:Corridor"], CANNOT),
+        (["needy:Task"], NEEDS),
+        (["misses:Task"], MISSES),
         (["corridor:Coridor"], "corridor has neither a class nor a registered task 'Coridor' (it is"),
         (["faults:NoEnv"], "task faults:NoEnv is no gymnasium.Env: it makes a NoEnv"),
         (["faults:number"], "task faults:number is no gymnasium.Env: it is 3"),

@@ -87,7 +87,7 @@ def job(folder, name, rows=2, seconds=0.02, **plan):
     directory = RunDir(folder / name)
     config = resolve(None, {"total_env_steps": 1000, "threads": 1}, {})
     directory.prepare(config)
-    plan |= {"rows": rows, "seconds": seconds, "ends_at": ends_at(config)}
+    plan = {"rows": rows, "seconds": seconds, "ends_at": ends_at(config)} | plan
     (folder / name / "plan.json").write_text(json.dumps(plan))
     return Job(name, directory)
 

@@ -96,6 +96,13 @@ def test_a_failure_is_reported_and_the_others_go_on(make):
     assert pool.jobs[0].error == "exit code 3: error: it broke"
 
 
+def test_a_training_that_ends_well_without_a_result_has_failed(make):
+    """Its task called `sys.exit`, say."""
+    pool = _pool(make, 1, make("a", ends_at="elsewhere"), make("b"))
+    assert _run(pool) == {"a": "failed", "b": "finished"}
+    assert pool.jobs[0].error == "exit code 0, but it ended without a result: done"
+
+
 def test_a_training_that_is_killed_is_named_and_run_once_more(make, tmp_path):
     told = []
     pool = _pool(make, 1, make("a", dies=[1]), make("b"), make("c", dies=[1, 1]))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import envs
 from dtqn.settings import presets
-from dtqn.settings.config import Config, fields_of
+from dtqn.settings.config import Config, ConfigError, fields_of
 from dtqn.settings.presets import Layer, nested, read_yaml, resolve
 from tests.settings.resolving import error_of, value_of
 
@@ -197,6 +197,8 @@ def test_every_agent_has_settings_for_a_task_of_every_env_preset(family):
         ("gridverse-memory-fours-7x7", ["gridverse-memory"]),
         ("heavenhell", ["heavenhell"]),
         ("my-heavenhell", []),
+        ("heavenhell:Corridor", []),  # of a user's own module, however it is called
+        ("ALE:Corridor", []),
     ],
 )
 def test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word(env, files):
@@ -213,6 +215,23 @@ def test_an_env_preset_gives_every_agent_the_tasks_horizon(env, rows, agent):
     assert config.network.memory_length == config.network.context_length == rows
     assert config.replay.learn_length == config.replay.period == rows
     assert config.replay.burn_in_length == 0
+
+
+def test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_number():
+    below = [Layer("own.yaml", {"network": {"memory_length": "horizon"}})]
+    with pytest.raises(ConfigError) as error:
+        resolve(None, {"env": "CartPole-v1"}, {}, below=below)
+    assert str(error.value) == (
+        "network.memory_length is horizon (from own.yaml), but CartPole-v1 fixes no length of its episodes, "
+        "so there is no such number: must be an integer of at least 0 and at most 1000000"
+    )
+    given = {"env": "CartPole-v1", "network.memory_length": "7"}
+    assert resolve(None, given, {}, below=below).network.memory_length == 7
+
+
+def test_a_users_own_words_are_left_as_they_are():
+    below = [Layer("own.yaml", {"task": {"kwargs": {"mode": "horizon"}}})]
+    assert resolve(None, {"env": "t-maze-passive-9"}, {}, below=below).task.kwargs == {"mode": "horizon"}
 
 
 def test_a_name_of_a_task_that_is_nearly_right_is_one_line():
@@ -340,6 +359,10 @@ def test_a_shipped_file_is_found_where_there_is_no_checkout(tmp_path, monkeypatc
         (
             "a=gtrxl+network.width",
             "a=gtrxl+network.width: network.width has no value; write network.width=VALUE",
+        ),
+        (
+            "a=with-seed.yaml+network.width",
+            "a=with-seed.yaml+network.width: network.width has no value; write network.width=VALUE",
         ),
         ("a/b=gtrxl", "a/b is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
         ("=gtrxl", "'' is no name; use letters, digits, dots and dashes: NAME=gtrxl"),

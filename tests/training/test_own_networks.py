@@ -284,6 +284,7 @@ def test_a_module_that_cannot_be_imported_is_one_line(capsys: pytest.CaptureFixt
     assert "network.core is no_such_module:make: no_such_module cannot be imported" in errors
     errors = refused(capsys, "--network.encoder", "broken_import:make")
     assert "network.encoder is broken_import:make: broken_import cannot be imported" in errors
+    assert errors.endswith(": it needs no_such_package, which is not installed (broken_import.py, line 1)")
 
 
 @pytest.mark.usefixtures("broken")
