@@ -11,11 +11,14 @@ import numpy as np
 import torch
 
 from dtqn.networks.q_network import QNetwork
-from dtqn.settings.config import Config
+from dtqn.settings.config import Config, wrong
+from dtqn.text import one_line
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
-from dtqn.training.setup import make_env, task_spec
+from dtqn.training.setup import make_env, num_actions, task_spec
 from dtqn.types import StepInputs, reset_rows
+from envs.checks import ObservationCheck
+from envs.errors import TaskError
 
 
 def load(run_dir: str | Path, weights: Literal["last", "best"] = "last", device: str = "cpu") -> Policy:
@@ -30,13 +33,17 @@ def load(run_dir: str | Path, weights: Literal["last", "best"] = "last", device:
     is now.
 
     Raises:
-        ValueError: the directory holds no run, or no such weights; one line says what is missing.
+        ValueError: the directory holds no run, or no such weights, or there is no such device; in one line.
     """
+    try:
+        place = torch.empty(0, device=device).device
+    except (AssertionError, RuntimeError) as error:  # as torch says that it was built without
+        raise wrong("device", device, f"torch cannot use it here ({one_line(error)}); try cpu") from None
     directory = RunDir(Path(run_dir))
     config = directory.read_config()
     if warning := directory.task_warning(config):
         warnings.warn(warning, stacklevel=2)
-    network = trained.load_network(directory, config, weights).to(torch.device(device))
+    network = trained.load_network(directory, config, weights).to(place)
     return Policy(config, network)
 
 
@@ -59,6 +66,8 @@ class Policy:
         self._device, self._dtype = parameter.device, parameter.dtype
         task = task_spec(config)
         self.observation_space, self.action_space = task.observation_space, task.action_space
+        self._num_actions = num_actions(task)
+        self._check = ObservationCheck(task.id, task.observation_space)
         self.reset()
 
     def make_env(self, num_envs: int = 1, seed: int = 0) -> gymnasium.vector.VectorEnv:
@@ -107,11 +116,13 @@ class Policy:
             An int, or [N] integers; with `return_q` also the Q-values, [A] or [N, A].
 
         Raises:
-            ValueError: an array has another shape than the task's.
+            ValueError: an array has another shape than the task's, or numbers that the task cannot show.
         """
         begins = self._begins if first is None else self._rows("first", first, (), bool)
         zeros = np.zeros((self._count,) if self._batched else ())
         rewards = self._rows("reward", zeros if reward is None else reward, (), np.float64)
+        if not (np.isfinite(rewards) | begins).all():
+            raise ValueError(f"reward holds {rewards[~np.isfinite(rewards)][0]}; must be finite")
         inputs = StepInputs(
             self._observation(observation),
             torch.from_numpy(self._prev_action).to(self._device)[:, None],
@@ -130,25 +141,58 @@ class Policy:
 
     def acted(self, action: Any) -> None:
         """Tell which action was taken instead of the one that `act` returned, such as an exploring one."""
-        self._prev_action = self._rows("action", action, (), np.int64).copy()
+        rows, count = self._rows("action", action, (), np.int64), self._num_actions
+        if (outside := rows[(rows < 0) | (rows >= count)]).size:
+            raise ValueError(f"action holds {outside[0]}; the task has 0 to {count - 1}")
+        self._prev_action = rows.copy()
 
     def _observation(self, observation: Any) -> Any:
+        """Tensors [N, 1, ...]"""
         space = self.observation_space
+        rows: Any
         if not isinstance(space, gymnasium.spaces.Dict):
-            return self._part("observation", observation, space)
-        if not isinstance(observation, dict) or observation.keys() != space.spaces.keys():
+            rows = self._part("observation", observation, space)
+        elif not isinstance(observation, dict) or observation.keys() != space.spaces.keys():
             raise ValueError(f"observation must be a dict with the keys {', '.join(space.spaces)}")
-        return {key: self._part(f"observation {key}", observation[key], part) for key, part in space.items()}
+        else:
+            rows = {
+                key: self._part(f"observation {key}", observation[key], part) for key, part in space.items()
+            }
+        try:
+            self._check(rows)
+        except TaskError as error:  # here the caller's fault, who may have no batch
+            where = f"copy {error.copy}: " if self._batched else ""
+            raise ValueError(f"{where}{error.problem.removeprefix('its ')}") from None
+        if isinstance(rows, dict):
+            return {key: self._on_device(part) for key, part in rows.items()}
+        return self._on_device(rows)
 
-    def _part(self, name: str, value: Any, space: gymnasium.Space) -> torch.Tensor:
-        """[N, 1, ...]"""
-        rows = self._rows(name, value, space.shape or (), space.dtype)
+    def _part(self, name: str, value: Any, space: gymnasium.Space) -> np.ndarray:
+        return self._rows(name, value, space.shape or (), space.dtype)
+
+    def _on_device(self, rows: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(rows).to(self._device)[:, None]
 
     def _rows(self, name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """[N, ...] of what is one such array without a batch."""
-        array = np.asarray(value, dtype, order="C")
+        array = np.asarray(value, order="C")
         wanted = (self._count, *shape) if self._batched else shape
         if array.shape != wanted:
             raise ValueError(f"{name} has the shape {array.shape}; must be {wanted}")
+        array = array if array.dtype == dtype else _converted(name, array, np.dtype(dtype))
         return array if self._batched else array[None]
+
+
+def _converted(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The same numbers in another dtype; a ValueError where they would be others.
+
+    No float becomes an integer: one of a picture in [0, 1] would be black.
+    """
+    floats = "f" if dtype.kind == "f" else ""
+    if array.dtype.kind not in f"biu{floats}":
+        raise ValueError(f"{name} is {array.dtype}; must be {dtype}")
+    converted = array.astype(dtype)
+    if not floats and (other := array[converted != array]).size:
+        span = f", {np.iinfo(dtype).min} to {np.iinfo(dtype).max}" if dtype.kind in "iu" else ""
+        raise ValueError(f"{name} holds {other[0]}; must be {dtype}{span}")
+    return converted

@@ -16,6 +16,7 @@ import torch
 import dtqn
 import envs
 from dtqn import cli
+from dtqn.policy import _converted
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
 from dtqn.types import StepInputs
@@ -147,6 +148,55 @@ def test_mistakes_are_one_line(run_dir: Path, tmp_path: Path) -> None:
         policy.act(np.zeros((3, *policy.observation_space.shape), np.uint8), [0.0, 0.0])
     with pytest.raises(ValueError, match=r"^num_envs is 0; must be at least 1"):
         policy.reset(0)
+
+
+def test_what_the_task_cannot_show_is_one_line(run_dir: Path) -> None:
+    """Each number of an observation is embedded by its place: one beyond its space would be another's."""
+    policy = dtqn.load(run_dir)
+    space = policy.observation_space
+    seen = np.zeros(space.shape, space.dtype)
+    most = int(space.nvec[0]) - 1
+    for first, must in ((most + 1, f"its space has 0 to {most} there"), (-1, "must be uint8, 0 to 255")):
+        odd = seen.astype(np.int64)
+        odd[0] = first
+        with pytest.raises(ValueError, match=f"^observation holds {first}; {must}$"):
+            policy.act(odd)
+    with pytest.raises(ValueError, match=rf"^observation is float64; must be {space.dtype}$"):
+        policy.act(seen + 0.9)
+    policy.act(seen.tolist())
+    with pytest.raises(ValueError, match=r"^reward holds nan; must be finite$"):
+        policy.act(seen, float("nan"))
+    with pytest.raises(ValueError, match=r"^first is <U5; must be bool$"):
+        policy.act(seen, 0.0, "False")
+    actions = int(policy.action_space.n)
+    for action in (-1, actions):
+        with pytest.raises(ValueError, match=rf"^action holds {action}; the task has 0 to {actions - 1}$"):
+            policy.acted(action)
+    with pytest.raises(ValueError, match=r"^action is float64; must be int64$"):
+        policy.acted(0.7)
+    policy.reset(2)
+    with pytest.raises(
+        ValueError, match=rf"^copy 1: observation holds {most + 1}; its space has 0 to {most} there$"
+    ):
+        policy.act(np.stack([seen, np.full_like(seen, most + 1)]))
+
+
+def test_a_picture_is_of_the_bytes_of_its_space() -> None:
+    small, wide = np.array([0, 255]), np.array([0, 256])
+    assert _converted("picture", small, np.dtype(np.uint8)).tolist() == [0, 255]
+    with pytest.raises(ValueError, match=r"^picture holds 256; must be uint8, 0 to 255$"):
+        _converted("picture", wide, np.dtype(np.uint8))
+    with pytest.raises(ValueError, match=r"^picture is float64; must be uint8$"):
+        _converted("picture", small / 255, np.dtype(np.uint8))
+    assert _converted("row", small / 255, np.dtype(np.float32)).dtype == np.float32
+
+
+def test_a_device_that_is_not_there_is_one_line(run_dir: Path) -> None:
+    for device in ("tpu", *([] if torch.cuda.is_available() else ["cuda"])):
+        with pytest.raises(
+            ValueError, match=rf"^device is {device}: torch cannot use it here \(.+; try cpu$"
+        ):
+            dtqn.load(run_dir, device=device)
 
 
 def test_the_example_of_the_readme_plays_an_episode(run_dir: Path) -> None:

@@ -133,7 +133,9 @@ def plan(
         for seed in seeds
     ]
     for config in configs[:: len(seeds)]:
-        task_of(config)
+        spec = task_of(config)
+        if suite is not None:
+            suite.check_scores(config.env, spec.has_success)
         preflight.check(config, here)
     if file is not None:
         _check_different(configs[:: len(seeds)], file)

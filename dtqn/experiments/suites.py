@@ -29,6 +29,8 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Div: operator.truediv,
 }
 _LARGEST = 10**12
+_SHARES: tuple[Kind, ...] = ("success", "bsuite")
+"""Scores that are shares of episodes: of those that are successes."""
 
 
 def _evaluate(node: ast.AST, n: int | None) -> float:
@@ -137,6 +139,12 @@ class Published(_Part):
     second_hand: bool = False
     """true where the figure was not checked at its source"""
 
+    @model_validator(mode="after")
+    def _shares_are_shares(self) -> Published:
+        if self.unit in _SHARES and not 0 <= self.figure <= 1:
+            raise ValueError(f"figure is {self.figure:g}: must be between 0 and 1 in the unit {self.unit}")
+        return self
+
     @property
     def column(self) -> str:
         return COLUMNS[self.unit]
@@ -151,7 +159,7 @@ class Published(_Part):
         """The line below the table."""
         steps = "steps not known" if self.env_steps is None else f"{number(self.env_steps)} env steps"
         spread = f" {self.spread}" if self.spread else ""
-        figure = f"{self.figure:.1%}" if self.unit in ("success", "bsuite") else f"{self.figure:.3g}"
+        figure = f"{self.figure:.1%}" if self.unit in _SHARES else f"{self.figure:.3g}"
         doubt = "; second-hand: not checked at its source" if self.second_hand else ""
         return f"{self.row}: {self.column} {figure}{spread} after {steps}; {self.source}{doubt}."
 
@@ -211,6 +219,8 @@ class SuiteTask(NamedTuple):
     """That which the tables are of first."""
     settings: tuple[Layer, ...]
     """The suite's settings for all agents alike."""
+    place: str
+    """Its entry in the file, such as `tasks.0`."""
 
 
 class Suite(NamedTuple):
@@ -245,6 +255,14 @@ class Suite(NamedTuple):
             published=tuple(one for one in self.published if one.task in fitting),
             left_out=self.left_out + len(names) - len(fitting),
         )
+
+    def check_scores(self, env: str, has_success: bool) -> None:
+        """A ConfigError where runs of the task have no such score."""
+        (task,) = (task for task in self.tasks if task.name == env)
+        for index, score in enumerate(task.scores):
+            if score.kind in _SHARES and not has_success:
+                of = f"{task.place}.scores.{index}.of is {score.kind}"
+                raise ConfigError(f"{self.path}: {of}, but {env} defines no success; try return")
 
     @property
     def families(self) -> dict[str, list[SuiteTask]]:
@@ -353,7 +371,7 @@ def read(name: str, share: float = 1.0, configs: Path = presets.CONFIGS) -> Suit
             f"python -m pip install {file.needs}"
         )
     tasks = [
-        _task(path, file, f"tasks.{index}.", entry, task, n, share)
+        _task(path, file, f"tasks.{index}", entry, task, n, share)
         for index, entry in enumerate(file.tasks)
         for task, n in _expanded(entry)
     ]
@@ -374,7 +392,7 @@ def _task(
 ) -> SuiteTask:
     budget = env_steps(entry.env_steps, n)
     layers = [Layer(str(path), {"total_env_steps": budget})]
-    for where, part in (("", file), (place, entry)):
+    for where, part in (("", file), (f"{place}.", entry)):
         layers.append(Layer(str(path), _settings(path, f"{where}settings", part.settings)))
         layers.append(
             Layer(str(path), _shares(path, f"{where}shares_of_budget", part.shares_of_budget, budget))
@@ -398,6 +416,7 @@ def _task(
         env_steps=max(1, round(budget * share)),
         scores=tuple(scores),
         settings=tuple(layers),
+        place=place,
     )
 
 

@@ -184,6 +184,11 @@ def test_a_share_of_the_budget_scales_all_that_depends_on_it(tmp_path):
             "published.0.task is t-maze-passive-1: no task of the",
         ),
         ("figure: 0.42", "figure: x", "published.0.figure is x: must be a number"),
+        (
+            "figure: 0.42",
+            "figure: 42",
+            "published.0.figure is 42: must be between 0 and 1 in the unit success",
+        ),
         ("gamma: 0.9", "gama: 0.9", "learner.gama is no setting (from "),
         ("gamma: 0.9", "gamma: 9", "learner.gamma is 9 (from "),
         (
@@ -233,6 +238,21 @@ def test_a_wrong_file_is_one_line_with_field_value_and_what_would_be_right(
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and message in error, error
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_success_that_a_task_does_not_define_is_refused_before_anything_is_trained(tmp_path, capsys):
+    text = SUITE.partition("published:")[0].replace("name: t-maze-passive-10", "name: CartPole-v1")
+    file = tmp_path / "own.yaml"
+    argv = ["compare", "--suite", str(file), "--agents", "dqn", "--runs-dir", str(tmp_path / "runs")]
+    for old, new in (("settings: {network: {memory_length: horizon}}", ""), ("of: success", "of: bsuite")):
+        text = text.replace(old, new)
+        file.write_text(text)
+        assert cli.main(argv) == 2
+        kind = "bsuite" if new else "success"
+        assert capsys.readouterr().err == (
+            f"error: {file}: tasks.1.scores.0.of is {kind}, but CartPole-v1 defines no success; try return\n"
+        )
+        assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.parametrize(
