@@ -15,10 +15,8 @@ from dtqn.settings.config import Config, wrong
 from dtqn.text import one_line
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
-from dtqn.training.setup import make_env, num_actions, task_spec
+from dtqn.training.setup import make_env, num_actions, observation_fault, task_spec
 from dtqn.types import StepInputs, reset_rows
-from envs.checks import ObservationCheck
-from envs.errors import TaskError
 
 
 def load(run_dir: str | Path, weights: Literal["last", "best"] = "last", device: str = "cpu") -> Policy:
@@ -67,7 +65,7 @@ class Policy:
         task = task_spec(config)
         self.observation_space, self.action_space = task.observation_space, task.action_space
         self._num_actions = num_actions(task)
-        self._check = ObservationCheck(task.id, task.observation_space)
+        self._fault = observation_fault(task)
         self.reset()
 
     def make_env(self, num_envs: int = 1, seed: int = 0) -> gymnasium.vector.VectorEnv:
@@ -158,11 +156,9 @@ class Policy:
             rows = {
                 key: self._part(f"observation {key}", observation[key], part) for key, part in space.items()
             }
-        try:
-            self._check(rows)
-        except TaskError as error:  # here the caller's fault, who may have no batch
-            where = f"copy {error.copy}: " if self._batched else ""
-            raise ValueError(f"{where}{error.problem.removeprefix('its ')}") from None
+        if fault := self._fault(rows):  # here the caller's, who may have no batch
+            where = f"copy {fault.copy}: " if self._batched else ""
+            raise ValueError(f"{where}{fault.problem.removeprefix('its ')}")
         if isinstance(rows, dict):
             return {key: self._on_device(part) for key, part in rows.items()}
         return self._on_device(rows)

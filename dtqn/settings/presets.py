@@ -168,7 +168,7 @@ def resolve(
     limit = _time_limit(all_given)
 
     def filled(layers: Sequence[Layer]) -> list[Layer]:
-        return [layer._replace(values=_with_horizon(layer.values, str(env), limit)) for layer in layers]
+        return [layer._replace(values=_with_horizon(layer.values, env, limit)) for layer in layers]
 
     task = filled(_env_presets(env, configs)) if task_presets else []
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]

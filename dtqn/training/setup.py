@@ -38,6 +38,7 @@ from dtqn.settings.values import is_own
 from dtqn.training.schema import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
 from dtqn.training.updates import FromReplay, FromRollouts, Source, Updates
+from envs.checks import ObservationCheck
 from replay import Field, SequenceLayout, SequenceReplay, Shard
 
 
@@ -68,6 +69,20 @@ def device_of(config: Config) -> torch.device:
 
 def task_spec(config: Config) -> envs.TaskSpec:
     return envs.spec(config.env, **config.task.model_dump())
+
+
+def observation_fault(task: envs.TaskSpec) -> Callable[[Any], envs.TaskError | None]:
+    """A function that finds the first number in observations [N, ...] that the task cannot show."""
+    check = ObservationCheck(task.id, task.observation_space)
+
+    def fault(observation: Any) -> envs.TaskError | None:
+        try:
+            check(observation)
+        except envs.TaskError as error:
+            return error
+        return None
+
+    return fault
 
 
 def make_env(
