@@ -15,7 +15,7 @@ from dtqn.settings import own
 from dtqn.settings.config import ConfigError
 from dtqn.settings.values import nearest
 from dtqn.text import gpu_is_full
-from envs.errors import TaskError
+from envs.errors import ANY_FAULT, TaskError
 
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": train.train,
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code: 0, 2 for a mistake of the user's, 128 + n for signal n."""
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
-    except (Exception, SystemExit) as error:
+    except ANY_FAULT as error:
         if (fault := own.fault(error)) is None:
             raise
         print(f"error: {fault}", file=sys.stderr)

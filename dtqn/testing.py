@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from dtqn.networks.q_network import FEATURES, Core, Encoder
 from dtqn.settings.config import NetworkConfig
-from dtqn.settings.own import located
+from dtqn.settings.own import ANY_FAULT, located
 from dtqn.types import State, StepInputs, Trace, from_leaves, leaves, map_tree, reset_rows
 
 BATCH: Final = 4
@@ -602,7 +602,7 @@ def _called(name: str, what: str, call: Callable[[], Any]) -> Any:
         return call()
     except ContractError:
         raise
-    except Exception as error:  # whatever a user's class raises
+    except ANY_FAULT as error:  # whatever a user's class raises
         raise _broken(name, _SHAPES, f"{what} failed: {located(error)}") from error
 
 

@@ -15,7 +15,7 @@ from torch import nn
 from dtqn.networks.q_network import CONTRACT_VERSION, FEATURES, Core, Encoder
 from dtqn.settings import own
 from dtqn.settings.config import ConfigError, NetworkConfig, wrong
-from dtqn.settings.own import located
+from dtqn.settings.own import ANY_FAULT, located
 from dtqn.types import StepInputs, TraceSpec, leaves
 
 _INPUTS = (*StepInputs._fields, FEATURES)
@@ -37,7 +37,7 @@ def core(config: NetworkConfig) -> Core:
         raise wrong(setting, value, f"{why}; it must be a number of rows, or 0 for a core that reads none")
     try:
         fields = leaves(made.trace_spec())
-    except Exception as error:  # whatever a user's class raises
+    except ANY_FAULT as error:  # whatever a user's class raises
         raise wrong(setting, value, f"its trace_spec failed: {located(error)}") from None
     for path, field in fields.items():
         if not isinstance(field, TraceSpec) or field.window < 1:
@@ -73,7 +73,7 @@ def _made(
         made = call(make)
     except ConfigError:
         raise
-    except Exception as error:  # whatever a user's function raises
+    except ANY_FAULT as error:  # whatever a user's function raises
         raise wrong(setting, value, f"making it failed: {located(error)}") from None
     if not isinstance(made, nn.Module):
         raise wrong(setting, value, f"it made a {type(made).__name__}; it must make a torch.nn.Module")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dtqn.settings.config import wrong
+from envs.entry_points import brief_error, not_imported, search_working_directory
 from envs.entry_points import located as located
-from envs.entry_points import not_imported, search_working_directory
+from envs.errors import ANY_FAULT as ANY_FAULT
 
 _LOADED: dict[str, str] = {}
 """The files of modules that were loaded here, each with the setting that named it, `network.core is a:b`."""
@@ -31,7 +32,7 @@ def load(setting: str, value: str) -> Callable[..., Any]:
         found: Any = importlib.import_module(module_name)
     except ImportError as error:
         raise wrong(setting, value, f"{module_name} {not_imported(module_name, value, error)}") from None
-    except (Exception, SystemExit) as error:  # whatever the module does
+    except ANY_FAULT as error:  # whatever the module does
         raise wrong(setting, value, f"importing {module_name} failed: {located(error)}") from None
     if file := getattr(found, "__file__", None):
         _LOADED[file] = f"{setting} is {value}"

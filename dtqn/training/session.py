@@ -34,6 +34,7 @@ from dtqn.training.trainer import Trainer
 from dtqn.training.wandb_tracker import in_sweep
 from dtqn.training.worker import WorkerError
 from dtqn.types import NonFiniteError
+from envs.errors import ANY_FAULT
 
 _OUTPUT_LOST = 141
 """The exit code of a program whose reader has gone, 128 + SIGPIPE."""
@@ -213,7 +214,7 @@ class _Run:
                 self._view.say(f"error: {error}; {saved}; to go on: {self.directory.resume_command}")
         except ConfigError as error:
             raise ConfigError(f"{error}; {self._kept}; to go on: {self.directory.resume_command}") from None
-        except (Exception, SystemExit) as error:
+        except ANY_FAULT as error:
             if (fault := own.fault(error)) is None:
                 raise
             self._view.say(f"error: {fault}; {self._kept}; to go on: {self.directory.resume_command}")

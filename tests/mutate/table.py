@@ -1355,6 +1355,67 @@ EXPERIMENTS = [
         ),
     ),
     *_in(
+        "dtqn/networks/own.py",
+        (
+            "own-function-spoils-the-settings",
+            "mine = config.model_copy(deep=True)  # a",
+            "mine = config  # a",
+            "tests/training/test_own_networks.py::"
+            "test_settings_of_ones_own_reach_both_functions_whatever_they_do_to_them",
+        ),
+    ),
+    *_in(
+        "dtqn/settings/rules.py",
+        (
+            "unread-kwargs-taken",
+            "if not network.kwargs or is_own",
+            "if True or is_own",
+            f"{_CONFIG}::test_settings_of_ones_own_that_are_wrong_are_one_line",
+        ),
+    ),
+    *_in(
+        "dtqn/settings/presets.py",
+        (
+            "own-task-gets-a-preset",
+            "if entry_points.split(str(env)):",
+            "if False:",
+            f"{_PRESETS}::test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word",
+        ),
+        (
+            "horizon-of-no-length",
+            "return _NO_HORIZON if found is None else found",
+            "return found",
+            f"{_PRESETS}::test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_number",
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/jobs.py",
+        (
+            "ended-well-without-a-result",
+            "if code == 0 and self.directory.read_result() is not None:",
+            "if code == 0:",
+            "tests/experiments/test_jobs.py::test_a_training_that_ends_well_without_a_result_has_failed",
+        ),
+    ),
+    *_in(
+        "dtqn/policy.py",
+        (
+            "picture-of-floats-is-black",
+            'floats = "f" if dtype.kind == "f" else ""',
+            'floats = "f"',
+            "tests/test_policy.py::test_a_picture_is_of_the_bytes_of_its_space",
+        ),
+    ),
+    *_in(
+        "dtqn/training/setup.py",
+        (
+            "policy-takes-any-category",
+            "            check(observation)",
+            "            pass",
+            "tests/test_policy.py::test_what_the_task_cannot_show_is_one_line",
+        ),
+    ),
+    *_in(
         "dtqn/testing.py",
         ("trace-checked-as-it-is", "x.to(self.stored_as.get(name, x.dtype))", "x", _CORES),
         ("windows-checked-to-64", "LONGEST_WINDOW: Final = 2048", "LONGEST_WINDOW: Final = 64", _CORES),
