@@ -99,8 +99,10 @@ def brief_error(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> traceback.FrameSummary:
-    """The place where an exception was raised."""
-    return traceback.extract_tb(error.__traceback__)[-1]
+    """The place where an exception was raised; of a `sys.exit`, which W&B hooks, where it was called."""
+    *others, last = traceback.extract_tb(error.__traceback__)
+    is_hook = isinstance(error, SystemExit) and last.name == "exit" and others
+    return others[-1] if is_hook else last
 
 
 def located(error: BaseException) -> str:

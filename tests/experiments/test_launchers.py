@@ -38,8 +38,8 @@ def _run(pool, *, after=lambda changed: None):
 class _Handle:
     """A training whose looks are told beforehand: None, the name of a machine, an exit code or `lost`."""
 
-    def __init__(self, looks, metrics):
-        self.looks, self.where, self.lost, self.code, self._metrics = iter(looks), None, False, None, metrics
+    def __init__(self, looks, folder):
+        self.looks, self.where, self.lost, self.code, self._folder = iter(looks), None, False, None, folder
 
     def poll(self):
         if self.code is not None:
@@ -48,10 +48,12 @@ class _Handle:
             case "lost":
                 self.lost, self.code = True, -9
             case "row":
-                with self._metrics.open("a") as file:
+                with (self._folder / "metrics.jsonl").open("a") as file:
                     file.write('{"env_steps": 1}\n')
             case int() as code:
                 self.code = code
+                if code == 0:
+                    stand_in.finish(self._folder)
             case where:
                 self.where = where
         return self.code
@@ -76,7 +78,7 @@ class _Cluster:
         names = [command.directory.name for command, _ in works]
         self.started.append(names)
         return [
-            _Handle(self.looks[name].pop(0), command.directory / "metrics.jsonl")
+            _Handle(self.looks[name].pop(0), command.directory)
             for name, (command, _) in zip(names, works, strict=True)
         ]
 
@@ -133,10 +135,10 @@ def test_a_training_goes_on_as_often_as_its_machine_goes_if_it_gets_on(make):
     assert pool.jobs[1].killed == "its machine n1 has gone"
 
 
-def test_what_an_earlier_process_has_left_running_is_adopted(make):
+def test_what_an_earlier_process_has_left_running_is_adopted(make, tmp_path):
     cluster = _Cluster({"a": [], "b": [["n1", 0]]})
     pool = _pool(make, cluster)
-    cluster.left["a"] = _Handle(["n7", 0], None)
+    cluster.left["a"] = _Handle(["n7", 0], tmp_path / "a")
     assert _run(pool) == {"a": "finished", "b": "finished"}
     assert cluster.started == [["b"]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,12 @@ def test_an_exit_of_the_task_is_not_the_runs(
     monkeypatch.setenv("COUNT_FAILS", "step,0,exits")
     assert _run() == 2
     assert re.fullmatch(f"error: {failed}\n", capsys.readouterr().err)
+    plain = sys.exit
+
+    def exit(code: int) -> None:  # as W&B hooks it in a run
+        plain(code)
+
+    monkeypatch.setattr(sys, "exit", exit)
     monkeypatch.setenv("COUNT_FAILS", "step,45,exits")  # after the trial and the first checkpoint
     assert _run() == 1
     last = capsys.readouterr().out.splitlines()[-1]
