@@ -100,9 +100,10 @@ def brief_error(error: BaseException) -> str:
 
 def place_of(error: BaseException) -> traceback.FrameSummary:
     """The place where an exception was raised; of a `sys.exit`, which W&B hooks, where it was called."""
-    *others, last = traceback.extract_tb(error.__traceback__)
-    is_hook = isinstance(error, SystemExit) and last.name == "exit" and others
-    return others[-1] if is_hook else last
+    places = traceback.extract_tb(error.__traceback__)
+    while isinstance(error, SystemExit) and len(places) > 1 and places[-1].name == "exit":
+        del places[-1]
+    return places[-1]
 
 
 def located(error: BaseException) -> str:
