@@ -82,7 +82,9 @@ def not_imported(module: str, name: str, error: ImportError) -> str:
         meant = own_form(name)
         return f"cannot be imported ({error}){f'; write {meant}' if meant else FIND_IT}"
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"cannot be imported: it needs {error.name}, which is not installed ({_where(error)})"
+        return (
+            f"cannot be imported: it needs {error.name}, which is not installed ({in_words(place_of(error))})"
+        )
     return f"cannot be imported: {located(error)}"
 
 
@@ -108,11 +110,11 @@ def place_of(error: BaseException) -> traceback.FrameSummary:
 
 def located(error: BaseException) -> str:
     """An exception on one line, with the place where it was raised."""
-    return f"{brief_error(error)} ({_where(error)})"
+    return f"{brief_error(error)} ({in_words(place_of(error))})"
 
 
-def _where(error: BaseException) -> str:
-    place = place_of(error)
+def in_words(place: traceback.FrameSummary) -> str:
+    """A place in a file, without the folders."""
     return f"{Path(place.filename).name}, line {place.lineno}"
 
 

@@ -21,9 +21,10 @@ from dtqn.training.directory import RunDir
 
 _REPLACEMENTS = 16
 """Episodes whose steps `debug` puts in place of those of another."""
-_LONG_SECONDS = 60.0
 _SHOWN = 6
 """Episodes that the page about a run shows."""
+_LONG_SECONDS = 60.0
+"""For so long a command plays before it says that an episode may have no end."""
 
 
 def evaluate(arguments: Sequence[str]) -> int:

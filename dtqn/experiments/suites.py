@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from dtqn.experiments.scores import COLUMNS, Kind, Score
+from dtqn.experiments.scores import COLUMNS, SHARES, Kind, Score
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, fields_of
 from dtqn.settings.presets import Layer, merge, nested, read_yaml
@@ -29,8 +29,6 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Div: operator.truediv,
 }
 _LARGEST = 10**12
-_SHARES: tuple[Kind, ...] = ("success", "bsuite")
-"""Scores that are shares of episodes: of those that are successes."""
 
 
 def _evaluate(node: ast.AST, n: int | None) -> float:
@@ -141,7 +139,7 @@ class Published(_Part):
 
     @model_validator(mode="after")
     def _shares_are_shares(self) -> Published:
-        if self.unit in _SHARES and not 0 <= self.figure <= 1:
+        if self.column in SHARES and not 0 <= self.figure <= 1:
             raise ValueError(f"figure is {self.figure:g}: must be between 0 and 1 in the unit {self.unit}")
         return self
 
@@ -159,7 +157,7 @@ class Published(_Part):
         """The line below the table."""
         steps = "steps not known" if self.env_steps is None else f"{number(self.env_steps)} env steps"
         spread = f" {self.spread}" if self.spread else ""
-        figure = f"{self.figure:.1%}" if self.unit in _SHARES else f"{self.figure:.3g}"
+        figure = f"{self.figure:.1%}" if self.column in SHARES else f"{self.figure:.3g}"
         doubt = "; second-hand: not checked at its source" if self.second_hand else ""
         return f"{self.row}: {self.column} {figure}{spread} after {steps}; {self.source}{doubt}."
 
@@ -260,7 +258,7 @@ class Suite(NamedTuple):
         """A ConfigError where runs of the task have no such score."""
         (task,) = (task for task in self.tasks if task.name == env)
         for index, score in enumerate(task.scores):
-            if score.kind in _SHARES and not has_success:
+            if score.name in SHARES and not has_success:
                 of = f"{task.place}.scores.{index}.of is {score.kind}"
                 raise ConfigError(f"{self.path}: {of}, but {env} defines no success; try return")
 

@@ -6,11 +6,10 @@ import difflib
 import importlib
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from dtqn.settings.config import wrong
-from envs.entry_points import brief_error, not_imported, search_working_directory
+from envs.entry_points import brief_error, in_words, not_imported, search_working_directory
 from envs.entry_points import located as located
 from envs.errors import ANY_FAULT as ANY_FAULT
 
@@ -52,6 +51,5 @@ def fault(error: BaseException) -> str | None:
     """An error that came out of such a module, on one line with its last place there; None of any other."""
     for place in reversed(traceback.extract_tb(error.__traceback__)):
         if place.filename in _LOADED:
-            where = f"{Path(place.filename).name}, line {place.lineno}"
-            return f"{_LOADED[place.filename]}, which failed: {brief_error(error)} ({where})"
+            return f"{_LOADED[place.filename]}, which failed: {brief_error(error)} ({in_words(place)})"
     return None
