@@ -460,7 +460,7 @@ def _gradient_arrives(core: _Core) -> None:
     x = core.features(STEPS).requires_grad_()
     output = core.output(x, core.initial_state())
     *of_parameters, of_x = _gradient(core.name, output, [*_trainable(core.module), x])
-    _some_gradient(core.name, contract, core.module, of_parameters)
+    _some_gradient(core.name, contract, of_parameters)
     core.must(bool(of_x.any()), contract, "none reaches its input, and so no encoder learns")
 
 
@@ -544,7 +544,7 @@ def check_encoder(
         contract = "integers of any dtype are read alike"
         same(contract, "the features of int64 and of uint8", features(map_tree(_narrow, inputs)), whole)
         gradient = _gradient(name, features(inputs), _trainable(module))
-        _some_gradient(name, "a gradient reaches its parameters", module, gradient)
+        _some_gradient(name, "a gradient reaches its parameters", gradient)
         _follows(name, module, make, lambda one: features(inputs, one), TOLERANCE[torch.float32])
 
 
@@ -592,7 +592,10 @@ def _moved(module: Any, name: str) -> Any:
     if not isinstance(module, nn.Module):
         raise _broken(name, "can be made", f"it made a {type(module).__name__}; it must be a torch.nn.Module")
     with torch.no_grad():
-        for parameter in module.parameters():
+        for path, parameter in module.named_parameters():
+            if not parameter.is_floating_point():
+                problem = f"{path} is of {parameter.dtype}; what is not of a floating type must be a buffer"
+                raise _broken(name, "can be made", problem)
             parameter.add_(torch.randn_like(parameter), alpha=0.05)
     return module
 
@@ -636,9 +639,10 @@ def _gradient(name: str, output: Tensor, of: Sequence[Tensor]) -> Sequence[Tenso
     )
 
 
-def _some_gradient(name: str, contract: str, module: nn.Module, gradient: Sequence[Tensor]) -> None:
-    if any(True for _ in module.parameters()) and not any(bool(one.any()) for one in gradient):
-        raise _broken(name, contract, "none reaches any parameter; what is not to learn must be a buffer")
+def _some_gradient(name: str, contract: str, gradient: Sequence[Tensor]) -> None:
+    if gradient and not any(bool(one.any()) for one in gradient):
+        problem = "none reaches any parameter; what is not to learn must be frozen (requires_grad_(False))"
+        raise _broken(name, contract, problem)
 
 
 def _follows(

@@ -363,6 +363,10 @@ def test_a_core_without_parameters_passes() -> None:
     check_core(lambda config: NothingToLearn(config.width))
 
 
+def test_a_core_of_frozen_parameters_passes() -> None:
+    check_core(lambda config: Frozen(config.width))
+
+
 def test_a_trace_that_is_stored_exactly_may_grow() -> None:
     """As the setting or the core itself says."""
 
@@ -409,7 +413,6 @@ def test_a_small_core_passes() -> None:
         (HasADoubleBuffer, "shapes and dtypes"),
         (Detaches, "a gradient reaches its parameters and its input"),
         (DetachesItsInput, "a gradient reaches its parameters and its input"),
-        (Frozen, "a gradient reaches its parameters and its input"),
         (KeepsItsFirstWeights, "the output follows the parameters"),
         (HasWeightsOfNoStateDict, "the output follows the parameters"),
         (ReadsTheNewestOnesWeights, "the output follows the parameters"),
@@ -492,8 +495,21 @@ class KeepsItsFirstEmbedding(Steps):
         return super().forward(inputs) + self.kept[0]
 
 
-def test_a_small_encoder_passes() -> None:
-    check_encoder(Steps)
+class FrozenSteps(Steps):
+    def __init__(self, config: NetworkConfig, space: Any, num_actions: int) -> None:
+        super().__init__(config, space, num_actions)
+        self.requires_grad_(False)
+
+
+class CountsItsCalls(Steps):
+    def __init__(self, config: NetworkConfig, space: Any, num_actions: int) -> None:
+        super().__init__(config, space, num_actions)
+        self.calls = nn.Parameter(torch.zeros(1, dtype=torch.int64), requires_grad=False)
+
+
+@pytest.mark.parametrize("encoder", [Steps, FrozenSteps])
+def test_a_small_encoder_passes(encoder: type[Steps]) -> None:
+    check_encoder(encoder)
 
 
 @pytest.mark.parametrize(
@@ -509,6 +525,7 @@ def test_a_small_encoder_passes() -> None:
         (CentresALargeBatch, "batch rows are independent"),
         (DetachesFeatures, "a gradient reaches its parameters"),
         (KeepsItsFirstEmbedding, "the output follows the parameters"),
+        (CountsItsCalls, "can be made"),
     ],
 )
 def test_a_broken_encoder_is_told_what_it_breaks(encoder: type[Steps], contract: str) -> None:

@@ -5,7 +5,7 @@ do not tell their variance, so the first steps are those of momentum alone. Late
 which rises to 1.
 
 With weight decay it is AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2): before its step a
-matrix is multiplied by 1 - lambda times the step size. Biases and norms' gains are not.
+matrix is multiplied by 1 - lambda times the step size. Biases, norms' gains and frozen matrices are not.
 
 Torch's own fused kernel does the arithmetic. `torch.optim.Adam`, which wraps that kernel, would import
 torch's compiler, which takes seconds at every start of a run.
@@ -70,7 +70,8 @@ class Adam:
         """lambda at each number of a matrix, 0 elsewhere; empty where nothing decays."""
         if weight_decay:
             shares = [
-                torch.full_like(x, weight_decay if x.dim() > 1 else 0.0) for x in parameters.views(tensors)
+                torch.full_like(x, weight_decay if learns and x.dim() > 1 else 0.0)
+                for x, learns in zip(parameters.views(tensors), parameters.learns, strict=True)
             ]
             self._decay = parameters.join(shares)
 

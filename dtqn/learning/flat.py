@@ -18,9 +18,12 @@ class Flat:
 
     tensors: list[Tensor]
     """On a CPU one [n] for each dtype, elsewhere the parameters themselves."""
+    learns: list[bool]
+    """Whether each parameter does: one that is frozen (`requires_grad` False) keeps its place here."""
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
         self._parameters = list(parameters)
+        self.learns = [parameter.requires_grad for parameter in self._parameters]
         self._groups: list[list[int]] = []
         """The places, among the parameters, of those in each of `tensors`."""
         by_dtype: dict[torch.dtype, list[int]] = {}

@@ -339,9 +339,16 @@ class Learner:
         return _Part(gradients, sums, high, priorities, fresh)
 
     def _gradient_of(self, loss: Tensor, network: QNetwork) -> list[Tensor]:
-        """By the parameters of the online network or of its rounded copy, joined as the former are."""
+        """By the parameters of the online network or of its rounded copy, joined as the former are.
+
+        Those of a user's own that are frozen have 0, by which Adam's steps leave them as they are.
+        """
         parameters = list(network.parameters())
-        return self._online.join(torch.autograd.grad(loss, parameters, materialize_grads=True))
+        learning = [parameter for parameter in parameters if parameter.requires_grad]
+        found = iter(torch.autograd.grad(loss, learning, materialize_grads=True))
+        return self._online.join(
+            [next(found) if x.requires_grad else torch.zeros_like(x) for x in parameters]
+        )
 
     def _skip(self, loss: float, norm: float) -> Update:
         self.skipped_updates += 1

@@ -223,7 +223,13 @@ LEARNING = [
     *_in(
         "dtqn/learning/adam.py",
         ("radam-not-rectified", "learning_rate = learning_rate * share", "pass", _ADAM),
-        ("decay-of-biases-too", "weight_decay if x.dim() > 1 else 0.0", "weight_decay", _ADAM),
+        ("decay-of-biases-too", "if learns and x.dim() > 1 else 0.0", "if learns else 0.0", _ADAM),
+        (
+            "decay-of-frozen-matrices",
+            "if learns and x.dim() > 1",
+            "if x.dim() > 1",
+            "tests/training/test_own_networks.py::test_frozen_parameters_stay_as_they_were_made",
+        ),
         ("decay-where-nothing-is-finite", "(decay * finite)", "(decay * 1)", _ADAM),
         ("radam-adaptive-from-the-start", "if share is None:", "if share is not None and False:", _ADAM),
     ),

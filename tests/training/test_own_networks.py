@@ -10,6 +10,8 @@ import pytest
 
 from dtqn import cli
 from dtqn.settings.config import Config, NetworkConfig, ReplayConfig
+from dtqn.training import trained
+from dtqn.training.directory import RunDir
 from dtqn.training.setup import check_own
 
 CORE = '''
@@ -224,6 +226,36 @@ def test_an_own_core_and_encoder_train_and_go_on(own_folder: Path) -> None:
     rows = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["env_steps"] >= 400
     assert rows[-1]["learner_steps"] >= 10
+
+
+@pytest.mark.parametrize(
+    ("frozen", "flags"),
+    [
+        ("self.embedding", ()),
+        (
+            "self.embedding",
+            ("--learner.precision", "bfloat16", "--threads", "2", "--learner.batch-size", "4"),
+        ),
+        ("self", ()),
+    ],
+)
+def test_frozen_parameters_stay_as_they_were_made(
+    own_folder: Path, frozen: str, flags: tuple[str, ...]
+) -> None:
+    """Those of pretrained weights, say: no gradient, no decay; what is not frozen learns."""
+    text = ENCODER.replace("(2, -2).mean(dim=2)", "(2, -2).mean(dim=2) * self.gain").replace(
+        "nn.Embedding(values, width)",
+        f"nn.Embedding(values, width)\n        self.gain = nn.Parameter(torch.ones(width))\n"
+        f"        nn.init.constant_(self.embedding.weight, 0.5)\n        {frozen}.requires_grad_(False)",
+    )
+    (own_folder / "pretrained.py").write_text(text)
+    flags = (*flags, "--network.encoder", "pretrained:make_encoder", "--learner.weight-decay", "0.1")
+    assert cli.main([*SMALL, *flags, "--run-dir", "run"]) == 0
+    directory = RunDir(Path("run"))
+    network = trained.load_network(directory, directory.read_config(), "last")
+    assert (network.encoder.embedding.weight == 0.5).all()
+    assert bool((network.encoder.gain == 1.0).all()) == (frozen == "self")
+    assert any(bool((x != 0).any()) for name, x in network.named_parameters() if name.endswith("bias"))
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
