@@ -39,7 +39,7 @@ _ALLOWED = {
     "dtqn.schedules": {"numpy"},
     "dtqn.settings": {"pydantic", "yaml", "envs", "dtqn.settings"},
     "dtqn.networks": _NETWORKS,
-    "dtqn.testing": _NETWORKS,
+    "dtqn.testing": {*_NETWORKS, "dtqn.testing"},
     "dtqn.learning": {*_NETWORKS, "dtqn.learning", "dtqn.graphs", "dtqn.ranks"},
     "dtqn.acting": {*_NETWORKS, "envs", "dtqn.schedules", "dtqn.acting"},
     "dtqn.training": {

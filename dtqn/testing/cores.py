@@ -1,38 +1,24 @@
-"""The contract of cores and encoders as checks: what makes the actor and the learner mean the same.
-
-    from dtqn.testing import check_core
-    check_core(make_core)
-
-The suite's own cores pass the same checks, and a run asks them of a user's core before it starts. Each check
-raises a `ContractError` of one line, which names the promise that is broken and by how much.
-
-Rounding hides a small leak, and a few rows hide one between many copies. So a core is held to all promises in
-float64, with few rows, and to those that rows and numbers can break in float32, as in a run, with many.
+"""The promises of a core.
 
 Legend: B batch, T steps of a call, W trace window, D width, P parts of a step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-import gymnasium
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.q_network import FEATURES, Core, Encoder
+from dtqn.networks.q_network import FEATURES, Core
 from dtqn.settings.config import NetworkConfig
-from dtqn.settings.own import ANY_FAULT, located
-from dtqn.types import State, StepInputs, Trace, from_leaves, leaves, map_tree, reset_rows
+from dtqn.testing import promises
+from dtqn.testing.promises import SMALL, kind
+from dtqn.types import State, Trace, from_leaves, leaves, map_tree, reset_rows
 
-BATCH: Final = 4
-MANY: Final = 33
-"""The rows of the larger batch."""
-STEPS: Final = 9
 LONG_WINDOW: Final = 64
 """Trace rows beyond which only `_long_parity` waits until the first one leaves the window."""
 LONGEST_WINDOW: Final = 2048
@@ -41,7 +27,6 @@ LONG_EPISODE: Final = 311
 """Steps after which a state is made of rounded rows: what grows with an episode is then coarse in float16.
 
 It is no round number, as 300 hundredths are exact in any float."""
-TOLERANCE: Final = {torch.float64: 1e-8, torch.float32: 1e-4}
 LONG_CALL: Final = 128
 """Steps of a call that leads there: attention over a long window takes much memory in one."""
 STORED_TOLERANCE: Final = 5e-3
@@ -49,21 +34,7 @@ STORED_TOLERANCE: Final = 5e-3
 
 docs/memory.md promises 1e-3 of Q-values, but features are another scale: those of the suite's cores that
 remember what no norm bounds come to 1.5e-3, in the sizes of `SMALL`."""
-SMALL: Final = NetworkConfig(
-    width=8,
-    num_layers=2,
-    num_heads=2,
-    mlp_width=12,
-    memory_length=5,
-    embedding_width=3,
-    head_width=6,
-)
-"""The settings of the modules that are made where none are given."""
 _PARTS = 3
-
-
-class ContractError(AssertionError):
-    """A core or encoder breaks a promise; one line says which."""
 
 
 def check_core(
@@ -85,10 +56,10 @@ def check_core(
     """
 
     def make() -> nn.Module:
-        return _moved(_called(name, "can be made", lambda: make_core(config)), name)
+        return promises.moved(promises.called(name, "can be made", lambda: make_core(config)), name)
 
-    with _seeded():
-        subject = _Core(make, config, name, trace_dtype, torch.float64, BATCH)
+    with promises.seeded():
+        subject = _Core(make, config, name, trace_dtype, torch.float64, promises.BATCH)
         for check in (
             _shapes_and_dtypes,
             _arguments_are_left_alone,
@@ -106,7 +77,7 @@ def check_core(
             _parameters_are_followed,
         ):
             check(subject)
-        subject = _Core(make, config, name, trace_dtype, torch.float32, MANY)
+        subject = _Core(make, config, name, trace_dtype, torch.float32, promises.MANY)
         for check in (_shapes_and_dtypes, _batch_rows, _switches, _parity, _invalid_rows, _padding):
             check(subject)
 
@@ -123,7 +94,7 @@ class _Core:
         dtype: torch.dtype,
         batch: int,
     ) -> None:
-        self.dtype, self.batch, self.tolerance = dtype, batch, TOLERANCE[dtype]
+        self.dtype, self.batch, self.tolerance = dtype, batch, promises.TOLERANCE[dtype]
         self._make = make
         module: Any = self.another()
         self.module, self.name, self.width = module, name, config.width
@@ -199,21 +170,20 @@ class _Core:
     def same(
         self, contract: str, what: str, one: Tensor, other: Tensor, tolerance: float | None = None
     ) -> None:
-        _same(self.name, contract, what, one, other, self.tolerance if tolerance is None else tolerance)
+        promises.same(
+            self.name, contract, what, one, other, self.tolerance if tolerance is None else tolerance
+        )
 
     def must(self, holds: bool, contract: str, problem: str) -> None:
         if not holds:
-            raise _broken(self.name, contract, problem)
+            raise promises.broken(self.name, contract, problem)
 
     def attempt(self, what: str, call: Callable[[], Any]) -> Any:
-        return _called(self.name, f"its {what}", call)
-
-
-_SHAPES = "shapes and dtypes"
+        return promises.called(self.name, f"its {what}", call)
 
 
 def _shapes_and_dtypes(core: _Core) -> None:
-    contract = _SHAPES
+    contract = promises.SHAPES
     state = core.initial_state()
 
     def like_the_first(other: State, what: str) -> None:
@@ -228,7 +198,7 @@ def _shapes_and_dtypes(core: _Core) -> None:
             core.must(
                 (leaf.shape, leaf.dtype) == (right.shape, right.dtype),
                 contract,
-                f"{what} is {_kind(leaf)} at {path or 'its root'}, and initial_state {_kind(right)}; "
+                f"{what} is {kind(leaf)} at {path or 'its root'}, and initial_state {kind(right)}; "
                 "they must be alike",
             )
 
@@ -238,21 +208,21 @@ def _shapes_and_dtypes(core: _Core) -> None:
         core.must(
             leaf.dim() >= 1 and len(leaf) == core.batch,
             contract,
-            f"initial_state({core.batch}) is {_kind(leaf)} at {at}; its first dimension must be {core.batch}",
+            f"initial_state({core.batch}) is {kind(leaf)} at {at}; its first dimension must be {core.batch}",
         )
         core.must(
             not leaf.is_floating_point() or leaf.dtype == core.dtype,
             contract,
-            f"initial_state is {_kind(leaf)} at {at}; it must have the parameters' dtype, {core.dtype} here",
+            f"initial_state is {kind(leaf)} at {at}; it must have the parameters' dtype, {core.dtype} here",
         )
-    for steps in (1, STEPS):
+    for steps in (1, promises.STEPS):
         x = core.features(steps)
         output, after, trace = core(x.requires_grad_(), state)
         wanted = (core.batch, steps, core.width)
         core.must(
             (tuple(output.shape), output.dtype) == (wanted, x.dtype),
             contract,
-            f"its output is {_kind(output)}; it must be {x.dtype} {wanted}",
+            f"its output is {kind(output)}; it must be {x.dtype} {wanted}",
         )
         core.must(bool(output.isfinite().all()), contract, "its output is not finite")
         like_the_first(after, f"the state after {steps} steps")
@@ -272,7 +242,7 @@ def _shapes_and_dtypes(core: _Core) -> None:
             core.must(
                 tuple(left[path].shape) == wanted,
                 contract,
-                f"its trace is {_kind(left[path])} at {path}; by its trace_spec it must be {wanted}",
+                f"its trace is {kind(left[path])} at {path}; by its trace_spec it must be {wanted}",
             )
     for count in (0, 1):  # at an episode's start replay has no row
         rows = core.stored(core.some_rows(count))
@@ -285,27 +255,26 @@ def _shapes_and_dtypes(core: _Core) -> None:
         )
 
 
-_LEFT_ALONE = "a call leaves its arguments alone"
-
-
 def _arguments_are_left_alone(core: _Core) -> None:
-    x, (_, state, _) = core.features(STEPS), core(core.features(2), core.initial_state())
+    x, (_, state, _) = core.features(promises.STEPS), core(core.features(2), core.initial_state())
     for want_trace in (True, False):
         what = f"a call with want_trace={want_trace}"
         given = {"input": x, "state": state}
-        _unwritten(core.name, what, given, partial(core, x, state, want_trace))
-    _unwritten(core.name, "cache", {"state": state}, lambda: core.cache(state))
-    count = min(STEPS, core.window)
-    rows, (valid, steps) = core.some_rows(count), _all_valid(core.batch, count, STEPS)
+        promises.unwritten(core.name, what, given, partial(core, x, state, want_trace))
+    promises.unwritten(core.name, "cache", {"state": state}, lambda: core.cache(state))
+    count = min(promises.STEPS, core.window)
+    rows, (valid, steps) = core.some_rows(count), _all_valid(core.batch, count, promises.STEPS)
     given = {"rows": rows, "valid": valid, "episode_step": steps}
-    _unwritten(core.name, "state_from_trace", given, lambda: core.state_from_trace(rows, valid, steps))
+    promises.unwritten(
+        core.name, "state_from_trace", given, lambda: core.state_from_trace(rows, valid, steps)
+    )
 
 
 _RESET = "a reset equals a fresh start"
 
 
 def _fresh_start(core: _Core) -> None:
-    x, probe = core.features(STEPS), core.features(STEPS)
+    x, probe = core.features(promises.STEPS), core.features(promises.STEPS)
     fresh = core.output(x, core.initial_state())
     core(probe, core.initial_state())
     core.same(
@@ -317,9 +286,9 @@ def _fresh_start(core: _Core) -> None:
 
 
 def _reset(core: _Core) -> None:
-    x = core.features(STEPS)
+    x = core.features(promises.STEPS)
     fresh = core.output(x, core.initial_state())
-    _, state, _ = core(core.features(STEPS), core.initial_state())
+    _, state, _ = core(core.features(promises.STEPS), core.initial_state())
     first = torch.arange(core.batch) % 2 == 0
     carried = core.output(x, state)
     mixed = core.output(x, reset_rows(state, core.initial_state(), first))
@@ -332,7 +301,7 @@ def _reset(core: _Core) -> None:
 
 
 def _switches(core: _Core) -> None:
-    x, (_, state, _) = core.features(STEPS), core(core.features(3), core.initial_state())
+    x, (_, state, _) = core.features(promises.STEPS), core(core.features(3), core.initial_state())
     output, bare = core.output(x, state), core(x, state, False)[0]
     core.same("want_trace changes no output", "the outputs with it and without", bare, output)
     cached = core.output(x, core.cache(state))
@@ -341,16 +310,16 @@ def _switches(core: _Core) -> None:
 
 def _chunks(core: _Core) -> None:
     contract = "any split into calls is the same function"
-    x, state = core.features(STEPS), core(core.features(2), core.initial_state())[1]
+    x, state = core.features(promises.STEPS), core(core.features(2), core.initial_state())[1]
     whole, after, trace = core(x, state)
     probe = core.features(3)
-    for cuts in (range(1, STEPS), (2, 7), (5,)):
+    for cuts in (range(1, promises.STEPS), (2, 7), (5,)):
         now, outputs, left = state, [], []
-        for start, stop in zip([0, *cuts], [*cuts, STEPS], strict=True):
+        for start, stop in zip([0, *cuts], [*cuts, promises.STEPS], strict=True):
             output, now, rows = core(x[:, start:stop], now)
             outputs.append(output)
             left.append(leaves(rows))
-        how = f"one call on {STEPS} steps and {len(cuts) + 1} calls"
+        how = f"one call on {promises.STEPS} steps and {len(cuts) + 1} calls"
         core.same(contract, f"its output in {how}", torch.cat(outputs, dim=1), whole)
         for name in core.fields:
             joined = torch.cat([rows[name] for rows in left], dim=1)
@@ -360,9 +329,9 @@ def _chunks(core: _Core) -> None:
 
 def _causality(core: _Core) -> None:
     contract = "causality"
-    x, other = core.features(STEPS), core.features(STEPS)
+    x, other = core.features(promises.STEPS), core.features(promises.STEPS)
     output = core.output(x, core.initial_state())
-    for at in range(1, STEPS):
+    for at in range(1, promises.STEPS):
         changed = core.output(torch.cat([x[:, :at], other[:, at:]], dim=1), core.initial_state())
         what = f"the output of steps before {at} when the inputs from {at} on change"
         core.same(contract, what, changed[:, :at], output[:, :at])
@@ -370,7 +339,7 @@ def _causality(core: _Core) -> None:
 
 def _batch_rows(core: _Core) -> None:
     contract = "batch rows are independent"
-    x, (_, state, _) = core.features(STEPS), core(core.features(3), core.initial_state())
+    x, (_, state, _) = core.features(promises.STEPS), core(core.features(3), core.initial_state())
     output = core.output(x, state)
     for row in range(core.batch):
         alone = core.output(x[row : row + 1], map_tree(lambda leaf, at=row: leaf[at : at + 1], state))
@@ -379,7 +348,7 @@ def _batch_rows(core: _Core) -> None:
 
 def _parity(core: _Core) -> None:
     window = core.window
-    far = window + 3 if window <= LONG_WINDOW else STEPS
+    far = window + 3 if window <= LONG_WINDOW else promises.STEPS
     _states_are_the_carried_ones(core, {0, 1, min(window, far), far}, core.batch)
 
 
@@ -400,7 +369,9 @@ def _states_are_the_carried_ones(core: _Core, counts: set[int], batch: int) -> N
         if steps > start:
             output, state, trace = core(x[:, start:steps], state)
             core.must(
-                bool(output.isfinite().all()), _SHAPES, f"its output is not finite within {steps} steps"
+                bool(output.isfinite().all()),
+                promises.SHAPES,
+                f"its output is not finite within {steps} steps",
             )
             new = {**leaves(trace), FEATURES: x[:, start:steps]}
             rows = {
@@ -411,12 +382,12 @@ def _states_are_the_carried_ones(core: _Core, counts: set[int], batch: int) -> N
             continue
         carried = core.output(probe, state)
         valid, at = _all_valid(batch, min(steps, core.window), steps)
-        for kind, given, tolerance in (
+        for made_of, given, tolerance in (
             ("", rows, core.tolerance),
             (f" of {stored_as} rows", core.stored(rows), max(core.tolerance, STORED_TOLERANCE)),
         ):
             made = core.output(probe, core.state_from_trace(given, valid, at))
-            what = f"the output after the state that {steps} steps left, carried and made anew{kind},"
+            what = f"the output after the state that {steps} steps left, carried and made anew{made_of},"
             core.same(contract, what, made, carried, tolerance)
 
 
@@ -442,14 +413,14 @@ def _invalid_rows(core: _Core) -> None:
 
 def _padding(core: _Core) -> None:
     contract = "junk in padding changes nothing"
-    is_real = torch.arange(STEPS) < 2 + (torch.arange(core.batch) % (STEPS - 1))[:, None]
-    x = core.features(STEPS)
+    is_real = torch.arange(promises.STEPS) < 2 + (torch.arange(core.batch) % (promises.STEPS - 1))[:, None]
+    x = core.features(promises.STEPS)
     mask = is_real.view(*is_real.shape, *[1] * (x.dim() - 2))
-    parameters = _trainable(core.module)
+    parameters = promises.trainable(core.module)
     results: list[Sequence[Tensor]] = []
     for given in (x, torch.where(mask, x, 1e6)):
         output = core.output(given, core.initial_state())[is_real]
-        results.append([output, *_gradient(core.name, output, parameters)])
+        results.append([output, *promises.gradient(core.name, output, parameters)])
     for at, (one, other) in enumerate(zip(*results, strict=True)):
         what = "the gradient of the real steps" if at else "the output of the real steps"
         core.same(contract, what, other, one)
@@ -457,15 +428,15 @@ def _padding(core: _Core) -> None:
 
 def _gradient_arrives(core: _Core) -> None:
     contract = "a gradient reaches its parameters and its input"
-    x = core.features(STEPS).requires_grad_()
+    x = core.features(promises.STEPS).requires_grad_()
     output = core.output(x, core.initial_state())
-    *of_parameters, of_x = _gradient(core.name, output, [*_trainable(core.module), x])
-    _some_gradient(core.name, contract, of_parameters)
+    *of_parameters, of_x = promises.gradient(core.name, output, [*promises.trainable(core.module), x])
+    promises.some_gradient(core.name, contract, of_parameters)
     core.must(bool(of_x.any()), contract, "none reaches its input, and so no encoder learns")
 
 
 def _parameters_are_followed(core: _Core) -> None:
-    x = core.features(STEPS)
+    x = core.features(promises.STEPS)
 
     def output(module: Any) -> Tensor:
         def call() -> Tensor:
@@ -474,219 +445,9 @@ def _parameters_are_followed(core: _Core) -> None:
 
         return core.attempt("call", call)
 
-    _follows(core.name, core.module, core.another, output, core.tolerance)
-
-
-# Encoders.
-
-
-def check_encoder(
-    make_encoder: Callable[[NetworkConfig, gymnasium.Space, int], Encoder],
-    config: NetworkConfig = SMALL,
-    observation_space: gymnasium.Space | None = None,
-    num_actions: int = 3,
-    name: str = "make_encoder",
-) -> None:
-    """Holds an encoder to `dtqn.networks.q_network.Encoder`: the features of a step are of that step alone.
-
-    It runs in float32, as in a run: observations come in the dtypes of their space, and replay gives integers
-    in the smallest dtype that holds them.
-
-    Args:
-        observation_space: the task's; a Discrete one of 5 without it.
-        name: stands in the error.
-
-    Raises:
-        ContractError: one line that names the contract that is broken, and the largest difference.
-    """
-    space = observation_space or gymnasium.spaces.Discrete(5)
-
-    def make() -> nn.Module:
-        return _moved(_called(name, "can be made", lambda: make_encoder(config, space, num_actions)), name)
-
-    with _seeded():
-        module: Any = make()
-        inputs, others = (_inputs(space, num_actions, seed) for seed in (1, 2))
-
-        def features(given: StepInputs, module: Any = module) -> Tensor:
-            return _called(name, "its call", lambda: module(given))
-
-        def same(contract: str, what: str, one: Tensor, other: Tensor) -> None:
-            _same(name, contract, what, one, other, TOLERANCE[torch.float32])
-
-        # The actor's rows and replay's are read again.
-        whole = _unwritten(name, "a call", inputs, lambda: features(inputs))
-        wanted = (BATCH, STEPS, config.width)
-        good = tuple(whole.shape) == wanted or (
-            config.soft_attention and whole.dim() == 4 and (*whole.shape[:2], whole.shape[3]) == wanted
-        )
-        if not good or whole.dtype != torch.float32:
-            right = f"torch.float32 {wanted}, by network.width"
-            raise _broken(name, _SHAPES, f"its features are {_kind(whole)}; they must be {right}")
-        if not bool(whole.isfinite().all()):
-            raise _broken(name, _SHAPES, "its features are not finite")
-        features(others)
-        contract = "the features of a step are of that step alone"
-        same(contract, "a first call and a later one", features(inputs), whole)
-        for at in range(STEPS):
-            alone = features(map_tree(lambda x, at=at: x[:, at : at + 1], inputs))
-            same(contract, f"step {at} alone and among others", alone, whole[:, at : at + 1])
-        contract = "batch rows are independent"
-        for given in (inputs, _inputs(space, num_actions, 3, MANY, 2)):
-            together = features(given)
-            for row, beside in enumerate(together):
-                alone = features(map_tree(lambda x, row=row: x[row : row + 1], given))
-                same(contract, f"batch row {row} alone and beside others", alone[0], beside)
-        changed = torch.where(inputs.first, (inputs.prev_action + 1) % num_actions, inputs.prev_action)
-        what = "the features with one previous action and another"
-        contract = "no previous action is read where an episode begins"
-        same(contract, what, features(inputs._replace(prev_action=changed)), whole)
-        contract = "integers of any dtype are read alike"
-        same(contract, "the features of int64 and of uint8", features(map_tree(_narrow, inputs)), whole)
-        gradient = _gradient(name, features(inputs), _trainable(module))
-        _some_gradient(name, "a gradient reaches its parameters", gradient)
-        _follows(name, module, make, lambda one: features(inputs, one), TOLERANCE[torch.float32])
-
-
-def _inputs(
-    space: gymnasium.Space, num_actions: int, seed: int, batch: int = BATCH, steps: int = STEPS
-) -> StepInputs:
-    """Random rows [B, T, ...], from an episode's first one on."""
-    generator = torch.Generator().manual_seed(seed)
-    space.seed(seed)
-    samples = [space.sample() for _ in range(batch * steps)]
-
-    def stacked(*parts: Any) -> Tensor:
-        tensors = [torch.as_tensor(part) for part in parts]
-        return torch.stack(tensors).view(batch, steps, *tensors[0].shape)
-
-    first = torch.zeros(batch, steps, dtype=torch.bool)
-    first[:, 0] = True
-    reward = torch.randn(batch, steps, generator=generator).masked_fill(first, 0.0)
-    action = torch.randint(num_actions, (batch, steps), generator=generator)
-    if isinstance(space, gymnasium.spaces.Dict):
-        return StepInputs(
-            {key: stacked(*(sample[key] for sample in samples)) for key in space}, action, reward, first
-        )
-    return StepInputs(stacked(*samples), action, reward, first)
-
-
-def _narrow(x: Tensor) -> Tensor:
-    if x.is_floating_point() or x.dtype == torch.bool or x.min() < 0 or x.max() > 255:
-        return x
-    return x.to(torch.uint8)
-
-
-# Helpers of both.
-
-
-@contextmanager
-def _seeded() -> Iterator[None]:
-    """Draws of torch's global generator from one seed; it goes on afterwards as if there had been none."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
-def _moved(module: Any, name: str) -> Any:
-    if not isinstance(module, nn.Module):
-        raise _broken(name, "can be made", f"it made a {type(module).__name__}; it must be a torch.nn.Module")
-    with torch.no_grad():
-        for path, parameter in module.named_parameters():
-            if not parameter.is_floating_point():
-                problem = f"{path} is of {parameter.dtype}; what is not of a floating type must be a buffer"
-                raise _broken(name, "can be made", problem)
-            parameter.add_(torch.randn_like(parameter), alpha=0.05)
-    return module
-
-
-def _called(name: str, what: str, call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except ContractError:
-        raise
-    except ANY_FAULT as error:  # whatever a user's class raises
-        raise _broken(name, _SHAPES, f"{what} failed: {located(error)}") from error
+    promises.follows(core.name, core.module, core.another, output, core.tolerance)
 
 
 def _all_valid(batch: int, rows: int, steps: int) -> tuple[Tensor, Tensor]:
     """`valid` and `episode_step` of `state_from_trace` after so many steps, with no row too many."""
     return torch.ones(batch, rows, dtype=torch.bool), torch.full((batch,), steps)
-
-
-def _unwritten(name: str, what: str, arguments: Any, call: Callable[[], Any]) -> Any:
-    """The result of a call, which must leave the tree of its arguments as it was."""
-    kept = leaves(map_tree(torch.clone, arguments))
-    result = call()
-    for path, leaf in leaves(arguments).items():
-        _same(name, _LEFT_ALONE, f"{path} before and after {what}", leaf, kept[path], 0.0)
-    return result
-
-
-def _trainable(module: nn.Module) -> list[nn.Parameter]:
-    return [parameter for parameter in module.parameters() if parameter.requires_grad]
-
-
-def _gradient(name: str, output: Tensor, of: Sequence[Tensor]) -> Sequence[Tensor]:
-    """That of some function of the output; 0 of what it does not depend on."""
-    if not of or not output.requires_grad:
-        return [torch.zeros_like(one) for one in of]
-    loss = output.sin().sum()
-    return _called(
-        name,
-        "its gradient",
-        lambda: torch.autograd.grad(loss, of, allow_unused=True, materialize_grads=True),
-    )
-
-
-def _some_gradient(name: str, contract: str, gradient: Sequence[Tensor]) -> None:
-    if gradient and not any(bool(one.any()) for one in gradient):
-        problem = "none reaches any parameter; what is not to learn must be frozen (requires_grad_(False))"
-        raise _broken(name, contract, problem)
-
-
-def _follows(
-    name: str,
-    module: nn.Module,
-    make: Callable[[], nn.Module],
-    output: Callable[[nn.Module], Tensor],
-    tolerance: float,
-) -> None:
-    """The actor and the target network are given the learner's parameters, and must then be its function."""
-    contract = "the output follows the parameters"
-    first = output(module)
-    other = make()
-    output(other)  # what it keeps of its first call must not outlive its parameters
-    what = "the outputs of one before and after another was made and called"
-    _same(name, contract, what, output(module), first, tolerance)
-    _called(name, "loading the state_dict of another", lambda: other.load_state_dict(module.state_dict()))
-    what = "the outputs of one and of another that has loaded its state_dict"
-    _same(name, contract, what, output(other), first, tolerance)
-    _moved(module, name)
-    if any(True for _ in module.parameters()) and _difference(output(module), first) < tolerance / 100:
-        raise _broken(name, contract, "its parameters have changed, and its output has not")
-
-
-def _same(name: str, contract: str, what: str, one: Tensor, other: Tensor, tolerance: float) -> None:
-    """A `ContractError` unless both are alike, relative to the larger of 1 and their largest number."""
-    if one.shape != other.shape:
-        raise _broken(name, contract, f"{what}: the shapes are {tuple(one.shape)} and {tuple(other.shape)}")
-    if one.numel() == 0:
-        return
-    difference = _difference(one, other)
-    if difference > tolerance * max(1.0, float(other.detach().double().abs().max())):
-        raise _broken(name, contract, f"{what} differ (by {difference:.2g} at most)")
-
-
-def _difference(one: Tensor, other: Tensor) -> float:
-    """The largest; infinite where there is none to tell."""
-    difference = (one.detach().double() - other.detach().double()).abs().max()
-    return float(difference.nan_to_num(nan=float("inf")))
-
-
-def _broken(name: str, contract: str, problem: str) -> ContractError:
-    return ContractError(" ".join(f"{name} breaks the contract '{contract}': {problem}".split()))
-
-
-def _kind(x: Any) -> str:
-    return f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
