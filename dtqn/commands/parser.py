@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from dtqn.commands import kinds
 from dtqn.program import program
-from dtqn.settings.config import ConfigError, fields_of
+from dtqn.settings.config import ConfigError, fields_of, setting_of, spelled
 from dtqn.settings.values import Cores, legal, mark_of, nearest
 
 HELPED = {
@@ -57,6 +57,7 @@ class Parser(argparse.ArgumentParser):
         for argument in self._given:
             if argument.startswith("--"):
                 name, equals, value = argument.partition("=")
+                self._declare_within(name, declared)
                 if plain(name) not in declared:
                     known = [option.lstrip("-") for option in declared.values()]
                     hint = nearest(plain(name), known).replace("mean ", "mean --")
@@ -69,6 +70,13 @@ class Parser(argparse.ArgumentParser):
                 continue
             result.append(argument)
         return result
+
+    def _declare_within(self, option: str, declared: dict[str, str]) -> None:
+        """An option for a name within a setting that is a mapping, where there is one for the setting."""
+        name = spelled(option.lstrip("-"))
+        if name not in fields_of() and setting_of(name) in declared and plain(option) not in declared:
+            self.add_argument(f"--{name}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+            declared[plain(option)] = f"--{name}"
 
     def add_settings(self, wanted: Callable[[str], bool], top: argparse._ArgumentGroup | None = None) -> None:
         """An option for every setting whose dotted name is wanted; those of no group go to `top`."""

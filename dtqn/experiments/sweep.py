@@ -28,7 +28,7 @@ from dtqn.experiments.jobs import Job, Pool, fitting
 from dtqn.files import replacing, write_whole
 from dtqn.program import program
 from dtqn.settings import presets
-from dtqn.settings.config import Config, ConfigError, fields_of
+from dtqn.settings.config import Config, ConfigError, setting_of
 from dtqn.settings.presets import to_yaml
 from dtqn.settings.task import task_of
 from dtqn.text import columns
@@ -39,7 +39,7 @@ from dtqn.training.metrics import read_run
 try:
     from dtqn.experiments.importance import LEAST_RUNS, axis_of, dependence
     from dtqn.experiments.sweep_engine import Trial, hopeless, propose
-    from dtqn.experiments.sweep_file import SweepFile, check, read_file
+    from dtqn.experiments.sweep_file import SweepFile, check, is_within, read_file
 except ImportError as error:
     raise ConfigError(
         f'sweep needs {error.name}, which is not installed: pip install "dtqn[sweep]"'
@@ -343,12 +343,13 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
         flags = read_flags(file.flags)
     except ConfigError as error:
         raise ConfigError(f"{path}: command: {error}") from None
-    settings = {name: value for name, value in flags.items() if name in fields_of()} | dict(asked.settings)
+    settings = {name: value for name, value in flags.items() if setting_of(name)} | dict(asked.settings)
     config_file = asked.config or flags.get("config")
     runs_dir = asked.runs_dir or flags.get("runs_dir") or Path("runs")
-    for name in settings:
-        if name in file.searched:
-            raise ConfigError(f"--{name} is {settings[name]}, but {path} searches it; leave it out")
+    for name, searched in itertools.product(settings, file.searched):
+        if is_within(searched, name):
+            what = "it" if searched == name else searched
+            raise ConfigError(f"--{name} is {settings[name]}, but {path} searches {what}; leave it out")
     file = file.without(settings)
     run_cap = asked.run_cap or file.run_cap
     if run_cap is None and file.engine["method"] != "grid":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dtqn.experiments import sweep_engine
 from dtqn.experiments.sweep_engine import METHODS, Trial
-from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of
+from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, setting_of, spelled
 from dtqn.settings.presets import read_yaml
 from dtqn.settings.values import meant, nearest
 from dtqn.training.metrics import METRICS
@@ -51,9 +51,14 @@ class SweepFile(NamedTuple):
         """1 where larger is better, else -1."""
         return 1 if self.engine["metric"].get("goal") == "maximize" else -1
 
-    def without(self, names: Container[str]) -> SweepFile:
-        """The file without its parameters of these names, which are given otherwise."""
-        kept = {name: spec for name, spec in self.engine["parameters"].items() if name not in names}
+    def without(self, given: Iterable[str]) -> SweepFile:
+        """The file without its parameters that settings of these names give otherwise."""
+        names = list(given)
+        kept = {
+            name: spec
+            for name, spec in self.engine["parameters"].items()
+            if not any(is_within(name, one) for one in names)
+        }
         return self._replace(engine=self.engine | {"parameters": kept})
 
     def check_metric(self, env: str, has_success: bool) -> None:
@@ -108,7 +113,7 @@ def read_file(path: Path) -> SweepFile:
     engine["parameters"] = dict(_flat(parameters))
     known = fields_of()
     for name, spec in engine["parameters"].items():
-        if name not in known:
+        if setting_of(name) is None:
             raise ConfigError(f"{path}: parameters.{name} is no setting{nearest(name, known)}")
         _check_parameter(path, name, spec)
     if not isinstance(engine.get("metric"), Mapping) or "name" not in engine["metric"]:
@@ -127,6 +132,11 @@ def read_file(path: Path) -> SweepFile:
         key: engine[key] for key in ("method", "metric", "parameters", "early_terminate") if key in engine
     }
     return SweepFile(path, str(content.get("name", path.stem)), kept, run_cap, _flags(path, content))
+
+
+def is_within(name: str, setting: str) -> bool:
+    """Whether a setting that is given decides one: itself, or a name in the mapping that it is."""
+    return f"{name}.".startswith(f"{setting}.")
 
 
 def _flags(path: Path, content: Mapping[str, Any]) -> list[str]:
@@ -180,7 +190,7 @@ def _none_of(key: str, value: Any, known: Iterable[str]) -> str:
 def _flat(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Parameters by dotted name: of a nested grid the engine gives the same configuration for ever."""
     for key, spec in parameters.items():
-        name = f"{prefix}{key}".replace("-", "_")
+        name = spelled(f"{prefix}{key}")
         if isinstance(spec, Mapping) and isinstance(spec.get("parameters"), Mapping):
             yield from _flat(spec["parameters"], f"{name}.")
         else:

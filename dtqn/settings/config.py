@@ -502,6 +502,25 @@ def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> dict[str, Fi
     return leaves
 
 
+def spelled(name: str) -> str:
+    """A setting's dotted name with underscores for dashes; names within a mapping stay as they are."""
+    plain = name.replace("-", "_")
+    setting = setting_of(plain)
+    return plain if setting is None else setting + name[len(setting) :]
+
+
+def setting_of(name: str) -> str | None:
+    """The setting that a dotted name is of: `network.kwargs` is that of `network.kwargs.heads` too.
+
+    None where there is no such setting.
+    """
+    fields = fields_of()
+    if name in fields:
+        return name
+    within = (x for x, field in fields.items() if values.is_mapping(field) and name.startswith(f"{x}."))
+    return next(within, None) if all(name.split(".")) else None
+
+
 def value_of(config: Config, name: str) -> Any:
     """The value of a setting by its dotted name."""
     value: Any = config

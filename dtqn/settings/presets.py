@@ -18,8 +18,16 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, value_of
-from dtqn.settings.values import OwnOr, choices, legal, mark_of, meant, nearest, shown
+from dtqn.settings.config import (
+    Config,
+    ConfigError,
+    MisfitError,
+    fields_of,
+    setting_of,
+    spelled,
+    value_of,
+)
+from dtqn.settings.values import OwnOr, choices, is_mapping, legal, mark_of, meant, nearest, shown
 from envs import entry_points, yaml_file
 
 
@@ -39,6 +47,10 @@ _NO_HORIZON = object()
 RANDOM = "random"
 """The name of random actions in tables, and of no agent."""
 _GROUPS = [name for name, field in Config.model_fields.items() if isinstance(field.default, BaseModel)]
+
+
+class Whole(dict[str, Any]):
+    """The value of a setting that is a mapping, given as text: it replaces those below, key for key."""
 
 
 class Layer(NamedTuple):
@@ -78,7 +90,8 @@ def read_yaml(path: Path, right: str = "settings, such as learner: {n_step: 3}")
 def nested(values: Mapping[Any, Any], group: str = "") -> dict[str, Any]:
     """Settings by group, from names with dots or nested ones, with dashes or underscores.
 
-    A mapping that is itself the value of a setting stays as it is.
+    A mapping that is itself the value of a setting stays as it is. A name may lead into one, as
+    `network.kwargs.heads` does; text is then read as YAML, as it is in the whole mapping.
 
     Args:
         group: the group that the names are in, with a dot at its end.
@@ -88,14 +101,31 @@ def nested(values: Mapping[Any, Any], group: str = "") -> dict[str, Any]:
     """
     result: dict[str, Any] = {}
     for key, value in values.items():
-        name = str(key).replace("-", "_")
-        first, _, rest = name.partition(".")
-        if isinstance(value, Mapping) and group + name not in fields_of():
-            value = nested(value, f"{group}{name}.")
-        elif value is None and group + name in _GROUPS:  # a group whose lines are all commented out
+        name = spelled(group + str(key))
+        setting = setting_of(name)
+        if setting is None and isinstance(value, Mapping):
+            value = nested(value, f"{name}.")
+        elif setting is None and value is None and name in _GROUPS:  # all of whose lines are commented out
             continue
-        result = merge(result, {first: {rest: value} if rest else value}, once=name)
+        elif setting is not None and is_mapping(fields_of()[setting]) and isinstance(value, str):
+            value = _of_mapping(value, whole=setting == name)
+        within = name.removeprefix(group)
+        path = within.split(".", 1 if setting in (None, name) else -1)
+        result = merge(
+            result, functools.reduce(lambda inner, key: {key: inner}, reversed(path), value), within
+        )
     return result
+
+
+def _of_mapping(text: str, whole: bool) -> Any:
+    """What text means as a setting that is a mapping, or as a value in one; the text where it is wrong."""
+    try:
+        value = yaml_file.parse(text)
+    except ValueError:
+        return text
+    if not whole:
+        return value
+    return Whole(value) if isinstance(value, Mapping) and all(isinstance(key, str) for key in value) else text
 
 
 def merge(base: Mapping[str, Any], difference: Mapping[str, Any], once: str = "") -> dict[str, Any]:
@@ -107,7 +137,7 @@ def merge(base: Mapping[str, Any], difference: Mapping[str, Any], once: str = ""
     merged = dict(base)
     for key, value in difference.items():
         old = merged.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and not isinstance(value, Whole):
             merged[key] = merge(old, value, once)
         elif once and key in merged:
             raise ConfigError(f"{shown(once)} is there twice")

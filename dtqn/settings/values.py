@@ -108,8 +108,10 @@ def read(value: Any, field: FieldInfo) -> Any:
         return None
     if _holds(Mapping, kinds) and isinstance(value, str):  # `{length: 20}`, as YAML or JSON
         value = yaml_file.parse(value)
-    if _holds(Mapping, kinds) and isinstance(value, Mapping) and not all(isinstance(k, str) for k in value):
-        raise ValueError("a key that is no name")
+    if _holds(Mapping, kinds) and isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise ValueError("a key that is no name")
+        return dict(value)
     if _holds(tuple, kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
         items = value.split(",") if isinstance(value, str) else value
         return tuple(int(str(item)) for item in (items if isinstance(items, list | tuple) else [items]))
@@ -131,6 +133,11 @@ def _kinds(field: FieldInfo) -> set[Any]:
     """The types of a setting's value, or the values that it lists."""
     alone = {field.annotation}
     return alone if _holds(Mapping, alone) else set(get_args(field.annotation)) or alone
+
+
+def is_mapping(field: FieldInfo) -> bool:
+    """Whether the setting holds names of a user's own with values, as `network.kwargs` does."""
+    return _holds(Mapping, _kinds(field))
 
 
 def _is_flag(kinds: Iterable[Any]) -> bool:

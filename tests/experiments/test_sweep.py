@@ -48,6 +48,24 @@ def test_a_grid_is_covered_once_and_averaged_over_seeds(run):
     assert (best.learner.n_step, best.learner.learning_rate, best.learner.double_q) == (3, 0.004, False)
 
 
+def test_settings_of_ones_own_core_are_searched_one_by_one(run):
+    """They are laid over those that are given, and a flag fixes one that the file fixes too."""
+    own = ["--network.core", "tests.own_cores:Averages", "--network.kwargs.other", "[1]"]
+    searched = GRID.replace("seed: {", "network.kwargs.heads: {").replace(
+        "learner.learning_rate: {",
+        "network: {parameters: {kwargs.a-b: {value: 5}}}\n  learner.learning_rate: {",
+    )
+    code, printed, folder = run(searched, *own, "--network.kwargs.a-b=6")
+    assert code == 0, printed
+    configs = [resolve(Path(one["run_dir"]) / "config.yaml", {}, {}) for one in recorded(folder)]
+    found = sorted((config.learner.n_step, config.network.kwargs["heads"]) for config in configs)
+    assert found == list(itertools.product([1, 2, 3], [1, 2]))
+    assert all(
+        config.network.kwargs == {**config.network.kwargs, "a-b": 6, "other": [1]} for config in configs
+    )
+    assert next(csv.DictReader((folder / "leaderboard.csv").open()))["network.kwargs.heads"] in "12"
+
+
 _HELD = {"learner.n_step": 2, "seed": 1, "learner.learning_rate": 0}
 _KILLED = """
 import functools, sys

@@ -275,6 +275,21 @@ def test_the_forms_of_a_parameter_are_those_of_the_engine():
             "method random has no end; give --run-cap N",
         ),
         (_ONE, ["--seed", "4"], "--seed is 4, but .* searches it"),
+        (
+            _SEARCH + "parameters: {network.kwargs.heads: {values: [1, 2]}}",
+            ["--network.kwargs", "{size: 3}"],
+            "--network.kwargs is {size: 3}, but .* searches network.kwargs.heads; leave it out",
+        ),
+        (
+            _SEARCH + "parameters: {network.kwarg.heads: {values: [1, 2]}}",
+            [],
+            "parameters.network.kwarg.heads is no setting; did you mean network.kwargs",
+        ),
+        (
+            _ONE,
+            ["--network.kwarg.heads=3"],
+            "--network.kwarg.heads is no option; did you mean --network.kwargs",
+        ),
         (_one("command", "['${program}', '${args}', --lr=3]"), [], "file.yaml: command: --lr is no option"),
         ("[1", [], "is not a YAML file"),
         (_ONE, ["--learner.gama", "0.9"], "--learner.gama is no option; did you mean --learner.gamma?"),

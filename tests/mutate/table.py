@@ -1441,6 +1441,15 @@ EXPERIMENTS = [
         ("frozen-core-passes", "core.must(bool(of_x.any()), contract", "core.must(True, contract", _CORES),
     ),
     *_in(
+        "dtqn/experiments/sweep_file.py",
+        (
+            "searched-within-what-is-given",
+            'f"{name}.".startswith(f"{setting}.")',
+            "name == setting",
+            "tests/experiments/test_sweep_file.py::test_a_mistake_is_one_line_that_names_it",
+        ),
+    ),
+    *_in(
         "dtqn/testing/promises.py",
         ("small-batches-alone", "MANY: Final = 33", "MANY: Final = 4", _CORES),
         ("stale-weights-pass", "    output(other)  # what", "    # what", _CORES),
@@ -1570,6 +1579,12 @@ SETTINGS = [
     ),
     *_in(
         "dtqn/settings/presets.py",
+        (
+            "whole-mapping-laid-over-another",
+            "and not isinstance(value, Whole)",
+            "",
+            "tests/settings/test_config.py::test_one_setting_of_ones_own_is_laid_over_the_others",
+        ),
         (
             "a-whole-file-under-another-agents-name",
             "if agent.name != other and agent.preset.source != str(_agent_file(other, configs)):",

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 import envs
 from dtqn.settings.config import Config, TaskConfig, fields_of
-from dtqn.settings.presets import resolve
+from dtqn.settings.presets import Layer, nested, resolve
 from dtqn.settings.values import legal
 from dtqn.training.directory import config_hash, deciding_settings
 from tests.settings.resolving import error_of
@@ -58,6 +58,12 @@ def test_settings_of_an_own_core_are_those_of_a_file_a_flag_or_a_variant(tmp_pat
     assert resolve(None, agent | {"network.kwargs": "{heads: 2}"}, {}).network.kwargs == {"heads": 2}
     variant = {"agent": "v=gtrxl+network.core=my_code.cores:make+network.kwargs={heads: 3}"}
     assert resolve(None, variant, {}).network.kwargs == {"heads": 3}
+    variant = {"agent": f"v={agent['agent']}+network.kwargs.heads=3+network.kwargs.gate.bias=none"}
+    assert resolve(None, variant, {}).network.kwargs == {
+        "heads": 3,
+        "a-b": [1, None],
+        "gate": {"bias": "none"},
+    }
     assert Config().network.kwargs == {}
 
 
@@ -82,6 +88,36 @@ def test_settings_of_an_own_core_are_those_of_a_file_a_flag_or_a_variant(tmp_pat
 )
 def test_settings_of_ones_own_that_are_wrong_are_one_line(flags, message):
     assert error_of(flags).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("below", "flags", "kwargs"),
+    [
+        ({"network.kwargs": {"heads": 4, "a-b": 1}}, {"network.kwargs.heads": "2"}, {"heads": 2, "a-b": 1}),
+        ({"network.kwargs": {"heads": 4, "a-b": 1}}, {"network.kwargs.a-b": "0.5"}, {"heads": 4, "a-b": 0.5}),
+        ({"network.kwargs.heads": 4}, {"network.kwargs": "{size: 1}"}, {"size": 1}),
+        ({"network.kwargs.heads": 4}, {"network.kwargs": "{}"}, {}),
+        ({"network.kwargs": "{heads: 4}"}, {"network.kwargs.size": "[1, 2]"}, {"heads": 4, "size": [1, 2]}),
+        ({}, {"network.kwargs.file": "{a"}, {"file": "{a"}),
+        ({}, {"network.kwargs": "{heads: 4}", "network.kwargs.size": "true"}, {"heads": 4, "size": True}),
+    ],
+)
+def test_one_setting_of_ones_own_is_laid_over_the_others(below, flags, kwargs):
+    layer = Layer("below", nested(below))
+    assert resolve(None, _OWN_CORE | flags, {}, below=[layer]).network.kwargs == kwargs
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"network.kwargs": "{a: 4}", "network.kwargs.a": "3"}, "network.kwargs.a is there twice"),
+        ({"network.kwargs.": "3"}, "network.kwargs. is no setting"),
+        ({"network.width.heads": "3"}, "network.width.heads is no setting"),
+        ({"network.kwargs.heads": ".nan"}, "network.kwargs is {'heads': nan}; it must be a mapping"),
+    ],
+)
+def test_one_setting_of_ones_own_that_is_wrong_is_one_line(flags, message):
+    assert message in error_of(_OWN_CORE | flags)
 
 
 def test_settings_of_ones_own_tell_runs_apart_and_leave_others_alone(own_folder):
