@@ -1441,15 +1441,6 @@ EXPERIMENTS = [
         ("frozen-core-passes", "core.must(bool(of_x.any()), contract", "core.must(True, contract", _CORES),
     ),
     *_in(
-        "dtqn/experiments/sweep_file.py",
-        (
-            "searched-within-what-is-given",
-            'f"{name}.".startswith(f"{setting}.")',
-            "name == setting",
-            "tests/experiments/test_sweep_file.py::test_a_mistake_is_one_line_that_names_it",
-        ),
-    ),
-    *_in(
         "dtqn/testing/promises.py",
         ("small-batches-alone", "MANY: Final = 33", "MANY: Final = 4", _CORES),
         ("stale-weights-pass", "    output(other)  # what", "    # what", _CORES),
@@ -2039,6 +2030,12 @@ RECORDED = [
     ),
     *_in(
         "dtqn/experiments/sweep_file.py",
+        (
+            "searched-within-what-is-given",
+            'f"{name}.".startswith(f"{setting}.")',
+            "name == setting",
+            "tests/experiments/test_sweep_file.py::test_a_mistake_is_one_line_that_names_it",
+        ),
         (
             "other-parameters-are-seeds",
             "            if name not in specs:\n",
