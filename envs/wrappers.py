@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -89,7 +89,13 @@ class Change:
         return
 
 
-class ObservationWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
+if TYPE_CHECKING:
+    _Wrapper = VectorWrapper[Any, Any, Any, Any, Any]
+else:  # before Gymnasium 1.4 it takes no types
+    _Wrapper = VectorWrapper
+
+
+class ObservationWrapper(_Wrapper):
     """A vector environment (NEXT_STEP autoreset) with one change of its observations.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
@@ -16,8 +16,13 @@ from envs.errors import ANY_FAULT, NoPictureError, TaskError
 from envs.task import TaskSpec
 from envs.vector import Seed, generator, positive_int
 
+if TYPE_CHECKING:
+    _Wrapper = VectorWrapper[Any, Any, Any, Any, NDArray[Any]]
+else:  # before Gymnasium 1.4 it takes no types
+    _Wrapper = VectorWrapper
 
-class AdaptedVectorEnv(VectorWrapper[Any, Any, Any, Any, NDArray[Any]]):
+
+class AdaptedVectorEnv(_Wrapper):
     """N copies with NEXT_STEP autoreset: the rows are those of `envs.vector.NativeVectorEnv`.
 
     Rewards are doubles, a FIRST row has reward 0, and an episode ends either terminated or truncated.

@@ -120,7 +120,7 @@ each_native = pytest.mark.parametrize("case", NATIVE, ids=lambda case: case.id)
 every_case = pytest.mark.parametrize("case", [*NATIVE, *ADAPTED], ids=lambda case: case.id.rpartition(":")[2])
 
 
-class Recorder(VectorWrapper[Any, Any, Any, Any, Any]):
+class Recorder(VectorWrapper):
     """Keeps the last row, as the environment gave it."""
 
     def step(self, actions: Any) -> Any:
