@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -24,6 +25,8 @@ SHARE_OF_RUNS = "share of runs"
 _COLUMNS = 3
 _MANY = 12
 """Beyond so many panels there are twice as many columns."""
+_LETTERS_AN_INCH = 15
+"""Of a note below panels; so no line of it is wider than the picture."""
 
 
 class Curve(NamedTuple):
@@ -134,7 +137,8 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: 
     }
     if handles:
         figure.legend(handles.values(), handles.keys(), loc="outside right upper", frameon=False)
-    figure.supxlabel(note, fontsize=8, color="0.35")
+    letters = int(_LETTERS_AN_INCH * figure.get_figwidth())
+    figure.supxlabel(textwrap.fill(note, letters), fontsize=8, color="0.35")
     save(figure, path)
 
 

@@ -173,6 +173,19 @@ def test_a_label_names_all_numbers_of_runs_and_a_profile_is_drawn_from_0_to_1(fi
     assert axes.get_ylim() == (0, 1.02)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_long_note_stays_within_the_picture(figures, tmp_path, count):
+    curve = Curve("a", [0.0, 1.0], [1.0, 0.9], None, None, [1])
+    panels = [Panel(f"task {i}", "success", [curve]) for i in range(count)]
+    comparison(panels, tmp_path / "a.png", "minutes", "line and band: mean, minimum and maximum; " * 6)
+    figure = figures[0][0].figure
+    figure.draw_without_rendering()
+    (note,) = (text for text in figure.texts if "mean" in text.get_text())
+    placed = note.get_window_extent()
+    assert placed.x0 >= 0 and placed.x1 <= figure.bbox.x1
+    assert placed.y0 >= 0 and placed.y1 <= figures[0][0].xaxis.label.get_window_extent().y0
+
+
 def test_success_starts_at_zero_and_chance_is_a_line(figures, tmp_path):
     flat = Curve("a", [0, 1000], [0.0, 0.0], None, None, [1])
     panels = [Panel("task", "success", [flat], chance=0.125), Panel("other", "return", [flat])]

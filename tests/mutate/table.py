@@ -1127,6 +1127,12 @@ ACTING = [
 EXPERIMENTS = [
     *_in(
         "dtqn/plots.py",
+        (
+            "note-wider-than-its-picture",
+            "textwrap.fill(note, letters)",
+            "note",
+            "tests/test_plots.py::test_a_long_note_stays_within_the_picture",
+        ),
         ("lines-that-hide-others", '+ above, "', ', "', "tests/test_plots.py"),
         ("learning-curves-of-other-widths", "if single or curve.marker:", "if True:", "tests/test_plots.py"),
     ),
