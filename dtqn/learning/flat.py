@@ -19,7 +19,7 @@ class Flat:
     tensors: list[Tensor]
     """On a CPU one [n] for each dtype, elsewhere the parameters themselves."""
     learns: list[bool]
-    """Whether each parameter does: one that is frozen (`requires_grad` False) keeps its place here."""
+    """Whether each parameter learns; one that is frozen (`requires_grad` False) has its place here too."""
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
         self._parameters = list(parameters)
