@@ -10,12 +10,12 @@ import copy
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
@@ -23,6 +23,10 @@ from envs.errors import NoPictureError
 
 Seed = int | np.random.SeedSequence | None
 Arrays = dict[str, NDArray[Any]]
+if TYPE_CHECKING:
+    AnyWrapper = VectorWrapper[Any, Any, Any, Any, Any]
+else:  # before Gymnasium 1.4 it takes no types
+    AnyWrapper = VectorWrapper
 
 
 class Dynamics(ABC):

@@ -17,19 +17,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
-from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from envs.options import TaskOptions
 from envs.single import NativeEnv
 from envs.task import Task
-from envs.vector import Seed, generator, positive_int
+from envs.vector import AnyWrapper, Seed, generator, positive_int
 
 Array = NDArray[Any]
 Observation = Any
@@ -89,13 +89,7 @@ class Change:
         return
 
 
-if TYPE_CHECKING:
-    _Wrapper = VectorWrapper[Any, Any, Any, Any, Any]
-else:  # before Gymnasium 1.4 it takes no types
-    _Wrapper = VectorWrapper
-
-
-class ObservationWrapper(_Wrapper):
+class ObservationWrapper(AnyWrapper):
     """A vector environment (NEXT_STEP autoreset) with one change of its observations.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,13 +51,12 @@ class SweepFile(NamedTuple):
         """1 where larger is better, else -1."""
         return 1 if self.engine["metric"].get("goal") == "maximize" else -1
 
-    def without(self, given: Iterable[str]) -> SweepFile:
+    def without(self, given: Collection[str]) -> SweepFile:
         """The file without its parameters that settings of these names give otherwise."""
-        names = list(given)
         kept = {
             name: spec
             for name, spec in self.engine["parameters"].items()
-            if not any(is_within(name, one) for one in names)
+            if not any(is_within(name, one) for one in given)
         }
         return self._replace(engine=self.engine | {"parameters": kept})
 

@@ -9,6 +9,7 @@ turns what is wrong into a `ConfigError` of one line.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Literal, get_type_hints
@@ -490,7 +491,8 @@ class Config(Group):
         return min(10_000, self.total_env_steps // 5)
 
 
-def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> dict[str, FieldInfo]:
+@functools.cache
+def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> Mapping[str, FieldInfo]:
     """Dotted name -> field of every leaf setting, in order of declaration."""
     leaves: dict[str, FieldInfo] = {}
     for name, field in model.model_fields.items():
@@ -517,7 +519,7 @@ def setting_of(name: str) -> str | None:
     fields = fields_of()
     if name in fields:
         return name
-    within = (x for x, field in fields.items() if values.is_mapping(field) and name.startswith(f"{x}."))
+    within = (x for x, field in fields.items() if name.startswith(f"{x}.") and values.is_mapping(field))
     return next(within, None) if all(name.split(".")) else None
 
 

@@ -27,7 +27,7 @@ from dtqn.settings.config import (
     spelled,
     value_of,
 )
-from dtqn.settings.values import OwnOr, choices, is_mapping, legal, mark_of, meant, nearest, shown
+from dtqn.settings.values import OwnOr, choices, is_mapping, legal, mapping, mark_of, meant, nearest, shown
 from envs import entry_points, yaml_file
 
 
@@ -103,14 +103,15 @@ def nested(values: Mapping[Any, Any], group: str = "") -> dict[str, Any]:
     for key, value in values.items():
         name = spelled(group + str(key))
         setting = setting_of(name)
-        if setting is None and isinstance(value, Mapping):
+        if setting is not None:
+            if isinstance(value, str) and is_mapping(fields_of()[setting]):
+                value = _of_mapping(value, whole=setting == name)
+        elif isinstance(value, Mapping):
             value = nested(value, f"{name}.")
-        elif setting is None and value is None and name in _GROUPS:  # all of whose lines are commented out
+        elif value is None and name in _GROUPS:  # all of whose lines are commented out
             continue
-        elif setting is not None and is_mapping(fields_of()[setting]) and isinstance(value, str):
-            value = _of_mapping(value, whole=setting == name)
         within = name.removeprefix(group)
-        path = within.split(".", 1 if setting in (None, name) else -1)
+        path = within.split(".", -1 if setting else 1)
         result = merge(
             result, functools.reduce(lambda inner, key: {key: inner}, reversed(path), value), within
         )
@@ -120,12 +121,12 @@ def nested(values: Mapping[Any, Any], group: str = "") -> dict[str, Any]:
 def _of_mapping(text: str, whole: bool) -> Any:
     """What text means as a setting that is a mapping, or as a value in one; the text where it is wrong."""
     try:
-        value = yaml_file.parse(text)
+        value = mapping(text) if whole else yaml_file.parse(text)
     except ValueError:
         return text
     if not whole:
         return value
-    return Whole(value) if isinstance(value, Mapping) and all(isinstance(key, str) for key in value) else text
+    return Whole(value) if isinstance(value, Mapping) else text
 
 
 def merge(base: Mapping[str, Any], difference: Mapping[str, Any], once: str = "") -> dict[str, Any]:

@@ -106,12 +106,8 @@ def read(value: Any, field: FieldInfo) -> Any:
     kinds = _kinds(field)
     if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
         return None
-    if _holds(Mapping, kinds) and isinstance(value, str):  # `{length: 20}`, as YAML or JSON
-        value = yaml_file.parse(value)
-    if _holds(Mapping, kinds) and isinstance(value, Mapping):
-        if not all(isinstance(key, str) for key in value):
-            raise ValueError("a key that is no name")
-        return dict(value)
+    if _holds(Mapping, kinds):
+        return mapping(value)
     if _holds(tuple, kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
         items = value.split(",") if isinstance(value, str) else value
         return tuple(int(str(item)) for item in (items if isinstance(items, list | tuple) else [items]))
@@ -127,6 +123,21 @@ def read(value: Any, field: FieldInfo) -> Any:
     if int in kinds and isinstance(value, int) and abs(value) > _largest(field):
         raise ValueError("too large")
     return value
+
+
+def mapping(value: Any) -> Any:
+    """A mapping of names, be it written `{length: 20}`, as YAML or JSON; what is no mapping as it is.
+
+    Raises:
+        ValueError: the text cannot be read, or a key is no name.
+    """
+    if isinstance(value, str):
+        value = yaml_file.parse(value)
+    if not isinstance(value, Mapping):
+        return value
+    if not all(isinstance(key, str) for key in value):
+        raise ValueError("a key that is no name")
+    return dict(value)
 
 
 def _kinds(field: FieldInfo) -> set[Any]:

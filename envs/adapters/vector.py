@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
 from envs.adapters.plain import PlainEnv
@@ -14,15 +14,10 @@ from envs.checks import ObservationCheck
 from envs.entry_points import brief_error, located
 from envs.errors import ANY_FAULT, NoPictureError, TaskError
 from envs.task import TaskSpec
-from envs.vector import Seed, generator, positive_int
-
-if TYPE_CHECKING:
-    _Wrapper = VectorWrapper[Any, Any, Any, Any, NDArray[Any]]
-else:  # before Gymnasium 1.4 it takes no types
-    _Wrapper = VectorWrapper
+from envs.vector import AnyWrapper, Seed, generator, positive_int
 
 
-class AdaptedVectorEnv(_Wrapper):
+class AdaptedVectorEnv(AnyWrapper):
     """N copies with NEXT_STEP autoreset: the rows are those of `envs.vector.NativeVectorEnv`.
 
     Rewards are doubles, a FIRST row has reward 0, and an episode ends either terminated or truncated.
