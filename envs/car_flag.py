@@ -73,7 +73,8 @@ class CarFlagDynamics(Dynamics):
         observation = np.empty((len(self._position), 3), np.float32)
         observation[:, 0] = self._position
         observation[:, 1] = self._velocity
-        observation[:, 2] = self._heaven * heard
+        # A product with False would be -0.0 on one side, which tells it.
+        observation[:, 2] = np.where(heard, self._heaven, 0.0)
         return observation
 
     def get(self) -> Arrays:

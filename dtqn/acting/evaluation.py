@@ -132,6 +132,7 @@ class Stages:
             return max(min(missing, affordable), self._first - result.episodes, 0)
         matters = (
             self._best is None
+            or (result.success is None and result.episodes < self.FEWEST)  # their spread says too little
             or result.score_interval.high >= self._best
             or self._goal.is_met(result.success_high, result.episode_return + result.return_half_width)
         )

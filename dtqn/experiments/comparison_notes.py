@@ -55,6 +55,7 @@ def notes(
             if any(map(value, finished))
         ),
         f"Tuning: every agent is its preset{over_it}; settings given for all alike: {settings}.",
+        _by_agent("Step size", of_each(lambda config: f"{config.learner.learning_rate:g}")),
         _same("Episodes in a full evaluation", of_each(attrgetter("evaluation.episodes"))),
         "Success and return are of the last evaluation (greedy), the mean over runs.",
         *_short_last(outcomes, runs),
@@ -155,6 +156,18 @@ def _same(what: str, values: Sequence[_Value]) -> str:
         return f"{what}: {values[0].value}, for every agent."
     each = [f"{value} in {env}" for env, found in by_task.items() for value in found]
     return f"{what}: {'; '.join(each) or 'none'}, for every agent."
+
+
+def _by_agent(what: str, values: Sequence[_Value]) -> str:
+    """`what: value for these agents`, where an agent may have its own."""
+    if len({of.value for of in values}) == 1:
+        return _same(what, values)
+    is_suite = len({of.env for of in values}) > 1
+    agents: dict[str, dict[str, None]] = {}
+    for of in values:
+        agents.setdefault(of.value, {})[f"{of.agent} in {of.env}" if is_suite else of.agent] = None
+    each = [f"{value} for {', '.join(of)}" for value, of in agents.items()]
+    return f"{what}: {'; '.join(each)}."
 
 
 def _by_task(values: Sequence[_Value]) -> dict[str, set[str]]:

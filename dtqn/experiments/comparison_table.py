@@ -234,7 +234,8 @@ def _line(
     here = [run for run in runs if run.env in envs]
     mine = [run for run in here if run.agent == agent]
     done = [run for run in mine if run.score is not None]
-    has_success = all(run.success is not None for run in here if run.score is not None)
+    successes = [run.success for run in here if run.score is not None]
+    has_success = bool(successes) and None not in successes
     single = len(envs) == 1
     scale = _scale([scores[env][0] for env in envs])
     samples = [_scores(done, env, scale) for env in envs]

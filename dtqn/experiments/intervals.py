@@ -21,6 +21,7 @@ LEAST_RUNS = 5
 Samples = Sequence[np.ndarray]
 _BATCH = 1000
 _ROUNDING = 1e-9
+"""Scores that differ by less are equal: the mean of equal returns hangs on how many were summed."""
 
 
 class Estimate(NamedTuple):
@@ -50,7 +51,8 @@ def improvement(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
     shares = []
     for x, y in zip(samples[:tasks], samples[tasks:], strict=True):
         x, y = np.moveaxis(x, axis, -1)[..., :, None], np.moveaxis(y, axis, -1)[..., None, :]
-        shares.append(((x > y) + 0.5 * (x == y)).mean(axis=(-2, -1)))
+        ahead = x - y
+        shares.append(((ahead > _ROUNDING) + 0.5 * (abs(ahead) <= _ROUNDING)).mean(axis=(-2, -1)))
     return np.mean(shares, axis=0)
 
 

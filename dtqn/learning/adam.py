@@ -67,7 +67,8 @@ class Adam:
         self._steps = [torch.zeros((), dtype=torch.float32, device=x.device) for x in tensors]
         self._exp_avg, self._exp_avg_sq = ([torch.zeros_like(x) for x in tensors] for _ in range(2))
         self._decay: list[Tensor] = []
-        """lambda at each number of a matrix, 0 elsewhere; empty where nothing decays."""
+        """lambda at each number of a parameter of two dimensions or more, 0 elsewhere; empty where nothing
+        decays."""
         if weight_decay:
             shares = [
                 torch.full_like(x, weight_decay if learns and x.dim() > 1 else 0.0)

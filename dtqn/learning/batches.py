@@ -137,8 +137,10 @@ def next_window(
 ) -> Outputs:
     """Rows are bootstrapped from in passes of their own, which do not have the sequence's first row.
 
-    Row 0 is never bootstrapped from. In its place stand the chooser's values from the first pass, and the
-    target's of row 1.
+    Row 0 is never bootstrapped from, but its values say which policy took the sequence's first step (the
+    bonus of Munchausen) and how large values are (Watkins' tolerance). The online network's are those of the
+    first pass. A target network has no such pass: the values of row 1 stand in their place, and settings that
+    would read them are refused (`rules`).
     """
     # The last row has no TD error, and nothing else needs its value in this pass.
     output, trace = online.learn_values(
@@ -146,14 +148,15 @@ def next_window(
     )
     with torch.no_grad():
         later = without_first_row(batch)
-        of_target, of_online = (network.learn_values(later)[0] for network in (target, online))
 
         def after(first: Tensor, rest: Tensor) -> Tensor:
             return torch.cat([first[:, :1], rest], dim=1)
 
-        return Outputs(
-            output, map_tree(after, of_target, of_target), map_tree(after, output, of_online), trace
-        )
+        chooser: QOutput = map_tree(after, output, online.learn_values(later)[0])
+        if target is online:
+            return Outputs(output, chooser, chooser, trace)
+        of_target = target.learn_values(later)[0]
+        return Outputs(output, map_tree(after, of_target, of_target), chooser, trace)
 
 
 def without_first_row(batch: Sequences) -> Sequences:

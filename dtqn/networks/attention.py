@@ -225,13 +225,17 @@ class AdaptiveSpan(nn.Module):
         return self.memory_length * self.share.clamp(min=0)
 
     def log_mask(self, reach: int) -> Tensor:
-        """[H, 1, reach] the logarithms of the masks at distances reach - 1..0."""
-        share = self.share + (self.share.clamp(min=0) - self.share).detach()
+        """[H, 1, reach] the logarithms of the masks at distances reach - 1..0.
+
+        In float32 at least, also beside a core in bfloat16, which has no odd numbers above 256.
+        """
+        share = self.share.to(torch.promote_types(self.share.dtype, torch.float32))
+        share = share + (share.clamp(min=0) - share).detach()
         distance = torch.arange(reach - 1, -1, -1, device=share.device)
         z = self.memory_length * share[:, None, None]
         mask = ((self.ramp + z - distance) / self.ramp).clamp(0, 1)
         seen = mask > 0
-        return torch.where(seen, mask, 1.0).log().masked_fill(~seen, -math.inf)
+        return torch.where(seen, mask, 1.0).log().masked_fill(~seen, -math.inf).to(self.share.dtype)
 
 
 class Slots(NamedTuple):

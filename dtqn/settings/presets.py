@@ -2,7 +2,8 @@
 
 The layers are laid over each other in the order: defaults, `WORLD_SIZE`, agent preset, env preset,
 `--config` file, `WANDB_MODE`, flags. Each is a *difference*: it names only what it changes. An agent preset
-with `over_task: true` lies over the env preset, so that a published agent is as published on every task.
+with `over_task: true` lies over the env preset, so that a published agent is as published on every task. An
+env preset and a `--config` file are for all agents; settings of single ones may stand in them under `agents`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def _shipped() -> Path:
 CONFIGS = _shipped()
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
 _OVER_TASK = "over_task"
+_AGENTS = "agents"
 _ABSENT = object()
 _NO_HORIZON = object()
 """The value that the word `horizon` leaves where the task fixes no length: no setting takes it."""
@@ -148,11 +150,48 @@ def merge(base: Mapping[str, Any], difference: Mapping[str, Any], once: str = ""
 
 
 def file_layer(path: Path) -> Layer:
-    content = read_yaml(path)
+    return _layer(str(path), read_yaml(path))
+
+
+def _layer(source: str, content: Mapping[str, Any]) -> Layer:
     try:
-        return Layer(str(path), nested(content))
+        return Layer(source, nested(content))
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{source}: {error}") from None
+
+
+class Shared(NamedTuple):
+    """A file of settings for all agents, and those of single agents in it, which lie right over them."""
+
+    layer: Layer
+    by_agent: dict[str, Layer]
+    """By the name of a shipped agent; its variants get them too."""
+
+    @classmethod
+    def of_file(cls, path: Path, configs: Path = CONFIGS) -> Shared:
+        content = read_yaml(path)
+        groups = content.get(_AGENTS) or {}
+        if not isinstance(groups, Mapping):
+            right = "must be settings by the name of an agent, such as drqn: {learner: {n_step: 3}}"
+            raise ConfigError(f"{path}: {_AGENTS} is {shown(groups)}: {right}")
+        layer = _layer(str(path), {name: value for name, value in content.items() if name != _AGENTS})
+        return cls(layer, {name: _of_single(path, name, groups[name], configs) for name in groups})
+
+    def layers(self, agent: Agent) -> list[Layer]:
+        own = self.by_agent.get(agent.base or "")
+        return [self.layer, own] if own else [self.layer]
+
+
+def _of_single(path: Path, name: Any, values: Any, configs: Path) -> Layer:
+    source, known = f"{path}, {_AGENTS}.{name}", agents(configs)
+    if name not in known:
+        raise ConfigError(f"{path}: {_AGENTS}.{name}: {shown(name)} is no agent{nearest(str(name), known)}")
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{path}: {_AGENTS}.{name} is {shown(values)}: must be a group of settings")
+    layer = _of_agent(_layer(source, values))
+    if "task" in layer.values:
+        raise ConfigError(f"{source} sets task, which has to be the same for all agents; leave it out")
+    return layer
 
 
 def ranks_layer(environment: Mapping[str, str]) -> list[Layer]:
@@ -187,12 +226,12 @@ def resolve(
         task_presets: whether the task's preset is laid over the agent's.
     """
     try:
-        given = [file_layer(file)] if file else []
+        files = [Shared.of_file(file, configs)] if file else []
     except ConfigError as error:
         raise ConfigError(f"config is {error}") from None
-    given += environment_layer(environment)
+    variables = environment_layer(environment)
     own = Layer(None, nested(flags))
-    all_given = [*given, *below, own]
+    all_given = [*(file.layer for file in files), *variables, *below, own]
     env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(all_given, configs)
     name = Layer(None, {"agent": agent.name})
@@ -201,8 +240,10 @@ def resolve(
     def filled(layers: Sequence[Layer]) -> list[Layer]:
         return [layer._replace(values=_with_horizon(layer.values, env, limit)) for layer in layers]
 
-    task = filled(_env_presets(env, configs)) if task_presets else []
+    families = _env_presets(env, configs) if task_presets else []
+    task = filled([layer for family in families for layer in family.layers(agent)])
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
+    given = [*(layer for file in files for layer in file.layers(agent)), *variables]
     return build([*ranks_layer(environment), *presets, *given, *filled(below), own, agent.variant, name])
 
 
@@ -215,9 +256,9 @@ def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) ->
         flags: dotted name -> text, as given on the command line.
     """
     presets = [
-        layer._replace(values={"task": layer.values["task"]})
-        for layer in _env_presets(env, configs)
-        if "task" in layer.values
+        family.layer._replace(values={"task": family.layer.values["task"]})
+        for family in _env_presets(env, configs)
+        if "task" in family.layer.values
     ]
     return build([*presets, Layer(None, nested({**flags, "env": env}))])
 
@@ -226,6 +267,8 @@ class Agent(NamedTuple):
     """An agent as `--agent` names it: a preset, a file of the user's, or a variant of either."""
 
     name: str
+    base: str | None
+    """The shipped agent that it is, or is a variant of; None for a file of the user's."""
     preset: Layer
     over_task: bool
     """Whether the preset lies over the task's."""
@@ -263,7 +306,8 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ConfigError(f"{shown(name)} is no name; use letters, digits, dots and dashes: NAME={base}")
     is_shipped = name in known
-    is_other = is_shipped and file.resolve() != _agent_file(name, configs).resolve()
+    shipped = file.stem if file.resolve() == _agent_file(file.stem, configs).resolve() else None
+    is_other = is_shipped and shipped != name
     if name == RANDOM or is_other or (is_shipped and changes):
         whose = "random actions" if name == RANDOM else "a shipped agent"
         other = "+".join([f"my-{name}={base}", *changes])
@@ -275,7 +319,7 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     over_task = preset.values.pop(_OVER_TASK, False)
     if not isinstance(over_task, bool):
         raise ConfigError(f"{preset.source}: {_OVER_TASK} is {shown(over_task)}: must be true or false")
-    return Agent(name, _of_agent(preset), over_task, _of_agent(Layer(f"agent {name}", settings)))
+    return Agent(name, shipped, _of_agent(preset), over_task, _of_agent(Layer(f"agent {name}", settings)))
 
 
 def _is_file(name: str) -> bool:
@@ -294,7 +338,7 @@ def _chosen_agent(given: Sequence[Layer], configs: Path) -> Agent:
     source = next((layer for layer in reversed(given) if "agent" in layer.values), Layer(None, {}))
     text = str(source.values.get("agent", Config().agent))
     if _is_whole(source):  # a run's own file needs no preset
-        return Agent(text, Layer(None, {}), False, Layer(None, {}))
+        return Agent(text, None, Layer(None, {}), False, Layer(None, {}))
     try:
         agent = find_agent(text, configs)
     except ConfigError as error:
@@ -344,7 +388,7 @@ def _time_limit(given: Sequence[Layer]) -> int | None:
     return int(limit) if limit.isdecimal() and int(limit) > 0 else None
 
 
-def _env_presets(env: Any, configs: Path) -> list[Layer]:
+def _env_presets(env: Any, configs: Path) -> list[Shared]:
     """The presets whose names begin the task's name, longer ones over shorter ones.
 
     Such a name ends where a word ends, so no small letter follows: `ALE/Pong-v5`, `MiniGrid-MemoryS7-v0`.
@@ -354,7 +398,7 @@ def _env_presets(env: Any, configs: Path) -> list[Layer]:
         return []
     files = (configs / "envs").glob("*.yaml")
     families = [path for path in files if re.match(rf"{re.escape(path.stem)}(?![a-z])", str(env))]
-    return [file_layer(path) for path in sorted(families, key=lambda path: len(path.stem))]
+    return [Shared.of_file(path, configs) for path in sorted(families, key=lambda path: len(path.stem))]
 
 
 def _with_horizon(

@@ -265,6 +265,23 @@ def _a_next_window_is_learned_whole(config: Config) -> str | None:
     )
 
 
+def _a_next_window_lacks_the_targets_first_row(config: Config) -> str | None:
+    learner = config.learner
+    if not learner.next_window or learner.double_q or learner.target_update == "none":
+        return None
+    munchausen = "learner.munchausen true" if learner.munchausen else ""
+    tolerance = f"learner.trace_tolerance {learner.trace_tolerance:g}"
+    is_tolerant = learner.returns == "watkins" and learner.trace_tolerance > 0
+    reads = munchausen or (tolerance if is_tolerant else "")
+    if not reads:
+        return None
+    return (
+        f"learner.next_window is true with learner.double_q false and {reads}, which reads the target "
+        "network's values of a sequence's first row, but no window of that network has it; "
+        "try learner.double_q true"
+    )
+
+
 def _something_is_learned(config: Config) -> str | None:
     warmup, total = config.warmup_env_steps, config.total_env_steps
     if warmup is None or warmup <= total:
@@ -406,6 +423,7 @@ RUN: Sequence[Rule] = (
     _a_bag_is_of_the_learn_block,
     _first_priorities_are_of_the_learn_block,
     _a_next_window_is_learned_whole,
+    _a_next_window_lacks_the_targets_first_row,
     _something_is_learned,
     _a_window_is_no_rollout,
     _minibatches_share_out_the_copies,

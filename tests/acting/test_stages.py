@@ -95,7 +95,7 @@ def test_returns_have_an_interval_of_their_own() -> None:
     assert both.score_interval.high == pytest.approx(1.5 + 1.959964 * np.sqrt(3) / 2)
     plan = stages()
     plan.count(both._replace(episode_return=3.3), full=True)
-    assert plan.rest(both, 10**6, at_end=False) == 0
+    assert plan.rest(both._replace(episodes=10), 10**6, at_end=False) == 0
     assert stages().rest(both, 10**6, at_end=False) == 496
 
 
@@ -105,3 +105,12 @@ def test_it_goes_on_from_its_state() -> None:
     again.set_state(plan.get_state())
     for success, env_steps in ((0.5, 10**6), (0.9, 10**6), (0.9, 30_000)):
         assert again.rest(result(success), env_steps, False) == plan.rest(result(success), env_steps, False)
+
+
+def test_a_few_returns_do_not_settle_that_an_evaluation_is_hopeless() -> None:
+    """One return has no spread, so its interval is a point."""
+    plan = stages(episodes=100, first_episodes=1)
+    plan.count(EvaluationResult(None, None, None, 15.0, 20.0, 100, return_error=0.5), full=True)
+    for episodes, rest in ((1, 99), (9, 91), (10, 0)):
+        few = EvaluationResult(None, None, None, 10.0, 20.0, episodes, return_error=0.0)
+        assert plan.rest(few, 90_000, at_end=False) == rest

@@ -178,3 +178,9 @@ def test_picture_shows_car_flags_and_priest() -> None:
         assert mean_x(picture, dark) == pytest.approx(position, abs=0.01)
     yellow = [(colours(position=x)[:60] == (255, 190, 60)).all(axis=-1).any() for x in (0.0, 0.5)]
     assert yellow == [False, True]  # the arrow above the priest
+
+
+def test_a_priest_who_is_not_heard_says_nothing() -> None:
+    """Not by the sign of zero either."""
+    observation = at(make(2), position=np.zeros(2), heaven=np.array([-1, 1]))
+    assert not np.signbit(observation[:, 2]).any()

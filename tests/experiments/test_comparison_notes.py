@@ -137,3 +137,23 @@ def test_what_finished_runs_ran_on_is_told_whatever_is_asked_for_now(run):
         f"Threads of a run DIFFER: {TASK} drqn seed 1: 1; {TASK} gtrxl seed 1: 1; {TASK} dtqn seed 1: 2."
         in text
     )
+
+
+def test_the_step_size_of_each_agent_is_told():
+    def told(*runs):
+        outcomes = [
+            Outcome(resolve(None, {"env": env, "agent": agent}, {}), "waiting", [], None, "", "not yet")
+            for env, agent in runs
+        ]
+        figures = [run_figures(outcome, [SUCCESS]) for outcome in outcomes]
+        notes = comparison_notes.notes(outcomes, figures, None, {}, None)
+        return [note for note in notes if note.startswith("Step size")]
+
+    low = "low=gtrxl+learner.learning_rate=0.0003"
+    assert told((TASK, "gtrxl"), (TASK, "mingru")) == ["Step size: 0.001, for every agent."]
+    assert told((TASK, "gtrxl"), (TASK, low), (TASK, "mingru")) == [
+        "Step size: 0.001 for gtrxl, mingru; 0.0003 for low."
+    ]
+    assert told((TASK, "gtrxl"), ("hallway", low)) == [
+        f"Step size: 0.001 for gtrxl in {TASK}; 0.0003 for low in hallway."
+    ]

@@ -140,6 +140,36 @@ def test_the_next_window_is_another() -> None:
     assert abs(losses[0] - losses[1]) > 1e-3
 
 
+def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None:
+    """Munchausen's bonus of the first step, whose policy is the network's on the first row."""
+    settings: dict[str, Any] = {
+        "next_window": True, "munchausen": True, "munchausen_temperature": 0.5, "munchausen_clip": 9.0,
+        "target_update": "none", "double_q": False, "n_step": 1, "gamma": 0.9, "reward_scale": 1.0,
+    }  # fmt: skip
+    network = make("box", **NETWORKS["lstm"])
+    learner = make_learner(network, LearnerConfig(**settings), whole=True)
+    batch = make_batch(network, "box", (Shape(0, 0, 5),), learn_length=4)
+    batch = batch._replace(
+        trace={name: x[:, :0] for name, x in batch.trace.items()}, trace_valid=batch.trace_valid[:, :0]
+    )
+
+    def q_values(rows: StepInputs) -> Tensor:
+        return network(rows, network.initial_state(1))[0].q[0]
+
+    with torch.no_grad():
+        found = learner.td_errors(batch).target[0]
+        first = q_values(map_tree(lambda x: x[:, :4], batch.learn))
+        later = q_values(map_tree(lambda x: x[:, 1:], batch.learn))
+    of_row = torch.cat([first[:1], later])
+    for t in range(4):
+        action, reward = int(batch.learn.prev_action[0, t + 1]), float(batch.learn.reward[0, t + 1])
+        bonus = 0.9 * max(float(0.5 * (of_row[t] / 0.5).log_softmax(-1)[action]), -9.0)
+        log_policy = (of_row[t + 1] / 0.5).log_softmax(-1)
+        value = float((log_policy.exp() * (of_row[t + 1] - 0.5 * log_policy)).sum())
+        expected = reward + bonus + 0.9 * float(batch.discount[0, t + 1]) * value
+        assert float(found[t]) == pytest.approx(expected, abs=1e-9)
+
+
 def test_the_next_window_has_no_first_row() -> None:
     whole = whole_sequence(make_batch(make("box", **NETWORKS["lstm"]), "box", SHAPES, learn_length=1))
     later = without_first_row(whole)
@@ -179,6 +209,9 @@ def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
     assert trainer.learner_steps > 100 and all(row["learner/skipped_updates"] == 0 for row in metrics)
 
 
+_NO_FIRST_ROW = {"next_window": True, "double_q": False}
+
+
 @pytest.mark.parametrize(
     "settings, message",
     [
@@ -197,6 +230,17 @@ def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
         (
             {"network": {"core": "lstm", "encoder": "dtqn", "chrono_init": True}},
             "chrono_init is true, but network.encoder is dtqn",
+        ),
+        (
+            {"learner": {**_NO_FIRST_ROW, "munchausen": True}, "replay": {"burn_in_length": 0}},
+            "learner.next_window is true with learner.double_q false and learner.munchausen true.* try",
+        ),
+        (
+            {
+                "learner": {**_NO_FIRST_ROW, "returns": "watkins", "trace_tolerance": 0.1},
+                "replay": {"burn_in_length": 0},
+            },
+            "next_window is true with learner.double_q false and learner.trace_tolerance 0.1.* try",
         ),
     ],
 )

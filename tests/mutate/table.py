@@ -234,6 +234,15 @@ LEARNING = [
         ("radam-adaptive-from-the-start", "if share is None:", "if share is not None and False:", _ADAM),
     ),
     *_in(
+        "dtqn/learning/batches.py",
+        (
+            "first-row-of-the-next-window",
+            "return Outputs(output, chooser, chooser, trace)",
+            "return Outputs(output, *[online.learn_values(later)[0]] * 2, trace)",
+            "tests/learning/test_windows.py::test_without_a_target_network_the_first_row_is_of_the_first_window",
+        ),
+    ),
+    *_in(
         "dtqn/learning/padded.py",
         ("padding-counts-as-memory", "held.trace_valid.fill_(False)", "pass", _FIXED),
         ("memory-padded-behind", "to[:, to.shape[1] - x.shape[1] :]", "to[:, : x.shape[1]]", _FIXED),
@@ -440,6 +449,12 @@ NETWORKS = [
     ),
     *_in(
         "dtqn/networks/attention.py",
+        (
+            "rounded-distances",
+            "self.share.to(torch.promote_types(self.share.dtype, torch.float32))",
+            "self.share",
+            "tests/networks/test_gtrxl_options.py::test_distances_are_whole_beside_a_core_in_bfloat16",
+        ),
         (
             "one-block-of-weights-for-a-backward-of-all",
             "kept = heads if any(ctx.needs_input_grad) else 1",
@@ -1103,6 +1118,7 @@ ACTING = [
             "result.score >= self._best",
             _STAGES,
         ),
+        ("one-return-is-enough", "result.episodes < self.FEWEST)", "result.episodes < 0)", _STAGES),
         ("stages-forget-what-was-spent", '{"spent": self._spent', '{"spent": 0', _STAGES),
         ("goal-unread", "or self._goal.is_met(", "or Goal().is_met(", _STAGES),
         (
@@ -1214,7 +1230,8 @@ EXPERIMENTS = [
         ("profile-of-rounding-errors", "levels[:, None] + _ROUNDING", "levels[:, None]", _PICTURES),
         ("interval-of-90-percent", "confidence_level=0.95", "confidence_level=0.9", _INTERVALS),
         ("mean-of-the-middle-80-percent", "axis=axis), 0.25, axis", "axis=axis), 0.1, axis", _INTERVALS),
-        ("ties-are-wins", "0.5 * (x == y)", "1.0 * (x == y)", _INTERVALS),
+        ("ties-are-wins", "0.5 * (abs(ahead) <= _ROUNDING)", "1.0 * (abs(ahead) <= _ROUNDING)", _INTERVALS),
+        ("rounding-wins", "(ahead > _ROUNDING)", "(ahead > 0)", _INTERVALS),
         (
             "band-is-the-mean",
             "values.mean(axis=1), values.min(axis=1)",
@@ -1392,6 +1409,18 @@ EXPERIMENTS = [
             "if entry_points.split(str(env)):",
             "if False:",
             f"{_PRESETS}::test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word",
+        ),
+        (
+            "settings-of-single-agents-unread",
+            "return [self.layer, own] if own else [self.layer]",
+            "return [self.layer]",
+            f"{_PRESETS}::test_a_files_settings_of_single_agents_lie_over_those_of_all",
+        ),
+        (
+            "task-of-a-single-agent",
+            'if "task" in layer.values:\n        raise ConfigError(f"{source}',
+            'if False:\n        raise ConfigError(f"{source}',
+            f"{_PRESETS}::test_a_mistake_in_settings_of_single_agents_is_one_line",
         ),
         (
             "horizon-of-no-length",
@@ -1738,8 +1767,14 @@ ENVS = [
         "envs/car_flag.py",
         (
             "side-is-never-out-of-earshot",
-            "self._heaven * heard",
+            "np.where(heard, self._heaven, 0.0)",
             "self._heaven",
+            "tests/envs/test_car_flag.py",
+        ),
+        (
+            "sign-of-zero-tells",
+            "np.where(heard, self._heaven, 0.0)",
+            "self._heaven * heard",
             "tests/envs/test_car_flag.py",
         ),
     ),

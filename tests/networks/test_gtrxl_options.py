@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dtqn.networks.attention import AdaptiveSpan
 from dtqn.networks.compression import Compression
 from dtqn.networks.gtrxl import GTrXL, GTrXLTrace
 from dtqn.settings.config import Config, ConfigError, NetworkConfig
@@ -259,3 +260,13 @@ def test_an_episode_shorter_than_the_memory_compresses_nothing() -> None:
     torch.testing.assert_close(q[:, :6], other[:, :6], rtol=0, atol=1e-12)
     assert (q[:, 6] - other[:, 6]).abs().max() > 1e-3
     assert torch.equal(part(batch.learn, 0, 6).first, batch.learn.first[:, :6])
+
+
+def test_distances_are_whole_beside_a_core_in_bfloat16() -> None:
+    """A type that has no odd numbers above 256."""
+    span = AdaptiveSpan(num_heads=1, memory_length=600, ramp=8)
+    span.share.data.fill_(0.5)
+    exact = span.log_mask(601).exp()
+    rounded = span.to(torch.bfloat16).log_mask(601)
+    assert rounded.dtype == torch.bfloat16
+    torch.testing.assert_close(rounded.float().exp(), exact, rtol=0, atol=0.02)

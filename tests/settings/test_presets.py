@@ -202,7 +202,7 @@ def test_every_agent_has_settings_for_a_task_of_every_env_preset(family):
     ],
 )
 def test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word(env, files):
-    expected = [presets.file_layer(presets.CONFIGS / f"envs/{file}.yaml") for file in files]
+    expected = [presets.Shared.of_file(presets.CONFIGS / f"envs/{file}.yaml") for file in files]
     assert presets._env_presets(env, presets.CONFIGS) == expected
 
 
@@ -394,3 +394,80 @@ def test_a_whole_configuration_needs_no_file_of_its_agent(tmp_path):
     assert resolve(file, {}, {}) == config
     assert resolve(file, {"seed": "3"}, {}) == config.model_copy(update={"seed": 3})
     assert "agent is lnog" in error_of({"agent": "lnog"}, file)
+
+
+def test_a_files_settings_of_single_agents_lie_over_those_of_all(tmp_path):
+    file = tmp_path / "all.yaml"
+    file.write_text(
+        "learner: {n_step: 5}\n"
+        "agents:\n"
+        "  gtrxl: {learner: {n_step: 7}, network.width: 32}\n"
+        "  gated-deltanet: {learner: {n_step: 9}}\n"
+    )
+
+    def chosen(agent, **flags):
+        return resolve(file, {"agent": agent, **flags}, {})
+
+    assert chosen("mingru").learner.n_step == 5
+    gtrxl = chosen("gtrxl")
+    assert (gtrxl.learner.n_step, gtrxl.network.width) == (7, 32)
+    assert chosen("gated-deltanet").learner.n_step == 9
+    # Variants are of the agent, and flags and a variant's own settings lie over all files.
+    assert chosen("long=gtrxl+network.memory_length=80").learner.n_step == 7
+    assert chosen("n=gtrxl+learner.n_step=2").learner.n_step == 2
+    assert chosen("gtrxl", **{"learner.n_step": "2"}).learner.n_step == 2
+    # A file of the user's has settings of its own.
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("network: {core: gtrxl}\n")
+    assert chosen(str(mine)).learner.n_step == 5
+
+
+def test_a_tasks_preset_has_settings_of_single_agents(tmp_path):
+    """A task's file lies over the agent's, but for one with `over_task`."""
+    own = {"one": {"learner": {"gamma": 0.9}}, "two": {"learner": {"gamma": 0.7}}}
+    for name, content in (
+        ("agents/one", {"network": {"core": "lstm"}}),
+        ("agents/two", {"over_task": True, "learner": {"gamma": 0.5}}),
+        ("envs/heavenhell", {"learner": {"gamma": 0.8}, "agents": own}),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+
+    def gamma(agent):
+        return resolve(None, {"env": "heavenhell", "agent": agent}, {}, tmp_path).learner.gamma
+
+    assert (gamma("one"), gamma("two"), gamma("three=one+network.width=32")) == (0.9, 0.5, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "agents: 5",
+            "agents is 5: must be settings by the name of an agent, such as drqn: {learner: {n_step: 3}}",
+        ),
+        ("agents: {drqnn: {seed: 1}}", "agents.drqnn: drqnn is no agent; did you mean drqn?"),
+        ("agents: {drqn: 5}", "agents.drqn is 5: must be a group of settings"),
+        (
+            "agents: {drqn: {seed: 1}}",
+            "{file}, agents.drqn sets seed, which is no part of an agent; leave it out",
+        ),
+        (
+            "agents: {drqn: {task: {noise: 0.1}}}",
+            "{file}, agents.drqn sets task, which has to be the same for all agents; leave it out",
+        ),
+        ("agents: {drqn: {learner: {nstep: 1}}}", None),
+    ],
+)
+def test_a_mistake_in_settings_of_single_agents_is_one_line(tmp_path, text, message):
+    file = tmp_path / "all.yaml"
+    file.write_text(text)
+    found = error_of({"agent": "drqn"}, file)
+    if message is None:
+        assert found == (
+            f"learner.nstep is no setting (from {file}, agents.drqn); did you mean learner.n_step?"
+        )
+    elif message.startswith("{file}"):
+        assert found == f"config is {message.format(file=file)}"
+    else:
+        assert found == f"config is {file}: {message}"
