@@ -12,6 +12,8 @@ from envs.adapters.spaces import part_name, parts
 from envs.errors import TaskError
 from envs.vector import brief
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 def categories(space: Space[Any]) -> tuple[Any, Any] | None:
     """The first and the last category of each component; None of a space that has none."""
@@ -65,15 +67,20 @@ class ObservationCheck:
 
 
 def check_reward(task: str, reward: NDArray[np.float64]) -> None:
-    """Looks at the rewards [N] of all copies; a TaskError for the first one that is not finite."""
-    if not np.isfinite(reward).all():
-        copy, found = _first(reward, ~np.isfinite(reward))
+    """Looks at the rewards [N] of all copies; a TaskError for the first one that `is_reward` refuses."""
+    if not (right := is_reward(reward)).all():
+        copy, found = _first(reward, ~right)
         raise TaskError(task, reward_problem(found), copy)
 
 
+def is_reward(number: Any) -> Any:
+    """Whether a number, or each of an array, is finite in float32, which learners compute with."""
+    return np.abs(number) <= _LARGEST
+
+
 def reward_problem(found: Any) -> str:
-    """What is wrong with a reward that is no finite number."""
-    return f"its step gave the reward {found}; it must be a finite number"
+    """What is wrong with a reward that `is_reward` refuses."""
+    return f"its step gave the reward {found}; it must be a finite number, of at most {_LARGEST:.1e} in size"
 
 
 def misfit(array: Any, dtype: Any, shape: tuple[int, ...]) -> str | None:

@@ -102,7 +102,10 @@ class GuardedDynamics(Dynamics):
         return success
 
     def other(self, state: Arrays) -> Arrays | None:
+        num = len(next(iter(state.values()), ()))
         other: Arrays | None = self.attempt("other", lambda: self._dynamics.other(state))
+        if other is not None and (problem := state_problem(other, num)):
+            raise self.error(problem.replace("its get", "its other"))
         return other
 
     def picture(self, copy: int) -> NDArray[np.uint8]:

@@ -127,8 +127,35 @@ def _read(path: Path) -> bytes:
         raise ValueError(unreadable(path, error)) from None
 
 
+def own_files(name: str) -> set[str]:
+    """The files of a module and of those modules of a user's own that it imports.
+
+    Raises:
+        ValueError: one line, for a file that cannot be read.
+    """
+    return {str(source.file) for source in _sources(name) if source.file is not None}
+
+
 def _module(name: str) -> Iterator[_Part]:
     """A module's source, and its distribution or the modules of a user's own that it imports."""
+    for module, file, content in _sources(name):
+        if module == name and _is_installed(file):
+            # Gymnasium's version says little of its tasks; their source says all.
+            distributions = _distributions().get(module.partition(".")[0], [])
+            for distribution in sorted(set(distributions) - {"gymnasium"}):
+                yield _Part(f"{distribution} {importlib.metadata.version(distribution)}", b"")
+        yield _Part(f"module {module}", content)
+
+
+class _Source(NamedTuple):
+    module: str
+    file: Path | None
+    """None where there is none, or it is not to be found."""
+    content: bytes
+
+
+def _sources(name: str) -> Iterator[_Source]:
+    """A module and, where it is a user's own, those of a user's own that it imports."""
     waiting, seen = [name], set()
     while waiting:
         module = waiting.pop()
@@ -136,22 +163,16 @@ def _module(name: str) -> Iterator[_Part]:
             continue
         seen.add(module)
         file = _file(module)
-        installed = file is not None and bool({"site-packages", "dist-packages"} & set(file.parts))
-        if module == name:
-            # Gymnasium's version says little of its tasks; their source says all.
-            distributions = _distributions().get(module.partition(".")[0], []) if installed else []
-            for distribution in sorted(set(distributions) - {"gymnasium"}):
-                yield _Part(f"{distribution} {importlib.metadata.version(distribution)}", b"")
-        elif installed:
+        if module != name and (file is None or _is_installed(file)):
             continue
-        if file is None:
-            if module == name:
-                yield _Part(f"module {module}", b"")
-            continue
-        source = _read(file)
-        yield _Part(f"module {module}", source)
-        if not installed and file.suffix == ".py":
-            waiting += sorted(_imports(module, file, source))
+        content = b"" if file is None else _read(file)
+        yield _Source(module, file, content)
+        if file is not None and not _is_installed(file) and file.suffix == ".py":
+            waiting += sorted(_imports(module, file, content))
+
+
+def _is_installed(file: Path | None) -> bool:
+    return file is not None and bool({"site-packages", "dist-packages"} & set(file.parts))
 
 
 @functools.cache

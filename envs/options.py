@@ -5,6 +5,7 @@ Settings `--task.*` are made from this class. It is a module of its own so that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
@@ -64,8 +65,8 @@ class TaskOptions:
     def __post_init__(self) -> None:
         if self.kwargs is not None and not (isinstance(self.kwargs, dict) and _is_plain(self.kwargs)):
             raise ValueError(
-                f"task.kwargs is {self.kwargs!r}; it must be a mapping from names to numbers, text, true, "
-                "false, none, and lists and mappings of these"
+                f"task.kwargs is {self.kwargs!r}; it must be a mapping from names to finite numbers, text, "
+                "true, false, none, and lists and mappings of these"
             )
 
     @classmethod
@@ -93,4 +94,6 @@ def _is_plain(value: Any) -> bool:
         return all(isinstance(key, str) and _is_plain(part) for key, part in value.items())
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, bool | int | str)

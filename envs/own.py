@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import Any
 
@@ -49,7 +50,7 @@ def find(id: str, options: TaskOptions) -> Task | None:
 
 def _make(id: str, target: type[Dynamics], kwargs: dict[str, Any]) -> Dynamics:
     try:
-        return target(**kwargs)
+        return target(**copy.deepcopy(kwargs))  # it may change them
     except ANY_FAULT as error:  # whatever a user's class raises
         raise TaskError(id, f"it cannot be made: {located(error)}") from error
 

@@ -74,6 +74,18 @@ def spec(id: str, **options: Any) -> TaskSpec:
     return task(id, **options).spec
 
 
+def is_task(id: str) -> bool:
+    """Whether there is a task of this name, be it one that cannot be made without options."""
+    try:
+        spec(id)
+    except ValueError:
+        try:
+            return adapters.is_known(id)
+        except ValueError:
+            return False
+    return True
+
+
 def try_task(id: str, **options: Any) -> None:
     """Tries a task that is not this project's own: plays a few steps on a copy of its own, which it closes.
 

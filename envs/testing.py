@@ -56,7 +56,7 @@ def check_rows(make_task: MakeTask) -> None:
 
 
 def try_out(task: Task) -> None:
-    """A short play, before a run: a few steps of a few copies, and the same from saved states.
+    """A short play, before a run: a few steps of a few copies, the same from saved states, the other secret.
 
     Raises:
         TaskError: for the first thing that is wrong.
@@ -74,6 +74,7 @@ def try_out(task: Task) -> None:
         except TaskError as error:
             problem = f"after its put of a state that its get returned, {error.problem}"
             raise TaskError(error.task, problem, error.copy) from error
+    env.observe_other()
 
 
 def play(task: Task, num: int, steps: int) -> int:

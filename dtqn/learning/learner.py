@@ -357,7 +357,7 @@ class Learner:
             raise NonFiniteError(
                 f"{self._skipped_in_a_row} updates in a row were not finite "
                 f"(loss {loss}, gradient norm {norm}) at learner step {self.learner_steps}; "
-                "a smaller learner.learning_rate may help"
+                "a smaller learner.learning_rate or learner.reward_scale may help"
             )
         return Update(None, {})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import traceback
@@ -14,7 +15,8 @@ from envs.entry_points import located as located
 from envs.errors import ANY_FAULT as ANY_FAULT
 
 _LOADED: dict[str, str] = {}
-"""The files of modules that were loaded here, each with the setting that named it, `network.core is a:b`."""
+"""The files of modules that were loaded here and of those of a user's own that they import, each with the
+setting that named it, `network.core is a:b`."""
 
 
 def load(setting: str, value: str) -> Callable[..., Any]:
@@ -33,8 +35,7 @@ def load(setting: str, value: str) -> Callable[..., Any]:
         raise wrong(setting, value, f"{module_name} {not_imported(module_name, value, error)}") from None
     except ANY_FAULT as error:  # whatever the module does
         raise wrong(setting, value, f"importing {module_name} failed: {located(error)}") from None
-    if file := getattr(found, "__file__", None):
-        _LOADED[file] = f"{setting} is {value}"
+    _remember(found, f"{setting} is {value}")
     for part in name.split("."):
         if not hasattr(found, part):
             near = difflib.get_close_matches(part, [n for n in vars(found) if n[:1] != "_"], n=1)
@@ -45,6 +46,16 @@ def load(setting: str, value: str) -> Callable[..., Any]:
         kind = type(found).__name__
         raise wrong(setting, value, f"it is of type {kind}; it must be a function or a class")
     return found
+
+
+def _remember(module: Any, whose: str) -> None:
+    from envs import identity  # only here, as it knows all tasks
+
+    if file := getattr(module, "__file__", None):
+        _LOADED[file] = whose
+    with contextlib.suppress(ValueError):  # a file that cannot be read has been imported all the same
+        for file in identity.own_files(module.__name__):
+            _LOADED.setdefault(file, whose)
 
 
 def fault(error: BaseException) -> str | None:

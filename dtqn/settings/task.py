@@ -18,7 +18,7 @@ def task_of(config: Config) -> envs.TaskSpec:
         spec = envs.spec(config.env, **config.task.model_dump())
     except ValueError as error:
         # Some tasks are there only with their options: arguments that a class needs, another backend.
-        kind = MisfitError if _is_task(config.env) else ConfigError
+        kind = MisfitError if envs.is_task(config.env) else ConfigError
         raise kind(f"env is {config.env}: {error}") from None
     if config.stop_at_success is not None and not spec.has_success:
         raise MisfitError(
@@ -31,12 +31,3 @@ def task_of(config: Config) -> envs.TaskSpec:
                 "hardly ever come twice; try 0"
             )
     return spec
-
-
-def _is_task(env: str) -> bool:
-    """Whether there is such a task without any options, so that only these can be wrong."""
-    try:
-        envs.spec(env)
-    except ValueError:
-        return False
-    return True

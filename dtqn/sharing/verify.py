@@ -7,7 +7,6 @@ nothing. The score is compared with that of new episodes, anywhere.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -226,25 +225,40 @@ def _first_updates(config: Config, certified: Mapping[str, Any], expected: list[
             why = f"from where the run was given another end ({number(steps)} env steps)"
             return Finding(what, UNKNOWN, f"all rows to be compared are {why}")
     others = "; ".join(unlike(config, certified))
-    found = rerun.rows(_runnable(config))
-    try:
-        pairs = itertools.zip_longest(expected, itertools.islice(found, len(expected)))
-        for index, (row, again) in enumerate(pairs, 1):
-            if difference := _difference(row, again):
-                text = f"row {index} of the metrics: {difference}"
-                if others:
-                    return Finding(what, UNKNOWN, f"{text}; as it may: {others}")
-                return Finding(what, DIFFERS, text)
-    except (NonFiniteError, ConfigError, TaskError) as error:
-        return Finding(what, UNKNOWN if others else DIFFERS, f"the training ends: {one_line(str(error))}")
-    finally:
-        found.close()
+    found: list[Row] = []
+    text, why = _compared(expected, config, "the certificate's", found), others
+    if text and not others and _compared(found, config, "before", []):
+        why = "the same training comes out otherwise each time, as its task draws what no seed decides"
+    if text:
+        return Finding(what, UNKNOWN, f"{text}; as it may: {why}") if why else Finding(what, DIFFERS, text)
     steps, updates = number(expected[-1]["env_steps"] or 0), number(_updates(expected[-1]))
     text = f"{len(expected)} rows, to {steps} env steps and {updates} updates, come out the same bit for bit"
     return Finding(what, OK, f"{text}, though not all else is the same: {others}" if others else text)
 
 
-def _difference(row: Row, again: Row | None) -> str:
+def _compared(expected: list[Row], config: Config, whose: str, found: list[Row]) -> str:
+    """How the first rows of a training, made now, differ from those expected; empty where they do not.
+
+    Args:
+        whose: whose rows are expected.
+        found: is given the rows that were made, to the first that differs.
+    """
+    rows = rerun.rows(_runnable(config))
+    try:
+        for index, row in enumerate(expected, 1):
+            again = next(rows, None)
+            if again is not None:
+                found.append(again)
+            if difference := _difference(row, again, whose):
+                return f"row {index} of the metrics: {difference}"
+    except (NonFiniteError, ConfigError, TaskError) as error:
+        return f"the training ends: {one_line(str(error))}"
+    finally:
+        rows.close()
+    return ""
+
+
+def _difference(row: Row, again: Row | None, whose: str) -> str:
     """The first figure in which two rows differ; empty where none does."""
     if again is None:
         return "the run ends before it"
@@ -252,7 +266,7 @@ def _difference(row: Row, again: Row | None) -> str:
         return ""
     for name in [*row, *again]:
         if name not in row or name not in again or repr(row[name]) != repr(again[name]):
-            return f"{name} is {again.get(name, 'missing')}, the certificate's {row.get(name, 'missing')}"
+            return f"{name} is {again.get(name, 'missing')}, {whose} {row.get(name, 'missing')}"
     return "another type of number"
 
 

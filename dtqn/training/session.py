@@ -211,7 +211,9 @@ class _Run:
                 if signals.caught is not None:  # it came to the copies and to the worker too
                     exit_code = 128 + signals.caught
             if exit_code == 1:
-                self._view.say(f"error: {error}; {saved}; to go on: {self.directory.resume_command}")
+                resume = self.directory.resume_command
+                unedited = "" if task_identity(self.config).is_native else ", with the task's code as it is"
+                self._view.say(f"error: {error}; {saved}; to go on{unedited}: {resume}")
         except ConfigError as error:
             raise ConfigError(f"{error}; {self._kept}; to go on: {self.directory.resume_command}") from None
         except ANY_FAULT as error:

@@ -191,7 +191,13 @@ class Trainer:
             reward, discount, novel, q_max, q_taken, torch.from_numpy(counts)
         )
         mask = first_rows(torch.from_numpy(learned), td_error.shape[1])
-        return losses.sequence_priority(td_error, mask, self.config.replay.max_priority_weight).numpy()
+        priorities = losses.sequence_priority(td_error, mask, self.config.replay.max_priority_weight)
+        if not priorities.isfinite().all():
+            raise NonFiniteError(
+                f"the TD errors of new sequences are not finite at {self.env_steps} env steps; rewards may "
+                "be too large: give a smaller learner.reward_scale"
+            )
+        return priorities.numpy()
 
     def _remember(self, episodes: Episodes) -> None:
         self._tally = self._tally.plus(episodes)

@@ -6,6 +6,7 @@ Packages whose ids are known are imported when one is asked for; another package
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import json
@@ -61,7 +62,7 @@ def find(id: str, options: TaskOptions) -> Task | None:
         ValueError: one line, for a package that is not installed, an id that it lacks, an environment that
             cannot be made, spaces that have no place here, and options that such tasks lack.
     """
-    if not _is_known(id):
+    if not is_known(id):
         return None
     limit = None if options.time_limit is None else positive_int("task.time_limit", options.time_limit)
     recipe = Recipe(id, _make, (id, limit, json.dumps(options.kwargs or {})), id not in memory_maze.IDS)
@@ -101,7 +102,7 @@ def _package(id: str) -> Package | None:
     return next((package for package in PACKAGES if re.match(package.prefix, id, re.IGNORECASE)), None)
 
 
-def _is_known(id: str) -> bool:
+def is_known(id: str) -> bool:
     """Whether the name is a task of another package; a ValueError where it is nearly one."""
     package = _package(id)
     if package is not None:
@@ -142,7 +143,7 @@ def _make(
 ) -> gymnasium.Env[Any, Any]:
     """The environment as its package makes it, with the time limit; `kwargs_json` are of its constructor."""
     kwargs = json.loads(kwargs_json)
-    if not _is_known(id):  # imports the package, in a process that has not done so yet
+    if not is_known(id):  # imports the package, in a process that has not done so yet
         raise ValueError(f"unknown task {id!r}")
     wanted = {} if render_mode is None else {"render_mode": render_mode}
     target = _target(id)
@@ -161,7 +162,8 @@ def _make(
         )
         time_limit = None
     try:
-        env = make()
+        with contextlib.chdir("."):  # constructors that change the working directory are common
+            env = make()
     except ANY_FAULT as error:  # whatever another package raises
         raise ValueError(f"task {id} cannot be made: {located(error)}") from None
     if not isinstance(env, gymnasium.Env):

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 
 from envs.adapters.spaces import Actions, Observations, part_name, parts
-from envs.checks import picture_problem, reward_problem
+from envs.checks import is_reward, picture_problem, reward_problem
 from envs.entry_points import located, place_of
 from envs.errors import ANY_FAULT, TaskError
 from envs.vector import brief
@@ -22,8 +22,8 @@ _ROWS: Final = {
     "reset": ("two", ("observation", "info")),
     "step": ("five", ("observation", "reward", "terminated", "truncated", "info")),
 }
-
-
+ROUNDING: Final = 1e-9
+"""By how much of the sum of its rewards' sizes an episode's return may be off."""
 _TRUTHS: Final = (bool, int, float, np.bool_, np.number, np.ndarray)
 
 
@@ -60,8 +60,11 @@ class SuccessRule(NamedTuple):
             return f'info["{self.key}"] of the environment on its last row'
         return f"undiscounted return {'>=' if self.may_equal else '>'} {self.bound:g}"
 
-    def holds(self, episode_return: float, info: Mapping[str, Any]) -> bool:
+    def holds(self, episode_return: float, info: Mapping[str, Any], rounding: float = 0.0) -> bool:
         """Whether an episode that ended with this return and this info is a success.
+
+        Args:
+            rounding: by how much the return may be off, as a sum of floats: closer to the bound it is equal.
 
         Raises:
             ValueError: the rest of a sentence, where the info has something else than true or false.
@@ -75,7 +78,8 @@ class SuccessRule(NamedTuple):
                     "success; it must be True or False, or 1 or 0"
                 )
             return bool(value)
-        return episode_return > self.bound or (self.may_equal and episode_return == self.bound)
+        above = episode_return - self.bound
+        return above > rounding or (self.may_equal and above >= -rounding)
 
 
 class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -107,24 +111,26 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.action_space = actions.space
         self._name, self._read, self._act, self._success = name, observations.read, actions.act, success
         self._shapes = {key: part.shape for key, part in parts(self.observation_space)}
-        self._return = 0.0
+        self._dtypes = {key: np.dtype(part.dtype) for key, part in parts(self.observation_space)}
+        self._return = self._size = 0.0  # sums of rewards and of their sizes
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         observation, _ = self.row("reset", lambda: self.env.reset(seed=seed, options=options))
-        self._return = 0.0
+        self._return = self._size = 0.0
         return self._seen(observation), self._info(False)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         row = self.row("step", lambda: self.env.step(self._act(action)))
         observation, reward, terminated, truncated, info = row
         number = float_or_nan(reward)
-        if not math.isfinite(number):
+        if not is_reward(number):
             raise self.error(reward_problem(brief(reward)))
         terminated = self._attempt("terminated", lambda: bool(terminated))
         truncated = self._attempt("truncated", lambda: bool(truncated)) and not terminated
         self._return += number
+        self._size += abs(number)
         success = False
         if self._success is not None and (terminated or truncated):
             if terminated and self._success.key not in (None, *info):
@@ -133,7 +139,7 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                     f"it has {', '.join(map(repr, info)) or 'nothing'}"
                 )
             try:
-                success = self._success.holds(self._return, info)
+                success = self._success.holds(self._return, info, ROUNDING * self._size)
             except ValueError as problem:
                 raise self.error(str(problem)) from None
         return self._seen(observation), number, terminated, truncated, self._info(success)
@@ -160,11 +166,16 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """An observation of the environment as an array, or a flat dict of arrays."""
         seen = self._attempt("observation", lambda: self._read(observation))
         for key, part in parts(seen):
-            shape = self._shapes[key]
+            shape, dtype = self._shapes[key], self._dtypes[key]
             if np.shape(part) != shape:
                 raise self.error(
                     f"its {part_name(key)} has the shape {np.shape(part)}; its space has {shape}"
                 )
+            found = np.asarray(part)
+            if found.dtype != dtype and found.dtype.kind in "iu" and dtype.kind in "iu":  # a cast may wrap
+                wrong = found[found != found.astype(dtype)]
+                if wrong.size:
+                    raise self.error(f"its {part_name(key)} holds {wrong.flat[0]}; its space is {dtype}")
         return seen
 
     def row(self, what: str, call: Callable[[], Any]) -> Any:

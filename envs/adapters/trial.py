@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from collections.abc import Callable
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import gymnasium
 import numpy as np
@@ -13,7 +15,7 @@ from gymnasium.spaces import Box, MultiBinary, MultiDiscrete
 
 from envs.adapters.plain import PlainEnv, float_or_nan
 from envs.adapters.spaces import at, leaves, part_name
-from envs.checks import reward_problem
+from envs.checks import is_reward, reward_problem
 from envs.vector import brief
 
 STEPS: Final = 20
@@ -31,6 +33,7 @@ class TriedEnv(PlainEnv):
         Raises:
             TaskError: for the first thing that is wrong.
         """
+        began_in = Path.cwd()
         actions = copy.deepcopy(self.action_space)  # one that the environment does not draw from
         actions.seed(0)
         self.reset(seed=0)
@@ -42,6 +45,9 @@ class TriedEnv(PlainEnv):
             if terminated or truncated:
                 waits = waits and not terminated
                 self.reset()
+        if Path.cwd() != began_in:
+            os.chdir(began_in)
+            raise self.error("its reset or step changed the working directory; it must leave that as it is")
 
     def _seen(self, observation: Any) -> Any:
         self._fits(observation, self.env.observation_space)
@@ -63,7 +69,7 @@ class TriedEnv(PlainEnv):
         row = super().row(what, call)
         if what == "step":
             _, reward, *flags, _ = row
-            if np.ndim(reward) or not np.isfinite(float_or_nan(reward)):
+            if np.ndim(reward) or not is_reward(float_or_nan(reward)):
                 raise self.error(reward_problem(brief(reward)))
             for name, flag in zip(("terminated", "truncated"), flags, strict=True):
                 if not isinstance(flag, bool | np.bool_) and not (isinstance(flag, int) and flag in (0, 1)):
@@ -75,8 +81,9 @@ def misfit(value: Any, space: gymnasium.Space[Any]) -> str | None:
     """How a value is not one of a space that holds arrays or numbers; None where it is one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a list in place of an array, say, which Gymnasium reads
-        if space.contains(value):
-            return None
+        contained = space.contains(value)
+    if contained and not isinstance(space, Box | MultiBinary | MultiDiscrete):
+        return None
     try:
         array = np.asarray(value)
     except ValueError:  # ragged
@@ -84,8 +91,11 @@ def misfit(value: Any, space: gymnasium.Space[Any]) -> str | None:
     if isinstance(space, Box | MultiBinary | MultiDiscrete):
         if array.shape != space.shape:
             return f"has the shape {array.shape}; its space has {space.shape}"
-        if array.dtype.kind == "O" or not np.can_cast(array.dtype, space.dtype):
+        casting: Literal["same_kind", "safe"] = "same_kind" if contained else "safe"  # as a batch takes it
+        if array.dtype.kind == "O" or not np.can_cast(array.dtype, space.dtype, casting):
             return f"is {array.dtype}; its space is {space.dtype}"
+    if contained:
+        return None
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         return f"holds {array[~np.isfinite(array)].flat[0]}"
     if isinstance(space, Box):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -159,7 +162,44 @@ class CloseFailsLater(Good):
             raise RuntimeError("cannot close")
 
 
+class HugeReward(Good):
+    """Finite, but not in the learner's float32."""
+
+    def step(self, action: Any) -> Any:
+        observation, _, *others = super().step(action)
+        return observation, -1e39, *others
+
+
+class ListOfBytes(Good):
+    """Gymnasium takes a list for one of its space, and no batch of them."""
+
+    observation_space = Box(0, 9, (2,), np.uint8)
+
+    def observation(self) -> Any:
+        return [1, 2]
+
+
+class RealBits(Good):
+    observation_space = MultiBinary(2)
+
+    def observation(self) -> Any:
+        return np.ones(2, np.float32)
+
+
+class ChangesFolder(Good):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        os.chdir(tempfile.gettempdir())
+        return super().reset(seed=seed)
+
+
 EARLY = [
+    (
+        HugeReward,
+        r"its step gave the reward -1e\+39; it must be a finite number, of at most 3\.4e\+38 in size",
+    ),
+    (ListOfBytes, "its observation is int64; its space is uint8"),
+    (RealBits, "its observation is float32; its space is int8"),
+    (ChangesFolder, "its reset or step changed the working directory; it must leave that as it is"),
     (CloseFailsLater, r"its close failed: RuntimeError: cannot close \(test_faults\.py, line \d+\)"),
     (Exits, r"its step failed: SystemExit: 0 \(test_faults\.py, line \d+\)"),
     (TextReward, "its step gave the reward '1'; it must be a finite number"),
@@ -306,9 +346,26 @@ class LateError(Good):
         return super().step(action if self.steps < LATE else [][1])
 
 
+class LateHugeReward(Good):
+    def step(self, action: Any) -> Any:
+        observation, reward, *others = super().step(action)
+        return observation, 1e39 if self.steps == LATE else reward, *others
+
+
+class LateBits(Good):
+    """257 is 1 in eight bits."""
+
+    observation_space = MultiBinary(2)
+
+    def observation(self) -> Any:
+        return np.array([257 if self.steps == LATE else 1, 0])
+
+
 @pytest.mark.parametrize(
     ("env", "problem"),
     [
+        (LateHugeReward, r": its step gave the reward 1e\+39; it must be a finite number, of at most"),
+        (LateBits, ": its observation holds 257; its space is int8"),
         (LateNan, ", copy 0: its observation 'numbers' holds inf"),
         (LateNone, ": its step gave the reward None; it must be a finite number"),
         (LateNanReward, ": its step gave the reward nan; it must be a finite number"),
@@ -404,6 +461,48 @@ def test_success_is_judged_on_last_rows(rule: str, successes: list[bool]) -> Non
     success = np.array([row[4]["is_success"][0] for row in rows])
     assert success[last].tolist() == successes
     assert not success[~last].any()
+
+
+class Tenths(Good):
+    """Ten rewards of 0.1, whose plain sum is below 1, then three that cancel out, whose sum is above 0."""
+
+    def step(self, action: Any) -> Any:
+        observation, _, _, truncated, info = super().step(action)
+        rewards = [0.1] * 10 if self.episode % 2 else [0.1, 0.2, -0.3]
+        return observation, rewards[self.t - 1], self.t == len(rewards), truncated, info
+
+
+@pytest.mark.parametrize(
+    ("rule", "successes"),
+    [("return>=1", [True, False]), ("return>0", [True, False]), ("return>1", [False, False])],
+)
+def test_success_does_not_hang_on_rounding(rule: str, successes: list[bool]) -> None:
+    assert sum([0.1] * 10) < 1 and sum([0.1, 0.2, -0.3]) > 0
+    env = envs.make_vector(f"{HERE}:Tenths", 1, seed=1, success=rule)
+    env.reset()
+    rows = [env.step(np.zeros(1, np.int64)) for _ in range(10 + 1 + 3)]
+    assert [bool(row[4]["is_success"][0]) for row in rows if row[2][0]] == successes
+
+
+class Moves(Good):
+    def __init__(self) -> None:
+        super().__init__()
+        os.chdir(tempfile.gettempdir())
+
+
+def test_a_constructor_does_not_move_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    envs.try_task(f"{HERE}:Moves")
+    envs.make_vector(f"{HERE}:Moves", 1, seed=1).close()
+    assert Path.cwd() == tmp_path
+
+
+@pytest.mark.parametrize("number", [np.inf, np.nan])
+def test_arguments_are_finite(number: float) -> None:
+    """No other can be written to a run's settings."""
+    for kwargs in ({"x": number}, {"x": [1, {"y": number}]}):
+        with pytest.raises(ValueError, match="it must be a mapping from names to finite numbers"):
+            envs.spec(f"{HERE}:Good", kwargs=kwargs)
 
 
 class Interrupted(Good):

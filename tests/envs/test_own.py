@@ -375,6 +375,21 @@ class ReadsLess(Recall):
         return super().read(state, num) | {"t": read_field("t", state["t"], (), num, np.int64, 0, 3)}
 
 
+class OtherFails(Recall):
+    def other(self, state: Arrays) -> Arrays:
+        raise KeyError("door")
+
+
+class OtherIsOneArray(Recall):
+    def other(self, state: Arrays) -> Any:
+        return 1 - state["cue"]
+
+
+OTHERS = {
+    OtherFails: r"its other failed: KeyError: 'door' \(test_own.py, line \d+\)",
+    OtherIsOneArray: "its other returned one ndarray; it must return a dict: name -> array",
+}
+
 UNRESTORED = {
     NoGet: "its get failed: AttributeError: .* has no attribute 'cues'",
     Objects: "its state 'name' is <U6, which a checkpoint cannot hold; it must be numbers",
@@ -432,6 +447,28 @@ def test_a_trial_notices_before_a_run() -> None:
         problem = reads_less if broken is ReadsLess else BROKEN[broken].replace("20", "3")
         with pytest.raises(envs.TaskError, match=f"task {HERE}:{broken.__name__}: {problem}"):
             envs.try_task(f"{HERE}:{broken.__name__}")
+
+
+@pytest.mark.parametrize("broken", OTHERS, ids=lambda one: one.__name__)
+def test_a_trial_asks_for_the_other_secret(broken: type) -> None:
+    """Only debugging, filming and reports ask for it, long after the training."""
+    with pytest.raises(envs.TaskError, match=OTHERS[broken]):
+        envs.try_task(f"{HERE}:{broken.__name__}")
+
+
+class TakesFromItsArguments(Recall):
+    def __init__(self, lengths: list[int]) -> None:
+        super().__init__(lengths.pop())
+
+
+def test_each_environment_has_arguments_of_its_own() -> None:
+    kwargs = {"lengths": [3, 4, 5]}
+    for _ in range(2):
+        env = envs.make_vector(f"{HERE}:TakesFromItsArguments", 1, seed=1, kwargs=kwargs)
+        env.reset()
+        ended = [bool(env.step(np.zeros(1, np.int64))[1:3][1][0]) for _ in range(5)]
+        assert ended == [False] * 4 + [True]
+    assert kwargs == {"lengths": [3, 4, 5]}
 
 
 def test_other_tasks_cannot_be_checked() -> None:

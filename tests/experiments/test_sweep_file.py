@@ -9,9 +9,10 @@ import yaml
 from dtqn import cli
 from dtqn.experiments import sweep_engine
 from dtqn.experiments.sweep_engine import Trial, propose
-from dtqn.experiments.sweep_file import read_file
+from dtqn.experiments.sweep_file import check, read_file
 from dtqn.settings.config import ConfigError
-from dtqn.settings.presets import resolve
+from dtqn.settings.presets import Layer, nested, resolve
+from dtqn.settings.task import task_of
 from tests.experiments import sweep_program
 from tests.experiments.sweep_program import SHIPPED, recorded
 
@@ -342,3 +343,27 @@ def test_a_mistake_is_one_line_that_names_it(run, content, arguments, message, m
     assert message in printed or re.search(message, printed), printed
     assert not folder.exists()
     assert not (run.folder / "runs").exists()
+
+
+def test_arguments_that_a_task_needs_may_be_searched(tmp_path, monkeypatch):
+    """With the other parameters, each of which alone makes no task."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "needy.py").write_text(
+        "import gymnasium\n\n\nclass Needy(gymnasium.Env):\n"
+        "    observation_space = action_space = gymnasium.spaces.Discrete(2)\n\n"
+        "    def __init__(self, length):\n        assert length < 9\n\n"
+        "    def reset(self, **_):\n        return 0, {}\n"
+    )
+    parameters = {"task.kwargs.length": {"values": [9, 4]}, "learner.learning_rate": {"values": [1e-3, 1e-4]}}
+    path = tmp_path / "search.yaml"
+    metric = {"name": "best_success", "goal": "maximize"}
+    path.write_text(yaml.safe_dump({"method": "grid", "metric": metric, "parameters": parameters}))
+
+    def made(chosen, env="needy:Needy"):
+        config = resolve(None, {"env": env}, {}, below=[Layer("search", nested(chosen))])
+        task_of(config)
+        return config
+
+    assert check(read_file(path), made).task.kwargs == {"length": 4}
+    with pytest.raises(ConfigError, match="needy has neither a class nor a registered task 'Nedy'"):
+        check(read_file(path), lambda chosen: made(chosen, "needy:Nedy"))

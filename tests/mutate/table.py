@@ -85,6 +85,7 @@ _RULES, _VALUES = "tests/settings/test_rules.py", "tests/settings/test_values.py
 _CERTIFICATE, _EXPORT = "tests/sharing/test_certificate.py", "tests/sharing/test_export.py"
 _RERUN, _VERIFY = "tests/sharing/test_rerun.py", "tests/sharing/test_verify.py"
 _POOL, _EXCHANGE = "tests/training/test_pool.py", "tests/training/test_exchange.py"
+_OWN = "tests/training/test_own_networks.py"
 _LOST_WORKERS = "tests/training/test_lost_workers.py"
 _DEBUG, _VERDICT = "tests/debugging/test_debug.py", "tests/debugging/test_verdict.py"
 _VERDICTS = "tests/test_verdict_benchmark.py"
@@ -2097,6 +2098,66 @@ RECORDED = [
             "lambda: check_reward(self._task, row[1])",
             "lambda: None",
             "tests/envs/test_own.py",
+        ),
+    ),
+    *_in(
+        "envs/checks.py",
+        (
+            "rewards-beyond-float32",
+            "return np.abs(number) <= _LARGEST",
+            "return np.isfinite(number)",
+            f"{_TASK_FAULTS}::test_a_trial_names_task_and_field",
+        ),
+    ),
+    *_in(
+        "envs/adapters/plain.py",
+        (
+            "numbers-wrap",
+            "wrong = found[found != found.astype(dtype)]",
+            "wrong = found[:0]",
+            f"{_TASK_FAULTS}::test_what_goes_wrong_later_is_named_too",
+        ),
+        (
+            "success-by-rounding",
+            "ROUNDING * self._size",
+            "0.0",
+            f"{_TASK_FAULTS}::test_success_does_not_hang_on_rounding",
+        ),
+    ),
+    *_in(
+        "envs/adapters/family.py",
+        (
+            "a-constructor-moves-the-run",
+            'with contextlib.chdir("."):',
+            "if True:",
+            f"{_TASK_FAULTS}::test_a_constructor_does_not_move_the_run",
+        ),
+    ),
+    *_in(
+        "envs/options.py",
+        (
+            "infinite-arguments",
+            "return math.isfinite(value)",
+            "return True",
+            f"{_TASK_FAULTS}::test_arguments_are_finite",
+        ),
+    ),
+    *_in(
+        "dtqn/settings/own.py",
+        (
+            "faults-of-helpers-are-nobodys",
+            "_LOADED.setdefault(file, whose)",
+            "pass",
+            f"{_OWN}::test_a_fault_of_a_module_that_a_core_is_made_with_is_the_cores",
+        ),
+    ),
+    *_in(
+        "dtqn/sharing/verify.py",
+        (
+            "an-unseeded-task-is-a-forgery",
+            "if text and not others and _compared(",
+            "if False and _compared(",
+            f"{_VERIFY}::test_a_training_that_does_not_repeat_itself_tells_nothing",
         ),
     ),
     *_in(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from safetensors.torch import load_file, save_file
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.acting.statistics import wilson_interval
+from dtqn.settings.config import Config
 from dtqn.sharing import card, certificate, verify
+from dtqn.training.metrics import Row
 from dtqn.training.trainer import Trainer
 from tests.sharing.conftest import SHORT
 from tests.sharing.edits import edit_json, set_value
@@ -170,6 +173,26 @@ def test_on_another_machine_rows_that_differ_tell_nothing(
     code, words = _verified(copied, capsys, "--episodes", "0")
     assert (code, words["first updates"]) == (1, "cannot tell"), "the digest differs all the same"
     assert "score of last" not in words
+
+
+@pytest.mark.parametrize("repeats, answer", [(False, "cannot tell"), (True, "DIFFERS")])
+def test_a_training_that_does_not_repeat_itself_tells_nothing(
+    repeats: bool,
+    answer: str,
+    copied: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As that of a task which draws from a generator that no seed sets."""
+    rows, drawn = verify.rerun.rows, itertools.count(1)
+
+    def other_rows(config: Config) -> Generator[Row, None, None]:
+        number = 0 if repeats else next(drawn)
+        for row in rows(config):
+            yield row | {"train/return": -100.0 - number}
+
+    monkeypatch.setattr(verify.rerun, "rows", other_rows)
+    assert _verified(copied, capsys, "--episodes", "0")[1]["first updates"] == answer
 
 
 @pytest.mark.parametrize("went_on_at, answer", [(150, "cannot tell"), (250, "ok")])

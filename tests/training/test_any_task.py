@@ -289,22 +289,33 @@ class Enormous(gymnasium.Env[Any, Any]):
         return np.array([1e30, 1e38]), 0.0, True, False, {}
 
 
-def test_observations_that_are_too_large_are_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+class Rich(Enormous):
+    """Its rewards are finite in float32, and their differences are not."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(2), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(2), 3e38 if action else -3e38, True, False, {}
+
+
+@pytest.mark.parametrize(
+    ("task", "what", "right"),
+    [
+        (Enormous, "the network's Q-values are not finite at ", "scale them, to -1 to 1 or so"),
+        (Rich, "the TD errors of new sequences are not finite at ", "give a smaller learner.reward_scale"),
+    ],
+)
+def test_numbers_that_are_too_large_are_one_line(
+    task: type, what: str, right: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = [
-        "--env",
-        "tests.training.test_any_task:Enormous",
-        "--wandb",
-        "disabled",
-        "--run-dir",
-        str(tmp_path),
-    ]
+    flags = ["--env", f"{__name__}:{task.__name__}", "--wandb", "disabled", "--run-dir", str(tmp_path)]
     small = ["--total-env-steps", "400", "--actor.num_envs", "4", "--replay.capacity", "4000"]
-    assert cli.main([*flags, *small, "--evaluation.episodes", "2"]) == 1
+    assert cli.main([*flags, *small, "--evaluation.episodes", "2", "--learner.reward-scale", "5"]) == 1
     last = "".join(capsys.readouterr()).strip().splitlines()[-1]
-    assert last.startswith("error: the network's Q-values are not finite at ")
-    assert last.endswith("scale them, to -1 to 1 or so; nothing has been saved yet")
+    assert last.startswith(f"error: {what}")
+    assert last.endswith(f"{right}; nothing has been saved yet")
 
 
 def test_a_picture_without_a_display_is_drawn_without_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,9 @@ def _run(*arguments: str) -> int:
     return cli.main(["--env", "own_count:Count", "--run-dir", "run", *_FLAGS, *arguments])
 
 
+_SAVED = "saved; to go on, with the task's code as it is"
+
+
 def _fails(method: str) -> str:
     return rf"task own_count:Count: its {method} failed: KeyError: 'door' \(own_count.py, line \d+\)"
 
@@ -105,7 +108,7 @@ def test_a_run_is_saved_and_goes_on_with_new_episodes(
     monkeypatch.setenv("COUNT_FAILS", f"{method},45")  # after the trial and the first checkpoint
     assert _run() == 1
     last = capsys.readouterr().out.splitlines()[-1]
-    assert re.fullmatch(rf"error: {_fails(method)}; saved; to go on: .* --resume run", last)
+    assert re.fullmatch(rf"error: {_fails(method)}; {_SAVED}: .* --resume run", last)
     assert checkpoint.read_about(task / "run/checkpoint")["env_steps"] > 80
     monkeypatch.delenv("COUNT_FAILS")
     assert cli.main(["--resume", "run"]) == 0
@@ -131,7 +134,7 @@ def test_an_exit_of_the_task_is_not_the_runs(
     monkeypatch.setenv("COUNT_FAILS", "step,45,exits")  # after the trial and the first checkpoint
     assert _run() == 1
     last = capsys.readouterr().out.splitlines()[-1]
-    assert re.fullmatch(rf"error: {failed}; saved; to go on: .* --resume run", last)
+    assert re.fullmatch(rf"error: {failed}; {_SAVED}: .* --resume run", last)
     assert checkpoint.read_about(task / "run/checkpoint")["env_steps"] > 80
 
 
