@@ -328,7 +328,7 @@ def _is_file(name: str) -> bool:
 
 
 def _of_agent(layer: Layer) -> Layer:
-    for name in ("env", "agent", "seed"):
+    for name in ("env", "agent", "seed", _AGENTS):
         if name in layer.values:
             raise ConfigError(f"{layer.source} sets {name}, which is no part of an agent; leave it out")
     return layer

@@ -298,6 +298,7 @@ def _agents(tmp_path):
     for name in ("my", "gtrxl"):
         (tmp_path / f"{name}.yaml").write_text("network: {core: lru, memory_length: 9}")
     (tmp_path / "with-seed.yaml").write_text("seed: 3")
+    (tmp_path / "with-agents.yaml").write_text("agents: {drqn: {learner: {n_step: 5}}}")
     return tmp_path
 
 
@@ -371,6 +372,7 @@ def test_a_shipped_file_is_found_where_there_is_no_checkout(tmp_path, monkeypatc
         ("a=gtrxl+network.width=32+network.width=64", "network.width is there twice"),
         ("a=gtrxl+seed=3", "agent a sets seed, which is no part of an agent; leave it out"),
         ("with-seed.yaml", "with-seed.yaml sets seed, which is no part of an agent; leave it out"),
+        ("with-agents.yaml", "with-agents.yaml sets agents, which is no part of an agent; leave it out"),
     ],
 )
 def test_a_mistake_in_an_agent_is_one_line(tmp_path, monkeypatch, agent, message):
