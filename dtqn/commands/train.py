@@ -11,7 +11,7 @@ from dtqn.commands import kinds
 from dtqn.commands.parser import Parser, add_config, plain
 from dtqn.program import launch, program
 from dtqn.settings import presets
-from dtqn.settings.config import Config, wrong
+from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.task import task_of
 from dtqn.signals import end_with_parent
 from dtqn.training.directory import RunDir
@@ -31,7 +31,7 @@ commands:
   sweep FILE      search settings as a W&B sweep file says, with or without an account
   envs            list the tasks, or show one
 """
-_TRAIN_ONLY = ("config", "print_config", "resume", "run_dir", "runs_dir")
+_TRAIN_ONLY = ("config", "print_config", "resume", "accept_changed_code", "run_dir", "runs_dir")
 _AUTO = Path("auto")
 _ANSWERED = {"help", "h", "help_all", "version", "print_config"}
 """Options of `train` that are answered without a run."""
@@ -42,7 +42,9 @@ def train(arguments: Sequence[str]) -> int:
     if launch().rank:
         return _follow(arguments)
     given = parser_of(arguments).read()
-    file, print_config, resume, run_dir, runs_dir = (given.pop(name) for name in _TRAIN_ONLY)
+    file, print_config, resume, accepts, run_dir, runs_dir = (given.pop(name) for name in _TRAIN_ONLY)
+    if accepts and resume in (None, _AUTO):
+        raise ConfigError("--accept-changed-code is for --resume RUN_DIR; leave it out")
     if resume not in (None, _AUTO):
         for name, value in (("--config", file), ("--run-dir", run_dir), ("--runs-dir", runs_dir)):
             if value is not None:
@@ -70,7 +72,7 @@ def train(arguments: Sequence[str]) -> int:
             return session.start(config, directory)
         if resume == _AUTO:
             directory.prepare(config)
-        return session.resume(config, directory)
+        return session.resume(config, directory, accept_changed_code=accepts)
 
 
 def parser_of(arguments: Sequence[str]) -> Parser:
@@ -98,6 +100,12 @@ def parser_of(arguments: Sequence[str]) -> Parser:
         type=kinds.path,
         help="go on with the run in this directory; auto: go on with the run of these very settings, in "
         "<runs-dir>/<env>/<agent>/seed<k>-<hash of the settings>, or start it",
+    )
+    run.add_argument(
+        "--accept-changed-code",
+        action="store_true",
+        help="with --resume RUN_DIR: go on with the task, and with a network of your own, as they are now, "
+        "though their code or files have changed since the run began",
     )
     parser.add_settings(lambda _: True, run)
     return parser

@@ -52,6 +52,7 @@ class _Trained(_Part):
     finished: bool | None
     # A certificate of an earlier version may lack these.
     inexact_from: _Count | None = None
+    changed_at: list[_Count] | None = None
     ended: (
         tuple[_Length, _Goal | None, _Count] | tuple[_Length, _Goal | None, float | None, _Count] | None
     ) = None
@@ -130,7 +131,7 @@ def make(
         files: SHA-256 of the exported files, by name.
     """
     how = (
-        *("env_steps", "learner_steps", "inexact_from", "ended", "seconds", "finished"),
+        *("env_steps", "learner_steps", "inexact_from", "changed_at", "ended", "seconds", "finished"),
         *("parameters", "threads", "device", "machine"),
     )
     return {

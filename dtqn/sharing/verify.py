@@ -207,6 +207,9 @@ def _first_updates(config: Config, certified: Mapping[str, Any], expected: list[
     if config.learner.ranks > 1:
         why = f"{config.learner.ranks} ranks trained it, whose numbers one process adds up in another order"
         return Finding(what, UNKNOWN, why)
+    if changed := certified["trained"].get("changed_at"):
+        why = f"the code of its task, or of its network, has changed since ({number(changed[-1])} env steps)"
+        return Finding(what, UNKNOWN, why)
     if (went_on := certified["trained"].get("inexact_from")) is not None:
         # The rows before come out the same; of those after nothing follows.
         expected = [row for row in expected if int(row["env_steps"] or 0) <= int(went_on)]

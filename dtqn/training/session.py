@@ -23,7 +23,7 @@ from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
 from dtqn.training import chance, checkpoint, lines, machine, preflight
 from dtqn.training.checkpoint import CheckpointError
-from dtqn.training.directory import RunDir, ends_at, resolved, task_identity
+from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.leader import Leader, dismiss
@@ -56,14 +56,19 @@ def start(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
     return _Run(config, directory, trainer, Output(out or sys.stdout), process_bytes).train()
 
 
-def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
+def resume(
+    config: Config, directory: RunDir, out: TextIO | None = None, accept_changed_code: bool = False
+) -> int:
     """Go on with the run in `directory` from its last checkpoint, or from the start where it has none.
+
+    Args:
+        accept_changed_code: go on though its task, or a network of the user's own, has changed.
 
     Raises:
         ConfigError: where a file of the run is damaged; nothing has been changed.
     """
     shown, process_bytes = Output(out or sys.stdout), machine.resident_bytes()
-    directory.check_task(config)
+    _check_code(config, directory, None, accept_changed_code, shown)
     directory.writable()
     if not checkpoint.exists(directory.checkpoints):
         if directory.has_result:
@@ -78,13 +83,15 @@ def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
     else:
         about = checkpoint.read_about(directory.checkpoints)
         directory.check_trained(config, about["config"])
-        directory.check_task(config, about.get("task"))
+        if not accept_changed_code:
+            _check_code(config, directory, about.get("task"), False, shown)
         if not checkpoint.has_pointer(directory.checkpoints):
             newest = checkpoint.current(directory.checkpoints)
             print(f"{newest.parent} has no file latest: {newest} is taken, its newest whole one", file=shown)
         if about["finished"] and about["ends_at"] == ends_at(config):
             check_counted(directory.metrics_file, int(about["rows"]))
-            directory.write_config(config)
+            if not accept_changed_code:  # none of which it has run
+                directory.write_config(config)
             directory.write_result(_result_of(about))  # a kill may have come before it
             print(lines.finished(directory, about["env_steps"], about["last_evaluation"]), file=shown)
             if in_sweep():
@@ -95,6 +102,16 @@ def resume(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
         run = _Run(config, directory, restored_trainer(config, directory), shown, process_bytes, about)
     directory.write_config(config)
     return run.train()
+
+
+def _check_code(config: Config, directory: RunDir, trained: str | None, accepts: bool, out: Output) -> None:
+    """Tell that the task, or a network of the user's own, has changed; a ConfigError unless it is accepted."""
+    change = directory.task_change(config, trained)
+    if change and not accepts:
+        anew = "move the run away, start anew with another --run-dir"
+        raise ConfigError(f"{change}; {anew}, or go on with what is there now: --accept-changed-code")
+    if change:
+        print(f"{change}; the run goes on with what is there now", file=out)
 
 
 def _make_trainer(config: Config, directory: RunDir) -> Trainer:
@@ -149,12 +166,16 @@ class _Run:
         """
         self.config, self.directory, self.trainer, self.out = config, directory, trainer, out
         self._process_bytes = process_bytes
-        self._task_digest = directory.read_task_digest()
+        self._task_digest = run_identity(config).digest
         self._saved_at = None if about is None else int(about["env_steps"])
         self._inexact_from: int | None = about.get("inexact_from") if about else None
         """Env steps at the first resume with new episodes; rows after it do not come out again."""
         if self._inexact_from is None and not trainer.resume_is_exact:
             self._inexact_from = self._saved_at
+        self._changed_at: list[int] = list(about.get("changed_at") or ()) if about else []
+        """Env steps at which the code of the task, or of a network of the user's own, became another."""
+        if about and about.get("task") not in (None, self._task_digest):
+            self._changed_at.append(int(about["env_steps"]))
         self._ended: list[Any] | None = about.get("ended") if about else None
         """Where the run was to end at first, if that has changed since, and env steps at the change."""
         if self._ended is None and about and about["ends_at"] != ends_at(config):
@@ -212,8 +233,9 @@ class _Run:
                     exit_code = 128 + signals.caught
             if exit_code == 1:
                 resume = self.directory.resume_command
-                unedited = "" if task_identity(self.config).is_native else ", with the task's code as it is"
-                self._view.say(f"error: {error}; {saved}; to go on{unedited}: {resume}")
+                if not task_identity(self.config).is_native:
+                    resume += " (with --accept-changed-code once the task has been edited)"
+                self._view.say(f"error: {error}; {saved}; to go on: {resume}")
         except ConfigError as error:
             raise ConfigError(f"{error}; {self._kept}; to go on: {self.directory.resume_command}") from None
         except ANY_FAULT as error:
@@ -369,6 +391,7 @@ class _Run:
             "env_steps": self.trainer.env_steps,
             "learner_steps": self.trainer.learner_steps,
             "inexact_from": self._inexact_from,
+            "changed_at": self._changed_at,
             "ended": self._ended,
             "seconds": self._seconds,
             "rows": self._metrics.rows,
@@ -474,7 +497,7 @@ def _report_finished(config: Config, directory: RunDir, about: Mapping[str, Any]
 def _result_of(about: Mapping[str, Any]) -> dict[str, Any]:
     """The content of `result.json`, from the last checkpoint's description."""
     names = "task ends_at env_steps learner_steps seconds parameters threads device last_evaluation program"
-    return {name: about.get(name) for name in [*names.split(), "code", "machine"]}
+    return {name: about.get(name) for name in [*names.split(), "code", "machine", "changed_at"]}
 
 
 def _parameters(network: QNetwork) -> int:

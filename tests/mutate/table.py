@@ -86,6 +86,7 @@ _CERTIFICATE, _EXPORT = "tests/sharing/test_certificate.py", "tests/sharing/test
 _RERUN, _VERIFY = "tests/sharing/test_rerun.py", "tests/sharing/test_verify.py"
 _POOL, _EXCHANGE = "tests/training/test_pool.py", "tests/training/test_exchange.py"
 _OWN = "tests/training/test_own_networks.py"
+_CHANGED = "tests/training/test_changed_task.py"
 _LOST_WORKERS = "tests/training/test_lost_workers.py"
 _DEBUG, _VERDICT = "tests/debugging/test_debug.py", "tests/debugging/test_verdict.py"
 _VERDICTS = "tests/test_verdict_benchmark.py"
@@ -2098,6 +2099,27 @@ RECORDED = [
             "lambda: check_reward(self._task, row[1])",
             "lambda: None",
             "tests/envs/test_own.py",
+        ),
+    ),
+    *_in(
+        "dtqn/training/session.py",
+        (
+            "changed-code-goes-on-unasked",
+            "if change and not accepts:",
+            "if False:",
+            f"{_CHANGED}::test_an_edited_task_is_another_run",
+        ),
+        (
+            "changed-code-is-forgotten",
+            'self._changed_at.append(int(about["env_steps"]))',
+            "pass",
+            f"{_CHANGED}::test_a_run_may_go_on_with_an_edited_task",
+        ),
+        (
+            "a-finished-run-takes-over-changed-code",
+            "if not accept_changed_code:  # none of which it has run",
+            "if True:",
+            f"{_CHANGED}::test_a_run_may_go_on_with_an_edited_task",
         ),
     ),
     *_in(

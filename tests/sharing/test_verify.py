@@ -175,6 +175,16 @@ def test_on_another_machine_rows_that_differ_tell_nothing(
     assert "score of last" not in words
 
 
+def test_the_rows_of_code_that_has_changed_tell_nothing(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def changed(content: dict) -> None:
+        content["trained"]["changed_at"] = [150]
+
+    edit_json(changed)(copied)
+    assert _verified(copied, capsys, "--episodes", "0")[1]["first updates"] == "cannot tell"
+
+
 @pytest.mark.parametrize("repeats, answer", [(False, "cannot tell"), (True, "DIFFERS")])
 def test_a_training_that_does_not_repeat_itself_tells_nothing(
     repeats: bool,

@@ -78,7 +78,8 @@ def test_an_edited_task_is_another_run(tmp_path, trainer, task, capsys):
     new = envs.digest(id)
     assert capsys.readouterr().err == (
         f"error: {path}: the task {id} has changed since the run began (digest {stored['digest']}, now {new} "
-        f"of {stored['made_of']}); move the run away, or start anew with another --run-dir\n"
+        f"of {stored['made_of']}); move the run away, start anew with another --run-dir, or go on with what "
+        "is there now: --accept-changed-code\n"
     )
     assert {other: other.read_bytes() for other in path.rglob("*") if other.is_file()} == before
     job = compare._job(directory.read_config(), tmp_path / "runs")
@@ -87,6 +88,38 @@ def test_an_edited_task_is_another_run(tmp_path, trainer, task, capsys):
     assert len(_runs(tmp_path)) == 2
     file.write_text(original)
     assert directory.read_result() == result
+
+
+def test_a_run_may_go_on_with_an_edited_task(tmp_path, trainer, task, capsys):
+    """A fault of the task is mended, say. The run keeps when that was; then it is of the task as it is."""
+    id, file, edited = task
+    assert _auto(tmp_path, id) == 0
+    (path,) = _runs(tmp_path)
+    old = envs.digest(id)
+    file.write_text(edited)
+    new = envs.digest(id)
+    before = {other: other.read_bytes() for other in path.rglob("*") if other.is_file()}
+    capsys.readouterr()
+    accepts = ["--resume", str(path), "--accept-changed-code"]
+    assert cli.main(accepts) == 0, "it has finished, and so it stays"
+    assert "has finished at 200 env steps" in capsys.readouterr().out
+    assert {other: other.read_bytes() for other in path.rglob("*") if other.is_file()} == before
+    assert cli.main([*accepts, "--total-env-steps", "400"]) == 0
+    printed = capsys.readouterr().out
+    assert f"the task {id} has changed since the run began (digest {old}, now {new} " in printed
+    assert "; the run goes on with what is there now" in printed
+    about = checkpoint.read_about(path / "checkpoint")
+    assert (about["env_steps"], about["task"], about["changed_at"]) == (400, new, [200])
+    result = RunDir(path).read_result()
+    assert result is not None and result["changed_at"] == [200]
+    assert cli.main(["--resume", str(path), "--total-env-steps", "600"]) == 0, "nothing has changed since"
+    assert checkpoint.read_about(path / "checkpoint")["changed_at"] == [200]
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume", "auto"]])
+def test_only_a_run_that_is_named_goes_on_with_changed_code(resume, capsys):
+    assert cli.main(["--accept-changed-code", *resume]) == 2
+    assert capsys.readouterr().err == "error: --accept-changed-code is for --resume RUN_DIR; leave it out\n"
 
 
 _NETWORK = """

@@ -94,7 +94,8 @@ def _run(*arguments: str) -> int:
     return cli.main(["--env", "own_count:Count", "--run-dir", "run", *_FLAGS, *arguments])
 
 
-_SAVED = "saved; to go on, with the task's code as it is"
+_SAVED = "saved; to go on"
+_EDITED = r" \(with --accept-changed-code once the task has been edited\)"
 
 
 def _fails(method: str) -> str:
@@ -108,7 +109,7 @@ def test_a_run_is_saved_and_goes_on_with_new_episodes(
     monkeypatch.setenv("COUNT_FAILS", f"{method},45")  # after the trial and the first checkpoint
     assert _run() == 1
     last = capsys.readouterr().out.splitlines()[-1]
-    assert re.fullmatch(rf"error: {_fails(method)}; {_SAVED}: .* --resume run", last)
+    assert re.fullmatch(rf"error: {_fails(method)}; {_SAVED}: .* --resume run{_EDITED}", last)
     assert checkpoint.read_about(task / "run/checkpoint")["env_steps"] > 80
     monkeypatch.delenv("COUNT_FAILS")
     assert cli.main(["--resume", "run"]) == 0
@@ -134,7 +135,7 @@ def test_an_exit_of_the_task_is_not_the_runs(
     monkeypatch.setenv("COUNT_FAILS", "step,45,exits")  # after the trial and the first checkpoint
     assert _run() == 1
     last = capsys.readouterr().out.splitlines()[-1]
-    assert re.fullmatch(rf"error: {failed}; {_SAVED}: .* --resume run", last)
+    assert re.fullmatch(rf"error: {failed}; {_SAVED}: .* --resume run{_EDITED}", last)
     assert checkpoint.read_about(task / "run/checkpoint")["env_steps"] > 80
 
 
