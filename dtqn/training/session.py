@@ -105,7 +105,7 @@ def resume(
 
 
 def _check_code(config: Config, directory: RunDir, trained: str | None, accepts: bool, out: Output) -> None:
-    """Tell that the task, or a network of the user's own, has changed; a ConfigError unless it is accepted."""
+    """Tell that the task or a network of the user's own has changed; a ConfigError unless it is accepted."""
     change = directory.task_change(config, trained)
     if change and not accepts:
         anew = "move the run away, start anew with another --run-dir"
