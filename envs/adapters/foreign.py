@@ -111,7 +111,7 @@ def _facts(recipe: Recipe) -> Facts:
     """The facts of a task; says once which parts of its observations are left out."""
     id, env = recipe.id, recipe.maker(*recipe.arguments, None)
     with contextlib.ExitStack() as closing:
-        closing.enter_context(contextlib.chdir("."))  # of an environment that changes it, the trial tells
+        closing.enter_context(contextlib.chdir("."))  # the trial tells of an environment that changes it
         closing.callback(attempt, id, "close", env.close)
         try:
             facts = Facts(
