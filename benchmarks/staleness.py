@@ -30,6 +30,7 @@ import torch
 from benchmarks.options import one_line_errors, settings_of, write
 from dtqn.learning.batches import take
 from dtqn.learning.discrepancy import discrepancy
+from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training import machine
 from dtqn.training.metrics import is_full_evaluation
@@ -154,6 +155,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sequences", type=int, default=2_000)
     parser.add_argument("--json", type=Path, metavar="FILE")
     args, rest = parser.parse_known_args(arguments)
+    for name in ("every", "sequences"):
+        if getattr(args, name) < 1:
+            raise ConfigError(f"--{name} is {getattr(args, name)}; it must be at least 1")
     flags = settings_of(rest)
     result: dict[str, Any] = {"env": args.env, "seed": args.seed, "settings": flags, "agents": {}}
     for agent in args.agents:

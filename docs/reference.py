@@ -55,7 +55,8 @@ def problems(module: doc.Module) -> Iterator[str]:
     """A line for each thing without a docstring and each name that leads nowhere."""
     for of in [module, *_public(module, module.fullname)]:
         text = of.docstring
-        if not isinstance(of, doc.Variable) and not text.strip():
+        own = _own_text(of) if isinstance(of, doc.Class) else text
+        if not isinstance(of, doc.Variable) and not own.strip():
             yield f"{of.fullname}: has no docstring"
         for name in _NAME.findall(text):
             if not _leads_somewhere(name, module.obj):
@@ -63,6 +64,12 @@ def problems(module: doc.Module) -> Iterator[str]:
         for page in _PAGE.findall(text):
             if not (_ROOT / page).is_file():
                 yield f"{of.fullname}: names {page}, which there is not"
+
+
+def _own_text(of: doc.Class) -> str:
+    """The docstring that the class itself has: neither that of its base, nor one that Python makes up."""
+    text = vars(of.obj).get("__doc__") or ""
+    return "" if text.startswith(f"{of.name}(") else text
 
 
 def _public(space: doc.Module | doc.Class, module: str) -> Iterator[doc.Doc[Any]]:

@@ -32,7 +32,8 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code: 0, 2 for a mistake of the user's, 128 + n for signal n."""
+    """Run one command; the exit code: 0, 1 where a run or a check fails, 2 for a mistake of the user's,
+    128 + n for signal n."""
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
     except ANY_FAULT as error:

@@ -84,8 +84,6 @@ def learning_curve(
         text = f"random actions, {chance:.1%}" if name == "success" else f"random actions, {chance:.3g}"
         axes.axhline(chance, color="0.4", linestyle=":", linewidth=1, label=text)
     _dress(axes, name, title, ceiling)
-    if name == "success":
-        axes.set_ylim(0.0, 1.02)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel("environment steps")

@@ -78,6 +78,9 @@ class Policy:
 
         Args:
             num_envs: N, for a batch of environments; None for one environment without a batch dimension.
+
+        Raises:
+            ValueError: `num_envs` is below 1.
         """
         if num_envs is not None and num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}; must be at least 1, or None for one environment")
@@ -138,7 +141,14 @@ class Policy:
         return (action, q) if return_q else action
 
     def acted(self, action: Any) -> None:
-        """Tell which action was taken instead of the one that `act` returned, such as an exploring one."""
+        """Tell which action was taken instead of the one that `act` returned, such as an exploring one.
+
+        Args:
+            action: [N] integers in a batch; an integer for one environment.
+
+        Raises:
+            ValueError: it has another shape, or a number that is no action of the task.
+        """
         rows, count = self._rows("action", action, (), np.int64), self._num_actions
         if (outside := rows[(rows < 0) | (rows >= count)]).size:
             raise ValueError(f"action holds {outside[0]}; the task has 0 to {count - 1}")

@@ -45,6 +45,8 @@ class StepInputs(NamedTuple):
 
 
 class QOutput(NamedTuple):
+    """What a network says at B x T steps."""
+
     q: Tensor
     """[B, T, A] Q-values at every step; of a distributional head, the expected values."""
     distribution: Tensor | None = None

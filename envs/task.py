@@ -77,12 +77,16 @@ class TaskSpec:
 
 
 class MakeVector(Protocol):
+    """Makes a vector of `num_envs` copies."""
+
     def __call__(
         self, num_envs: int, seed: Seed = None, *, render_mode: str | None = None
     ) -> VectorEnv[Any, Any, Any]: ...
 
 
 class MakeSingle(Protocol):
+    """Makes one environment."""
+
     def __call__(self, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]: ...
 
 

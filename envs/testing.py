@@ -28,6 +28,8 @@ STEPS: Final = 10_000
 
 
 class MakeTask(Protocol):
+    """Makes the task with these options (`TaskOptions`)."""
+
     def __call__(self, **options: Any) -> Task: ...
 
 

@@ -302,8 +302,7 @@ class SequenceReplay:
         """
         anchors, streams = np.divmod(np.asarray(ids, np.int64), self.num_streams)
         rows = anchors + np.asarray(offsets, np.int64)
-        age = self._accumulator.num_rows[streams] - rows
-        stored = (rows >= 0) & (age >= 1) & (age <= self.steps_per_stream)
+        stored = self._is_stored(streams, rows)
         fitted = {}
         for name in self._known(values):
             if self.fields[name].block == "rows":
@@ -432,9 +431,13 @@ class SequenceReplay:
         """Slots of `ids` [n], and which of them are the sampleable sequences that these ids name."""
         rows, streams = np.divmod(ids, self.num_streams)
         slots = self._slots(streams, rows)
+        return slots, self._is_stored(streams, rows) & self._sampler.contains(slots)
+
+    def _is_stored(self, streams: Ints, rows: Ints) -> Bools:
+        """[n] whether these rows of the streams have come and are not overwritten yet."""
         age = self._accumulator.num_rows[streams] - rows
-        stored = (rows >= 0) & (age >= 1) & (age <= self.steps_per_stream)
-        return slots, stored & self._sampler.contains(slots)
+        stored: Bools = (rows >= 0) & (age >= 1) & (age <= self.steps_per_stream)
+        return stored
 
     def _found(self, ids: npt.ArrayLike) -> Ints:
         """Slots of sampleable `ids` [n]."""

@@ -32,7 +32,8 @@ class Field:
     dtype: npt.DTypeLike
     """The smallest dtype that holds it. Floats that arrive wider are saturated, never turned into inf."""
     block: Block
-    """`rows` is gathered in burn_in and learn, `trace` in memory, `stored` is read by `learn_rows()` only."""
+    """`rows` is gathered in burn_in and learn, `trace` in memory, `stored` is in no batch: `learn_rows()` and
+    `prefix()` read it."""
     window: int = 0
     """Rows of this field that memory holds: a network's state is a function of so many. A `trace` field has
     at least 1; a `rows` field with some is gathered in memory as well."""
@@ -113,8 +114,8 @@ class Gathered:
 
     def blocks(self) -> Iterator[Array]:
         """Its rows, in pieces of some megabytes."""
-        row_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
-        rows = max(1, _BLOCK_BYTES // max(1, row_bytes))
+        bytes_per_row = self.dtype.itemsize * math.prod(self.shape[1:])
+        rows = max(1, _BLOCK_BYTES // max(1, bytes_per_row))
         for start in range(0, len(self._slots), rows):
             yield self._rings.gather(self._name, self._slots[start : start + rows])
 

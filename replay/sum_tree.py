@@ -22,21 +22,21 @@ FAN_OUT = 32
 BELOW_ONE = 1.0 - 2.0**-52
 
 
-def padded_top(num_leaves: int) -> int:
+def _padded_top(num_leaves: int) -> int:
     """Length of the top array for so many leaves."""
     return -(-num_leaves // FAN_OUT**2)
 
 
 def sum_tree_bytes(num_leaves: int) -> int:
     """Bytes of all three levels."""
-    return 8 * padded_top(num_leaves) * (1 + FAN_OUT + FAN_OUT**2)
+    return 8 * _padded_top(num_leaves) * (1 + FAN_OUT + FAN_OUT**2)
 
 
 class SumTree:
     """Non-negative float64 leaves; a leaf of zero is never found."""
 
     def __init__(self, num_leaves: int) -> None:
-        top = padded_top(num_leaves)
+        top = _padded_top(num_leaves)
         self.leaves: Floats = np.zeros(top * FAN_OUT**2)
         self._nodes: Floats = np.zeros(top * FAN_OUT)
         self._top: Floats = np.zeros(top)

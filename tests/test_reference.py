@@ -30,6 +30,11 @@ class Lamp(NamedTuple):
         pass
 
 
+class Pair(NamedTuple):
+    left: Lamp
+    """A lamp."""
+
+
 def light() -> None:
     """By `Lamp.switch` and `replay.trace_dtype`."""
 
@@ -53,6 +58,7 @@ def test_planted_problems_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "planted_lamps.Lamp: names `Lamp.colour`, which there is not",
         "planted_lamps.Lamp.lit: names `dtqn.types.Nothing`, which there is not",
         "planted_lamps.Lamp.switch: has no docstring",
+        "planted_lamps.Pair: has no docstring",
         "planted_lamps.dark: has no docstring",
     ]
 

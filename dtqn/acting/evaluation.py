@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import torch
+from torch import Tensor
 
 from dtqn.acting.rows import Episodes, VectorRows
 from dtqn.acting.statistics import NORMAL_QUANTILE, Figure, wilson_interval
@@ -26,11 +27,14 @@ _BLOCK = 16
 
 
 class EvaluationResult(NamedTuple):
+    """What greedy episodes came to."""
+
     success: float | None
     """Share of successful episodes, None where the task defines no success."""
     success_low: float | None
     """Lower end of Wilson's 95 % interval."""
     success_high: float | None
+    """Its upper end."""
     episode_return: float
     """Mean undiscounted return, summed in float64."""
     length: float
@@ -258,12 +262,15 @@ def greedy_steps(network: QNetwork, rows: VectorRows, wanted: np.ndarray) -> Ite
     acting = np.arange(rows.env.num_envs)  # the copies that have a row in the network's batch
     state = map_tree(lambda x: x.expand(len(acting), *x.shape[1:]), initial)
     action = np.zeros(len(acting), np.int64)
+    index: Tensor | None = None  # `acting`, where it is not all copies
     while True:
         if (kept := _kept(wanted[acting])) is not None:
-            acting, index = acting[kept], torch.from_numpy(kept).to(parameter.device)
-            state = map_tree(lambda x, i=index: x[i], state)
-        index = torch.from_numpy(acting).to(parameter.device)
-        inputs = map_tree(lambda x, i=index: x[i], rows.inputs(parameter.device, parameter.dtype))
+            acting, places = acting[kept], torch.from_numpy(kept).to(parameter.device)
+            state = map_tree(lambda x, i=places: x[i], state)
+            index = torch.from_numpy(acting).to(parameter.device)
+        inputs = rows.inputs(parameter.device, parameter.dtype)
+        if index is not None:
+            inputs = map_tree(lambda x, i=index: x[i], inputs)
         output, state, _ = network(inputs, reset_rows(state, initial, inputs.first[:, 0]))
         action[acting] = output.q[:, 0].argmax(dim=-1).cpu().numpy()
         yield rows.step(action.copy())

@@ -47,7 +47,7 @@ def wilson_interval(successes: int, episodes: int) -> tuple[float, float]:
 
         (2 n p + z^2 -+ z sqrt(z^2 + 4 n p (1 - p))) / (2 (n + z^2)),  z = 1.96
 
-    with n episodes and p the share of successes; an end is exactly 0 or 1 where p is.
+    with n episodes, at least 1, and p the share of successes; an end is exactly 0 or 1 where p is.
     """
     share, square = successes / episodes, NORMAL_QUANTILE**2
     scale = 2 * (episodes + square)

@@ -27,6 +27,8 @@ from dtqn.networks.q_network import QNetwork
 
 
 class Attention(NamedTuple):
+    """How T steps of an episode attend to each other, in L layers of H heads."""
+
     weights: np.ndarray
     """[L, H, T, T] softmax weights of step t (third) on step k (last)."""
     looked: np.ndarray

@@ -20,7 +20,7 @@ from dtqn.networks.q_network import QNetwork, memory_window
 from dtqn.settings.config import Config
 from dtqn.training import setup
 from dtqn.training.schema import MEMORIES, NAMES
-from dtqn.types import Observation, StepInputs, map_tree
+from dtqn.types import Observation, StepInputs, first_rows, map_tree
 
 COPIES, MOST_TICKS, EPISODES = 8, 600, 2
 SEQUENCES = 64
@@ -191,7 +191,7 @@ def _learned(config: Config, network: QNetwork, played: _Played) -> list[float]:
         with torch.no_grad():
             q = network.learn_values(batch)[0].q.amax(dim=-1)
         seen = torch.from_numpy(sampled.learn[NAMES.q_max])
-        real = torch.arange(q.shape[1]) < batch.learn_rows[:, None]
+        real = first_rows(batch.learn_rows, q.shape[1])
         if not memory_window(network):  # rows beyond a window are read by another one
             real &= (torch.arange(q.shape[1]) + batch.burn_in_rows[:, None]) < config.network.context_length
         found.append(_difference(q[real], seen[real]))

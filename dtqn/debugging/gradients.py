@@ -31,6 +31,8 @@ POINTS = 64
 
 
 class Attribution(NamedTuple):
+    """The shares that the steps of an episode have in a decision."""
+
     steps: np.ndarray
     """[t + 1] of the gap at decision t, to each step up to it."""
     error: float

@@ -23,6 +23,8 @@ Answer = Literal["yes", "no", "cannot tell"]
 
 
 class Verdict(NamedTuple):
+    """Whether a task needs memory, and why we think so."""
+
     answer: Answer
     because: str
     stack: int | None = None

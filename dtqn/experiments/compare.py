@@ -13,7 +13,6 @@ from typing import Any, TextIO
 
 import numpy as np
 
-import envs
 from dtqn import plots
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import (
@@ -291,7 +290,7 @@ def scores_of(configs: Sequence[Config], suite: Suite | None) -> dict[str, Seque
     """By task, what its runs are judged by: a suite's scores, or success, or else the return."""
     if suite is not None:
         return {task.name: task.scores for task in suite.tasks}
-    return {config.env: [SUCCESS if _spec(config).has_success else RETURN] for config in configs}
+    return {config.env: [SUCCESS if task_of(config).has_success else RETURN] for config in configs}
 
 
 def _known(floor: EvaluationResult, scores: Sequence[Score]) -> EvaluationResult:
@@ -367,10 +366,6 @@ def _outcome(job: Job) -> Outcome:
     return Outcome(job.config, job.state, rows, None, where, error)
 
 
-def _spec(config: Config) -> envs.TaskSpec:
-    return envs.spec(config.env, **config.task.model_dump())
-
-
 def _panels(
     runs: Sequence[Outcome],
     clock: Clock,
@@ -381,7 +376,7 @@ def _panels(
     panels = []
     for env in dict.fromkeys(run.config.env for run in runs):
         here = [run for run in runs if run.config.env == env]
-        spec = _spec(here[0].config)
+        spec = task_of(here[0].config)
         name = "success" if spec.has_success else "return"
         curves = []
         for agent in dict.fromkeys(run.config.agent for run in here):

@@ -16,6 +16,10 @@ from dtqn.settings.config import Config
 from dtqn.settings.task import task_of
 from dtqn.text import number
 
+TO_90 = (
+    "To 90 %: at the first evaluation that shows it, a full one by its success, a shorter one by the lower "
+    "end of its Wilson interval; the median over runs (how many got there)."
+)
 _RANDOM = "one evaluation's episodes on the seeds of a first evaluation"
 
 
@@ -64,9 +68,7 @@ def notes(
             "Evaluations",
             [_evaluations(*pair) for pair in zip(outcomes, runs, strict=True) if not pair[1].error],
         ),
-        "To 90 %: at the first evaluation that shows it, a full one by its success, a shorter one by the "
-        "lower end of its Wilson interval; the median over runs (how many got there). Minutes are by the "
-        "clock, before that evaluation and beside whatever else ran.",
+        f"{TO_90} Minutes are by the clock, before that evaluation and beside whatever else ran.",
         "updates/s: learner steps by seconds of the whole run, acting and evaluation included.",
     ]
     counts = Counter((run.env, run.agent) for run in finished)

@@ -169,11 +169,13 @@ class SlurmHandle:
             lines = [
                 line for line in str(error).splitlines() if re.match(r"\w+(\.\w+)*(Error|Exception)", line)
             ]
-            with self._log.open("a") as log:
-                print(
-                    f"Slurm job {self._job.job_id}: {one_line(lines[-1] if lines else error, 300)}", file=log
-                )
+            self._note(lines[-1] if lines else error)
             return 1
+
+    def _note(self, text: object) -> None:
+        """Add a line to where the training's own error would be."""
+        with self._log.open("a") as log:
+            print(f"Slurm job {self._job.job_id}: {one_line(text, 300)}", file=log)
 
     def _look(self) -> None:
         found = self._queue.find(self._job.job_id)
@@ -200,14 +202,10 @@ class SlurmHandle:
         return -(int(number) if number.isdigit() and int(number) else int(signal.SIGKILL))
 
     def _note_last_line(self) -> None:
-        """Leave what the job itself printed last where the training's own error would be."""
+        """Note what the job itself printed last."""
         text = self._job.paths.stdout.read_text(errors="replace") if self._job.paths.stdout.exists() else ""
         lines = [line for line in text.splitlines() if line.strip()]
-        with self._log.open("a") as log:
-            print(
-                f"Slurm job {self._job.job_id}: {one_line(lines[-1] if lines else 'no output', 300)}",
-                file=log,
-            )
+        self._note(lines[-1] if lines else "no output")
 
     def _ended(self, code: int) -> None:
         self._code = code

@@ -37,6 +37,7 @@ from dtqn.shapes import largest
 from dtqn.types import FreshTrace, NonFiniteError, SequenceGenerator, Sequences, leaves
 
 MAX_SKIPPED_IN_A_ROW = 10
+"""Updates whose loss or gradient is not finite, one after the other, with which training ends."""
 _DROPOUT, _AUXILIARY = 0, 2
 """The draws of an update, by their key below its number."""
 _LARGEST = ("q_max", "minus_q_min", "target_max", "minus_target_min", "minus_importance_weight_min")
@@ -52,6 +53,8 @@ class AuxiliaryLoss(NamedTuple):
 
 
 class Update(NamedTuple):
+    """What an update tells replay and metrics."""
+
     priorities: Tensor | None
     """[B], or None where the update was skipped."""
     metrics: dict[str, float]
@@ -189,9 +192,12 @@ class Learner:
         return errors, trace
 
     def update(self, batch: Sequences, learning_rate_share: float = 1.0) -> Update:
-        """One step of the optimiser; skipped, counted and told where the loss or gradient is not finite.
+        """One step of the optimiser; skipped and counted where the loss or gradient is not finite.
 
         `learning_rate_share` of the learning rate is the step size.
+
+        Raises:
+            NonFiniteError: so many were skipped in a row (`MAX_SKIPPED_IN_A_ROW`).
         """
         learning_rate = self.config.learning_rate * learning_rate_share
         step = self._run(batch, learning_rate)

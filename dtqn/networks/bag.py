@@ -48,6 +48,7 @@ from dtqn.types import (
     StepInputs,
     Trace,
     TraceSpec,
+    first_rows,
     from_leaves,
     leaves,
     map_tree,
@@ -98,7 +99,7 @@ class BagAttention(nn.Module):
             for y in (self.query(x), self.key(bag), self.value(bag))
         )
         # The first place of an empty bag is seen, so that the softmax has a value; the result is dropped.
-        seen = torch.arange(bag.shape[1], device=size.device) < size.clamp(min=1)[:, None]
+        seen = first_rows(size.clamp(min=1), bag.shape[1])
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen[:, None, None])
         y: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return y.masked_fill((size == 0)[:, None, None], 0.0)

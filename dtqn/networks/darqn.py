@@ -13,7 +13,7 @@ import gymnasium
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.embedding import Embedding
+from dtqn.networks.embedding import Embedding, previous_action
 from dtqn.networks.encoders import (
     CategoricalEncoder,
     CodePictureEncoder,
@@ -145,9 +145,7 @@ class PartsEncoder(nn.Module):
     def forward(self, inputs: StepInputs) -> Tensor:
         parts = [self.observation(inputs.observation)]
         if self.prev_action is not None:
-            # On a first row there is no previous action: no sentinel value, its features are zero.
-            action = inputs.prev_action.to(torch.int64).masked_fill(inputs.first, 0)
-            parts.append(self.prev_action(action).masked_fill(inputs.first[..., None], 0.0)[:, :, None])
+            parts.append(previous_action(self.prev_action, inputs)[:, :, None])
         if self.prev_reward is not None:
             parts.append(self.prev_reward(inputs.reward))
         return torch.cat(parts, dim=2)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.embedding import Embedding
+from dtqn.networks.embedding import Embedding, previous_action
 from dtqn.networks.gates import GRUGate
 from dtqn.networks.products import Linear
 from dtqn.types import StepInputs
@@ -74,10 +74,7 @@ class DTQNEncoder(nn.Module):
             features = self.join(self.embedding(observation.to(torch.int64) - self.start).flatten(2))
         if self.prev_action is None:
             return features
-        # On a first row there is no previous action: no sentinel value, its features are zero.
-        action = inputs.prev_action.to(torch.int64).masked_fill(inputs.first, 0)
-        acted = self.prev_action(action).masked_fill(inputs.first[..., None], 0.0)
-        return torch.cat([acted, features], dim=-1)
+        return torch.cat([previous_action(self.prev_action, inputs), features], dim=-1)
 
 
 def initialise_as_dtqn(module: nn.Module) -> None:

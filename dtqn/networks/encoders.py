@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.distinct import on_distinct
-from dtqn.networks.embedding import Embedding
+from dtqn.networks.embedding import Embedding, previous_action
 from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
 from dtqn.networks.products import Linear
 from dtqn.types import Observation, StepInputs
@@ -296,9 +296,7 @@ class StepEncoder(nn.Module):
     def forward(self, inputs: StepInputs) -> Tensor:
         parts = [self.observation(inputs.observation)]
         if self.prev_action is not None:
-            # On a first row there is no previous action: no sentinel value, its features are zero.
-            action = inputs.prev_action.to(torch.int64).masked_fill(inputs.first, 0)
-            parts.append(self.prev_action(action).masked_fill(inputs.first[..., None], 0.0))
+            parts.append(previous_action(self.prev_action, inputs))
         if self.use_prev_reward:
             parts.append(inputs.reward[..., None].to(parts[0].dtype))
         features = self.join(torch.cat(parts, dim=-1))

@@ -101,13 +101,13 @@ class RecurrentQNetwork(nn.Module):
         output = map_tree(lambda rows: packing.learn.unpack(rows[0]), self.head(x[None]))
         if trace is None:
             return output, None
-        split, blocks = [len(burned), len(x)], (packing.burn_in, packing.learn)
+        split, blocks, stored = [len(burned), len(x)], (packing.burn_in, packing.learn), self.trace_spec()
         return output, {
             name: torch.cat(
                 [block.unpack(part) for block, part in zip(blocks, rows.split(split), strict=True)], dim=1
             )
             for name, rows in leaves(trace).items()
-            if name in self.trace_spec()
+            if name in stored
         }
 
     def _stored_rows(self, batch: Sequences) -> dict[str, Tensor]:

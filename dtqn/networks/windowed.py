@@ -38,6 +38,8 @@ from dtqn.types import (
 
 
 class WindowState(NamedTuple):
+    """The raw rows that the next step is read with."""
+
     rows: StepInputs
     """[B, H, ...] the last rows as they arrived, newest last."""
     filled: Tensor
@@ -154,6 +156,8 @@ def learn_in_windows(
 
 
 class WindowedQNetwork(nn.Module):
+    """A Q-network that reads the last rows of an episode anew at every step."""
+
     auxiliary = None
     input_window = 0  # its raw rows come as burn-in
 

@@ -72,7 +72,7 @@ def _maps(played: Played, seed: int) -> dict[int, np.ndarray]:
 def _density(maps: dict[int, np.ndarray], number: int, path: Path, title: str) -> None:
     """Draw the recall density of the episode, and that over all episodes that are mapped."""
     by_distance = {
-        n: [float(np.diagonal(of, -distance).mean()) for distance in range(len(of))] for n, of in maps.items()
+        n: [_mean(np.diagonal(of, -distance)) for distance in range(len(of))] for n, of in maps.items()
     }
     longest = max(map(len, by_distance.values()))
     figures = [

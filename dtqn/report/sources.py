@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dtqn.experiments import comparison_forms, comparison_table
+from dtqn.experiments import comparison_forms, comparison_notes, comparison_table
 from dtqn.experiments.compare import scores_of
 from dtqn.experiments.comparison_forms import Table
 from dtqn.experiments.records import Outcome, Record, of_record
@@ -174,6 +174,6 @@ def _table(runs: Sequence[Run]) -> Table:
     notes = [
         "Success and return are of the last evaluation (greedy), the mean over finished runs; random: "
         "uniform actions, one evaluation's episodes.",
-        "To 90 %: at the first full evaluation with 90 % success; the median over runs (how many got there).",
+        comparison_notes.TO_90,
     ]
     return Table(lines, None, {}, notes)

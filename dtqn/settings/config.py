@@ -44,6 +44,8 @@ def wrong(name: str, value: object, why: str) -> ConfigError:
 
 
 class Group(BaseModel):
+    """Settings that belong together; they cannot be changed after."""
+
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
@@ -84,6 +86,8 @@ _ATTENTION = Cores("gtrxl", "coberl", "dtqn")
 
 
 class NetworkConfig(Group):
+    """The network: encoder, core and head."""
+
     rules_of_group = rules.NETWORK
 
     core: Annotated[
@@ -200,6 +204,8 @@ class NetworkConfig(Group):
 
 
 class LearnerConfig(Group):
+    """Updates: optimiser, targets, losses."""
+
     rules_of_group = rules.LEARNER
 
     optimizer: Literal["adam", "radam"] = "adam"
@@ -283,6 +289,8 @@ class LearnerConfig(Group):
 
 
 class ReplayConfig(Group):
+    """Replay: its size, its sequences, their priorities and their memory."""
+
     rules_of_group = rules.REPLAY
 
     capacity: int = Field(500_000, ge=1)
@@ -314,6 +322,8 @@ class ReplayConfig(Group):
 
 
 class ActorConfig(Group):
+    """Acting: copies of the task, who steps them, exploration."""
+
     num_envs: int = Field(32, ge=1)
     """N, copies of the task that are stepped together."""
     pool: Literal["inline", "process", "ray"] = "inline"
@@ -352,6 +362,8 @@ class ActorConfig(Group):
 
 
 class EvaluationConfig(Group):
+    """Evaluation: when, and with how many greedy episodes."""
+
     period: int = Field(25_000, ge=1)
     """Environment steps between evaluations."""
     episodes: int = Field(500, ge=1)

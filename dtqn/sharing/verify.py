@@ -59,12 +59,12 @@ def verify(
     """
     certified = certificate.read(directory.path)
     config = directory.read_config()
-    rows = _rows(directory, certified)
+    rows = _rows(directory)
     expected = None if updates == 0 else _expected(certified, rows, updates)
     yield from _files(directory, certified)
     yield _settings(config, certified)
     yield _metrics(certified, rows)
-    yield _task(directory, config, certified)
+    yield _task(directory, config)
     if expected is not None:
         yield _first_updates(config, certified, expected)
     if episodes != 0:
@@ -75,7 +75,7 @@ def verify(
                 yield Finding(f"score of {weights}", DIFFERS, f"the certificate has none of {file}")
 
 
-def _rows(directory: RunDir, certified: Mapping[str, Any]) -> list[Row] | ConfigError:
+def _rows(directory: RunDir) -> list[Row] | ConfigError:
     """The rows of the folder, or what is wrong with them."""
     try:
         return read_rows(directory.metrics_file)
@@ -163,7 +163,7 @@ def _metrics(certified: Mapping[str, Any], rows: list[Row] | ConfigError) -> Fin
     return Finding("metrics", OK, f"{len(rows)} rows without clocks have the certificate's digest")
 
 
-def _task(directory: RunDir, config: Config, certified: Mapping[str, Any]) -> Finding:
+def _task(directory: RunDir, config: Config) -> Finding:
     if change := directory.task_change(config):
         return Finding("task", DIFFERS, change)
     return Finding("task", OK, f"{config.env} is as it was")

@@ -17,7 +17,7 @@ from dtqn.networks.q_network import FEATURES, Core
 from dtqn.settings.config import NetworkConfig
 from dtqn.testing import promises
 from dtqn.testing.promises import SMALL, kind
-from dtqn.types import State, Trace, from_leaves, leaves, map_tree, reset_rows
+from dtqn.types import State, Trace, first_rows, from_leaves, leaves, map_tree, reset_rows
 
 LONG_WINDOW: Final = 64
 """Trace rows beyond which only `_long_parity` waits until the first one leaves the window."""
@@ -413,7 +413,7 @@ def _invalid_rows(core: _Core) -> None:
 
 def _padding(core: _Core) -> None:
     contract = "junk in padding changes nothing"
-    is_real = torch.arange(promises.STEPS) < 2 + (torch.arange(core.batch) % (promises.STEPS - 1))[:, None]
+    is_real = first_rows(2 + torch.arange(core.batch) % (promises.STEPS - 1), promises.STEPS)
     x = core.features(promises.STEPS)
     mask = is_real.view(*is_real.shape, *[1] * (x.dim() - 2))
     parameters = promises.trainable(core.module)

@@ -17,7 +17,16 @@ import envs
 from dtqn.files import write_whole
 from dtqn.program import program, trainer
 from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, value_of
-from dtqn.settings.presets import Layer, build, environment_layer, file_layer, merge, nested, to_yaml
+from dtqn.settings.presets import (
+    Layer,
+    build,
+    environment_layer,
+    file_layer,
+    merge,
+    nested,
+    setting_in,
+    to_yaml,
+)
 from dtqn.settings.values import is_own
 from dtqn.text import one_line
 
@@ -393,7 +402,7 @@ class RunDir:
         """
         now = resolved(config).model_dump(mode="json")
         for name in fields_of():
-            old, new = _setting(trained, name), _setting(now, name)
+            old, new = (setting_in(settings, name, _ABSENT) for settings in (trained, now))
             if old is not _ABSENT and old != new and name not in MAY_CHANGE:
                 raise ConfigError(
                     f"{self.config_file}: {name} is {new}, but the checkpoint beside it was made with {old}"
@@ -438,14 +447,6 @@ def resolved(config: Config) -> Config:
 
 
 _ABSENT = object()
-
-
-def _setting(settings: Mapping[str, Any], name: str) -> Any:
-    """The value under a dotted name, or `_ABSENT`."""
-    value: Any = settings
-    for part in name.split("."):
-        value = value.get(part, _ABSENT) if isinstance(value, Mapping) else _ABSENT
-    return value
 
 
 def _lock(descriptor: int) -> bool:

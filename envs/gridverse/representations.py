@@ -1,4 +1,4 @@
-"""Cells as numbers: gym-gridverse's three representations, and DTQN's vector.
+"""Cells as numbers: gym-gridverse's default representation, and DTQN's vector.
 
 A representation is a table with a row for each byte of `codes`. An observation shows the cells in view, row
 by row. In a world with something to hold it also shows the item held: `grid` has one more row for it, below
@@ -37,53 +37,11 @@ def default_table(kinds: list[int], colours: list[int]) -> tuple[Table, Table]:
     return codes.UNPACK.astype(np.int64), highest
 
 
-def no_overlap_table(kinds: list[int], colours: list[int]) -> tuple[Table, Table]:
-    """As `default_table`, shifted so that no number is a type and a status or a colour."""
-    table, highest = default_table(kinds, colours)
-    kind, status, _ = highest
-    shift = np.array([0, kind + 1, kind + status + 2])
-    return table + shift, highest + shift
-
-
-def compact_table(kinds: list[int], colours: list[int]) -> tuple[Table, Table]:
-    """As `no_overlap_table`, but only what occurs has a number, without gaps; -1 elsewhere.
-
-    Types come first, then the statuses of each type, then colours.
-    """
-    kind_number = np.full(len(codes.OBJECTS), -1)
-    status_number = np.full((len(codes.OBJECTS), len(codes.DOOR_STATUSES)), -1)
-    colour_number = np.full(len(codes.COLOURS), -1)
-    kind_number[sorted(kinds)] = np.arange(len(kinds))
-    number = len(kinds)
-    for kind in sorted(kinds):
-        for status in range(codes.NUM_STATUSES[kind]):
-            status_number[kind, status] = number
-            number += 1
-    colour_number[sorted(colours)] = number + np.arange(len(colours))
-    kind_of, status_of, colour_of = codes.UNPACK.T
-    table = np.stack(
-        [kind_number[kind_of], status_number[kind_of, status_of], colour_number[colour_of]], axis=1
-    )
-    return table, np.array([kind_number.max(), status_number.max(), colour_number.max()])
-
-
-TABLES: Final = {"default": default_table, "no-overlap": no_overlap_table, "compact": compact_table}
-
-
 def observed_codes(spec: WorldSpec) -> tuple[list[int], list[int]]:
     """Types and colours that an observation may hold; Hidden, the empty hand and no colour always may."""
     kinds = {codes.OBJECTS.index(name) for name in spec.observation_objects} | {codes.NOTHING, codes.HIDDEN}
-    return sorted(kinds), _colours(spec.observation_colors)
-
-
-def state_codes(spec: WorldSpec) -> tuple[list[int], list[int]]:
-    """Types and colours that a state may hold; the empty hand and no colour always may."""
-    kinds = {codes.OBJECTS.index(name) for name in spec.objects} | {codes.NOTHING}
-    return sorted(kinds), _colours(spec.colors)
-
-
-def _colours(names: tuple[str, ...]) -> list[int]:
-    return sorted({codes.COLOURS.index(name) for name in names} | {codes.NO_COLOUR})
+    colours = {codes.COLOURS.index(name) for name in spec.observation_colors} | {codes.NO_COLOUR}
+    return sorted(kinds), sorted(colours)
 
 
 class Representation:

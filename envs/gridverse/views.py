@@ -35,6 +35,10 @@ def fully_transparent(view: Bytes, rng: Rng, area: Area) -> Visible:
     return np.ones(view.shape, np.bool_)
 
 
+MAX_COLUMNS: Final = 64
+"""Of an area that `partially_occluded` sees: a row is an integer of so many bits."""
+
+
 def partially_occluded(view: Bytes, rng: Rng, area: Area) -> Visible:
     """Cells that light reaches, spreading ahead and sideways from an agent on the bottom row.
 

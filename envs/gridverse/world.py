@@ -322,6 +322,11 @@ class WorldSpec:
             raise ValueError(
                 f"partially_occluded needs the agent on the bottom row of area {_to_data(self.area)}"
             )
+        if self.visibility == "partially_occluded" and views.size(self.area)[1] > views.MAX_COLUMNS:
+            raise ValueError(
+                f"partially_occluded takes an area of at most {views.MAX_COLUMNS} columns; it is "
+                f"{_to_data(self.area)}"
+            )
         removed = {REMOVES[t.name]: t.name for t in self.all_transitions() if t.name in REMOVES}
         for reward in self.needs_one():
             kind = codes.OBJECTS.index(reward["object_type"])

@@ -247,6 +247,10 @@ def changed(path: str, value: Any) -> dict[str, Any]:
             "partially_occluded needs the agent on the bottom row",
         ),
         (
+            changed("observation_function", {"name": "partially_occluded", "area": [[-2, 0], [-32, 32]]}),
+            r"partially_occluded takes an area of at most 64 columns; it is \[\[-2, 0\], \[-32, 32\]\]",
+        ),
+        (
             changed(
                 "observation_function", {"name": "raytracing", "area": [[-2, 1], [-1, 1]], "threshold": 2}
             ),

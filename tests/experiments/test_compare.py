@@ -190,7 +190,7 @@ def test_a_file_that_makes_two_agents_one_is_refused(tmp_path):
     assert len(compare.plan(["gtrxl"], [1, 2], file, {})) == 2
     mine = compare.plan(["gtrxl", "my=gtrxl+network.width=16"], [1, 2], file, {})
     assert [config.network.width for config in mine] == [64, 64, 16, 16]
-    file.write_text("network: {core: gru}")
+    file.write_text("network: {core: gru}\nlearner: {learning_rate: 0.001}")
     with pytest.raises(ConfigError, match=r"full.yaml: with it lstm and gru are one agent, alike in every"):
         compare.plan(["lstm", "gru"], [1, 2], file, {"env": TASK})
     file.write_text("network: {width: 16}")

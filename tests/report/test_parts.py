@@ -280,3 +280,18 @@ def test_the_last_window_is_what_the_last_decision_reads() -> None:
         alone = q_values(network, window)
     torch.testing.assert_close(alone[0, -1], episode.q[-1])
     assert looked.weights.sum(axis=-1) == pytest.approx(1.0)
+
+
+def test_the_density_leaves_out_steps_that_were_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """[T, T], nan in a column that was left out: the mean at a distance is of the others."""
+    known = np.array([[1.0, 0, 0], [2.0, 3.0, 0], [4.0, 5.0, 6.0]])
+    cut = known.copy()
+    cut[:, 1] = np.nan
+    drawn: list[Any] = []
+    monkeypatch.setattr(figures.plots, "recall_density", lambda *arguments: drawn.extend(arguments))
+    figures._density({3: known, 7: cut}, 7, tmp_path, "")
+    own, over_all, *_ = drawn
+    assert own == [(1.0 + 6.0) / 2, 2.0, 4.0]  # at distance 0 the left-out step itself is missing
+    assert over_all == pytest.approx(((10 / 3 + 3.5) / 2, (3.5 + 2.0) / 2, 4.0))
