@@ -26,6 +26,10 @@ _COLUMNS = 3
 _MANY = 12
 """Beyond so many panels there are twice as many columns."""
 _LETTERS_AN_INCH = 15
+_LETTERS_OF_A_LABEL = 30
+"""In a line of the legend beside panels."""
+_FEW_PLACES = 10
+"""So many x at most have a tick each, on an axis by the logarithm."""
 """Of a note below panels; so no line of it is wider than the picture."""
 
 
@@ -121,6 +125,9 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: 
         _dress(axes, panel.name, panel.title, panel.ceiling)
         if log:
             axes.set_xscale("log")
+            places = sorted({x for curve in panel.curves for x in curve.x})
+            if len(places) <= _FEW_PLACES:  # a decade may lie between no two of them
+                axes.set_xticks(places)
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
             axes.xaxis.set_minor_formatter(NullFormatter())
         else:
@@ -134,7 +141,8 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: 
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     if handles:
-        figure.legend(handles.values(), handles.keys(), loc="outside right upper", frameon=False)
+        labels = [textwrap.fill(label, _LETTERS_OF_A_LABEL) for label in handles]
+        figure.legend(handles.values(), labels, loc="outside right upper", frameon=False)
     letters = int(_LETTERS_AN_INCH * figure.get_figwidth())
     figure.supxlabel(textwrap.fill(note, letters), fontsize=8, color="0.35")
     save(figure, path)

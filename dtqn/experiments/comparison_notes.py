@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
+from pathlib import Path
 from typing import NamedTuple
 
 from dtqn.experiments.comparison_table import RunFigures
@@ -81,6 +82,8 @@ def notes(
         notes.append(
             f"P(better than {baseline}): that the agent's run ends above {baseline}'s; ties count half."
         )
+    notes += _of_single_agents(configs, given.get("config"), suite is None or suite.task_presets)
+    notes += _changed(finished)
     notes += _unpublished(configs)
     options = of_each(_task_options)
     if _differ(options):
@@ -94,6 +97,32 @@ def notes(
         if ceiling < 1:
             notes.append(f"Ceiling: in {config.env} no agent can exceed {ceiling:.1%} success.")
     return notes
+
+
+def _of_single_agents(configs: Sequence[Config], file: str | None, task_presets: bool) -> list[str]:
+    """A line for each file that is for all agents and holds settings of single ones of these."""
+    shared = dict.fromkeys(path for config in configs for path in presets.of_task(config.env) if task_presets)
+    notes = []
+    for path in [*shared, *([Path(file)] if file else [])]:
+        of_agents = presets.Shared.of_file(path).by_agent
+        told = [
+            f"{agent} {', '.join(f'{name} {value}' for name, value in of_agents[agent].settings())}"
+            for agent in dict.fromkeys(config.agent for config in configs)
+            if agent in of_agents
+        ]
+        if told:
+            notes.append(f"Settings of single agents in {path.name}: {'; '.join(told)}.")
+    return notes
+
+
+def _changed(runs: Sequence[RunFigures]) -> list[str]:
+    told = [
+        f"{run.env} {run.agent} seed {run.seed} at {', '.join(map(number, run.changed_at))} env steps"
+        for run in runs
+        if run.changed_at
+    ]
+    what = "Task or network CHANGED DURING TRAINING (--accept-changed-code)"
+    return [f"{what}: {'; '.join(told)}."] if told else []
 
 
 def _unpublished(configs: Sequence[Config]) -> list[str]:

@@ -61,6 +61,8 @@ class RunFigures(NamedTuple):
     code: str | None = None
     """The digest of the sources that it has run; None where it is not known, as is the next one."""
     machine: str | None = None
+    changed_at: Sequence[int] = ()
+    """Env steps at which the code of its task, or of a network of the user's own, became another."""
 
 
 class AgentFigures(NamedTuple):
@@ -143,6 +145,7 @@ def run_figures(run: Outcome, scores: Sequence[Score], metrics: Sequence[str] = 
         program=", ".join(f"{name} {version}" for name, version in result["program"].items()),
         code=", ".join(result.get("code") or []) or None,
         machine=result.get("machine"),
+        changed_at=result.get("changed_at") or (),
     )
 
 

@@ -85,6 +85,8 @@ class Result(BaseModel):
     code: list[str] = []
     """Digests of the sources that it has run."""
     machine: str | None = None
+    changed_at: list[int] = []
+    """Env steps at which the code of its task, or of a network of the user's own, became another."""
 
 
 class Record(BaseModel):
@@ -292,7 +294,8 @@ class Records:
         """A line for each file that is no record or cannot be counted, and why; one for each task and agent
         whose records have other settings."""
         self._folder = folder
-        self._found: dict[Identity, tuple[Path, Record]] = {}
+        self._found: dict[Identity, list[tuple[Path, Record]]] = {}
+        """By file, in the order of their names."""
         self._told = set[tuple[str, str]]()
         """Tasks and agents with a line of other settings."""
         if folder is None:
@@ -308,42 +311,41 @@ class Records:
         except (OSError, ValueError, RecursionError) as error:
             self.problems.append(f"{file}: is no record of a run ({_why(error)}); it is left as it is")
             return
-        if record.identity in self._found:
-            other = self._found[record.identity][0]
-            self.problems.append(f"{file}: is of the same run as {other}, which is taken")
-            return
-        self._found[record.identity] = file, record
+        self._found.setdefault(record.identity, []).append((file, record))
 
     def __len__(self) -> int:
         return len(self._found)
 
     def find(self, config: Config) -> Outcome | None:
         """The run with these settings on the task as it is now; None where there is no record of it."""
-        found = self._found.get(Identity.of(config))
-        if found is None:
+        identity = Identity.of(config)
+        found = self._found.pop(identity, [])
+        if not found:
             self._tell_of_others(config)
             return None
-        file, record = found
-        digest = run_identity(config).digest
-        if record.result.task != digest:
-            del self._found[record.identity]
-            self.problems.append(
-                f"{file}: the task {config.env} has changed since (digest {record.result.task}, "
-                f"now {digest}); the run is not counted"
-            )
-            return None
-        if changed := _changed_defaults(record, config):
-            del self._found[record.identity]
-            self.problems.append(f"{file}: defaults have changed since ({changed}); the run is not counted")
-            return None
-        return of_record(config, record, str(file))
+        digest, others = run_identity(config).digest, list[str]()
+        for index, (file, record) in enumerate(found):
+            if record.result.task != digest:
+                why = f"the task {config.env} has changed since (digest {record.result.task}, now {digest})"
+            elif changed := _changed_defaults(record, config):
+                why = f"defaults have changed since ({changed})"
+            else:
+                self._found[identity] = [found[index]]
+                self.problems += [
+                    f"{other}: is of the same run as {file}, which is taken"
+                    for other, _ in found[index + 1 :]
+                ]
+                return of_record(config, record, str(file))
+            others.append(f"{file}: {why}; the run is not counted")
+        self.problems += others
+        return None
 
     def _tell_of_others(self, config: Config) -> None:
         """Tell of a run with this task, agent and seed, where it is not counted for its settings."""
         name = config.env, config.agent
         if name in self._told:
             return
-        others = (found for key, found in self._found.items() if key[:3] == (*name, config.seed))
+        others = (found[0] for key, found in self._found.items() if key[:3] == (*name, config.seed))
         file, record = next(others, (None, None))
         if record is None:
             return
@@ -383,7 +385,7 @@ class Records:
             write_whole(file, _text(record), durable=True)
         except OSError as error:
             return f"{file}: cannot be written: {error.strerror}"
-        self._found[record.identity] = file, record
+        self._found[record.identity] = [(file, record)]
         return ""
 
 

@@ -363,7 +363,7 @@ def read(name: str, share: float = 1.0, configs: Path = presets.CONFIGS) -> Suit
         file = _File.model_validate(content)
     except ValidationError as error:
         raise ConfigError(f"{path}: {_explain(error)}") from None
-    if file.needs is not None and importlib.util.find_spec(file.needs) is None:
+    if file.needs is not None and not _is_installed(file.needs):
         raise ConfigError(
             f"--suite is {shown(name)}: it needs the package {file.needs}, which is not installed: "
             f"python -m pip install {file.needs}"
@@ -434,9 +434,18 @@ def _settings(path: Path, place: str, settings: Mapping[str, Any]) -> dict[str, 
     return values
 
 
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # a part of what is not there, or no name at all
+        return False
+
+
 def _shares(path: Path, place: str, shares: Mapping[str, float], budget: int) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, share in shares.items():
+        if name in _NOT_THE_SUITES:
+            raise ConfigError(f"{path}: {place}.{name}: leave it out; it is no share of the budget")
         field = fields_of().get(name)
         kinds = set() if field is None else {field.annotation, *get_args(field.annotation)}
         if not kinds & {int, float}:

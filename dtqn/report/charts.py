@@ -22,7 +22,9 @@ from dtqn.report.curves import Chart, Line
 COLOURS = ("#3b82c4", "#d9622b", "#1f9d74", "#c06aa8", "#c99a17", "#7a6fd0", "#4fb3d9", "#8a8a8a")
 """Told apart without seeing red from green, on white and on black."""
 _HEIGHT = 270
-_MOST_IN_LEGEND = 12
+_DASHES = ("solid", (7, 3), (2, 3))
+"""Of lines whose colours come a second and a third time."""
+_MOST_IN_LEGEND = 3 * len(COLOURS) + 1
 # 250000 as 250k; the shortest that tells ticks apart.
 _COUNT = """
 const [unit, name] = Math.abs(tick) >= 1e6 ? [1e6, "M"] : Math.abs(tick) >= 1e3 ? [1e3, "k"] : [1, ""]
@@ -38,7 +40,8 @@ def library() -> str:
 
 def item(chart: Chart) -> dict[str, Any]:
     """The chart as JSON, which `Bokeh.embed.embed_item` draws."""
-    highest = 1.04 * max(max(line.high or line.y) for line in chart.lines)
+    level_too = [] if chart.level is None else [chart.level[1]]
+    highest = 1.04 * max([*(max(line.high or line.y) for line in chart.lines), *level_too])
     plot = figure(
         y_range=Range1d(start=0, end=max(0.02, highest)) if chart.is_share else DataRange1d(),
         height=_HEIGHT,
@@ -96,7 +99,8 @@ def _draw(plot: Any, line: Line, chart: Chart) -> list[Any]:
     found = []
     if line.low is not None and line.high is not None:
         found.append(plot.varea(line.x, line.low, line.high, fill_color=colour, fill_alpha=0.2))
-    style = {"line_color": colour, "line_dash": "dashed" if line.is_dashed else "solid"}
+    again = _DASHES[line.group // len(COLOURS) % len(_DASHES)]
+    style = {"line_color": colour, "line_dash": "dashed" if line.is_dashed else again}
     width, alpha = (1.3, 0.75) if line.is_thin else (2.2, 1.0)
     drawn = plot.line(line.x, line.y, line_width=width, line_alpha=alpha, name=line.label, **style)
     found.append(drawn)

@@ -172,6 +172,8 @@ def _own() -> dict[str, str]:
 def _notes(asked: played.Asked, found: Sources, runs: Sequence[dict[str, Any]]) -> list[str]:
     """How the episodes and their maps were made."""
     able = [run for run in found.runs if run.directory is not None]
+    if not able:
+        return ["No episodes were played: of all runs there are records alone."]
     notes = [
         f"{asked.played} greedy episodes were played ({asked.weights} weights, seed {asked.seed}); "
         f"{asked.shown} are shown: the first failures and the first successes, half of each where there are "

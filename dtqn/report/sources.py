@@ -12,12 +12,12 @@ from dtqn.experiments import comparison_forms, comparison_notes, comparison_tabl
 from dtqn.experiments.compare import scores_of
 from dtqn.experiments.comparison_forms import Table
 from dtqn.experiments.records import Outcome, Record, of_record
-from dtqn.settings.config import Config, ConfigError
-from dtqn.settings.presets import Layer, build
+from dtqn.settings.config import Config, ConfigError, fields_of
+from dtqn.settings.presets import Layer, build, setting_in
 from dtqn.settings.task import task_of
 from dtqn.text import number, one_line
 from dtqn.training import chance
-from dtqn.training.directory import RunDir
+from dtqn.training.directory import RunDir, deciding_settings
 from dtqn.training.metrics import read_run
 
 _TABLE = "table.json"
@@ -135,9 +135,18 @@ def _found(where: str, folder: Path) -> tuple[Outcome, RunDir | None] | None:
                 return None
             config = build([Layer(None, record.settings)])
             task_of(config)
-            return of_record(config, record, where), None
+            return _at_hand(config, folder) or (of_record(config, record, where), None)
         if (path / "config.yaml").is_file():
             return _of_directory(path) if RunDir(path).has_result else None
+    return None
+
+
+def _at_hand(config: Config, folder: Path) -> tuple[Outcome, RunDir] | None:
+    """The run of a record in a folder of runs that the comparison is in, or in the usual one."""
+    for runs_dir in (*folder.resolve().parents, Path("runs")):
+        directory = RunDir.of_config(config, runs_dir)
+        if directory.config_file.exists() and directory.read_result() is not None:
+            return _of_directory(directory.path)
     return None
 
 
@@ -160,6 +169,26 @@ def _labelled(found: Sequence[tuple[Outcome, RunDir | None]]) -> list[Run]:
     return [Run(label, *each) for label, each in zip(labels, found, strict=True)]
 
 
+def _mixed(configs: Sequence[Config]) -> list[str]:
+    """A line for each agent in a task whose runs, one row and one curve, differ in more than their seeds."""
+    notes = []
+    for env, agent in dict.fromkeys((config.env, config.agent) for config in configs):
+        alike = [config for config in configs if (config.env, config.agent) == (env, agent)]
+        deciding = [deciding_settings(config) for config in alike]
+        names = [
+            name
+            for name in fields_of()
+            if name != "seed" and len({repr(setting_in(settings, name)) for settings in deciding}) > 1
+        ]
+        if names:
+            notes.append(
+                f"Runs of {agent} on {env} DIFFER in {', '.join(names)}: their mean is of no one agent."
+            )
+        elif len({config.seed for config in alike}) < len(alike):
+            notes.append(f"Runs of {agent} on {env} have the SAME SEED: they are one run, made again.")
+    return notes
+
+
 def _table(runs: Sequence[Run]) -> Table:
     """That of a comparison of the runs' agents."""
     outcomes = [run.outcome for run in runs]
@@ -172,6 +201,7 @@ def _table(runs: Sequence[Run]) -> Table:
     figures = [comparison_table.run_figures(outcome, scores[outcome.config.env]) for outcome in outcomes]
     lines = comparison_table.agent_figures(figures, None, floors, scores)
     notes = [
+        *_mixed(configs),
         "Success and return are of the last evaluation (greedy), the mean over finished runs; random: "
         "uniform actions, one evaluation's episodes.",
         comparison_notes.TO_90,

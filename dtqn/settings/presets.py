@@ -63,6 +63,12 @@ class Layer(NamedTuple):
     values: dict[str, Any]
     """Nested, by group."""
 
+    def settings(self) -> list[tuple[str, Any]]:
+        """Names with dots, and values."""
+        return [
+            (name, setting_in(self.values, name)) for name in fields_of() if has_setting(self.values, name)
+        ]
+
 
 def read_yaml(path: Path, right: str = "settings, such as learner: {n_step: 3}") -> dict[str, Any]:
     """The mapping that a YAML file holds; empty where the file holds nothing.
@@ -303,7 +309,7 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
         raise ConfigError(f"{shown(base)} is no agent{nearest(base, known)}")
     if changes and not equals:
         raise ConfigError(f"{shown(text)} has no name; write NAME={shown(text)}")
-    if not re.fullmatch(r"\w[\w.-]*", name):
+    if not re.fullmatch(r"[^\W_][\w.-]*", name):  # pictures leave out what begins with a dash below
         raise ConfigError(f"{shown(name)} is no name; use letters, digits, dots and dashes: NAME={base}")
     is_shipped = name in known
     shipped = file.stem if file.resolve() == _agent_file(file.stem, configs).resolve() else None
@@ -389,6 +395,10 @@ def _time_limit(given: Sequence[Layer]) -> int | None:
 
 
 def _env_presets(env: Any, configs: Path) -> list[Shared]:
+    return [Shared.of_file(path, configs) for path in of_task(env, configs)]
+
+
+def of_task(env: Any, configs: Path = CONFIGS) -> list[Path]:
     """The presets whose names begin the task's name, longer ones over shorter ones.
 
     Such a name ends where a word ends, so no small letter follows: `ALE/Pong-v5`, `MiniGrid-MemoryS7-v0`.
@@ -398,7 +408,7 @@ def _env_presets(env: Any, configs: Path) -> list[Shared]:
         return []
     files = (configs / "envs").glob("*.yaml")
     families = [path for path in files if re.match(rf"{re.escape(path.stem)}(?![a-z])", str(env))]
-    return [Shared.of_file(path, configs) for path in sorted(families, key=lambda path: len(path.stem))]
+    return sorted(families, key=lambda path: len(path.stem))
 
 
 def _with_horizon(

@@ -111,7 +111,7 @@ def _check_code(config: Config, directory: RunDir, trained: str | None, accepts:
         anew = "move the run away, start anew with another --run-dir"
         raise ConfigError(f"{change}; {anew}, or go on with what is there now: --accept-changed-code")
     if change:
-        print(f"{change}; the run goes on with what is there now", file=out)
+        print(f"{change}; what is there now is accepted", file=out)
 
 
 def _make_trainer(config: Config, directory: RunDir) -> Trainer:
@@ -186,7 +186,9 @@ class _Run:
         self._seconds_before = float(about["seconds"]) if about else 0.0
         self._started = time.monotonic()
         self._metrics = MetricsFile(directory.metrics_file, int(about["rows"]) if about else 0)
-        rows = read_rows(directory.metrics_file)
+        changed = max(self._changed_at, default=-1)
+        # What another task was worth is no bar for this one.
+        rows = [row for row in read_rows(directory.metrics_file) if int(row["env_steps"] or 0) > changed]
         last: Row = dict(about["last_evaluation"]) if about else {}
         self._evaluations = Evaluations(directory.checkpoints, rows, last)
         if self._evaluations.problem:

@@ -40,6 +40,8 @@ for row in range(done, plan["rows"]):
         event("end")
         sys.exit(128 + caught[0])
 event("end")
+if plan.get("beaten"):  # another process has trained the run meanwhile
+    (folder / "result.json").write_text(json.dumps({"ends_at": plan["ends_at"]}))
 if plan.get("code"):
     print("error: it broke\\n", flush=True)
     sys.exit(plan["code"])

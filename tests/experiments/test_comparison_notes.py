@@ -157,3 +157,25 @@ def test_the_step_size_of_each_agent_is_told():
     assert told((TASK, "gtrxl"), ("hallway", low)) == [
         f"Step size: 0.001 for gtrxl in {TASK}; 0.0003 for low in hallway."
     ]
+
+
+def test_settings_of_single_agents_and_code_that_changed_are_told(tmp_path):
+    file = tmp_path / "tuned.yaml"
+    file.write_text("agents: {dqn: {learner: {n_step: 5}, network.width: 32}, lstm: {learner: {n_step: 9}}}")
+    run = finished_run(500, seed="1")
+    run = run._replace(result={**run.result, "changed_at": [608, 1600]})
+    told = comparison_notes.notes([run], [run_figures(run, [SUCCESS])], None, {"config": str(file)}, None)
+    assert "Settings of single agents in tuned.yaml: dqn network.width 32, learner.n_step 5." in told
+    assert any(
+        line.endswith(f"(--accept-changed-code): {TASK} dqn seed 1 at 608, 1 600 env steps.") for line in told
+    )
+    drqn = Outcome(
+        resolve(None, {"env": "gridverse-memory-7x7", "agent": "drqn"}, {}),
+        "waiting",
+        [],
+        None,
+        "",
+        "not yet",
+    )
+    told = comparison_notes.notes([drqn], [run_figures(drqn, [SUCCESS])], None, {}, None)
+    assert "Settings of single agents in gridverse-memory.yaml: drqn learner.learning_rate 0.003." in told

@@ -103,6 +103,12 @@ def test_a_training_that_ends_well_without_a_result_has_failed(make):
     assert pool.jobs[0].error == "exit code 0, but it ended without a result: done"
 
 
+def test_a_training_that_another_process_has_finished_meanwhile_is_finished(make):
+    """Of two pools one is told that the run's folder is in use; by the time we look the other has ended."""
+    pool = _pool(make, 1, make("a", code=2, beaten=True), make("b"))
+    assert _run(pool) == {"a": "finished", "b": "finished"}
+
+
 def test_a_training_that_is_killed_is_named_and_run_once_more(make, tmp_path):
     told = []
     pool = _pool(make, 1, make("a", dies=[1]), make("b"), make("c", dies=[1, 1]))

@@ -316,6 +316,17 @@ def test_of_two_records_of_a_run_one_is_taken(tmp_path):
     assert shelf.problems == [f"{twin}: is of the same run as {file}, which is taken"]
 
 
+def test_a_stale_record_hides_no_good_one(tmp_path):
+    """Wherever it has been moved to, as it was told to be moved away."""
+    file = _keep(tmp_path)
+    stale = json.loads(file.read_text())
+    stale["result"]["task"] = "0123456789ab"
+    (tmp_path / "a.json").write_text(json.dumps(stale))
+    shelf = Records(tmp_path)
+    assert shelf.find(_config()).where == str(file)
+    assert shelf.problems == []
+
+
 def test_a_run_of_a_task_that_has_changed_is_not_counted(tmp_path):
     config = _config()
     file = _keep(tmp_path, config, task="0123456789ab")

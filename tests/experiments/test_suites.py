@@ -212,6 +212,16 @@ def test_a_share_of_the_budget_scales_all_that_depends_on_it(tmp_path):
             "it needs the package no_such_package, which is not",
         ),
         (
+            "figure_axis: length",
+            "needs: no_such.part",
+            "it needs the package no_such.part, which is not",
+        ),
+        (
+            "warmup_env_steps: 0.1",
+            "total_env_steps: 0.1",
+            "tasks.0.shares_of_budget.total_env_steps: leave it out; it is no share of the budget",
+        ),
+        (
             "name: t-maze-passive-10\n",
             "name: bsuite-memory-len-3\n",
             "tasks: bsuite-memory-len-3 is there twice",

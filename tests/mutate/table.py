@@ -2123,6 +2123,33 @@ RECORDED = [
         ),
     ),
     *_in(
+        "dtqn/experiments/records.py",
+        (
+            "a-stale-record-hides-a-good-one",
+            'others.append(f"{file}: {why}; the run is not counted")',
+            "break",
+            f"{_RECORDS}::test_a_stale_record_hides_no_good_one",
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/comparison_notes.py",
+        (
+            "changed-code-is-not-told",
+            "return [f\"{what}: {'; '.join(told)}.\"] if told else []",
+            "return []",
+            "tests/experiments/test_comparison_notes.py::test_settings_of_single_agents_and_code_that_changed_are_told",
+        ),
+    ),
+    *_in(
+        "dtqn/report/charts.py",
+        (
+            "random-actions-off-the-chart",
+            "level_too = [] if chart.level is None else [chart.level[1]]",
+            "level_too = []",
+            f"{_REPORT}::test_random_actions_are_within_the_chart_and_agents_are_told_apart",
+        ),
+    ),
+    *_in(
         "envs/checks.py",
         (
             "rewards-beyond-float32",

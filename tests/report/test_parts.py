@@ -29,6 +29,7 @@ from dtqn.report.album import Album
 from dtqn.report.played import MOST_STEPS, choose, steps_of
 from dtqn.report.views import Part, Views, _part
 from dtqn.settings.config import Config, ConfigError, NetworkConfig
+from dtqn.settings.presets import resolve
 from dtqn.training.metrics import Row
 from dtqn.types import map_tree
 from tests.cases import inputs, make
@@ -50,6 +51,30 @@ def test_a_colour_is_called_by_all_the_runs_that_have_it() -> None:
     chart = curves.Chart("x", "Return", "", "episode return", [*thin, mean], False, ("random actions", -5.0))
     drawn = json.dumps(charts.item(chart))
     assert "random actions" in drawn and "[-5.0, -5.0]" in drawn
+
+
+def test_random_actions_are_within_the_chart_and_agents_are_told_apart() -> None:
+    """Also where agents do worse, and where there are more of them than colours."""
+    agents = [curves.Line(f"a{n}", n, [0.0, 9.0], [0.01, 0.06], None, None) for n in range(12)]
+    chart = curves.Chart("x", "Success", "", "success rate", agents, True, ("random actions", 0.33))
+    drawn = json.dumps(charts.item(chart))
+    assert f'"end": {1.04 * 0.33}' in drawn
+    assert '"name": "Legend"' in drawn
+    styles = [charts._DASHES[n // len(charts.COLOURS)] for n in range(12)]
+    assert len({(charts.COLOURS[n % len(charts.COLOURS)], styles[n]) for n in range(12)}) == 12
+    assert drawn.count('"line_dash": [7, 3]') == 4 * 3, "and their forms that are muted or not selected"
+
+
+def test_runs_that_are_no_seeds_of_one_agent_are_told_of() -> None:
+    one, other = (resolve(None, {"agent": "lstm", "seed": seed}, {}) for seed in ("1", "2"))
+    changed = resolve(None, {"agent": "lstm", "seed": "2", "learner.gamma": "0.9"}, {})
+    assert sources._mixed([one, other]) == []
+    assert sources._mixed([one, changed]) == [
+        f"Runs of lstm on {one.env} DIFFER in learner.gamma: their mean is of no one agent."
+    ]
+    assert sources._mixed([one, one]) == [
+        f"Runs of lstm on {one.env} have the SAME SEED: they are one run, made again."
+    ]
 
 
 def test_pictures_are_kept_to_the_bit_and_once() -> None:

@@ -19,7 +19,7 @@ from dtqn.debugging.episodes import play
 from dtqn.experiments import comparison_forms
 from dtqn.experiments.comparison_table import AgentFigures, RunFigures
 from dtqn.experiments.records import of_run
-from dtqn.report import curves, report
+from dtqn.report import curves, report, sources
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import read_rows
@@ -224,6 +224,16 @@ def test_of_many_runs_the_middle_one_of_each_agent_is_played() -> None:
     runs = [run("a", last) for last in (5, 1, 3, 2, 4)] + [run("b", last) for last in (1, 2, 0, 8, 9)]
     assert report._to_play(runs[:8]) == runs[:8]
     assert report._to_play(runs) == [runs[2], runs[6]]
+
+
+def test_a_run_that_is_known_by_its_record_is_played_where_it_is_at_hand(runs: Path) -> None:
+    """In the folder of runs that the comparison is in; elsewhere the record is all there is."""
+    config = RunDir(runs / "two").read_config()
+    at_hand = RunDir.of_config(config, runs / "of")
+    shutil.copytree(runs / "two", at_hand.path)
+    found = sources._at_hand(config, runs / "of/compare/t-maze")
+    assert found is not None and found[1].path == at_hand.path.resolve()
+    assert sources._at_hand(config, runs / "elsewhere/compare/t-maze") is None
 
 
 def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> None:

@@ -368,6 +368,7 @@ def test_a_shipped_file_is_found_where_there_is_no_checkout(tmp_path, monkeypatc
         ("a/b=gtrxl", "a/b is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
         ("=gtrxl", "'' is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
         ("..=gtrxl", ".. is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
+        ("_a=gtrxl", "_a is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
         ("a=gtrx+network.width=32", "gtrx is no agent; did you mean gtrxl?"),
         ("a=gtrxl+network.width=32+network.width=64", "network.width is there twice"),
         ("a=gtrxl+seed=3", "agent a sets seed, which is no part of an agent; leave it out"),

@@ -107,7 +107,7 @@ def test_a_run_may_go_on_with_an_edited_task(tmp_path, trainer, task, capsys):
     assert cli.main([*accepts, "--total-env-steps", "400"]) == 0
     printed = capsys.readouterr().out
     assert f"the task {id} has changed since the run began (digest {old}, now {new} " in printed
-    assert "; the run goes on with what is there now" in printed
+    assert "; what is there now is accepted" in printed
     about = checkpoint.read_about(path / "checkpoint")
     assert (about["env_steps"], about["task"], about["changed_at"]) == (400, new, [200])
     result = RunDir(path).read_result()
