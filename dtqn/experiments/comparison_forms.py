@@ -68,7 +68,8 @@ def to_text(table: Table) -> str:
 def to_markdown(table: Table) -> str:
     parts = []
     for env, (header, *rows), under in table.parts:
-        lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+        cells = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
+        lines = [cells[0], ["---"] + ["---:"] * (len(header) - 1), *cells[1:]]
         parts += [f"### {env}", "", *(f"| {' | '.join(line)} |" for line in lines), ""]
         parts += [text for note in under for text in (note, "")]
     return "\n".join([*parts, *(f"- {note}" for note in table.notes)]) + "\n"

@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import shlex
 import shutil
 import statistics
@@ -377,7 +378,8 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
 def default_folder(file: SweepFile, given: Mapping[str, Any], seed: int, runs_dir: Path) -> Path:
     """`<runs_dir>/sweeps/<name>-<hash>`: one folder for one search, however many runs it may take."""
     content = json.dumps([file.engine, sorted(file.flags), dict(given), seed], sort_keys=True, default=str)
-    return runs_dir / "sweeps" / f"{file.name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+    name = re.sub(r"[^\w.-]+", "-", file.name)
+    return runs_dir / "sweeps" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
 def run(

@@ -103,7 +103,7 @@ def read_file(path: Path) -> SweepFile:
     """
     content = read_yaml(path, "a sweep: method, metric and parameters by name")
     run_cap = content.get("run_cap")
-    if run_cap is not None and (not isinstance(run_cap, int) or run_cap < 1):
+    if run_cap is not None and (not isinstance(run_cap, int) or run_cap is True or run_cap < 1):
         raise ConfigError(f"{path}: run_cap is {run_cap}; must be an integer of at least 1")
     parameters = content.get("parameters")
     if not isinstance(parameters, Mapping) or not parameters:

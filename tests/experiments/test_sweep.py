@@ -411,3 +411,13 @@ def test_flags_of_the_command_count_and_wandb_is_told_the_sweep(run):
     (folder,) = {Path(record["run_dir"]).parent.name for record in recorded(run.folder / "out")}
     assert folder == "gru"
     assert (os.environ["WANDB_RUN_GROUP"], os.environ["WANDB_JOB_TYPE"]) == ("try", "sweep")
+
+
+def test_a_searchs_name_is_one_folder(tmp_path):
+    path = tmp_path / "search.yaml"
+    path.write_text(
+        "{name: 'a/../../Grösse / 1', method: grid, metric: {name: best_success}, "
+        "parameters: {seed: {values: [1]}}}"
+    )
+    folder = sweep.default_folder(read_file(path), {}, 1, tmp_path)
+    assert folder.parent == tmp_path / "sweeps" and folder.name.startswith("a-..-..-Grösse-1-")

@@ -268,6 +268,7 @@ def test_the_forms_of_a_parameter_are_those_of_the_engine():
         (_one("program", "my_run.py"), [], "program is my_run.py: W&B would run that; must be run.py"),
         (_one("name", "3"), [], "file.yaml: name is 3: must be text"),
         (_SEARCH.replace("2", "0") + "parameters: {seed: {values: [1]}}", [], "run_cap is 0; must be"),
+        (_SEARCH.replace("2", "true") + "parameters: {seed: {values: [1]}}", [], "run_cap is True; must be"),
         (_one("mode", "x"), [], "mode is no key of a sweep file; did you mean method?"),
         (_one("run_cp", "3"), [], "run_cp is no key of a sweep file; did you mean run_cap?"),
         (
