@@ -711,7 +711,7 @@ REPLAY = [
             "positions",
             _NAIVE,
         ),
-        ("stale-id-taken", "slots, stored & self._sampler", "slots, self._sampler", _BUFFER),
+        ("stale-id-taken", "self._is_stored(streams, rows) & self._sampler", "self._sampler", _BUFFER),
         ("forgotten-a-row-late", "rows + self._reach)", "rows + self._reach - 1)", _NAIVE),
         (
             "forgets-not-at-a-first-row",
@@ -1435,7 +1435,7 @@ EXPERIMENTS = [
         "dtqn/experiments/jobs.py",
         (
             "ended-well-without-a-result",
-            "if code == 0 and self.directory.read_result() is not None:",
+            "if self.directory.read_result() is not None:",
             "if code == 0:",
             "tests/experiments/test_jobs.py::test_a_training_that_ends_well_without_a_result_has_failed",
         ),
@@ -1690,7 +1690,7 @@ ENVS = [
         "envs/adapters/plain.py",
         (
             "adapted-return-over-episodes",
-            "        self._return = 0.0\n        return self._seen",
+            "        self._return = self._size = 0.0\n        return self._seen",
             "        return self._seen",
             _BOOKKEEPING,
         ),
@@ -1878,7 +1878,7 @@ SHARED: list[Break] = [
         "dtqn/sharing/verify.py",
         ("any-file-is-the-file", "(found := certificate.file_digest(path)) != digest", "not path", _VERIFY),
         ("any-setting-is-the-setting", "stated.get(name) != value", "name not in stated", _VERIFY),
-        ("elsewhere-a-row-must-be-the-same", "if others:", "if not others:", _VERIFY),
+        ("elsewhere-a-row-must-be-the-same", "if why else Finding", "if not why else Finding", _VERIFY),
         (
             "intervals-always-overlap",
             "and other_low <= high + close",
