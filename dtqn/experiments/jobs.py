@@ -147,9 +147,7 @@ class Job:
         self.exit_code, self._handle = code, None
         asked = self._asked is not None
         why = f"its machine {before[1]} has gone" if handle.lost else self.cause
-        if (
-            self.directory.read_result() is not None
-        ):  # whoever trained it: another pool may have, a moment faster
+        if self.directory.read_result() is not None:  # another pool may have trained it, a moment faster
             self.state = "finished"
         elif not asked and handle.lost and len(self.rows) > self._begun_with:
             self.state, self.killed, self.news = "waiting", "", f"{why}; it goes on elsewhere"
