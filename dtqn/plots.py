@@ -26,11 +26,11 @@ _COLUMNS = 3
 _MANY = 12
 """Beyond so many panels there are twice as many columns."""
 _LETTERS_AN_INCH = 15
+"""Of a note below panels; so no line of it is wider than the picture."""
 _LETTERS_OF_A_LABEL = 30
 """In a line of the legend beside panels."""
 _FEW_PLACES = 10
 """So many x at most have a tick each, on an axis by the logarithm."""
-"""Of a note below panels; so no line of it is wider than the picture."""
 
 
 class Curve(NamedTuple):

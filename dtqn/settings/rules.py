@@ -269,11 +269,11 @@ def _a_next_window_lacks_the_targets_first_row(config: Config) -> str | None:
     learner = config.learner
     if not learner.next_window or learner.double_q or learner.target_update == "none":
         return None
-    munchausen = "learner.munchausen true" if learner.munchausen else ""
-    tolerance = f"learner.trace_tolerance {learner.trace_tolerance:g}"
-    is_tolerant = learner.returns == "watkins" and learner.trace_tolerance > 0
-    reads = munchausen or (tolerance if is_tolerant else "")
-    if not reads:
+    if learner.munchausen:
+        reads = "learner.munchausen true"
+    elif learner.returns == "watkins" and learner.trace_tolerance > 0:
+        reads = f"learner.trace_tolerance {learner.trace_tolerance:g}"
+    else:
         return None
     return (
         f"learner.next_window is true with learner.double_q false and {reads}, which reads the target "

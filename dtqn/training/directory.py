@@ -330,11 +330,6 @@ class RunDir:
         change = self.task_change(config)
         return f"{change}; the weights are used on the task as it is now" if change else ""
 
-    def check_task(self, config: Config, trained: str | None = None) -> None:
-        """A ConfigError where `task_change` has something to say."""
-        if change := self.task_change(config, trained):
-            raise ConfigError(f"{change}; move the run away, or start anew with another --run-dir")
-
     def prepare(self, config: Config) -> None:
         """Make the directory ready for `--resume`, be there a run with these settings already or none.
 
@@ -344,7 +339,8 @@ class RunDir:
         """
         if self.config_file.exists():
             self._check_same(self.read_config(), resolved(config), HOW_IT_RUNS, "move the run away")
-            self.check_task(config)
+            if change := self.task_change(config):
+                raise ConfigError(f"{change}; move the run away, or start anew with another --run-dir")
         self.writable()
         self.write_config(config)
 

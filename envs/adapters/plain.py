@@ -110,8 +110,7 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.observation_space = observations.space
         self.action_space = actions.space
         self._name, self._read, self._act, self._success = name, observations.read, actions.act, success
-        self._shapes = {key: part.shape for key, part in parts(self.observation_space)}
-        self._dtypes = {key: np.dtype(part.dtype) for key, part in parts(self.observation_space)}
+        self._parts = dict(parts(self.observation_space))
         self._return = self._size = 0.0  # sums of rewards and of their sizes
 
     def reset(
@@ -166,12 +165,9 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """An observation of the environment as an array, or a flat dict of arrays."""
         seen = self._attempt("observation", lambda: self._read(observation))
         for key, part in parts(seen):
-            shape, dtype = self._shapes[key], self._dtypes[key]
-            if np.shape(part) != shape:
-                raise self.error(
-                    f"its {part_name(key)} has the shape {np.shape(part)}; its space has {shape}"
-                )
-            found = np.asarray(part)
+            shape, dtype, found = self._parts[key].shape, self._parts[key].dtype, np.asarray(part)
+            if found.shape != shape:
+                raise self.error(f"its {part_name(key)} has the shape {found.shape}; its space has {shape}")
             if found.dtype != dtype and found.dtype.kind in "iu" and dtype.kind in "iu":  # a cast may wrap
                 wrong = found[found != found.astype(dtype)]
                 if wrong.size:
