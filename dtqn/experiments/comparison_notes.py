@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -21,6 +21,7 @@ TO_90 = (
     "To 90 %: at the first evaluation that shows it, a full one by its success, a shorter one by the lower "
     "end of its Wilson interval; the median over runs (how many got there)."
 )
+_NAMED = 2  # of the most alike runs, as many are named; more are "all others"
 _RANDOM = "one evaluation's episodes on the seeds of a first evaluation"
 
 
@@ -57,7 +58,7 @@ def notes(
         *(
             _same(what, of_finished(value))
             for what, value in (("Code", attrgetter("code")), ("Machine", attrgetter("machine")))
-            if any(map(value, finished))
+            if any(map(value, finished)) and not (what == "Code" and codes(finished))
         ),
         f"Tuning: every agent is its preset{over_it}; settings given for all alike: {settings}.",
         _by_agent("Step size", of_each(lambda config: f"{config.learner.learning_rate:g}")),
@@ -87,7 +88,7 @@ def notes(
     notes += _unpublished(configs)
     options = of_each(_task_options)
     if _differ(options):
-        notes.append(f"{_same('Task options', options)} random is of the first of these.")
+        notes.append(f"{_same('Task options', options)} random has those of {configs[0].agent}.")
     for name in ("success", "return"):
         goals = of_each(attrgetter(f"stop_at_{name}"))
         if any(goal.value != "None" for goal in goals):
@@ -175,18 +176,43 @@ def _same(what: str, values: Sequence[_Value]) -> str:
     """`what: value for every agent`, task by task where tasks differ, and every run's where these differ."""
     by_task = _by_task(values)
     if _differ(values):
-        seeds: dict[tuple[str, str, str], list[str]] = {}
-        for of in values:
-            seeds.setdefault((of.env, of.agent, of.value), []).append(str(of.seed))
-        each = [
-            f"{env} {agent} seed{'s' * (len(of) > 1)} {', '.join(of)}: {value}"
-            for (env, agent, value), of in seeds.items()
-        ]
-        return f"{what} DIFFER: {'; '.join(each)}."
+        return f"{what} DIFFER: {_whose(values)}."
     if len(set().union(*by_task.values())) == 1:
         return f"{what}: {values[0].value}, for every agent."
     each = [f"{value} in {env}" for env, found in by_task.items() for value in found]
     return f"{what}: {'; '.join(each) or 'none'}, for every agent."
+
+
+def _whose(values: Sequence[_Value]) -> str:
+    """`runs: value` for each value; the value of most runs comes last, for `all others` where these are many.
+
+    Runs are named by no more than it takes: the agent, where all its runs have the value; the task, where the
+    values are of several; the seeds, where an agent's runs of one task have not all the same.
+    """
+    of_agent, of_task = defaultdict[str, set[str]](set), defaultdict[tuple[str, str], set[str]](set)
+    for of in values:
+        of_agent[of.agent].add(of.value)
+        of_task[of.env, of.agent].add(of.value)
+    is_suite = len({of.env for of in values}) > 1
+    groups: dict[str, dict[str, list[str]]] = {}
+    for of in values:
+        is_alike = len(of_agent[of.agent]) == 1
+        name = f"{of.env} {of.agent}" if is_suite and not is_alike else of.agent
+        seeds = groups.setdefault(of.value, {}).setdefault(name, [])
+        if len(of_task[of.env, of.agent]) > 1:
+            seeds.append(str(of.seed))
+    (most, _), *others = Counter(of.value for of in values).most_common()
+    each = [f"{_named(groups[value])}: {value}" for value, _ in others]
+    each.append(f"{'all others' if len(groups[most]) > _NAMED else _named(groups[most])}: {most}")
+    return "; ".join(each)
+
+
+def _named(runs: Mapping[str, Sequence[str]]) -> str:
+    """Of names and the seeds of each, if any."""
+    return ", ".join(
+        f"{name} seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}" if seeds else name
+        for name, seeds in runs.items()
+    )
 
 
 def _by_agent(what: str, values: Sequence[_Value]) -> str:
@@ -233,8 +259,7 @@ def of_metrics(metrics: Sequence[str], runs: Sequence[RunFigures]) -> list[str]:
             if not run.error and run.beside[name] is None:
                 lacking.setdefault(f"{run.env} {run.agent}", []).append(str(run.seed))
         if lacking:
-            each = [f"{of} seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}" for of, seeds in lacking.items()]
-            lines.append(f"No {name} in: {'; '.join(each)}.")
+            lines.append(f"No {name} in: {_named(lacking)}.")
     return lines
 
 
@@ -263,12 +288,7 @@ def unlike(here: Sequence[Config]) -> list[str]:
 
 def codes(runs: Sequence[RunFigures]) -> list[str]:
     """A line that says whose code was another one, where the runs of a table are not of the same sources."""
-    by_code: dict[str, list[str]] = {}
-    for run in runs:
-        if not run.error:
-            by_code.setdefault(run.code or "unknown", []).append(f"{run.env} {run.agent} seed {run.seed}")
-    if len(by_code) < 2:
+    values = [_Value(run.env, run.agent, run.seed, run.code or "unknown") for run in runs if not run.error]
+    if len({of.value for of in values}) < 2:
         return []
-    *others, (most, _) = sorted(by_code.items(), key=lambda item: len(item[1]))
-    told = "; ".join(f"{code}: {', '.join(of)}" for code, of in reversed(others))
-    return [f"Runs of DIFFERENT CODE (digest of the sources): {most}, but {told}."]
+    return [f"Runs of DIFFERENT CODE (digest of the sources): {_whose(values)}."]

@@ -53,8 +53,7 @@ def test_agents_with_other_options_of_the_task_are_told_of():
 
     assert told("gtrxl", "wide=gtrxl+network.width=16") == []
     assert told("gtrxl", "easy=gtrxl+task.time_limit=30") == [
-        f"Task options DIFFER: {TASK} gtrxl seed 1: none; {TASK} easy seed 1: time_limit 30. "
-        "random is of the first of these."
+        "Task options DIFFER: easy: time_limit 30; gtrxl: none. random has those of gtrxl."
     ]
 
 
@@ -82,7 +81,7 @@ def test_a_last_evaluation_of_fewer_episodes_is_told_of():
 
     assert told(finished_run(500, seed="1"), finished_run(500, seed="2")) == []
     assert told(finished_run(500, seed="1"), finished_run(50, seed="2")) == [
-        f"Episodes of the last evaluation DIFFER: {TASK} dqn seed 1: 500; {TASK} dqn seed 2: 50."
+        "Episodes of the last evaluation DIFFER: dqn seed 2: 50; dqn seed 1: 500."
     ]
 
 
@@ -121,7 +120,7 @@ def test_what_is_not_the_same_for_all_is_said(run, tmp_path, stops):
             note == "Evaluations: one, full or not, for each 50 env steps, until a run ends, for every agent."
         )
     else:
-        assert note == f"Evaluations DIFFER: {TASK} gtrxl seed 1: 2; {TASK} drqn seed 1: 3."
+        assert note == "Evaluations DIFFER: drqn: 3; gtrxl: 2."
 
 
 def test_what_finished_runs_ran_on_is_told_whatever_is_asked_for_now(run):
@@ -133,10 +132,30 @@ def test_what_finished_runs_ran_on_is_told_whatever_is_asked_for_now(run):
     _, text = run(scores, settings={"threads": "2"})
     assert "Threads of a run: 1, for every agent.\n" in text
     _, text = run({TASK: scores[TASK] | {"dtqn": [[0.5]]}}, settings={"threads": "2"})
+    assert "Threads of a run DIFFER: dtqn: 2; drqn, gtrxl: 1." in text
+
+
+def test_runs_that_differ_are_named_by_no_more_than_it_takes():
+    def told(codes):
+        run = run_figures(finished_run(500), [SUCCESS])
+        runs = [run._replace(env=e, agent=a, seed=s, code=code) for (e, a, s), code in codes.items()]
+        (line,) = comparison_notes.codes(runs)
+        return line.removeprefix("Runs of DIFFERENT CODE (digest of the sources): ")
+
+    agents, seeds = ("gtrxl", "dtqn", "lstm", "dqn"), (1, 2, 3)
+    one = {("maze", agent, seed): "abc" for agent in agents for seed in seeds}
+    both = one | {("hall", agent, seed): "abc" for agent in agents for seed in seeds}
+    assert told(one | {("maze", "lstm", seed): "xyz" for seed in seeds}) == "lstm: xyz; all others: abc."
+    assert told(one | {("maze", "lstm", 2): "xyz"}) == "lstm seed 2: xyz; all others: abc."
     assert (
-        f"Threads of a run DIFFER: {TASK} drqn seed 1: 1; {TASK} gtrxl seed 1: 1; {TASK} dtqn seed 1: 2."
-        in text
+        told(both | {("maze", "lstm", seed): "xyz" for seed in seeds}) == "maze lstm: xyz; all others: abc."
     )
+    of_lstm = {(env, "lstm", seed): "xyz" for env in ("maze", "hall") for seed in seeds}
+    assert told(both | of_lstm) == "lstm: xyz; all others: abc."
+    three = both | of_lstm | {("hall", "dqn", 1): "", ("hall", "dqn", 3): ""}
+    assert told(three) == "lstm: xyz; hall dqn seeds 1, 3: unknown; all others: abc."
+    two = {key: code for key, code in one.items() if key[1] in ("dtqn", "dqn")}
+    assert told(two | {("maze", "dqn", 1): "xyz"}) == "dqn seed 1: xyz; dtqn, dqn seeds 2, 3: abc."
 
 
 def test_the_step_size_of_each_agent_is_told():

@@ -453,7 +453,7 @@ def test_different_code_is_said_below_each_table_that_has_it(run, tmp_path):
     (tmp_path / "code").write_text("xyz")
     run("b", agents=["dqn"], seeds=[1, 2, 3])
     under = table_of(tmp_path, "b")["under"]
-    told = f"Runs of DIFFERENT CODE (digest of the sources): abc, but xyz: {MAZE} dqn seed 3."
+    told = "Runs of DIFFERENT CODE (digest of the sources): dqn seed 3: xyz; dqn seeds 1, 2: abc."
     assert told in under[MAZE] and told in (tmp_path / "b/out/table.md").read_text()
     assert any("DIFFERENT CODE" in line and line.count("seed 3") == 3 for line in under["all tasks"])
     assert not any(

@@ -70,6 +70,7 @@ _TASK_FAULTS, _NOTICED = "tests/envs/test_faults.py", "tests/envs/test_own.py::t
 _POPGYM = "tests/envs/test_popgym.py"
 _INTERVALS = "tests/experiments/test_intervals.py"
 _COMPARE, _COMPARISON = "tests/experiments/test_compare.py", "tests/experiments/test_comparison_table.py"
+_NOTES = "tests/experiments/test_comparison_notes.py"
 _COMPARED = f"{_COMPARE}::test_killed_twice_it_ends_with_the_right_table"
 _SOLVED = f"{_COMPARISON}::test_90_percent_are_reached_where_an_evaluation_shows_it"
 _SUITES, _SCORES = "tests/experiments/test_suites.py", "tests/experiments/test_scores.py"
@@ -2134,10 +2135,28 @@ RECORDED = [
     *_in(
         "dtqn/experiments/comparison_notes.py",
         (
+            "seeds-named-where-they-are-alike",
+            "if len(of_task[of.env, of.agent]) > 1:",
+            "if True:",
+            f"{_NOTES}::test_runs_that_differ_are_named_by_no_more_than_it_takes",
+        ),
+        (
+            "task-left-out-where-an-agent-differs-by-it",
+            "if is_suite and not is_alike else",
+            "if False else",
+            f"{_NOTES}::test_runs_that_differ_are_named_by_no_more_than_it_takes",
+        ),
+        (
+            "most-runs-not-counted",
+            "Counter(of.value for of in values).most_common()",
+            "Counter({of.value for of in values}).most_common()",
+            f"{_NOTES}::test_runs_that_differ_are_named_by_no_more_than_it_takes",
+        ),
+        (
             "changed-code-is-not-told",
             "return [f\"{what}: {'; '.join(told)}.\"] if told else []",
             "return []",
-            "tests/experiments/test_comparison_notes.py::test_settings_of_single_agents_and_code_that_changed_are_told",
+            f"{_NOTES}::test_settings_of_single_agents_and_code_that_changed_are_told",
         ),
     ),
     *_in(
