@@ -26,7 +26,7 @@ from pydantic import (
 
 from dtqn.experiments.scores import first_solved
 from dtqn.files import write_whole
-from dtqn.settings.config import Config, fields_of, wrong
+from dtqn.settings.config import Config, ConfigError, fields_of, wrong
 from dtqn.settings.presets import setting_in
 from dtqn.text import one_line
 from dtqn.training.directory import (
@@ -270,12 +270,17 @@ def of_record(config: Config, record: Record, where: str) -> Outcome:
 def of_finished(config: Config, result: Mapping[str, Any], rows: Sequence[Row], where: str) -> Outcome:
     """A finished run as its record has it, so that a table is the same from either.
 
-    As it is, where there can be no record: `result`, the content of its `result.json`, is another program's.
+    Raises:
+        ConfigError: where `result`, the content of its `result.json`, makes no record, as one that was edited
+            may.
     """
     try:
         return of_record(config, of_run(config, result, rows), where)
-    except ValidationError:
-        return Outcome(config, "finished", rows, result, where, "", metrics=late_means(rows))
+    except ValidationError as error:
+        raise ConfigError(
+            f"{where}: its result.json makes no record ({_why(error)}); remove that file, and the run's "
+            "checkpoint writes it again"
+        ) from None
 
 
 class Records:

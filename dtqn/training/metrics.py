@@ -75,7 +75,7 @@ class MetricsFile:
 
 def is_full_evaluation(row: Row) -> bool:
     """Whether a row has a full evaluation, which may count as a run's best; one without a stage is full."""
-    return row.get("eval/return") is not None and row.get("eval/stage", 2) == 2
+    return row.get("eval/return") is not None and row.get("eval/stage") in (None, 2)
 
 
 def late_means(rows: Sequence[Row]) -> dict[str, float]:

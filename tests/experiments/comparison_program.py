@@ -49,6 +49,7 @@ for i in range(done, len(scores)):
 ends_at = [json.loads(config[name]) for name in ("total_env_steps", "stop_at_success", "stop_at_return")]
 ends_at = ends_at[: 2 if ends_at[2] is None else 3]
 result = {"ends_at": ends_at, "parameters": 100 + len(agent), "seconds": 6.0 * len(scores) * seed}
+result |= {"env_steps": 100 * len(scores) + seed, "learner_steps": 10 * len(scores)}
 result |= {"threads": int(config["threads"]), "device": "cpu", "program": {"dtqn": "1.2", "torch": "3.4"}}
 (folder / "result.json").write_text(json.dumps(result))
 """

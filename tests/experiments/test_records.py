@@ -13,6 +13,7 @@ from dtqn.experiments.comparison_table import run_figures
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, of_finished, of_run
 from dtqn.experiments.scores import SUCCESS, Score
+from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir, config_hash, run_identity
 from dtqn.training.metrics import read_run
@@ -284,6 +285,21 @@ def test_a_record_that_contradicts_itself_is_none(tmp_path, change, why):
     assert shelf.find(config) is None
     (problem,) = shelf.problems
     assert problem.startswith(f"{file}: is no record of a run (") and why in problem
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        ({"seconds": "long"}, "result.seconds: "),
+        ({"threads": None}, "result.threads: "),
+        ({"env_steps": 7}, "the last evaluation is not of the run's end, 7 env steps"),
+    ],
+)
+def test_a_result_that_was_edited_is_one_line(edit, why):
+    config, rows = _config(), _rows()
+    with pytest.raises(ConfigError, match=r"^run: its result\.json makes no record") as caught:
+        of_finished(config, _result(config, rows) | edit, rows, "run")
+    assert why in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_finished_run_whose_metrics_were_cut_is_in_no_table(tmp_path):

@@ -831,6 +831,12 @@ TRAINING = [
     ),
     *_in(
         "dtqn/training/metrics.py",
+        (
+            "an-evaluation-without-a-stage-is-short",
+            'row.get("eval/stage") in (None, 2)',
+            'row.get("eval/stage") == 2',
+            _COMPARED,
+        ),
         ("rows-not-cut", "self._file.truncate(sum(len(line) + 1 for line in lines))", "pass", _METRICS),
         (
             "missing-rows-taken",
@@ -1486,6 +1492,12 @@ EXPERIMENTS = [
     ),
     *_in(
         "dtqn/experiments/records.py",
+        (
+            "an-edited-result-counts",
+            "return of_record(config, of_run(config, result, rows), where)",
+            'return Outcome(config, "finished", rows, result, where, "", metrics=late_means(rows))',
+            f"{_RECORDS}::test_a_result_that_was_edited_is_one_line",
+        ),
         (
             "record-of-a-changed-task-counted",
             "if record.result.task != digest:",
