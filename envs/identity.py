@@ -32,6 +32,7 @@ DYNAMICS_VERSION: Final = 1
 """Raised by hand with every change after which a task of this suite, or an adapter, behaves otherwise."""
 _SUITE: Final = ("envs", "dtqn", "replay")
 """This project's packages, whose versions `DYNAMICS_VERSION` tells."""
+_SITES: Final = {"site-packages", "dist-packages"}
 
 
 class Identity(NamedTuple):
@@ -172,7 +173,19 @@ def _sources(name: str) -> Iterator[_Source]:
 
 
 def _is_installed(file: Path | None) -> bool:
-    return file is not None and bool({"site-packages", "dist-packages"} & set(file.parts))
+    return file is not None and (bool(_SITES & set(file.parts)) or file in _installed_elsewhere())
+
+
+@functools.cache
+def _installed_elsewhere() -> frozenset[Path]:
+    """Files of packages that were installed into a folder of another name, as by `pip install --target`."""
+    return frozenset(
+        Path(str(distribution.locate_file(file)))
+        for distribution in importlib.metadata.distributions()
+        if not _SITES & set(Path(str(distribution.locate_file(""))).parts)
+        and distribution.read_text("RECORD")
+        for file in distribution.files or ()
+    )
 
 
 @functools.cache

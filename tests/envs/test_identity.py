@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 
 import pytest
 
@@ -111,6 +112,28 @@ def test_tasks_of_gymnasium(monkeypatch):
     made_of = "module gymnasium.envs.classic_control.cartpole"
     assert envs.identify("CartPole-v1").made_of == made_of
     assert envs.digest("CartPole-v1") != envs.digest("CartPole-v0")
+
+
+@pytest.mark.parametrize("name", ["site-packages", "target"])
+def test_a_package_is_the_same_wherever_it_is_installed(tmp_path, monkeypatch, name):
+    """As by `pip install --target DIR`; its modules were taken for a user's own, so its tasks for others."""
+    package, kept = tmp_path / name / "identity_wheel", tmp_path / name / "identity_wheel-1.2.dist-info"
+    for folder in (package, kept):
+        folder.mkdir(parents=True)
+    (package / "__init__.py").write_text(TASK.format(imports="from identity_wheel import size", reward=1))
+    (package / "size.py").write_text("")
+    (kept / "METADATA").write_text("Metadata-Version: 2.1\nName: identity-wheel\nVersion: 1.2\n")
+    (kept / "RECORD").write_text("identity_wheel/__init__.py,,\nidentity_wheel/size.py,,\n")
+    monkeypatch.syspath_prepend(tmp_path / name)
+    identity._installed_elsewhere.cache_clear()
+    identity._distributions.cache_clear()
+    try:
+        found = envs.identify("identity_wheel:Guess")
+    finally:
+        identity._installed_elsewhere.cache_clear()
+        identity._distributions.cache_clear()
+        sys.modules.pop("identity_wheel", None)
+    assert found.made_of == "identity-wheel 1.2, module identity_wheel"
 
 
 def test_the_version_of_an_installed_package(monkeypatch):

@@ -2181,6 +2181,15 @@ RECORDED = [
         ),
     ),
     *_in(
+        "envs/identity.py",
+        (
+            "a-package-in-a-folder-of-its-own-is-a-users",
+            " or file in _installed_elsewhere())",
+            ")",
+            "tests/envs/test_identity.py::test_a_package_is_the_same_wherever_it_is_installed",
+        ),
+    ),
+    *_in(
         "envs/checks.py",
         (
             "rewards-beyond-float32",
