@@ -55,10 +55,10 @@ def notes(
         _same("Threads of a run", of_finished(lambda run: run.threads)),
         _same("Device", of_finished(lambda run: run.device)),
         _same("Program", of_finished(lambda run: run.program)),
-        *(
+        *(  # whose code differs is told below its table (`codes`)
             _same(what, of_finished(value))
             for what, value in (("Code", attrgetter("code")), ("Machine", attrgetter("machine")))
-            if any(map(value, finished)) and not (what == "Code" and codes(finished))
+            if any(map(value, finished)) and not (what == "Code" and _differ(of_finished(value)))
         ),
         f"Tuning: every agent is its preset{over_it}; settings given for all alike: {settings}.",
         _by_agent("Step size", of_each(lambda config: f"{config.learner.learning_rate:g}")),
@@ -208,10 +208,10 @@ def _whose(values: Sequence[_Value]) -> str:
 
 
 def _named(runs: Mapping[str, Sequence[str]]) -> str:
-    """Of names and the seeds of each, if any."""
+    """Names, and behind them those that have seeds, with these."""
     return ", ".join(
         f"{name} seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}" if seeds else name
-        for name, seeds in runs.items()
+        for name, seeds in sorted(runs.items(), key=lambda item: bool(item[1]))
     )
 
 

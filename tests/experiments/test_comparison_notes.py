@@ -154,8 +154,9 @@ def test_runs_that_differ_are_named_by_no_more_than_it_takes():
     assert told(both | of_lstm) == "lstm: xyz; all others: abc."
     three = both | of_lstm | {("hall", "dqn", 1): "", ("hall", "dqn", 3): ""}
     assert told(three) == "lstm: xyz; hall dqn seeds 1, 3: unknown; all others: abc."
-    two = {key: code for key, code in one.items() if key[1] in ("dtqn", "dqn")}
-    assert told(two | {("maze", "dqn", 1): "xyz"}) == "dqn seed 1: xyz; dtqn, dqn seeds 2, 3: abc."
+    for first, other in (("dtqn", "dqn"), ("dqn", "dtqn")):
+        two = {("maze", agent, seed): "abc" for agent in (first, other) for seed in seeds}
+        assert told(two | {("maze", "dqn", 1): "xyz"}) == "dqn seed 1: xyz; dtqn, dqn seeds 2, 3: abc."
 
 
 def test_the_step_size_of_each_agent_is_told():
