@@ -257,7 +257,11 @@ def _layer(width: int, is_first: bool, norm: bool) -> list[nn.Module]:
 
 
 class StepEncoder(nn.Module):
-    """Features [B, T, D] of the observation and, as switched on, of the previous action and reward."""
+    """Features [B, T, D] of the observation and, as switched on, of the previous action and reward.
+
+    With layers the previous action is added behind them, so that it is a small part of what the core reads.
+    That is how PQN's public code gives it to its GRU: W [x, one-hot(a)] = W_x x + W_a a.
+    """
 
     def __init__(
         self,
@@ -275,31 +279,42 @@ class StepEncoder(nn.Module):
         """
         Args:
             num_layers: of a linear map, LayerNorm (if `norm`) and ReLU (PQN: Gallici et al. 2025,
-                arXiv 2407.04811); 0: one linear map.
+                arXiv 2407.04811); 0: one linear map. The first map's weights begin as in that code, normal
+                with variance 1 / inputs.
         """
         super().__init__()
         self.observation = observation_encoder(
             observation_space, embedding_width=embedding_width, image_encoder=image_encoder
         )
-        self.prev_action = Embedding(num_actions, embedding_width) if use_prev_action else None
+        has_layers = num_layers > 0
+        action_width = width if has_layers else embedding_width
+        self.prev_action = Embedding(num_actions, action_width) if use_prev_action else None
         self.use_prev_reward = use_prev_reward
-        joined = self.observation.output_width + embedding_width * use_prev_action + int(use_prev_reward)
+        joined = self.observation.output_width + int(use_prev_reward)
+        joined += action_width * (use_prev_action and not has_layers)
         self.join = Linear(joined, width)
         self.values = set_encoder(observation_space, width)
         # At first a set of values in sight outweighs their places and the previous action.
         nn.init.xavier_normal_(self.join.weight, gain=0.15 if self.values is not None else 1.0)
         nn.init.zeros_(self.join.bias)
+        if has_layers:
+            nn.init.normal_(self.join.weight, std=joined**-0.5)
+            if self.prev_action is not None:
+                nn.init.normal_(self.prev_action.weight, std=width**-0.5)
         self.layers = nn.Sequential(
             *(part for i in range(num_layers) for part in _layer(width, i == 0, norm))
         )
 
     def forward(self, inputs: StepInputs) -> Tensor:
         parts = [self.observation(inputs.observation)]
-        if self.prev_action is not None:
-            parts.append(previous_action(self.prev_action, inputs))
+        action = None if self.prev_action is None else previous_action(self.prev_action, inputs)
+        is_behind = action is not None and len(self.layers) > 0
+        if action is not None and not is_behind:
+            parts.append(action)
         if self.use_prev_reward:
             parts.append(inputs.reward[..., None].to(parts[0].dtype))
         features = self.join(torch.cat(parts, dim=-1))
         if self.values is not None:
             features = features + self.values(inputs.observation)
-        return self.layers(features)
+        features = self.layers(features)
+        return features + action if is_behind else features

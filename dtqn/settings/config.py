@@ -147,7 +147,7 @@ class NetworkConfig(Group):
     encoder: Annotated[str, OwnOr("default", "dtqn")] = "default"
     """From inputs to features; `dtqn`: the map and the initial weights of DTQN's public code."""
     encoder_layers: int = Field(0, ge=0, le=1000)
-    """Layers of a linear map, LayerNorm and ReLU between inputs and core; 0: a single linear map."""
+    """Layers of a linear map, LayerNorm and ReLU before the previous action is added; 0: one map of both."""
     encoder_norm: bool = True
     """LayerNorm in these layers (encoder_layers)."""
     use_prev_action: bool = True

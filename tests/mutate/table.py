@@ -359,6 +359,20 @@ NETWORKS = [
         ),
     ),
     Break(
+        "no-action-behind-layers",
+        "dtqn/networks/encoders.py",
+        "return features + action if is_behind else features",
+        "return features",
+        ("tests/networks/test_encoders.py::test_the_previous_action_is_added_behind_layers",),
+    ),
+    Break(
+        "first-layer-begins-small",
+        "dtqn/networks/encoders.py",
+        "nn.init.normal_(self.join.weight, std=joined**-0.5)",
+        "pass",
+        ("tests/networks/test_encoders.py::test_the_previous_action_is_added_behind_layers",),
+    ),
+    Break(
         "images-minigrid-pooled-late",
         "dtqn/networks/images.py",
         "if side >= 7:",

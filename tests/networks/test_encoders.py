@@ -226,6 +226,24 @@ def test_layers_are_a_linear_map_layer_norm_and_relu(norm: bool) -> None:
     torch.testing.assert_close(layered(inputs), x)
 
 
+def test_the_previous_action_is_added_behind_layers() -> None:
+    """As W [x, one-hot(a)] = W_x x + W_a a; a first row has none. Weights begin as PQN's public code's do."""
+    torch.manual_seed(0)
+    space = Box(-1, 1, (3,), np.float32)
+    alone = modules.step_encoder(space, use_prev_action=False, num_layers=2, width=512)
+    both = modules.step_encoder(space, use_prev_action=True, num_layers=2, width=512)
+    vectors = both.prev_action.weight
+    std = both.join.weight.std().item(), vectors.norm(dim=1).mean().item()
+    assert std == pytest.approx((3**-0.5, 1.0), rel=0.1)
+    assert not both.load_state_dict(alone.state_dict(), strict=False).unexpected_keys
+    action = torch.tensor([[0.0, 1.0, 1.0, 0.0]])
+    first = torch.tensor([[True, False, False, False]])
+    inputs = StepInputs(torch.randn(1, 4, 3), action, torch.zeros(1, 4), first)
+    added = both(inputs) - alone(inputs)
+    expected = torch.stack([torch.zeros(512), vectors[1], vectors[1], vectors[0]])
+    torch.testing.assert_close(added[0], expected, rtol=0, atol=1e-5)
+
+
 def test_a_dicts_parts_are_side_by_side() -> None:
     space = Dict(
         {

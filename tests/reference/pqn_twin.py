@@ -39,18 +39,20 @@ def norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def step(p: dict[str, Tensor], row: Row, hidden: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
     """Q-values and the next hidden state: embeddings, two layers with LayerNorm and ReLU, a GRU, a head.
 
+    The previous action's vector is added to what the GRU reads.
+
     Args:
         p: the network's parameters by their names.
         starts: the first row of each component's embeddings.
     """
     table = p["encoder.observation.embedding.weight"]
     parts = [table[start + value] for start, value in zip(starts, row.observation, strict=True)]
-    action = p["encoder.prev_action.weight"][row.prev_action]
-    parts.append(torch.zeros_like(action) if row.first else action)
     x = p["encoder.join.weight"] @ torch.cat(parts) + p["encoder.join.bias"]
     x = norm(x, p["encoder.layers.0.weight"], p["encoder.layers.0.bias"]).clamp(min=0)
     x = p["encoder.layers.2.weight"] @ x + p["encoder.layers.2.bias"]
     x = norm(x, p["encoder.layers.3.weight"], p["encoder.layers.3.bias"]).clamp(min=0)
+    if not row.first:
+        x = x + p["encoder.prev_action.weight"][row.prev_action]
     h = torch.zeros_like(hidden) if row.first else hidden
     gru = "core.layers.0.gru."
     of_x = p[f"{gru}weight_ih_l0"] @ x + p[f"{gru}bias_ih_l0"]
