@@ -294,7 +294,7 @@ class StepEncoder(nn.Module):
         joined += action_width * (use_prev_action and not has_layers)
         self.join = Linear(joined, width)
         self.values = set_encoder(observation_space, width)
-        # At first a set of values in sight outweighs their places and the previous action.
+        # Where no layers follow, a set of values in sight at first outweighs places and the previous action.
         nn.init.xavier_normal_(self.join.weight, gain=0.15 if self.values is not None else 1.0)
         nn.init.zeros_(self.join.bias)
         if has_layers:

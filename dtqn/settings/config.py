@@ -155,7 +155,7 @@ class NetworkConfig(Group):
     use_prev_reward: bool = False
     """Feed the previous reward to the encoder."""
     embedding_width: int = Field(8, ge=1, le=1_000_000)
-    """Features for each component of a discrete observation and for the previous action."""
+    """Features for each component of a discrete observation, and the previous action if no layers follow."""
     image_encoder: Literal["nature", "impala", "minigrid"] = "nature"
     """Reads pictures: Nature's convolutions (Mnih et al. 2015), IMPALA's ResNet (Espeholt et al. 2018),
     or for small grids the network that MiniGrid's authors give their agents (torch-ac)."""
