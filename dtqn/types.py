@@ -66,8 +66,8 @@ class TraceSpec:
     """The dtype to store it in; None: a float of `replay.trace_dtype`."""
 
 
-class Novel(NamedTuple):
-    """Which rows' observations were new to their episode, bool."""
+class RowFlags(NamedTuple):
+    """What holds for which rows of burn-in and learn block, bool."""
 
     burn_in: Tensor
     """[B, P]"""
@@ -104,10 +104,10 @@ class Sequences(NamedTuple):
     """[B] float"""
     beside: dict[str, Tensor] = {}  # noqa: RUF012  # of a NamedTuple, and never written to
     """Path -> [B, R, ...]: the trace of the learn block's rows, of fields without a window."""
-    acted_greedily: Tensor | None = None
-    """[B, R] bool: the action of a row was the actor's best; None where that is not known."""
-    novel: Novel | None = None
-    """None: no row is."""
+    acted_greedily: RowFlags | None = None
+    """The action of a row was the actor's best; None where that is not known."""
+    novel: RowFlags | None = None
+    """The observation of a row was new to its episode; None: no row's was."""
     packing: Any = None
     """A `dtqn.networks.packing.Packing` of this batch, for networks to share; None: each makes its own."""
 

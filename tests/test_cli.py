@@ -1,3 +1,4 @@
+import argparse
 import dataclasses
 import json
 import subprocess
@@ -11,7 +12,7 @@ import torch
 import dtqn
 import envs
 from dtqn import cli
-from dtqn.commands import parser, train, trained
+from dtqn.commands import kinds, parser, train, trained
 from dtqn.settings.config import Config, ConfigError, LearnerConfig, fields_of
 from dtqn.settings.presets import resolve, resolve_task
 from dtqn.settings.task import task_of
@@ -477,3 +478,11 @@ def test_eval_prints_one_object(capsys, tmp_path, monkeypatch):
     assert cli.main(["eval", str(tmp_path)]) == 0
     assert asked == [(tmp_path, 9, 3, "best"), (tmp_path, 500, 7, "last")]
     assert "return 1.500, length 20.0" in capsys.readouterr().out
+
+
+def test_a_long_integer_is_exact():
+    """A float has 53 bits."""
+    assert kinds.natural("9007199254740993") == 9007199254740993
+    assert kinds.natural("1e3") == 1000
+    with pytest.raises(argparse.ArgumentTypeError, match="1.5 must be an integer of at least 0"):
+        kinds.natural("1.5")

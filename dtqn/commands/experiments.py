@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _RECORDS = Path("docs/results/runs")
 """The records that a checkout holds, from its root."""
+_MOST_SEEDS = 10_000
+"""A seed given as a number of seeds would be planned for minutes."""
 _SLURM = "--slurm."
 
 
@@ -85,7 +87,11 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
         "commas between",
     )
     own.add_argument(
-        "--seeds", type=kinds.positive, default=5, metavar="N", help="how many seeds; default %(default)s"
+        "--seeds",
+        type=kinds.up_to(_MOST_SEEDS),
+        default=5,
+        metavar="N",
+        help="how many seeds; default %(default)s",
     )
     own.add_argument(
         "--first-seed",

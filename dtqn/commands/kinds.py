@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -16,6 +17,18 @@ def positive(text: str) -> int:
     return _at_least(text, 1)
 
 
+def up_to(most: int) -> Callable[[str], int]:
+    """The kind of integers from 1 to `most`."""
+
+    def kind(text: str) -> int:
+        number = positive(text)
+        if number > most:
+            raise argparse.ArgumentTypeError(f"{text} must be at most {most}")
+        return number
+
+    return kind
+
+
 def several(text: str) -> int:
     return _at_least(text, 2)
 
@@ -25,10 +38,19 @@ def natural(text: str) -> int:
 
 
 def _at_least(text: str, low: int) -> int:
-    number = _real(text)
-    if not number.is_integer() or number < low:
+    number = _integer(text)
+    if number is None or number < low:
         raise argparse.ArgumentTypeError(f"{text} must be an integer of at least {low}")
-    return int(number)
+    return number
+
+
+def _integer(text: str) -> int | None:
+    """The exact one, however long, or that of a form such as 1e3; None where the text is none."""
+    try:
+        return int(text)
+    except ValueError:
+        number = _real(text)
+        return int(number) if number.is_integer() else None
 
 
 def gpus(text: str) -> float:

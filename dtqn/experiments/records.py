@@ -301,6 +301,8 @@ class Records:
         self._folder = folder
         self._found: dict[Identity, list[tuple[Path, Record]]] = {}
         """By file, in the order of their names."""
+        self._newer = set[Path]()
+        """Files with a key that this version does not know."""
         self._told = set[tuple[str, str]]()
         """Tasks and agents with a line of other settings."""
         if folder is None:
@@ -308,13 +310,21 @@ class Records:
         if folder.exists() and not folder.is_dir():
             raise wrong("--records", folder, "must be a folder")
         for file in sorted(folder.rglob("*.json")):
-            self._add(file)
+            if not file.is_dir():
+                self._add(file)
 
     def _add(self, file: Path) -> None:
         try:
             record = Record.model_validate_json(file.read_bytes())
         except (OSError, ValueError, RecursionError) as error:
-            self.problems.append(f"{file}: is no record of a run ({_why(error)}); it is left as it is")
+            if unknown := _unknown_key(error):
+                self._newer.add(file)
+                self.problems.append(
+                    f"{file}: has {unknown}, which this version does not know, so the run is not counted; "
+                    "a newer dtqn may count it"
+                )
+            else:
+                self.problems.append(f"{file}: is no record of a run ({_why(error)}); it is left as it is")
             return
         self._found.setdefault(record.identity, []).append((file, record))
 
@@ -331,7 +341,7 @@ class Records:
         digest, others = run_identity(config).digest, list[str]()
         for index, (file, record) in enumerate(found):
             if record.result.task != digest:
-                why = f"the task {config.env} has changed since (digest {record.result.task}, now {digest})"
+                why = _changed_task(record, digest)
             elif changed := _changed_defaults(record, config):
                 why = f"defaults have changed since ({changed})"
             else:
@@ -346,7 +356,8 @@ class Records:
         return None
 
     def _tell_of_others(self, config: Config) -> None:
-        """Tell of a run with this task, agent and seed, where it is not counted for its settings."""
+        """Tell of a run with this task, agent and seed, where it is not counted for its settings, or for a
+        task from outside, whose digest is part of the hash."""
         name = config.env, config.agent
         if name in self._told:
             return
@@ -354,12 +365,12 @@ class Records:
         file, record = next(others, (None, None))
         if record is None:
             return
-        self._told.add(name)
         if differences := _differences(record, config):
-            self.problems.append(
-                f"{file}: is of {config.agent} on {config.env} with other settings ({differences}), "
-                f"so the run is not counted"
-            )
+            why = f"is of {config.agent} on {config.env} with other settings ({differences})"
+        else:
+            why = _changed_task(record, run_identity(config).digest)
+        self._told.add(name)
+        self.problems.append(f"{file}: {why}, so the run is not counted")
 
     def check_writable(self) -> None:
         """Refuse a folder that cannot be written, before the trainings whose records it is to hold."""
@@ -380,6 +391,8 @@ class Records:
             return f"{RunDir.of_config(config).path.name}: its result.json makes no record ({_why(error)})"
         path = RunDir.of_config(config, self._folder).path
         file = path.with_name(f"{path.name}.json")
+        if file in self._newer:
+            return f"{file}: is of a newer version, and is left as it is"
         if file.exists():
             there = Records(file.parent).find(config)  # another comparison may have kept it meanwhile
             if there is None or there.where != str(file):
@@ -402,7 +415,23 @@ def _differences(record: Record, config: Config) -> str:
         then, now = (setting_in(settings, name, field.default) for settings in (record.settings, here))
         if then != now:
             lines.append(f"{name} is {then}, here {now}")
+    lines += [f"{name}, which is no setting here" for name in _unknown(record.settings)]
     return _first(lines)
+
+
+def _unknown(settings: Mapping[str, Any], group: str = "") -> list[str]:
+    """Names with dots of settings that this version does not have."""
+    names = []
+    for key, value in settings.items():
+        if (name := group + key) in fields_of():
+            continue
+        within = isinstance(value, Mapping) and not group
+        names += _unknown(value, f"{name}.") if within else [name]
+    return names
+
+
+def _changed_task(record: Record, digest: str) -> str:
+    return f"the task {record.env} has changed since (digest {record.result.task}, now {digest})"
 
 
 def _changed_defaults(record: Record, config: Config) -> str:
@@ -423,6 +452,14 @@ def _first(lines: Sequence[str]) -> str:
     """The first few of them."""
     more = [f"and {len(lines) - 3} more"] if len(lines) > 3 else []
     return ", ".join([*lines[:3], *more])
+
+
+def _unknown_key(error: Exception) -> str:
+    """What a file holds that no record of this version has; empty where it has another fault."""
+    found = error.errors(include_url=False) if isinstance(error, ValidationError) else []
+    if not found or any(one["type"] != "extra_forbidden" for one in found):
+        return ""
+    return ".".join(map(str, found[0]["loc"]))
 
 
 def _why(error: Exception) -> str:

@@ -26,7 +26,7 @@ from dtqn.networks.packing import Packing
 from dtqn.networks.products import has_kernel
 from dtqn.networks.q_network import QNetwork
 from dtqn.shapes import follow_data, largest
-from dtqn.types import FreshTrace, Novel, QOutput, SequenceGenerator, Sequences, map_tree
+from dtqn.types import FreshTrace, QOutput, RowFlags, SequenceGenerator, Sequences, map_tree
 
 PART_COST = 2500
 """The cost of a second part by itself, in quarters of a row of the learn block; measured on a CPU.
@@ -87,13 +87,16 @@ def whole_sequence(batch: Sequences) -> Sequences:
     """`batch` with its burn-in rows put before the learn block, to be learned as well."""
     burned, device = batch.burn_in.first.shape[1], batch.learn_rows.device
     before, learn_rows = batch.burn_in_rows[:, None], batch.burn_in_rows + batch.learn_rows
-    longest, novel = largest(learn_rows, burned + batch.learn.first.shape[1]), batch.novel
+    longest = largest(learn_rows, burned + batch.learn.first.shape[1])
     place = torch.minimum(torch.arange(longest, device=device), learn_rows[:, None] - 1)
     index = torch.where(place < before, place, place - before + burned)
     rows = torch.arange(len(index), device=device)[:, None]
 
     def joined(burn_in: Tensor, learn: Tensor) -> Tensor:
         return torch.cat([burn_in, learn], dim=1)[rows, index]
+
+    def joined_flags(flags: RowFlags | None) -> RowFlags | None:
+        return None if flags is None else RowFlags(flags.burn_in[:, :0], joined(*flags))
 
     # No row before the anchor terminates.
     discount = F.pad(batch.discount, (burned, 0), value=1.0)[rows, index]
@@ -104,8 +107,8 @@ def whole_sequence(batch: Sequences) -> Sequences:
         discount=discount,
         learn_rows=learn_rows,
         learned_steps=batch.burn_in_rows + batch.learned_steps,
-        acted_greedily=None,
-        novel=None if novel is None else Novel(novel.burn_in[:, :0], joined(*novel)),
+        acted_greedily=joined_flags(batch.acted_greedily),
+        novel=joined_flags(batch.novel),
     )
 
 
@@ -209,6 +212,10 @@ def take(batch: Sequences, members: Tensor) -> Sequences:
     valid = batch.trace_valid[members]
     burn_in_rows, learn_rows = batch.burn_in_rows[members], batch.learn_rows[members]
     memory, burned, rows = int(valid.sum(dim=1).max()), int(burn_in_rows.max()), int(learn_rows.max())
+
+    def flags(of_rows: RowFlags | None) -> RowFlags | None:
+        return of_rows and RowFlags(of_rows.burn_in[members, :burned], of_rows.learn[members, :rows])
+
     return Sequences(
         trace={name: x[members, max(0, x.shape[1] - memory) :] for name, x in batch.trace.items()},
         trace_valid=valid[:, valid.shape[1] - memory :],
@@ -221,10 +228,8 @@ def take(batch: Sequences, members: Tensor) -> Sequences:
         learned_steps=batch.learned_steps[members],
         importance_weights=batch.importance_weights[members],
         beside={name: x[members, :rows] for name, x in batch.beside.items()},
-        acted_greedily=None if batch.acted_greedily is None else batch.acted_greedily[members, :rows],
-        novel=None
-        if batch.novel is None
-        else Novel(batch.novel.burn_in[members, :burned], batch.novel.learn[members, :rows]),
+        acted_greedily=flags(batch.acted_greedily),
+        novel=flags(batch.novel),
     )
 
 

@@ -204,7 +204,8 @@ class Objective:
         errors = self._regression.errors(at_steps, action, regressed_on, mask)
         if following.continuation is None:
             return errors
-        traces = returns.traces(following.continuation, batch.learn_rows, mask, batch.acted_greedily)
+        acted_greedily = batch.acted_greedily and batch.acted_greedily.learn
+        traces = returns.traces(following.continuation, batch.learn_rows, mask, acted_greedily)
         return errors._replace(traces=traces)
 
     def first_td_errors(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dtqn.types import Novel, Sequences, leaves, map_tree
+from dtqn.types import RowFlags, Sequences, leaves, map_tree
 
 
 class BlockSizes(NamedTuple):
@@ -61,17 +61,18 @@ class Padded:
             # Raw rows that come with the memory are a network's inputs too.
             return repeated(memory)(inputs[name]) if name in inputs else x.new_zeros(_with(x, memory))
 
+        def flags(of_rows: RowFlags | None) -> RowFlags | None:
+            return of_rows and RowFlags(*(repeated(count)(of_rows.learn) for count in (burn_in, learn)))
+
         of_learn = {
-            name: map_tree(repeated(learn), getattr(batch, name))
-            for name in ("learn", "discount", "beside", "acted_greedily")
+            name: map_tree(repeated(learn), getattr(batch, name)) for name in ("learn", "discount", "beside")
         }
         return batch._replace(
             trace={name: stored(name, x) for name, x in batch.trace.items()},
             trace_valid=batch.trace_valid.new_zeros(_with(batch.trace_valid, memory)),
             burn_in=map_tree(repeated(burn_in), batch.learn),
-            novel=None
-            if batch.novel is None
-            else Novel(*(repeated(count)(batch.novel.learn) for count in (burn_in, learn))),
+            acted_greedily=flags(batch.acted_greedily),
+            novel=flags(batch.novel),
             **of_learn,
             **{name: x.clone() for name, x in batch._asdict().items() if name in _BY_SEQUENCE},
         )

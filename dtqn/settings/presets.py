@@ -4,6 +4,7 @@ The layers are laid over each other in the order: defaults, `WORLD_SIZE`, agent 
 `--config` file, `WANDB_MODE`, flags. Each is a *difference*: it names only what it changes. An agent preset
 with `over_task: true` lies over the env preset, so that a published agent is as published on every task. An
 env preset and a `--config` file are for all agents; settings of single ones may stand in them under `agents`.
+Where `--config` names the record of a run, that has every setting, and no preset is laid below it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ CONFIGS = _shipped()
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
 _OVER_TASK = "over_task"
 _AGENTS = "agents"
+_OF_RECORD = {"env", "agent", "seed", "settings_hash", "settings"}
+"""Keys that a record of a run has, and no file of settings."""
 _ABSENT = object()
 _NO_HORIZON = object()
 """The value that the word `horizon` leaves where the task fixes no length: no setting takes it."""
@@ -159,6 +162,18 @@ def file_layer(path: Path) -> Layer:
     return _layer(str(path), read_yaml(path))
 
 
+def _of_record(path: Path) -> Layer | None:
+    """All settings of the run whose record (`dtqn.experiments.records`) this is; None for another file."""
+    content = read_yaml(path)
+    if not content.keys() >= _OF_RECORD:
+        return None
+    groups = [content.get("defaults", {}), content["settings"]]  # early records have no defaults
+    if not all(isinstance(group, Mapping) for group in groups):
+        raise ConfigError(f"{path}: settings and defaults of a record must be groups of settings")
+    run = {name: content[name] for name in ("env", "agent", "seed")}
+    return Layer(str(path), merge(*groups) | run)
+
+
 def _layer(source: str, content: Mapping[str, Any]) -> Layer:
     try:
         return Layer(source, nested(content))
@@ -223,7 +238,8 @@ def resolve(
     """The configuration of a new run.
 
     Args:
-        file: what `--config` names.
+        file: what `--config` names: a file of settings, or the record of a run, which has all of them, so
+            that no preset is laid below it.
         flags: dotted name -> text, as given on the command line.
         environment: environment variables.
         configs: the folder of presets.
@@ -231,12 +247,18 @@ def resolve(
             `horizon` stands for the task's own number there, as in the presets of tasks.
         task_presets: whether the task's preset is laid over the agent's.
     """
-    try:
-        files = [Shared.of_file(file, configs)] if file else []
-    except ConfigError as error:
-        raise ConfigError(f"config is {error}") from None
     variables = environment_layer(environment)
     own = Layer(None, nested(flags))
+    try:
+        record = _of_record(file) if file else None
+        files = [Shared.of_file(file, configs)] if file and record is None else []
+    except ConfigError as error:
+        raise ConfigError(f"config is {error}") from None
+    if record is not None:
+        if "agent" in own.values:
+            right = f"{record.source} has all settings of a run of {record.values['agent']}; leave it out"
+            raise ConfigError(f"agent is {shown(own.values['agent'])}: {right}")
+        return build([*ranks_layer(environment), record, *variables, *below, own])
     all_given = [*(file.layer for file in files), *variables, *below, own]
     env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(all_given, configs)

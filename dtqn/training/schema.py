@@ -18,7 +18,7 @@ from dtqn.acting.rows import Leaf, Rows
 from dtqn.shapes import send
 from dtqn.types import (
     FreshTrace,
-    Novel,
+    RowFlags,
     Sequences,
     StepInputs,
     TraceSpec,
@@ -182,6 +182,7 @@ class Schema:
         if self._reads_inputs:
             memory |= {name: batch.memory[name] for name in self.input_names}
         beside = {name: batch.learn[f"{_TRACE}{name}"] for name in self._beside_names}
+        blocks = batch.burn_in, batch.learn
         return Sequences(
             trace={
                 name: self._tensor(rows[:, max(0, rows.shape[1] - kept) :]) for name, rows in memory.items()
@@ -196,8 +197,10 @@ class Schema:
             learned_steps=self._tensor(batch.learned_steps),
             importance_weights=self._tensor(importance_weights),
             beside={name: self._tensor(rows) for name, rows in beside.items()},
-            acted_greedily=self._tensor(batch.learn[NAMES.q_taken] >= batch.learn[NAMES.q_max]),
-            novel=Novel(*(self._tensor(rows[NAMES.novel]) for rows in (batch.burn_in, batch.learn))),
+            acted_greedily=RowFlags(
+                *(self._tensor(rows[NAMES.q_taken] >= rows[NAMES.q_max]) for rows in blocks)
+            ),
+            novel=RowFlags(*(self._tensor(rows[NAMES.novel]) for rows in blocks)),
         )
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:

@@ -15,7 +15,7 @@ from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, of_finish
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
-from dtqn.training.directory import RunDir, config_hash, run_identity
+from dtqn.training.directory import RunDir, config_hash, hash_of, run_identity
 from dtqn.training.metrics import read_run
 
 _TASK = "t-maze-passive-10"
@@ -352,6 +352,80 @@ def test_a_run_of_a_task_that_has_changed_is_not_counted(tmp_path):
     assert problem.startswith(f"{file}: the task {_TASK} has changed since (digest 0123456789ab, now ")
     assert "move it away" in shelf.keep(config, _result(config), _rows())
     assert file.read_bytes() == before
+
+
+def test_a_record_of_a_newer_version_is_left_without_advice_to_move_it(tmp_path):
+    config = _config()
+    file = _keep(tmp_path)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 3}))
+    before, shelf = file.read_bytes(), Records(tmp_path)
+    assert shelf.find(config) is None
+    (problem,) = shelf.problems
+    assert problem.startswith(
+        f"{file}: has version, which this version does not know, so the run is not counted"
+    )
+    assert (
+        shelf.keep(config, _result(config), _rows()) == f"{file}: is of a newer version, and is left as it is"
+    )
+    assert file.read_bytes() == before
+
+
+def test_a_record_with_a_setting_of_a_newer_version_is_told_of(tmp_path):
+    file = _keep(tmp_path)
+    content = json.loads(file.read_text())
+    content["settings"].setdefault("learner", {})["new_trick"] = 0.5
+    content["settings_hash"] = hash_of(content["settings"], None)
+    file.write_text(json.dumps(content))
+    shelf = Records(tmp_path)
+    assert shelf.find(_config()) is None
+    (problem,) = shelf.problems
+    assert problem.startswith(
+        f"{file}: is of dqn on {_TASK} with other settings (learner.new_trick, which is no setting here)"
+    )
+
+
+def test_a_record_of_an_own_task_that_has_changed_is_told_of(tmp_path):
+    """Its digest is part of the hash, so no record is found by it."""
+    file = _keep(tmp_path, task="0123456789ab")
+    content = json.loads(file.read_text())
+    content["settings_hash"] = hash_of(content["settings"], content["result"]["task"])
+    file.write_text(json.dumps(content))
+    shelf = Records(tmp_path)
+    assert shelf.find(_config()) is None
+    (problem,) = shelf.problems
+    assert problem.startswith(f"{file}: the task {_TASK} has changed since (digest 0123456789ab, now ")
+
+
+def test_a_record_is_a_whole_file_of_settings(tmp_path):
+    """No preset is laid below it: the task's has optimism, which the run was without."""
+    config = _config(**{"actor.optimism": "0", "learner.n_step": "4"})
+    file = _keep(tmp_path, config)
+    assert _config().actor.optimism > 0
+    assert Identity.of(resolve(file, {}, {})) == Identity.of(config)
+    assert resolve(file, {"seed": "9", "learner": {"n_step": 5}}, {}).learner.n_step == 5
+    content = json.loads(file.read_text())
+    content["defaults"]["learner"]["double_q"] = False
+    file.write_text(json.dumps(content))
+    assert not resolve(file, {}, {}).learner.double_q, "a default of then"
+
+
+def test_the_agent_of_a_record_is_no_other(tmp_path):
+    file = _keep(tmp_path)
+    with pytest.raises(
+        ConfigError, match=f"agent is gru: {file} has all settings of a run of dqn; leave it out"
+    ):
+        resolve(file, {"agent": "gru"}, {})
+    content = json.loads(file.read_text()) | {"settings": 3}
+    file.write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match="settings and defaults of a record must be groups of settings"):
+        resolve(file, {}, {})
+
+
+def test_a_folder_named_like_a_record_is_none(tmp_path):
+    file = _keep(tmp_path)
+    (tmp_path / "x.json").mkdir()
+    shelf = Records(tmp_path)
+    assert shelf.problems == [] and shelf.find(_config()).where == str(file)
 
 
 def test_records_with_other_settings_are_told_of_once(tmp_path):

@@ -56,12 +56,19 @@ def test_every_agent_of_the_tables_fits_the_tasks_of_a_suite(name):
 
 @pytest.mark.parametrize("agent", ["gtrxl", "lstm"])
 def test_the_preset_of_popgym_is_the_same_in_its_suite_and_outside(agent):
-    """An answer is worth 1 in 51 of n - 1, and the reward scale is the number of rows, n."""
+    """But for Concentration's gamma.
+
+    An answer is worth 1 in 51 of n - 1, and the reward scale is the number of rows, n.
+    """
     suite = suites.read("popgym-15")
     configs = compare.plan([agent], [101], None, {}, suite)
     assert len(configs) == 15
     for config in configs:
         alone = resolve(None, {"env": config.env, "agent": agent}, {})
+        assert config.learner.gamma == 0.99
+        if "concentration" in config.env:
+            assert alone.learner.gamma == 0.5
+            alone = resolve(None, {"env": config.env, "agent": agent, "learner": {"gamma": 0.99}}, {})
         for group in ("network", "learner", "replay", "actor"):
             assert getattr(config, group) == getattr(alone, group), config.env
     scales = {config.env: config.learner.reward_scale for config in configs}

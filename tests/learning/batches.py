@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dtqn.types import Novel, Sequences, StepInputs, leaves
+from dtqn.types import RowFlags, Sequences, StepInputs, leaves
 from tests.cases import NUM_ACTIONS, inputs, observations
 
 
@@ -107,7 +107,7 @@ def make_batch(
         learn_rows=learn,
         learned_steps=(learn - 1).clamp(max=learn_length),
         importance_weights=torch.rand(batch, generator=generator, dtype=torch.float64).to(dtype) + 0.2,
-        novel=Novel(novel(burned), novel(learn)),
+        novel=RowFlags(novel(burned), novel(learn)),
         beside=_beside(network, space, batch, int(learn.max()), seed + 5, dtype),
     )
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from dtqn.learning.objective import Objective, StepErrors
 from dtqn.networks.heads import Categorical, Expectation, Prediction, Quantiles
 from dtqn.settings.config import LearnerConfig
-from dtqn.types import QOutput, Sequences, StepInputs
+from dtqn.types import QOutput, RowFlags, Sequences, StepInputs
 
 
 def f64(*values: object) -> Tensor:
@@ -37,7 +37,9 @@ def batch(padding: int = 0, junk: float = float("nan")) -> Sequences:
         burn_in=StepInputs(*(x[:, :0] for x in learn)), burn_in_rows=0 * count,
         learn=learn, discount=f64([1, 1, 1, 1, *[junk] * padding]), learn_rows=count,
         learned_steps=count - 1, importance_weights=torch.ones(1),
-        acted_greedily=torch.tensor([[True, True, False, True, *[True] * padding]]),
+        acted_greedily=RowFlags(
+            torch.zeros(1, 0, dtype=torch.bool), torch.tensor([[True, True, False, True, *[True] * padding]])
+        ),
     )  # fmt: skip
 
 

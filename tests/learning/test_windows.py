@@ -13,7 +13,7 @@ from dtqn.learning.batches import whole_sequence, without_first_row
 from dtqn.settings import presets
 from dtqn.settings.config import Config, LearnerConfig
 from dtqn.training.trainer import Trainer
-from dtqn.types import Sequences, StepInputs, map_tree
+from dtqn.types import RowFlags, Sequences, StepInputs, map_tree
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import make_learner
@@ -44,6 +44,8 @@ def whole_rows(batch: Sequences, b: int) -> tuple[StepInputs, Tensor]:
 def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
     network = make("box", **NETWORKS["lstm"])
     batch = make_batch(network, "box", (*SHAPES, Shape(1, 1, 7), Shape(0, 0, 4)), junk=junk)
+    assert batch.novel is not None
+    batch = batch._replace(acted_greedily=RowFlags(*(~x for x in batch.novel)))
     whole = whole_sequence(batch)
     assert whole.burn_in.first.shape[1] == 0 and not whole.burn_in_rows.any()
     assert torch.equal(whole.episode_step, batch.episode_step)
@@ -59,6 +61,8 @@ def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
         burned, learned = int(batch.burn_in_rows[b]), int(batch.learn_rows[b])
         novel = [*batch.novel.burn_in[b, :burned].tolist(), *batch.novel.learn[b, :learned].tolist()]
         assert whole.novel.learn[b, :count].tolist() == novel
+        assert whole.acted_greedily is not None
+        assert whole.acted_greedily.learn[b, :count].tolist() == [not value for value in novel]
 
 
 def windows_q(network: nn.Module, rows: StepInputs) -> Tensor:

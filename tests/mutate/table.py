@@ -2157,6 +2157,42 @@ RECORDED = [
             "break",
             f"{_RECORDS}::test_a_stale_record_hides_no_good_one",
         ),
+        (
+            "a-changed-task-from-outside-is-not-told-of",
+            'self.problems.append(f"{file}: {why}, so the run is not counted")',
+            "self.problems += [f\"{file}: {why}, so the run is not counted\"] * ('settings' in why)",
+            f"{_RECORDS}::test_a_record_of_an_own_task_that_has_changed_is_told_of",
+        ),
+        (
+            "a-newer-record-is-to-be-moved-away",
+            "self._newer.add(file)",
+            "pass",
+            f"{_RECORDS}::test_a_record_of_a_newer_version_is_left_without_advice_to_move_it",
+        ),
+        (
+            "settings-of-a-newer-version-are-not-told-of",
+            "for name in _unknown(record.settings)",
+            "for name in ()",
+            f"{_RECORDS}::test_a_record_with_a_setting_of_a_newer_version_is_told_of",
+        ),
+    ),
+    *_in(
+        "dtqn/settings/presets.py",
+        (
+            "todays-defaults-in-a-record",
+            "merge(*groups) | run",
+            "dict(groups[1]) | run",
+            f"{_RECORDS}::test_a_record_is_a_whole_file_of_settings",
+        ),
+    ),
+    *_in(
+        "dtqn/learning/batches.py",
+        (
+            "greedy-actions-of-burn-in-forgotten",
+            "acted_greedily=joined_flags(batch.acted_greedily)",
+            "acted_greedily=None",
+            "tests/learning/test_windows.py::test_a_whole_sequence_joins_real_rows",
+        ),
     ),
     *_in(
         "dtqn/experiments/comparison_notes.py",

@@ -21,7 +21,7 @@ from dtqn.acting.evaluation import EvaluationResult, evaluate
 from dtqn.learning.batches import Reading, learn_block, same_rows
 from dtqn.learning.learner import Learner
 from dtqn.settings.config import Config
-from dtqn.types import Novel, Sequences, StepInputs
+from dtqn.types import RowFlags, Sequences, StepInputs
 from replay import Field, SequenceLayout
 from tests.reference import losses_twin as losses
 from tests.reference.naive_replay import NaiveReplay
@@ -275,7 +275,7 @@ class NaiveTrainer:
             learn_rows=torch.tensor(list(map(len, learn))),
             learned_steps=torch.tensor([sequence["learned_steps"] for sequence in found]),
             importance_weights=torch.tensor(self.replay.weights(ids)),
-            novel=Novel(
+            novel=RowFlags(
                 *(
                     self.padded([[row["novel"] for row in rows] for rows in blocks], ()).bool()
                     for blocks in (burn_in, learn)
