@@ -484,5 +484,5 @@ def test_a_long_integer_is_exact():
     """A float has 53 bits."""
     assert kinds.natural("9007199254740993") == 9007199254740993
     assert kinds.natural("1e3") == 1000
-    with pytest.raises(argparse.ArgumentTypeError, match="1.5 must be an integer of at least 0"):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"1\.5 must be an integer of at least 0"):
         kinds.natural("1.5")
