@@ -162,9 +162,8 @@ def file_layer(path: Path) -> Layer:
     return _layer(str(path), read_yaml(path))
 
 
-def _of_record(path: Path) -> Layer | None:
+def _of_record(path: Path, content: Mapping[str, Any]) -> Layer | None:
     """All settings of the run whose record (`dtqn.experiments.records`) this is; None for another file."""
-    content = read_yaml(path)
     if not content.keys() >= _OF_RECORD:
         return None
     groups = [content.get("defaults", {}), content["settings"]]  # early records have no defaults
@@ -190,7 +189,11 @@ class Shared(NamedTuple):
 
     @classmethod
     def of_file(cls, path: Path, configs: Path = CONFIGS) -> Shared:
-        content = read_yaml(path)
+        return cls.of(path, read_yaml(path), configs)
+
+    @classmethod
+    def of(cls, path: Path, content: Mapping[str, Any], configs: Path = CONFIGS) -> Shared:
+        """The file's, which holds `content`."""
         groups = content.get(_AGENTS) or {}
         if not isinstance(groups, Mapping):
             right = "must be settings by the name of an agent, such as drqn: {learner: {n_step: 3}}"
@@ -250,8 +253,9 @@ def resolve(
     variables = environment_layer(environment)
     own = Layer(None, nested(flags))
     try:
-        record = _of_record(file) if file else None
-        files = [Shared.of_file(file, configs)] if file and record is None else []
+        content = read_yaml(file) if file else {}
+        record = _of_record(file, content) if file else None
+        files = [Shared.of(file, content, configs)] if file and record is None else []
     except ConfigError as error:
         raise ConfigError(f"config is {error}") from None
     if record is not None:
