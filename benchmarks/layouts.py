@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +27,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.options import one_line_errors, origin, write
-from dtqn.acting.evaluation import greedy_steps, play_by
-from dtqn.acting.rows import Episodes, VectorRows
+from dtqn.acting.evaluation import Steps, greedy_steps, play_by
+from dtqn.acting.rows import VectorRows
 from dtqn.acting.statistics import wilson_interval
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import ConfigError
@@ -99,7 +99,7 @@ def play(network: QNetwork, env: NativeVectorEnv, engine: Engine, episodes: int)
     """The greedy episodes that `dtqn.acting.evaluation.play` has, and the layouts that they begin in."""
     ended: list[list[NDArray[Any]]] = []
 
-    def policy(rows: VectorRows, wanted: NDArray[np.bool_]) -> Iterator[Episodes]:
+    def policy(rows: VectorRows, wanted: NDArray[np.bool_]) -> Steps:
         starts = [np.zeros_like(part) for part in _state(env)]
         steps = greedy_steps(network, rows, wanted)
         while True:

@@ -6,6 +6,7 @@ Counting the first episodes to finish instead would favour short ones.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,10 @@ from envs import pictures
 
 _BLOCK = 16
 """Rows that kernels of matrix products take together, or a multiple of theirs."""
+
+
+Steps = Iterator[tuple[Episodes, np.ndarray]]
+"""Of each step of all copies the episodes that end there, and `Played.first_q` of every copy, [N]."""
 
 
 class EvaluationResult(NamedTuple):
@@ -68,6 +73,10 @@ class Played(NamedTuple):
     returns: np.ndarray
     lengths: np.ndarray
     successes: np.ndarray
+    discounted_returns: np.ndarray
+    """sum_t gamma^t r_{t+1} to the episode's end, with the gamma that they were played for."""
+    first_q: np.ndarray
+    """The largest Q-value of the first decision, on the learner's scale; NaN of actions at random."""
 
     def result(self, has_success: bool) -> EvaluationResult:
         """Their means with intervals; no success where the task defines none."""
@@ -175,6 +184,7 @@ def play(
     env: gymnasium.vector.VectorEnv,
     episodes: int,
     stopped: Callable[[], bool] = lambda: False,
+    gamma: float = 1.0,
 ) -> Played:
     """Play `episodes` greedy episodes; copy i of N plays every N-th, so the number of each is known before.
 
@@ -186,7 +196,8 @@ def play(
         Stopped: `stopped` has said so before the episodes were over.
     """
     with contextlib.closing(env):
-        return play_by(lambda rows, wanted: greedy_steps(network, rows, wanted), env, episodes, stopped)
+        policy = functools.partial(greedy_steps, network)
+        return play_by(policy, env, episodes, stopped, gamma)
 
 
 def evaluate(
@@ -205,12 +216,13 @@ def evaluate_random(
 
 
 def play_by(
-    policy: Callable[[VectorRows, np.ndarray], Iterator[Episodes]],
+    policy: Callable[[VectorRows, np.ndarray], Steps],
     env: gymnasium.vector.VectorEnv,
     episodes: int,
     stopped: Callable[[], bool] = lambda: False,
+    gamma: float = 1.0,
 ) -> Played:
-    """Play `episodes` by a policy, which steps all copies for ever and gives the episodes that end at a step.
+    """Play `episodes` by a policy, which steps all copies for ever.
 
     An array [N] tells the policy which copies still play some that count; it changes after each step.
     """
@@ -218,20 +230,21 @@ def play_by(
     quota = np.full(copies, episodes // copies)
     quota[: episodes % copies] += 1
     played = np.zeros(copies, np.int64)
-    returns, lengths, successes = [], [], []
+    found: list[tuple[np.ndarray, ...]] = []
+    discounted, weight = np.zeros(copies), np.ones(copies)
     rows, wanted = VectorRows(env), quota > 0
     steps = policy(rows, wanted)
     while wanted.any():
         if stopped():
             raise Stopped
-        ended = next(steps)
+        ended, first_q = next(steps)
+        discounted = np.where(rows.first, 0.0, discounted + weight * rows.reward)
+        weight = np.where(rows.first, 1.0, weight * gamma)
         counted = wanted[rows.last]
+        found.append(tuple(x[counted] for x in (*ended, discounted[rows.last], first_q[rows.last])))
         played[rows.last] += 1
         wanted[:] = played < quota
-        returns.append(ended.episode_return[counted])
-        lengths.append(ended.length[counted])
-        successes.append(ended.success[counted])
-    return Played(*(np.concatenate(values) for values in (returns, lengths, successes)))
+    return Played(*(np.concatenate(values) for values in zip(*found, strict=True)))
 
 
 @torch.no_grad()
@@ -251,8 +264,8 @@ def film(network: QNetwork, env: gymnasium.vector.VectorEnv, file: Path) -> None
     pictures.write(frames, file)
 
 
-def greedy_steps(network: QNetwork, rows: VectorRows, wanted: np.ndarray) -> Iterator[Episodes]:
-    """Step every copy for ever, those `wanted` [N] by the action of largest Q; the episodes that end.
+def greedy_steps(network: QNetwork, rows: VectorRows, wanted: np.ndarray) -> Steps:
+    """Step every copy for ever, those `wanted` [N] by the action of largest Q.
 
     The others are stepped by any action, and most of them without the network, as `_kept` says. In a task
     whose episodes are decided by their start and by the actions, nothing that is wanted changes by that.
@@ -261,7 +274,7 @@ def greedy_steps(network: QNetwork, rows: VectorRows, wanted: np.ndarray) -> Ite
     initial = network.cache(network.initial_state(1))
     acting = np.arange(rows.env.num_envs)  # the copies that have a row in the network's batch
     state = map_tree(lambda x: x.expand(len(acting), *x.shape[1:]), initial)
-    action = np.zeros(len(acting), np.int64)
+    action, first_q = np.zeros(len(acting), np.int64), np.full(len(acting), np.nan)
     index: Tensor | None = None  # `acting`, where it is not all copies
     while True:
         if (kept := _kept(wanted[acting])) is not None:
@@ -272,8 +285,11 @@ def greedy_steps(network: QNetwork, rows: VectorRows, wanted: np.ndarray) -> Ite
         if index is not None:
             inputs = map_tree(lambda x, i=index: x[i], inputs)
         output, state, _ = network(inputs, reset_rows(state, initial, inputs.first[:, 0]))
-        action[acting] = output.q[:, 0].argmax(dim=-1).cpu().numpy()
-        yield rows.step(action.copy())
+        q = output.q[:, 0]
+        if (begins := rows.first[acting]).any():
+            first_q[acting[begins]] = q.amax(dim=-1).cpu().numpy()[begins]
+        action[acting] = q.argmax(dim=-1).cpu().numpy()
+        yield rows.step(action.copy()), first_q
 
 
 def _kept(wanted: np.ndarray) -> np.ndarray | None:
@@ -287,7 +303,8 @@ def _kept(wanted: np.ndarray) -> np.ndarray | None:
     return np.sort(np.argsort(~wanted, kind="stable")[:count])
 
 
-def _uniform(generator: np.random.Generator, rows: VectorRows) -> Iterator[Episodes]:
-    """Step every copy by an action at random, for ever; the episodes that end at each step."""
+def _uniform(generator: np.random.Generator, rows: VectorRows) -> Steps:
+    """Step every copy by an action at random, for ever."""
+    no_q = np.full(rows.env.num_envs, np.nan)
     while True:
-        yield rows.step(generator.integers(rows.num_actions, size=rows.env.num_envs))
+        yield rows.step(generator.integers(rows.num_actions, size=rows.env.num_envs)), no_q

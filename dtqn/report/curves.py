@@ -65,6 +65,12 @@ class _Kind(NamedTuple):
 _OF_RUNS = (
     _Kind("Loss", "the learner's, the mean of updates between two rows", "loss", ("learner/loss",)),
     _Kind(
+        "Value estimates",
+        "greedy episodes: largest Q-value of the first decision (full), discounted return (dashed)",
+        "discounted return",
+        ("eval/value_estimate", "eval/discounted_return"),
+    ),
+    _Kind(
         "Stale actions",
         f"learned steps at which the stored memory gives another greedy action than the exact one; {_POOLED}",
         "share of steps",

@@ -13,9 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
-from dtqn.acting.evaluation import EvaluationResult, Played, Stopped, play
+from dtqn.acting.evaluation import Played, Stopped, play
+from dtqn.learning.returns import value_transform
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
 from dtqn.training import machine, setup
@@ -64,7 +66,7 @@ class Player:
 
     def play(
         self, asked: Asked, stages: dict[str, Any], stopped: Callable[[], bool] = lambda: False
-    ) -> EvaluationResult:
+    ) -> Played:
         """Greedy episodes, on seeds that no other evaluation or training shares.
 
         Args:
@@ -76,14 +78,13 @@ class Player:
         plan.set_state(stages)
         played = self._play(stopped, asked.number, plan.first(asked.env_steps, asked.length))
         rest = plan.rest(played.result(self._has_success), asked.env_steps, asked.at_end)
-        if rest:
-            played = played.and_then(self._play(stopped, asked.number, rest, 1))
-        return played.result(self._has_success)
+        return played.and_then(self._play(stopped, asked.number, rest, 1)) if rest else played
 
     def _play(self, stopped: Callable[[], bool], number: int, episodes: int, *stage: int) -> Played:
         seed = seed_of(self._config, Stream.EVALUATION, number, *stage)
         copies = min(self._config.evaluation.num_envs, episodes)
-        return play(self._network, setup.make_env(self._config, copies, seed), episodes, stopped)
+        env = setup.make_env(self._config, copies, seed)
+        return play(self._network, env, episodes, stopped, self._config.learner.gamma)
 
 
 class Evaluator:
@@ -91,6 +92,8 @@ class Evaluator:
 
     def __init__(self, config: Config, network: QNetwork) -> None:
         """`network` is the run's, of which a copy is kept."""
+        self._learner = config.learner
+        self._has_success = setup.task_spec(config).has_success
         self._player: Work = (
             Worker("plays evaluations", Player.beside, config)
             if config.evaluates_beside
@@ -146,10 +149,11 @@ class Evaluator:
             return None
         self._begun = False
         try:
-            result: EvaluationResult = self._player.answer()
+            played: Played = self._player.answer()
         except Stopped:
             return None
         self._waiting.popleft()
+        result = played.result(self._has_success)
         full = self._stages.is_full(result, asked.at_end)
         self._stages.count(result, full)
         self._full_at = asked.learner_steps if full else -1
@@ -159,11 +163,18 @@ class Evaluator:
             "eval/success_high": result.success_high,
             "eval/return": result.episode_return,
             "eval/return_error": result.return_error,
+            "eval/discounted_return": float(played.discounted_returns.mean()),
+            "eval/value_estimate": self._value_estimate(played.first_q),
             "eval/length": result.length,
             "eval/episodes": result.episodes,
             "eval/stage": 2 if full else 1,
         }
         return Evaluated(asked.env_steps, metrics, asked.weights)
+
+    def _value_estimate(self, first_q: np.ndarray) -> float:
+        """The mean of Q-values [n] of the learner, on the scale of the task's rewards."""
+        inverse = value_transform(self._learner.value_rescaling).inverse
+        return float(inverse(torch.from_numpy(first_q)).mean()) / self._learner.reward_scale
 
     def close(self) -> None:
         """End the player, in the midst of an evaluation too."""

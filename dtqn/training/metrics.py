@@ -18,7 +18,8 @@ METRICS = [
     group + name
     for group, names in {
         "": "best_success best_return mean_success mean_return env_steps learner_steps seconds",
-        "eval/": "success success_low success_high return return_error length episodes stage",
+        "eval/": "success success_low success_high return return_error discounted_return value_estimate "
+        "length episodes stage",
         "train/": "success return length episodes total_return total_success",
         "learner/": "loss td_error q_mean q_max q_min target_max target_min grad_norm skipped_updates "
         "learning_rate auxiliary_loss recall_loss trace_length trace_cut_share trace_cut_greedy_share",
@@ -30,14 +31,14 @@ METRICS = [
     }.items()
     for name in names.split()
 ]
-"""All that a row can hold, so that a misspelt metric is known before anything is trained."""
+"""All that a row can hold, so that a misspelt metric is known before anything is trained. `docs/metrics.md`
+says what each is."""
 CLOCKS = ("seconds", "speed/env_steps_per_second", "speed/learner_steps_per_second")
 """Keys of each row whose values come from the clock."""
 CLOCK_KEYS = (*CLOCKS, "actor/lead")
 """The only keys in which a run and its killed and resumed twin may differ."""
-SUMMARISED = tuple(
-    name for name in METRICS if name.startswith(("learner/", "replay/", "actor/")) and name not in CLOCK_KEYS
-)
+_SUMMARISED = ("learner/", "replay/", "actor/", "eval/value_estimate", "eval/discounted_return")
+SUMMARISED = tuple(name for name in METRICS if name.startswith(_SUMMARISED) and name not in CLOCK_KEYS)
 """What `late_means` is of."""
 
 

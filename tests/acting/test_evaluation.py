@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dtqn.acting.evaluation import evaluate
+from dtqn.acting.evaluation import _uniform, evaluate, play, play_by
 from dtqn.acting.rows import VectorRows
 from dtqn.acting.statistics import wilson_interval
 from dtqn.types import StepInputs, reset_rows
@@ -62,6 +62,35 @@ def test_returns_are_summed_in_float64() -> None:
     result = evaluate(NETWORK, LargeThenSmall(6), 12, has_success=False)
     lengths = [episode(0, *which).length for which in counted(12, 6)]
     assert result.episode_return == 2**24 - 1 + np.mean(lengths)
+
+
+@pytest.mark.parametrize("gamma", [0.9, 1.0, 0.0])
+def test_discounted_returns_and_the_first_q_value_of_every_episode(gamma: float) -> None:
+    """By the recipe of the episodes: r_{t+1} is what the row at t shows, over 8."""
+    played = play(NETWORK, FixedRewards(3), 8, gamma=gamma)
+    discounted, first_q = [], []
+    for which in counted(8, 3):
+        observations = episode(0, *which).observations
+        rewards = observations[:-1, 0] / 8
+        discounted.append(sum(gamma**t * reward for t, reward in enumerate(rewards)))
+        row = StepInputs(
+            torch.from_numpy(observations[None, :1]),
+            torch.zeros(1, 1, dtype=torch.long),
+            torch.zeros(1, 1),
+            torch.ones(1, 1, dtype=torch.bool),
+        )
+        with torch.no_grad():
+            first_q.append(float(NETWORK(row, NETWORK.initial_state(1))[0].q.max()))
+    assert sorted(played.discounted_returns) == pytest.approx(sorted(discounted))
+    assert sorted(played.first_q) == pytest.approx(sorted(first_q), abs=1e-6)
+    assert len(set(np.round(first_q, 4))) > 2
+    if gamma == 1.0:
+        assert (played.discounted_returns == played.returns).all()
+
+
+def test_actions_at_random_have_no_q_value() -> None:
+    env, policy = FixedRewards(2), np.random.default_rng(0)
+    assert np.isnan(play_by(lambda rows, _: _uniform(policy, rows), env, 4).first_q).all()
 
 
 def test_without_success_there_is_none() -> None:

@@ -88,7 +88,7 @@ def test_a_run_too_short_for_all_episodes_ends_with_as_many_as_it_pays_for() -> 
 
 def test_returns_have_an_interval_of_their_own() -> None:
     """Returns 0, 0, 3, 3: mean 1.5, standard error sqrt(3) / 2; its 95 % interval ends at 3.197."""
-    played = Played(np.array([0.0, 3.0]), np.array([4, 6]), np.zeros(2, bool))
+    played = Played(np.array([0.0, 3.0]), np.array([4, 6]), np.zeros(2, bool), np.zeros(2), np.zeros(2))
     both = played.and_then(played).result(has_success=False)
     assert (both.episode_return, both.length, both.episodes) == (1.5, 5.0, 4)
     assert both.return_error == pytest.approx(np.sqrt(3) / 2)

@@ -958,6 +958,14 @@ TRAINING = [
         "dtqn/training/evaluator.py",
         ("deaf-in-an-evaluation", "(stopped,) if isinstance", "() if isinstance", _EVALUATOR),
         ("every-evaluation-alike", "self._number += 1", "pass", _WIRING),
+        ("estimate-on-the-learners-scale", " / self._learner.reward_scale", "", _EVALUATOR),
+        (
+            "estimate-of-rescaled-values",
+            "value_transform(self._learner.value_rescaling)",
+            "value_transform(False)",
+            _EVALUATOR,
+        ),
+        ("returns-not-discounted", "stopped, self._config.learner.gamma)", "stopped)", _EVALUATOR),
     ),
     *_in(
         "dtqn/training/pool.py",
@@ -1127,6 +1135,14 @@ ACTING = [
         "dtqn/acting/evaluation.py",
         ("quota-without-remainder", "quota[: episodes % copies] += 1", "pass", _EVALUATION),
         ("one-episode-too-many", "wanted[:] = played < quota", "wanted[:] = played <= quota", _EVALUATION),
+        ("discount-never-grows", "weight * gamma)", "weight)", _EVALUATION),
+        ("discount-of-the-episode-before", "weight = np.where(rows.first, 1.0, ", "weight = (", _EVALUATION),
+        (
+            "q-of-the-last-decision",
+            "(begins := rows.first[acting]).any()",
+            "len(begins := acting >= 0)",
+            _EVALUATION,
+        ),
         (
             "evaluation-keeps-the-state",
             "reset_rows(state, initial, inputs.first[:, 0])",

@@ -95,6 +95,8 @@ def test_curves_are_those_of_the_metrics(page: Path, runs: Path) -> None:
             ("success rate", "eval/success", 1, ""),
             ("episode return", "eval/return", 1, ""),
             ("loss", "learner/loss", 1, ""),
+            ("discounted return", "eval/value_estimate", 1, ""),
+            ("discounted return", "eval/discounted_return", 1, ", return"),
             ("share of steps", "replay/stale_action_share", 1, ""),
             ("delta Q", "replay/delta_q_first", 1, ""),
             ("delta Q", "replay/delta_q_last", 1, ", last"),

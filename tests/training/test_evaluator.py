@@ -16,7 +16,7 @@ from dtqn.acting import evaluation
 from dtqn.acting.rows import Episodes, VectorRows
 from dtqn.settings.config import Config
 from dtqn.settings.presets import resolve
-from dtqn.training import checkpoint, evaluator, session
+from dtqn.training import checkpoint, evaluator, session, setup
 from dtqn.training.directory import RunDir
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.trainer import Trainer
@@ -225,3 +225,27 @@ def test_where_success_may_end_a_run_it_plays_evaluations_itself(tmp_path: Path,
     assert not config_of(**flags).evaluates_beside
     assert config_of(**flags).unread() == ["evaluator"]
     assert config_of(evaluator="process").evaluates_beside
+
+
+@pytest.mark.parametrize("value_rescaling, estimate", [(False, 2 * 1.5055), (True, 2 * 5.5)])
+def test_the_value_estimate_is_on_the_scale_of_the_rewards(
+    monkeypatch: pytest.MonkeyPatch, value_rescaling: bool, estimate: float
+) -> None:
+    """By hand: h(3) = 1.003 and h(8) = 2.008 of R2D2's h, and rewards were halved in the loss."""
+
+    def play(network: Any, env: Any, episodes: int, stopped: Any, gamma: float) -> evaluation.Played:
+        env.close()
+        assert gamma == 0.9
+        one, flags = np.ones(episodes), np.ones(episodes, bool)
+        discounted, first_q = np.linspace(0.5, 1.5, episodes), np.resize([1.003, 2.008], episodes)
+        return evaluation.Played(one, one, flags, discounted, first_q)
+
+    monkeypatch.setattr(evaluator, "play", play)
+    scales = {"learner.gamma": 0.9, "learner.reward_scale": 0.5, "learner.value_rescaling": value_rescaling}
+    config = config_of(evaluator="inline", **scales)
+    asks = evaluator.Evaluator(config, setup.make_network(config))
+    asks.ask(setup.make_network(config), 900, 1, None, at_end=True)
+    found = asks.evaluated()
+    assert found is not None
+    assert found.metrics["eval/discounted_return"] == pytest.approx(1.0)
+    assert found.metrics["eval/value_estimate"] == pytest.approx(estimate, rel=1e-6)

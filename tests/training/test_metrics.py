@@ -1,4 +1,6 @@
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -40,7 +42,10 @@ def test_the_means_of_the_second_half():
     values = [(10, 9.0), (49, 7.0), (50, 1.0), (80, None), (90, 2.0), (100, 6.0)]
     rows = [{"env_steps": step, "learner/loss": value, "train/return": 5.0} for step, value in values]
     rows += [{"env_steps": 100, "eval/return": 3.0, "replay/delta_q_last": 0.5, "actor/lead": 4.0}]
-    assert late_means(rows) == {"learner/loss": 3.0, "replay/delta_q_last": 0.5}
+    rows += [{"env_steps": step, "eval/value_estimate": float(step)} for step in (40, 60, 90)]
+    assert late_means(rows) == {
+        "learner/loss": 3.0, "replay/delta_q_last": 0.5, "eval/value_estimate": 75.0,
+    }  # fmt: skip
     assert late_means([]) == {}
 
 
@@ -57,3 +62,10 @@ def test_a_metric_is_a_column_of_a_run(tmp_path):
     assert cli.main([word for name, value in options.items() for word in (f"--{name}", value)]) == 0
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")
     assert sorted({name for row in rows for name in row}) == sorted(METRICS)
+
+
+def test_the_page_of_metrics_has_each_once():
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    tables = page.partition("## Rows and clocks")[2].partition("## Overestimation")[0]
+    names = [line.split("|")[1] for line in tables.splitlines() if line.startswith("| `")]
+    assert sorted(word for cell in names for word in re.findall(r"`([^`]+)`", cell)) == sorted(METRICS)
