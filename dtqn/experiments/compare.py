@@ -197,7 +197,8 @@ def compare(
         metrics: those that get a column in the tables.
 
     Returns:
-        0, 1 where a run has failed (the table is of the others), 128 + n after signal n.
+        0, 1 where a run has failed (the table is of the others) or a record could not be written, 128 + n
+        after signal n.
 
     Raises:
         ConfigError: before anything is trained, where nothing can be written to `runs_dir` or `folder`.
@@ -247,7 +248,9 @@ def compare(
         suite_pictures.draw(suite, runs, folder)
     print(f"\n{comparison_forms.to_text(table)}\ntable and curves in {folder}", file=out)
     print(f"report   {report_command(folder)}", file=out)
-    return 1 if any(outcome.state == "failed" for outcome in outcomes) else 0
+    if shelf.unwritten:
+        print(f"{shelf.unwritten} of these runs left no record in {records_dir}, as said above", file=out)
+    return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
 def _gathered(

@@ -298,6 +298,8 @@ class Records:
         self.problems: list[str] = []
         """A line for each file that is no record or cannot be counted, and why; one for each task and agent
         whose records have other settings."""
+        self.unwritten = 0
+        """Records that could not be written."""
         self._folder = folder
         self._found: dict[Identity, list[tuple[Path, Record]]] = {}
         """By file, in the order of their names."""
@@ -402,6 +404,7 @@ class Records:
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, _text(record), durable=True)
         except OSError as error:
+            self.unwritten += 1
             return f"{file}: cannot be written: {error.strerror}"
         self._found[record.identity] = [(file, record)]
         return ""

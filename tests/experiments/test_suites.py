@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dtqn import cli
-from dtqn.experiments import compare, suites
+from dtqn.experiments import compare, records, suites
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from tests.experiments import suite_program
@@ -515,6 +515,23 @@ tasks:
     assert table[0] == table[1] and f"{last['train/total_success'] / 300:.1%}" in table[0]
     record = json.loads(file.read_text())
     assert record["result"]["code"] and record["result"]["machine"]
+
+
+def test_a_run_that_leaves_no_record_ends_a_comparison_with_1(tmp_path, run, monkeypatch):
+    """The table is whole, and the same command writes the records once there is room."""
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(records, "write_whole", full)
+        code, printed = run(agents=["dqn"], seeds=[1])
+    said = f"3 of these runs left no record in {tmp_path / 'records'}, as said above\n"
+    assert (code, printed.count("cannot be written: No space left on device")) == (1, 3)
+    assert printed.endswith(said) and len(table_of(tmp_path)["runs"]) == 3
+    again, printed = run(agents=["dqn"], seeds=[1])
+    assert again == 0 and said not in printed and len(begun_runs(tmp_path)) == 3
+    assert len(list((tmp_path / "records").rglob("*.json"))) == 3
 
 
 def test_the_example_of_the_page_is_a_suite(tmp_path):
