@@ -86,8 +86,10 @@ def read_metrics(text: str) -> list[str]:
     for name in found:
         if name not in SUMMARISED:
             near = nearest(name, SUMMARISED)
-            groups = "metrics of learner/, replay/ or actor/ with commas between"
-            raise wrong("--metrics", text, f"{name} is no such metric{near}; must be {groups}")
+            groups = "metrics of learner/, replay/ or actor/, eval/value_estimate or eval/discounted_return"
+            raise wrong(
+                "--metrics", text, f"{name} is no such metric{near}; must be {groups}, with commas between"
+            )
     return found
 
 

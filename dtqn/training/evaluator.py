@@ -9,6 +9,7 @@ run's state. The next one begins when it has been counted.
 from __future__ import annotations
 
 import copy
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -171,10 +172,11 @@ class Evaluator:
         }
         return Evaluated(asked.env_steps, metrics, asked.weights)
 
-    def _value_estimate(self, first_q: np.ndarray) -> float:
-        """The mean of Q-values [n] of the learner, on the scale of the task's rewards."""
+    def _value_estimate(self, first_q: np.ndarray) -> float | None:
+        """The mean of Q-values [n] of the learner, on the scale of the task's rewards; None if not finite."""
         inverse = value_transform(self._learner.value_rescaling).inverse
-        return float(inverse(torch.from_numpy(first_q)).mean()) / self._learner.reward_scale
+        mean = float(inverse(torch.from_numpy(first_q)).mean()) / self._learner.reward_scale
+        return mean if math.isfinite(mean) else None
 
     def close(self) -> None:
         """End the player, in the midst of an evaluation too."""

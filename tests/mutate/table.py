@@ -966,6 +966,7 @@ TRAINING = [
             _EVALUATOR,
         ),
         ("returns-not-discounted", "stopped, self._config.learner.gamma)", "stopped)", _EVALUATOR),
+        ("endless-estimate-told", "mean if math.isfinite(mean) else None", "mean", _EVALUATOR),
     ),
     *_in(
         "dtqn/training/pool.py",

@@ -227,9 +227,12 @@ def test_where_success_may_end_a_run_it_plays_evaluations_itself(tmp_path: Path,
     assert config_of(evaluator="process").evaluates_beside
 
 
-@pytest.mark.parametrize("value_rescaling, estimate", [(False, 2 * 1.5055), (True, 2 * 5.5)])
+@pytest.mark.parametrize(
+    "value_rescaling, second, estimate",
+    [(False, 2.008, 2 * 1.5055), (True, 2.008, 2 * 5.5), (False, np.inf, None), (True, np.nan, None)],
+)
 def test_the_value_estimate_is_on_the_scale_of_the_rewards(
-    monkeypatch: pytest.MonkeyPatch, value_rescaling: bool, estimate: float
+    monkeypatch: pytest.MonkeyPatch, value_rescaling: bool, second: float, estimate: float | None
 ) -> None:
     """By hand: h(3) = 1.003 and h(8) = 2.008 of R2D2's h, and rewards were halved in the loss."""
 
@@ -237,7 +240,7 @@ def test_the_value_estimate_is_on_the_scale_of_the_rewards(
         env.close()
         assert gamma == 0.9
         one, flags = np.ones(episodes), np.ones(episodes, bool)
-        discounted, first_q = np.linspace(0.5, 1.5, episodes), np.resize([1.003, 2.008], episodes)
+        discounted, first_q = np.linspace(0.5, 1.5, episodes), np.resize([1.003, second], episodes)
         return evaluation.Played(one, one, flags, discounted, first_q)
 
     monkeypatch.setattr(evaluator, "play", play)
@@ -248,4 +251,5 @@ def test_the_value_estimate_is_on_the_scale_of_the_rewards(
     found = asks.evaluated()
     assert found is not None
     assert found.metrics["eval/discounted_return"] == pytest.approx(1.0)
-    assert found.metrics["eval/value_estimate"] == pytest.approx(estimate, rel=1e-6)
+    expected = None if estimate is None else pytest.approx(estimate, rel=1e-6)
+    assert found.metrics["eval/value_estimate"] == expected

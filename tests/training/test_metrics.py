@@ -41,8 +41,8 @@ def test_the_means_of_the_second_half():
     """By hand: rows at 50 of 100 steps or later count, those without the metric do not."""
     values = [(10, 9.0), (49, 7.0), (50, 1.0), (80, None), (90, 2.0), (100, 6.0)]
     rows = [{"env_steps": step, "learner/loss": value, "train/return": 5.0} for step, value in values]
-    rows += [{"env_steps": 100, "eval/return": 3.0, "replay/delta_q_last": 0.5, "actor/lead": 4.0}]
     rows += [{"env_steps": step, "eval/value_estimate": float(step)} for step in (40, 60, 90)]
+    rows += [{"env_steps": 100, "eval/return": 3.0, "replay/delta_q_last": 0.5, "actor/lead": 4.0}]
     assert late_means(rows) == {
         "learner/loss": 3.0, "replay/delta_q_last": 0.5, "eval/value_estimate": 75.0,
     }  # fmt: skip
