@@ -281,12 +281,12 @@ def test_a_sweep_does_not_rank_runs_of_other_settings(run):
     settings.write_text("learner: {gamma: 0.8}\n")
     code, printed, _ = run(GRID, *arguments)
     assert code == 2
-    name = Path(recorded(run.folder / "out")[0]["run_dir"]).name
-    first = f"error: {re.escape(str(record))}: run 1 was made with other settings"
-    first += rf" \({name}, now seed1-\w+\)"
-    assert re.fullmatch(rf"{first}: .* give another --out\n", printed), printed
+    told = f"error: {record}: run 1 was made with other settings (learner.gamma is 0.9, now 0.8); to search "
+    assert printed == told + "with the settings as they are now, give another --out\n"
     assert record.read_text() == text
     settings.write_text("learner: {gamma: 0.9}\n")
+    code, printed, _ = run(GRID, *arguments, "--learner.max_grad_norm", "3")
+    assert code == 2 and "(learner.max_grad_norm is 10.0, now 3.0)" in printed, "nor those of another flag"
     assert run(GRID, *arguments)[0] == 0
     assert len(recorded(run.folder / "out")) == 6
 

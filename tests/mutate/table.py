@@ -2109,6 +2109,12 @@ RECORDED = [
             f"{_SWEEP}::test_ranks_need_five_runs_of_every_line",
         ),
         (
+            "other-settings-unnamed",
+            'if directory.holds_run else ""',
+            'if False else ""',
+            f"{_SWEEP}::test_a_sweep_does_not_rank_runs_of_other_settings",
+        ),
+        (
             "runs-that-are-gone-count",
             "        if not trial.rows:\n",
             "        if False:\n",
