@@ -61,7 +61,7 @@ def item(chart: Chart) -> dict[str, Any]:
     plot.toolbar.logo = None
     plot.xaxis.formatter = CustomJSTickFormatter(code=_COUNT)
     plot.yaxis.formatter = (
-        NumeralTickFormatter(format="0%") if chart.is_share else CustomJSTickFormatter(code=_COUNT)
+        NumeralTickFormatter(format="0.[00]%") if chart.is_share else CustomJSTickFormatter(code=_COUNT)
     )
     drawn: dict[int, list[Any]] = {}
     grouped: dict[int, list[Line]] = {}

@@ -112,6 +112,13 @@ def test_curves_are_those_of_the_metrics(page: Path, runs: Path) -> None:
             assert y == pytest.approx([float(value or 0) / scale for _, value in wanted])
 
 
+def test_small_shares_have_labels_of_their_own(page: Path) -> None:
+    """0.5 % and 1.5 % are not both 1 %."""
+    roots = [item["doc"]["roots"][0] for item in data(page, "chart")]
+    formats = [x["attributes"]["format"] for x in _models(roots) if x["name"] == "NumeralTickFormatter"]
+    assert formats and set(formats) == {"0.[00]%"}
+
+
 def _models(value: Any) -> list[dict[str, Any]]:
     """All objects of a chart's JSON."""
     if isinstance(value, list):
