@@ -28,7 +28,7 @@ _BLOCK = 16
 
 
 Steps = Iterator[tuple[Episodes, np.ndarray]]
-"""Of each step of all copies the episodes that end there, and `Played.first_q` of every copy, [N]."""
+"""At each step of all copies: the episodes that end there, and `Played.first_q` of every copy, [N]."""
 
 
 class EvaluationResult(NamedTuple):
