@@ -191,6 +191,7 @@ def play(
     Args:
         env: freshly made, with at most `episodes` copies; it is closed afterwards.
         stopped: asked before every step of the copies.
+        gamma: the discount of `Played.discounted_returns`.
 
     Raises:
         Stopped: `stopped` has said so before the episodes were over.

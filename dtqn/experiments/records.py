@@ -31,6 +31,7 @@ from dtqn.settings.presets import setting_in
 from dtqn.text import one_line
 from dtqn.training.directory import (
     RunDir,
+    changed_settings,
     config_hash,
     deciding_settings,
     hash_of,
@@ -344,7 +345,7 @@ class Records:
         for index, (file, record) in enumerate(found):
             if record.result.task != digest:
                 why = _changed_task(record, digest)
-            elif changed := _changed_defaults(record, config):
+            elif changed := _first(changed_settings(record.defaults, config)):  # no part of the hash
                 why = f"defaults have changed since ({changed})"
             else:
                 self._found[identity] = [found[index]]
@@ -435,20 +436,6 @@ def _unknown(settings: Mapping[str, Any], group: str = "") -> list[str]:
 
 def _changed_task(record: Record, digest: str) -> str:
     return f"the task {record.env} has changed since (digest {record.result.task}, now {digest})"
-
-
-def _changed_defaults(record: Record, config: Config) -> str:
-    """The first defaults of a run that are others now: `learner.gamma is 0.9, now 0.99`; empty if none.
-
-    The hash of a run's settings tells nothing of them.
-    """
-    here = lasting_settings(resolved(config))
-    lines = []
-    for name in fields_of():
-        now = setting_in(here, name)
-        if (then := setting_in(record.defaults, name, now)) != now:
-            lines.append(f"{name} is {then}, now {now}")
-    return _first(lines)
 
 
 def _first(lines: Sequence[str]) -> str:

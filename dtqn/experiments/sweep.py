@@ -29,11 +29,11 @@ from dtqn.experiments.jobs import Job, Pool, fitting
 from dtqn.files import replacing, write_whole
 from dtqn.program import program
 from dtqn.settings import presets
-from dtqn.settings.config import Config, ConfigError, fields_of, setting_of
-from dtqn.settings.presets import setting_in, to_yaml
+from dtqn.settings.config import Config, ConfigError, setting_of
+from dtqn.settings.presets import to_yaml
 from dtqn.settings.task import task_of
 from dtqn.text import columns
-from dtqn.training.directory import RunDir, lasting_settings, make_writable, resolved
+from dtqn.training.directory import RunDir, changed_settings, lasting_settings, make_writable
 from dtqn.training.display import RunsView, open_runs_view
 from dtqn.training.metrics import read_run
 
@@ -132,8 +132,9 @@ class Sweep:
         if directory.holds_run and (change := directory.task_change(directory.read_config())):
             raise ConfigError(f"{change}; to search on the task as it is now, give another --out")
         if now.path.parts[-3:] != directory.path.parts[-3:]:
-            change = _change(directory.read_config(), config) if directory.holds_run else ""
-            change = change or f"{directory.path.name}, now {now.path.name}"
+            then = lasting_settings(directory.read_config()) if directory.holds_run else {}
+            names = f"{directory.path.name}, now {now.path.name}"
+            change = next(iter(changed_settings(then, config)), names)
             raise ConfigError(
                 f"{self._record}: run {trial.number} was made with other settings ({change}); "
                 "to search with the settings as they are now, give another --out"
@@ -456,15 +457,6 @@ def _train(sweep: Sweep, pool: Pool, view: RunsView) -> None:
             view.say(line)
         if ended and (lines := sweep.table()):
             view.say("\n".join(lines))
-
-
-def _change(then: Config, now: Config) -> str:
-    """The first setting that decides a run in which two differ: `learner.gamma is 0.9, now 0.8`."""
-    old, new = (lasting_settings(resolved(config)) for config in (then, now))
-    for name in fields_of():
-        if (was := setting_in(old, name)) != (is_now := setting_in(new, name)):
-            return f"{name} is {was}, now {is_now}"
-    return ""
 
 
 def _cell(value: Any) -> str:

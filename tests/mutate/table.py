@@ -2110,8 +2110,8 @@ RECORDED = [
         ),
         (
             "other-settings-unnamed",
-            'if directory.holds_run else ""',
-            'if False else ""',
+            "if directory.holds_run else {}",
+            "if False else {}",
             f"{_SWEEP}::test_a_sweep_does_not_rank_runs_of_other_settings",
         ),
         (
