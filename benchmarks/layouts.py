@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.options import one_line_errors, origin, write
-from dtqn.acting.evaluation import Steps, greedy_steps, play_by
+from dtqn.acting.evaluation import Steps, agent_steps, play_by
 from dtqn.acting.rows import VectorRows
 from dtqn.acting.statistics import wilson_interval
 from dtqn.networks.q_network import QNetwork
@@ -101,7 +101,7 @@ def play(network: QNetwork, env: NativeVectorEnv, engine: Engine, episodes: int)
 
     def policy(rows: VectorRows, wanted: NDArray[np.bool_]) -> Steps:
         starts = [np.zeros_like(part) for part in _state(env)]
-        steps = greedy_steps(network, rows, wanted)
+        steps = agent_steps(network, rows, wanted)
         while True:
             for start, part in zip(starts, _state(env), strict=True):
                 start[rows.first] = part[rows.first]

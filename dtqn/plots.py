@@ -66,7 +66,12 @@ class Panel(NamedTuple):
 
 
 def learning_curve(
-    rows: Sequence[Row], path: Path, title: str, ceiling: float = 1.0, chance: float | None = None
+    rows: Sequence[Row],
+    path: Path,
+    title: str,
+    ceiling: float = 1.0,
+    chance: float | None = None,
+    policy: str = "greedy",
 ) -> None:
     """Draw success, or the return where the task defines none, against environment steps.
 
@@ -78,12 +83,13 @@ def learning_curve(
         title: the task, agent and seed.
         ceiling: the success rate that no agent can exceed.
         chance: what uniformly random actions reach, on the scale of y; None where that is not known.
+        policy: that of evaluations (`EvaluationConfig.policy`).
     """
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = figure.subplots()
     name = "success" if any(row.get("eval/success") is not None for row in rows) else "return"
     _training_curve(axes, rows, name)
-    _evaluation_curve(axes, rows, name)
+    _evaluation_curve(axes, rows, name, policy)
     if chance is not None:
         text = f"random actions, {chance:.1%}" if name == "success" else f"random actions, {chance:.3g}"
         axes.axhline(chance, color="0.4", linestyle=":", linewidth=1, label=text)
@@ -208,7 +214,7 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, format=kind, dpi=120, metadata=no_date.get(kind))
 
 
-def _evaluation_curve(axes: Axes, rows: Sequence[Row], name: str) -> None:
+def _evaluation_curve(axes: Axes, rows: Sequence[Row], name: str, policy: str) -> None:
     steps, values = _points(rows, f"eval/{name}")
     if not steps:
         return
@@ -219,7 +225,7 @@ def _evaluation_curve(axes: Axes, rows: Sequence[Row], name: str) -> None:
         marker="o",
         markersize=4,
         linewidth=1.8,
-        label=f"greedy evaluation{_episodes(rows)}",
+        label=f"{policy} evaluation{_episodes(rows)}",
         clip_on=False,  # a marker at 0 is drawn whole
         zorder=3,
     )

@@ -456,8 +456,8 @@ def test_eval_prints_one_object(capsys, tmp_path, monkeypatch):
     RunDir(tmp_path).write_config(resolve(None, {}, {}))
     asked = []
 
-    def evaluate_run(directory, episodes, seed, weights):
-        asked.append((directory.path, episodes, seed, weights))
+    def evaluate_run(directory, episodes, seed, weights, epsilon):
+        asked.append((directory.path, episodes, seed, weights, epsilon))
         return EvaluationResult(None, None, None, 1.5, 20.0, episodes)
 
     monkeypatch.setattr(trained, "evaluate_run", evaluate_run)
@@ -476,8 +476,31 @@ def test_eval_prints_one_object(capsys, tmp_path, monkeypatch):
     }
     assert printed.items() >= figures.items()
     assert cli.main(["eval", str(tmp_path)]) == 0
-    assert asked == [(tmp_path, 9, 3, "best"), (tmp_path, 500, 7, "last")]
-    assert "return 1.500, length 20.0" in capsys.readouterr().out
+    assert asked == [(tmp_path, 9, 3, "best", 0.0), (tmp_path, 500, 7, "last", 0.0)]
+    assert capsys.readouterr().out.endswith("last weights, 500 episodes: return 1.500, length 20.0\n")
+
+
+def test_eval_takes_random_actions(capsys, tmp_path, monkeypatch):
+    """The run's own share where none is given, and 0 where that is."""
+    from dtqn.acting.evaluation import EvaluationResult
+    from dtqn.training import trained
+
+    RunDir(tmp_path).write_config(resolve(None, {"evaluation.epsilon": 0.05}, {}))
+    monkeypatch.setattr(
+        trained,
+        "evaluate_run",
+        lambda *args: EvaluationResult(None, None, None, args[-1], 20.0, 5),
+    )
+    assert cli.main(["eval", str(tmp_path)]) == 0
+    told = "last weights, 0.05 of its actions at random, 5 episodes: return 0.050, length 20.0\n"
+    assert capsys.readouterr().out.endswith(told)
+    assert cli.main(["eval", str(tmp_path), "--epsilon", "0", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["epsilon"], printed["return"]) == (0, 0)
+    for wrong in ("1.5", "-0.1", "nan", "some"):
+        assert cli.main(["eval", str(tmp_path), f"--epsilon={wrong}"]) == 2
+        right = "must be a number between 0 and 1"
+        assert capsys.readouterr().err == f"error: argument --epsilon: {wrong} {right}\n"
 
 
 def test_a_long_integer_is_exact():

@@ -1,4 +1,4 @@
-"""Greedy evaluation: every copy plays a number of episodes fixed in advance, in parallel, and all count.
+"""Evaluation: every copy plays a number of episodes fixed in advance, in parallel, and all count.
 
 Counting the first episodes to finish instead would favour short ones.
 """
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dtqn.acting.exploration import RandomActions
 from dtqn.acting.rows import Episodes, VectorRows
 from dtqn.acting.statistics import NORMAL_QUANTILE, Figure, wilson_interval
 from dtqn.networks.q_network import QNetwork
@@ -32,7 +33,7 @@ Steps = Iterator[tuple[Episodes, np.ndarray]]
 
 
 class EvaluationResult(NamedTuple):
-    """What greedy episodes came to."""
+    """What the episodes of an evaluation came to."""
 
     success: float | None
     """Share of successful episodes, None where the task defines no success."""
@@ -185,27 +186,33 @@ def play(
     episodes: int,
     stopped: Callable[[], bool] = lambda: False,
     gamma: float = 1.0,
+    random_actions: RandomActions | None = None,
 ) -> Played:
-    """Play `episodes` greedy episodes; copy i of N plays every N-th, so the number of each is known before.
+    """Play `episodes` episodes; copy i of N plays every N-th, so the number of each is known before.
 
     Args:
         env: freshly made, with at most `episodes` copies; it is closed afterwards.
         stopped: asked before every step of the copies.
         gamma: the discount of `Played.discounted_returns`.
+        random_actions: takes some actions at random; None: all are those of largest Q.
 
     Raises:
         Stopped: `stopped` has said so before the episodes were over.
     """
     with contextlib.closing(env):
-        policy = functools.partial(greedy_steps, network)
+        policy = functools.partial(agent_steps, network, random_actions=random_actions)
         return play_by(policy, env, episodes, stopped, gamma)
 
 
 def evaluate(
-    network: QNetwork, env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool
+    network: QNetwork,
+    env: gymnasium.vector.VectorEnv,
+    episodes: int,
+    has_success: bool,
+    random_actions: RandomActions | None = None,
 ) -> EvaluationResult:
-    """The result of so many greedy episodes, as `play` has them."""
-    return play(network, env, episodes).result(has_success)
+    """The result of so many episodes, as `play` has them."""
+    return play(network, env, episodes, random_actions=random_actions).result(has_success)
 
 
 def evaluate_random(
@@ -258,18 +265,21 @@ def film(network: QNetwork, env: gymnasium.vector.VectorEnv, file: Path) -> None
     with contextlib.closing(env):
         rows = VectorRows(env)
         frames = [pictures.frame(env)]
-        for _ in greedy_steps(network, rows, np.ones(1, bool)):
+        for _ in agent_steps(network, rows, np.ones(1, bool)):
             frames.append(pictures.frame(env))
             if rows.last[0] or len(frames) >= pictures.MAX_FRAMES:
                 break
     pictures.write(frames, file)
 
 
-def greedy_steps(network: QNetwork, rows: VectorRows, wanted: np.ndarray) -> Steps:
-    """Step every copy for ever, those `wanted` [N] by the action of largest Q.
+def agent_steps(
+    network: QNetwork, rows: VectorRows, wanted: np.ndarray, random_actions: RandomActions | None = None
+) -> Steps:
+    """Step every copy for ever, those `wanted` [N] by the action of largest Q, but for `random_actions`.
 
     The others are stepped by any action, and most of them without the network, as `_kept` says. In a task
-    whose episodes are decided by their start and by the actions, nothing that is wanted changes by that.
+    whose episodes are decided by their start and by the actions, nothing that is wanted changes by that:
+    random actions are drawn for all copies at every step, whether they are wanted or not.
     """
     parameter = next(network.parameters())
     initial = network.cache(network.initial_state(1))
@@ -290,7 +300,8 @@ def greedy_steps(network: QNetwork, rows: VectorRows, wanted: np.ndarray) -> Ste
         if (begins := rows.first[acting]).any():
             first_q[acting[begins]] = q.amax(dim=-1).cpu().numpy()[begins]
         action[acting] = q.argmax(dim=-1).cpu().numpy()
-        yield rows.step(action.copy()), first_q
+        taken = action.copy() if random_actions is None else random_actions.act(action)
+        yield rows.step(taken), first_q
 
 
 def _kept(wanted: np.ndarray) -> np.ndarray | None:

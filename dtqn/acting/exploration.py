@@ -29,6 +29,19 @@ class Exploration(NamedTuple):
         return np.ones(len(self.final)) if since < 0 else self.annealing(self.final, since)
 
 
+class RandomActions(NamedTuple):
+    """Random actions among the greedy ones."""
+
+    share: float
+    num_actions: int
+    generator: np.random.Generator
+
+    def act(self, greedy: np.ndarray) -> np.ndarray:
+        """[N] actions."""
+        drawn = self.generator.integers(self.num_actions, size=len(greedy))
+        return np.where(self.generator.random(len(greedy)) < self.share, drawn, greedy)
+
+
 RECENT_EPISODES = 100
 """Episodes over which the length of an episode is averaged, the unit of bursts."""
 

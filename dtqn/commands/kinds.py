@@ -64,6 +64,13 @@ def share(text: str) -> float:
     return _number(text, 1.0)
 
 
+def probability(text: str) -> float:
+    number = _real(text)
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"{text} must be a number between 0 and 1")
+    return number
+
+
 def seconds(text: str) -> float:
     number = _real(text)
     if not 0 <= number < float("inf"):

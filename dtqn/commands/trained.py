@@ -29,28 +29,36 @@ _LONG_SECONDS = 60.0
 
 def evaluate(arguments: Sequence[str]) -> int:
     """Evaluate the weights of a run."""
-    parser = Parser("eval", arguments, description="Evaluate the weights of a run with greedy episodes.")
+    parser = Parser("eval", arguments, description="Evaluate the weights of a run.")
     parser.add_argument("run_dir", metavar="RUN_DIR", type=kinds.path)
     parser.add_argument(
         "--episodes", type=kinds.positive, default=500, metavar="N", help="default %(default)s"
     )
     _add_played(parser)
+    parser.add_argument(
+        "--epsilon",
+        type=kinds.probability,
+        metavar="E",
+        help="share of random actions; default that of the run's evaluations, mostly 0: greedy",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.read()
     directory, weights, seed = RunDir(given["run_dir"]), given["checkpoint"], given["seed"]
     config = directory.read_config()
     task = task_of(config)
+    epsilon = config.evaluation.epsilon if given["epsilon"] is None else given["epsilon"]
     from dtqn.training import trained
     from dtqn.training.display import evaluation_figures, evaluation_line
 
     _warn_of_change(directory, config)
     with _told_of_endless(config):
-        result = trained.evaluate_run(directory, given["episodes"], seed, weights)
+        result = trained.evaluate_run(directory, given["episodes"], seed, weights, epsilon)
     if given["json"]:
         which = {"env": config.env, "agent": config.agent, "checkpoint": weights, "seed": seed}
-        print(json.dumps(which | evaluation_figures(result, task)))
+        print(json.dumps(which | {"epsilon": epsilon} | evaluation_figures(result, task)))
     else:
-        print(f"{config.env}, {config.agent}, {weights} weights, {evaluation_line(result, task)}")
+        random = f"{epsilon:g} of its actions at random, " if epsilon else ""
+        print(f"{config.env}, {config.agent}, {weights} weights, {random}{evaluation_line(result, task)}")
     return 0
 
 

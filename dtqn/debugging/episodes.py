@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dtqn.acting.exploration import RandomActions
 from dtqn.acting.rows import VectorRows
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import ConfigError
@@ -27,19 +28,6 @@ MOST_BYTES = 2_000_000_000
 
 Intervention = Callable[[np.ndarray, State, State], State]
 """(steps [N] since each episode's start, the state before the row, the initial one) -> another state."""
-
-
-class RandomActions(NamedTuple):
-    """Random actions among the greedy ones."""
-
-    share: float
-    num_actions: int
-    generator: np.random.Generator
-
-    def act(self, greedy: np.ndarray) -> np.ndarray:
-        """[N] actions."""
-        drawn = self.generator.integers(self.num_actions, size=len(greedy))
-        return np.where(self.generator.random(len(greedy)) < self.share, drawn, greedy)
 
 
 class Watch(NamedTuple):

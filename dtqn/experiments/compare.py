@@ -27,7 +27,7 @@ from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.launchers import Launcher
 from dtqn.experiments.records import Outcome, Records, of_finished
 from dtqn.experiments.scores import RETURN, SUCCESS, Score
-from dtqn.experiments.suites import Suite
+from dtqn.experiments.suites import Suite, SuiteTask
 from dtqn.files import write_whole
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, wrong
@@ -115,21 +115,27 @@ def plan(
     """
     from dtqn.training import preflight
 
-    def resolve(below: Sequence[presets.Layer] = (), **own: str) -> Config:
-        task_presets = suite is None or suite.task_presets
-        config = presets.resolve(file, {**given, **own}, os.environ, below=below, task_presets=task_presets)
+    def resolve(task: SuiteTask | None = None, **own: str) -> Config:
+        config = presets.resolve(
+            file,
+            {**given, **own},
+            os.environ,
+            below=() if task is None else task.budget,
+            suite=() if task is None else task.settings,
+            task_presets=suite is None or suite.task_presets,
+        )
         config = config if suite is None else suite.scaled(config)
         return config.settled(free_cores=1)  # jobs fill the others
 
-    tasks: dict[str, tuple[presets.Layer, ...]]
+    tasks: dict[str, SuiteTask | None]
     if suite is None:
         env = given.get("env") or resolve(agent=agents[0]).env
-        tasks = dict.fromkeys(names("--env", env), ())
+        tasks = dict.fromkeys(names("--env", env))
     else:
-        tasks = {task.name: task.settings for task in suite.tasks}
+        tasks = {task.name: task for task in suite.tasks}
     configs = [
-        resolve(below, env=task, agent=agent, seed=str(seed))
-        for task, below in tasks.items()
+        resolve(task, env=env, agent=agent, seed=str(seed))
+        for env, task in tasks.items()
         for agent in agents
         for seed in seeds
     ]

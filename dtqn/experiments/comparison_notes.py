@@ -41,9 +41,10 @@ def notes(
     def of_finished(value: Callable[[RunFigures], object]) -> list[_Value]:
         return [_Value(run.env, run.agent, run.seed, str(value(run))) for run in finished]
 
-    over_it = " with the task's laid over it, which wins where both set something"
-    over_it = f"{over_it}, unless the agent's has over_task" if suite is None or suite.task_presets else ""
-    over_it += "" if suite is None else "; the suite's settings are laid over them"
+    over = ["the task's"] if suite is None or suite.task_presets else []
+    over += [] if suite is None else ["the suite's settings"]
+    over_it = f" with {' and '.join(over)} laid over it, which win where both set something"
+    over_it += ", unless the agent's has over_task"
     finished = [run for run in runs if not run.error]
     seeds = ", ".join(str(seed) for seed in sorted({run.seed for run in runs}))
     settings = ", ".join(f"{name} {value}" for name, value in given.items()) or "none"
@@ -63,7 +64,8 @@ def notes(
         f"Tuning: every agent is its preset{over_it}; settings given for all alike: {settings}.",
         _by_agent("Step size", of_each(lambda config: f"{config.learner.learning_rate:g}")),
         _same("Episodes in a full evaluation", of_each(attrgetter("evaluation.episodes"))),
-        "Success and return are of the last evaluation (greedy), the mean over runs.",
+        _same("Actions in evaluations", of_each(attrgetter("evaluation.policy"))),
+        "Success and return are of the last evaluation, the mean over runs.",
         *_short_last(outcomes, runs),
         "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
         _same(

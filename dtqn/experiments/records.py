@@ -27,7 +27,7 @@ from pydantic import (
 from dtqn.experiments.scores import first_solved
 from dtqn.files import write_whole
 from dtqn.settings.config import Config, ConfigError, fields_of, wrong
-from dtqn.settings.presets import setting_in
+from dtqn.settings.presets import setting_in, without
 from dtqn.text import one_line
 from dtqn.training.directory import (
     RunDir,
@@ -167,7 +167,7 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
     known = {
         **Identity.of(config)._asdict(),
         "settings": settings,
-        "defaults": _without(lasting_settings(resolved(config)), settings),
+        "defaults": without(lasting_settings(resolved(config)), settings),
         "result": {**result, "task": result.get("task") or run_identity(config).digest},
         "num_evaluations": len(evaluations),
         "training": _columns(_tallies(tallies), _TRAINING),
@@ -207,17 +207,6 @@ def _tallies(rows: Sequence[Row]) -> list[Row]:
 def _evaluations(rows: Sequence[Row], most: int) -> list[Row]:
     kept, solved = _thinned(rows, most), first_solved(rows)
     return [row for row in rows if row is solved or any(row is other for other in kept)]
-
-
-def _without(settings: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings by group that are not among the others."""
-    rest = {}
-    for name, value in settings.items():
-        if name not in others:
-            rest[name] = value
-        elif isinstance(value, Mapping):
-            rest[name] = _without(value, others[name])
-    return rest
 
 
 def _columns(rows: Sequence[Row], names: Sequence[str]) -> Columns:

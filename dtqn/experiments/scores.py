@@ -77,7 +77,7 @@ class Score(NamedTuple):
                     "of runs that used their whole budget"
                 )
             case _:
-                what = "of the last evaluation, greedy"
+                what = "of the last evaluation"
         scale = (
             "" if self.random is None else f", from {self.random:g} (random) to {self.optimal:g} (optimal)"
         )

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from dtqn.experiments.scores import COLUMNS, SHARES, Kind, Score
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, fields_of
-from dtqn.settings.presets import Layer, merge, nested, read_yaml
+from dtqn.settings.presets import Layer, merge, nested, read_yaml, without
 from dtqn.settings.values import legal, nearest, shown
 from dtqn.text import number
 
@@ -216,7 +216,9 @@ class SuiteTask(NamedTuple):
     scores: tuple[Score, ...]
     """That which the tables are of first."""
     settings: tuple[Layer, ...]
-    """The suite's settings for all agents alike."""
+    """The suite's settings for all agents, but for what a published one sets itself."""
+    budget: tuple[Layer, ...]
+    """The env steps of a run and the settings that are shares of them, for all agents alike."""
     place: str
     """Its entry in the file, such as `tasks.0`."""
 
@@ -300,7 +302,7 @@ class Suite(NamedTuple):
         told: dict[str, list[str]] = {}
         for family, tasks in self.families.items():
             merged: dict[str, Any] = {}
-            for layer in tasks[0].settings[1:]:
+            for layer in (*tasks[0].settings, *tasks[0].budget[1:]):
                 merged = merge(merged, layer.values)
             if merged:
                 with_n = ""
@@ -388,13 +390,13 @@ def read(name: str, share: float = 1.0, configs: Path = presets.CONFIGS) -> Suit
 def _task(
     path: Path, file: _File, place: str, entry: TaskEntry, name: str, n: int | None, share: float
 ) -> SuiteTask:
-    budget = env_steps(entry.env_steps, n)
-    layers = [Layer(str(path), {"total_env_steps": budget})]
-    for where, part in (("", file), (f"{place}.", entry)):
-        layers.append(Layer(str(path), _settings(path, f"{where}settings", part.settings)))
-        layers.append(
-            Layer(str(path), _shares(path, f"{where}shares_of_budget", part.shares_of_budget, budget))
-        )
+    steps = env_steps(entry.env_steps, n)
+    parts = (("", file), (f"{place}.", entry))
+    settings = [_settings(path, f"{where}settings", part.settings) for where, part in parts]
+    shares = [
+        _shares(path, f"{where}shares_of_budget", part.shares_of_budget, steps) for where, part in parts
+    ]
+    shares[0] = without(shares[0], settings[1])  # a task's own settings lie over those of all tasks
     scores = [
         Score(
             kind=score.of,
@@ -411,9 +413,10 @@ def _task(
         name=name,
         family=entry.name.replace("{n}", "n"),
         n=n,
-        env_steps=max(1, round(budget * share)),
+        env_steps=max(1, round(steps * share)),
         scores=tuple(scores),
-        settings=tuple(layers),
+        settings=tuple(Layer(str(path), values) for values in settings),
+        budget=tuple(Layer(str(path), values) for values in ({"total_env_steps": steps}, *shares)),
         place=place,
     )
 

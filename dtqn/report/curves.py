@@ -66,7 +66,7 @@ _OF_RUNS = (
     _Kind("Loss", "the learner's, the mean of updates between two rows", "loss", ("learner/loss",)),
     _Kind(
         "Value estimates",
-        "greedy episodes: largest Q-value of the first decision (full), discounted return (dashed)",
+        "evaluations: largest Q-value of the first decision (full), discounted return (dashed)",
         "discounted return",
         ("eval/value_estimate", "eval/discounted_return"),
     ),
@@ -204,7 +204,7 @@ def _of_one(run: Run, name: str) -> list[Line]:
         high = [value + NORMAL_QUANTILE * error for value, error in zip(y, errors, strict=False)]
     if not len(low) == len(high) == len(x):
         low = high = None
-    lines = [Line("evaluation, greedy", 0, x, y, low, high)]
+    lines = [Line(f"evaluation, {run.config.evaluation.policy}", 0, x, y, low, high)]
     x, y = points(rows, f"train/{name}")
     return [*lines, Line("training, exploring", 1, x, y, is_thin=True)] if x else lines
 

@@ -36,11 +36,12 @@ def comparison(table: Table, notes: Sequence[str]) -> list[Grid]:
 
 def results(runs: Sequence[Run]) -> Grid:
     """A run a row: its last evaluation, and when it was good."""
+    policies = " or ".join(dict.fromkeys(run.config.evaluation.policy for run in runs))
     return Grid(
         "Each run",
         ["run", "success [95 %]", "return", "episodes", "env steps", "updates", "time", "env steps to 90 %"],
         [_result(run) for run in runs],
-        ["The last evaluation, greedy; the interval is of its episodes (Wilson)."],
+        [f"The last evaluation, {policies}; the interval is of its episodes (Wilson)."],
     )
 
 

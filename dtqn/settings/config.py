@@ -362,18 +362,25 @@ class ActorConfig(Group):
 
 
 class EvaluationConfig(Group):
-    """Evaluation: when, and with how many greedy episodes."""
+    """Evaluation: when, with how many episodes and by which policy."""
 
     period: int = Field(25_000, ge=1)
     """Environment steps between evaluations."""
     episodes: int = Field(500, ge=1)
-    """Greedy episodes in a full evaluation."""
+    """Episodes in a full evaluation."""
     first_episodes: int = Field(50, ge=1)
-    """Greedy episodes after which an evaluation ends where the others could not matter."""
+    """Episodes after which an evaluation ends where the others could not matter."""
     max_step_share: float = Field(0.5, gt=0)
     """The most evaluation steps for each env step; a full evaluation that is dearer is put off."""
     num_envs: int = Field(500, ge=1)
     """Copies of the task in an evaluation; every copy plays the same number of episodes, all counted."""
+    epsilon: float = Field(0.0, ge=0, le=1)
+    """Share of random actions in evaluations; 0 is greedy, DQN and its kin were published with 0.05."""
+
+    @property
+    def policy(self) -> str:
+        """Who plays, in words."""
+        return f"epsilon-greedy ({self.epsilon:g})" if self.epsilon else "greedy"
 
 
 SETTLED = ("threads", "evaluator")

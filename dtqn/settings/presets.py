@@ -236,6 +236,7 @@ def resolve(
     environment: Mapping[str, str],
     configs: Path = CONFIGS,
     below: Sequence[Layer] = (),
+    suite: Sequence[Layer] = (),
     task_presets: bool = True,
 ) -> Config:
     """The configuration of a new run.
@@ -246,8 +247,10 @@ def resolve(
         flags: dotted name -> text, as given on the command line.
         environment: environment variables.
         configs: the folder of presets.
-        below: what lies right below the flags, such as a sweep's choice or a suite's settings; the word
-            `horizon` stands for the task's own number there, as in the presets of tasks.
+        below: what lies right below the flags, such as a sweep's choice or a suite's budget; the word
+            `horizon` stands for the task's own number there and in `suite`, as in the presets of tasks.
+        suite: a suite's settings for all agents: right below these, but below the preset of an agent that
+            lies over its task's.
         task_presets: whether the task's preset is laid over the agent's.
     """
     variables = environment_layer(environment)
@@ -262,8 +265,8 @@ def resolve(
         if "agent" in own.values:
             right = f"{record.source} has all settings of a run of {record.values['agent']}; leave it out"
             raise ConfigError(f"agent is {shown(own.values['agent'])}: {right}")
-        return build([*ranks_layer(environment), record, *variables, *below, own])
-    all_given = [*(file.layer for file in files), *variables, *below, own]
+        return build([*ranks_layer(environment), record, *variables, *suite, *below, own])
+    all_given = [*(file.layer for file in files), *variables, *suite, *below, own]
     env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(all_given, configs)
     name = Layer(None, {"agent": agent.name})
@@ -274,9 +277,12 @@ def resolve(
 
     families = _env_presets(env, configs) if task_presets else []
     task = filled([layer for family in families for layer in family.layers(agent)])
-    presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
     given = [*(layer for file in files for layer in file.layers(agent)), *variables]
-    return build([*ranks_layer(environment), *presets, *given, *filled(below), own, agent.variant, name])
+    if agent.over_task:
+        lower = [*task, *filled(suite), agent.preset, *given]
+    else:
+        lower = [agent.preset, *task, *given, *filled(suite)]
+    return build([*ranks_layer(environment), *lower, *filled(below), own, agent.variant, name])
 
 
 def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) -> Config:
@@ -303,7 +309,7 @@ class Agent(NamedTuple):
     """The shipped agent that it is, or is a variant of; None for a file of the user's."""
     preset: Layer
     over_task: bool
-    """Whether the preset lies over the task's."""
+    """Whether the preset lies over the task's, and over a suite's settings."""
     variant: Layer
     """It lies above everything, as no other setting may undo what the variant is about."""
 
@@ -527,6 +533,17 @@ def _from(layers: Sequence[Layer], name: str) -> str:
         if has_setting(layer.values, name):
             return f" (from {layer.source or _flag(name)})"
     return ""
+
+
+def without(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """The nested values that are not among the others."""
+    rest = {}
+    for name, value in values.items():
+        if name not in others:
+            rest[name] = value
+        elif isinstance(value, Mapping):
+            rest[name] = without(value, others[name])
+    return rest
 
 
 def has_setting(values: Mapping[str, Any], name: str) -> bool:

@@ -56,7 +56,7 @@ def text(
         f"# {config.agent} on {config.env}",
         "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows.items()),
         *(f"![{name.partition('.')[0].replace('_', ' ')}]({name})" for name in pictures),
-        _scores_note(certificate),
+        _scores_note(certificate, config.evaluation.policy),
         f"## Load\n\n```python\n{_where(repository)}\n{_LOAD}```",
         _own_note(certificate, task),
         f"## Train\n\n    {command(config)}\n\ntrains it again. `config.yaml` holds every setting.",
@@ -145,10 +145,10 @@ def _header(config: Config, certificate: Mapping[str, Any], last: EvaluationResu
     }
 
 
-def _scores_note(certificate: Mapping[str, Any]) -> str:
+def _scores_note(certificate: Mapping[str, Any], policy: str) -> str:
     seed = next(iter(certificate["scores"].values()))["seed"]
     return (
-        f"Scores are of greedy episodes on seed {seed}, played at the export. Intervals are of 95 %: "
+        f"Scores are of {policy} episodes on seed {seed}, played at the export. Intervals are of 95 %: "
         "Wilson's for success, 1.96 standard errors for the return."
     )
 

@@ -126,7 +126,7 @@ def make(
         task: the content of the run's `task.json`.
         about: what the checkpoint says of the run.
         rows: the metrics up to the checkpoint.
-        scores: greedy episodes of the exported weights, by `last` and `best`.
+        scores: episodes of the exported weights, by `last` and `best`.
         score_seed: the seed of these episodes.
         files: SHA-256 of the exported files, by name.
     """

@@ -43,7 +43,7 @@ def export(
     """Write a run's agent to the folder `to`, whole or not at all; its certificate.
 
     Args:
-        episodes: greedy episodes that the agent's score is of.
+        episodes: episodes that the agent's score is of.
         seed: of these episodes.
         repository: where the Hugging Face Hub will have it, for the card; None where nowhere.
 

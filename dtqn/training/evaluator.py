@@ -68,7 +68,7 @@ class Player:
     def play(
         self, asked: Asked, stages: dict[str, Any], stopped: Callable[[], bool] = lambda: False
     ) -> Played:
-        """Greedy episodes, on seeds that no other evaluation or training shares.
+        """Its episodes, on seeds that no other evaluation or training shares.
 
         Args:
             stages: the state of `Stages` before it; they say how many episodes are played.
@@ -82,10 +82,16 @@ class Player:
         return played.and_then(self._play(stopped, asked.number, rest, 1)) if rest else played
 
     def _play(self, stopped: Callable[[], bool], number: int, episodes: int, *stage: int) -> Played:
-        seed = seed_of(self._config, Stream.EVALUATION, number, *stage)
-        copies = min(self._config.evaluation.num_envs, episodes)
-        env = setup.make_env(self._config, copies, seed)
-        return play(self._network, env, episodes, stopped, self._config.learner.gamma)
+        config = self._config
+        env = setup.make_env(
+            config,
+            min(config.evaluation.num_envs, episodes),
+            seed_of(config, Stream.EVALUATION, number, *stage),
+        )
+        chance = setup.random_actions(
+            config, config.evaluation.epsilon, seed_of(config, Stream.EVALUATION_ACTIONS, number, *stage)
+        )
+        return play(self._network, env, episodes, stopped, config.learner.gamma, chance)
 
 
 class Evaluator:

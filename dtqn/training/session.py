@@ -437,7 +437,8 @@ class _Run:
             if finished and task_identity(self.config).is_native:
                 floor = chance.play(self.config, int(self._evaluations.last["eval/episodes"] or 1)).score
             rows = read_rows(self.directory.metrics_file)
-            learning_curve(rows, self.directory.curve, title, ceiling, floor)
+            policy = self.config.evaluation.policy
+            learning_curve(rows, self.directory.curve, title, ceiling, floor, policy)
         except Exception as error:  # a picture is worth no run
             self._view.say(f"no learning curve: {one_line(error)}")
 

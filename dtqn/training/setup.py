@@ -20,7 +20,7 @@ from dtqn import networks, testing
 from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
 from dtqn.acting.evaluation import Goal, Stages
-from dtqn.acting.exploration import Bursts, Exploration
+from dtqn.acting.exploration import Bursts, Exploration, RandomActions
 from dtqn.acting.novelty import Novelty
 from dtqn.acting.optimism import Optimism
 from dtqn.graphs import Captured, CudaRecorder, Held
@@ -53,6 +53,7 @@ class Stream(IntEnum):
     LEARNER = 5
     FILM = 6
     STALENESS = 7
+    EVALUATION_ACTIONS = 8
 
 
 def seed_of(config: Config, *key: int) -> np.random.SeedSequence:
@@ -89,6 +90,13 @@ def make_env(
     config: Config, num_envs: int, seed: np.random.SeedSequence, render_mode: str | None = None
 ) -> gymnasium.vector.VectorEnv:
     return envs.make_vector(config.env, num_envs, seed, render_mode=render_mode, **config.task.model_dump())
+
+
+def random_actions(config: Config, epsilon: float, seed: np.random.SeedSequence) -> RandomActions | None:
+    """Those of evaluations in the run's task; None where all actions are greedy."""
+    if epsilon == 0:
+        return None
+    return RandomActions(epsilon, num_actions(task_spec(config)), np.random.default_rng(seed))
 
 
 def make_network(config: Config) -> QNetwork:

@@ -1,4 +1,4 @@
-"""A trained run: its network, and greedy episodes of it."""
+"""A trained run: its network, and episodes of it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ from dtqn.text import one_line
 from dtqn.training import checkpoint, machine
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir
-from dtqn.training.setup import device_of, make_env, make_network, task_spec
+from dtqn.training.setup import Stream, device_of, make_env, make_network, random_actions, task_spec
 
 
-def evaluate_run(directory: RunDir, episodes: int, seed: int, weights: str) -> EvaluationResult:
-    """Greedy episodes of a run's `last` or `best` weights, on seeds of their own."""
+def evaluate_run(
+    directory: RunDir, episodes: int, seed: int, weights: str, epsilon: float | None = None
+) -> EvaluationResult:
+    """Episodes of a run's `last` or `best` weights, on seeds of their own.
+
+    Args:
+        epsilon: the share of random actions; None is that of the run's evaluations.
+    """
     config = directory.read_config()
     machine.prepare()
     # A run of a machine with a GPU can be evaluated on one without.
@@ -25,7 +31,11 @@ def evaluate_run(directory: RunDir, episodes: int, seed: int, weights: str) -> E
     network = load_network(directory, config, weights)
     network.to(device_of(config.model_copy(update={"device": device})))
     env = make_env(config, min(episodes, config.evaluation.num_envs), np.random.SeedSequence(seed))
-    return evaluate(network, env, episodes, task_spec(config).has_success)
+    epsilon = config.evaluation.epsilon if epsilon is None else epsilon
+    chance = random_actions(
+        config, epsilon, np.random.SeedSequence(seed, spawn_key=(Stream.EVALUATION_ACTIONS,))
+    )
+    return evaluate(network, env, episodes, task_spec(config).has_success, chance)
 
 
 def load_network(directory: RunDir, config: Config, weights: str) -> QNetwork:

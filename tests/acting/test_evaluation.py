@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from dtqn.acting.evaluation import _uniform, evaluate, play, play_by
+from dtqn.acting.exploration import RandomActions
 from dtqn.acting.rows import VectorRows
 from dtqn.acting.statistics import wilson_interval
 from dtqn.types import StepInputs, reset_rows
@@ -119,23 +120,35 @@ def test_actions_are_greedy_and_each_episode_begins_afresh() -> None:
             start += e.length + 1  # the action on the LAST row is ignored
 
 
-def test_copies_that_have_played_their_episodes_leave_the_batch() -> None:
-    """Every action that counts is that of the whole batch, bit for bit."""
+@pytest.mark.parametrize("epsilon", [None, 0.3, 1.0])
+def test_copies_that_have_played_their_episodes_leave_the_batch(epsilon: float | None) -> None:
+    """Every action that counts is that of the whole batch, bit for bit, random ones included."""
     copies, sizes = 70, []
+
+    def chance() -> RandomActions | None:
+        return None if epsilon is None else RandomActions(epsilon, 3, np.random.default_rng(4))
+
     env, whole = ToyVectorEnv(copies), ToyVectorEnv(copies)
     handle = NETWORK.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0].first)))
     try:
-        evaluate(NETWORK, env, 100, has_success=True)
+        evaluate(NETWORK, env, 100, True, chance())
     finally:
         handle.remove()
     assert sizes[0] == copies and sizes[-1] == 16 and sorted(sizes, reverse=True) == sizes
     rows = VectorRows(whole)
     initial = state = NETWORK.initial_state(copies)
+    again, at_random = chance(), []
     with torch.no_grad():
         for _ in sizes:
             inputs = rows.inputs(torch.device("cpu"), torch.float32)
             output, state, _ = NETWORK(inputs, reset_rows(state, initial, inputs.first[:, 0]))
-            rows.step(output.q[:, 0].argmax(dim=-1).numpy())
+            action = greedy = output.q[:, 0].argmax(dim=-1).numpy()
+            if again is not None:
+                drawn = again.generator.integers(3, size=copies)
+                action = np.where(again.generator.random(copies) < again.share, drawn, greedy)
+            at_random.append((action != greedy).mean())
+            rows.step(action)
+    assert np.mean(at_random) == pytest.approx(2 / 3 * (epsilon or 0), abs=0.05)
     for copy in range(copies):
         quota = 1 + (copy < 30)
         rows_played = sum(episode(0, copy, number).length + 1 for number in range(quota))

@@ -54,7 +54,7 @@ def test_every_agent_of_the_tables_fits_the_tasks_of_a_suite(name):
         assert len({each.learner.gamma for each in (config, *others)}) == 1, "gamma is the suite's"
 
 
-@pytest.mark.parametrize("agent", ["gtrxl", "lstm"])
+@pytest.mark.parametrize("agent", ["gtrxl", "lstm", "pqn"])
 def test_the_preset_of_popgym_is_the_same_in_its_suite_and_outside(agent):
     """But for Concentration's gamma.
 
@@ -71,6 +71,9 @@ def test_the_preset_of_popgym_is_the_same_in_its_suite_and_outside(agent):
             alone = resolve(None, {"env": config.env, "agent": agent, "learner": {"gamma": 0.99}}, {})
         for group in ("network", "learner", "replay", "actor"):
             assert getattr(config, group) == getattr(alone, group), config.env
+    if agent == "pqn":  # as published everywhere
+        assert {(c.learner.reward_scale, c.replay.burn_in_length) for c in configs} == {(1, 3)}
+        return
     scales = {config.env: config.learner.reward_scale for config in configs}
     assert scales["popgym-repeat-first-easy"] == 52
     assert scales["popgym-repeat-first-hard"] == 832

@@ -29,6 +29,18 @@ from tests.reference.naive_replay import NaiveReplay
 INPUT_KINDS = StepInputs(torch.int64, torch.int64, torch.float64, torch.bool)
 
 
+class SometimesRandom:
+    """Of all actions this share is drawn anew, each among all of them."""
+
+    def __init__(self, share: float, num_actions: int, seed: np.random.SeedSequence) -> None:
+        self.share, self.num_actions, self.generator = share, num_actions, np.random.default_rng(seed)
+
+    def act(self, greedy: np.ndarray) -> np.ndarray:
+        anything = self.generator.integers(self.num_actions, size=len(greedy))
+        chances = self.generator.random(len(greedy))
+        return np.array([anything[i] if chances[i] < self.share else greedy[i] for i in range(len(greedy))])
+
+
 class NaiveTrainer:
     """The same run as `Trainer(config)`, for tasks with one array of integers as observation."""
 
@@ -102,7 +114,7 @@ class NaiveTrainer:
         self.env_steps = self.updates_due = self.evaluations = 0
 
     def seed(self, *key: int) -> np.random.SeedSequence:
-        """0 the task, 1 the actor, 2 replay, 3 the network, (4, k) evaluation k, 5 the learner."""
+        """0 the task, 1 the actor, 2 replay, 3 the network, 5 the learner; of evaluation k (4, k), (8, k)."""
         return np.random.SeedSequence(self.config.seed, spawn_key=key)
 
     def make_env(self, num_envs: int, *key: int) -> Any:
@@ -127,8 +139,9 @@ class NaiveTrainer:
             return None
         settings = self.config.evaluation
         env = self.make_env(min(settings.num_envs, settings.episodes), 4, self.evaluations)
+        chance: Any = SometimesRandom(settings.epsilon, self.num_actions, self.seed(8, self.evaluations))
         self.evaluations += 1
-        return evaluate(self.policy, env, settings.episodes, self.task.has_success)
+        return evaluate(self.policy, env, settings.episodes, self.task.has_success, chance)
 
     @property
     def policy(self) -> Any:

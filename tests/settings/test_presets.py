@@ -320,6 +320,23 @@ def test_an_agent_file_may_lie_over_the_tasks_preset(tmp_path):
     assert error_of({"agent": str(file)}).endswith(f"{file}: over_task is maybe: must be true or false")
 
 
+@pytest.mark.parametrize(("over_task", "gamma", "n_step"), [(False, 0.7, 2), (True, 0.9, 9)])
+def test_a_suites_settings_lie_where_the_tasks_do(tmp_path, over_task, gamma, n_step):
+    """Below a published agent's, but for the budget's; `--config` is below them only for other agents."""
+    file, agent = tmp_path / "all.yaml", tmp_path / "mine.yaml"
+    file.write_text("learner: {n_step: 9}")
+    agent.write_text(yaml.safe_dump({"over_task": over_task, "learner": {"gamma": 0.9, "n_step": 8}}))
+    suite = [Layer("s", {"learner": {"gamma": 0.7, "n_step": 2}, "network": {"memory_length": "horizon"}})]
+    budget = [Layer("s", {"total_env_steps": 4000, "warmup_env_steps": 40})]
+    flags = {"agent": str(agent), "env": "t-maze-passive-20"}
+    config = resolve(file, flags, {}, below=budget, suite=suite)
+    assert (config.learner.gamma, config.learner.n_step) == (gamma, n_step)
+    assert config.network.memory_length == 22, "the suite's, as the agent says nothing"
+    assert (config.total_env_steps, config.warmup_env_steps) == (4000, 40)
+    config = resolve(file, {**flags, "learner.gamma": "0.5"}, {}, below=budget, suite=suite)
+    assert config.learner.gamma == 0.5
+
+
 def test_a_variant_is_its_base_with_a_few_settings_that_win(tmp_path):
     flags = {"env": "t-maze-passive-9", "network.memory_length": "5", "network.width": "32"}
     base = resolve(None, flags | {"agent": "gtrxl"}, {})

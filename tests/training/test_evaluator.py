@@ -47,6 +47,7 @@ FLAGS: dict[str, Any] = {
     "evaluation.episodes": 12,
     "evaluation.first_episodes": 4,
     "evaluation.max_step_share": 0.4,
+    "evaluation.epsilon": 0.2,
 }
 
 
@@ -236,9 +237,11 @@ def test_the_value_estimate_is_on_the_scale_of_the_rewards(
 ) -> None:
     """By hand: h(3) = 1.003 and h(8) = 2.008 of R2D2's h, and rewards were halved in the loss."""
 
-    def play(network: Any, env: Any, episodes: int, stopped: Any, gamma: float) -> evaluation.Played:
+    def play(
+        network: Any, env: Any, episodes: int, stopped: Any, gamma: float, random_actions: Any
+    ) -> evaluation.Played:
         env.close()
-        assert gamma == 0.9
+        assert (gamma, random_actions.share) == (0.9, 0.2)
         one, flags = np.ones(episodes), np.ones(episodes, bool)
         discounted, first_q = np.linspace(0.5, 1.5, episodes), np.resize([1.003, second], episodes)
         return evaluation.Played(one, one, flags, discounted, first_q)

@@ -67,6 +67,7 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
         "learner": {"env_steps_per_update": 5.0},
         "replay": {"memory": "zero", "sequence_period": None},
         "actor": {"publish_period": 4},
+        "evaluation": {"epsilon": 0.4},
     },
     "the target acts": {
         "learner": {"env_steps_per_update": 2.0, "target_ema_rate": 0.01, "policy": "target"},
