@@ -288,7 +288,8 @@ class Suite(NamedTuple):
                 "The presets of tasks are left out: all agents have the suite's settings on all tasks."
             )
         before = "" if self.share == 1 else ", before the share of the budget"
-        notes += [f"Settings of the suite, for every agent{before}: {text}." for text in self._told()]
+        kept = "an agent with over_task keeps its own"
+        notes += [f"Settings of the suite ({kept}){before}: {text}." for text in self._told()]
         by_score: dict[tuple[Score, ...], list[str]] = {}
         for family, tasks in self.families.items():
             by_score.setdefault(tasks[0].scores, []).append(family)

@@ -117,6 +117,17 @@ def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tm
     assert config.actor.ladder_base == 0.4, "the default, not the task's preset"
 
 
+def test_a_tasks_settings_lie_over_the_shares_of_all_tasks(tmp_path):
+    """But its own shares over its settings: 0.1 of 200 and of 400 steps, and 77 in the maze."""
+    shares = "shares_of_budget: {warmup_env_steps: 0.3}\ntasks:"
+    text = SUITE.replace("tasks:", shares, 1).replace("{learner: {gamma: 0.9}", "{warmup_env_steps: 5")
+    text = text.replace(
+        "settings: {network: {memory_length", "settings: {warmup_env_steps: 77, network: {memory_length"
+    )
+    configs = compare.plan(["lstm"], [1], None, {}, suite_of(tmp_path, text))
+    assert [config.warmup_env_steps for config in configs] == [20, 40, 77]
+
+
 def test_some_tasks_of_a_suite_are_trained_as_in_the_whole(tmp_path):
     whole = suite_of(tmp_path)
     memory, maze = whole.only("bsuite-*"), whole.only("*-3,t-maze-passive-10")

@@ -958,6 +958,7 @@ TRAINING = [
         "dtqn/training/evaluator.py",
         ("deaf-in-an-evaluation", "(stopped,) if isinstance", "() if isinstance", _EVALUATOR),
         ("every-evaluation-alike", "self._number += 1", "pass", _WIRING),
+        ("same-chance-in-all-evaluations", "ACTIONS, number, *stage", "ACTIONS, *stage", _WIRING),
         ("estimate-on-the-learners-scale", " / self._learner.reward_scale", "", _EVALUATOR),
         (
             "estimate-of-rescaled-values",
@@ -965,7 +966,12 @@ TRAINING = [
             "value_transform(False)",
             _EVALUATOR,
         ),
-        ("returns-not-discounted", "stopped, self._config.learner.gamma)", "stopped)", _EVALUATOR),
+        (
+            "returns-not-discounted",
+            "stopped, config.learner.gamma, chance)",
+            "stopped, 1.0, chance)",
+            _EVALUATOR,
+        ),
         ("endless-estimate-told", "mean if math.isfinite(mean) else None", "mean", _EVALUATOR),
     ),
     *_in(
@@ -1057,6 +1063,7 @@ TRAINING = [
     ),
     *_in(
         "dtqn/training/setup.py",
+        ("greedy-evaluations-always", "if epsilon == 0:", "if epsilon < 1:", _WIRING),
         ("ladder-of-another-base", "config.ladder_base", "0.4 * 0.5", _WIRING),
         ("ladder-of-another-exponent", "config.ladder_exponent", "3.5", _WIRING),
     ),
@@ -1121,6 +1128,7 @@ ACTING = [
         "dtqn/acting/exploration.py",
         ("ladder-ends-early", "/ (num_envs - 1))", "/ num_envs)", _EXPLORATION),
         ("annealing-from-the-first-step", "env_steps - self.warmup_env_steps", "env_steps", _ACTOR),
+        ("greedy-for-random", "< self.share, drawn, greedy)", "< self.share, greedy, drawn)", _EVALUATION),
     ),
     *_in(
         "dtqn/acting/statistics.py",
@@ -1338,6 +1346,12 @@ EXPERIMENTS = [
     ),
     *_in(
         "dtqn/experiments/suites.py",
+        (
+            "share-of-all-tasks-over-a-tasks-setting",
+            "shares[0] = without(shares[0], settings[1])",
+            "pass",
+            f"{_SUITES}::test_a_tasks_settings_lie_over_the_shares_of_all_tasks",
+        ),
         (
             "warm-up-of-a-share-not-scaled",
             '"warmup_env_steps": round(config.warmup * self.share)',
@@ -1683,9 +1697,15 @@ SETTINGS = [
         ),
         (
             "task-over-a-published-agent",
-            "if agent.over_task else",
-            "if not agent.preset else",
+            "if agent.over_task:",
+            "if False:",
             "tests/settings/test_paper_configs.py::test_an_agent_is_as_published_on_every_task",
+        ),
+        (
+            "suite-over-a-published-agent",
+            "lower = [*task, *filled(suite), agent.preset, *given]",
+            "lower = [*task, agent.preset, *given, *filled(suite)]",
+            f"{_PRESETS}::test_a_suites_settings_lie_where_the_tasks_do",
         ),
     ),
     *_in(
@@ -1957,7 +1977,6 @@ SHARED: list[Break] = [
     *_in(
         "dtqn/debugging/episodes.py",
         ("reward-of-the-step-before", "rows.reward))", "inputs.reward[:, 0].numpy()))", _REPORT),
-        ("greedy-for-random", "< self.share, drawn, greedy)", "< self.share, greedy, drawn)", _DEBUG),
         ("secret-of-all-copies", "if asked and others[0]", "if others[0]", _REPORT),
     ),
     *_in(
