@@ -34,72 +34,107 @@ def notes(
 ) -> list[str]:
     """The settings that the runs share, and the meaning of the columns."""
     configs = [outcome.config for outcome in outcomes]
+    finished = [run for run in runs if not run.error]
+    return [
+        *(suite.notes() if suite is not None else ()),
+        *_circumstances(configs, finished, suite),
+        *_tuning(configs, given, suite),
+        *_evaluations(outcomes, runs),
+        "updates/s: learner steps by seconds of the whole run, acting and evaluation included.",
+        *_statistics(finished, baseline),
+        *_of_single_agents(configs, given.get("config"), suite is None or suite.task_presets),
+        *_changed(finished),
+        *_unpublished(configs),
+        *_options(configs),
+        *_ends(configs),
+    ]
 
-    def of_each(value: Callable[[Config], object]) -> list[_Value]:
-        return [_Value(config.env, config.agent, config.seed, str(value(config))) for config in configs]
+
+def _circumstances(
+    configs: Sequence[Config], finished: Sequence[RunFigures], suite: Suite | None
+) -> list[str]:
+    """Seeds, budget and machine of the runs."""
 
     def of_finished(value: Callable[[RunFigures], object]) -> list[_Value]:
         return [_Value(run.env, run.agent, run.seed, str(value(run))) for run in finished]
 
+    seeds = ", ".join(str(seed) for seed in sorted({config.seed for config in configs}))
+    lines = [
+        f"Seeds: {seeds}, for every agent.",
+        f"random: uniform actions, {_RANDOM if suite is None else f'as the suite knows them, or {_RANDOM}'}.",
+        _same("Budget", _of_each(configs, lambda config: f"{number(config.total_env_steps)} env steps")),
+        _same("Threads of a run", of_finished(lambda run: run.threads)),
+        _same("Device", of_finished(lambda run: run.device)),
+        _same("Program", of_finished(lambda run: run.program)),
+    ]
+    code, machine = of_finished(attrgetter("code")), of_finished(attrgetter("machine"))
+    if any(run.code for run in finished) and not _differ(code):  # else it is told below its table (`codes`)
+        lines.append(_same("Code", code))
+    if any(run.machine for run in finished):
+        lines.append(_same("Machine", machine))
+    return lines
+
+
+def _tuning(configs: Sequence[Config], given: Mapping[str, str], suite: Suite | None) -> list[str]:
     over = ["the task's"] if suite is None or suite.task_presets else []
     over += [] if suite is None else ["the suite's settings"]
     over_it = f" with {' and '.join(over)} laid over it, which win where both set something"
     over_it += ", unless the agent's has over_task"
-    finished = [run for run in runs if not run.error]
-    seeds = ", ".join(str(seed) for seed in sorted({run.seed for run in runs}))
     settings = ", ".join(f"{name} {value}" for name, value in given.items()) or "none"
-    notes = [
-        *(suite.notes() if suite is not None else ()),
-        f"Seeds: {seeds}, for every agent.",
-        f"random: uniform actions, {_RANDOM if suite is None else f'as the suite knows them, or {_RANDOM}'}.",
-        _same("Budget", of_each(lambda config: f"{number(config.total_env_steps)} env steps")),
-        _same("Threads of a run", of_finished(lambda run: run.threads)),
-        _same("Device", of_finished(lambda run: run.device)),
-        _same("Program", of_finished(lambda run: run.program)),
-        *(  # whose code differs is told below its table (`codes`)
-            _same(what, of_finished(value))
-            for what, value in (("Code", attrgetter("code")), ("Machine", attrgetter("machine")))
-            if any(map(value, finished)) and not (what == "Code" and _differ(of_finished(value)))
-        ),
+    return [
         f"Tuning: every agent is its preset{over_it}; settings given for all alike: {settings}.",
-        _by_agent("Step size", of_each(lambda config: f"{config.learner.learning_rate:g}")),
-        _same("Episodes in a full evaluation", of_each(attrgetter("evaluation.episodes"))),
-        _same("Actions in evaluations", of_each(attrgetter("evaluation.policy"))),
-        "Success and return are of the last evaluation, the mean over runs.",
-        *_short_last(outcomes, runs),
-        "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
-        _same(
-            "Evaluations",
-            [_evaluations(*pair) for pair in zip(outcomes, runs, strict=True) if not pair[1].error],
-        ),
-        f"{TO_90} Minutes are by the clock, before that evaluation and beside whatever else ran.",
-        "updates/s: learner steps by seconds of the whole run, acting and evaluation included.",
+        _by_agent("Step size", _of_each(configs, lambda config: f"{config.learner.learning_rate:g}")),
     ]
+
+
+def _evaluations(outcomes: Sequence[Outcome], runs: Sequence[RunFigures]) -> list[str]:
+    configs = [outcome.config for outcome in outcomes]
+    pairs = [pair for pair in zip(outcomes, runs, strict=True) if not pair[1].error]
+    return [
+        _same("Episodes in a full evaluation", _of_each(configs, attrgetter("evaluation.episodes"))),
+        _same("Actions in evaluations", _of_each(configs, attrgetter("evaluation.policy"))),
+        "Success and return are of the last evaluation, the mean over runs.",
+        *_short_last(pairs),
+        "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
+        _same("Evaluations", [_number_or_period(*pair) for pair in pairs]),
+        f"{TO_90} Minutes are by the clock, before that evaluation and beside whatever else ran.",
+    ]
+
+
+def _statistics(finished: Sequence[RunFigures], baseline: str | None) -> list[str]:
+    """The meaning of the columns that need several runs, where there are so many."""
     counts = Counter((run.env, run.agent) for run in finished)
+    lines = []
     if max(counts.values(), default=0) >= LEAST_RUNS:
-        notes.append(
+        lines.append(
             "IQM: interquartile mean over runs; in brackets the 95 % interval by percentile bootstrap of "
             f"runs, each task's among themselves; from {LEAST_RUNS} runs of an agent on a task on."
         )
     if baseline is not None and sum(count >= LEAST_RUNS for count in counts.values()) > 1:
-        notes.append(
+        lines.append(
             f"P(better than {baseline}): that the agent's run ends above {baseline}'s; ties count half."
         )
-    notes += _of_single_agents(configs, given.get("config"), suite is None or suite.task_presets)
-    notes += _changed(finished)
-    notes += _unpublished(configs)
-    options = of_each(_task_options)
-    if _differ(options):
-        notes.append(f"{_same('Task options', options)} random has those of {configs[0].agent}.")
+    return lines
+
+
+def _options(configs: Sequence[Config]) -> list[str]:
+    options = _of_each(configs, _task_options)
+    told = f"{_same('Task options', options)} random has those of {configs[0].agent}."
+    return [told] if _differ(options) else []
+
+
+def _ends(configs: Sequence[Config]) -> list[str]:
+    """Where runs end before their budget, and what nobody can exceed."""
+    lines = []
     for name in ("success", "return"):
-        goals = of_each(attrgetter(f"stop_at_{name}"))
+        goals = _of_each(configs, attrgetter(f"stop_at_{name}"))
         if any(goal.value != "None" for goal in goals):
-            notes.append(_same(f"Runs end early at {name}", goals))
+            lines.append(_same(f"Runs end early at {name}", goals))
     for config in {config.env: config for config in configs}.values():
         ceiling = task_of(config).success_ceiling
         if ceiling < 1:
-            notes.append(f"Ceiling: in {config.env} no agent can exceed {ceiling:.1%} success.")
-    return notes
+            lines.append(f"Ceiling: in {config.env} no agent can exceed {ceiling:.1%} success.")
+    return lines
 
 
 def _of_single_agents(configs: Sequence[Config], file: str | None, task_presets: bool) -> list[str]:
@@ -157,21 +192,24 @@ class _Value(NamedTuple):
     value: str
 
 
-def _evaluations(outcome: Outcome, run: RunFigures) -> _Value:
-    """How many a run has, or, where it may end early, how often it has one."""
+def _number_or_period(outcome: Outcome, run: RunFigures) -> _Value:
+    """How many evaluations a run has, or, where it may end early, how often it has one."""
     config = outcome.config
     often = f"one, full or not, for each {number(config.evaluation.period)} env steps, until a run ends"
     value = str(run.evaluations) if not config.may_end_early else often
     return _Value(run.env, run.agent, run.seed, value)
 
 
-def _short_last(outcomes: Sequence[Outcome], runs: Sequence[RunFigures]) -> list[str]:
+def _short_last(pairs: Sequence[tuple[Outcome, RunFigures]]) -> list[str]:
     """A line where the last evaluation of a run has fewer episodes than a full one."""
-    pairs = [(o.config, run) for o, run in zip(outcomes, runs, strict=True) if not run.error]
-    if all(run.episodes == config.evaluation.episodes for config, run in pairs):
+    if all(run.episodes == outcome.config.evaluation.episodes for outcome, run in pairs):
         return []
     values = [_Value(run.env, run.agent, run.seed, str(run.episodes)) for _, run in pairs]
     return [_same("Episodes of the last evaluation", values)]
+
+
+def _of_each(configs: Sequence[Config], value: Callable[[Config], object]) -> list[_Value]:
+    return [_Value(config.env, config.agent, config.seed, str(value(config))) for config in configs]
 
 
 def _same(what: str, values: Sequence[_Value]) -> str:

@@ -33,12 +33,23 @@ def test_the_table_says_what_is_the_same_for_all(run, tmp_path):
         "Budget: 400 env steps, for every agent.",
         "settings given for all alike: total_env_steps 400, learner.n_step 5.",
         "Episodes in a full evaluation: 500, for every agent.",
+        "Actions in evaluations: greedy, for every agent.",
         "Evaluations: 4, for every agent.",
         "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
     ):
         assert any(said in note for note in notes), said
     assert (tmp_path / "out/table.txt").read_text().endswith("\n".join(notes) + "\n")
     assert "P(better" not in (tmp_path / "out/table.txt").read_text()
+
+
+def test_agents_that_are_evaluated_by_other_policies_are_told_of():
+    outcomes = [
+        Outcome(resolve(None, {"env": TASK, "agent": agent}, {}), "waiting", [], None, "", "not yet")
+        for agent in ("gtrxl", "dqn", "random-at-times=dqn+evaluation.epsilon=0.05")
+    ]
+    runs = [run_figures(outcome, [SUCCESS]) for outcome in outcomes]
+    differ = "Actions in evaluations DIFFER: random-at-times: epsilon-greedy (0.05); gtrxl, dqn: greedy."
+    assert differ in comparison_notes.notes(outcomes, runs, None, {}, None)
 
 
 def test_agents_with_other_options_of_the_task_are_told_of():
