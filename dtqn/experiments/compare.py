@@ -22,6 +22,7 @@ from dtqn.experiments import (
     comparison_table,
     suite_pictures,
 )
+from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.intervals import LEAST_RUNS, band
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.launchers import Launcher
@@ -228,13 +229,36 @@ def compare(
     runs = [
         comparison_table.run_figures(outcome, scores[outcome.config.env], metrics) for outcome in outcomes
     ]
+    own = [f"Agents of your own: {', '.join(own_agents)}."] if own_agents else []
+    notes = [
+        *comparison_notes.notes(outcomes, runs, baseline, given, suite),
+        *own,
+        *comparison_notes.missing(outcomes, runs),
+        *comparison_notes.of_metrics(metrics, runs),
+    ]
+    table = _table(configs, runs, floors, scores, baseline, suite, notes)
+    for name, content in comparison_forms.files(table, runs).items():
+        write_whole(folder / name, content)
+    _draw(outcomes, runs, floors, scores, suite, folder)
+    print(f"\n{comparison_forms.to_text(table)}\ntable and curves in {folder}", file=out)
+    print(f"report   {report_command(folder)}", file=out)
+    if shelf.unwritten:
+        print(f"{shelf.unwritten} of these runs left no record in {records_dir}, as said above", file=out)
+    return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
+
+
+def _table(
+    configs: Sequence[Config],
+    runs: Sequence[RunFigures],
+    floors: Mapping[str, EvaluationResult],
+    scores: Mapping[str, Sequence[Score]],
+    baseline: str | None,
+    suite: Suite | None,
+    notes: Sequence[str],
+) -> comparison_forms.Table:
+    """The figures of all agents, task by task and pooled, with the lines below each part."""
     families = _families(suite)
     published = suite.published if suite is not None else ()
-    lines = comparison_table.agent_figures(runs, baseline, floors, scores, families, published)
-    own = [f"Agents of your own: {', '.join(own_agents)}."] if own_agents else []
-    notes = [*comparison_notes.notes(outcomes, runs, baseline, given, suite), *own]
-    notes += comparison_notes.missing(outcomes, runs)
-    notes += comparison_notes.of_metrics(metrics, runs)
     groups = {env: [env] for env in floors} | families | {comparison_table.ALL_TASKS: list(floors)}
     under = {
         name: [
@@ -244,9 +268,19 @@ def compare(
         ]
         for name, envs in groups.items()
     }
-    table = comparison_forms.Table(lines, baseline, under, notes)
-    for name, content in comparison_forms.files(table, runs).items():
-        write_whole(folder / name, content)
+    lines = comparison_table.agent_figures(runs, baseline, floors, scores, families, published)
+    return comparison_forms.Table(lines, baseline, under, notes)
+
+
+def _draw(
+    outcomes: Sequence[Outcome],
+    runs: Sequence[RunFigures],
+    floors: Mapping[str, EvaluationResult],
+    scores: Mapping[str, Sequence[Score]],
+    suite: Suite | None,
+    folder: Path,
+) -> None:
+    """Write the curves, and the pictures of a suite."""
     for name, clock in _CLOCKS.items():
         panels = _panels(outcomes, clock, floors, scores)
         panels = [panel for panel in panels if panel.curves] or panels  # nothing is trained of some yet
@@ -254,11 +288,6 @@ def compare(
             plots.comparison(panels, folder / f"curves-{name}.{suffix}", clock[0], _lines_and_bands(panels))
     if suite is not None:
         suite_pictures.draw(suite, runs, folder)
-    print(f"\n{comparison_forms.to_text(table)}\ntable and curves in {folder}", file=out)
-    print(f"report   {report_command(folder)}", file=out)
-    if shelf.unwritten:
-        print(f"{shelf.unwritten} of these runs left no record in {records_dir}, as said above", file=out)
-    return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
 def _gathered(
