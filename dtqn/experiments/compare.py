@@ -37,7 +37,7 @@ from dtqn.settings.values import nearest
 from dtqn.training import chance
 from dtqn.training.directory import RunDir, config_hash, make_writable, report_command
 from dtqn.training.display import open_runs_view
-from dtqn.training.metrics import SUMMARISED, Row, whole
+from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row, whole
 
 Clock = tuple[str, str, float]
 _CLOCKS: dict[str, Clock] = {
@@ -86,11 +86,9 @@ def read_metrics(text: str) -> list[str]:
     found = names("--metrics", text)
     for name in found:
         if name not in SUMMARISED:
-            near = nearest(name, SUMMARISED)
-            groups = "metrics of learner/, replay/ or actor/, eval/value_estimate or eval/discounted_return"
-            raise wrong(
-                "--metrics", text, f"{name} is no such metric{near}; must be {groups}, with commas between"
-            )
+            near = "" if name in METRICS else nearest(name, SUMMARISED)
+            right = f"{SUMMARISED_IN_WORDS}, with commas between"
+            raise wrong("--metrics", text, f"{name} is no such metric{near}; must be {right}")
     return found
 
 

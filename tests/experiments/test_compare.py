@@ -289,6 +289,10 @@ def test_seeds_are_counted_from_the_first(monkeypatch):
             ["--agents", "gtrxl", "--metrics", "learner/los"],
             "--metrics is learner/los: learner/los is no such metric; did you mean learner/loss?; must be .*",
         ),
+        (
+            ["--agents", "gtrxl", "--metrics", "eval/success"],
+            "--metrics is eval/success: eval/success is no such metric; must be metrics that begin with .*",
+        ),
         (["--agents", "absent.yaml"], "--agents is absent.yaml: absent.yaml: there is no such file"),
         (["--agents", "gtrxl,a/b=dqn"], "--agents is gtrxl,a/b=dqn: a/b is no name; .*: NAME=dqn"),
         (
