@@ -96,7 +96,7 @@ class Outcomes(NamedTuple):
 
 @torch.no_grad()
 def play(network: QNetwork, env: NativeVectorEnv, engine: Engine, episodes: int) -> Outcomes:
-    """The greedy episodes that `dtqn.acting.evaluation.play` has, and the layouts that they begin in."""
+    """The episodes that `dtqn.acting.evaluation.play` has, all greedy, and the layouts that they begin in."""
     ended: list[list[NDArray[Any]]] = []
 
     def policy(rows: VectorRows, wanted: NDArray[np.bool_]) -> Steps:

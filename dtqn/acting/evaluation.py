@@ -33,7 +33,7 @@ Steps = Iterator[tuple[Episodes, np.ndarray]]
 
 
 class EvaluationResult(NamedTuple):
-    """What the episodes of an evaluation came to."""
+    """The outcome of an evaluation's episodes."""
 
     success: float | None
     """Share of successful episodes, None where the task defines no success."""

@@ -36,7 +36,7 @@ def notes(
     configs = [outcome.config for outcome in outcomes]
     finished = [run for run in runs if not run.error]
     return [
-        *(suite.notes() if suite is not None else ()),
+        *(suite.notes(_published(configs)) if suite is not None else ()),
         *_circumstances(configs, finished, suite),
         *_tuning(configs, given, suite),
         *_evaluations(outcomes, runs),
@@ -78,7 +78,8 @@ def _circumstances(
 def _tuning(configs: Sequence[Config], given: Mapping[str, str], suite: Suite | None) -> list[str]:
     over = ["the task's"] if suite is None or suite.task_presets else []
     over += [] if suite is None else ["the suite's settings"]
-    over_it = f" with {' and '.join(over)} laid over it, which win where both set something"
+    wins = "win" if suite is not None else "wins"
+    over_it = f" with {' and '.join(over)} laid over it, which {wins} where both set something"
     over_it += ", unless the agent's has over_task"
     settings = ", ".join(f"{name} {value}" for name, value in given.items()) or "none"
     return [
@@ -92,13 +93,18 @@ def _evaluations(outcomes: Sequence[Outcome], runs: Sequence[RunFigures]) -> lis
     pairs = [pair for pair in zip(outcomes, runs, strict=True) if not pair[1].error]
     return [
         _same("Episodes in a full evaluation", _of_each(configs, attrgetter("evaluation.episodes"))),
-        _same("Actions in evaluations", _of_each(configs, attrgetter("evaluation.policy"))),
+        policies(configs),
         "Success and return are of the last evaluation, the mean over runs.",
         *_short_last(pairs),
         "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
         _same("Evaluations", [_number_or_period(*pair) for pair in pairs]),
         f"{TO_90} Minutes are by the clock, before that evaluation and beside whatever else ran.",
     ]
+
+
+def policies(configs: Sequence[Config]) -> str:
+    """The line about who plays the evaluations."""
+    return _same("Actions in evaluations", _of_each(configs, attrgetter("evaluation.policy")))
 
 
 def _statistics(finished: Sequence[RunFigures], baseline: str | None) -> list[str]:
@@ -163,11 +169,18 @@ def _changed(runs: Sequence[RunFigures]) -> list[str]:
     return [f"{what}: {'; '.join(told)}."] if told else []
 
 
+def _published(configs: Sequence[Config]) -> list[str]:
+    """The shipped agents among them that keep their own settings on every task."""
+    shipped = presets.agents()
+    found = dict.fromkeys(config.agent for config in configs if config.agent in shipped)
+    return [agent for agent in found if presets.find_agent(agent).over_task]
+
+
 def _unpublished(configs: Sequence[Config]) -> list[str]:
     """A line for each published agent, which lies over its task's preset, with settings that are others."""
-    shipped, changed = presets.agents(), dict[str, dict[str, None]]()
+    published, changed = _published(configs), dict[str, dict[str, None]]()
     for config in configs:
-        if config.agent in shipped and presets.find_agent(config.agent).over_task:
+        if config.agent in published:
             others = [name for name, kept in presets.kept_of_preset(config).items() if not kept]
             changed.setdefault(config.agent, {}).update(dict.fromkeys(others))
     return [

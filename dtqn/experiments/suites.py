@@ -272,8 +272,12 @@ class Suite(NamedTuple):
             found.setdefault(task.family, []).append(task)
         return found
 
-    def notes(self) -> list[str]:
-        """Lines below the tables: what the suite is, and how it scores."""
+    def notes(self, published: Sequence[str] = ()) -> list[str]:
+        """Lines below the tables: what the suite is, and how it scores.
+
+        Args:
+            published: agents that keep their own settings.
+        """
         notes = [f"Suite {self.name}: {self.description}"]
         if self.left_out:
             count = len(self.tasks)
@@ -284,12 +288,17 @@ class Suite(NamedTuple):
                 " annealing. These are no results of the suite."
             )
         if not self.task_presets:
-            notes.append(
-                "The presets of tasks are left out: all agents have the suite's settings on all tasks."
-            )
+            notes.append("The presets of tasks are left out: the suite's settings are the same on all tasks.")
         before = "" if self.share == 1 else ", before the share of the budget"
-        kept = "an agent with over_task keeps its own"
-        notes += [f"Settings of the suite ({kept}){before}: {text}." for text in self._told()]
+        whose = f", of which {', '.join(published)} takes what it lacks" if published else ""
+        notes += [
+            f"Settings of the suite{whose}{before}: {text}."
+            for text in self._told(lambda task: task.settings)
+        ]
+        notes += [
+            f"Shares of the budget, for every agent{before}: {text}."
+            for text in self._told(lambda task: task.budget[1:])
+        ]
         by_score: dict[tuple[Score, ...], list[str]] = {}
         for family, tasks in self.families.items():
             by_score.setdefault(tasks[0].scores, []).append(family)
@@ -298,12 +307,12 @@ class Suite(NamedTuple):
             notes.append(f"Scores in {', '.join(names)}: {'; beside it '.join(told)}.")
         return notes
 
-    def _told(self) -> list[str]:
-        """The settings of the suite in words, families with the same ones together."""
+    def _told(self, settings_of: Callable[[SuiteTask], Sequence[Layer]]) -> list[str]:
+        """Settings of the suite in words, families with the same ones together."""
         told: dict[str, list[str]] = {}
         for family, tasks in self.families.items():
             merged: dict[str, Any] = {}
-            for layer in (*tasks[0].settings, *tasks[0].budget[1:]):
+            for layer in settings_of(tasks[0]):
                 merged = merge(merged, layer.values)
             if merged:
                 with_n = ""

@@ -115,6 +115,11 @@ def read_file(path: Path) -> SweepFile:
         if setting_of(name) is None:
             raise ConfigError(f"{path}: parameters.{name} is no setting{nearest(name, known)}")
         _check_parameter(path, name, spec)
+        if spelled(name) == "evaluation.epsilon" and "value" not in spec:
+            raise ConfigError(
+                f"{path}: parameters.{name} is searched, which ranks runs by how they are measured; "
+                "must have one value"
+            )
     if not isinstance(engine.get("metric"), Mapping) or "name" not in engine["metric"]:
         raise ConfigError(f"{path}: metric is {engine.get('metric')}; must have a name, such as mean_success")
     if engine.get("method") not in METHODS:

@@ -202,6 +202,7 @@ def _table(runs: Sequence[Run]) -> Table:
     lines = comparison_table.agent_figures(figures, None, floors, scores)
     notes = [
         *_mixed(configs),
+        comparison_notes.policies(configs),
         "Success and return are of the last evaluation, the mean over finished runs; random: "
         "uniform actions, one evaluation's episodes.",
         comparison_notes.TO_90,

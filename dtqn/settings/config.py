@@ -375,7 +375,7 @@ class EvaluationConfig(Group):
     num_envs: int = Field(500, ge=1)
     """Copies of the task in an evaluation; every copy plays the same number of episodes, all counted."""
     epsilon: float = Field(0.0, ge=0, le=1)
-    """Share of random actions in evaluations; 0 is greedy, DQN and its kin were published with 0.05."""
+    """Share of random actions in evaluations; 0 is greedy, DQN was published with 0.05."""
 
     @property
     def policy(self) -> str:

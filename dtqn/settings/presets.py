@@ -1,10 +1,11 @@
 """From presets, files and flags to one validated `Config`.
 
 The layers are laid over each other in the order: defaults, `WORLD_SIZE`, agent preset, env preset,
-`--config` file, `WANDB_MODE`, flags. Each is a *difference*: it names only what it changes. An agent preset
-with `over_task: true` lies over the env preset, so that a published agent is as published on every task. An
-env preset and a `--config` file are for all agents; settings of single ones may stand in them under `agents`.
-Where `--config` names the record of a run, that has every setting, and no preset is laid below it.
+`--config` file, `WANDB_MODE`, a suite's settings, its budget, flags. Each is a *difference*: it names only
+what it changes. An agent preset with `over_task: true` lies over the env preset and keeps from a suite's
+settings what it sets, so that a published agent is as published on every task. An env preset and a `--config`
+file are for all agents; settings of single ones may stand in them under `agents`. Where `--config` names the
+record of a run, that has every setting, and no preset is laid below it.
 """
 
 from __future__ import annotations
@@ -249,8 +250,8 @@ def resolve(
         configs: the folder of presets.
         below: what lies right below the flags, such as a sweep's choice or a suite's budget; the word
             `horizon` stands for the task's own number there and in `suite`, as in the presets of tasks.
-        suite: a suite's settings for all agents: right below these, but below the preset of an agent that
-            lies over its task's.
+        suite: a suite's settings for all agents: right below these. Of a preset that lies over its task's
+            they change nothing.
         task_presets: whether the task's preset is laid over the agent's.
     """
     variables = environment_layer(environment)
@@ -277,12 +278,12 @@ def resolve(
 
     families = _env_presets(env, configs) if task_presets else []
     task = filled([layer for family in families for layer in family.layers(agent)])
+    presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
     given = [*(layer for file in files for layer in file.layers(agent)), *variables]
-    if agent.over_task:
-        lower = [*task, *filled(suite), agent.preset, *given]
-    else:
-        lower = [agent.preset, *task, *given, *filled(suite)]
-    return build([*ranks_layer(environment), *lower, *filled(below), own, agent.variant, name])
+    kept = agent.preset.values if agent.over_task else {}
+    over = [layer._replace(values=without(layer.values, kept)) for layer in filled(suite)]
+    above = [agent.variant, name]
+    return build([*ranks_layer(environment), *presets, *given, *over, *filled(below), own, *above])
 
 
 def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) -> Config:
@@ -309,7 +310,7 @@ class Agent(NamedTuple):
     """The shipped agent that it is, or is a variant of; None for a file of the user's."""
     preset: Layer
     over_task: bool
-    """Whether the preset lies over the task's, and over a suite's settings."""
+    """Whether the preset lies over the task's, and a suite's settings change nothing of it."""
     variant: Layer
     """It lies above everything, as no other setting may undo what the variant is about."""
 
@@ -392,8 +393,9 @@ def _chosen_agent(given: Sequence[Layer], configs: Path) -> Agent:
 
 
 def _is_whole(layer: Layer) -> bool:
-    """Whether it holds every setting, as a run's own config.yaml does."""
-    return all(has_setting(layer.values, name) for name in fields_of())
+    """Whether it holds every setting, as a run's own config.yaml does; an older version's lacks a few."""
+    held = sum(has_setting(layer.values, name) for name in fields_of())
+    return held > 0.75 * len(fields_of()) and layer.values.keys() >= {"env", "agent", "seed"}
 
 
 def _agent_file(name: str, configs: Path) -> Path:

@@ -147,9 +147,10 @@ def _header(config: Config, certificate: Mapping[str, Any], last: EvaluationResu
 
 def _scores_note(certificate: Mapping[str, Any], policy: str) -> str:
     seed = next(iter(certificate["scores"].values()))["seed"]
+    alone = "" if policy == "greedy" else " `policy.act` is greedy in any case."
     return (
         f"Scores are of {policy} episodes on seed {seed}, played at the export. Intervals are of 95 %: "
-        "Wilson's for success, 1.96 standard errors for the return."
+        f"Wilson's for success, 1.96 standard errors for the return.{alone}"
     )
 
 

@@ -55,7 +55,9 @@ def play(config: Config, episodes: int) -> EvaluationResult:
 
 def _settings(config: Config) -> dict[str, Any]:
     """All that the chance level depends on."""
-    of_config = config.model_dump(mode="json", include={"env", "task", "evaluation", "seed"})
+    of_config = config.model_dump(
+        mode="json", include={"env", "task", "evaluation", "seed"}, exclude={"evaluation": {"epsilon"}}
+    )
     return of_config | {"task_digest": task_identity(config).digest, "dtqn": dtqn.__version__}
 
 

@@ -134,6 +134,8 @@ def test_random_actions_are_played_once(tmp_path, monkeypatch):
     found = chance.measured([config, again], tmp_path / "random.json")
     assert list(found) == ["t-maze-passive-10"]
     assert chance.measured([config, again], tmp_path / "random.json") == found and len(seeds) == 1
+    other = resolve(None, flags | {"seed": "5", "evaluation.epsilon": "0.3"}, {})
+    assert chance.measured([other], tmp_path / "random.json") == found and len(seeds) == 1
     monkeypatch.setattr(setup, "make_env", make_env)
     trainer = Trainer(config)
     trainer.evaluator.ask(trainer.network, 0, 0, None, at_end=True)

@@ -153,7 +153,7 @@ def test_a_share_of_the_budget_scales_all_that_depends_on_it(tmp_path):
     assert [task.env_steps for task in suite.tasks] == [40, 80, 200]
     assert (suite.tasks[0].scores[0].episodes, suite.tasks[2].scores[1].epoch_env_steps) == (20, 40)
     assert any(note.startswith("BUDGET SHARE 0.2:") for note in suite.notes())
-    assert any("keeps its own), before the share of the budget: " in note for note in suite.notes())
+    assert any("Settings of the suite, before the share of the budget: " in note for note in suite.notes())
     assert not any("BUDGET SHARE" in note or "before the" in note for note in suite_of(tmp_path).notes())
 
 

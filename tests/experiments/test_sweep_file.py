@@ -158,6 +158,12 @@ def test_the_forms_of_a_parameter_are_those_of_the_engine():
             "parameters.learner.gamma is {'min': 0.1, 'most': 0.9}: no distribution of W&B's; "
             "most is no key of uniform; known: distribution, max, min\n",
         ),
+        (
+            _SEARCH + "parameters: {evaluation.epsilon: {values: [0, 0.1]}}",
+            [],
+            "parameters.evaluation.epsilon is searched, which ranks runs by how they are measured; "
+            "must have one value\n",
+        ),
         ("method: grid\nparameters: {seed: {values: [1]}}", [], "metric is None; must have a name"),
         (
             _one("method", "rand"),

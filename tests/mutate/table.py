@@ -1697,15 +1697,15 @@ SETTINGS = [
         ),
         (
             "task-over-a-published-agent",
-            "if agent.over_task:",
-            "if False:",
+            "[*task, agent.preset] if agent.over_task else",
+            "[*task, agent.preset] if not agent.preset else",
             "tests/settings/test_paper_configs.py::test_an_agent_is_as_published_on_every_task",
         ),
         (
             "suite-over-a-published-agent",
-            "lower = [*task, *filled(suite), agent.preset, *given]",
-            "lower = [*task, agent.preset, *given, *filled(suite)]",
-            f"{_PRESETS}::test_a_suites_settings_lie_where_the_tasks_do",
+            "kept = agent.preset.values if agent.over_task else {}",
+            "kept: dict[str, Any] = {}",
+            f"{_PRESETS}::test_a_suites_settings_change_nothing_of_a_published_agent",
         ),
     ),
     *_in(

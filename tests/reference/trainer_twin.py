@@ -30,7 +30,7 @@ INPUT_KINDS = StepInputs(torch.int64, torch.int64, torch.float64, torch.bool)
 
 
 class SometimesRandom:
-    """Of all actions this share is drawn anew, each among all of them."""
+    """Draws this share of all actions anew, each among all of them."""
 
     def __init__(self, share: float, num_actions: int, seed: np.random.SeedSequence) -> None:
         self.share, self.num_actions, self.generator = share, num_actions, np.random.default_rng(seed)

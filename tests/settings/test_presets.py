@@ -321,17 +321,17 @@ def test_an_agent_file_may_lie_over_the_tasks_preset(tmp_path):
 
 
 @pytest.mark.parametrize(("over_task", "gamma", "n_step"), [(False, 0.7, 2), (True, 0.9, 9)])
-def test_a_suites_settings_lie_where_the_tasks_do(tmp_path, over_task, gamma, n_step):
-    """Below a published agent's, but for the budget's; `--config` is below them only for other agents."""
+def test_a_suites_settings_change_nothing_of_a_published_agent(tmp_path, over_task, gamma, n_step):
+    """`--config` may. All that the agent says nothing of is the suite's, for whatever agent."""
     file, agent = tmp_path / "all.yaml", tmp_path / "mine.yaml"
-    file.write_text("learner: {n_step: 9}")
+    file.write_text("{learner: {n_step: 9}, network: {memory_length: 5}}")
     agent.write_text(yaml.safe_dump({"over_task": over_task, "learner": {"gamma": 0.9, "n_step": 8}}))
     suite = [Layer("s", {"learner": {"gamma": 0.7, "n_step": 2}, "network": {"memory_length": "horizon"}})]
     budget = [Layer("s", {"total_env_steps": 4000, "warmup_env_steps": 40})]
     flags = {"agent": str(agent), "env": "t-maze-passive-20"}
     config = resolve(file, flags, {}, below=budget, suite=suite)
     assert (config.learner.gamma, config.learner.n_step) == (gamma, n_step)
-    assert config.network.memory_length == 22, "the suite's, as the agent says nothing"
+    assert config.network.memory_length == 22
     assert (config.total_env_steps, config.warmup_env_steps) == (4000, 40)
     config = resolve(file, {**flags, "learner.gamma": "0.5"}, {}, below=budget, suite=suite)
     assert config.learner.gamma == 0.5
@@ -405,6 +405,15 @@ def test_a_mistake_in_a_variants_settings_names_the_variant():
     assert error_of({"agent": "a=gtrxl+network.width=-1"}) == (
         "network.width is -1 (from agent a): must be an integer of at least 2 and at most 1000000"
     )
+
+
+def test_a_whole_configuration_of_an_older_version_needs_no_file_of_its_agent(tmp_path):
+    """It lacks the settings that came later."""
+    config = resolve(None, {"agent": "long=gtrxl+network.memory_length=80"}, {})
+    file = tmp_path / "config.yaml"
+    file.write_text("".join(x for x in presets.to_yaml(config).splitlines(True) if x != "  epsilon: 0.0\n"))
+    assert "epsilon: 0.0" not in file.read_text() and resolve(file, {}, {}) == config
+    assert error_of({"agent": "dqn"}, file).startswith("agent is dqn (from --agent), but ")
 
 
 def test_a_whole_configuration_needs_no_file_of_its_agent(tmp_path):

@@ -41,7 +41,15 @@ def test_the_card_is_one_that_the_hub_reads(exported: Path, capsys: pytest.Captu
 
 def test_the_card_says_what_is_not_among_the_files(exported: Path) -> None:
     config, made = RunDir(exported).read_config(), certificate.read(exported)
-    assert "Not in these files" not in card.text(config, made, [], "", None)
+    greedy = card.text(config, made, [], "", None)
+    assert "Not in these files" not in greedy
+    assert "Scores are of greedy episodes" in greedy and "`policy.act` is greedy" not in greedy
+    by_chance = config.model_copy(
+        update={"evaluation": config.evaluation.model_copy(update={"epsilon": 0.05})}
+    )
+    told = card.text(by_chance, made, [], "", None)
+    assert "Scores are of epsilon-greedy (0.05) episodes" in told
+    assert "`policy.act` is greedy in any case." in told
     made["task"]["made_of"], made["own_networks"] = "lamps.py", ["cores:Own"]
     own = card.text(config.model_copy(update={"agent": "mine"}), made, [], "", "me/agent")
     assert "Not in these files, and needed to load it: the task (lamps.py), `cores:Own`." in own
