@@ -45,7 +45,7 @@ def test_a_run_leaves_what_is_promised(tmp_path, trainer):
 
 def test_the_picture_of_a_finished_run_shows_what_random_actions_reach(tmp_path, trainer, monkeypatch):
     drawn = []
-    monkeypatch.setattr(session, "learning_curve", lambda *given: drawn.append(given[-1]))
+    monkeypatch.setattr(session, "learning_curve", lambda *given: drawn.append(given[-2]))
     assert fake.start(tmp_path / "run")[0] == 0
     config = RunDir(tmp_path / "run").read_config()
     expected = chance.play(config, 20).success  # the fake's evaluations have 20 episodes
