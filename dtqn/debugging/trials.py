@@ -12,13 +12,13 @@ import numpy as np
 from dtqn.acting.evaluation import evaluate_random
 from dtqn.acting.statistics import Figure
 from dtqn.debugging import verdict
-from dtqn.debugging.episodes import Episode, Outcome, RandomActions, disturbances, outcomes
+from dtqn.debugging.episodes import Episode, Outcome, disturbances, outcomes
 from dtqn.debugging.measures import score
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError
 from dtqn.training import machine, trained
 from dtqn.training.directory import RunDir
-from dtqn.training.setup import make_env, num_actions, task_spec
+from dtqn.training.setup import make_env, random_actions, task_spec
 from envs import TaskSpec
 
 RANDOM_SHARES = (0.1, 0.3)
@@ -122,7 +122,7 @@ def _rivals(of: Subject) -> tuple[dict[str, Figure], dict[int, Figure]]:
             continue
         memoryless[path] = found
         for share in RANDOM_SHARES:
-            chance = RandomActions(share, num_actions(rival.task), np.random.default_rng(of.asked.seed))
+            chance = random_actions(rival.config, share, np.random.SeedSequence(of.asked.seed))
             memoryless[f"{path}, {share:.0%} random actions"] = rival.score(
                 outcomes(rival.network, rival.copies(), random_actions=chance)
             )

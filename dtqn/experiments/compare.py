@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -234,10 +234,11 @@ def compare(
         *comparison_notes.missing(outcomes, runs),
         *comparison_notes.of_metrics(metrics, runs),
     ]
-    table = _table(configs, runs, floors, scores, baseline, suite, notes)
+    compared = _Compared(outcomes, runs, floors, scores, suite)
+    table = _table(compared, baseline, notes)
     for name, content in comparison_forms.files(table, runs).items():
         write_whole(folder / name, content)
-    _draw(outcomes, runs, floors, scores, suite, folder)
+    _draw(compared, folder)
     print(f"\n{comparison_forms.to_text(table)}\ntable and curves in {folder}", file=out)
     print(f"report   {report_command(folder)}", file=out)
     if shelf.unwritten:
@@ -245,47 +246,46 @@ def compare(
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
-def _table(
-    configs: Sequence[Config],
-    runs: Sequence[RunFigures],
-    floors: Mapping[str, EvaluationResult],
-    scores: Mapping[str, Sequence[Score]],
-    baseline: str | None,
-    suite: Suite | None,
-    notes: Sequence[str],
-) -> comparison_forms.Table:
+class _Compared(NamedTuple):
+    """All that tables and pictures are made of."""
+
+    outcomes: Sequence[Outcome]
+    runs: Sequence[RunFigures]
+    """Those of the outcomes."""
+    floors: Mapping[str, EvaluationResult]
+    """Random actions, by task."""
+    scores: Mapping[str, Sequence[Score]]
+    """By task."""
+    suite: Suite | None
+
+
+def _table(of: _Compared, baseline: str | None, notes: Sequence[str]) -> comparison_forms.Table:
     """The figures of all agents, task by task and pooled, with the lines below each part."""
-    families = _families(suite)
-    published = suite.published if suite is not None else ()
-    groups = {env: [env] for env in floors} | families | {comparison_table.ALL_TASKS: list(floors)}
+    families = _families(of.suite)
+    published = of.suite.published if of.suite is not None else ()
+    groups = {env: [env] for env in of.floors} | families | {comparison_table.ALL_TASKS: list(of.floors)}
+    configs = [outcome.config for outcome in of.outcomes]
     under = {
         name: [
             *comparison_notes.unlike([config for config in configs if config.env in envs]),
-            *comparison_notes.codes([run for run in runs if run.env in envs]),
+            *comparison_notes.codes([run for run in of.runs if run.env in envs]),
             *(one.note for one in published if [one.task] == envs),
         ]
         for name, envs in groups.items()
     }
-    lines = comparison_table.agent_figures(runs, baseline, floors, scores, families, published)
+    lines = comparison_table.agent_figures(of.runs, baseline, of.floors, of.scores, families, published)
     return comparison_forms.Table(lines, baseline, under, notes)
 
 
-def _draw(
-    outcomes: Sequence[Outcome],
-    runs: Sequence[RunFigures],
-    floors: Mapping[str, EvaluationResult],
-    scores: Mapping[str, Sequence[Score]],
-    suite: Suite | None,
-    folder: Path,
-) -> None:
+def _draw(of: _Compared, folder: Path) -> None:
     """Write the curves, and the pictures of a suite."""
     for name, clock in _CLOCKS.items():
-        panels = _panels(outcomes, clock, floors, scores)
+        panels = _panels(of.outcomes, clock, of.floors, of.scores)
         panels = [panel for panel in panels if panel.curves] or panels  # nothing is trained of some yet
         for suffix in ("png", "svg"):
             plots.comparison(panels, folder / f"curves-{name}.{suffix}", clock[0], _lines_and_bands(panels))
-    if suite is not None:
-        suite_pictures.draw(suite, runs, folder)
+    if of.suite is not None:
+        suite_pictures.draw(of.suite, of.runs, folder)
 
 
 def _gathered(

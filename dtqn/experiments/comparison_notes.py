@@ -35,8 +35,9 @@ def notes(
     """The settings that the runs share, and the meaning of the columns."""
     configs = [outcome.config for outcome in outcomes]
     finished = [run for run in runs if not run.error]
+    published = _published(configs)
     return [
-        *(suite.notes(_published(configs)) if suite is not None else ()),
+        *(suite.notes(published) if suite is not None else ()),
         *_circumstances(configs, finished, suite),
         *_tuning(configs, given, suite),
         *_evaluations(outcomes, runs),
@@ -44,7 +45,7 @@ def notes(
         *_statistics(finished, baseline),
         *_of_single_agents(configs, given.get("config"), suite is None or suite.task_presets),
         *_changed(finished),
-        *_unpublished(configs),
+        *_unpublished(configs, published),
         *_options(configs),
         *_ends(configs),
     ]
@@ -176,9 +177,9 @@ def _published(configs: Sequence[Config]) -> list[str]:
     return [agent for agent in found if presets.find_agent(agent).over_task]
 
 
-def _unpublished(configs: Sequence[Config]) -> list[str]:
+def _unpublished(configs: Sequence[Config], published: Sequence[str]) -> list[str]:
     """A line for each published agent, which lies over its task's preset, with settings that are others."""
-    published, changed = _published(configs), dict[str, dict[str, None]]()
+    changed = dict[str, dict[str, None]]()
     for config in configs:
         if config.agent in published:
             others = [name for name, kept in presets.kept_of_preset(config).items() if not kept]
