@@ -31,6 +31,7 @@ def compare(arguments: Sequence[str]) -> int:
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
     file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
     share, minutes, columns = (given.pop(name) for name in ("budget_share", "budget_minutes", "metrics"))
+    searched = given.pop("search")
     suite, records = _suite(given, share), given.pop("records")
     if suite is not None and records is None and share == 1 and _RECORDS.is_dir():
         records = _RECORDS
@@ -39,19 +40,25 @@ def compare(arguments: Sequence[str]) -> int:
         raise wrong("--budget-minutes", minutes, f"needs --jobs with --launcher {places.name}")
     from dtqn.experiments import compare, launchers
     from dtqn.experiments import jobs as workers
+    from dtqn.experiments import search as searches
 
     metrics = compare.read_metrics(columns) if columns else []
     agents = compare.read_agents(text)
+    own_agents = [item for name, item in agents.items() if name != item]
+    search = None if searched is None else searches.read(searched, agents, given, suite)
+    agents = agents if search is None else search.items()
     if baseline is not None and baseline not in agents:
         raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
     here = places.is_here or minutes is not None  # estimates are made on this machine
     configs = compare.plan(list(agents.values()), range(first, first + seeds), file, given, suite, here)
+    if search is not None:
+        as_they_are = list(search.agents.values())
+        search = search.settled(compare.plan(as_they_are, [first], file, given, suite, here), configs)
     told = {name: value for name, value in given.items() if name != "env"}
     if file is not None:
         told = {"config": str(file)} | told
     os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the trainings tell W&B
     out = out or compare.default_folder(configs, runs_dir, suite)
-    own_agents = [item for name, item in agents.items() if name != item]
     if jobs is None and places.is_local:
         jobs = workers.fitting(configs[0])
     with launchers.opened(places, runs_dir) as launcher:
@@ -68,6 +75,7 @@ def compare(arguments: Sequence[str]) -> int:
             budget_minutes=minutes,
             launcher=launcher,
             metrics=metrics,
+            search=search,
         )
 
 
@@ -138,6 +146,12 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
         default="",
         help="metrics that get a column in the tables, such as replay/stale_action_share: the mean over the "
         "second half of a run; default none",
+    )
+    own.add_argument(
+        "--search",
+        metavar="SETTING=A,B",
+        help="train every agent with each of these values of one setting, such as "
+        "learner.learning_rate=0.0003,0.001,0.003, and write what suits each into search.md and chosen.yaml",
     )
     own.add_argument(
         "--runs-dir", metavar="DIR", type=kinds.path, default=Path("runs"), help="default %(default)s"

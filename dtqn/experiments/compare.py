@@ -28,6 +28,7 @@ from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.launchers import Launcher
 from dtqn.experiments.records import Outcome, Records, of_finished
 from dtqn.experiments.scores import RETURN, SUCCESS, Score
+from dtqn.experiments.search import Search, chosen_yaml, note, to_markdown
 from dtqn.experiments.suites import Suite, SuiteTask
 from dtqn.files import write_whole
 from dtqn.settings import presets
@@ -187,6 +188,7 @@ def compare(
     budget_minutes: float | None = None,
     launcher: Launcher | None = None,
     metrics: Sequence[str] = (),
+    search: Search | None = None,
 ) -> int:
     """Train what has not finished and write the comparison; the program's exit code.
 
@@ -202,6 +204,7 @@ def compare(
         budget_minutes: train only the runs that an estimate says would fit; None: all. Needs `parallel`.
         launcher: where trainings run; None: on this machine.
         metrics: those that get a column in the tables.
+        search: the runs are those of an equal search, which gets two more files.
 
     Returns:
         0, 1 where a run has failed (the table is of the others) or a record could not be written, 128 + n
@@ -234,6 +237,8 @@ def compare(
         *comparison_notes.missing(outcomes, runs),
         *comparison_notes.of_metrics(metrics, runs),
     ]
+    if search is not None:
+        notes.append(_write_search(search, runs, given.get("config"), folder))
     compared = _Compared(outcomes, runs, floors, scores, suite)
     table = _table(compared, baseline, notes)
     for name, content in comparison_forms.files(table, runs).items():
@@ -244,6 +249,15 @@ def compare(
     if shelf.unwritten:
         print(f"{shelf.unwritten} of these runs left no record in {records_dir}, as said above", file=out)
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
+
+
+def _write_search(search: Search, runs: Sequence[RunFigures], file: str | None, folder: Path) -> str:
+    """Its table, and what it has chosen; the line about both."""
+    findings = search.findings(runs)
+    write_whole(folder / "search.md", to_markdown(search, findings))
+    chosen = folder / "chosen.yaml"
+    write_whole(chosen, chosen_yaml(search, findings, None if file is None else Path(file)))
+    return f"{note(search, findings)} search.md has these runs, --config {chosen} what was chosen."
 
 
 class _Compared(NamedTuple):

@@ -67,12 +67,22 @@ def to_text(table: Table) -> str:
 
 def to_markdown(table: Table) -> str:
     parts = []
-    for env, (header, *rows), under in table.parts:
-        cells = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
-        lines = [cells[0], ["---"] + ["---:"] * (len(header) - 1), *cells[1:]]
-        parts += [f"### {env}", "", *(f"| {' | '.join(line)} |" for line in lines), ""]
+    for env, rows, under in table.parts:
+        parts += [f"### {env}", "", *markdown_table(rows), ""]
         parts += [text for note in under for text in (note, "")]
     return "\n".join([*parts, *(f"- {note}" for note in table.notes)]) + "\n"
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Its lines; the first row is the header."""
+    header, *cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *cells]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def figure(value: float, score: str) -> str:
+    """A value of the score of this name."""
+    return f"{value:{_form(score)}}"
 
 
 def to_csv(table: Table) -> str:

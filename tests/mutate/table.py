@@ -71,6 +71,8 @@ _POPGYM = "tests/envs/test_popgym.py"
 _INTERVALS = "tests/experiments/test_intervals.py"
 _COMPARE, _COMPARISON = "tests/experiments/test_compare.py", "tests/experiments/test_comparison_table.py"
 _NOTES = "tests/experiments/test_comparison_notes.py"
+_SEARCH = "tests/experiments/test_search.py::test_what_is_chosen_by_hand"
+_CHOSEN = "tests/experiments/test_search.py::test_what_was_chosen_is_a_file_for_config"
 _COMPARED = f"{_COMPARE}::test_killed_twice_it_ends_with_the_right_table"
 _SOLVED = f"{_COMPARISON}::test_90_percent_are_reached_where_an_evaluation_shows_it"
 _SUITES, _SCORES = "tests/experiments/test_suites.py", "tests/experiments/test_scores.py"
@@ -1285,6 +1287,25 @@ EXPERIMENTS = [
             "values.mean(axis=1), values.min(axis=1)",
             "values.mean(axis=1), values.mean(axis=1)",
             _INTERVALS,
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/search.py",
+        (
+            "search-better-with-one-seed",
+            "and all(own == value or mine",
+            "and any(own == value or mine",
+            _SEARCH,
+        ),
+        ("search-a-tie-is-better", "mine[i] > standings[own][i]", "mine[i] >= standings[own][i]", _SEARCH),
+        ("search-fallen-runs-got-there", "run.success >= SOLVED", "run.success >= 0", _SEARCH),
+        ("search-worst-rank-is-chosen", "(theirs > mine)", "(theirs < mine)", _SEARCH),
+        ("search-missing-runs-are-zero", "        if self.lacking:\n            return None\n", "", _SEARCH),
+        (
+            "search-chosen-lies-below-the-given-file",
+            'presets.merge(content, {"agents": {finding.agent: values}})',
+            'presets.merge({"agents": {finding.agent: values}}, content)',
+            _CHOSEN,
         ),
     ),
     *_in(

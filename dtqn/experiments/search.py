@@ -1,0 +1,220 @@
+"""An equal search: every agent of a comparison with the same values of one setting, and what suits each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from dtqn.experiments.comparison_forms import figure, markdown_table
+from dtqn.experiments.comparison_table import RunFigures
+from dtqn.experiments.scores import SOLVED
+from dtqn.experiments.suites import Suite
+from dtqn.settings import presets
+from dtqn.settings.config import Config, fields_of, setting_of, spelled, wrong
+from dtqn.settings.values import nearest
+from dtqn.text import number
+
+_RIGHT = "must be SETTING=A,B,..., such as learner.learning_rate=0.0003,0.001,0.003"
+_NOT_OF_AGENTS = ("env", "agent", "seed", "task")
+_RULE = (
+    "A cell has, seed by seed, the env steps to 90 % success, or the score at the end if a run did not get "
+    "there or did not stay. The run with fewer env steps is better; one that did not get there is worse than "
+    "all that did, and better than another such run with a lower score. An agent gets a value that is better "
+    "than its own with every seed on every task, of several the one with the best mean rank; if there is "
+    "none, it keeps its own."
+)
+
+
+class Search(NamedTuple):
+    """The values of one setting that every agent is trained with."""
+
+    setting: str
+    values: tuple[str, ...]
+    """As they were given."""
+    agents: Mapping[str, str]
+    """By name, what stands for each as `--agents` takes it."""
+    meant: Mapping[str, Any] = {}
+    """By value as it was given, the setting's."""
+    own: Mapping[tuple[str, str], str] = {}
+    """By agent and task, the one of the values that the agent has as it is."""
+
+    def items(self) -> dict[str, str]:
+        """Each agent with each value, by its name in the comparison, as `--agents` takes it."""
+        pairs = [(agent, value) for agent in self.agents for value in self.values]
+        return {_name(*pair): self.item(_name(*pair), *pair) for pair in pairs}
+
+    def item(self, name: str, agent: str, value: str) -> str:
+        """The agent with this value, by another name."""
+        return f"{name}={self.agents[agent].removeprefix(f'{agent}=')}+{self.setting}={value}"
+
+    def settled(self, own: Sequence[Config], configs: Sequence[Config]) -> Search:
+        """With the setting's values, and those that the agents have as they are.
+
+        Args:
+            own: of every agent as it is, on every task.
+            configs: of the runs.
+
+        Raises:
+            ConfigError: two values are one, or an agent has a value that is none of them.
+        """
+        text, first = f"{self.setting}={','.join(self.values)}", next(iter(self.agents))
+        by_name = {config.agent: _value(config, self.setting) for config in configs}
+        meant = {value: by_name[_name(first, value)] for value in self.values}
+        for index, value in enumerate(self.values):
+            for other in self.values[:index]:
+                if meant[value] == meant[other]:
+                    raise wrong("--search", text, f"{other} and {value} are one value")
+        found = {}
+        for config in own:
+            mine = _value(config, self.setting)
+            same = next((value for value in self.values if meant[value] == mine), None)
+            if same is None:
+                right = f"must have {mine} too, which others have to beat"
+                raise wrong("--search", text, f"{config.agent} has {mine} on {config.env}; {right}")
+            found[config.agent, config.env] = same
+        return self._replace(meant=meant, own=found)
+
+    def findings(self, runs: Sequence[RunFigures]) -> list[Finding]:
+        """What the runs say of each agent."""
+        found = []
+        for agent in self.agents:
+            mine = {value: [run for run in runs if run.agent == _name(agent, value)] for value in self.values}
+            own = {env: value for (name, env), value in self.own.items() if name == agent}
+            found.append(Finding(agent, own, mine))
+        return found
+
+
+class Finding(NamedTuple):
+    """What a search says of one agent."""
+
+    agent: str
+    own: Mapping[str, str]
+    """By task, the value that the agent has there as it is."""
+    runs: Mapping[str, Sequence[RunFigures]]
+    """By value, in one order of tasks and seeds."""
+
+    @property
+    def lacking(self) -> int:
+        """Runs without a result; nothing is chosen before they have one."""
+        return sum(run.score is None for runs in self.runs.values() for run in runs)
+
+    @property
+    def chosen(self) -> str | None:
+        """The value that is better than the agent's own; None: it keeps that."""
+        if self.lacking:
+            return None
+        standings = {value: [_standing(run) for run in runs] for value, runs in self.runs.items()}
+        owns = [self.own[run.env] for run in next(iter(self.runs.values()))]
+        better = [
+            value
+            for value, mine in standings.items()
+            if any(own != value for own in owns)
+            and all(own == value or mine[i] > standings[own][i] for i, own in enumerate(owns))
+        ]
+
+        def rank(value: str) -> float:
+            """Over the runs, how many of the better values are above this one, ties halved."""
+            pairs = [
+                pair for other in better for pair in zip(standings[value], standings[other], strict=True)
+            ]
+            return sum((theirs > mine) + (theirs == mine) / 2 for mine, theirs in pairs)
+
+        return min(better, key=rank, default=None)
+
+    @property
+    def told(self) -> str:
+        """`0.003`, or what it keeps."""
+        if self.lacking:
+            return f"{self.lacking} runs are missing"
+        own = " or ".join(dict.fromkeys(self.own.values()))
+        return f"its own, {own}" if self.chosen is None else f"{self.chosen} (its own: {own})"
+
+
+def read(text: str, agents: Mapping[str, str], given: Mapping[str, Any], suite: Suite | None) -> Search:
+    """The search that a text such as `learner.learning_rate=0.0003,0.001,0.003` asks for.
+
+    Args:
+        agents: by name, what stands for each.
+        given: settings of all runs, by dotted name.
+
+    Raises:
+        ConfigError: there is no such setting of an agent, or all agents are given a value of it.
+    """
+    name, equals, listed = text.partition("=")
+    setting, values = spelled(name), tuple(listed.split(","))
+    if not equals or len(values) < 2 or not all(re.fullmatch(r"[\w.-]+", value) for value in values):
+        raise wrong("--search", text, _RIGHT)
+    if setting_of(setting) is None or setting.partition(".")[0] in _NOT_OF_AGENTS:
+        known = [known for known in fields_of() if known.partition(".")[0] not in _NOT_OF_AGENTS]
+        raise wrong("--search", text, f"{name} is no setting of an agent{nearest(setting, known)}; {_RIGHT}")
+    if setting in given:
+        raise wrong("--search", text, f"{setting} is given for all runs; leave that out")
+    for task in suite.tasks if suite is not None else ():
+        if any(presets.has_setting(layer.values, setting) for layer in (*task.settings, *task.budget)):
+            raise wrong("--search", text, f"the suite sets {setting} for all agents")
+    return Search(setting, values, agents)
+
+
+def to_markdown(search: Search, findings: Sequence[Finding]) -> str:
+    """A table for each task, with a row for each agent and a column for each value."""
+    parts = []
+    for env in dict.fromkeys(env for _, env in search.own):
+        rows = [[f"{search.setting} on {env}", *search.values, "chosen"]]
+        for finding in findings:
+            here = [[run for run in runs if run.env == env] for runs in finding.runs.values()]
+            rows.append([finding.agent, *(", ".join(map(_cell, runs)) for runs in here), finding.told])
+        parts += [*markdown_table(rows), ""]
+    return "\n".join([*parts, _RULE]) + "\n"
+
+
+def note(search: Search, findings: Sequence[Finding]) -> str:
+    """The line of the comparison's notes."""
+    count = len(findings[0].runs[search.values[0]])
+    found = "; ".join(f"{finding.agent}: {finding.told}" for finding in findings)
+    values = ", ".join(search.values)
+    return f"Search of {search.setting}: {values}, {count} runs of every agent with each. Chosen: {found}."
+
+
+def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) -> str:
+    """What was chosen as a file for `--config`, on top of what the present one holds.
+
+    Agents of the user's own cannot stand in such a file; a comment has each as `--agents` takes it.
+    """
+    content = presets.read_yaml(file) if file is not None else {}
+    lines = [f"# Chosen by a search of {search.setting}: {', '.join(search.values)}."]
+    for finding in findings:
+        if finding.chosen is not None and finding.agent in presets.agents():
+            values = presets.nested({search.setting: search.meant[finding.chosen]})
+            content = presets.merge(content, {"agents": {finding.agent: values}})
+        elif finding.chosen is not None:
+            lines.append(f"# {search.item(finding.agent, finding.agent, finding.chosen)}")
+    return "\n".join(lines) + "\n" + (yaml.safe_dump(content, sort_keys=False) if content else "")
+
+
+def _name(agent: str, value: str) -> str:
+    return f"{agent}-{value}"
+
+
+def _value(config: Config, setting: str) -> Any:
+    return presets.setting_in(config.model_dump(mode="json"), setting)
+
+
+def _got_there(run: RunFigures) -> bool:
+    return run.env_steps_to_90 is not None and run.success is not None and run.success >= SOLVED
+
+
+def _standing(run: RunFigures) -> tuple[float, float]:
+    """The larger the better."""
+    if _got_there(run):
+        return -float(run.env_steps_to_90 or 0), 0.0
+    return -float("inf"), float(run.score or 0.0)
+
+
+def _cell(run: RunFigures) -> str:
+    if run.score is None:
+        return "-"
+    return number(run.env_steps_to_90 or 0) if _got_there(run) else figure(run.score, run.score_name)

@@ -1,0 +1,205 @@
+"""An equal search: what is trained, what is chosen and what is refused."""
+
+import json
+import re
+
+import pytest
+
+from dtqn import cli
+from dtqn.experiments import compare, search, suites
+from dtqn.experiments.comparison_table import RunFigures
+from dtqn.settings import presets
+from dtqn.settings.config import ConfigError
+from tests.experiments import comparison_program
+from tests.experiments.comparison_program import TASK
+
+run = comparison_program.run
+VALUES = ("0.0003", "0.001", "0.003")
+SEARCH = "learner.learning_rate=0.0003,0.001,0.003"
+
+
+def _figures(agent, value, seed, score, env_steps_to_90=None, env=TASK):
+    return RunFigures(
+        env,
+        f"{agent}-{value}",
+        seed,
+        "",
+        score_name="success",
+        score=score,
+        success=score,
+        env_steps_to_90=env_steps_to_90,
+    )
+
+
+def _chosen(own, by_value, envs=(TASK,)):
+    """What one agent gets, from (score, env steps to 90 %) by value, task by task and seed by seed."""
+    own = {("lstm", env): own for env in envs} if isinstance(own, str) else own
+    asked = search.Search("learner.learning_rate", tuple(by_value), {"lstm": "lstm"}, own=own)
+    runs = [
+        _figures("lstm", value, seed, *figures, env=env)
+        for value, by_env in by_value.items()
+        for env, seeds in zip(envs, by_env, strict=True)
+        for seed, figures in enumerate(seeds)
+    ]
+    [found] = asked.findings(runs)
+    return found.chosen
+
+
+@pytest.mark.parametrize(
+    "own, by_value, chosen",
+    [
+        # Fewer env steps with both seeds.
+        ("0.1", {"0.1": [(0.99, 200), (0.98, 300)], "0.3": [(0.95, 150), (0.96, 299)]}, "0.3"),
+        # With one seed alone, and as many with the other: a tie is not better, whatever the score.
+        ("0.1", {"0.1": [(0.95, 200), (0.95, 300)], "0.3": [(1.0, 150), (1.0, 300)]}, None),
+        # Whoever got there is above whoever did not, and whoever got there and fell again did not.
+        ("0.1", {"0.1": [(0.89, None), (0.5, 100)], "0.3": [(0.9, 400), (0.91, 400)]}, "0.3"),
+        ("0.3", {"0.1": [(0.89, None), (0.5, 100)], "0.3": [(0.9, 400), (0.91, 400)]}, None),
+        # Nobody did: the higher score.
+        ("0.1", {"0.1": [(0.2, None), (0.3, None)], "0.3": [(0.3, None), (0.31, None)]}, "0.3"),
+        ("0.1", {"0.1": [(0.2, None), (0.3, None)], "0.3": [(0.8, None), (0.29, None)]}, None),
+        # Two are better than its own; ranks among these two are 1, 2, 1 and 2, 1, 2.
+        (
+            "0.1",
+            {
+                "0.1": [(0.1, None)] * 3,
+                "0.3": [(0.4, None), (0.3, None), (0.4, None)],
+                "1": [(0.3, None), (0.8, None), (0.3, None)],
+            },
+            "0.3",
+        ),
+        # Ranks tie: the one that was given first.
+        ("0.1", {"0.1": [(0.1, None)], "1": [(0.4, None)], "0.3": [(0.4, None)]}, "1"),
+        # What has no result yet decides nothing.
+        ("0.1", {"0.1": [(0.2, None), (None, None)], "0.3": [(0.3, None), (0.31, None)]}, None),
+    ],
+)
+def test_what_is_chosen_by_hand(own, by_value, chosen):
+    assert _chosen(own, {value: [seeds] for value, seeds in by_value.items()}) == chosen
+
+
+def test_on_several_tasks_a_value_has_to_be_better_on_all_where_it_is_not_the_agents_own():
+    low, high = [(0.2, None), (0.2, None)], [(0.3, None), (0.3, None)]
+    envs = (TASK, "t-maze-passive-5")
+    assert _chosen("0.1", {"0.1": [low, low], "0.3": [high, high]}, envs) == "0.3"
+    assert _chosen("0.1", {"0.1": [low, high], "0.3": [high, low]}, envs) is None
+    own = {("lstm", TASK): "0.3", ("lstm", "t-maze-passive-5"): "0.1"}
+    assert _chosen(own, {"0.1": [low, low], "0.3": [high, high]}, envs) == "0.3"
+    assert _chosen(own, {"0.1": [high, low], "0.3": [low, low]}, envs) == "0.1"
+    assert _chosen(own, {"0.1": [low, low], "0.3": [low, low]}, envs) is None
+
+
+def test_agents_keep_their_names_settings_and_files(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("network: {core: gru}")
+    agents = compare.read_agents(f"gtrxl,{file},long=gtrxl+network.memory_length=80,same=lstm")
+    items = search.read("learner.learning-rate=0.01,2e-3", agents, {}, None).items()
+    assert items == {
+        "gtrxl-0.01": "gtrxl-0.01=gtrxl+learner.learning_rate=0.01",
+        "gtrxl-2e-3": "gtrxl-2e-3=gtrxl+learner.learning_rate=2e-3",
+        "mine-0.01": f"mine-0.01={file}+learner.learning_rate=0.01",
+        "mine-2e-3": f"mine-2e-3={file}+learner.learning_rate=2e-3",
+        "long-0.01": "long-0.01=gtrxl+network.memory_length=80+learner.learning_rate=0.01",
+        "long-2e-3": "long-2e-3=gtrxl+network.memory_length=80+learner.learning_rate=2e-3",
+        "same-0.01": "same-0.01=lstm+learner.learning_rate=0.01",
+        "same-2e-3": "same-2e-3=lstm+learner.learning_rate=2e-3",
+    }
+    configs = compare.plan(list(items.values()), [1], None, {"env": TASK})
+    assert [config.agent for config in configs] == list(items)
+    assert [config.learner.learning_rate for config in configs] == [0.01, 0.002] * 4
+    assert [config.network.core for config in configs[2:4]] == ["gru"] * 2
+    assert [config.network.memory_length for config in configs[4:6]] == [80] * 2
+
+
+@pytest.mark.parametrize(
+    "text, line",
+    [
+        ("learner.learning_rate", "must be SETTING=A,B"),
+        ("learner.learning_rate=0.001", "must be SETTING=A,B"),
+        ("learner.learning_rate=0.001,", "must be SETTING=A,B"),
+        ("learner.learning_rate=0.001, 0.003", "must be SETTING=A,B"),
+        (
+            "learner.learning_rat=1,2",
+            "learner.learning_rat is no setting of an agent; did you mean learner.learning_rate",
+        ),
+        ("seed=1,2", "seed is no setting of an agent"),
+        ("task.time_limit=10,20", "task.time_limit is no setting of an agent"),
+        ("learner.gamma=0.9,0.99", "learner.gamma is given for all runs; leave that out"),
+        ("learner.env_steps_per_update=4,8", "the suite sets learner.env_steps_per_update for all agents"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(text, line):
+    with pytest.raises(ConfigError) as error:
+        search.read(text, {"lstm": "lstm"}, {"learner.gamma": "0.9"}, suites.read("length", 1.0))
+    assert re.match(rf"--search is '?{re.escape(text)}'?: ", str(error.value)) and line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def _settled(text, agents):
+    asked = search.read(text, agents, {}, None)
+    plan = (compare.plan(list(each.values()), [1], None, {"env": TASK}) for each in (agents, asked.items()))
+    return asked.settled(*plan)
+
+
+def test_values_that_are_one_and_a_list_without_an_agents_own_are_refused():
+    agents = {"gtrxl": "gtrxl", "drqn": "drqn"}
+    own = _settled(SEARCH, agents).own
+    assert own == {("gtrxl", TASK): "0.001", ("drqn", TASK): "0.003"}
+    with pytest.raises(ConfigError, match=r"^--search is .*: 0.001 and 1e-3 are one value$"):
+        _settled("learner.learning_rate=0.003,0.001,1e-3", agents)
+    with pytest.raises(ConfigError, match=rf"drqn has 0.003 on {TASK}; must have 0.003 too, which"):
+        _settled("learner.learning_rate=0.001,0.01", agents)
+
+
+def test_what_was_chosen_is_a_file_for_config(tmp_path):
+    """For an agent that lies over its task's preset too, and with all that the given file holds."""
+    given = tmp_path / "given.yaml"
+    given.write_text(
+        "learner: {gamma: 0.5}\nagents: {pqn: {network: {width: 8}}, lstm: {learner: {n_step: 2, learning_rate: 0.01}}}"
+    )
+    agents = {"pqn": "pqn", "lstm": "lstm", "gtrxl": "gtrxl", "my": "my=lstm+network.width=16"}
+    asked = _settled(SEARCH, agents)
+    runs = [
+        _figures(agent, value, 1, (agent != "gtrxl") * score)
+        for agent in agents
+        for value, score in zip(VALUES, (0.8, 0.5, 0.3), strict=True)
+    ]
+    findings = asked.findings(runs)
+    assert [found.chosen for found in findings] == ["0.0003", "0.0003", None, "0.0003"]
+    chosen = tmp_path / "chosen.yaml"
+    chosen.write_text(search.chosen_yaml(asked, findings, given))
+    found = {}
+    for agent in agents:
+        config = presets.resolve(chosen, {"env": TASK, "agent": agent if agent != "my" else "gru"}, {})
+        found[agent] = (config.learner.learning_rate, config.learner.gamma, config.learner.n_step)
+        assert config.network.width == (8 if agent == "pqn" else 64)
+    assert found["pqn"] == (0.0003, 0.5, 3) and found["lstm"] == (0.0003, 0.5, 2)
+    assert found["gtrxl"] == (0.001, 0.5, 3)
+    assert "# my=lstm+network.width=16+learner.learning_rate=0.0003" in chosen.read_text().splitlines()
+    chosen.write_text(search.chosen_yaml(asked, findings[2:3], None))
+    assert presets.read_yaml(chosen) == {}, "nothing was chosen, and --config takes the file all the same"
+    presets.resolve(chosen, {"env": TASK}, {})
+
+
+def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(compare.plots, "comparison", comparison_program.draw_nothing)
+    worse, better = [[0.1, 0.4], [0.2, 0.3]], [[0.1, 0.5], [0.96, 1.0]]
+    scores = {"lstm-0.001": worse, "lstm-0.003": better, "dqn-0.001": better, "dqn-0.003": worse}
+    (tmp_path / "scores.json").write_text(json.dumps({TASK: scores}))
+    flags = ["compare", "--env", TASK, "--agents", "lstm,dqn", "--seeds", "2", "--total-env-steps", "200"]
+    flags += ["--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out"), "--jobs", "2"]
+    assert cli.main([*flags, "--search", "learner.learning_rate=0.001,0.003"]) == 0
+    assert len((tmp_path / "begun").read_text().splitlines()) == 8
+    out = tmp_path / "out"
+    table = (out / "search.md").read_text().splitlines()
+    assert table[0] == f"| learner.learning_rate on {TASK} | 0.001 | 0.003 | chosen |"
+    assert table[2:4] == [
+        "| lstm | 40.0%, 30.0% | 50.0%, 102 | its own, 0.003 |",
+        "| dqn | 50.0%, 102 | 40.0%, 30.0% | its own, 0.001 |",
+    ]
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Search of"))
+    assert "2 runs of every agent with each. Chosen: lstm: its own, 0.003; dqn: its own, 0.001." in line
+    assert str(out / "chosen.yaml") in line and line in (out / "table.txt").read_text().splitlines()
+    assert presets.read_yaml(out / "chosen.yaml") == {}
+    assert cli.main([*flags, "--search", "learner.learning_rate=0.01,0.03"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
