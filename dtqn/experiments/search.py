@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from dtqn.experiments.comparison_forms import figure, markdown_table
 from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.scores import SOLVED
@@ -192,7 +190,7 @@ def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) 
             content = presets.merge(content, {"agents": {finding.agent: values}})
         elif finding.chosen is not None:
             lines.append(f"# {search.item(finding.agent, finding.agent, finding.chosen)}")
-    return "\n".join(lines) + "\n" + (yaml.safe_dump(content, sort_keys=False) if content else "")
+    return "\n".join(lines) + "\n" + presets.yaml_of(content)
 
 
 def _name(agent: str, value: str) -> str:

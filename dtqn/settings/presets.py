@@ -569,4 +569,9 @@ def _flag(name: str) -> str:
 
 def to_yaml(config: Config) -> str:
     """Every setting, as `--config` reads it again."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    return yaml_of(config.model_dump(mode="json"))
+
+
+def yaml_of(values: Mapping[str, Any]) -> str:
+    """Settings by group as the text of a file; nothing where there are none."""
+    return yaml.safe_dump(values, sort_keys=False) if values else ""
