@@ -154,9 +154,8 @@ def test_values_that_are_one_and_a_list_without_an_agents_own_are_refused():
 def test_what_was_chosen_is_a_file_for_config(tmp_path):
     """For an agent that lies over its task's preset too, and with all that the given file holds."""
     given = tmp_path / "given.yaml"
-    given.write_text(
-        "learner: {gamma: 0.5}\nagents: {pqn: {network: {width: 8}}, lstm: {learner: {n_step: 2, learning_rate: 0.01}}}"
-    )
+    single = "{pqn: {network: {width: 8}}, lstm: {learner: {n_step: 2, learning_rate: 0.01}}}"
+    given.write_text(f"learner: {{gamma: 0.5}}\nagents: {single}")
     agents = {"pqn": "pqn", "lstm": "lstm", "gtrxl": "gtrxl", "my": "my=lstm+network.width=16"}
     asked = _settled(SEARCH, agents)
     runs = [
