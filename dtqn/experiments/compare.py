@@ -238,7 +238,8 @@ def compare(
         *comparison_notes.of_metrics(metrics, runs),
     ]
     if search is not None:
-        notes.append(_write_search(search, runs, given.get("config"), folder))
+        share = suite.share if suite is not None else 1.0
+        notes.append(_write_search(search, runs, given.get("config"), folder, share))
     compared = _Compared(outcomes, runs, floors, scores, suite)
     table = _table(compared, baseline, notes)
     for name, content in comparison_forms.files(table, runs).items():
@@ -251,13 +252,15 @@ def compare(
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
-def _write_search(search: Search, runs: Sequence[RunFigures], file: str | None, folder: Path) -> str:
+def _write_search(
+    search: Search, runs: Sequence[RunFigures], file: str | None, folder: Path, share: float
+) -> str:
     """Its table, and what it has chosen; the line about both."""
     findings = search.findings(runs)
     write_whole(folder / "search.md", to_markdown(search, findings))
     chosen = folder / "chosen.yaml"
     write_whole(chosen, chosen_yaml(search, findings, None if file is None else Path(file)))
-    return f"{note(search, findings)} search.md has these runs, --config {chosen} what was chosen."
+    return f"{note(search, findings, share)} search.md has these runs, --config {chosen} what was chosen."
 
 
 class _Compared(NamedTuple):

@@ -25,6 +25,7 @@ _RULE = (
     "than its own with every seed on every task, of several the one with the best mean rank; if there is "
     "none, it keeps its own."
 )
+_SHARE = "Whole runs may ask for other values: search at the budget that is reported."
 
 
 class Search(NamedTuple):
@@ -169,12 +170,17 @@ def to_markdown(search: Search, findings: Sequence[Finding]) -> str:
     return "\n".join([*parts, _RULE]) + "\n"
 
 
-def note(search: Search, findings: Sequence[Finding]) -> str:
-    """The line of the comparison's notes."""
+def note(search: Search, findings: Sequence[Finding], share: float = 1.0) -> str:
+    """The line of the comparison's notes.
+
+    Args:
+        share: of a suite's budgets that the runs have.
+    """
     count = len(findings[0].runs[search.values[0]])
     found = "; ".join(f"{finding.agent}: {finding.told}" for finding in findings)
     values = ", ".join(search.values)
-    return f"Search of {search.setting}: {values}, {count} runs of every agent with each. Chosen: {found}."
+    line = f"Search of {search.setting}: {values}, {count} runs of every agent with each. Chosen: {found}."
+    return line if share == 1 else f"{line} {_SHARE}"
 
 
 def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) -> str:
