@@ -31,7 +31,9 @@ def compare(arguments: Sequence[str]) -> int:
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
     file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
     share, minutes, columns = (given.pop(name) for name in ("budget_share", "budget_minutes", "metrics"))
-    searched = given.pop("search")
+    searched, *more = given.pop("search") or [None]
+    if more:
+        raise wrong("--search", more[0], "it is there twice; search one setting at a time")
     suite, records = _suite(given, share), given.pop("records")
     if suite is not None and records is None and share == 1 and _RECORDS.is_dir():
         records = _RECORDS
@@ -150,6 +152,7 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
     own.add_argument(
         "--search",
         metavar="SETTING=A,B",
+        action="append",
         help="train every agent with each of these values of one setting, such as "
         "learner.learning_rate=0.0003,0.001,0.003, and write what suits each into search.md and chosen.yaml",
     )

@@ -19,11 +19,12 @@ from dtqn.text import number
 _RIGHT = "must be SETTING=A,B,..., such as learner.learning_rate=0.0003,0.001,0.003"
 _NOT_OF_AGENTS = ("env", "agent", "seed", "task")
 _RULE = (
-    "A cell has, seed by seed, the env steps to 90 % success, or the score at the end if a run did not get "
-    "there or did not stay. The run with fewer env steps is better; one that did not get there is worse than "
-    "all that did, and better than another such run with a lower score. An agent gets a value that is better "
-    "than its own with every seed on every task, of several the one with the best mean rank; if there is "
-    "none, it keeps its own."
+    "A cell has, seed by seed, the env steps to 90 % success, or to the return at which a run ends early; "
+    "the score at the end if the run did not get there or did not stay. The run that got there at an "
+    "earlier evaluation is better; one that did not get there is worse than all that did, and better than "
+    "another such run with a lower score. An agent gets a value that is better than its own with every "
+    "seed on every task where it is another one, of several the one with the best mean rank among these; "
+    "if there is none, it keeps its own."
 )
 _SHARE = "Whole runs may ask for other values: search at the budget that is reported."
 
@@ -40,6 +41,8 @@ class Search(NamedTuple):
     """By value as it was given, the setting's."""
     own: Mapping[tuple[str, str], str] = {}
     """By agent and task, the one of the values that the agent has as it is."""
+    configs: Mapping[tuple[str, str], Config] = {}
+    """By the agent's name in the comparison and task, that of one run."""
 
     def items(self) -> dict[str, str]:
         """Each agent with each value, by its name in the comparison, as `--agents` takes it."""
@@ -75,16 +78,57 @@ class Search(NamedTuple):
                 right = f"must have {mine} too, which others have to beat"
                 raise wrong("--search", text, f"{config.agent} has {mine} on {config.env}; {right}")
             found[config.agent, config.env] = same
-        return self._replace(meant=meant, own=found)
+        of_runs = {(config.agent, config.env): config for config in configs}
+        return self._replace(meant=meant, own=found, configs=of_runs)
 
     def findings(self, runs: Sequence[RunFigures]) -> list[Finding]:
         """What the runs say of each agent."""
         found = []
         for agent in self.agents:
-            mine = {value: [run for run in runs if run.agent == _name(agent, value)] for value in self.values}
+            mine = {
+                value: [
+                    Standing.of(run, self.configs[run.agent, run.env])
+                    for run in runs
+                    if run.agent == _name(agent, value)
+                ]
+                for value in self.values
+            }
             own = {env: value for (name, env), value in self.own.items() if name == agent}
             found.append(Finding(agent, own, mine))
         return found
+
+
+class Standing(NamedTuple):
+    """How well a run did."""
+
+    run: RunFigures
+    env_steps: int | None
+    """To 90 % success, or to the return at which it ended early; None if it did not get there or stay."""
+    period: int
+    """Env steps between evaluations."""
+
+    @classmethod
+    def of(cls, run: RunFigures, config: Config) -> Standing:
+        steps = None
+        if run.success is not None and run.success >= SOLVED:
+            steps = run.env_steps_to_90
+        elif run.success is None and run.env_steps is not None and run.env_steps < config.total_env_steps:
+            steps = run.env_steps
+        return cls(run, steps, config.evaluation.period)
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """The larger the better. An evaluation comes some steps after its time, which tells nothing."""
+        if self.env_steps is not None:
+            return -float(self.env_steps // self.period), 0.0
+        return -float("inf"), float(self.run.score or 0.0)
+
+    @property
+    def cell(self) -> str:
+        if self.run.score is None:
+            return "-"
+        score = figure(self.run.score, self.run.score_name)
+        return score if self.env_steps is None else number(self.env_steps)
 
 
 class Finding(NamedTuple):
@@ -93,21 +137,21 @@ class Finding(NamedTuple):
     agent: str
     own: Mapping[str, str]
     """By task, the value that the agent has there as it is."""
-    runs: Mapping[str, Sequence[RunFigures]]
+    runs: Mapping[str, Sequence[Standing]]
     """By value, in one order of tasks and seeds."""
 
     @property
     def lacking(self) -> int:
         """Runs without a result; nothing is chosen before they have one."""
-        return sum(run.score is None for runs in self.runs.values() for run in runs)
+        return sum(each.run.score is None for runs in self.runs.values() for each in runs)
 
     @property
     def chosen(self) -> str | None:
         """The value that is better than the agent's own; None: it keeps that."""
         if self.lacking:
             return None
-        standings = {value: [_standing(run) for run in runs] for value, runs in self.runs.items()}
-        owns = [self.own[run.env] for run in next(iter(self.runs.values()))]
+        standings = {value: [each.rank for each in runs] for value, runs in self.runs.items()}
+        owns = [self.own[each.run.env] for each in next(iter(self.runs.values()))]
         better = [
             value
             for value, mine in standings.items()
@@ -128,7 +172,7 @@ class Finding(NamedTuple):
     def told(self) -> str:
         """`0.003`, or what it keeps."""
         if self.lacking:
-            return f"{self.lacking} runs are missing"
+            return f"not yet, without a result of {self.lacking} of its runs"
         own = " or ".join(dict.fromkeys(self.own.values()))
         return f"its own, {own}" if self.chosen is None else f"{self.chosen} (its own: {own})"
 
@@ -150,6 +194,9 @@ def read(text: str, agents: Mapping[str, str], given: Mapping[str, Any], suite: 
     if setting_of(setting) is None or setting.partition(".")[0] in _NOT_OF_AGENTS:
         known = [known for known in fields_of() if known.partition(".")[0] not in _NOT_OF_AGENTS]
         raise wrong("--search", text, f"{name} is no setting of an agent{nearest(setting, known)}; {_RIGHT}")
+    for agent, item in agents.items():
+        if presets.has_setting(presets.find_agent(item).variant.values, setting):
+            raise wrong("--search", text, f"{agent} sets {setting} itself, in {item}; leave that out")
     if setting in given:
         raise wrong("--search", text, f"{setting} is given for all runs; leave that out")
     for task in suite.tasks if suite is not None else ():
@@ -164,8 +211,10 @@ def to_markdown(search: Search, findings: Sequence[Finding]) -> str:
     for env in dict.fromkeys(env for _, env in search.own):
         rows = [[f"{search.setting} on {env}", *search.values, "chosen"]]
         for finding in findings:
-            here = [[run for run in runs if run.env == env] for runs in finding.runs.values()]
-            rows.append([finding.agent, *(", ".join(map(_cell, runs)) for runs in here), finding.told])
+            here = [[each for each in runs if each.run.env == env] for runs in finding.runs.values()]
+            rows.append(
+                [finding.agent, *(", ".join(each.cell for each in runs) for runs in here), finding.told]
+            )
         parts += [*markdown_table(rows), ""]
     return "\n".join([*parts, _RULE]) + "\n"
 
@@ -179,24 +228,33 @@ def note(search: Search, findings: Sequence[Finding], share: float = 1.0) -> str
     count = len(findings[0].runs[search.values[0]])
     found = "; ".join(f"{finding.agent}: {finding.told}" for finding in findings)
     values = ", ".join(search.values)
-    line = f"Search of {search.setting}: {values}, {count} runs of every agent with each. Chosen: {found}."
+    runs = "run" if count == 1 else "runs"
+    line = f"Search of {search.setting}: {values}, {count} {runs} of every agent with each. Chosen: {found}."
     return line if share == 1 else f"{line} {_SHARE}"
 
 
 def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) -> str:
     """What was chosen as a file for `--config`, on top of what the present one holds.
 
-    Agents of the user's own cannot stand in such a file; a comment has each as `--agents` takes it.
+    Agents of the user's own cannot stand in such a file, but a variant would get what was chosen for the
+    agent that it is made of. So a comment has each as `--agents` takes it, with its value.
     """
-    content = presets.read_yaml(file) if file is not None else {}
-    lines = [f"# Chosen by a search of {search.setting}: {', '.join(search.values)}."]
+    known = presets.agents()
+    given = presets.Shared.of_file(file) if file is not None else presets.Shared(presets.Layer(None, {}), {})
+    content = dict(given.layer.values)
+    singles = {name: layer.values for name, layer in given.by_agent.items()}
+    others = []
     for finding in findings:
-        if finding.chosen is not None and finding.agent in presets.agents():
-            values = presets.nested({search.setting: search.meant[finding.chosen]})
-            content = presets.merge(content, {"agents": {finding.agent: values}})
-        elif finding.chosen is not None:
-            lines.append(f"# {search.item(finding.agent, finding.agent, finding.chosen)}")
-    return "\n".join(lines) + "\n" + presets.yaml_of(content)
+        agent, chosen = finding.agent, finding.chosen
+        if agent not in known and not finding.lacking and (chosen or len(set(finding.own.values())) == 1):
+            others.append(f"# {search.item(agent, agent, chosen or next(iter(finding.own.values())))}")
+        elif agent in known and chosen is not None:
+            values = presets.nested({search.setting: search.meant[chosen]})
+            singles[agent] = presets.merge(singles.get(agent, {}), values)
+    lines = [f"# Chosen by a search of {search.setting}: {', '.join(search.values)}."]
+    if others:
+        lines += ["# Agents of your own, for --agents:", *others]
+    return "\n".join(lines) + "\n" + presets.yaml_of(content | ({"agents": singles} if singles else {}))
 
 
 def _name(agent: str, value: str) -> str:
@@ -205,20 +263,3 @@ def _name(agent: str, value: str) -> str:
 
 def _value(config: Config, setting: str) -> Any:
     return presets.setting_in(config.model_dump(mode="json"), setting)
-
-
-def _got_there(run: RunFigures) -> bool:
-    return run.env_steps_to_90 is not None and run.success is not None and run.success >= SOLVED
-
-
-def _standing(run: RunFigures) -> tuple[float, float]:
-    """The larger the better."""
-    if _got_there(run):
-        return -float(run.env_steps_to_90 or 0), 0.0
-    return -float("inf"), float(run.score or 0.0)
-
-
-def _cell(run: RunFigures) -> str:
-    if run.score is None:
-        return "-"
-    return number(run.env_steps_to_90 or 0) if _got_there(run) else figure(run.score, run.score_name)

@@ -18,30 +18,44 @@ VALUES = ("0.0003", "0.001", "0.003")
 SEARCH = "learner.learning_rate=0.0003,0.001,0.003"
 
 
-def _figures(agent, value, seed, score, env_steps_to_90=None, env=TASK):
-    return RunFigures(
-        env,
-        f"{agent}-{value}",
-        seed,
-        "",
-        score_name="success",
-        score=score,
-        success=score,
-        env_steps_to_90=env_steps_to_90,
+def _figures(agent, value, seed, score, env_steps_to_90=None, env=TASK, **others):
+    success = {} if env.startswith("popgym") else {"success": score}
+    which = RunFigures(env, f"{agent}-{value}", seed, "", score=score, env_steps_to_90=env_steps_to_90)
+    return which._replace(score_name="success" if success else "return", **success, **others)
+
+
+def _config(env=TASK, **flags):
+    """Of runs of 1000 env steps with an evaluation every 100."""
+    settings = {"total_env_steps": "1000", "evaluation.period": "100", "evaluation.episodes": "20"}
+    return presets.resolve(None, settings | flags | {"env": env, "agent": "lstm"}, {})
+
+
+def _findings(own, by_value, envs=(TASK,)):
+    """Of one agent, from (score, env steps to 90 % or others) by value, task by task and seed by seed."""
+    own = {("lstm", env): own for env in envs} if isinstance(own, str) else own
+    configs = {(f"lstm-{value}", env): _config(env) for value in by_value for env in envs}
+    asked = search.Search(
+        "learner.learning_rate", tuple(by_value), {"lstm": "lstm"}, own=own, configs=configs
     )
+    runs = [
+        _figures(
+            "lstm",
+            value,
+            seed,
+            score,
+            **(last if isinstance(last, dict) else {"env_steps_to_90": last}),
+            env=env,
+        )
+        for value, by_env in by_value.items()
+        for env, seeds in zip(envs, by_env, strict=True)
+        for seed, (score, last) in enumerate(seeds)
+    ]
+    return asked, asked.findings(runs)
 
 
 def _chosen(own, by_value, envs=(TASK,)):
-    """What one agent gets, from (score, env steps to 90 %) by value, task by task and seed by seed."""
-    own = {("lstm", env): own for env in envs} if isinstance(own, str) else own
-    asked = search.Search("learner.learning_rate", tuple(by_value), {"lstm": "lstm"}, own=own)
-    runs = [
-        _figures("lstm", value, seed, *figures, env=env)
-        for value, by_env in by_value.items()
-        for env, seeds in zip(envs, by_env, strict=True)
-        for seed, figures in enumerate(seeds)
-    ]
-    [found] = asked.findings(runs)
+    """What that agent gets."""
+    _, [found] = _findings(own, by_value, envs)
     return found.chosen
 
 
@@ -49,8 +63,10 @@ def _chosen(own, by_value, envs=(TASK,)):
     "own, by_value, chosen",
     [
         # Fewer env steps with both seeds.
-        ("0.1", {"0.1": [(0.99, 200), (0.98, 300)], "0.3": [(0.95, 150), (0.96, 299)]}, "0.3"),
-        # With one seed alone, and as many with the other: a tie is not better, whatever the score.
+        ("0.1", {"0.1": [(0.99, 200), (0.98, 300)], "0.3": [(0.95, 107), (0.96, 299)]}, "0.3"),
+        # Some env steps sooner at the same evaluation: a tie.
+        ("0.1", {"0.1": [(0.95, 207), (0.95, 331)], "0.3": [(1.0, 200), (1.0, 300)]}, None),
+        # With one seed alone, and as soon with the other: a tie is not better, whatever the score.
         ("0.1", {"0.1": [(0.95, 200), (0.95, 300)], "0.3": [(1.0, 150), (1.0, 300)]}, None),
         # Whoever got there is above whoever did not, and whoever got there and fell again did not.
         ("0.1", {"0.1": [(0.89, None), (0.5, 100)], "0.3": [(0.9, 400), (0.91, 400)]}, "0.3"),
@@ -76,6 +92,31 @@ def _chosen(own, by_value, envs=(TASK,)):
 )
 def test_what_is_chosen_by_hand(own, by_value, chosen):
     assert _chosen(own, {value: [seeds] for value, seeds in by_value.items()}) == chosen
+
+
+def test_where_there_is_no_success_the_return_counts():
+    """A run that ended early got there; below that the higher return is better."""
+    task = ("popgym-repeat-first-easy",)
+    whole, early, soon = ({"env_steps": steps} for steps in (1000, 410, 100))
+    for own, other, chosen in [
+        ([(0.2, whole)], [(0.3, whole)], "0.3"),
+        ([(0.99, early)], [(0.985, soon)], "0.3"),
+        ([(0.985, soon)], [(0.99, early)], None),
+        ([(0.99, whole)], [(0.985, early)], "0.3"),
+    ]:
+        assert _chosen("0.1", {"0.1": [own], "0.3": [other]}, task) == chosen
+    asked, findings = _findings("0.1", {"0.1": [[(0.985, soon)]], "0.3": [[(0.25, whole)]]}, task)
+    assert "| lstm | 100 | 0.25 | its own, 0.1 |" in search.to_markdown(asked, findings).splitlines()
+
+
+def test_a_run_that_fell_again_is_shown_by_its_score():
+    asked, findings = _findings(
+        "0.1", {"0.1": [[(0.5, 100), (0.95, 207)]], "0.3": [[(0.4, None), (None, None)]]}
+    )
+    line = next(
+        line for line in search.to_markdown(asked, findings).splitlines() if line.startswith("| lstm")
+    )
+    assert line == "| lstm | 50.0%, 207 | 40.0%, - | not yet, without a result of 1 of its runs |"
 
 
 def test_on_several_tasks_a_value_has_to_be_better_on_all_where_it_is_not_the_agents_own():
@@ -125,12 +166,18 @@ def test_agents_keep_their_names_settings_and_files(tmp_path):
         ("seed=1,2", "seed is no setting of an agent"),
         ("task.time_limit=10,20", "task.time_limit is no setting of an agent"),
         ("learner.gamma=0.9,0.99", "learner.gamma is given for all runs; leave that out"),
+        (
+            "network.width=32,64",
+            "long sets network.width itself, in long=lstm+network.width=80; leave that out",
+        ),
+        ("agent=gtrxl,lstm", "agent is no setting of an agent"),
         ("learner.env_steps_per_update=4,8", "the suite sets learner.env_steps_per_update for all agents"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(text, line):
+    agents = {"lstm": "lstm", "long": "long=lstm+network.width=80"}
     with pytest.raises(ConfigError) as error:
-        search.read(text, {"lstm": "lstm"}, {"learner.gamma": "0.9"}, suites.read("length", 1.0))
+        search.read(text, agents, {"learner.gamma": "0.9"}, suites.read("length", 1.0))
     assert re.match(rf"--search is '?{re.escape(text)}'?: ", str(error.value)) and line in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -152,29 +199,36 @@ def test_values_that_are_one_and_a_list_without_an_agents_own_are_refused():
 
 
 def test_what_was_chosen_is_a_file_for_config(tmp_path):
-    """For an agent that lies over its task's preset too, and with all that the given file holds."""
+    """For an agent that lies over its task's preset too, on top of all that the given file holds."""
     given = tmp_path / "given.yaml"
-    single = "{pqn: {network: {width: 8}}, lstm: {learner: {n_step: 2, learning_rate: 0.01}}}"
+    single = "{pqn: {network: {width: 8}}, lstm: {learner.learning-rate: 0.01, learner.n_step: 2}}"
     given.write_text(f"learner: {{gamma: 0.5}}\nagents: {single}")
     agents = {"pqn": "pqn", "lstm": "lstm", "gtrxl": "gtrxl", "my": "my=lstm+network.width=16"}
+    agents |= {"same": "same=lstm+network.width=24"}
     asked = _settled(SEARCH, agents)
-    runs = [
-        _figures(agent, value, 1, (agent != "gtrxl") * score)
-        for agent in agents
-        for value, score in zip(VALUES, (0.8, 0.5, 0.3), strict=True)
-    ]
+    best = {"pqn": "0.0003", "lstm": "0.001", "gtrxl": "0.001", "my": "0.0003", "same": "0.003"}
+    runs = [_figures(agent, value, 1, float(value == best[agent])) for agent in agents for value in VALUES]
     findings = asked.findings(runs)
-    assert [found.chosen for found in findings] == ["0.0003", "0.0003", None, "0.0003"]
+    assert [found.chosen for found in findings] == ["0.0003", "0.001", None, "0.0003", None]
     chosen = tmp_path / "chosen.yaml"
     chosen.write_text(search.chosen_yaml(asked, findings, given))
-    found = {}
-    for agent in agents:
-        config = presets.resolve(chosen, {"env": TASK, "agent": agent if agent != "my" else "gru"}, {})
-        found[agent] = (config.learner.learning_rate, config.learner.gamma, config.learner.n_step)
-        assert config.network.width == (8 if agent == "pqn" else 64)
-    assert found["pqn"] == (0.0003, 0.5, 3) and found["lstm"] == (0.0003, 0.5, 2)
-    assert found["gtrxl"] == (0.001, 0.5, 3)
-    assert "# my=lstm+network.width=16+learner.learning_rate=0.0003" in chosen.read_text().splitlines()
+    mine = [
+        line.removeprefix("# ")
+        for line in chosen.read_text().splitlines()
+        if line.startswith("# ") and "+" in line
+    ]
+    assert mine == [
+        "my=lstm+network.width=16+learner.learning_rate=0.0003",
+        "same=lstm+network.width=24+learner.learning_rate=0.003",
+    ], "what was chosen for lstm would be theirs too"
+    configs = compare.plan(["pqn", "lstm", "gtrxl", *mine], [1], chosen, {"env": TASK})
+    found = {config.agent: config.learner for config in configs}
+    assert {agent: learner.learning_rate for agent, learner in found.items()} == {
+        agent: float(value) for agent, value in best.items()
+    }
+    assert {learner.gamma for learner in found.values()} == {0.5}
+    assert (found["pqn"].n_step, found["lstm"].n_step) == (3, 2)
+    assert [config.network.width for config in configs] == [8, 64, 64, 16, 24]
     chosen.write_text(search.chosen_yaml(asked, findings[2:3], None))
     assert presets.read_yaml(chosen) == {}, "nothing was chosen, and --config takes the file all the same"
     presets.resolve(chosen, {"env": TASK}, {})
@@ -202,3 +256,28 @@ def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypa
     assert presets.read_yaml(out / "chosen.yaml") == {}
     assert cli.main([*flags, "--search", "learner.learning_rate=0.01,0.03"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+    assert cli.main([*flags, "--search", SEARCH, "--search", "learner.n_step=1,3"]) == 2
+    assert capsys.readouterr().err.startswith("error: --search is learner.n_step=1,3: it is there twice")
+
+
+def test_an_agents_own_value_is_that_with_the_given_file(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(compare.plots, "comparison", comparison_program.draw_nothing)
+    (tmp_path / "scores.json").write_text(json.dumps({TASK: {"dqn-0.02": [[0.4]], "dqn-0.03": [[0.3]]}}))
+    (tmp_path / "given.yaml").write_text("learner: {learning_rate: 0.02}")
+    flags = [
+        "compare",
+        "--env",
+        TASK,
+        "--agents",
+        "dqn",
+        "--seeds",
+        "1",
+        "--total-env-steps",
+        "100",
+        "--jobs",
+        "1",
+    ]
+    flags += ["--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    flags += ["--config", str(tmp_path / "given.yaml")]
+    assert cli.main([*flags, "--search", "learner.learning_rate=0.02,0.03"]) == 0
+    assert "Chosen: dqn: its own, 0.02." in capsys.readouterr().out

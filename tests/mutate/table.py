@@ -72,6 +72,7 @@ _INTERVALS = "tests/experiments/test_intervals.py"
 _COMPARE, _COMPARISON = "tests/experiments/test_compare.py", "tests/experiments/test_comparison_table.py"
 _NOTES = "tests/experiments/test_comparison_notes.py"
 _SEARCH = "tests/experiments/test_search.py::test_what_is_chosen_by_hand"
+_SEARCH_RETURNS = "tests/experiments/test_search.py::test_where_there_is_no_success_the_return_counts"
 _CHOSEN = "tests/experiments/test_search.py::test_what_was_chosen_is_a_file_for_config"
 _COMPARED = f"{_COMPARE}::test_killed_twice_it_ends_with_the_right_table"
 _SOLVED = f"{_COMPARISON}::test_90_percent_are_reached_where_an_evaluation_shows_it"
@@ -1298,13 +1299,26 @@ EXPERIMENTS = [
             _SEARCH,
         ),
         ("search-a-tie-is-better", "mine[i] > standings[own][i]", "mine[i] >= standings[own][i]", _SEARCH),
+        ("search-steps-for-evaluations", "self.env_steps // self.period", "self.env_steps", _SEARCH),
         ("search-fallen-runs-got-there", "run.success >= SOLVED", "run.success >= 0", _SEARCH),
         ("search-worst-rank-is-chosen", "(theirs > mine)", "(theirs < mine)", _SEARCH),
         ("search-missing-runs-are-zero", "        if self.lacking:\n            return None\n", "", _SEARCH),
         (
+            "search-no-goal-without-success",
+            "run.env_steps < config.total_env_steps",
+            "run.env_steps < 0",
+            _SEARCH_RETURNS,
+        ),
+        (
             "search-chosen-lies-below-the-given-file",
-            'presets.merge(content, {"agents": {finding.agent: values}})',
-            'presets.merge({"agents": {finding.agent: values}}, content)',
+            "presets.merge(singles.get(agent, {}), values)",
+            "presets.merge(values, singles.get(agent, {}))",
+            _CHOSEN,
+        ),
+        (
+            "search-variants-get-what-was-chosen-for-another",
+            "and not finding.lacking and (",
+            "and not finding.lacking and chosen and (",
             _CHOSEN,
         ),
     ),
