@@ -28,7 +28,7 @@ from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.launchers import Launcher
 from dtqn.experiments.records import Outcome, Records, of_finished
 from dtqn.experiments.scores import RETURN, SUCCESS, Score
-from dtqn.experiments.search import Search, chosen_yaml, note, to_markdown
+from dtqn.experiments.search import Finding, Search, chosen_yaml, note, to_markdown
 from dtqn.experiments.suites import Suite, SuiteTask
 from dtqn.files import write_whole
 from dtqn.settings import presets
@@ -239,7 +239,8 @@ def compare(
     ]
     if search is not None:
         share = suite.share if suite is not None else 1.0
-        notes.append(_write_search(search, runs, given.get("config"), folder, share))
+        findings = search.findings(configs, runs)
+        notes.append(_write_search(search, findings, given.get("config"), folder, share))
     compared = _Compared(outcomes, runs, floors, scores, suite)
     table = _table(compared, baseline, notes)
     for name, content in comparison_forms.files(table, runs).items():
@@ -253,10 +254,9 @@ def compare(
 
 
 def _write_search(
-    search: Search, runs: Sequence[RunFigures], file: str | None, folder: Path, share: float
+    search: Search, findings: Sequence[Finding], file: str | None, folder: Path, share: float
 ) -> str:
     """Its table, and what it has chosen; the line about both."""
-    findings = search.findings(runs)
     write_whole(folder / "search.md", to_markdown(search, findings))
     chosen = folder / "chosen.yaml"
     write_whole(chosen, chosen_yaml(search, findings, None if file is None else Path(file)))

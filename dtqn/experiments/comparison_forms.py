@@ -157,7 +157,7 @@ def cells(line: AgentFigures, baseline: str | None) -> dict[str, str]:
         "runs": "-" if line.runs == 0 else count,
         "success": "-" if line.success is None else f"{line.success:.1%}",
         "return": "-" if line.episode_return is None else f"{line.episode_return:.3g}",
-        **{name: "-" if value is None else f"{value:{_form(name)}}" for name, value in line.beside.items()},
+        **{name: "-" if value is None else figure(value, name) for name, value in line.beside.items()},
         "tasks solved": "-"
         if line.solved is None
         else f"{line.solved} of {line.tasks} ({line.solved / line.tasks:.2f})",

@@ -41,8 +41,6 @@ class Search(NamedTuple):
     """By value as it was given, the setting's."""
     own: Mapping[tuple[str, str], str] = {}
     """By agent and task, the one of the values that the agent has as it is."""
-    configs: Mapping[tuple[str, str], Config] = {}
-    """By the agent's name in the comparison and task, that of one run."""
 
     def items(self) -> dict[str, str]:
         """Each agent with each value, by its name in the comparison, as `--agents` takes it."""
@@ -64,8 +62,8 @@ class Search(NamedTuple):
             ConfigError: two values are one, or an agent has a value that is none of them.
         """
         text, first = f"{self.setting}={','.join(self.values)}", next(iter(self.agents))
-        by_name = {config.agent: _value(config, self.setting) for config in configs}
-        meant = {value: by_name[_name(first, value)] for value in self.values}
+        by_name = {config.agent: config for config in configs}
+        meant = {value: _value(by_name[_name(first, value)], self.setting) for value in self.values}
         for index, value in enumerate(self.values):
             for other in self.values[:index]:
                 if meant[value] == meant[other]:
@@ -78,19 +76,15 @@ class Search(NamedTuple):
                 right = f"must have {mine} too, which others have to beat"
                 raise wrong("--search", text, f"{config.agent} has {mine} on {config.env}; {right}")
             found[config.agent, config.env] = same
-        of_runs = {(config.agent, config.env): config for config in configs}
-        return self._replace(meant=meant, own=found, configs=of_runs)
+        return self._replace(meant=meant, own=found)
 
-    def findings(self, runs: Sequence[RunFigures]) -> list[Finding]:
-        """What the runs say of each agent."""
+    def findings(self, configs: Sequence[Config], runs: Sequence[RunFigures]) -> list[Finding]:
+        """What the runs, which have these configurations, say of each agent."""
+        standings = [Standing.of(run, config) for run, config in zip(runs, configs, strict=True)]
         found = []
         for agent in self.agents:
             mine = {
-                value: [
-                    Standing.of(run, self.configs[run.agent, run.env])
-                    for run in runs
-                    if run.agent == _name(agent, value)
-                ]
+                value: [each for each in standings if each.run.agent == _name(agent, value)]
                 for value in self.values
             }
             own = {env: value for (name, env), value in self.own.items() if name == agent}

@@ -33,10 +33,7 @@ def _config(env=TASK, **flags):
 def _findings(own, by_value, envs=(TASK,)):
     """Of one agent, from (score, env steps to 90 % or others) by value, task by task and seed by seed."""
     own = {("lstm", env): own for env in envs} if isinstance(own, str) else own
-    configs = {(f"lstm-{value}", env): _config(env) for value in by_value for env in envs}
-    asked = search.Search(
-        "learner.learning_rate", tuple(by_value), {"lstm": "lstm"}, own=own, configs=configs
-    )
+    asked = search.Search("learner.learning_rate", tuple(by_value), {"lstm": "lstm"}, own=own)
     runs = [
         _figures(
             "lstm",
@@ -50,7 +47,7 @@ def _findings(own, by_value, envs=(TASK,)):
         for env, seeds in zip(envs, by_env, strict=True)
         for seed, (score, last) in enumerate(seeds)
     ]
-    return asked, asked.findings(runs)
+    return asked, asked.findings([_config(run.env) for run in runs], runs)
 
 
 def _chosen(own, by_value, envs=(TASK,)):
@@ -208,7 +205,7 @@ def test_what_was_chosen_is_a_file_for_config(tmp_path):
     asked = _settled(SEARCH, agents)
     best = {"pqn": "0.0003", "lstm": "0.001", "gtrxl": "0.001", "my": "0.0003", "same": "0.003"}
     runs = [_figures(agent, value, 1, float(value == best[agent])) for agent in agents for value in VALUES]
-    findings = asked.findings(runs)
+    findings = asked.findings([_config()] * len(runs), runs)
     assert [found.chosen for found in findings] == ["0.0003", "0.001", None, "0.0003", None]
     chosen = tmp_path / "chosen.yaml"
     chosen.write_text(search.chosen_yaml(asked, findings, given))
