@@ -19,7 +19,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.agent import Turns, flop_per_update, matrix_product, rate, trainer_of
-from dtqn.settings import presets
+from dtqn.settings import layers
 from dtqn.training import machine
 
 CHUNKS = 5
@@ -70,7 +70,7 @@ def measure(seconds: float = 2.0) -> dict[str, Any]:
     """Every preset of `configs/agents`: `{preset: {...}}`."""
     machine.prepare()
     torch.manual_seed(0)
-    agents = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
+    agents = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
     return {agent: measure_agent(agent, seconds) for agent in agents}
 
 

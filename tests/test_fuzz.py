@@ -16,7 +16,7 @@ import yaml
 
 from dtqn import cli
 from dtqn.experiments import compare, sweep
-from dtqn.settings import presets
+from dtqn.settings import layers, presets
 from dtqn.settings.config import fields_of
 from dtqn.training import preflight, session, trained
 
@@ -37,7 +37,7 @@ _SCALARS = [
     *("1:30:45", ".inf", ".nan", "none", "horizon", "grid", "bayes", "maximize", "'\\udc80'", "é", "\x07"),
     *("\t", '"\\0"'),
 ]
-_SHIPPED = sorted(presets.CONFIGS.rglob("*.yaml"))
+_SHIPPED = sorted(layers.CONFIGS.rglob("*.yaml"))
 _SWEEP_KEYS = [
     *("program", "project", "name", "method", "run_cap", "metric", "goal", "early_terminate", "type"),
     *("min_iter", "eta", "s", "max_iter", "parameters", "value", "values", "distribution", "min", "max"),
@@ -186,7 +186,7 @@ def test_every_odd_value_of_a_settings_file_is_answered(monkeypatch, tmp_path, k
 def test_every_odd_value_of_a_sweep_file_is_answered(monkeypatch, tmp_path, line):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(preflight, "check", lambda *_: None)  # builds a network for every configuration
-    whole = yaml.safe_load((presets.CONFIGS / "sweeps" / "memory-length.yaml").read_text())
+    whole = yaml.safe_load((layers.CONFIGS / "sweeps" / "memory-length.yaml").read_text())
     whole.pop(line, None)
     file, wrong = tmp_path / "file.yaml", []
     for scalar in _SCALARS:

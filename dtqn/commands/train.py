@@ -10,7 +10,7 @@ import dtqn
 from dtqn.commands import kinds
 from dtqn.commands.parser import Parser, add_config, plain
 from dtqn.program import launch, program
-from dtqn.settings import presets
+from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.task import task_of
 from dtqn.signals import end_with_parent
@@ -57,7 +57,7 @@ def train(arguments: Sequence[str]) -> int:
     if resume in (None, _AUTO):
         directory = _directory_for(config, run_dir, runs_dir, resume)
     if print_config:
-        print(presets.to_yaml(config), end="")
+        print(layers.to_yaml(config), end="")
         return 0
     from dtqn.training import leader, machine, preflight, session
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from dtqn.commands import kinds
 from dtqn.commands.parser import Parser, terminal_width
-from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, fields_of, wrong
+from dtqn.settings.layers import Layer, build, environment_layer
 from dtqn.settings.task import task_of
 from dtqn.settings.values import legal
 from dtqn.training.directory import RunDir
@@ -204,9 +204,9 @@ def report(arguments: Sequence[str]) -> int:
     shown = given["shown"] or min(_SHOWN, given["episodes"])
     if shown > given["episodes"]:
         raise wrong("--shown", shown, f"only {given['episodes']} are played (--episodes)")
-    layers = presets.environment_layer(os.environ)
-    layers += [presets.Layer(None, {"wandb": given["wandb"]})] if given["wandb"] else []
-    mode = presets.build(layers).wandb if layers else None
+    layers = environment_layer(os.environ)
+    layers += [Layer(None, {"wandb": given["wandb"]})] if given["wandb"] else []
+    mode = build(layers).wandb if layers else None
     if importlib.util.find_spec("bokeh") is None:
         raise ConfigError('report needs bokeh, which is not installed; pip install "dtqn[report]"')
     from dtqn.report import played, report

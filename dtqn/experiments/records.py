@@ -27,7 +27,7 @@ from pydantic import (
 from dtqn.experiments.scores import first_solved
 from dtqn.files import write_whole
 from dtqn.settings.config import Config, ConfigError, fields_of, wrong
-from dtqn.settings.presets import setting_in, without
+from dtqn.settings.layers import setting_in, without
 from dtqn.text import one_line
 from dtqn.training.directory import (
     RunDir,

@@ -11,7 +11,7 @@ from dtqn.experiments.comparison_forms import figure, markdown_table
 from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.scores import SOLVED
 from dtqn.experiments.suites import Suite
-from dtqn.settings import presets
+from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, fields_of, setting_of, spelled, wrong
 from dtqn.settings.values import nearest
 from dtqn.text import number
@@ -189,12 +189,12 @@ def read(text: str, agents: Mapping[str, str], given: Mapping[str, Any], suite: 
         known = [known for known in fields_of() if known.partition(".")[0] not in _NOT_OF_AGENTS]
         raise wrong("--search", text, f"{name} is no setting of an agent{nearest(setting, known)}; {_RIGHT}")
     for agent, item in agents.items():
-        if presets.has_setting(presets.find_agent(item).variant.values, setting):
+        if layers.has_setting(presets.find_agent(item).variant.values, setting):
             raise wrong("--search", text, f"{agent} sets {setting} itself, in {item}; leave that out")
     if setting in given:
         raise wrong("--search", text, f"{setting} is given for all runs; leave that out")
     for task in suite.tasks if suite is not None else ():
-        if any(presets.has_setting(layer.values, setting) for layer in (*task.settings, *task.budget)):
+        if any(layers.has_setting(layer.values, setting) for layer in (*task.settings, *task.budget)):
             raise wrong("--search", text, f"the suite sets {setting} for all agents")
     return Search(setting, values, agents)
 
@@ -234,7 +234,7 @@ def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) 
     agent that it is made of. So a comment has each as `--agents` takes it, with its value.
     """
     known = presets.agents()
-    given = presets.Shared.of_file(file) if file is not None else presets.Shared(presets.Layer(None, {}), {})
+    given = presets.Shared.of_file(file) if file is not None else presets.Shared(layers.Layer(None, {}), {})
     content = dict(given.layer.values)
     singles = {name: layer.values for name, layer in given.by_agent.items()}
     others = []
@@ -243,12 +243,12 @@ def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) 
         if agent not in known and not finding.lacking and (chosen or len(set(finding.own.values())) == 1):
             others.append(f"# {search.item(agent, agent, chosen or next(iter(finding.own.values())))}")
         elif agent in known and chosen is not None:
-            values = presets.nested({search.setting: search.meant[chosen]})
-            singles[agent] = presets.merge(singles.get(agent, {}), values)
+            values = layers.nested({search.setting: search.meant[chosen]})
+            singles[agent] = layers.merge(singles.get(agent, {}), values)
     lines = [f"# Chosen by a search of {search.setting}: {', '.join(search.values)}."]
     if others:
         lines += ["# Agents of your own, for --agents:", *others]
-    return "\n".join(lines) + "\n" + presets.yaml_of(content | ({"agents": singles} if singles else {}))
+    return "\n".join(lines) + "\n" + layers.yaml_of(content | ({"agents": singles} if singles else {}))
 
 
 def _name(agent: str, value: str) -> str:
@@ -256,4 +256,4 @@ def _name(agent: str, value: str) -> str:
 
 
 def _value(config: Config, setting: str) -> Any:
-    return presets.setting_in(config.model_dump(mode="json"), setting)
+    return layers.setting_in(config.model_dump(mode="json"), setting)

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dtqn.experiments.scores import COLUMNS, SHARES, Kind, Score
-from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, fields_of
-from dtqn.settings.presets import Layer, merge, nested, read_yaml, without
+from dtqn.settings.layers import CONFIGS, Layer, build, merge, nested, read_yaml, without
 from dtqn.settings.values import legal, nearest, shown
 from dtqn.text import number
 
@@ -340,7 +339,7 @@ class Suite(NamedTuple):
             "actor": actor,
             "evaluation": {"period": period},
         }
-        return presets.build([Layer("--budget-share", merge(config.model_dump(), changes))])
+        return build([Layer("--budget-share", merge(config.model_dump(), changes))])
 
 
 def _flat(values: Mapping[str, Any], group: str = "") -> Iterator[str]:
@@ -355,12 +354,12 @@ def _flat(values: Mapping[str, Any], group: str = "") -> Iterator[str]:
 FOLDER = "suites"
 
 
-def known(configs: Path = presets.CONFIGS) -> list[str]:
+def known(configs: Path = CONFIGS) -> list[str]:
     """Names of the suites of this project."""
     return sorted(path.stem for path in (configs / FOLDER).glob("*.yaml"))
 
 
-def read(name: str, share: float = 1.0, configs: Path = presets.CONFIGS) -> Suite:
+def read(name: str, share: float = 1.0, configs: Path = CONFIGS) -> Suite:
     """The suite of a name, or of a YAML file of the user's own, with its budgets scaled by `share`.
 
     Raises:

@@ -30,7 +30,7 @@ from dtqn.files import replacing, write_whole
 from dtqn.program import program
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, setting_of
-from dtqn.settings.presets import to_yaml
+from dtqn.settings.layers import Layer, nested, to_yaml
 from dtqn.settings.task import task_of
 from dtqn.text import columns
 from dtqn.training.directory import RunDir, changed_settings, lasting_settings, make_writable
@@ -361,7 +361,7 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
     from dtqn.training import preflight
 
     def resolve(parameters: Mapping[str, Any]) -> Config:
-        choice = presets.Layer(str(path), presets.nested(parameters))
+        choice = Layer(str(path), nested(parameters))
         config = presets.resolve(config_file, settings, os.environ, below=[choice])
         config = config.settled(free_cores=1)  # jobs fill the others
         file.check_metric(config.env, task_of(config).has_success)

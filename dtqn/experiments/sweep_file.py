@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dtqn.experiments import sweep_engine
 from dtqn.experiments.sweep_engine import METHODS, Trial
 from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, setting_of, spelled
-from dtqn.settings.presets import read_yaml
+from dtqn.settings.layers import read_yaml
 from dtqn.settings.values import meant, nearest
 from dtqn.training.metrics import METRICS
 

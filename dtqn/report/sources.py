@@ -13,7 +13,7 @@ from dtqn.experiments.compare import scores_of
 from dtqn.experiments.comparison_forms import Table
 from dtqn.experiments.records import Outcome, Record, of_record
 from dtqn.settings.config import Config, ConfigError, fields_of
-from dtqn.settings.presets import Layer, build, setting_in
+from dtqn.settings.layers import Layer, build, setting_in
 from dtqn.settings.task import task_of
 from dtqn.text import number, one_line
 from dtqn.training import chance

@@ -17,7 +17,7 @@ import envs
 from dtqn.files import write_whole
 from dtqn.program import program, trainer
 from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, value_of
-from dtqn.settings.presets import (
+from dtqn.settings.layers import (
     Layer,
     build,
     environment_layer,

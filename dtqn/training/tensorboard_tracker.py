@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dtqn.settings import presets
+from dtqn.settings import layers
 from dtqn.settings.config import ConfigError
 from dtqn.training.tracker import Start, Tracker
 
@@ -26,7 +26,7 @@ def start(start: Start) -> Tracker:
     for old in folder.glob("events.out.tfevents.*"):
         old.unlink()
     tracker = TensorBoardTracker(folder, start.run_id)
-    tracker.text("settings", presets.to_yaml(start.config))
+    tracker.text("settings", layers.to_yaml(start.config))
     # The clock of a row that is sent again is about what it was.
     ended = time.time() - float(start.rows[-1].get("seconds") or 0) if start.rows else 0.0
     for row in start.rows:

@@ -17,7 +17,8 @@ import yaml
 
 import envs
 from dtqn.cli import main
-from dtqn.settings.presets import resolve, to_yaml
+from dtqn.settings.layers import to_yaml
+from dtqn.settings.presets import resolve
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,7 +18,8 @@ from dtqn import cli
 from dtqn.experiments import compare
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.config import ConfigError
-from dtqn.settings.presets import resolve, to_yaml
+from dtqn.settings.layers import to_yaml
+from dtqn.settings.presets import resolve
 from dtqn.training import chance
 from dtqn.training.directory import RunDir, resolved
 from dtqn.training.metrics import read_rows

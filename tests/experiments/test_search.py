@@ -8,7 +8,7 @@ import pytest
 from dtqn import cli
 from dtqn.experiments import compare, search, suites
 from dtqn.experiments.comparison_table import RunFigures
-from dtqn.settings import presets
+from dtqn.settings import layers, presets
 from dtqn.settings.config import ConfigError
 from tests.experiments import comparison_program
 from tests.experiments.comparison_program import TASK
@@ -227,7 +227,7 @@ def test_what_was_chosen_is_a_file_for_config(tmp_path):
     assert (found["pqn"].n_step, found["lstm"].n_step) == (3, 2)
     assert [config.network.width for config in configs] == [8, 64, 64, 16, 24]
     chosen.write_text(search.chosen_yaml(asked, findings[2:3], None))
-    assert presets.read_yaml(chosen) == {}, "nothing was chosen, and --config takes the file all the same"
+    assert layers.read_yaml(chosen) == {}, "nothing was chosen, and --config takes the file all the same"
     presets.resolve(chosen, {"env": TASK}, {})
 
 
@@ -250,7 +250,7 @@ def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypa
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Search of"))
     assert "2 runs of every agent with each. Chosen: lstm: its own, 0.003; dqn: its own, 0.001." in line
     assert str(out / "chosen.yaml") in line and line in (out / "table.txt").read_text().splitlines()
-    assert presets.read_yaml(out / "chosen.yaml") == {}
+    assert layers.read_yaml(out / "chosen.yaml") == {}
     assert cli.main([*flags, "--search", "learner.learning_rate=0.01,0.03"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert cli.main([*flags, "--search", SEARCH, "--search", "learner.n_step=1,3"]) == 2

@@ -11,7 +11,8 @@ from dtqn.experiments import sweep_engine
 from dtqn.experiments.sweep_engine import Trial, propose
 from dtqn.experiments.sweep_file import check, read_file
 from dtqn.settings.config import ConfigError
-from dtqn.settings.presets import Layer, nested, resolve
+from dtqn.settings.layers import Layer, nested
+from dtqn.settings.presets import resolve
 from dtqn.settings.task import task_of
 from tests.experiments import sweep_program
 from tests.experiments.sweep_program import SHIPPED, recorded

@@ -17,13 +17,13 @@ import pytest
 import torch
 
 from dtqn import networks
-from dtqn.settings import presets
+from dtqn.settings import layers, presets
 from tests.cases import NUM_ACTIONS, SPACES
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import make_learner
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "losses"
-PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
+PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 OPTIONS: dict[str, dict[str, Any]] = {
     "gtrxl+categorical": {"network": {"distribution": "categorical", "v_min": -3.0, "v_max": 3.0}},
     "gtrxl+quantile": {"network": {"distribution": "quantile"}},
@@ -47,7 +47,7 @@ SHAPES = (
 def losses(name: str, updates: int = 5) -> list[float]:
     """In float32 on one thread, the preset's network and learner; step sizes of its own, not those tuned."""
     preset = presets.find_agent(name.partition("+")[0]).preset
-    config = presets.build([preset, presets.Layer(None, OPTIONS.get(name, {}))])
+    config = layers.build([preset, layers.Layer(None, OPTIONS.get(name, {}))])
     torch.manual_seed(0)
     network = networks.build(config.network, SPACES["multi_discrete"], NUM_ACTIONS)
     step_sizes = {"learning_rate": 5e-4, "target_ema_rate": 0.005, "reward_scale": 0.2}

@@ -1311,8 +1311,8 @@ EXPERIMENTS = [
         ),
         (
             "search-chosen-lies-below-the-given-file",
-            "presets.merge(singles.get(agent, {}), values)",
-            "presets.merge(values, singles.get(agent, {}))",
+            "layers.merge(singles.get(agent, {}), values)",
+            "layers.merge(values, singles.get(agent, {}))",
             _CHOSEN,
         ),
         (
@@ -1513,7 +1513,7 @@ EXPERIMENTS = [
         ),
         (
             "horizon-of-no-length",
-            "return _NO_HORIZON if found is None else found",
+            "return NO_HORIZON if found is None else found",
             "return found",
             f"{_PRESETS}::test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_number",
         ),
@@ -1699,13 +1699,16 @@ SETTINGS = [
         ("infinity-taken", "allow_inf_nan=False", "allow_inf_nan=True", _VALUES),
     ),
     *_in(
-        "dtqn/settings/presets.py",
+        "dtqn/settings/layers.py",
         (
             "whole-mapping-laid-over-another",
             "and not isinstance(value, Whole)",
             "",
             "tests/settings/test_config.py::test_one_setting_of_ones_own_is_laid_over_the_others",
         ),
+    ),
+    *_in(
+        "dtqn/settings/presets.py",
         (
             "a-whole-file-under-another-agents-name",
             "if agent.name != other and agent.preset.source != str(_agent_file(other, configs)):",

@@ -17,7 +17,7 @@ from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.q_network import trace_window
 from dtqn.networks.windowed import WindowedQNetwork
-from dtqn.settings import presets
+from dtqn.settings import layers, presets
 from dtqn.settings.config import NetworkConfig
 from dtqn.types import State, StepInputs, from_leaves, leaves, map_tree, reset_rows
 from tests.cases import CASES, SMALL, SPACES, WINDOWED, another, inputs, make, part
@@ -26,12 +26,12 @@ STEPS = 11
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-9}
 
 
-PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
+PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 
 
 def of_preset(agent: str) -> dict[str, Any]:
     """The network of a preset, narrow, on one of the spaces in turn."""
-    network = presets.build([presets.find_agent(agent).preset]).network.model_dump()
+    network = layers.build([presets.find_agent(agent).preset]).network.model_dump()
     sizes = {name: value for name, value in SMALL.items() if name not in ("num_layers", "num_heads")}
     sizes |= {"head_width": 16}  # a few ReLUs are all dead by chance
     return network | sizes | {"space": list(SPACES)[PRESETS.index(agent) % len(SPACES)]}

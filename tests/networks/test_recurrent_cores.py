@@ -21,7 +21,7 @@ from dtqn.networks.mingru import MinGRULayer, positive
 from dtqn.networks.rnn import GRULayer
 from dtqn.networks.scan import linear_scan
 from dtqn.networks.stack import Hidden, HiddenAndCell, RecurrentStack
-from dtqn.settings import presets
+from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import StepInputs
 from tests.cases import SPACES, inputs, make, randomise
@@ -363,7 +363,7 @@ def test_chrono_initialisation_goes_before_the_orthogonal_one() -> None:
 @pytest.mark.parametrize("agent, parameters", [("dqn-paper", 23_742), ("drqn-paper", 155_838)])
 def test_parameters_of_dtqns_baselines(agent: str, parameters: int) -> None:
     """As its public code counts them at its reference settings in gridverse memory 5x5."""
-    config = presets.build([presets.find_agent(agent).preset]).network
+    config = layers.build([presets.find_agent(agent).preset]).network
     space = gymnasium.spaces.MultiDiscrete([21] * 6)
     torch.manual_seed(0)
     network = networks.build(config, space, 6)

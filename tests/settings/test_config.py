@@ -8,7 +8,8 @@ from pydantic import BaseModel
 
 import envs
 from dtqn.settings.config import Config, TaskConfig, fields_of
-from dtqn.settings.presets import Layer, nested, resolve
+from dtqn.settings.layers import Layer, nested
+from dtqn.settings.presets import resolve
 from dtqn.settings.values import legal
 from dtqn.training.directory import config_hash, deciding_settings
 from tests.settings.resolving import error_of

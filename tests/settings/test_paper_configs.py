@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dtqn.settings import presets
+from dtqn.settings import layers, presets
 from dtqn.settings.config import Config
 
-FILES = sorted((presets.CONFIGS / "paper").glob("*.yaml"))
+FILES = sorted((layers.CONFIGS / "paper").glob("*.yaml"))
 NAMES = [path.stem for path in FILES]
 
 # As documented by the public code's branch `paper`: its run.py, agents and networks.
@@ -102,8 +102,8 @@ def test_it_is_the_published_set_up(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
 def test_no_preset_of_a_task_is_left_in_it(file: Path) -> None:
     """But for the ladder, which `actor.exploration: annealed` does not read."""
-    mine = presets.file_layer(file)
-    without = presets.build([presets.find_agent(mine.values["agent"]).preset, mine])
+    mine = layers.file_layer(file)
+    without = layers.build([presets.find_agent(mine.values["agent"]).preset, mine])
     ladder = {"actor": {"ladder_base", "ladder_exponent"}}
     assert resolved(file).model_dump(exclude=ladder) == without.model_dump(exclude=ladder)
 

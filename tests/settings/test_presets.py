@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import envs
-from dtqn.settings import presets
+from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, ConfigError, fields_of
-from dtqn.settings.presets import Layer, nested, read_yaml, resolve
+from dtqn.settings.layers import Layer, nested, read_yaml
+from dtqn.settings.presets import resolve
 from tests.settings.resolving import error_of, value_of
 
 
@@ -126,7 +127,7 @@ def test_dots_dashes_and_nesting_are_alike():
 def test_what_is_printed_is_read_again(tmp_path):
     config = resolve(None, {"learner.adam-epsilon": "1e-8", "seed": "3", "task.time_limit": "7"}, {})
     file = tmp_path / "printed.yaml"
-    file.write_text(presets.to_yaml(config))
+    file.write_text(layers.to_yaml(config))
     assert resolve(file, {}, {}) == config
 
 
@@ -161,18 +162,18 @@ def test_any_legal_settings_survive_yaml_and_flags(data):
     }
     if chosen.get("learner.n_step", 0) > 100:
         del chosen["learner.n_step"]
-    typed = presets.build([Layer("a", nested(chosen))])
-    assert presets.build([Layer(None, nested({name: str(value) for name, value in chosen.items()}))]) == typed
-    assert presets.build([Layer("b", yaml.safe_load(presets.to_yaml(typed)))]) == typed
+    typed = layers.build([Layer("a", nested(chosen))])
+    assert layers.build([Layer(None, nested({name: str(value) for name, value in chosen.items()}))]) == typed
+    assert layers.build([Layer("b", yaml.safe_load(layers.to_yaml(typed)))]) == typed
 
 
 def _presets(folder):
-    return sorted((presets.CONFIGS / folder).glob("*.yaml"))
+    return sorted((layers.CONFIGS / folder).glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", [*_presets("agents"), *_presets("envs")], ids=lambda path: path.stem)
 def test_every_shipped_preset_is_a_difference(path):
-    assert 0 < len(presets.file_layer(path).values) < len(Config.model_fields)
+    assert 0 < len(layers.file_layer(path).values) < len(Config.model_fields)
 
 
 @pytest.mark.parametrize("family", [path.stem for path in _presets("envs")])
@@ -202,8 +203,8 @@ def test_every_agent_has_settings_for_a_task_of_every_env_preset(family):
     ],
 )
 def test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word(env, files):
-    expected = [presets.Shared.of_file(presets.CONFIGS / f"envs/{file}.yaml") for file in files]
-    assert presets._env_presets(env, presets.CONFIGS) == expected
+    expected = [presets.Shared.of_file(layers.CONFIGS / f"envs/{file}.yaml") for file in files]
+    assert presets._env_presets(env, layers.CONFIGS) == expected
 
 
 @pytest.mark.parametrize(
@@ -411,7 +412,7 @@ def test_a_whole_configuration_of_an_older_version_needs_no_file_of_its_agent(tm
     """It lacks the settings that came later."""
     config = resolve(None, {"agent": "long=gtrxl+network.memory_length=80"}, {})
     file = tmp_path / "config.yaml"
-    file.write_text("".join(x for x in presets.to_yaml(config).splitlines(True) if x != "  epsilon: 0.0\n"))
+    file.write_text("".join(x for x in layers.to_yaml(config).splitlines(True) if x != "  epsilon: 0.0\n"))
     assert "epsilon: 0.0" not in file.read_text() and resolve(file, {}, {}) == config
     assert error_of({"agent": "dqn"}, file).startswith("agent is dqn (from --agent), but ")
 
@@ -419,7 +420,7 @@ def test_a_whole_configuration_of_an_older_version_needs_no_file_of_its_agent(tm
 def test_a_whole_configuration_needs_no_file_of_its_agent(tmp_path):
     config = resolve(None, {"agent": "long=gtrxl+network.memory_length=80"}, {})
     file = tmp_path / "config.yaml"
-    file.write_text(presets.to_yaml(config))
+    file.write_text(layers.to_yaml(config))
     assert resolve(file, {}, {}) == config
     assert resolve(file, {"seed": "3"}, {}) == config.model_copy(update={"seed": 3})
     assert "agent is lnog" in error_of({"agent": "lnog"}, file)

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 import dtqn
-from dtqn.settings import presets
+from dtqn.settings import layers, presets
 from dtqn.settings.config import Config
 from dtqn.training import checkpoint
 from dtqn.training.setup import make_network
 from dtqn.training.trainer import Trainer
 
-PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
+PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 DOCS = Path(dtqn.__file__).parents[1] / "docs" / "agents.md"
 SMALL = {
     "env": "gridverse-memory-5x5", "task.time_limit": "20", "seed": "3", "device": "cpu",

@@ -24,12 +24,12 @@ import torch
 import yaml
 
 from dtqn import cli
-from dtqn.settings import presets
+from dtqn.settings import layers, presets
 from dtqn.training import session
 from dtqn.training.trainer import Trainer
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-PRESETS = sorted(path.stem for path in (presets.CONFIGS / "agents").glob("*.yaml"))
+PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 OPTIONS = {
     "gtrxl+stored+n_step": ["--replay.memory", "stored", "--learner.returns", "n_step"],
     "gtrxl+peng+hard": ["--learner.returns", "peng", "--learner.target_update", "hard"],
@@ -77,7 +77,7 @@ def machine() -> dict[str, str]:
 
 def configuration(name: str) -> dict[str, Any]:
     """Every setting, resolved."""
-    return yaml.safe_load(presets.to_yaml(presets.resolve(None, CONFIGS[name], {})))
+    return yaml.safe_load(layers.to_yaml(presets.resolve(None, CONFIGS[name], {})))
 
 
 def run(name: str, folder: Path) -> list[str]:
@@ -118,7 +118,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     for name in sys.argv[1:] or sorted({*CONFIGS, *NAMES}):
         if name in CONFIGS:
-            text = presets.to_yaml(presets.resolve(None, CONFIGS[name], {}))
+            text = layers.to_yaml(presets.resolve(None, CONFIGS[name], {}))
             (GOLDEN / "configs" / f"{name}.yaml").write_text(text)
         if name not in NAMES:
             continue

@@ -1,0 +1,262 @@
+"""Settings as files, variables and flags give them: layers, laid over each other and made one `Config`."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, setting_of, spelled
+from dtqn.settings.values import OwnOr, choices, is_mapping, legal, mapping, mark_of, meant, nearest, shown
+from envs import entry_points, yaml_file
+
+
+def _shipped() -> Path:
+    """The folder of the shipped presets: `dtqn/configs` in a wheel, `configs` at the top of a checkout."""
+    package = Path(str(importlib.resources.files("dtqn")))
+    inside = package / "configs"
+    return inside if inside.is_dir() else package.parent / "configs"
+
+
+CONFIGS = _shipped()
+_WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
+NO_HORIZON = object()
+"""The value that the word `horizon` leaves where the task fixes no length: no setting takes it."""
+_ABSENT = object()
+_GROUPS = [name for name, field in Config.model_fields.items() if isinstance(field.default, BaseModel)]
+
+
+class Whole(dict[str, Any]):
+    """The value of a setting that is a mapping, given as text: it replaces those below, key for key."""
+
+
+class Layer(NamedTuple):
+    """Settings that one source asks for."""
+
+    source: str | None
+    """The file or variable they come from; None for flags, where each setting is its own source."""
+    values: dict[str, Any]
+    """Nested, by group."""
+
+    def settings(self) -> list[tuple[str, Any]]:
+        """Names with dots, and values."""
+        return [
+            (name, setting_in(self.values, name)) for name in fields_of() if has_setting(self.values, name)
+        ]
+
+
+def read_yaml(path: Path, right: str = "settings, such as learner: {n_step: 3}") -> dict[str, Any]:
+    """The mapping that a YAML file holds; empty where the file holds nothing.
+
+    `configs/...` is a file that is shipped, where there is no such folder.
+
+    Args:
+        right: tells what the file must hold, where it holds something else.
+    """
+    if path.parts[:1] == (CONFIGS.name,) and not path.exists():
+        path = CONFIGS.joinpath(*path.parts[1:])
+    try:
+        content = yaml_file.read(path)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: holds a {type(content).__name__}; must hold {right}")
+    return content
+
+
+def nested(values: Mapping[Any, Any], group: str = "") -> dict[str, Any]:
+    """Settings by group, from names with dots or nested ones, with dashes or underscores.
+
+    A mapping that is itself the value of a setting stays as it is. A name may lead into one, as
+    `network.kwargs.heads` does; text is then read as YAML, as it is in the whole mapping.
+
+    Args:
+        group: the group that the names are in, with a dot at its end.
+
+    Raises:
+        ConfigError: a setting is there twice, in two spellings.
+    """
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        name = spelled(group + str(key))
+        setting = setting_of(name)
+        if setting is not None:
+            if isinstance(value, str) and is_mapping(fields_of()[setting]):
+                value = _of_mapping(value, whole=setting == name)
+        elif isinstance(value, Mapping):
+            value = nested(value, f"{name}.")
+        elif value is None and name in _GROUPS:  # all of whose lines are commented out
+            continue
+        within = name.removeprefix(group)
+        path = within.split(".", -1 if setting else 1)
+        result = merge(
+            result, functools.reduce(lambda inner, key: {key: inner}, reversed(path), value), within
+        )
+    return result
+
+
+def _of_mapping(text: str, whole: bool) -> Any:
+    """What text means as a setting that is a mapping, or as a value in one; the text where it is wrong."""
+    try:
+        value = mapping(text) if whole else yaml_file.parse(text)
+    except ValueError:
+        return text
+    if not whole:
+        return value
+    return Whole(value) if isinstance(value, Mapping) else text
+
+
+def merge(base: Mapping[str, Any], difference: Mapping[str, Any], once: str = "") -> dict[str, Any]:
+    """`base` with the nested `difference` laid over it.
+
+    Args:
+        once: refuse to replace a value; what to call the difference then.
+    """
+    merged = dict(base)
+    for key, value in difference.items():
+        old = merged.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and not isinstance(value, Whole):
+            merged[key] = merge(old, value, once)
+        elif once and key in merged:
+            raise ConfigError(f"{shown(once)} is there twice")
+        else:
+            merged[key] = value
+    return merged
+
+
+def without(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """The nested values that are not among the others."""
+    rest = {}
+    for name, value in values.items():
+        if name not in others:
+            rest[name] = value
+        elif isinstance(value, Mapping):
+            rest[name] = without(value, others[name])
+    return rest
+
+
+def has_setting(values: Mapping[str, Any], name: str) -> bool:
+    """Whether nested values hold the setting of this dotted name."""
+    return setting_in(values, name, _ABSENT) is not _ABSENT
+
+
+def setting_in(values: Mapping[str, Any], name: str, otherwise: Any = None) -> Any:
+    """The setting of this dotted name in nested values, or `otherwise` where they do not hold it."""
+    value: Any = values
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return otherwise
+        value = value[part]
+    return value
+
+
+def file_layer(path: Path) -> Layer:
+    """The settings that a YAML file holds."""
+    return layer_of(str(path), read_yaml(path))
+
+
+def layer_of(source: str, content: Mapping[str, Any]) -> Layer:
+    """What a source holds, with names as in YAML; what is wrong with it begins with the source."""
+    try:
+        return Layer(source, nested(content))
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+
+
+def ranks_layer(environment: Mapping[str, str]) -> list[Layer]:
+    """`learner.ranks` as `torchrun` tells it."""
+    size = environment.get("WORLD_SIZE", "") if "RANK" in environment else ""
+    return [Layer("WORLD_SIZE", {"learner": {"ranks": size}})] if size.isdecimal() else []
+
+
+def environment_layer(environment: Mapping[str, str]) -> list[Layer]:
+    """`WANDB_MODE`, in this suite's words."""
+    mode = environment.get("WANDB_MODE", "").lower()
+    return [Layer("WANDB_MODE", {"wandb": _WANDB_MODES.get(mode, mode)})] if mode else []
+
+
+def build(layers: Sequence[Layer]) -> Config:
+    """The layers, merged and validated.
+
+    Raises:
+        ConfigError: one line that names the setting, its value, where it came from and what would be right.
+        MisfitError: where every setting is right by itself.
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged = merge(merged, layer.values)
+    try:
+        return Config.model_validate(merged)
+    except ValidationError as error:
+        found = min((dict(one) for one in error.errors()), key=_is_misfit)
+        kind = MisfitError if _is_misfit(found) else ConfigError
+        raise kind(_explain(found, layers)) from None
+
+
+def _is_misfit(error: Mapping[str, Any]) -> bool:
+    """Whether it is one of Config's own rules about several settings."""
+    return error["type"] == "value_error" and ".".join(map(str, error["loc"])) not in fields_of()
+
+
+def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
+    name = ".".join(map(str, error["loc"]))
+    fields = fields_of()
+    if error["type"] == "extra_forbidden":
+        return f"{name} is no setting{origin(layers, name)}{nearest(name, [*fields, *_GROUPS])}"
+    if error["input"] is NO_HORIZON:
+        env = next((layer.values["env"] for layer in reversed(layers) if "env" in layer.values), Config().env)
+        return (
+            f"{name} is horizon{origin(layers, name)}, but {env} fixes no length of its episodes, so there "
+            f"is no such number: must be {legal(fields[name])}"
+        )
+    if name in fields:
+        hint = meant(str(error["input"]), choices(fields[name]))
+        if not hint and mark_of(fields[name], OwnOr):
+            own_form = entry_points.own_form(str(error["input"]), f"make_{name.rpartition('.')[2]}")
+            hint = f"; write {own_form}" if own_form else ""
+        right = legal(fields[name], error["input"])
+        return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be {right}{hint}"
+    if name in _GROUPS and error["type"] != "value_error":
+        return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be a group of settings"
+    text = str(error["ctx"]["error"])
+    named = (match.group() for match in re.finditer(r"[\w.]+\w", text) if match.group() in fields)
+    sources = [
+        f"{setting} {source}"
+        for setting in dict.fromkeys(named)
+        if (source := origin(layers, setting).strip(" ()"))
+    ]
+    return f"{text} ({', '.join(sources)})" if sources else text
+
+
+def origin(layers: Sequence[Layer], name: str) -> str:
+    """` (from ...)` with the last source that sets `name`, or nothing where none does."""
+    for layer in reversed(layers):
+        if has_setting(layer.values, name):
+            return f" (from {layer.source or _flag(name)})"
+    return ""
+
+
+def _flag(name: str) -> str:
+    return f"--{name if '.' in name else name.replace('_', '-')}"
+
+
+def to_yaml(config: Config) -> str:
+    """Every setting, as `--config` reads it again."""
+    return yaml_of(config.model_dump(mode="json"))
+
+
+def yaml_of(values: Mapping[str, Any]) -> str:
+    """Settings by group as the text of a file; nothing where there are none."""
+    return yaml.safe_dump(values, sort_keys=False) if values else ""
