@@ -8,7 +8,7 @@ import pytest
 
 import dtqn
 from dtqn import program
-from dtqn.settings import layers, presets
+from dtqn.settings import layers
 
 _ROOT = Path(dtqn.__file__).parents[1]
 
@@ -91,5 +91,5 @@ sys.exit(main())
 def test_presets_lie_beside_the_checkout_or_in_the_package(tmp_path, monkeypatch):
     assert layers.CONFIGS == _ROOT / "configs"
     (tmp_path / "dtqn" / "configs").mkdir(parents=True)
-    monkeypatch.setattr(presets.importlib.resources, "files", lambda name: tmp_path / name)
-    assert presets._shipped() == tmp_path / "dtqn" / "configs"
+    monkeypatch.setattr(layers.importlib.resources, "files", lambda name: tmp_path / name)
+    assert layers._shipped() == tmp_path / "dtqn" / "configs"
