@@ -47,15 +47,20 @@ def compare(arguments: Sequence[str]) -> int:
     metrics = compare.read_metrics(columns) if columns else []
     agents = compare.read_agents(text)
     own_agents = [item for name, item in agents.items() if name != item]
-    search = None if searched is None else searches.read(searched, agents, given, suite)
-    agents = agents if search is None else search.items()
+    here = places.is_here or minutes is not None  # estimates are made on this machine
+    search = None
+    if searched is not None:
+        # Values are compared as they are given: a share of the suite's budgets scales some of them.
+        whole = suite if suite is None else suite._replace(share=1.0)
+        own = compare.plan(list(agents.values()), [first], file, given, whole, here=False)
+        search = searches.read(searched, agents, given, suite, file)
+        agents = search.items()
+        search = search.settled(
+            own, compare.plan(list(agents.values()), [first], file, given, whole, here=False)
+        )
     if baseline is not None and baseline not in agents:
         raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
-    here = places.is_here or minutes is not None  # estimates are made on this machine
     configs = compare.plan(list(agents.values()), range(first, first + seeds), file, given, suite, here)
-    if search is not None:
-        as_they_are = list(search.agents.values())
-        search = search.settled(compare.plan(as_they_are, [first], file, given, suite, here), configs)
     told = {name: value for name, value in given.items() if name != "env"}
     if file is not None:
         told = {"config": str(file)} | told

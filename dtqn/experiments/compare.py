@@ -28,7 +28,7 @@ from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.launchers import Launcher
 from dtqn.experiments.records import Outcome, Records, of_finished
 from dtqn.experiments.scores import RETURN, SUCCESS, Score
-from dtqn.experiments.search import Finding, Search, chosen_yaml, note, to_markdown
+from dtqn.experiments.search import Search, chosen_yaml, note, to_markdown
 from dtqn.experiments.suites import Suite, SuiteTask
 from dtqn.files import write_whole
 from dtqn.settings import presets
@@ -114,6 +114,10 @@ def plan(
         ConfigError: for settings that do not make a run of each.
     """
     from dtqn.training import preflight
+
+    if file is not None and presets.is_record(file):
+        right = "it is the record of a run, with its agent; must be a file of settings for all agents"
+        raise wrong("--config", file, right)
 
     def resolve(task: SuiteTask | None = None, **own: str) -> Config:
         config = presets.resolve(
@@ -240,27 +244,23 @@ def compare(
     if search is not None:
         share = suite.share if suite is not None else 1.0
         findings = search.findings(configs, runs)
-        notes.append(_write_search(search, findings, given.get("config"), folder, share))
+        chosen = folder / "chosen.yaml"
+        files = f"search.md has these runs, --config {chosen} what was chosen."
+        notes.append(f"{note(search, findings, share)} {files}")
     compared = _Compared(outcomes, runs, floors, scores, suite)
     table = _table(compared, baseline, notes)
     for name, content in comparison_forms.files(table, runs).items():
         write_whole(folder / name, content)
     _draw(compared, folder)
+    if search is not None:
+        file = given.get("config")
+        write_whole(folder / "search.md", to_markdown(search, findings))
+        write_whole(chosen, chosen_yaml(search, findings, None if file is None else Path(file)))
     print(f"\n{comparison_forms.to_text(table)}\ntable and curves in {folder}", file=out)
     print(f"report   {report_command(folder)}", file=out)
     if shelf.unwritten:
         print(f"{shelf.unwritten} of these runs left no record in {records_dir}, as said above", file=out)
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
-
-
-def _write_search(
-    search: Search, findings: Sequence[Finding], file: str | None, folder: Path, share: float
-) -> str:
-    """Its table, and what it has chosen; the line about both."""
-    write_whole(folder / "search.md", to_markdown(search, findings))
-    chosen = folder / "chosen.yaml"
-    write_whole(chosen, chosen_yaml(search, findings, None if file is None else Path(file)))
-    return f"{note(search, findings, share)} search.md has these runs, --config {chosen} what was chosen."
 
 
 class _Compared(NamedTuple):

@@ -83,6 +83,7 @@ def _tuning(configs: Sequence[Config], given: Mapping[str, str], suite: Suite | 
     over_it = f" with {' and '.join(over)} laid over it, which {wins} where both set something"
     over_it += ", unless the agent's has over_task"
     settings = ", ".join(f"{name} {value}" for name, value in given.items()) or "none"
+    settings += "" if suite is None or suite.share == 1 or not given else ", before the share of the budget"
     return [
         f"Tuning: every agent is its preset{over_it}; settings given for all alike: {settings}.",
         _by_agent("Step size", _of_each(configs, lambda config: f"{config.learner.learning_rate:g}")),

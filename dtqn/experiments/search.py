@@ -13,13 +13,15 @@ from dtqn.experiments.scores import SOLVED
 from dtqn.experiments.suites import Suite
 from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, fields_of, setting_of, spelled, wrong
-from dtqn.settings.values import nearest
+from dtqn.settings.values import nearest, shown
 from dtqn.text import number
+from dtqn.training.directory import MAY_CHANGE
 
 _RIGHT = "must be SETTING=A,B,..., such as learner.learning_rate=0.0003,0.001,0.003"
-_NOT_OF_AGENTS = ("env", "agent", "seed", "task")
+_NOT_OF_AGENTS = {"env", "agent", "seed", "task", "evaluation", "metrics_every", *MAY_CHANGE}
+"""Groups and settings: what is measured, where a run ends and how it is run is no agent's."""
 _RULE = (
-    "A cell has, seed by seed, the env steps to 90 % success, or to the return at which a run ends early; "
+    "A cell has, seed by seed, the env steps to 90 % success, or to the score at which a run ends early; "
     "the score at the end if the run did not get there or did not stay. The run that got there at an "
     "earlier evaluation is better; one that did not get there is worse than all that did, and better than "
     "another such run with a lower score. An agent gets a value that is better than its own with every "
@@ -56,7 +58,7 @@ class Search(NamedTuple):
 
         Args:
             own: of every agent as it is, on every task.
-            configs: of the runs.
+            configs: of every agent with every value, the budget as whole as theirs.
 
         Raises:
             ConfigError: two values are one, or an agent has a value that is none of them.
@@ -97,24 +99,27 @@ class Standing(NamedTuple):
 
     run: RunFigures
     env_steps: int | None
-    """To 90 % success, or to the return at which it ended early; None if it did not get there or stay."""
-    period: int
-    """Env steps between evaluations."""
+    """To 90 % success, or to the score at which it ended early; None if it did not get there or stay."""
+    evaluation: int
+    """That of these env steps: the how manyth of the run."""
 
     @classmethod
     def of(cls, run: RunFigures, config: Config) -> Standing:
+        total, period = config.total_env_steps, config.evaluation.period
         steps = None
         if run.success is not None and run.success >= SOLVED:
             steps = run.env_steps_to_90
-        elif run.success is None and run.env_steps is not None and run.env_steps < config.total_env_steps:
+        elif run.env_steps is not None and run.env_steps < total:
             steps = run.env_steps
-        return cls(run, steps, config.evaluation.period)
+        at = steps or 0
+        # The last one is at the end, though that be in the midst of a period.
+        return cls(run, steps, -(-total // period) if at >= total else at // period)
 
     @property
     def rank(self) -> tuple[float, float]:
         """The larger the better. An evaluation comes some steps after its time, which tells nothing."""
         if self.env_steps is not None:
-            return -float(self.env_steps // self.period), 0.0
+            return -float(self.evaluation), 0.0
         return -float("inf"), float(self.run.score or 0.0)
 
     @property
@@ -163,6 +168,14 @@ class Finding(NamedTuple):
         return min(better, key=rank, default=None)
 
     @property
+    def value(self) -> str | None:
+        """What it gets or keeps; None before the search is over, and if it keeps several, by task."""
+        kept = set(self.own.values())
+        if self.lacking or (self.chosen is None and len(kept) > 1):
+            return None
+        return self.chosen or kept.pop()
+
+    @property
     def told(self) -> str:
         """`0.003`, or what it keeps."""
         if self.lacking:
@@ -171,28 +184,43 @@ class Finding(NamedTuple):
         return f"its own, {own}" if self.chosen is None else f"{self.chosen} (its own: {own})"
 
 
-def read(text: str, agents: Mapping[str, str], given: Mapping[str, Any], suite: Suite | None) -> Search:
+def read(
+    text: str,
+    agents: Mapping[str, str],
+    given: Mapping[str, Any],
+    suite: Suite | None,
+    file: Path | None = None,
+) -> Search:
     """The search that a text such as `learner.learning_rate=0.0003,0.001,0.003` asks for.
 
     Args:
         agents: by name, what stands for each.
         given: settings of all runs, by dotted name.
+        file: what `--config` names.
 
     Raises:
         ConfigError: there is no such setting of an agent, or all agents are given a value of it.
     """
     name, equals, listed = text.partition("=")
     setting, values = spelled(name), tuple(listed.split(","))
-    if not equals or len(values) < 2 or not all(re.fullmatch(r"[\w.-]+", value) for value in values):
+    if not equals or len(values) < 2 or not all(values):
         raise wrong("--search", text, _RIGHT)
-    if setting_of(setting) is None or setting.partition(".")[0] in _NOT_OF_AGENTS:
-        known = [known for known in fields_of() if known.partition(".")[0] not in _NOT_OF_AGENTS]
+    for value in values:
+        if not re.fullmatch(r"[\w.-]+", value):  # it becomes a part of the agents' names
+            right = "must have letters, digits, dots and dashes alone"
+            raise wrong("--search", text, f"{shown(value)} cannot be searched: a value {right}")
+    known = [name for name in fields_of() if not {name, name.partition(".")[0]} & _NOT_OF_AGENTS]
+    if setting_of(setting) not in known:
         raise wrong("--search", text, f"{name} is no setting of an agent{nearest(setting, known)}; {_RIGHT}")
     for agent, item in agents.items():
         if layers.has_setting(presets.find_agent(item).variant.values, setting):
             raise wrong("--search", text, f"{agent} sets {setting} itself, in {item}; leave that out")
     if setting in given:
         raise wrong("--search", text, f"{setting} is given for all runs; leave that out")
+    whole = presets.whole_of(file) if file is not None else None
+    if whole is not None and whole not in presets.agents():
+        right = "with --search must be a file without an agent's settings"
+        raise wrong("--config", file, f"it has every setting of {whole}; {right}")
     for task in suite.tasks if suite is not None else ():
         if any(layers.has_setting(layer.values, setting) for layer in (*task.settings, *task.budget)):
             raise wrong("--search", text, f"the suite sets {setting} for all agents")
@@ -224,27 +252,52 @@ def note(search: Search, findings: Sequence[Finding], share: float = 1.0) -> str
     values = ", ".join(search.values)
     runs = "run" if count == 1 else "runs"
     line = f"Search of {search.setting}: {values}, {count} {runs} of every agent with each. Chosen: {found}."
-    return line if share == 1 else f"{line} {_SHARE}"
+    misled = [
+        f"{agent} would get what was chosen for {base}, so compare it without chosen.yaml."
+        for agent, base in _misled(search, findings).items()
+    ]
+    return " ".join([line, *misled, *([] if share == 1 else [_SHARE])])
+
+
+def _misled(search: Search, findings: Sequence[Finding]) -> dict[str, str]:
+    """Agents of the user's own to which `chosen.yaml` would give what was chosen for another, by that one.
+
+    They are variants of it that keep what no single text for `--agents` can say: several values, by task, or
+    those of a search that is not over.
+    """
+    gets = {finding.agent for finding in findings if finding.chosen is not None}
+    bases = {
+        finding.agent: presets.find_agent(search.agents[finding.agent]).base
+        for finding in findings
+        if finding.value is None
+    }
+    return {agent: base for agent, base in bases.items() if base in gets and agent != base}
 
 
 def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) -> str:
     """What was chosen as a file for `--config`, on top of what the present one holds.
 
     Agents of the user's own cannot stand in such a file, but a variant would get what was chosen for the
-    agent that it is made of. So a comment has each as `--agents` takes it, with its value.
+    agent that it is made of. So a comment has each as `--agents` takes it, with its value, or says why it
+    has none.
     """
     known = presets.agents()
     given = presets.Shared.of_file(file) if file is not None else presets.Shared(layers.Layer(None, {}), {})
     content = dict(given.layer.values)
     singles = {name: layer.values for name, layer in given.by_agent.items()}
     others = []
+    misled = _misled(search, findings)
     for finding in findings:
-        agent, chosen = finding.agent, finding.chosen
-        if agent not in known and not finding.lacking and (chosen or len(set(finding.own.values())) == 1):
-            others.append(f"# {search.item(agent, agent, chosen or next(iter(finding.own.values())))}")
-        elif agent in known and chosen is not None:
-            values = layers.nested({search.setting: search.meant[chosen]})
-            singles[agent] = layers.merge(singles.get(agent, {}), values)
+        agent = finding.agent
+        if agent in known:
+            if finding.chosen is not None:
+                values = layers.nested({search.setting: search.meant[finding.chosen]})
+                singles[agent] = layers.merge(singles.get(agent, {}), values)
+        elif finding.value is not None:
+            others.append(f"# {search.item(agent, agent, finding.value)}")
+        else:
+            apart = f"; without this file, which gives it that of {misled[agent]}" if agent in misled else ""
+            others.append(f"# {search.agents[agent]}: {finding.told}{apart}")
     lines = [f"# Chosen by a search of {search.setting}: {', '.join(search.values)}."]
     if others:
         lines += ["# Agents of your own, for --agents:", *others]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,13 @@ _GROUPS = [name for name, field in Config.model_fields.items() if isinstance(fie
 
 class Whole(dict[str, Any]):
     """The value of a setting that is a mapping, given as text: it replaces those below, key for key."""
+
+
+def _as_given(dumper: yaml.SafeDumper, value: Whole) -> yaml.Node:
+    return dumper.represent_str(yaml.safe_dump(dict(value), default_flow_style=True, width=math.inf).strip())
+
+
+yaml.SafeDumper.add_representer(Whole, _as_given)
 
 
 class Layer(NamedTuple):

@@ -57,6 +57,14 @@ def _of_record(path: Path, content: Mapping[str, Any]) -> Layer | None:
     return Layer(str(path), merge(*groups) | run)
 
 
+def is_record(file: Path) -> bool:
+    """Whether it is the record of a run, which has every setting of it."""
+    try:
+        return read_yaml(file).keys() >= _OF_RECORD
+    except ConfigError as error:
+        raise ConfigError(f"config is {error}") from None
+
+
 class Shared(NamedTuple):
     """A file of settings for all agents, and those of single agents in it, which lie right over them."""
 
@@ -260,6 +268,12 @@ def _is_whole(layer: Layer) -> bool:
     """Whether it holds every setting, as a run's own config.yaml does; an older version's lacks a few."""
     held = sum(has_setting(layer.values, name) for name in fields_of())
     return held > 0.75 * len(fields_of()) and layer.values.keys() >= {"env", "agent", "seed"}
+
+
+def whole_of(file: Path) -> str | None:
+    """The agent of a run's own config.yaml, which holds every setting of it; None for another file."""
+    layer = Shared.of_file(file).layer
+    return str(layer.values["agent"]) if _is_whole(layer) else None
 
 
 def _agent_file(name: str, configs: Path) -> Path:

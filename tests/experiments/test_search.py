@@ -91,6 +91,27 @@ def test_what_is_chosen_by_hand(own, by_value, chosen):
     assert _chosen(own, {value: [seeds] for value, seeds in by_value.items()}) == chosen
 
 
+def test_the_evaluation_at_the_end_is_later_than_the_one_before_it():
+    """Whether or not the end is that of a period."""
+    for total, last, before in [("1000", 1000, 901), ("950", 950, 901), ("950", 953, 912)]:
+        seeds = {"0.1": [(1.0, last)] * 2, "0.3": [(1.0, before)] * 2}
+        asked = search.Search("learner.n_step", tuple(seeds), {"lstm": "lstm"}, own={("lstm", TASK): "0.1"})
+        runs = [
+            _figures("lstm", value, seed, score, env_steps_to_90=steps)
+            for value, results in seeds.items()
+            for seed, (score, steps) in enumerate(results)
+        ]
+        [found] = asked.findings([_config(total_env_steps=total)] * 4, runs)
+        assert found.chosen == "0.3"
+
+
+def test_who_ends_early_at_a_lower_success_got_there():
+    soon, later, whole = ({"env_steps": steps} for steps in (210, 510, 1000))
+    assert _chosen("0.1", {"0.1": [[(0.885, later)]], "0.3": [[(0.88, soon)]]}) == "0.3"
+    assert _chosen("0.1", {"0.1": [[(0.88, soon)]], "0.3": [[(0.885, later)]]}) is None
+    assert _chosen("0.1", {"0.1": [[(0.89, whole)]], "0.3": [[(0.85, later)]]}) == "0.3"
+
+
 def test_where_there_is_no_success_the_return_counts():
     """A run that ended early got there; below that the higher return is better."""
     task = ("popgym-repeat-first-easy",)
@@ -155,7 +176,8 @@ def test_agents_keep_their_names_settings_and_files(tmp_path):
         ("learner.learning_rate", "must be SETTING=A,B"),
         ("learner.learning_rate=0.001", "must be SETTING=A,B"),
         ("learner.learning_rate=0.001,", "must be SETTING=A,B"),
-        ("learner.learning_rate=0.001, 0.003", "must be SETTING=A,B"),
+        ("learner.learning_rate=0.001, 0.003", "' 0.003' cannot be searched: a value must have letters"),
+        ("network.core=gtrxl,my:make_core", "my:make_core cannot be searched: a value must have letters"),
         (
             "learner.learning_rat=1,2",
             "learner.learning_rat is no setting of an agent; did you mean learner.learning_rate",
@@ -168,6 +190,11 @@ def test_agents_keep_their_names_settings_and_files(tmp_path):
             "long sets network.width itself, in long=lstm+network.width=80; leave that out",
         ),
         ("agent=gtrxl,lstm", "agent is no setting of an agent"),
+        ("evaluation.period=500,2000", "evaluation.period is no setting of an agent"),
+        ("total_env_steps=500,2000", "total_env_steps is no setting of an agent"),
+        ("stop_at_success=0.9,0.99", "stop_at_success is no setting of an agent"),
+        ("threads=1,2", "threads is no setting of an agent"),
+        ("actor.step_timeout=1,2", "actor.step_timeout is no setting of an agent"),
         ("learner.env_steps_per_update=4,8", "the suite sets learner.env_steps_per_update for all agents"),
     ],
 )
@@ -229,6 +256,82 @@ def test_what_was_chosen_is_a_file_for_config(tmp_path):
     chosen.write_text(search.chosen_yaml(asked, findings[2:3], None))
     assert layers.read_yaml(chosen) == {}, "nothing was chosen, and --config takes the file all the same"
     presets.resolve(chosen, {"env": TASK}, {})
+
+
+def test_a_variant_is_not_given_what_was_chosen_for_another_unsaid(tmp_path):
+    """No text for `--agents` says one value for this task and another for that."""
+    envs = (TASK, "bsuite-memory-len-5")
+    agents = {"lstm": "lstm", "my": "my=lstm+network.width=16", "mine": f"mine={tmp_path / 'mine.yaml'}"}
+    own = {(agent, env): value for agent in agents for env, value in zip(envs, VALUES, strict=False)}
+    meant = dict(zip(VALUES, map(float, VALUES), strict=True))
+    (tmp_path / "mine.yaml").write_text("network: {core: gru}")
+    asked = search.Search("learner.learning_rate", VALUES, agents, meant, own)
+    runs = [
+        _figures(agent, value, 1, float(agent == "lstm" and value == "0.003"), env=env)
+        for agent in agents
+        for value in VALUES
+        for env in envs
+    ]
+    findings = asked.findings([_config(run.env) for run in runs], runs)
+    assert [found.value for found in findings] == ["0.003", None, None]
+    assert search.chosen_yaml(asked, findings, None).splitlines()[1:4] == [
+        "# Agents of your own, for --agents:",
+        "# my=lstm+network.width=16: its own, 0.0003 or 0.001; without this file, which gives it that of "
+        "lstm",
+        f"# mine={tmp_path / 'mine.yaml'}: its own, 0.0003 or 0.001",
+    ]
+    warned = "my would get what was chosen for lstm, so compare it without chosen.yaml."
+    assert search.note(asked, findings).endswith(warned)
+    missing = [run._replace(score=None) if run.agent.startswith("my-") else run for run in runs]
+    findings = asked.findings([_config(run.env) for run in runs], missing)
+    assert search.note(asked, findings).endswith(warned)
+    assert "my=lstm+network.width=16: not yet, without a result of 6 of its runs; without this file" in (
+        search.chosen_yaml(asked, findings, None)
+    )
+    kept = [run._replace(score=0.5, success=0.5) for run in runs]
+    findings = asked.findings([_config(run.env) for run in runs], kept)
+    assert [found.chosen for found in findings] == [None] * 3
+    assert "without" not in search.note(asked, findings) + search.chosen_yaml(asked, findings, None)
+
+
+def test_a_share_of_the_budget_leaves_the_values_as_they_are_given(run, tmp_path, monkeypatch, capsys):
+    """The runs have a tenth of these steps, and so has a comparison at that share with what was chosen."""
+    monkeypatch.setattr(compare.plots, "comparison", comparison_program.draw_nothing)
+    suite, mine, out = tmp_path / "mine.yaml", tmp_path / "given.yaml", tmp_path / "out"
+    score = "{of: success, random: 0.1, optimal: 1}"
+    suite.write_text(f"description: a task\ntasks: [{{name: {TASK}, env_steps: 2000, scores: [{score}]}}]")
+    mine.write_text("actor: {epsilon_anneal_env_steps: 40}")
+    scores = {"dqn-40": [[0.1, 0.4]], "dqn-400": [[0.1, 0.5]]}
+    (tmp_path / "scores.json").write_text(json.dumps({TASK: scores}))
+    flags = ["compare", "--suite", str(suite), "--budget-share", "0.1", "--seeds", "1", "--jobs", "1"]
+    flags += ["--agents", "dqn", "--runs-dir", str(tmp_path / "runs"), "--warmup-env-steps", "100"]
+    searched = ["--search", "actor.epsilon_anneal_env_steps=400,40"]
+    assert cli.main([*flags, *searched, "--config", str(mine), "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "Chosen: dqn: 400 (its own: 40)." in printed
+    assert f"config {mine}, warmup_env_steps 100, before the share of the budget." in printed
+    assert layers.read_yaml(out / "chosen.yaml")["agents"]["dqn"] == {
+        "actor": {"epsilon_anneal_env_steps": 400}
+    }
+    configs = [layers.read_yaml(path) for path in (tmp_path / "runs").glob("*/*/*/config.yaml")]
+    anneal = {config["agent"]: config["actor"]["epsilon_anneal_env_steps"] for config in configs}
+    assert anneal == {"dqn-400": 40, "dqn-40": 4}
+
+
+def test_files_that_hold_an_agent_are_refused(tmp_path, capsys):
+    """The own file of a variant's run cannot lie under another name; a record has an agent of its own."""
+    file, record = tmp_path / "config.yaml", tmp_path / "record.json"
+    config = presets.resolve(None, {"env": TASK, "agent": "my=lstm+network.width=16"}, {})
+    file.write_text(layers.to_yaml(config))
+    flags = ["compare", "--env", TASK, "--agents", "my=lstm+network.width=16", "--search", SEARCH]
+    assert cli.main([*flags, "--config", str(file)]) == 2
+    right = "it has every setting of my; with --search must be a file without an agent's settings"
+    assert capsys.readouterr().err == f"error: --config is {file}: {right}\n"
+    run = {"env": TASK, "agent": "lstm", "seed": 1, "settings_hash": "12345678", "settings": {}}
+    record.write_text(json.dumps(run))
+    assert cli.main(["compare", "--agents", "lstm", "--config", str(record)]) == 2
+    right = "it is the record of a run, with its agent; must be a file of settings for all agents"
+    assert capsys.readouterr().err == f"error: --config is {record}: {right}\n"
 
 
 def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypatch, capsys):

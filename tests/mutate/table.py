@@ -71,9 +71,10 @@ _POPGYM = "tests/envs/test_popgym.py"
 _INTERVALS = "tests/experiments/test_intervals.py"
 _COMPARE, _COMPARISON = "tests/experiments/test_compare.py", "tests/experiments/test_comparison_table.py"
 _NOTES = "tests/experiments/test_comparison_notes.py"
-_SEARCH = "tests/experiments/test_search.py::test_what_is_chosen_by_hand"
-_SEARCH_RETURNS = "tests/experiments/test_search.py::test_where_there_is_no_success_the_return_counts"
-_CHOSEN = "tests/experiments/test_search.py::test_what_was_chosen_is_a_file_for_config"
+_SEARCH_FILE = "tests/experiments/test_search.py"
+_SEARCH = f"{_SEARCH_FILE}::test_what_is_chosen_by_hand"
+_SEARCH_RETURNS = f"{_SEARCH_FILE}::test_where_there_is_no_success_the_return_counts"
+_CHOSEN = f"{_SEARCH_FILE}::test_what_was_chosen_is_a_file_for_config"
 _COMPARED = f"{_COMPARE}::test_killed_twice_it_ends_with_the_right_table"
 _SOLVED = f"{_COMPARISON}::test_90_percent_are_reached_where_an_evaluation_shows_it"
 _SUITES, _SCORES = "tests/experiments/test_suites.py", "tests/experiments/test_scores.py"
@@ -1299,13 +1300,31 @@ EXPERIMENTS = [
             _SEARCH,
         ),
         ("search-a-tie-is-better", "mine[i] > standings[own][i]", "mine[i] >= standings[own][i]", _SEARCH),
-        ("search-steps-for-evaluations", "self.env_steps // self.period", "self.env_steps", _SEARCH),
+        ("search-steps-for-evaluations", "else at // period", "else at", _SEARCH),
+        (
+            "search-the-last-evaluation-ties-with-the-one-before",
+            "-(-total // period) if at >= total else at // period",
+            "at // period",
+            f"{_SEARCH_FILE}::test_the_evaluation_at_the_end_is_later_than_the_one_before_it",
+        ),
+        (
+            "search-what-is-no-agents",
+            "if setting_of(setting) not in known:",
+            "if setting_of(setting) is None:",
+            f"{_SEARCH_FILE}::test_what_cannot_be_searched_is_refused",
+        ),
+        (
+            "search-variants-misled-unsaid",
+            "if agent in misled else",
+            "if False else",
+            f"{_SEARCH_FILE}::test_a_variant_is_not_given_what_was_chosen_for_another_unsaid",
+        ),
         ("search-fallen-runs-got-there", "run.success >= SOLVED", "run.success >= 0", _SEARCH),
         ("search-worst-rank-is-chosen", "(theirs > mine)", "(theirs < mine)", _SEARCH),
         ("search-missing-runs-are-zero", "        if self.lacking:\n            return None\n", "", _SEARCH),
         (
             "search-no-goal-without-success",
-            "run.env_steps < config.total_env_steps",
+            "run.env_steps < total",
             "run.env_steps < 0",
             _SEARCH_RETURNS,
         ),
@@ -1317,9 +1336,18 @@ EXPERIMENTS = [
         ),
         (
             "search-variants-get-what-was-chosen-for-another",
-            "and not finding.lacking and (",
-            "and not finding.lacking and chosen and (",
+            "elif finding.value is not None:",
+            "elif finding.chosen is not None:",
             _CHOSEN,
+        ),
+    ),
+    *_in(
+        "dtqn/commands/experiments.py",
+        (
+            "search-values-scaled-with-the-budget",
+            "suite._replace(share=1.0)",
+            "suite",
+            f"{_SEARCH_FILE}::test_a_share_of_the_budget_leaves_the_values_as_they_are_given",
         ),
     ),
     *_in(
@@ -1705,6 +1733,12 @@ SETTINGS = [
             "and not isinstance(value, Whole)",
             "",
             "tests/settings/test_config.py::test_one_setting_of_ones_own_is_laid_over_the_others",
+        ),
+        (
+            "whole-mapping-written-as-one-to-be-laid-over-others",
+            "return dumper.represent_str(",
+            "return dumper.represent_dict(value) or str(",
+            "tests/settings/test_config.py::test_a_mapping_given_as_text_is_written_as_text",
         ),
     ),
     *_in(
