@@ -101,7 +101,7 @@ class Standing(NamedTuple):
     env_steps: int | None
     """To 90 % success, or to the score at which it ended early; None if it did not get there or stay."""
     evaluation: int
-    """That of these env steps: the how manyth of the run."""
+    """The number of the evaluation that showed it."""
 
     @classmethod
     def of(cls, run: RunFigures, config: Config) -> Standing:
@@ -299,6 +299,7 @@ def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) 
             apart = f"; without this file, which gives it that of {misled[agent]}" if agent in misled else ""
             others.append(f"# {search.agents[agent]}: {finding.told}{apart}")
     lines = [f"# Chosen by a search of {search.setting}: {', '.join(search.values)}."]
+    lines += [f"# {each.agent}: {each.told}." for each in findings if each.agent in known and each.lacking]
     if others:
         lines += ["# Agents of your own, for --agents:", *others]
     return "\n".join(lines) + "\n" + layers.yaml_of(content | ({"agents": singles} if singles else {}))

@@ -288,6 +288,10 @@ def test_a_variant_is_not_given_what_was_chosen_for_another_unsaid(tmp_path):
     assert "my=lstm+network.width=16: not yet, without a result of 6 of its runs; without this file" in (
         search.chosen_yaml(asked, findings, None)
     )
+    missing = [run._replace(score=None) if run.seed == 1 else run for run in runs]
+    findings = asked.findings([_config(run.env) for run in runs], missing)
+    told = "# lstm: not yet, without a result of 6 of its runs."
+    assert search.chosen_yaml(asked, findings, None).splitlines()[1] == told
     kept = [run._replace(score=0.5, success=0.5) for run in runs]
     findings = asked.findings([_config(run.env) for run in runs], kept)
     assert [found.chosen for found in findings] == [None] * 3
