@@ -17,6 +17,7 @@ from dtqn.training import trained
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import make_env, num_actions, observation_fault, task_spec
 from dtqn.types import StepInputs, reset_rows
+from envs.checks import is_reward
 
 
 def load(run_dir: str | Path, weights: Literal["last", "best"] = "last", device: str = "cpu") -> Policy:
@@ -80,10 +81,12 @@ class Policy:
             num_envs: N, for a batch of environments; None for one environment without a batch dimension.
 
         Raises:
-            ValueError: `num_envs` is below 1.
+            ValueError: `num_envs` is no integer of at least 1.
         """
-        if num_envs is not None and num_envs < 1:
-            raise ValueError(f"num_envs is {num_envs}; must be at least 1, or None for one environment")
+        is_int = isinstance(num_envs, int | np.integer) and not isinstance(num_envs, bool)
+        if num_envs is not None and not (is_int and num_envs >= 1):
+            right = "must be at least 1, an integer, or None for one environment"
+            raise ValueError(f"num_envs is {num_envs!r}; {right}")
         self._batched = num_envs is not None
         self._count = num_envs or 1
         self._initial = self.network.cache(self.network.initial_state(self._count))
@@ -122,8 +125,11 @@ class Policy:
         begins = self._begins if first is None else self._rows("first", first, (), bool)
         zeros = np.zeros((self._count,) if self._batched else ())
         rewards = self._rows("reward", zeros if reward is None else reward, (), np.float64)
-        if not (np.isfinite(rewards) | begins).all():
-            raise ValueError(f"reward holds {rewards[~np.isfinite(rewards)][0]}; must be finite")
+        if not (is_reward(rewards) | begins).all():
+            number = rewards[~is_reward(rewards)][0]
+            raise ValueError(
+                f"reward holds {number}; must be finite{' in float32' if np.isfinite(number) else ''}"
+            )
         inputs = StepInputs(
             self._observation(observation),
             torch.from_numpy(self._prev_action).to(self._device)[:, None],

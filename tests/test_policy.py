@@ -166,6 +166,11 @@ def test_what_the_task_cannot_show_is_one_line(run_dir: Path) -> None:
     policy.act(seen.tolist())
     with pytest.raises(ValueError, match=r"^reward holds nan; must be finite$"):
         policy.act(seen, float("nan"))
+    with pytest.raises(ValueError, match=r"^reward holds 1e\+39; must be finite in float32$"):
+        policy.act(seen, 1e39)
+    for odd_count in (2.5, True, "a"):
+        with pytest.raises(ValueError, match=r"^num_envs is .*; must be at least 1, an integer, or None"):
+            policy.reset(odd_count)
     with pytest.raises(ValueError, match=r"^first is <U5; must be bool$"):
         policy.act(seen, 0.0, "False")
     actions = int(policy.action_space.n)

@@ -103,9 +103,7 @@ class Actor:
         """One tick of every copy: its rows [N, ...] for replay, and the episodes that its step ended."""
         rows = self.rows
         self.bursts.begin(rows.first, self.generator)
-        q_values, self.state, trace = self._run(
-            rows.inputs(self.device, self.dtype), self.state, self._initial
-        )
+        q_values, state, trace = self._run(rows.inputs(self.device, self.dtype), self.state, self._initial)
         q, left = q_values.cpu().numpy(), leaves(trace)
         count = len(q)
         everyone = np.arange(count)
@@ -114,11 +112,6 @@ class Actor:
         explore = self.generator.random(count) < epsilon
         best = greedy if self.optimism is None else (q + self.optimism.bonus(rows.observation)).argmax(axis=1)
         action = np.where(explore, self.generator.integers(rows.num_actions, size=count), best)
-        if self.optimism is not None:
-            self.optimism.acted(action, rows.last)
-        novel = np.zeros(count, bool)
-        if self.novelty is not None:
-            novel = self.novelty.look(rows.observation, rows.first)
         emitted = Rows(
             observation=rows.observation,
             prev_action=rows.prev_action,
@@ -126,16 +119,21 @@ class Actor:
             discount=~rows.terminated,
             first=rows.first,
             last=rows.last,
-            novel=novel,
+            novel=np.zeros(count, bool),
             q_max=q[everyone, greedy],
             q_taken=q[everyone, action],
             version=np.full(count, self.version),
             trace={name: left[name][:, 0].cpu().numpy() for name in self._trace_names},
         )
-        taken = count - int(rows.last.sum())
         episodes = rows.step(action)
+        # Where that fails these rows are still to be had, and nothing has been remembered or counted of them.
+        self.state = state
+        if self.optimism is not None:
+            self.optimism.acted(action, rows.first)
+        if self.novelty is not None:
+            emitted = emitted._replace(novel=self.novelty.look(emitted.observation, emitted.first))
         self.bursts.end(rows.last, rows.length)
-        self.env_steps += taken  # not where a copy was lost, so that a checkpoint then counts what is stored
+        self.env_steps += count - int(rows.first.sum())
         return emitted, episodes
 
     @torch.no_grad()

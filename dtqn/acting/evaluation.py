@@ -162,6 +162,10 @@ class Stages:
         if full:
             self._best = result.score if self._best is None else max(self._best, result.score)
 
+    def forget_scores(self) -> None:
+        """The best score so far is of another task; what evaluation has taken is still taken."""
+        self._best = None
+
     def _left(self, env_steps: int) -> float:
         """Steps that evaluation may still take."""
         return self._share * env_steps - self._spent

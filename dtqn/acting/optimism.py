@@ -64,9 +64,9 @@ class Optimism:
         bonus: NDArray[np.float64] = self.weight / (counts + 1.0)
         return bonus
 
-    def acted(self, action: NDArray[Any], last: NDArray[np.bool_]) -> None:
-        """Count actions [N] at the observations of the last `bonus`; none was taken at a `last` row [N]."""
-        copies = self._copies[~last]
+    def acted(self, action: NDArray[Any], first: NDArray[np.bool_]) -> None:
+        """Count actions [N] at the observations of the last `bonus`; none led to `first` [N] rows."""
+        copies = self._copies[~first]
         at, tag = self._at[copies], self._tag[copies]
         new = self._tags[copies, at] != tag
         self._counts[copies[new], at[new]] = 0

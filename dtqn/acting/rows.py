@@ -61,10 +61,13 @@ class VectorRows:
     def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
         self.env = env
         self.num_actions = int(env.single_action_space.n)  # type: ignore[attr-defined]
+        self._begins_with: np.random.Generator | None = None
+        """Seeds new episodes in place of the next step, after rows whose environments could not be saved."""
         self.begin()
 
     def begin(self, generator: np.random.Generator | None = None) -> None:
         """New episodes in all copies, seeded by `generator`; without one as the environments were made."""
+        self._begins_with = None
         count = self.env.num_envs
         seed = None if generator is None else int(generator.integers(2**31))
         self.observation = map_tree(np.asarray, self.env.reset(seed=seed)[0])
@@ -78,14 +81,17 @@ class VectorRows:
 
     def step(self, action: np.ndarray) -> Episodes:
         """Step every copy; the action of a copy on its LAST row is ignored and begins the next episode."""
-        self.first = self.last
+        if self._begins_with is not None:
+            self.begin(self._begins_with)
+            return Episodes(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, bool))
         observation, reward, terminated, truncated, infos = self.env.step(action)
-        self.observation = map_tree(np.asarray, observation)
-        self.prev_action = action
-        self.reward = np.asarray(reward, np.float64)
-        if not np.isfinite(self.reward).all():
-            wrong = self.reward[~np.isfinite(self.reward)][0]
+        reward = np.asarray(reward, np.float64)
+        if not np.isfinite(reward).all():
+            wrong = reward[~np.isfinite(reward)][0]
             raise NonFiniteError(f"the task gave the reward {wrong}; every reward must be a finite number")
+        self.first = self.last
+        self.observation = map_tree(np.asarray, observation)
+        self.prev_action, self.reward = action, reward
         self.terminated = np.asarray(terminated)
         self.last = self.terminated | truncated
         self.episode_return = np.where(self.first, 0.0, self.episode_return + self.reward)
@@ -112,10 +118,14 @@ class VectorRows:
         return {"env": env, **{name: getattr(self, name) for name in self._ARRAYS}}
 
     def set_state(self, state: dict[str, Any], generator: np.random.Generator) -> None:
-        """Goes on from `state`; with new episodes, seeded by `generator`, where the environments' is None."""
-        if state["env"] is None:
-            self.begin(generator)
-            return
-        self.env.set_state(state["env"])  # type: ignore[attr-defined]
+        """Goes on from `state`; where the environments' is None, only to the rows that nobody has had yet.
+
+        New episodes, seeded by `generator`, then begin with the next step: one that has ended keeps its last
+        row.
+        """
         for name in self._ARRAYS:
             setattr(self, name, map_tree(np.copy, state[name]))
+        if state["env"] is None:
+            self._begins_with = generator
+        else:
+            self.env.set_state(state["env"])  # type: ignore[attr-defined]

@@ -109,7 +109,11 @@ def read_file(path: Path) -> SweepFile:
     if not isinstance(parameters, Mapping) or not parameters:
         raise ConfigError(f"{path}: parameters is {parameters}; must hold settings to search")
     engine = {key: value for key, value in content.items() if key not in _NOT_THE_ENGINES}
-    engine["parameters"] = dict(_flat(parameters))
+    engine["parameters"] = {}
+    for name, spec in _flat(parameters):
+        if name in engine["parameters"]:
+            raise ConfigError(f"{path}: parameters.{name} is there twice; must be there once")
+        engine["parameters"][name] = spec
     known = fields_of()
     for name, spec in engine["parameters"].items():
         if setting_of(name) is None:

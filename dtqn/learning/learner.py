@@ -363,7 +363,8 @@ class Learner:
             raise NonFiniteError(
                 f"{self._skipped_in_a_row} updates in a row were not finite "
                 f"(loss {loss}, gradient norm {norm}) at learner step {self.learner_steps}; "
-                "a smaller learner.learning_rate or learner.reward_scale may help"
+                "a smaller learner.learning_rate or learner.reward_scale may help, or smaller observations, "
+                "of -1 to 1 or so"
             )
         return Update(None, {})
 

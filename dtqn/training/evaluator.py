@@ -184,6 +184,11 @@ class Evaluator:
         mean = float(inverse(torch.from_numpy(first_q)).mean()) / self._learner.reward_scale
         return mean if math.isfinite(mean) else None
 
+    def forget_scores(self) -> None:
+        """The evaluations so far are of another task."""
+        self._full_at = -1
+        self._stages.forget_scores()
+
     def close(self) -> None:
         """End the player, in the midst of an evaluation too."""
         self._player.close()

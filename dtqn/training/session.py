@@ -174,8 +174,10 @@ class _Run:
             self._inexact_from = self._saved_at
         self._changed_at: list[int] = list(about.get("changed_at") or ()) if about else []
         """Env steps at which the code of the task, or of a network of the user's own, became another."""
-        if about and about.get("task") not in (None, self._task_digest):
+        has_changed = about is not None and about.get("task") not in (None, self._task_digest)
+        if about and has_changed:
             self._changed_at.append(int(about["env_steps"]))
+            trainer.evaluator.forget_scores()
         self._ended: list[Any] | None = about.get("ended") if about else None
         """Where the run was to end at first, if that has changed since, and env steps at the change."""
         if self._ended is None and about and about["ends_at"] != ends_at(config):
@@ -187,9 +189,9 @@ class _Run:
         self._started = time.monotonic()
         self._metrics = MetricsFile(directory.metrics_file, int(about["rows"]) if about else 0)
         changed = max(self._changed_at, default=-1)
-        # What another task was worth is no bar for this one.
+        # What another task was worth is no bar for this one, and no goal that was reached.
         rows = [row for row in read_rows(directory.metrics_file) if int(row["env_steps"] or 0) > changed]
-        last: Row = dict(about["last_evaluation"]) if about else {}
+        last: Row = dict(about["last_evaluation"]) if about and not has_changed else {}
         self._evaluations = Evaluations(directory.checkpoints, rows, last)
         if self._evaluations.problem:
             print(self._evaluations.problem, file=out)

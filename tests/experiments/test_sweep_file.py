@@ -189,6 +189,11 @@ def test_the_forms_of_a_parameter_are_those_of_the_engine():
         ),
         (_one("metric", "{name: 3}"), [], "metric.name is 3: must be text"),
         (
+            _one("parameters", "{learner.n_step: {values: [1, 3]}, learner.n-step: {value: 5}}"),
+            [],
+            "parameters.learner.n_step is there twice",
+        ),
+        (
             _one("metric", "{name: mean_sucess}"),
             [],
             "metric.name is mean_sucess: there is no such metric; did you mean mean_success?",

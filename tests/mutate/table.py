@@ -1101,7 +1101,7 @@ ACTING = [
             "pass",
             "tests/training/test_resume.py",
         ),
-        ("what-optimism-did-is-forgotten", "self.optimism.acted(action, rows.last)", "pass", _OPTIMISM),
+        ("what-optimism-did-is-forgotten", "self.optimism.acted(action, rows.first)", "pass", _OPTIMISM),
         ("value-of-the-greedy-action", "q_taken=q[everyone, action]", "q_taken=q[everyone, greedy]", _ACTOR),
         ("last-row-counts-as-a-step", "taken = count - int(rows.last.sum())", "taken = count", _ACTOR),
         (
@@ -1339,6 +1339,42 @@ EXPERIMENTS = [
             "elif finding.value is not None:",
             "elif finding.chosen is not None:",
             _CHOSEN,
+        ),
+    ),
+    *_in(
+        "dtqn/acting/rows.py",
+        (
+            "resume-loses-terminating-rows",
+            "self._begins_with = generator",
+            "self.begin(generator)",
+            "tests/training/test_any_task.py::test_no_terminating_row_is_lost_by_a_resume_with_new_episodes",
+        ),
+    ),
+    *_in(
+        "dtqn/training/evaluator.py",
+        (
+            "old-tasks-score-is-a-bar",
+            "self._stages.forget_scores()",
+            "pass",
+            "tests/training/test_changed_task.py::test_what_another_task_was_worth_is_no_goal_and_no_bar",
+        ),
+    ),
+    *_in(
+        "dtqn/training/session.py",
+        (
+            "old-tasks-score-reaches-the-goal",
+            "if about and not has_changed else {}",
+            "if about else {}",
+            "tests/training/test_changed_task.py::test_what_another_task_was_worth_is_no_goal_and_no_bar",
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/sweep_file.py",
+        (
+            "sweep-parameter-twice",
+            'if name in engine["parameters"]:',
+            "if False:",
+            "tests/experiments/test_sweep_file.py",
         ),
     ),
     *_in(

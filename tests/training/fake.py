@@ -29,6 +29,9 @@ class FakeEvaluator:
     def evaluated(self, timeout, stopped):
         return self.over.pop(0) if self.over else None
 
+    def forget_scores(self):
+        """It never knew any."""
+
 
 class FakeTrainer:
     """Ten steps a tick, a row every 50, an evaluation every 100 whose success grows and falls by chance."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ import torch
 import envs
 from dtqn import cli
 from dtqn.settings.config import Config, ConfigError
-from dtqn.training import checkpoint
+from dtqn.settings.presets import resolve
+from dtqn.training import checkpoint, session
+from dtqn.training.directory import RunDir
 from dtqn.training.schema import smallest_dtype
 from dtqn.training.trainer import Trainer
 from dtqn.types import map_tree, named_parts, observation_of
@@ -246,14 +249,17 @@ def test_windows_of_several_parts_are_trained_on_and_resumed(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["cartpole-hidden", "autoencode"])
 def test_other_tasks_resume_with_new_episodes(name: str, tmp_path: Path) -> None:
-    """Open episodes end as truncated where the checkpoint was; what follows begins with a first row."""
+    """Open episodes end as truncated with the row that waits in the checkpoint; ended ones keep that row."""
     before, after = (Trainer(adapted(name, actor={"num_envs": 6})) for _ in range(2))
-    while before.env_steps < 1_200:
+    while before.env_steps < 1_200 or not before.actor.rows.last.any():
         before.advance()
     checkpoint.save(tmp_path, 1, {}, before.get_state(), {})
     after.set_state(checkpoint.load_state(tmp_path))
     assert not after.resume_is_exact
-    assert after.actor.rows.first.all()
+    waiting = before.actor.rows
+    env_steps = after.env_steps
+    after.advance()
+    assert after.actor.rows.first.all() and after.env_steps == env_steps, "no action was taken"
     seen, fresh = (named_parts(trainer.actor.rows.observation) for trainer in (after, Trainer(before.config)))
     if name == "cartpole-hidden":  # the episodes are not those that the run began with
         assert not np.isclose(seen["observation"], fresh["observation"]).any()
@@ -264,15 +270,51 @@ def test_other_tasks_resume_with_new_episodes(name: str, tmp_path: Path) -> None
     assert num_rows.max() < per_stream, "nothing was overwritten"
     counts = after.replay.get_state()["accumulator"]["num_rows"]
     starts = np.cumsum(np.minimum(counts, per_stream)) - np.minimum(counts, per_stream)
-    for start, count, cut in zip(starts, counts, num_rows, strict=True):
+    for copy, (start, count, cut) in enumerate(zip(starts, counts, num_rows, strict=True)):
         if count > per_stream:
             continue
-        first, last, discount = (rows[key][start : start + count] for key in ("first", "last", "discount"))
+        first, last, discount, reward = (
+            rows[key][start : start + count] for key in ("first", "last", "discount", "reward")
+        )
         np.testing.assert_array_equal(first[1:], last[:-1])
-        assert last[cut - 1]
-        assert first[cut]
+        assert last[cut] and first[cut + 1]
         assert discount[~last].all()
+        assert discount[cut] == (not waiting.terminated[copy])
+        assert first[cut] == waiting.first[copy]
+        assert reward[cut] == np.float32(waiting.reward[copy])
     assert any(counts <= per_stream)
+
+
+class Fixed(gymnasium.Env[Any, Any]):
+    """Five steps, and a reward of 1 for the last."""
+
+    observation_space = gymnasium.spaces.Discrete(6)
+    action_space = gymnasium.spaces.Discrete(2)
+    scale = 1.0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.t = 0
+        return 0, {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        return self.t, self.scale * float(self.t == 5), self.t == 5, False, {}
+
+
+def test_no_terminating_row_is_lost_by_a_resume_with_new_episodes(tmp_path: Path) -> None:
+    """32 copies end with the run; made longer, replay has every reward and every end."""
+    flags = {"env": f"{__name__}:Fixed", "warmup_env_steps": "500", "evaluation.episodes": "10"}
+    flags |= {"wandb": "disabled", "total_env_steps": "800", "evaluator": "inline"}
+    directory = RunDir(tmp_path / "run")
+    assert session.start(resolve(None, flags, {}), directory, io.StringIO()) == 0
+    longer = directory.resumed_config({"total_env_steps": 1600}, {})
+    assert session.resume(longer, directory, io.StringIO()) == 0
+    state = checkpoint.load_state(directory.checkpoints)
+    rows = state["replay"]["rows"]
+    ended = rows["last"] & ~rows["discount"]
+    assert ended.sum() == rows["reward"].sum() == 1600 / 5 - 32, "and 32 rows wait"
+    assert (rows["last"] == ended).all()
 
 
 class Enormous(gymnasium.Env[Any, Any]):

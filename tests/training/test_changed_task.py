@@ -116,6 +116,52 @@ def test_a_run_may_go_on_with_an_edited_task(tmp_path, trainer, task, capsys):
     assert checkpoint.read_about(path / "checkpoint")["changed_at"] == [200]
 
 
+_SURE = """
+import gymnasium
+
+
+class Sure(gymnasium.Env):
+    '''Eight steps of one reward each.'''
+
+    observation_space = gymnasium.spaces.Discrete(9)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return 0, {{}}
+
+    def step(self, action):
+        self.t += 1
+        return self.t, {reward}, self.t == 8, False, {{}}
+"""
+
+
+def test_what_another_task_was_worth_is_no_goal_and_no_bar(tmp_path, monkeypatch, capsys):
+    """The old task alone reached the goal of 5; the first full evaluation of the new one is its best."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "changed_sure", raising=False)
+    file, run = tmp_path / "changed_sure.py", str(tmp_path / "run")
+    file.write_text(_SURE.format(reward=1.0))
+    sizes = ["--actor.num-envs", "4", "--network.width", "8", "--learner.batch-size", "4"]
+    flags = ["--evaluation.period", "200", "--evaluation.episodes", "20", "--evaluation.first-episodes", "10"]
+    flags += ["--evaluation.max-step-share", "9", "--evaluator", "inline", "--warmup-env-steps", "100"]
+    flags += [*sizes, "--wandb", "disabled", "--total-env-steps", "400"]
+    assert cli.main(["--env", "changed_sure:Sure", "--run-dir", run, *flags]) == 0
+    file.write_text(_SURE.format(reward=0.1))
+    sys.modules.pop("changed_sure")
+    more = ["--total-env-steps", "1000", "--stop-at-return", "5", "--accept-changed-code"]
+    assert cli.main(["--resume", run, *more]) == 0
+    result = RunDir(tmp_path / "run").read_result()
+    assert result is not None and result["env_steps"] >= 1000, capsys.readouterr().out
+    rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    played = [row for row in rows if row.get("eval/return") is not None]
+    assert {round(row["eval/return"], 2) for row in played} == {8.0, 0.8}
+    assert {row["eval/stage"] for row in played} == {2}
+    best = checkpoint.best_figures(tmp_path / "run/checkpoint")
+    assert best is not None and best["eval/return"] == pytest.approx(0.8)
+
+
 @pytest.mark.parametrize("resume", [[], ["--resume", "auto"]])
 def test_only_a_run_that_is_named_goes_on_with_changed_code(resume, capsys):
     assert cli.main(["--accept-changed-code", *resume]) == 2
