@@ -19,13 +19,15 @@ from dtqn.training.metrics import Row, is_full_evaluation
 class Evaluations:
     """The bookkeeping of one run; `keep_best` is the only part that writes."""
 
-    def __init__(self, folder: Path, rows: Sequence[Row], last: Row) -> None:
+    def __init__(self, folder: Path, rows: Sequence[Row], last: Row, is_exact: bool = True) -> None:
         """
         Args:
             folder: the run's checkpoints, for the best weights.
             rows: the metrics so far.
             last: the last evaluation so far; empty before the first.
+            is_exact: evaluations that a killed run played after its last checkpoint come out again.
         """
+        self._is_exact = is_exact
         self.last = last
         self.best_is_lost = False
         """Whether the best weights were found damaged; then those of an equal evaluation take their place."""
@@ -42,9 +44,15 @@ class Evaluations:
         if not evaluations:
             return {}
         try:
-            if (figures := checkpoint.best_figures(self._folder)) is not None:
+            figures = checkpoint.best_figures(self._folder)
+            if figures is not None and (self._is_exact or _is_of(figures, evaluations)):
                 return figures
-            problem = f"{self._folder} has no best.safetensors"
+            of = (
+                "has no best.safetensors"
+                if figures is None
+                else "has a best.safetensors of rows that are gone"
+            )
+            problem = f"{self._folder} {of}"
         except CheckpointError as error:
             problem = str(error)
         best = max(evaluations, key=score)
@@ -84,6 +92,12 @@ class Evaluations:
     def reached(self, goal: Goal) -> bool:
         """Whether the last evaluation is full and its interval lies at or above a goal."""
         return reached(goal, self.last)
+
+
+def _is_of(figures: Row, evaluations: Sequence[Row]) -> bool:
+    """Whether the figures beside the best weights are one of the evaluations."""
+    known = {(one["env_steps"], score(one)) for one in evaluations}
+    return (figures.get("env_steps"), score(figures)) in known
 
 
 def reached(goal: Goal, row: Row) -> bool:

@@ -192,7 +192,7 @@ class _Run:
         # What another task was worth is no bar for this one, and no goal that was reached.
         rows = [row for row in read_rows(directory.metrics_file) if int(row["env_steps"] or 0) > changed]
         last: Row = dict(about["last_evaluation"]) if about and not has_changed else {}
-        self._evaluations = Evaluations(directory.checkpoints, rows, last)
+        self._evaluations = Evaluations(directory.checkpoints, rows, last, trainer.resume_is_exact)
         if self._evaluations.problem:
             print(self._evaluations.problem, file=out)
         self._has_told_of_endless = task_spec(config).time_limit is not None

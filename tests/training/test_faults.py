@@ -21,6 +21,7 @@ from dtqn.settings.config import ConfigError
 from dtqn.training import checkpoint, lines, session, trained
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir
+from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import MetricsFile, read_rows
 from tests.training import fake
 
@@ -520,3 +521,19 @@ def test_a_second_hangup_is_not_taken_for_impatience():
         assert signals.caught == signal.SIGHUP
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "another signal takes effect at once"
     assert signal.getsignal(signal.SIGHUP) == before
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_best_weights_of_rows_that_are_gone_are_lost_unless_they_come_out_again(tmp_path, is_exact):
+    """A run that was killed after its last checkpoint, and whose resume begins new episodes."""
+    weights = {"layer": torch.arange(6.0)}
+    kept = {"env_steps": 100, "eval/success": 0.4, "eval/return": 1.0, "eval/stage": 2}
+    gone = {"env_steps": 200, "eval/success": 0.9, "eval/return": 5.0, "eval/stage": 2}
+    checkpoint.save_best(tmp_path, weights, gone)
+    evaluations = Evaluations(tmp_path, [kept], kept, is_exact)
+    assert evaluations.best == (gone if is_exact else kept)
+    assert evaluations.best_is_lost == (not is_exact)
+    assert evaluations.keep_best(kept | {"env_steps": 300, "eval/success": 0.5}, weights) == (not is_exact)
+    checkpoint.save_best(tmp_path, weights, kept)
+    evaluations = Evaluations(tmp_path, [kept], kept, is_exact)
+    assert (evaluations.best, evaluations.problem) == (kept, None)
