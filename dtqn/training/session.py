@@ -30,6 +30,7 @@ from dtqn.training.leader import Leader, dismiss
 from dtqn.training.metrics import MetricsFile, Row, check_counted, read_rows
 from dtqn.training.setup import device_of, make_goal, task_spec
 from dtqn.training.tracker import Trackers, open_tracker
+from dtqn.training.trained import misfit
 from dtqn.training.trainer import Trainer
 from dtqn.training.wandb_tracker import in_sweep
 from dtqn.training.worker import WorkerError
@@ -138,9 +139,8 @@ def restored_trainer(config: Config, directory: RunDir) -> Trainer:
             f"{directory.checkpoints}: cannot be gone on with: {one_line(str(error))}"
         ) from error
     except checkpoint.FOREIGN as error:
-        raise CheckpointError(
-            f"{directory.checkpoints}: does not fit this version ({one_line(error)})"
-        ) from error
+        problem = misfit(config, directory) or f"does not fit this version ({one_line(error)})"
+        raise CheckpointError(f"{directory.checkpoints}: {problem}") from error
     return trainer
 
 

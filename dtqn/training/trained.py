@@ -53,7 +53,16 @@ def load_network(directory: RunDir, config: Config, weights: str) -> QNetwork:
     try:
         network.load_state_dict(load(directory.checkpoints))
     except RuntimeError as error:
-        raise CheckpointError(
-            f"{directory.checkpoints}: its weights do not fit config.yaml ({one_line(error)})"
-        ) from None
+        problem = misfit(config, directory) or f"its weights do not fit config.yaml ({one_line(error)})"
+        raise CheckpointError(f"{directory.checkpoints}: {problem}") from None
     return network
+
+
+def misfit(config: Config, directory: RunDir) -> str:
+    """Why a checkpoint does not fit, if the task or a network of the user's own has changed; else empty."""
+    if directory.read_task_digest() is None or not directory.task_change(config):
+        return ""
+    return (
+        f"does not fit {config.env} or the network as it is now, which has changed since the run began: its "
+        "observations, its actions or the network have other shapes; must begin anew, with another --run-dir"
+    )

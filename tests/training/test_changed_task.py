@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -16,7 +18,7 @@ from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import compare
 from dtqn.settings.config import ConfigError
 from dtqn.training import chance, checkpoint, trained
-from dtqn.training.directory import RunDir, config_hash
+from dtqn.training.directory import RunDir, config_hash, lasting_settings, resolved
 from dtqn.training.setup import make_network
 from envs.gridverse.worlds import world
 from tests.envs.test_identity import TASK
@@ -160,6 +162,32 @@ def test_what_another_task_was_worth_is_no_goal_and_no_bar(tmp_path, monkeypatch
     assert played[2]["eval/stage"] == 2
     best = checkpoint.best_figures(tmp_path / "run/checkpoint")
     assert best is not None and best["eval/return"] == pytest.approx(0.8)
+
+
+def test_a_task_whose_spaces_have_changed_does_not_fit(tmp_path, trainer, monkeypatch):
+    """In a process of its own, as a task's module is imported once."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "changed_sure", raising=False)
+    file, run = tmp_path / "changed_sure.py", tmp_path / "run"
+    file.write_text(_SURE.format(reward=1.0))
+    config = fake.config_of(env="changed_sure:Sure", total_env_steps=200)
+    directory = RunDir(run)
+    directory.claim()
+    directory.write_config(config)
+    network = make_network(config)
+    checkpoint.save(
+        directory.checkpoints, 200, network.state_dict(), {}, {"config": lasting_settings(resolved(config))}
+    )
+    file.write_text(_SURE.format(reward=1.0).replace("Discrete(2)", "Discrete(12)"))
+    script = "import sys; from dtqn.__main__ import main; sys.exit(main())"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-c", script, "eval", str(run)], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"error: {run}/checkpoint: does not fit changed_sure:Sure or the network as it is")
+    assert last.endswith("have other shapes; must begin anew, with another --run-dir")
 
 
 @pytest.mark.parametrize("resume", [[], ["--resume", "auto"]])
