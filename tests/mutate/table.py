@@ -1090,8 +1090,8 @@ ACTING = [
         ("one-draw-for-all-copies", "self.generator.random(count) <", "self.generator.random() <", _ACTOR),
         (
             "novelty-of-nobody",
-            "if self.novelty is not None:\n            novel",
-            "if False:\n            novel",
+            "if self.novelty is not None:\n            emitted",
+            "if False:\n            emitted",
             _NOVELTY,
         ),
         ("optimism-of-nobody", "greedy if self.optimism is None else", "greedy if True else", _OPTIMISM),
@@ -1103,7 +1103,12 @@ ACTING = [
         ),
         ("what-optimism-did-is-forgotten", "self.optimism.acted(action, rows.first)", "pass", _OPTIMISM),
         ("value-of-the-greedy-action", "q_taken=q[everyone, action]", "q_taken=q[everyone, greedy]", _ACTOR),
-        ("last-row-counts-as-a-step", "taken = count - int(rows.last.sum())", "taken = count", _ACTOR),
+        (
+            "last-row-counts-as-a-step",
+            "self.env_steps += count - int(rows.first.sum())",
+            "self.env_steps += count",
+            _ACTOR,
+        ),
         (
             "state-not-reset",
             "reset_rows(state, initial, inputs.first[:, 0])",
@@ -1115,7 +1120,7 @@ ACTING = [
     ),
     *_in(
         "dtqn/acting/optimism.py",
-        ("last-rows-count-as-tries", "self._copies[~last]", "self._copies", _OPTIMISM),
+        ("last-rows-count-as-tries", "self._copies[~first]", "self._copies", _OPTIMISM),
         ("no-try-is-infinitely-good", "(counts + 1.0)", "(counts + 0.5)", _OPTIMISM),
         (
             "copies-share-counters",
