@@ -55,9 +55,8 @@ def compare(arguments: Sequence[str]) -> int:
         own = compare.plan(list(agents.values()), [first], file, given, whole, here=False)
         search = searches.read(searched, agents, given, suite, file)
         agents = search.items()
-        search = search.settled(
-            own, compare.plan(list(agents.values()), [first], file, given, whole, here=False)
-        )
+        items = list(agents.values())[: len(search.values)]  # of one agent: values mean the same to all
+        search = search.settled(own, compare.plan(items, [first], file, given, whole, here=False))
     if baseline is not None and baseline not in agents:
         raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
     configs = compare.plan(list(agents.values()), range(first, first + seeds), file, given, suite, here)

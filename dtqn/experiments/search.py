@@ -58,7 +58,7 @@ class Search(NamedTuple):
 
         Args:
             own: of every agent as it is, on every task.
-            configs: of every agent with every value, the budget as whole as theirs.
+            configs: of the first agent with every value, the budget as whole as theirs.
 
         Raises:
             ConfigError: two values are one, or an agent has a value that is none of them.

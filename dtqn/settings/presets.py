@@ -60,7 +60,7 @@ def _of_record(path: Path, content: Mapping[str, Any]) -> Layer | None:
 def is_record(file: Path) -> bool:
     """Whether it is the record of a run, which has every setting of it."""
     try:
-        return read_yaml(file).keys() >= _OF_RECORD
+        return _of_record(file, read_yaml(file)) is not None
     except ConfigError as error:
         raise ConfigError(f"config is {error}") from None
 

@@ -27,7 +27,6 @@ class Evaluations:
             last: the last evaluation so far; empty before the first.
             is_exact: evaluations that a killed run played after its last checkpoint come out again.
         """
-        self._is_exact = is_exact
         self.last = last
         self.best_is_lost = False
         """Whether the best weights were found damaged; then those of an equal evaluation take their place."""
@@ -37,22 +36,21 @@ class Evaluations:
         self._seen: dict[str, list[tuple[float, bool]]] = {"success": [], "return": []}
         for row in rows:
             self.tally(row)
-        self.best = self._best_of([_evaluation(row) for row in rows if is_full_evaluation(row)])
+        full = [_evaluation(row) for row in rows if is_full_evaluation(row)]
+        self.best = self._best_of(full, is_exact)
 
-    def _best_of(self, evaluations: Sequence[Row]) -> Row:
+    def _best_of(self, evaluations: Sequence[Row], is_exact: bool) -> Row:
         """The evaluation that the best weights are of, or were."""
         if not evaluations:
             return {}
         try:
             figures = checkpoint.best_figures(self._folder)
-            if figures is not None and (self._is_exact or _is_of(figures, evaluations)):
+            if figures is None:
+                problem = f"{self._folder} has no best.safetensors"
+            elif is_exact or _is_of(figures, evaluations):
                 return figures
-            of = (
-                "has no best.safetensors"
-                if figures is None
-                else "has a best.safetensors of rows that are gone"
-            )
-            problem = f"{self._folder} {of}"
+            else:
+                problem = f"{self._folder} has a best.safetensors of rows that are gone"
         except CheckpointError as error:
             problem = str(error)
         best = max(evaluations, key=score)

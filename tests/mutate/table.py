@@ -1368,7 +1368,7 @@ EXPERIMENTS = [
         "dtqn/training/evaluations.py",
         (
             "best-weights-of-rows-that-are-gone",
-            "self._is_exact or _is_of(figures, evaluations)",
+            "is_exact or _is_of(figures, evaluations)",
             "True",
             "tests/training/test_faults.py::"
             "test_best_weights_of_rows_that_are_gone_are_lost_unless_they_come_out_again",

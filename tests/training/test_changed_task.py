@@ -179,10 +179,9 @@ def test_a_task_whose_spaces_have_changed_does_not_fit(tmp_path, trainer, monkey
         directory.checkpoints, 200, network.state_dict(), {}, {"config": lasting_settings(resolved(config))}
     )
     file.write_text(_SURE.format(reward=1.0).replace("Discrete(2)", "Discrete(12)"))
-    script = "import sys; from dtqn.__main__ import main; sys.exit(main())"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     done = subprocess.run(
-        [sys.executable, "-c", script, "eval", str(run)], capture_output=True, text=True, env=environment
+        [sys.executable, "-m", "dtqn", "eval", str(run)], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
