@@ -64,5 +64,5 @@ def misfit(config: Config, directory: RunDir) -> str:
         return ""
     return (
         f"does not fit {config.env} or the network as it is now, which has changed since the run began: its "
-        "observations, its actions or the network have other shapes; must begin anew, with another --run-dir"
+        "observations, its actions or the network are others; must begin anew, with another --run-dir"
     )

@@ -25,7 +25,7 @@ from dtqn.training.evaluator import Evaluator
 from dtqn.training.pool import Pool, make_pool
 from dtqn.training.schema import NAMES
 from dtqn.training.setup import Stream, seed_of
-from dtqn.types import FreshTrace, NonFiniteError, first_rows
+from dtqn.types import FreshTrace, NonFiniteError, first_rows, observation_of
 from replay import SampleInfo, SequenceBatch
 
 SUCCESS_WINDOW = 100
@@ -290,6 +290,10 @@ class Trainer:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
+        """Inverse of `get_state`; a ValueError where replay holds what the task as it is now never shows."""
+        shown = observation_of(state["replay"]["rows"])
+        if fault := setup.observation_fault(setup.task_spec(self.config))(shown):
+            raise ValueError(f"replay state: {fault.problem}")
         self.resume_is_exact = self.actor.set_state(state["actor"])
         self.learner.set_state(state["learner"])
         self.replay.set_state(state["replay"])

@@ -1726,6 +1726,12 @@ EXPERIMENTS = [
             "*tally, self._told = 0, 0.0, 0, 0",
             f"{_SCORES}::test_a_trainings_tally_counts_every_episode_and_goes_on",
         ),
+        (
+            "replay-of-categories-that-have-moved",
+            "if fault := setup.observation_fault(setup.task_spec(self.config))(shown):",
+            "if fault := None:",
+            f"{_CHANGED}::test_a_task_whose_categories_have_moved_does_not_fit",
+        ),
     ),
     *_in(
         "dtqn/experiments/importance.py",

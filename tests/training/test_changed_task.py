@@ -164,8 +164,17 @@ def test_what_another_task_was_worth_is_no_goal_and_no_bar(tmp_path, monkeypatch
     assert best is not None and best["eval/return"] == pytest.approx(0.8)
 
 
+def _last_error(tmp_path, argv):
+    """Of a process of its own, as a task's module is imported once."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-m", "dtqn", *argv], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 2, done.stderr
+    return done.stderr.splitlines()[-1]
+
+
 def test_a_task_whose_spaces_have_changed_does_not_fit(tmp_path, trainer, monkeypatch):
-    """In a process of its own, as a task's module is imported once."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "changed_sure", raising=False)
     file, run = tmp_path / "changed_sure.py", tmp_path / "run"
@@ -179,14 +188,36 @@ def test_a_task_whose_spaces_have_changed_does_not_fit(tmp_path, trainer, monkey
         directory.checkpoints, 200, network.state_dict(), {}, {"config": lasting_settings(resolved(config))}
     )
     file.write_text(_SURE.format(reward=1.0).replace("Discrete(2)", "Discrete(12)"))
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    done = subprocess.run(
-        [sys.executable, "-m", "dtqn", "eval", str(run)], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 2
-    last = done.stderr.splitlines()[-1]
+    last = _last_error(tmp_path, ["eval", str(run)])
     assert last.startswith(f"error: {run}/checkpoint: does not fit changed_sure:Sure or the network as it is")
-    assert last.endswith("have other shapes; must begin anew, with another --run-dir")
+    assert last.endswith("the network are others; must begin anew, with another --run-dir")
+
+
+def test_a_task_whose_categories_have_moved_does_not_fit(tmp_path, monkeypatch):
+    """As many as before, so all shapes fit; but replay holds a number that is none of them now."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "changed_sure", raising=False)
+    file, run = tmp_path / "changed_sure.py", tmp_path / "run"
+    file.write_text(_SURE.format(reward=1.0))
+    flags = [
+        "--actor.num-envs",
+        "4",
+        "--network.width",
+        "8",
+        "--learner.batch-size",
+        "4",
+        "--evaluator",
+        "inline",
+    ]
+    flags += ["--warmup-env-steps", "50", "--total-env-steps", "100", "--wandb", "disabled"]
+    assert cli.main(["--env", "changed_sure:Sure", "--run-dir", str(run), *flags]) == 0
+    moved = _SURE.format(reward=1.0).replace("Discrete(9)", "Discrete(9, start=1)")
+    file.write_text(moved.replace("return 0", "return 1").replace("return self.t", "return self.t + 1"))
+    before = {other: other.read_bytes() for other in run.rglob("*") if other.is_file()}
+    more = ["--total-env-steps", "200", "--accept-changed-code"]
+    last = _last_error(tmp_path, ["--resume", str(run), *more])
+    assert last.startswith(f"error: {run}/checkpoint: does not fit changed_sure:Sure or the network as it is")
+    assert {other: other.read_bytes() for other in run.rglob("*") if other.is_file()} == before
 
 
 @pytest.mark.parametrize("resume", [[], ["--resume", "auto"]])
