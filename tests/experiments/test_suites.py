@@ -54,6 +54,20 @@ def test_every_agent_of_the_tables_fits_the_tasks_of_a_suite(name):
         assert len({each.learner.gamma for each in (config, *others)}) == 1, "gamma is the suite's"
 
 
+def test_one_preset_serves_all_tasks_of_the_dtqn_paper():
+    """The suite is `dtqn` in all else, and no setting comes from a task."""
+    one, families = suites.read("dtqn-one-preset"), suites.read("dtqn")
+    same, other = ([(t.name, t.env_steps, t.scores) for t in suite.tasks] for suite in (one, families))
+    assert same == other
+    assert one.published == families.published and families.task_presets
+    first, *others = compare.plan(["gtrxl"], [101], None, {}, one)
+    given = resolve(None, {"env": "hallway", "agent": "gtrxl"}, {})
+    assert first.learner.gamma == 0.97 != given.learner.gamma
+    for config in others:
+        assert (config.network, config.learner) == (first.network, first.learner), config.env
+        assert (config.replay, config.actor) == (first.replay, first.actor), config.env
+
+
 @pytest.mark.parametrize("agent", ["gtrxl", "lstm", "pqn"])
 def test_the_preset_of_popgym_is_the_same_in_its_suite_and_outside(agent):
     """But for Concentration's gamma.
