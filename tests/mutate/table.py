@@ -1468,15 +1468,6 @@ EXPERIMENTS = [
         ),
     ),
     *_in(
-        "configs/suites/dtqn-one-preset.yaml",
-        (
-            "presets-of-tasks-below-the-one",
-            "task_presets: false",
-            "task_presets: true",
-            f"{_SUITES}::test_one_preset_serves_all_tasks_of_the_dtqn_paper",
-        ),
-    ),
-    *_in(
         "dtqn/experiments/suites.py",
         (
             "share-of-all-tasks-over-a-tasks-setting",
