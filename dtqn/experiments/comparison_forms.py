@@ -19,7 +19,8 @@ MANY_RUNS = 20
 _OF_ALL = ("agent", "runs", "success", NORMALISED, "tasks solved")
 _NEEDS_RUNS = "[95 %]"
 _OF_RUNS = ("min to max", _NEEDS_RUNS)
-_MAY_BE_EMPTY = (_NEEDS_RUNS, "tasks solved")
+_WHOLE_RUN = ("env steps", "updates", "minutes")
+_MAY_BE_EMPTY = (_NEEDS_RUNS, "tasks solved", "success", "to 90 %", *_WHOLE_RUN)
 """Ends of the names of columns that are left out where no line has a figure."""
 
 
@@ -166,6 +167,9 @@ def cells(line: AgentFigures, baseline: str | None) -> dict[str, str]:
         f"P(better than {baseline}) [95 %]": _show(line.improvement, ".2f"),
         "env steps to 90 %": "-" if line.env_steps_to_90 is None else number(line.env_steps_to_90),
         "minutes to 90 %": "-" if line.minutes_to_90 is None else f"{line.minutes_to_90:.1f}",
+        "env steps": "-" if line.env_steps is None else number(line.env_steps),
+        "updates": "-" if line.learner_steps is None else number(line.learner_steps),
+        "minutes": "-" if line.minutes is None else f"{line.minutes:.1f}",
         "parameters": "-" if line.parameters is None else number(line.parameters),
         "updates/s": "-" if line.updates_per_second is None else f"{line.updates_per_second:.3g}",
     }

@@ -98,6 +98,10 @@ class AgentFigures(NamedTuple):
     env_steps_to_90: float | None = None
     """The median over runs; one that never got there is later than all, and None if the median is such."""
     minutes_to_90: float | None = None
+    env_steps: float | None = None
+    """Of a whole run, the median over runs, as are the next two."""
+    learner_steps: float | None = None
+    minutes: float | None = None
     parameters: int | None = None
     updates_per_second: float | None = None
 
@@ -270,6 +274,9 @@ def _line(
         reached_90=sum(run.env_steps_to_90 is not None for run in done) if single and has_success else None,
         env_steps_to_90=_median_time([run.env_steps_to_90 for run in done]) if single else None,
         minutes_to_90=_median_time([run.minutes_to_90 for run in done]) if single else None,
+        env_steps=_median_time([run.env_steps for run in done]) if single else None,
+        learner_steps=_median_time([run.learner_steps for run in done]) if single else None,
+        minutes=_median_time([run.minutes for run in done]) if single else None,
         parameters=done[0].parameters if done and single else None,
         updates_per_second=_mean(run.updates_per_second for run in done) if done and single else None,
     )

@@ -113,6 +113,9 @@ def _check_table_by_hand(tmp_path):
         expected = (sorted(steps)[1], sorted(minutes)[1]) if reached > 1 else (None, None)
         assert (line["env_steps_to_90"], line["minutes_to_90"]) == expected
         assert line["parameters"] == 100 + len(line["agent"])
+        for name in ("env_steps", "learner_steps"):
+            assert line[name] == sorted(row[name] for row in rows)[1]
+        assert line["minutes"] == pytest.approx(sorted(row["seconds"] for row in rows)[1] / 60)
         rates = [row["learner_steps"] / row["seconds"] for row in rows]
         assert line["updates_per_second"] == pytest.approx(sum(rates) / 3)
 

@@ -1468,6 +1468,24 @@ EXPERIMENTS = [
         ),
     ),
     *_in(
+        "dtqn/experiments/comparison_forms.py",
+        (
+            "empty-columns-kept",
+            "if not (name.endswith(_MAY_BE_EMPTY) and",
+            "if not (False and",
+            "tests/experiments/test_comparison_forms.py::test_a_column_that_no_row_fills_is_left_out",
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/comparison_table.py",
+        (
+            "env-steps-as-updates",
+            "learner_steps=_median_time([run.learner_steps for",
+            "learner_steps=_median_time([run.env_steps for",
+            "tests/experiments/test_compare.py::test_killed_twice_it_ends_with_the_right_table",
+        ),
+    ),
+    *_in(
         "dtqn/experiments/suites.py",
         (
             "share-of-all-tasks-over-a-tasks-setting",
