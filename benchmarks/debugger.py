@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.options import write
+from dtqn.commands import kinds
 from dtqn.settings.presets import resolve
 from dtqn.training import machine
 from dtqn.training.directory import RunDir
@@ -59,6 +60,8 @@ def figures(run: Path, episodes: int) -> dict[str, Any]:
         command = [sys.executable, "run.py", "debug", str(run), "--episodes", str(episodes), "--out", folder]
         subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
         seconds = time.perf_counter() - began
+        if not (Path(folder) / "debug.json").exists():
+            sys.exit(2)  # the command has told why
         found = json.loads((Path(folder) / "debug.json").read_text())
     kept = {name: value for name, value in found.items() if name not in _NO_FIGURES}
     broken = [check["name"] for check in found["contracts"] if not check["holds"]]
@@ -98,7 +101,7 @@ def line(found: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument("--episodes", type=kinds.several, default=100)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

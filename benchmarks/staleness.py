@@ -32,6 +32,7 @@ from dtqn.learning.batches import take
 from dtqn.learning.discrepancy import discrepancy
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
+from dtqn.settings.task import task_of
 from dtqn.training import machine
 from dtqn.training.metrics import is_full_evaluation
 from dtqn.training.schema import MEMORIES, NAMES
@@ -107,6 +108,7 @@ def pooled(points: list[dict[str, Any]]) -> dict[str, Any]:
 def run(agent: str, flags: dict[str, str], every: int, sequences: int) -> dict[str, Any]:
     """Train one agent and measure."""
     config = resolve(None, {"agent": agent, "wandb": "disabled", **flags}, {})
+    task_of(config)  # one line for a wrong one
     machine.prepare()
     trainer, generator = Trainer(config), np.random.default_rng(0)
     points: list[dict[str, Any]] = []

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import envs
 from benchmarks.options import write
+from dtqn.commands import kinds
 from dtqn.debugging import trials
 from dtqn.training import machine
 from dtqn.training.directory import RunDir
@@ -101,13 +102,18 @@ def verdicts(folder: Path, rivals: Sequence[str], episodes: int) -> dict[str, An
     return trials.verdicts(trials.subject(RunDir(folder / "agent"), asked))
 
 
+def folder_of(name: str, out: Path, share: float) -> Path:
+    """Runs of another length are other runs."""
+    return out / (name if share == 1 else f"{name}-{share:g}")
+
+
 def measure(name: str, out: Path, share: float = 1.0, episodes: int = EPISODES) -> dict[str, Any]:
     """A task's runs and verdicts, from the folder where they are done.
 
     Args:
         share: of the environment steps of each run.
     """
-    case, folder = CASES[name], out / name
+    case, folder = CASES[name], folder_of(name, out, share)
     file = folder / "verdict.json"
     if file.exists():
         found: dict[str, Any] = json.loads(file.read_text())
@@ -171,14 +177,18 @@ def main() -> None:
     parser.add_argument(
         "--tasks", type=_tasks, default=list(CASES), metavar="A,B", help="default all: " + ", ".join(CASES)
     )
-    parser.add_argument("--share", type=float, default=1.0, help="of the environment steps; default 1")
+    parser.add_argument("--share", type=kinds.share, default=1.0, help="of the environment steps; default 1")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table of all tasks there")
     args = parser.parse_args()
     for name in args.tasks:
         print(line(name, measure(name, args.out, args.share)), flush=True)
-    done = {name: measure(name, args.out) for name in CASES if (args.out / name / "verdict.json").exists()}
+    done = {
+        name: measure(name, args.out, args.share)
+        for name in CASES
+        if (folder_of(name, args.out, args.share) / "verdict.json").exists()
+    }
     print(f"{sum(found['right'] for found in done.values())} of {len(done)} verdicts are right")
-    write(args.json, {"machine": machine.name(), "tasks": done})
+    write(args.json, {"machine": machine.name(), "share": args.share, "tasks": done})
 
 
 if __name__ == "__main__":

@@ -343,7 +343,9 @@ def _with_zero(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
             start = np.minimum(space.start, 0)
             return _multi_discrete(np.maximum(space.start + space.nvec, 1) - start, start, space)
         case Box():
-            return Box(np.minimum(space.low, 0), np.maximum(space.high, 0), dtype=space.dtype.type)
+            # Of a single value NumPy makes no array, and of its bounds alone Box would make the shape [1].
+            lowest, highest = np.asarray(np.minimum(space.low, 0)), np.asarray(np.maximum(space.high, 0))
+            return Box(lowest, highest, space.shape, space.dtype.type)
     return space
 
 

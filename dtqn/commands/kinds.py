@@ -73,8 +73,8 @@ def probability(text: str) -> float:
 
 def seconds(text: str) -> float:
     number = _real(text)
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} must be a number of at least 0")
+    if not 0 <= number <= 3600:
+        raise argparse.ArgumentTypeError(f"{text} must be a number from 0 to 3600")
     return number
 
 

@@ -222,13 +222,13 @@ def compare(
     if runs_dir in folder.parents:  # as by default
         make_writable("--runs-dir", runs_dir)
     make_writable("--out", folder)
+    scores = scores_of(configs, suite)
     outcomes, caught = _gathered(configs, parallel, runs_dir, shelf, budget_minutes, launcher, out)
     if caught is not None:
         done = sum(outcome.state == "finished" for outcome in outcomes)
         print(f"interrupted, {done} of {len(configs)} runs finished; the same command goes on", file=out)
         return 128 + caught
     floors = chance.measured(configs, folder / "random.json", lambda line: print(line, file=out, flush=True))
-    scores = scores_of(configs, suite)
     if suite is not None:
         floors = {env: _known(floor, scores[env]) for env, floor in floors.items()}
     runs = [
@@ -342,7 +342,20 @@ def _gathered(
 
 
 def scores_of(configs: Sequence[Config], suite: Suite | None) -> dict[str, Sequence[Score]]:
-    """By task, what its runs are judged by: a suite's scores, or success, or else the return."""
+    """By task, what its runs are judged by: a suite's scores, or success, or else the return.
+
+    Raises:
+        ConfigError: by the settings of one run its task defines success, by those of another it does not.
+    """
+    first: dict[str, Config] = {}
+    for config in configs:
+        one, other = task_of(first.setdefault(config.env, config)).has_success, task_of(config).has_success
+        if one != other:
+            does, lacks = (first[config.env], config) if one else (config, first[config.env])
+            raise ConfigError(
+                f"task.success: {does.agent} seed {does.seed} has a success on {config.env}, {lacks.agent} "
+                f"seed {lacks.seed} has none, so they have no score in common; must be set for all or none"
+            )
     if suite is not None:
         return {task.name: task.scores for task in suite.tasks}
     return {config.env: [SUCCESS if task_of(config).has_success else RETURN] for config in configs}

@@ -208,7 +208,7 @@ def _random_line(
         runs=0,
         fewest=0,
         score=beside.score,
-        success=None if beside.score == "return" or None in successes else _mean(successes),
+        success=None if None in successes else _mean(successes),
         episode_return=chance[envs[0]].episode_return if single else None,
         beside={name: known.get(name) for name in beside.beside},
         tasks=len(envs),

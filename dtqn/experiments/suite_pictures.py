@@ -43,7 +43,8 @@ def draw(suite: Suite, runs: Sequence[RunFigures], folder: Path) -> None:
         " where lines coincide, the wider one lies below"
     )
     if panels:  # none where each task stands alone
-        _write("against-n", panels, folder, suite.figure_axis, note, log=True)
+        all_positive = all(task.n is None or task.n > 0 for task in suite.tasks)
+        _write("against-n", panels, folder, suite.figure_axis, note, log=all_positive)
 
 
 def _write(

@@ -100,6 +100,13 @@ class TaskEntry(_Part):
     """settings of all agents as shares of env_steps, such as warmup_env_steps: 0.02"""
 
     @model_validator(mode="after")
+    def _columns_differ(self) -> TaskEntry:
+        kinds = [score.of for score in self.scores]
+        if twice := [kind for kind in kinds if kinds.count(kind) > 1]:
+            raise ValueError(f"scores has {twice[0]} twice: must be of different kinds")
+        return self
+
+    @model_validator(mode="after")
     def _n_is_used(self) -> TaskEntry:
         if ("{n}" in self.name) != (self.n is not None):
             why = "with {n} there must be a list n" if self.n is None else "must have {n}, as n is a list"

@@ -107,7 +107,7 @@ def charts(sources: Sources) -> list[Chart]:
     for env in dict.fromkeys(run.config.env for run in sources.runs):
         runs = [run for run in sources.runs if run.config.env == env]
         groups = _groups(runs)
-        if task_spec(runs[0].config).has_success:
+        if all(task_spec(run.config).has_success for run in runs):
             found.append(_evaluations(env, runs, groups, "success", sources))
         found.append(_evaluations(env, runs, groups, "return", sources))
         charts_of_rows = (_of_rows(env, kind, runs, groups) for kind in _OF_RUNS)

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dtqn.experiments import comparison_forms, comparison_notes, comparison_table
 from dtqn.experiments.compare import scores_of
@@ -86,6 +86,10 @@ def _of_directory(path: Path) -> tuple[Outcome, RunDir]:
         raise ConfigError(
             f"{path}: holds no run (there is no config.yaml) and no comparison (there is no {_TABLE})"
         )
+    if directory.is_exported:
+        raise ConfigError(
+            f"{path}: is an exported agent, whose README.md has its figures; give the run that it was made of"
+        )
     config = directory.read_config()
     task_of(config)
     rows, result = read_run(directory)
@@ -105,17 +109,24 @@ def _comparison(folder: Path) -> Sources:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         table = comparison_forms.from_json(content)
-        told = [(str(run["run_dir"]), run["error"]) for run in content["runs"]]
+        told = [
+            (str(run["run_dir"]), run["error"], (run["env_steps"], run["return"])) for run in content["runs"]
+        ]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file}: is no table of a comparison ({one_line(error, 80)})") from None
     found, notes = [], []
-    for where, failure in told:
+    for where, failure, figures in told:
         if failure:
             continue  # the table's own notes tell
         outcome = _found(where, folder)
         if outcome is None:
             notes.append(
                 f"{where}: is not there any more, damaged, or being made again, so it is in the table only."
+            )
+        elif (end := _end(outcome[0])) != figures:
+            notes.append(
+                f"{where}: ends with {_told(*end)}, in the table with {_told(*figures)}; has gone on or is "
+                "another run, so it is in the table only."
             )
         else:
             found.append(outcome)
@@ -124,9 +135,22 @@ def _comparison(folder: Path) -> Sources:
     return Sources(_labelled(found), table, notes, folder)
 
 
+def _end(outcome: Outcome) -> tuple[Any, Any]:
+    """Env steps and return of the last evaluation, as the table of a comparison has them."""
+    last = [row for row in outcome.rows if row.get("eval/return") is not None][-1]
+    return int(last["env_steps"] or 0), last["eval/return"]
+
+
+def _told(env_steps: int, episode_return: float) -> str:
+    return f"a return of {episode_return:.3g} after {number(env_steps)} env steps"
+
+
 def _found(where: str, folder: Path) -> tuple[Outcome, RunDir | None] | None:
-    """A run by its directory or its record's file, named from where the comparison was made."""
-    for base in (Path(), *folder.resolve().parents):
+    """A run by its directory or its record's file, named from where the comparison was made.
+
+    That is a folder which the comparison is in, by default, and else the present one.
+    """
+    for base in (*folder.resolve().parents, Path()):
         path = base / where
         if path.suffix == ".json" and path.is_file():
             try:

@@ -193,6 +193,11 @@ def test_flicker_darkens_whole_rows_at_random() -> None:
     codes = make(MultiDiscrete([3, 2], start=[1, -5]), np.array([[[3, -4]]]), flicker=1.0)
     assert codes.single_observation_space == MultiDiscrete([4, 6], start=[0, -5])
     assert play(codes, 0)[0].tolist() == [[0, 0]]
+    clock = Dict({"time": Box(0.25, 1, ()), "x": Box(-1, 1, (2,))})
+    rows = {"time": np.full((1, 3), 0.5, np.float32), "x": np.full((1, 3, 2), 0.5, np.float32)}
+    dark = make(clock, rows, flicker=1.0)
+    assert dark.single_observation_space == Dict({"time": Box(0, 1, ()), "x": Box(-1, 1, (2,))})
+    assert play(dark, 0)[0]["time"].tolist() == [0, 0, 0]
 
 
 def test_grey_is_luminance_and_smaller_is_an_average() -> None:

@@ -1,5 +1,6 @@
 """Comparisons of a small program that behaves like a training, and one of real trainings."""
 
+import io
 import json
 import os
 import re
@@ -435,3 +436,14 @@ def test_real_trainings_killed_twice(tmp_path, capsys, monkeypatch):
     log = (metrics.parent / "output.log").read_text()
     assert "interrupted and saved" in log
     assert log.count("done in") == 1
+
+
+@pytest.mark.parametrize("agents", [("dqn", "lstm"), ("lstm", "dqn")])
+def test_runs_with_and_without_a_success_are_refused_before_any_is_trained(tmp_path, agents):
+    """They have no score in common, in whatever order they are given."""
+    flags = {"env": "CartPole-v1", "total_env_steps": "400", "wandb": "disabled"}
+    own = {"dqn": {"task.success": "return>=20"}, "lstm": {}}
+    configs = [resolve(None, flags | {"agent": agent} | own[agent], {}) for agent in agents]
+    with pytest.raises(ConfigError, match="dqn seed 1 has a success on CartPole-v1, lstm seed 1 has none"):
+        compare.compare(configs, 1, tmp_path / "runs", tmp_path / "out", None, {}, out=io.StringIO())
+    assert not list(tmp_path.rglob("config.yaml"))

@@ -211,6 +211,7 @@ def test_a_share_of_the_budget_scales_all_that_depends_on_it(tmp_path):
             "tasks.1.scores.0.optimal is 0.7, as random is: must be another number",
         ),
         ("n: [1, 3]", "n: [1, 1]", "tasks.0.n is [1, 1]: a number is there twice"),
+        ("of: mmer, random: -1", "of: success, random: -1", "tasks.1.scores has success twice: must be of"),
         ("n: [1, 3]", "n: 3", "tasks.0.n is 3: must be integers, one a task"),
         ("    n: [1, 3]\n", "", "tasks.0.name is bsuite-memory-len-{n}: with {n} there must be a list n"),
         (
@@ -292,7 +293,10 @@ def test_a_success_that_a_task_does_not_define_is_refused_before_anything_is_tra
     text = SUITE.partition("published:")[0].replace("name: t-maze-passive-10", "name: CartPole-v1")
     file = tmp_path / "own.yaml"
     argv = ["compare", "--suite", str(file), "--agents", "dqn", "--seeds", "1", "--runs-dir", "runs"]
-    for old, new in (("settings: {network: {memory_length: horizon}}", ""), ("of: success", "of: bsuite")):
+    for old, new in (
+        ("settings: {network: {memory_length: horizon}}", ""),
+        ("of: success, random: 0.2", "of: bsuite, random: 0.2"),
+    ):
         text = text.replace(old, new)
         file.write_text(text)
         assert cli.main(argv) == 2

@@ -1468,6 +1468,55 @@ EXPERIMENTS = [
         ),
     ),
     *_in(
+        "dtqn/report/sources.py",
+        (
+            "another-run-than-the-tables",
+            "elif (end := _end(outcome[0])) != figures:",
+            "elif (end := figures) != figures:",
+            "tests/report/test_report.py::test_the_page_of_a_comparison",
+        ),
+        (
+            "run-of-the-present-folder-first",
+            "for base in (*folder.resolve().parents, Path()):",
+            "for base in (Path(), *folder.resolve().parents):",
+            "tests/report/test_report.py::test_a_run_is_looked_for_beside_its_comparison_first",
+        ),
+        (
+            "exported-agent-reported-as-unfinished",
+            "if directory.is_exported:",
+            "if False:",
+            "tests/report/test_report.py::test_what_is_refused",
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/compare.py",
+        (
+            "no-score-in-common",
+            "if one != other:",
+            "if False:",
+            "tests/experiments/test_compare.py::"
+            "test_runs_with_and_without_a_success_are_refused_before_any_is_trained",
+        ),
+    ),
+    *_in(
+        "dtqn/experiments/suite_pictures.py",
+        (
+            "zero-on-a-logarithmic-axis",
+            "log=all_positive",
+            "log=True",
+            "tests/experiments/test_suite_pictures.py::test_lengths_from_1_on_are_on_a_logarithmic_axis",
+        ),
+    ),
+    *_in(
+        "envs/wrappers.py",
+        (
+            "single-value-becomes-a-vector-in-the-dark",
+            "return Box(lowest, highest, space.shape, space.dtype.type)",
+            "return Box(np.minimum(space.low, 0), np.maximum(space.high, 0), dtype=space.dtype.type)",
+            "tests/envs/test_wrappers.py::test_flicker_darkens_whole_rows_at_random",
+        ),
+    ),
+    *_in(
         "dtqn/experiments/comparison_forms.py",
         (
             "empty-columns-kept",
@@ -1487,6 +1536,12 @@ EXPERIMENTS = [
     ),
     *_in(
         "dtqn/experiments/suites.py",
+        (
+            "two-scores-in-one-column",
+            "if twice := [kind for kind in kinds if kinds.count(kind) > 1]:",
+            "if twice := []:",
+            _SUITES,
+        ),
         (
             "share-of-all-tasks-over-a-tasks-setting",
             "shares[0] = without(shares[0], settings[1])",

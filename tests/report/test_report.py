@@ -21,7 +21,7 @@ from dtqn.experiments.comparison_table import AgentFigures, RunFigures
 from dtqn.experiments.records import of_run
 from dtqn.report import curves, report, sources
 from dtqn.training import trained
-from dtqn.training.directory import RunDir
+from dtqn.training.directory import EXPORTED_WEIGHTS, RunDir
 from dtqn.training.metrics import read_rows
 from dtqn.training.setup import make_env
 from tests.report.conftest import PLAYED
@@ -181,12 +181,16 @@ def test_the_page_of_a_run_lies_in_its_folder(
             ["{runs}/one", "--out", "{runs}/x", "--figures", "{runs}/x"],
             "--out is {runs}/x: a folder; must be",
         ),
+        (["{runs}/exported"], "{runs}/exported: is an exported agent, whose README.md has its figures"),
         (["{runs}/one", "--episodes", "1"], "--episodes: 1 must be an integer of at least 2"),
         (["{runs}/one", "--episodes", "3", "--shown", "4"], "--shown is 4: only 3 are played"),
         ([], "the following arguments are required: DIR"),
     ],
 )
 def test_what_is_refused(runs: Path, argv: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
+    (runs / "exported").mkdir(exist_ok=True)
+    for name in ("config.yaml", EXPORTED_WEIGHTS):
+        shutil.copy(runs / "one/config.yaml", runs / "exported" / name)
     capsys.readouterr()
     assert cli.main(["report", *(word.format(runs=runs) for word in argv)]) == 2
     out, error = capsys.readouterr()
@@ -245,22 +249,42 @@ def test_a_run_that_is_known_by_its_record_is_played_where_it_is_at_hand(runs: P
     assert sources._at_hand(config, runs / "elsewhere/compare/t-maze") is None
 
 
+def test_a_run_is_looked_for_beside_its_comparison_first(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The present folder may hold another run of the same name, as of another machine."""
+    shutil.copytree(runs / "two", tmp_path / "here/one")
+    shutil.copytree(runs / "one", tmp_path / "there/one")
+    monkeypatch.chdir(tmp_path / "here")
+    for folder, seed in (("there/compare/t-maze", 1), ("elsewhere/compare/t-maze", 2)):
+        found = sources._found("one", tmp_path / folder)
+        assert found is not None and found[0].config.seed == seed
+
+
 def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> None:
-    """Its own table; a run by its directory, one by its record, one that is gone, one that failed."""
+    """Its own table; a run by its directory, one by its record, one that is gone, one that failed.
+
+    One that has gone on since, or another of the same settings, is not taken for that of the table.
+    """
     directory = RunDir(runs / "two")
     result = directory.read_result()
     assert result is not None
     record = of_run(directory.read_config(), result, read_rows(directory.metrics_file))
     (runs / "two.json").write_text(record.model_dump_json())
-    figures = [
-        RunFigures("t-maze-passive-6", "gtrxl", seed, where, error=error)
-        for seed, where, error in (
-            (1, "one", None),
-            (2, "two.json", None),
-            (3, "gone", None),
-            (4, "x", "broke"),
-        )
-    ]
+    shutil.copytree(runs / "one", runs / "went-on")
+    figures = []
+    for seed, where, error in (
+        (1, "one", None),
+        (2, "two.json", None),
+        (3, "gone", None),
+        (4, "x", "broke"),
+        (5, "went-on", None),
+    ):
+        rows = read_rows(runs / ("two" if seed == 2 else "one") / "metrics.jsonl")
+        last = [row for row in rows if row.get("eval/return") is not None][-1]
+        steps = 400 if seed == 5 else last["env_steps"]
+        ends = {"env_steps": steps, "episode_return": last["eval/return"]}
+        figures.append(RunFigures("t-maze-passive-6", "gtrxl", seed, where, error=error, **ends))
     line = AgentFigures("t-maze-passive-6", "gtrxl", 3, 4, 3, "success", 0.123, 0.5, minimum=0.1, maximum=0.2)
     table = comparison_forms.Table([line], None, {}, ["FAILED, in no figure: x"])
     folder = runs / "compare" / "t-maze"
@@ -272,6 +296,8 @@ def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> 
     text = page.read_text(encoding="utf-8").partition("<script")[0]
     for cell in ("12.3%", "10.0% to 20.0%", "FAILED, in no figure: x", "gone: is not there any more"):
         assert cell in text
+    assert "after 400 env steps; has gone on or is another run, so it is in the table only." in text
+
     assert '<th scope="row">seed 2</th>' in text
     shutil.move(runs / "one", runs / "away")  # no run that is left can be played
     capsys.readouterr()
