@@ -208,7 +208,7 @@ def _random_line(
         runs=0,
         fewest=0,
         score=beside.score,
-        success=None if None in successes else _mean(successes),
+        success=_mean(successes) if None not in successes and (single or beside.score != "return") else None,
         episode_return=chance[envs[0]].episode_return if single else None,
         beside={name: known.get(name) for name in beside.beside},
         tasks=len(envs),

@@ -9,7 +9,7 @@ from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import comparison_forms, comparison_notes
 from dtqn.experiments.comparison_table import agent_figures, run_figures
 from dtqn.experiments.records import Outcome
-from dtqn.experiments.scores import SUCCESS
+from dtqn.experiments.scores import RETURN, SUCCESS
 from tests.experiments import comparison_program
 from tests.experiments.comparison_program import TASK, config_of, finished_run, table_of
 from tests.reference import statistics_twin as twin
@@ -138,3 +138,10 @@ def test_returns_of_different_tasks_are_not_averaged(run, tmp_path):
     )
     assert (floor["success"], floor["return"]) == (None, None)
     assert "IQM of return [95 %]" in (tmp_path / "out/table.txt").read_text()
+
+
+def test_random_play_has_a_success_beside_the_return_that_a_suite_scores_by():
+    floor = {TASK: EvaluationResult(0.25, 0.2, 0.3, -1.5, 3.0, 50)}
+    scores = {TASK: [RETURN, SUCCESS]}
+    line, random = agent_figures([run_figures(finished_run(50), scores[TASK])], None, floor, scores)
+    assert (line.score, line.success, random.success, random.episode_return) == ("return", 0.5, 0.25, -1.5)

@@ -1533,6 +1533,13 @@ EXPERIMENTS = [
             "learner_steps=_median_time([run.env_steps for",
             "tests/experiments/test_compare.py::test_killed_twice_it_ends_with_the_right_table",
         ),
+        (
+            "success-of-random-play-hidden",
+            "and (single or beside.score",
+            "and (False or beside.score",
+            "tests/experiments/test_comparison_table.py::"
+            "test_random_play_has_a_success_beside_the_return_that_a_suite_scores_by",
+        ),
     ),
     *_in(
         "dtqn/experiments/suites.py",
