@@ -62,6 +62,7 @@ def configured(groups: dict[str, dict[str, Any]], **settings: Any) -> Config:
 def trainer_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Config], Trainer]:
     """Trainers of the toy task in float64, the stored memory included."""
     spec = SimpleNamespace(
+        id="toy",
         observation_space=toy.OBSERVATION_SPACE,
         action_space=toy.ACTION_SPACE,
         has_success=True,

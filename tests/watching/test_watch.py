@@ -110,7 +110,8 @@ def test_what_is_refused_is_one_line(runs: Path, tmp_path: Path, capsys: pytest.
         ([str(runs / "drawn"), "--mp4", "film.gif"], "--mp4 is film.gif: its name must end in .mp4"),
         ([str(runs / "undrawn"), "--gif", str(tmp_path / "a.gif")], "the task cannot be drawn"),
         ([str(tmp_path)], "holds no run"),
-        ([str(runs / "drawn"), "--delay", "-1"], "must be a number of at least 0"),
+        ([str(runs / "drawn"), "--delay", "-1"], "must be a number from 0 to 3600"),
+        ([str(runs / "drawn"), "--delay", "1e300"], "must be a number from 0 to 3600"),
     ):
         capsys.readouterr()
         assert cli.main(["watch", *flags]) == 2
