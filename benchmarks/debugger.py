@@ -60,9 +60,10 @@ def figures(run: Path, episodes: int) -> dict[str, Any]:
         command = [sys.executable, "run.py", "debug", str(run), "--episodes", str(episodes), "--out", folder]
         subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
         seconds = time.perf_counter() - began
-        if not (Path(folder) / "debug.json").exists():
+        file = Path(folder) / "debug.json"
+        if not file.exists():
             sys.exit(2)  # the command has told why
-        found = json.loads((Path(folder) / "debug.json").read_text())
+        found = json.loads(file.read_text())
     kept = {name: value for name, value in found.items() if name not in _NO_FIGURES}
     broken = [check["name"] for check in found["contracts"] if not check["holds"]]
     told = {"run": str(run), "bars": bars(found), "broken": broken, "seconds": round(seconds, 1)}
