@@ -169,6 +169,8 @@ class Published(_Part):
 
 
 class _File(_Part):
+    builds_on: str | None = None
+    """the name of a suite, or of a YAML file beside this one, whose keys it has but for those given here"""
     description: str = Field(min_length=1)
     """text, a line about the suite"""
     needs: str | None = None
@@ -366,21 +368,54 @@ def known(configs: Path = CONFIGS) -> list[str]:
     return sorted(path.stem for path in (configs / FOLDER).glob("*.yaml"))
 
 
+def _path(name: str, folder: Path, configs: Path) -> Path | None:
+    """A suite's file: that of its name, or one of the user's own, seen from `folder`. None for no name."""
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        return folder / name
+    return configs / FOLDER / f"{name}.yaml" if name in known(configs) else None
+
+
+def _content(path: Path, configs: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """What a suite's file holds, over that of the suite which it builds on.
+
+    Args:
+        above: the files that build on this one.
+    """
+    content = read_yaml(path, "a suite: description, tasks and more by name")
+    name = content.get("builds_on")
+    if not isinstance(name, str):  # left out, or what the check of the whole file names
+        return content
+    below = _path(name, path.parent, configs)
+    builds_on = f"{path}: builds_on is {shown(name)}"
+    if below is None:
+        raise ConfigError(f"{builds_on}: it is no suite{nearest(name, known(configs))}")
+    chain = (*above, path)
+    if below.resolve() in {one.resolve() for one in chain}:
+        raise ConfigError(f"{builds_on}: it must not build on itself")
+    base = _content(below, configs, chain)
+    _checked(below, base)
+    if "tasks" in content:  # figures are of tasks
+        base.pop("published", None)
+    return {**base, **content}
+
+
+def _checked(path: Path, content: Mapping[str, Any]) -> _File:
+    try:
+        return _File.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_explain(error)}") from None
+
+
 def read(name: str, share: float = 1.0, configs: Path = CONFIGS) -> Suite:
     """The suite of a name, or of a YAML file of the user's own, with its budgets scaled by `share`.
 
     Raises:
         ConfigError: one line that names the file, the field, the value and what would be right.
     """
-    own = name.endswith((".yaml", ".yml")) or "/" in name
-    if not own and name not in known(configs):
+    path = _path(name, Path(), configs)
+    if path is None:
         raise ConfigError(f"--suite is {shown(name)}: it is no suite{nearest(name, known(configs))}")
-    path = Path(name) if own else configs / FOLDER / f"{name}.yaml"
-    content = read_yaml(path, "a suite: description, tasks and more by name")
-    try:
-        file = _File.model_validate(content)
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {_explain(error)}") from None
+    file = _checked(path, _content(path, configs))
     if file.needs is not None and not _is_installed(file.needs):
         raise ConfigError(
             f"--suite is {shown(name)}: it needs the package {file.needs}, which is not installed: "

@@ -1544,6 +1544,12 @@ EXPERIMENTS = [
     *_in(
         "dtqn/experiments/suites.py",
         (
+            "suite-built-on-lies-over-its-own-keys",
+            "return {**base, **content}",
+            "return {**content, **base}",
+            f"{_SUITES}::test_a_suite_that_builds_on_another_has_its_keys_but_for_its_own",
+        ),
+        (
             "two-scores-in-one-column",
             "if twice := [kind for kind in kinds if kinds.count(kind) > 1]:",
             "if twice := []:",
