@@ -42,6 +42,16 @@ def test_length_has_the_experiments_of_bsuite_and_the_budgets_of_its_rules():
     assert all(task.env_steps <= limits.get(task.n, 1e6) for task in maze)
 
 
+def test_the_figure_of_pqns_public_code_is_that_of_its_five_runs():
+    """Returns are 1 for a right answer and -1 for a wrong one."""
+    found = json.loads((_ROOT / "docs" / "benchmarks" / "purejaxql.json").read_text(encoding="utf-8"))
+    (row,) = suites.read("length").published
+    last = [(returns[-1] + 1) / 2 for returns in found["greedy_return"].values()]
+    assert len(last) == 5 and row.figure == pytest.approx(sum(last) / 5, abs=5e-4)
+    assert row.env_steps == found["env_steps"][-1] and found["purejaxql"] in row.source
+    assert row.spread == f"({min(last):.0%} to {max(last):.0%})".replace("%", "", 1).replace("%", " %")
+
+
 @pytest.mark.parametrize("name", [name for name in suites.known() if name != "popgym-15"])
 def test_every_agent_of_the_tables_fits_the_tasks_of_a_suite(name):
     if name == "minigrid-memory":
