@@ -135,7 +135,7 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
     )
     own.add_argument(
         "--budget-minutes",
-        type=kinds.minutes,
+        type=kinds.above_zero,
         metavar="M",
         help="estimate beforehand what every run will take, and train only those that fit into M minutes",
     )

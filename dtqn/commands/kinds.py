@@ -78,7 +78,7 @@ def seconds(text: str) -> float:
     return number
 
 
-def minutes(text: str) -> float:
+def above_zero(text: str) -> float:
     return _number(text, None)
 
 
