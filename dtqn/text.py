@@ -15,6 +15,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}".replace(",", " ")
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 run` or `250 000 runs`."""
+    return f"{number(count)} {noun}{'s' * (count != 1)}"
+
+
 def clock(seconds: float) -> str:
     """`1:02:03` or `2:03`."""
     minutes, seconds = divmod(round(seconds), 60)

@@ -22,6 +22,15 @@ def test_wide_columns_are_wrapped_to_the_width() -> None:
     assert text.columns([["a" * 30]], 10) == ["a" * 30], "nothing but the first column"
 
 
+def test_one_of_a_kind_is_singular() -> None:
+    assert [text.counted(count, "run") for count in (0, 1, 2, 12_000)] == [
+        "0 runs",
+        "1 run",
+        "2 runs",
+        "12 000 runs",
+    ]
+
+
 def test_sizes_have_three_digits() -> None:
     assert [text.size(count) for count in (999, 1000, 12345678, 2e13)] == [
         "999 bytes",

@@ -32,7 +32,7 @@ from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, setting_of
 from dtqn.settings.layers import Layer, nested, to_yaml
 from dtqn.settings.task import task_of
-from dtqn.text import columns
+from dtqn.text import columns, counted
 from dtqn.training.directory import RunDir, changed_settings, lasting_settings, make_writable
 from dtqn.training.display import RunsView, open_runs_view
 from dtqn.training.metrics import read_run
@@ -409,7 +409,7 @@ def run(
     sweep.save()
     if pool.caught is not None:
         ended = sum(trial.state != "open" for trial in sweep.trials)
-        print(f"interrupted, {ended} runs have ended; the same command goes on", file=out)
+        print(f"interrupted after {counted(ended, 'run')}; the same command goes on", file=out)
         return 128 + pool.caught
     unhappy = [trial for trial in sweep.trials if trial.state in ("failed", "refused")]
     told = [f"run {trial.number} {trial.state}: {trial.error}" for trial in unhappy]

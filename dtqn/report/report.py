@@ -16,7 +16,7 @@ from dtqn.report.album import Album
 from dtqn.report.played import Played
 from dtqn.report.sources import Run, Sources
 from dtqn.settings.config import ConfigError
-from dtqn.text import one_line, size
+from dtqn.text import counted, one_line, size
 from dtqn.training import machine
 from dtqn.training.directory import file_errors
 
@@ -157,8 +157,9 @@ def _subtitle(runs: Sequence[Run]) -> str:
     open_ones = [run for run in runs if run.outcome.state != "finished"]
     unfinished = f", {len(open_ones)} unfinished" if open_ones else ""
     seeds = sorted({run.config.seed for run in runs})
-    count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-    return f"{count}{unfinished}; seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    return (
+        f"{counted(len(runs), 'run')}{unfinished}; seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    )
 
 
 def _own() -> dict[str, str]:

@@ -11,7 +11,7 @@ from dtqn.acting.evaluation import EvaluationResult
 from dtqn.settings import presets
 from dtqn.settings.config import Config
 from dtqn.sharing.certificate import score_of
-from dtqn.text import duration, number
+from dtqn.text import counted, duration, number
 
 _HEADER_TAGS = ("reinforcement-learning", "deep-reinforcement-learning", "partially-observable", "dtqn")
 _NATIVE = "this suite's own"
@@ -96,8 +96,7 @@ def score(result: EvaluationResult) -> str:
             f"success {100 * result.success:.1f} % ({100 * result.success_low:.1f} to "
             f"{100 * result.success_high:.1f}), "
         )
-    count = "1 episode" if result.episodes == 1 else f"{result.episodes} episodes"
-    return f"{success}return {_mean_return(result, '±')}, of {count}"
+    return f"{success}return {_mean_return(result, '±')}, of {counted(result.episodes, 'episode')}"
 
 
 def _mean_return(result: EvaluationResult, sign: str) -> str:

@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dtqn.text import clock, number
+from dtqn.text import clock, counted, number
 
 if TYPE_CHECKING:
     from dtqn.acting.evaluation import EvaluationResult
@@ -312,7 +312,9 @@ def overview(facts: Sequence[RunFacts]) -> str:
                 heapq.heapreplace(ends, ends[0] + left)
         eta = clock(max(ends))
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    return f"{len(facts)} runs: {states}  eta {eta if any(fact.left for fact in facts) else '0:00'}"
+    return (
+        f"{counted(len(facts), 'run')}: {states}  eta {eta if any(fact.left for fact in facts) else '0:00'}"
+    )
 
 
 class PlainRunsView:
@@ -499,4 +501,5 @@ def evaluation_figures(result: EvaluationResult, task: TaskSpec) -> dict[str, fl
 def evaluation_line(result: EvaluationResult, task: TaskSpec) -> str:
     """The same for people."""
     rate = "" if result.success is None else f"{interval(*result[:3])}{task.ceiling_note}, "
-    return f"{result.episodes} episodes: {rate}return {result.episode_return:.3f}, length {result.length:.1f}"
+    episodes = counted(result.episodes, "episode")
+    return f"{episodes}: {rate}return {result.episode_return:.3f}, length {result.length:.1f}"

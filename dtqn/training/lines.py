@@ -7,7 +7,7 @@ from typing import Any
 
 from dtqn.settings import presets
 from dtqn.settings.config import Config
-from dtqn.text import clock, duration, number, size
+from dtqn.text import clock, counted, duration, number, size
 from dtqn.training.directory import RunDir
 from dtqn.training.display import outcome
 from dtqn.training.metrics import Row
@@ -34,7 +34,6 @@ def introduction(
         resumed: where and how a run goes on; None for one that starts.
     """
     machine_has = f" of the machine's {size(machine_bytes)}" if machine_bytes else ""
-    threads = "1 thread" if config.num_threads == 1 else f"{config.num_threads} threads"
     graphs = ", CUDA graphs" if device == "cuda" and config.records_graphs else ""
     ranks = f"{config.learner.ranks} ranks of " if config.learner.ranks > 1 else ""
     beside = ", evaluations in a process beside it" if config.evaluates_beside else ""
@@ -46,7 +45,7 @@ def introduction(
         "agent": f"{config.agent}, {number(parameters)} parameters",
         "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
         "replay": _replay(config),
-        "device": f"{device}{graphs}, {ranks}{threads}{beside}",
+        "device": f"{device}{graphs}, {ranks}{counted(config.num_threads, 'thread')}{beside}",
         "steps": f"{number(config.total_env_steps)} env steps, {number(config.warmup)} of them at random; "
         f"{number(planned_updates(config))} learner updates",
         "run": str(directory.path),

@@ -136,7 +136,7 @@ def test_a_signal_interrupts_and_the_same_command_goes_on(run, monkeypatch):
     monkeypatch.setattr(sweep, "open_runs_view", watched)
     code, printed, folder = run(GRID, jobs=1)
     assert code == 143
-    assert "interrupted, 1 runs have ended; the same command goes on" in printed
+    assert "interrupted after 1 run; the same command goes on" in printed
     assert [record["state"] for record in recorded(folder)] == ["finished", "open"]
     monkeypatch.setattr(sweep, "open_runs_view", real)
     assert run(GRID, jobs=1)[0] == 0

@@ -72,7 +72,7 @@ def test_the_time_to_go_is_not_that_of_the_last_row():
     facts = [display.RunFacts(run) for run in (_Run("a", "running", [*rows, burst]), waiting)]
     # 390 steps and 390 more at (60 s - 20 s) / (610 - 200) each
     assert display.overview(facts) == "2 runs: 1 running, 1 waiting  eta 1:16"
-    assert display.overview(facts[1:]) == "1 runs: 1 waiting  eta -:--"
+    assert display.overview(facts[1:]) == "1 run: 1 waiting  eta -:--"
 
 
 def test_a_terminal_shows_all_runs_in_one_table():
