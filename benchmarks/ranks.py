@@ -22,6 +22,7 @@ from dtqn.commands import kinds
 from dtqn.program import launch
 from dtqn.ranks import ALONE, Group
 from dtqn.settings.presets import resolve
+from dtqn.text import counted
 from dtqn.training import machine
 from dtqn.training.trainer import Trainer
 
@@ -87,7 +88,7 @@ def main() -> None:
     for name, count in (("one", 1), ("ranks", args.ranks)):
         figures = result[name]
         print(
-            f"{count} rank{'s' * (count > 1)}: {figures['updates_per_second']:.2f} updates/s, "
+            f"{counted(count, 'rank')}: {figures['updates_per_second']:.2f} updates/s, "
             f"{figures['env_steps_per_second']:.0f} env steps/s"
         )
     print(f"ratio {result['ratio']:.2f}")

@@ -12,6 +12,7 @@ from dtqn.experiments.sweep_engine import METHODS, Trial
 from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, setting_of, spelled
 from dtqn.settings.layers import read_yaml
 from dtqn.settings.values import meant, nearest
+from dtqn.text import counted
 from dtqn.training.metrics import METRICS
 
 _NOT_THE_ENGINES = ("run_cap", "preemptible")
@@ -184,7 +185,7 @@ def _explain(violation: Any) -> str:
         case "type":
             return f"{key} is {value}: must be {_KINDS.get(wanted, wanted)}"
         case "minItems":
-            return f"{key} is {value}: must hold at least {wanted} item{'s' * (wanted > 1)}"
+            return f"{key} is {value}: must hold at least {counted(wanted, 'item')}"
         case "minimum" | "exclusiveMinimum":
             least = "at least" if violation.validator == "minimum" else "above"
             return f"{key} is {value}: must be {least} {wanted:g}"

@@ -157,9 +157,8 @@ def _subtitle(runs: Sequence[Run]) -> str:
     open_ones = [run for run in runs if run.outcome.state != "finished"]
     unfinished = f", {len(open_ones)} unfinished" if open_ones else ""
     seeds = sorted({run.config.seed for run in runs})
-    return (
-        f"{counted(len(runs), 'run')}{unfinished}; seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
-    )
+    count = counted(len(runs), "run")
+    return f"{count}{unfinished}; seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def _own() -> dict[str, str]:

@@ -312,9 +312,8 @@ def overview(facts: Sequence[RunFacts]) -> str:
                 heapq.heapreplace(ends, ends[0] + left)
         eta = clock(max(ends))
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    return (
-        f"{counted(len(facts), 'run')}: {states}  eta {eta if any(fact.left for fact in facts) else '0:00'}"
-    )
+    count = counted(len(facts), "run")
+    return f"{count}: {states}  eta {eta if any(fact.left for fact in facts) else '0:00'}"
 
 
 class PlainRunsView:

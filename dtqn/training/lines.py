@@ -38,8 +38,7 @@ def introduction(
     ranks = f"{config.learner.ranks} ranks of " if config.learner.ranks > 1 else ""
     beside = ", evaluations in a process beside it" if config.evaluates_beside else ""
     if config.num_workers:
-        workers = "1 worker" if config.num_workers == 1 else f"{config.num_workers} workers"
-        beside += f", copies stepped by {workers}"
+        beside += f", copies stepped by {counted(config.num_workers, 'worker')}"
     lines = {
         "task": f"{config.env}, {config.actor.num_envs} copies",
         "agent": f"{config.agent}, {number(parameters)} parameters",
