@@ -108,6 +108,8 @@ class Sequences(NamedTuple):
     """The action of a row was the actor's best; None where that is not known."""
     novel: RowFlags | None = None
     """The observation of a row was new to its episode; None: no row's was."""
+    novel_share: Tensor | None = None
+    """[B] float, all alike: the share of recent steps that led to a new observation; None: nobody asks."""
     packing: Any = None
     """A `dtqn.networks.packing.Packing` of this batch, for networks to share; None: each makes its own."""
 

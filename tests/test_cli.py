@@ -316,7 +316,10 @@ def test_novelty_needs_observations_that_come_twice(env, fits, name, capsys, tmp
         assert cli.main([*command, *flags]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert f"{name} is 0.1, but observations of {env} have real numbers" in line
+        assert line.endswith("try 0, or learner.novelty_centred true")
     assert not list(tmp_path.iterdir())
+    centred = {"env": env, name: "0.1", "learner.novelty_centred": "true"}
+    assert task_of(resolve(None, centred, {})).id == env
 
 
 def test_a_gpu_that_is_full_is_one_line_for_any_command(

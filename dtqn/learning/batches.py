@@ -230,6 +230,7 @@ def take(batch: Sequences, members: Tensor) -> Sequences:
         beside={name: x[members, :rows] for name, x in batch.beside.items()},
         acted_greedily=flags(batch.acted_greedily),
         novel=flags(batch.novel),
+        novel_share=None if batch.novel_share is None else batch.novel_share[members],
     )
 
 

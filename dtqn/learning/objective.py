@@ -184,7 +184,8 @@ class Objective:
         config, action = self.config, batch.learn.prev_action[:, 1:].long()
         with torch.no_grad():
             selector = (chooser if config.double_q else target).q
-            reward = self._reward(batch.learn.reward, None if batch.novel is None else batch.novel.learn)
+            novel = None if batch.novel is None else batch.novel.learn
+            reward = self._reward(batch.learn.reward, novel, batch.novel_share)
             value: Values = functools.partial(returns.double_q_value, q_selector=selector)
             if config.munchausen:
                 tau = config.munchausen_temperature
@@ -213,24 +214,31 @@ class Objective:
         reward: Tensor,
         discount: Tensor,
         novel: Tensor,
+        novel_share: Tensor | None,
         q_max: Tensor,
         q_taken: Tensor,
         learn_rows: Tensor,
     ) -> Tensor:
         """TD errors [B, R - 1] from what the actor saw, its largest Q and that of its action, [B, R] each.
 
+        `novel_share` [B] is that of `Sequences`.
         They leave out the policy of Munchausen's target, which needs all actions.
         """
-        following = self._following(self._reward(reward, novel), discount, learn_rows, q_max, q_taken)
+        reward = self._reward(reward, novel, novel_share)
+        following = self._following(reward, discount, learn_rows, q_max, q_taken)
         return following.targets(q_max) - q_taken[:, :-1]
 
-    def _reward(self, reward: Tensor, novel: Tensor | None) -> Tensor:
+    def _reward(self, reward: Tensor, novel: Tensor | None, share: Tensor | None) -> Tensor:
         """The learner's own, [B, R]: the task's by its scale, and more where `novel` than elsewhere."""
         scaled, config = reward * self.config.reward_scale, self.config
         if novel is None or not config.reads_novelty:
             return scaled
         cost = config.repeat_cost
-        return scaled + (config.novelty_weight + cost) * novel.to(scaled.dtype) - cost
+        weight, is_novel = config.novelty_weight + cost, novel.to(scaled.dtype)
+        if config.novelty_centred:
+            assert share is not None
+            return scaled + weight * (is_novel - share[:, None].to(scaled.dtype))
+        return scaled + weight * is_novel - cost
 
     def _following(
         self, reward: Tensor, discount: Tensor, learn_rows: Tensor, q_max: Tensor, q_taken: Tensor

@@ -74,11 +74,18 @@ class Padded:
             acted_greedily=flags(batch.acted_greedily),
             novel=flags(batch.novel),
             **of_learn,
-            **{name: x.clone() for name, x in batch._asdict().items() if name in _BY_SEQUENCE},
+            **{name: map_tree(Tensor.clone, getattr(batch, name)) for name in _BY_SEQUENCE},
         )
 
 
-_BY_SEQUENCE = ("episode_step", "burn_in_rows", "learn_rows", "learned_steps", "importance_weights")
+_BY_SEQUENCE = (
+    "episode_step",
+    "burn_in_rows",
+    "learn_rows",
+    "learned_steps",
+    "importance_weights",
+    "novel_share",
+)
 
 
 def _with(x: Tensor, rows: int) -> tuple[int, ...]:

@@ -161,7 +161,17 @@ def _a_policy_is_a_running_mean(learner: LearnerConfig) -> str | None:
     )
 
 
+def _only_novelty_is_centred(learner: LearnerConfig) -> str | None:
+    if not learner.novelty_centred or learner.reads_novelty:
+        return None
+    return (
+        "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0: "
+        "there is nothing to centre; try false, or learner.novelty_weight 0.1"
+    )
+
+
 LEARNER: Sequence[Rule] = (
+    _only_novelty_is_centred,
     _entropies_are_not_rescaled,
     _a_policy_is_a_running_mean,
 )

@@ -25,9 +25,11 @@ def task_of(config: Config) -> envs.TaskSpec:
             f"stop_at_success is {config.stop_at_success}, but {config.env} defines no success; try none"
         )
     for name in ("novelty_weight", "repeat_cost"):
-        if (value := getattr(config.learner, name)) and not spec.observations_repeat:
+        value = getattr(config.learner, name)
+        # Centred, it pays nothing where all observations are new.
+        if value and not config.learner.novelty_centred and not spec.observations_repeat:
             raise MisfitError(
                 f"learner.{name} is {value}, but observations of {config.env} have real numbers, which "
-                "hardly ever come twice; try 0"
+                "hardly ever come twice; try 0, or learner.novelty_centred true"
             )
     return spec

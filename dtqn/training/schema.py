@@ -174,8 +174,10 @@ class Schema:
         """The inputs of a network in sampled rows [B, T, ...]."""
         return step_inputs({name: self._tensor(rows[name]) for name in self.input_names})
 
-    def sequences(self, batch: SequenceBatch, importance_weights: np.ndarray) -> Sequences:
-        """A sampled batch as the learner reads it."""
+    def sequences(
+        self, batch: SequenceBatch, importance_weights: np.ndarray, novel_share: float | None = None
+    ) -> Sequences:
+        """A sampled batch as the learner reads it; `novel_share` is asked for by a reward that is centred."""
         valid = batch.memory_valid if self.memory.is_read else batch.memory_valid[:, :0]
         kept = valid.shape[1]
         memory = {name: batch.memory[f"{_TRACE}{name}"] for name in self._memory_names}
@@ -201,6 +203,9 @@ class Schema:
                 *(self._tensor(rows[NAMES.q_taken] >= rows[NAMES.q_max]) for rows in blocks)
             ),
             novel=RowFlags(*(self._tensor(rows[NAMES.novel]) for rows in blocks)),
+            novel_share=(
+                None if novel_share is None else self._tensor(np.full(len(batch.learn_rows), novel_share))
+            ),
         )
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from dtqn.acting.evaluation import film
+from dtqn.acting.novelty import NovelShare
 from dtqn.acting.rows import Episodes
 from dtqn.learning import losses
 from dtqn.networks.q_network import QNetwork
@@ -73,6 +74,7 @@ class Trainer:
         self.updates = setup.make_updates(config, self.replay, self.generator, ranks)
         self.staleness = setup.make_staleness(config, self.replay, self.schema, self.learner)
         self._learning_rate_share = setup.learning_rate_share(config)
+        self.novel_share = NovelShare()
         self.resume_is_exact = True
         """False once it has gone on from a state without the environments'. The actor then begins new
         episodes, and replay ends the open ones, as truncated, where the first rows of these come in."""
@@ -154,22 +156,28 @@ class Trainer:
     def _act(self) -> None:
         before = self.env_steps
         rows, episodes = self.actor.tick()
+        led_to = rows.novel[~rows.first]
+        shown, novel = len(led_to), int(np.count_nonzero(led_to))
         if self.ranks.count > 1:
-            self._count_others(self.env_steps - before)
+            shown, novel = self._count_others(self.env_steps - before, shown, novel)
+        self.novel_share.count(shown, novel)
         ids = self.replay.append(self.schema.stored(rows))
         from_actor = self.updates.reads_priorities and self.config.replay.initial_priority == "actor"
         if len(ids) and from_actor:
             self.replay.update_priorities(ids, self._first_priorities(ids))
         self._remember(episodes)
 
-    def _count_others(self, taken: int) -> None:
+    def _count_others(self, taken: int, shown: int, novel: int) -> tuple[int, int]:
         """Counts what other ranks have done, where this one has `taken` env steps in the present tick.
 
-        The largest priority so far is what one replay would give a new sequence.
+        Returns the sums over all ranks of what earlier steps have `shown` and what of that was `novel`. The
+        largest priority so far is what one replay would give a new sequence.
         """
-        steps, priorities = self.ranks.gather([taken, self.replay.max_priority]).T
-        self.actor.env_steps += int(steps.sum()) - taken
-        self.replay.raise_max_priority(float(priorities.max()))
+        counts = self.ranks.gather([taken, shown, novel, self.replay.max_priority])
+        steps, shown, novel = (int(count) for count in counts[:, :3].sum(axis=0))
+        self.actor.env_steps += steps - taken
+        self.replay.raise_max_priority(float(counts[:, 3].max()))
+        return shown, novel
 
     def check_same(self) -> None:
         """Raises a RankError where ranks do not have the same parameters, to the last bit."""
@@ -187,8 +195,9 @@ class Trainer:
                 f"the network's Q-values are not finite at {self.env_steps} env steps; "
                 "observations may be too large for it: scale them, to -1 to 1 or so"
             )
+        share = torch.full((len(ids),), self.novel_share.value, dtype=torch.float64)
         td_error = self.learner.objective.first_td_errors(
-            reward, discount, novel, q_max, q_taken, torch.from_numpy(counts)
+            reward, discount, novel, share, q_max, q_taken, torch.from_numpy(counts)
         )
         mask = first_rows(torch.from_numpy(learned), td_error.shape[1])
         priorities = losses.sequence_priority(td_error, mask, self.config.replay.max_priority_weight)
@@ -211,7 +220,8 @@ class Trainer:
         )
 
     def _learn(self, sampled: SequenceBatch, info: SampleInfo) -> None:
-        batch = self.schema.sequences(sampled, info.importance_weights)
+        share = self.novel_share.value if self.config.learner.novelty_centred else None
+        batch = self.schema.sequences(sampled, info.importance_weights, share)
         try:
             update = self.learner.update(batch, self._learning_rate_share(self.env_steps))
         except NonFiniteError as error:
@@ -255,6 +265,8 @@ class Trainer:
         row["learner/skipped_updates"] = self.learner.skipped_updates
         row["learner/learning_rate"] = self.learner.learning_rate
         row |= self.actor.metrics()
+        if self.config.learner.reads_novelty:
+            row["actor/novel_share"] = self.novel_share.value
         row["replay/steps"] = self.replay.num_steps
         row["replay/sequences"] = self.replay.num_sequences
         row |= self.updates.metrics()
@@ -277,6 +289,7 @@ class Trainer:
         """All that `set_state` needs; `lazily`: the rows of replay are read only when they are written."""
         return {
             "actor": self.actor.get_state(),
+            "novel_share": self.novel_share.get_state(),
             "learner": self.learner.get_state(),
             "replay": self.replay.get_state(lazily),
             "generator": self.generator.bit_generator.state,
@@ -295,6 +308,7 @@ class Trainer:
         if fault := setup.observation_fault(setup.task_spec(self.config))(shown):
             raise ValueError(f"replay state: {fault.problem}")
         self.resume_is_exact = self.actor.set_state(state["actor"])
+        self.novel_share.set_state(state["novel_share"])
         self.learner.set_state(state["learner"])
         self.replay.set_state(state["replay"])
         self.generator.bit_generator.state = state["generator"]

@@ -108,6 +108,7 @@ def make_batch(
         learned_steps=(learn - 1).clamp(max=learn_length),
         importance_weights=torch.rand(batch, generator=generator, dtype=torch.float64).to(dtype) + 0.2,
         novel=RowFlags(novel(burned), novel(learn)),
+        novel_share=torch.full((batch,), 0.37, dtype=torch.float64),
         beside=_beside(network, space, batch, int(learn.max()), seed + 5, dtype),
     )
 

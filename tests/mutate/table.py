@@ -187,17 +187,18 @@ LEARNING = [
         "dtqn/learning/objective.py",
         (
             "first-priority-without-novelty",
-            "self._following(self._reward(reward, novel), discount",
-            "self._following(self._reward(reward, None), discount",
+            "reward = self._reward(reward, novel, novel_share)",
+            "reward = self._reward(reward, None, novel_share)",
             _WIRING,
         ),
         (
             "no-reward-for-novelty",
-            "scaled + (config.novelty_weight + cost) * novel.to(scaled.dtype) - cost",
+            "scaled + weight * is_novel - cost",
             "scaled",
             _TWIN,
         ),
-        ("repeats-cost-nothing", "novel.to(scaled.dtype) - cost", "novel.to(scaled.dtype)", _TWIN),
+        ("repeats-cost-nothing", "weight * is_novel - cost", "weight * is_novel", _TWIN),
+        ("novelty-keeps-its-mean", "(is_novel - share[:, None].to(scaled.dtype))", "is_novel", _TWIN),
         ("argmax-of-the-wrong-network", "(chooser if config.double_q else target).q", "target.q", _TWIN),
         (
             "reward-unscaled",
@@ -216,8 +217,8 @@ LEARNING = [
         ("atoms-of-the-next-row", "returns.at_rows(probabilities, rows)", "probabilities[:, 1:]", _OBJECTIVE),
         (
             "first-priority-of-raw-rewards",
-            "self._following(self._reward(reward, novel), discount",
-            "self._following(reward, discount",
+            "reward = self._reward(reward, novel, novel_share)",
+            "",
             _FIRST_PRIORITIES,
         ),
     ),
@@ -914,6 +915,13 @@ TRAINING = [
         ("the-policy-does-not-act", "publish(list(self.network", "publish(list(self.learner.online", _WIRING),
         ("the-online-network-is-evaluated", "ask(self.network,", "ask(self.learner.online,", _WIRING),
         ("first-priorities-always", "if len(ids) and from_actor:", "if len(ids):", _WIRING),
+        ("first-rows-are-shown-by-a-step", "rows.novel[~rows.first]", "rows.novel", _WIRING),
+        (
+            "share-of-novelty-lost-in-a-checkpoint",
+            'self.novel_share.set_state(state["novel_share"])',
+            "pass",
+            "tests/training/test_resume.py",
+        ),
         (
             "generator-lost-in-a-checkpoint",
             'self.generator.bit_generator.state = state["generator"]',
@@ -1078,6 +1086,7 @@ ACTING = [
         "dtqn/acting/novelty.py",
         ("novelty-over-episodes", "shown.clear()", "pass", _NOVELTY),
         ("nothing-is-shown-twice", "shown.add(fingerprint)", "pass", _NOVELTY),
+        ("share-of-all-steps", "min(self._steps + steps, _RECENT_STEPS)", "self._steps + steps", _NOVELTY),
         (
             "fingerprints-of-sums",
             "_factors(numbers.shape[1])",
@@ -1943,6 +1952,7 @@ SETTINGS = [
         ("atoms-rule-dropped", "    _atoms_have_a_range,\n", "", _RULES),
         ("entropy-rule-dropped", "    _entropies_are_not_rescaled,\n", "", _RULES),
         ("policy-rule-dropped", "    _a_policy_is_a_running_mean,\n", "", _RULES),
+        ("centre-rule-dropped", "    _only_novelty_is_centred,\n", "", _RULES),
         (
             "own-modules-are-recorded",
             " and not (is_own(network.core) or is_own(network.encoder))",
@@ -2302,10 +2312,11 @@ RANKS = [
     ),
     *_in(
         "dtqn/training/trainer.py",
-        ("env-steps-of-one-rank", "self.actor.env_steps += int(steps.sum()) - taken", "pass", _AS_ONE),
+        ("env-steps-of-one-rank", "self.actor.env_steps += steps - taken", "pass", _AS_ONE),
+        ("novelty-of-one-rank", "shown, novel = self._count_others(", "self._count_others(", _AS_ONE),
         (
             "largest-priority-of-one-rank",
-            "self.replay.raise_max_priority(float(priorities.max()))",
+            "self.replay.raise_max_priority(float(counts[:, 3].max()))",
             "pass",
             _AS_ONE,
         ),

@@ -212,6 +212,9 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     if batch.novel is not None:
         for t in range(rows):
             reward[t] += config.novelty_weight if batch.novel.learn[b, t] else -config.repeat_cost
+            if config.novelty_centred:
+                share = float(batch.novel_share[b])
+                reward[t] -= config.novelty_weight * share - config.repeat_cost * (1 - share)
     tau = config.munchausen_temperature
     log_pi = [losses.log_policy(q, tau) for q in selector]
     if config.munchausen:

@@ -111,6 +111,7 @@ class NaiveTrainer:
         self.shown: list[list[list[int]]] = [[] for _ in range(self.num_envs)]
         self.tried: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(self.num_envs)]
         """The observations of each copy's episode so far."""
+        self.novel_share, self.steps_in_share = 0.0, 0
         self.env_steps = self.updates_due = self.evaluations = 0
 
     def seed(self, *key: int) -> np.random.SeedSequence:
@@ -197,6 +198,11 @@ class NaiveTrainer:
             rows.append(row)
             actions.append(action)
         self.env_steps += self.last.count(False)
+        led_to = [row["novel"] for row in rows if not row["first"]]
+        if led_to:
+            self.steps_in_share += len(led_to)
+            assert self.steps_in_share <= 10_000, "a plain mean is that of fewer steps"
+            self.novel_share += sum(new - self.novel_share for new in led_to) / self.steps_in_share
         stored = {name: np.array([row[name] for row in rows]) for name in rows[0]}
         for id_ in self.replay.append(stored, list(range(self.num_envs))):
             if self.config.replay.initial_priority == "actor":
@@ -214,6 +220,7 @@ class NaiveTrainer:
             [
                 config.reward_scale * float(row["reward"])
                 + (config.novelty_weight if row["novel"] else -config.repeat_cost)
+                - self.mean_of_novelty()
                 for row in rows
             ],
             [float(row["discount"]) for row in rows],
@@ -224,6 +231,12 @@ class NaiveTrainer:
         )
         deltas = [y[t] - float(rows[t]["q_taken"]) for t in range(sequence["learned_steps"])]
         return losses.priority(deltas, self.config.replay.max_priority_weight)
+
+    def mean_of_novelty(self) -> float:
+        config, share = self.config.learner, self.novel_share
+        if not config.novelty_centred:
+            return 0.0
+        return config.novelty_weight * share - config.repeat_cost * (1 - share)
 
     # Learning.
 
@@ -294,6 +307,7 @@ class NaiveTrainer:
                     for blocks in (burn_in, learn)
                 )
             ),
+            novel_share=torch.full((len(ids),), self.novel_share, dtype=torch.float64),
         )
 
     def inputs(self, blocks: list[list[dict[str, Any]]]) -> StepInputs:

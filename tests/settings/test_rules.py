@@ -27,6 +27,10 @@ def test_sizes_that_contradict_each_other():
     [
         ({"network.v_min": "3", "network.v_max": "3"}, "network.v_min is 3.0, not below network.v_max 3.0"),
         (
+            {"env": "hallway", "learner.novelty_centred": "true"},
+            "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0",
+        ),
+        (
             {"learner.policy": "target", "learner.target_update": "hard"},
             "learner.policy is target with learner.target_update hard",
         ),

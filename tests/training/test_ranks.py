@@ -66,6 +66,7 @@ CASES: dict[str, dict[str, str]] = {
         "network.memory_length": "3",
         "network.recall_weight": "0.5",
         "learner.novelty_weight": "0.3",
+        "learner.novelty_centred": "true",
         "learner.weight_decay": "0.5",
         "replay.learn_length": "4",
         "replay.sequence_period": "3",
@@ -196,6 +197,7 @@ def test_ranks_are_one_rank_with_all_copies(agent: str, count: int, double: None
 
     measured = {name for row in expected for name in row if name.startswith("learner/")}
     measured |= {"replay/steps", "replay/sequences", "replay/importance_weight_min", "actor/epsilon"}
+    measured |= {"actor/novel_share"} if agent == "gtrxl" else set()
     measured |= {f"replay/priority_{name}" for name in ("minimum", "mean", "maximum")}
     measured |= {"train/episodes", "train/total_return", "replay/learned_steps_per_update", "env_steps"}
     assert len(expected) == 2

@@ -104,7 +104,7 @@ def test_killed_and_resumed_run_ends_like_one_that_was_not(
     monkeypatch.setattr(session, "learning_curve", lambda *_: None)  # a fifth of the time
     monkeypatch.setattr(Trainer, "film", lambda *_: None)
     more = {"actor.publish_period": 3, "actor.optimism": 0.2}
-    more |= {"learner.novelty_weight": 0.2, "learner.weight_decay": 0.1}
+    more |= {"learner.novelty_weight": 0.2, "learner.novelty_centred": True, "learner.weight_decay": 0.1}
     flags = [*SMALL, *(x for name, value in more.items() for x in (f"--{name}", str(value)))]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     finish(*flags, "--run-dir", str(whole))

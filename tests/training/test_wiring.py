@@ -69,6 +69,14 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
         "actor": {"publish_period": 4},
         "evaluation": {"epsilon": 0.4},
     },
+    "novelty less its mean": {
+        "learner": {
+            "env_steps_per_update": 2.0,
+            "novelty_weight": 0.6,
+            "repeat_cost": 0.3,
+            "novelty_centred": True,
+        },
+    },
     "the target acts": {
         "learner": {"env_steps_per_update": 2.0, "target_ema_rate": 0.01, "policy": "target"},
     },
