@@ -57,7 +57,7 @@ def test_a_metric_is_a_column_of_a_run(tmp_path):
         "replay.capacity": "2000", "replay.learn-length": "10", "evaluation.period": "300",
         "evaluation.episodes": "2", "task.time-limit": "40", "learner.batch-size": "4", "device": "cpu",
         "network.recall-weight": "0.1", "wandb": "disabled", "run-dir": str(tmp_path / "run"),
-        "actor.pool": "process", "actor.num-workers": "1",
+        "actor.pool": "process", "actor.num-workers": "1", "learner.novelty-weight": "0.1",
     }  # fmt: skip
     assert cli.main([word for name, value in options.items() for word in (f"--{name}", value)]) == 0
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")
