@@ -221,15 +221,18 @@ class Objective:
     ) -> Tensor:
         """TD errors [B, R - 1] from what the actor saw, its largest Q and that of its action, [B, R] each.
 
-        `novel_share` [B] is that of `Sequences`.
-        They leave out the policy of Munchausen's target, which needs all actions.
+        They leave out the policy of Munchausen's target, which needs all actions. `novel_share` [B] is that
+        of `Sequences`.
         """
         reward = self._reward(reward, novel, novel_share)
         following = self._following(reward, discount, learn_rows, q_max, q_taken)
         return following.targets(q_max) - q_taken[:, :-1]
 
     def _reward(self, reward: Tensor, novel: Tensor | None, share: Tensor | None) -> Tensor:
-        """The learner's own, [B, R]: the task's by its scale, and more where `novel` than elsewhere."""
+        """The learner's own, [B, R]: the task's by its scale, and more where `novel` than elsewhere.
+
+        What it adds is 0 on average over steps of which a `share` [B] is novel, if it is centred.
+        """
         scaled, config = reward * self.config.reward_scale, self.config
         if novel is None or not config.reads_novelty:
             return scaled
