@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import heapq
 import os
+import statistics
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
@@ -236,6 +237,10 @@ class Watched(Protocol):
         """The machine that it runs on; empty for this one."""
 
     @property
+    def kind(self) -> Hashable:
+        """Runs of one kind, such as those of a task and agent, take about as long."""
+
+    @property
     def rows(self) -> Sequence[Row]: ...
 
     @property
@@ -260,7 +265,7 @@ class RunFacts:
         last: dict[str, float | int | None] = {}
         for row in run.rows:
             last |= {key: value for key, value in row.items() if value is not None}
-        self.name, self.state = run.name, run.state
+        self.name, self.state, self.kind = run.name, run.state, run.kind
         self.place = f"{run.state} on {run.where}" if run.where else run.state
         """The state, with the machine if it is another one."""
         self.total, self.env_steps = run.total_env_steps, int(last.get("env_steps") or 0)
@@ -293,22 +298,44 @@ def _pace(rows: Sequence[Row]) -> float:
     return (seconds - then[1]) / (env_steps - then[0])
 
 
+def _seconds_left(facts: Sequence[RunFacts]) -> list[float]:
+    """What each will take; at least one has a pace.
+
+    A run ends where the finished ones of its kind did in the mean, or at its budget if it is past that. One
+    without a pace has the mean of its kind, or of all.
+    """
+    ends: dict[Hashable, list[int]] = defaultdict(list)
+    paces: dict[Hashable, list[float]] = defaultdict(list)
+    for fact in facts:
+        if fact.state == "finished":
+            ends[fact.kind].append(fact.env_steps)
+        if fact.pace:
+            paces[fact.kind].append(fact.pace)
+    usual = statistics.fmean(pace for some in paces.values() for pace in some)
+
+    def steps_left(fact: RunFacts) -> float:
+        end = statistics.fmean(ends[fact.kind]) if ends[fact.kind] else fact.total
+        return min(end - fact.env_steps, fact.left) if fact.env_steps < end else fact.left
+
+    def pace(fact: RunFacts) -> float:
+        return fact.pace or (statistics.fmean(paces[fact.kind]) if paces[fact.kind] else usual)
+
+    return [steps_left(fact) * pace(fact) for fact in facts]
+
+
 def overview(facts: Sequence[RunFacts]) -> str:
     """How many runs are in which state, and when all will be done.
 
-    As many run at a time as do now, and each that waits follows on the first to end. One that has no pace yet
-    is taken to have the mean of the others'.
+    As many run at a time as do now, and each that waits follows on the first to end.
     """
     counts = Counter(fact.state for fact in facts)
-    paces = [fact.pace for fact in facts if fact.pace > 0]
-    usual = sum(paces) / max(len(paces), 1)
-    seconds = [(fact.state, fact.left * (fact.pace or usual)) for fact in facts]
-    ends = [left for state, left in seconds if state == "running"]
     eta = "-:--"
-    if paces and ends:
+    if any(fact.pace for fact in facts) and any(fact.state == "running" for fact in facts):
+        seconds = _seconds_left(facts)
+        ends = [left for fact, left in zip(facts, seconds, strict=True) if fact.state == "running"]
         heapq.heapify(ends)
-        for state, left in seconds:
-            if state == "waiting":
+        for fact, left in zip(facts, seconds, strict=True):
+            if fact.state == "waiting":
                 heapq.heapreplace(ends, ends[0] + left)
         eta = clock(max(ends))
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
