@@ -187,8 +187,11 @@ class Policy:
 
     def _rows(self, name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """[N, ...] of what is one such array without a batch."""
-        array = np.asarray(value, order="C")
         wanted = (self._count, *shape) if self._batched else shape
+        try:
+            array = np.asarray(value, order="C")
+        except ValueError:  # lists of several lengths
+            raise ValueError(f"{name} is no array; must be one of the shape {wanted}") from None
         if array.shape != wanted:
             raise ValueError(f"{name} has the shape {array.shape}; must be {wanted}")
         array = array if array.dtype == dtype else _converted(name, array, np.dtype(dtype))

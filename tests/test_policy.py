@@ -146,6 +146,8 @@ def test_mistakes_are_one_line(run_dir: Path, tmp_path: Path) -> None:
     policy.reset(3)
     with pytest.raises(ValueError, match=r"^reward has the shape \(2,\); must be \(3,\)$"):
         policy.act(np.zeros((3, *policy.observation_space.shape), np.uint8), [0.0, 0.0])
+    with pytest.raises(ValueError, match=r"^observation is no array; must be one of the shape \(3, 6\)$"):
+        policy.act([[0] * 6, [0] * 6, [0] * 5])
     with pytest.raises(ValueError, match=r"^num_envs is 0; must be at least 1"):
         policy.reset(0)
 
