@@ -219,7 +219,7 @@ def lambda_targets(
 
     Args:
         reward: [B, R] r_t, already scaled.
-        discount: [B, R] 0 on the row that terminates, else 1.
+        discount: [B, R] 0 on the row that terminates, which is row e, else 1.
         bootstrap_value: [B, R] v_t, in the transformed space.
         continuation: [B, R] c_t; that of row e and of padding is not read.
         learn_rows: [B] real rows.
@@ -231,8 +231,7 @@ def lambda_targets(
     # The share of G_t that G_{t-1} keeps, and the rest of G_{t-1}.
     kept = torch.where(inside, continuation, 0.0)
     rest = reward + (1 - kept) * value
-    kept = torch.where(discount > 0, gamma * kept, 0.0)
-    return transform.apply(_backwards(rest, kept)[:, 1:])
+    return transform.apply(_backwards(rest, gamma * kept)[:, 1:])
 
 
 def _backwards(added: Tensor, kept: Tensor) -> Tensor:
