@@ -8,7 +8,7 @@ import os
 import statistics
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
@@ -298,29 +298,29 @@ def _pace(rows: Sequence[Row]) -> float:
     return (seconds - then[1]) / (env_steps - then[0])
 
 
+def _mean_by_kind(values: Iterable[tuple[Hashable, float]]) -> dict[Hashable, float]:
+    found: dict[Hashable, list[float]] = defaultdict(list)
+    for kind, value in values:
+        found[kind].append(value)
+    return {kind: statistics.fmean(some) for kind, some in found.items()}
+
+
 def _seconds_left(facts: Sequence[RunFacts]) -> list[float]:
     """What each will take; at least one has a pace.
 
     A run ends where the finished ones of its kind did in the mean, or at its budget if it is past that. One
     without a pace has the mean of its kind, or of all.
     """
-    ends: dict[Hashable, list[int]] = defaultdict(list)
-    paces: dict[Hashable, list[float]] = defaultdict(list)
-    for fact in facts:
-        if fact.state == "finished":
-            ends[fact.kind].append(fact.env_steps)
-        if fact.pace:
-            paces[fact.kind].append(fact.pace)
-    usual = statistics.fmean(pace for some in paces.values() for pace in some)
+    ends = _mean_by_kind((fact.kind, fact.env_steps) for fact in facts if fact.state == "finished")
+    paces = _mean_by_kind((fact.kind, fact.pace) for fact in facts if fact.pace)
+    usual = statistics.fmean(fact.pace for fact in facts if fact.pace)
 
-    def steps_left(fact: RunFacts) -> float:
-        end = statistics.fmean(ends[fact.kind]) if ends[fact.kind] else fact.total
-        return min(end - fact.env_steps, fact.left) if fact.env_steps < end else fact.left
+    def seconds(fact: RunFacts) -> float:
+        ahead = ends.get(fact.kind, fact.total) - fact.env_steps
+        steps = min(ahead, fact.left) if ahead > 0 else fact.left
+        return steps * (fact.pace or paces.get(fact.kind, usual))
 
-    def pace(fact: RunFacts) -> float:
-        return fact.pace or (statistics.fmean(paces[fact.kind]) if paces[fact.kind] else usual)
-
-    return [steps_left(fact) * pace(fact) for fact in facts]
+    return [seconds(fact) for fact in facts]
 
 
 def overview(facts: Sequence[RunFacts]) -> str:

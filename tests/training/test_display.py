@@ -76,10 +76,8 @@ def test_the_time_to_go_is_not_that_of_the_last_row():
 
 
 def test_the_time_to_go_is_where_runs_of_a_kind_ended_before():
-    """Two end at 200 and 400 of 1000 env steps, at 10 a second; b's kind has a pace of 5, c's none."""
-    ended = [
-        _Run(f"a{i}", "finished", [_row(steps, speed=10.0)], kind="a") for i, steps in enumerate((200, 400))
-    ]
+    """Two of kind a have ended at 200 and 400 of 1000 env steps, at 10 a second."""
+    ended = [_Run(f"a{steps}", "finished", [_row(steps, speed=10.0)], kind="a") for steps in (200, 400)]
 
     def eta(*runs):
         return display.overview([display.RunFacts(run) for run in (*ended, *runs)]).rpartition("eta ")[2]
