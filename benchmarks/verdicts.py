@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import envs
 from benchmarks.options import write
 from dtqn.commands import kinds
-from dtqn.debugging import trials
+from dtqn.inspection import trials
 from dtqn.training import machine
 from dtqn.training.directory import RunDir
 

@@ -59,7 +59,7 @@ class Policy:
     def __init__(self, config: Config, network: QNetwork) -> None:
         self.config = config
         self.network = network
-        """The network that acts, for `dtqn.debugging`."""
+        """The network that acts, for `dtqn.inspection`."""
         parameter = next(network.parameters())
         self._device, self._dtype = parameter.device, parameter.dtype
         task = task_spec(config)

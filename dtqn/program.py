@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OF_NO_RUN = (
-    *("dtqn/experiments", "dtqn/debugging", "dtqn/report", "dtqn/sharing", "dtqn/watching"),
+    *("dtqn/experiments", "dtqn/inspection", "dtqn/export"),
     *("dtqn/commands", "dtqn/plots.py", "dtqn/cli.py"),
 )
 """Sources that no training reads: they compare, debug, report, export, show, draw and read flags."""

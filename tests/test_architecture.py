@@ -49,34 +49,15 @@ _ALLOWED = {
         *("dtqn.learning", "dtqn.acting"),
         *("wandb", "tensorboard", "safetensors", "rich"),
     },
-    "dtqn.debugging": {
+    "dtqn.inspection": {
         *_NETWORKS,
-        *("dtqn.acting", "dtqn.training", "dtqn.plots", "dtqn.debugging", "envs", "scipy"),
+        *("dtqn", "dtqn.acting", "dtqn.training", "dtqn.plots", "dtqn.experiments", "dtqn.inspection"),
+        *("envs", "scipy", "PIL", "imageio", "bokeh"),
     },
-    "dtqn.report": {
-        *_BASE,
-        *("dtqn", "dtqn.settings", "dtqn.training", "dtqn.debugging", "dtqn.experiments", "dtqn.report"),
-        *(
-            "dtqn.acting.statistics",
-            "dtqn.networks",
-            "dtqn.plots",
-            "envs",
-            "numpy",
-            "gymnasium",
-            "torch",
-            "PIL",
-            "bokeh",
-        ),
-    },
-    "dtqn.sharing": {
+    "dtqn.export": {
         *_BASE,
         *("torch", "numpy", "yaml", "pydantic", "scipy", "huggingface_hub", "envs.errors"),
-        *("dtqn.settings", "dtqn.acting.evaluation", "dtqn.training", "dtqn.sharing"),
-    },
-    "dtqn.watching": {
-        *("numpy", "PIL", "imageio", "envs"),
-        *("dtqn.text", "dtqn.settings.config", "dtqn.networks.q_network"),
-        *("dtqn.debugging", "dtqn.training", "dtqn.watching"),
+        *("dtqn.settings", "dtqn.acting.evaluation", "dtqn.training", "dtqn.export"),
     },
     "dtqn.experiments": {
         *_TRAINING,
@@ -102,11 +83,9 @@ _ALLOWED = {
         "dtqn.settings",
         "dtqn.commands",
         "dtqn.training",
-        "dtqn.debugging",
-        "dtqn.sharing",
-        "dtqn.watching",
+        "dtqn.inspection",
+        "dtqn.export",
         "dtqn.experiments",
-        "dtqn.report",
         "envs",
     },
 }

@@ -104,7 +104,7 @@ def debug(arguments: Sequence[str]) -> int:
         least = f"above --replacements {others}" if given["replacements"] else "at least 2"
         raise wrong("--episodes", episodes, f"it must be {least}")
     task_of(directory.read_config())
-    from dtqn.debugging import debug, lines, trials
+    from dtqn.inspection import debug, lines, trials
 
     out = given["out"] or directory.path / "debug"
     rivals = [Path(path) for path in given["memoryless"].split(",") if path]
@@ -147,7 +147,7 @@ def watch(arguments: Sequence[str]) -> int:
     directory = RunDir(given["run_dir"])
     config = directory.read_config()
     task_of(config)
-    from dtqn.watching import film, watch
+    from dtqn.inspection import film, watch
 
     films = {f"--{name}": given[name] for name in ("gif", "mp4") if given[name] is not None}
     for option, file in films.items():
@@ -209,7 +209,7 @@ def report(arguments: Sequence[str]) -> int:
     mode = build(layers).wandb if layers else None
     if importlib.util.find_spec("bokeh") is None:
         raise ConfigError('report needs bokeh, which is not installed; pip install "dtqn[report]"')
-    from dtqn.report import played, report
+    from dtqn.inspection import played, report
 
     asked = played.Asked(given["episodes"], shown, given["seed"], given["checkpoint"])
     made = report.report(given["paths"], asked, given["out"], given["figures"], mode, print)
@@ -244,7 +244,7 @@ def export(arguments: Sequence[str]) -> int:
     directory, to, repository = RunDir(given["run_dir"]), given["to"], given["push"]
     config = directory.read_config()
     task_of(config)
-    from dtqn.sharing import export, hub
+    from dtqn.export import export, hub
 
     _warn_of_change(directory, config)
     if repository is not None:
@@ -285,7 +285,7 @@ def verify(arguments: Sequence[str]) -> int:
     given = parser.read()
     directory = RunDir(given["run_dir"])
     task_of(directory.read_config())
-    from dtqn.sharing import verify
+    from dtqn.export import verify
 
     differs = False
     for found in verify.verify(directory, given["updates"], given["episodes"], given["seed"]):

@@ -149,7 +149,7 @@ class RunDir:
 
     @property
     def is_exported(self) -> bool:
-        """Whether it is what `dtqn.sharing.export` made of a run: weights, and nothing to go on from."""
+        """Whether it is what `dtqn.export.export` made of a run: weights, and nothing to go on from."""
         return (self.path / EXPORTED_WEIGHTS).exists()
 
     @property

@@ -87,19 +87,19 @@ _WARNING = f"{_LAUNCHERS}::test_a_warning_never_takes_effect_at_once"
 _SWEEP, _IMPORTANCE = "tests/experiments/test_sweep.py", "tests/experiments/test_importance.py"
 _CONFIG, _PRESETS = "tests/settings/test_config.py", "tests/settings/test_presets.py"
 _RULES, _VALUES = "tests/settings/test_rules.py", "tests/settings/test_values.py"
-_CERTIFICATE, _EXPORT = "tests/sharing/test_certificate.py", "tests/sharing/test_export.py"
-_RERUN, _VERIFY = "tests/sharing/test_rerun.py", "tests/sharing/test_verify.py"
+_CERTIFICATE, _EXPORT = "tests/export/test_certificate.py", "tests/export/test_export.py"
+_RERUN, _VERIFY = "tests/export/test_rerun.py", "tests/export/test_verify.py"
 _POOL, _EXCHANGE = "tests/training/test_pool.py", "tests/training/test_exchange.py"
 _OWN = "tests/training/test_own_networks.py"
 _CHANGED = "tests/training/test_changed_task.py"
 _LOST_WORKERS = "tests/training/test_lost_workers.py"
-_DEBUG, _VERDICT = "tests/debugging/test_debug.py", "tests/debugging/test_verdict.py"
+_DEBUG, _VERDICT = "tests/inspection/test_debug.py", "tests/inspection/test_verdict.py"
 _VERDICTS = "tests/test_verdict_benchmark.py"
 _LAYOUTS = "tests/test_layouts_benchmark.py::test_outcomes_are_those_of_a_plain_loop"
 _CHANCES = "tests/envs/test_gridverse_tasks.py::test_chances_by_hand"
 _NAMES = "tests/envs/test_action_names.py"
-_REPORT = "tests/report/test_parts.py"
-_DRAWING = "tests/watching/test_drawing.py"
+_REPORT = "tests/inspection/test_parts.py"
+_DRAWING = "tests/inspection/test_drawing.py"
 _RECORDED = "tests/training/test_recorded_runs.py::test_the_configuration_of_a_preset_is_the_recorded_one"
 
 
@@ -1477,24 +1477,24 @@ EXPERIMENTS = [
         ),
     ),
     *_in(
-        "dtqn/report/sources.py",
+        "dtqn/inspection/sources.py",
         (
             "another-run-than-the-tables",
             "elif (end := _end(outcome[0])) != figures:",
             "elif (end := figures) != figures:",
-            "tests/report/test_report.py::test_the_page_of_a_comparison",
+            "tests/inspection/test_report.py::test_the_page_of_a_comparison",
         ),
         (
             "run-of-the-present-folder-first",
             "for base in (*folder.resolve().parents, Path()):",
             "for base in (Path(), *folder.resolve().parents):",
-            "tests/report/test_report.py::test_a_run_is_looked_for_beside_its_comparison_first",
+            "tests/inspection/test_report.py::test_a_run_is_looked_for_beside_its_comparison_first",
         ),
         (
             "exported-agent-reported-as-unfinished",
             "if directory.is_exported:",
             "if False:",
-            "tests/report/test_report.py::test_what_is_refused",
+            "tests/inspection/test_report.py::test_what_is_refused",
         ),
     ),
     *_in(
@@ -2158,7 +2158,7 @@ ENVS = [
 
 SHARED: list[Break] = [
     *_in(
-        "dtqn/sharing/certificate.py",
+        "dtqn/export/certificate.py",
         (
             "digest-with-clocks",
             "json.dumps(without_clocks(row), sort_keys=True)",
@@ -2168,12 +2168,12 @@ SHARED: list[Break] = [
         ("certified-rows-of-no-update", 'if "learner/loss" in row]', "]", _CERTIFICATE),
     ),
     *_in(
-        "dtqn/sharing/rerun.py",
+        "dtqn/export/rerun.py",
         ("rerun-without-evaluations", "row = row | evaluated.metrics", "pass", _RERUN),
         ("rerun-without-figures-so-far", "row | evaluations.tally(row)", "row", _RERUN),
     ),
     *_in(
-        "dtqn/sharing/verify.py",
+        "dtqn/export/verify.py",
         ("any-file-is-the-file", "(found := certificate.file_digest(path)) != digest", "not path", _VERIFY),
         ("any-setting-is-the-setting", "stated.get(name) != value", "name not in stated", _VERIFY),
         ("elsewhere-a-row-must-be-the-same", "if why else Finding", "if not why else Finding", _VERIFY),
@@ -2194,32 +2194,32 @@ SHARED: list[Break] = [
         ),
     ),
     *_in(
-        "dtqn/debugging/measures.py",
+        "dtqn/inspection/measures.py",
         (
             "a-cue-is-held-from-its-first-row",
             "np.maximum.accumulate(np.where(found.rows, steps, -1))",
             "np.flatnonzero(found.rows)[0]",
-            "tests/debugging/test_debug.py::test_a_cue_in_sight_is_not_remembered",
+            "tests/inspection/test_debug.py::test_a_cue_in_sight_is_not_remembered",
         ),
         (
             "the-last-row-is-exchanged-too",
             "before = rows & (np.arange(len(rows)) < last)",
             "before = rows",
-            "tests/debugging/test_debug.py::test_a_network_without_memory_holds_no_cue",
+            "tests/inspection/test_debug.py::test_a_network_without_memory_holds_no_cue",
         ),
     ),
     *_in(
-        "dtqn/debugging/episodes.py",
+        "dtqn/inspection/episodes.py",
         ("reward-of-the-step-before", "rows.reward))", "inputs.reward[:, 0].numpy()))", _REPORT),
         ("secret-of-all-copies", "if asked and others[0]", "if others[0]", _REPORT),
     ),
     *_in(
-        "dtqn/debugging/verdict.py",
+        "dtqn/inspection/verdict.py",
         ("stacks-of-any-length-do", "if x.low >= best_agent.high - margin]", "]", _VERDICT),
         ("rival-by-its-upper-end", "memoryless[run].low)", "memoryless[run].high)", _VERDICT),
     ),
     *_in(
-        "dtqn/debugging/trials.py",
+        "dtqn/inspection/trials.py",
         ("stacks-count-as-no-memory", "if steps > 1:", "if steps > 99:", _DEBUG),
         ("any-core-is-no-memory", 'other.network.core != "none"', "False", _DEBUG),
     ),
@@ -2233,16 +2233,16 @@ SHARED: list[Break] = [
         ),
     ),
     *_in(
-        "dtqn/report/sending.py",
-        ("untracked-runs-sent", " or not run.directory.has_wandb_id", "", "tests/report/test_sending.py"),
-        ("page-loses-the-rows", "run.outcome.rows, say", "[], say", "tests/report/test_sending.py"),
+        "dtqn/inspection/sending.py",
+        ("untracked-runs-sent", " or not run.directory.has_wandb_id", "", "tests/inspection/test_sending.py"),
+        ("page-loses-the-rows", "run.outcome.rows, say", "[], say", "tests/inspection/test_sending.py"),
     ),
     *_in(
-        "dtqn/report/curves.py",
+        "dtqn/inspection/curves.py",
         ("rows-weigh-alike", "weights=part[:, 2]", "weights=None", _REPORT),
     ),
     *_in(
-        "dtqn/watching/drawing.py",
+        "dtqn/inspection/drawing.py",
         (
             "the-next-decision-is-named",
             "episode.dependence[t, : t + 1]",
@@ -2499,7 +2499,7 @@ RECORDED = [
         ),
     ),
     *_in(
-        "dtqn/report/charts.py",
+        "dtqn/inspection/charts.py",
         (
             "random-actions-off-the-chart",
             "level_too = [] if chart.level is None else [chart.level[1]]",
@@ -2568,7 +2568,7 @@ RECORDED = [
         ),
     ),
     *_in(
-        "dtqn/sharing/verify.py",
+        "dtqn/export/verify.py",
         (
             "an-unseeded-task-is-a-forgery",
             "if text and not others and _compared(",
@@ -2577,7 +2577,7 @@ RECORDED = [
         ),
     ),
     *_in(
-        "dtqn/sharing/verify.py",
+        "dtqn/export/verify.py",
         (
             "a-longer-run-by-its-last-length",
             "config = config.model_copy(update=dict(zip(ENDS, [*ends, None], strict=False)))",

@@ -1,0 +1,1 @@
+"""A look at trained agents: episodes with their memory, and what it depends on."""

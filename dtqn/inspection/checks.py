@@ -1,0 +1,245 @@
+"""The contracts of a memory, held to a trained network by its own episodes and its own replay.
+
+An agent that is right acts and learns with one function of the episode so far. Each check compares two ways
+to the same Q-values and names the contract that does not hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor
+
+from dtqn.acting.actor import Actor
+from dtqn.acting.exploration import Bursts, Exploration, constant
+from dtqn.inspection.dependence import q_values
+from dtqn.networks.q_network import QNetwork, memory_window
+from dtqn.settings.config import Config
+from dtqn.training import setup
+from dtqn.training.schema import MEMORIES, NAMES
+from dtqn.types import Observation, StepInputs, first_rows, map_tree
+
+COPIES, MOST_TICKS, EPISODES = 8, 600, 2
+SEQUENCES = 64
+RANDOM_SHARE = 0.5
+"""The share of random actions, so that the copies go different ways."""
+TOLERANCE = {"float32": 1e-3, "float16": 2e-2}
+"""The largest difference, as a share of the range of Q-values, by the type that replay keeps memory in."""
+
+
+class Check(NamedTuple):
+    name: str
+    difference: float | None
+    """The largest one, as a share of the range of Q-values; None where there was nothing to compare."""
+    holds: bool
+    contract: str
+    """The contract in a sentence."""
+
+
+def check(config: Config, network: QNetwork, seed: int = 0) -> list[Check]:
+    """Episodes of a few copies, played by the run's actor into the run's replay, and read back.
+
+    All on the CPU, where `network` is, whatever the run's device was.
+    """
+    config = config.on_cpu()
+    played = _play(config, network, seed)
+    highest = max(float(x.q_max.max()) for x in played.episodes)
+    scale = max(highest - min(float(x.q_taken.min()) for x in played.episodes), 1e-9)
+
+    def of(name: str, contract: str, differences: list[float]) -> Check:
+        """The stored memory alone is rounded."""
+        tolerance = TOLERANCE[config.replay.trace_dtype if name == "learning" else "float32"]
+        largest = max(differences) / scale if differences else None
+        return Check(name, largest, largest is None or largest <= tolerance, contract)
+
+    first = [x for x in played.episodes if x.number == 0]
+    later = [x for x in played.episodes if x.number > 0]
+    return [
+        of(
+            "parity",
+            "the actor, step by step, sees the Q-values of one call on the episode",
+            _by_one_call(network, first),
+        ),
+        of("reset", "an episode begins without any memory of the one before", _by_one_call(network, later)),
+        of(
+            "chunks",
+            "the split of an episode into calls changes no Q-value",
+            _by_chunks(network, played.episodes),
+        ),
+        of(
+            "learning",
+            "the learner, from stored memory, sees the Q-values that the actor saw",
+            _learned(config, network, played),
+        ),
+        of(
+            "causality",
+            "what a step shows changes no earlier decision",
+            _of_later_steps(network, played),
+        ),
+        of(
+            "distance",
+            "what lies beyond the memory changes no decision",
+            _of_forgotten_steps(config, network, played),
+        ),
+    ]
+
+
+class _Stretch(NamedTuple):
+    """An episode in a stream, as the actor handed it out."""
+
+    inputs: StepInputs
+    """[1, T, ...]"""
+    q_max: np.ndarray
+    """[T]"""
+    q_taken: np.ndarray
+    number: int
+    """The episode's number in its stream."""
+
+
+class _Played(NamedTuple):
+    episodes: list[_Stretch]
+    sample: Observation
+    """[...] drawn from the observation space."""
+    schema: Any
+    replay: Any
+
+
+def _play(config: Config, network: QNetwork, seed: int) -> _Played:
+    env = setup.make_env(config, COPIES, np.random.SeedSequence(seed))
+    schema = setup.make_schema(config, network)
+    layout = setup.sequence_layout(config)
+    reach = memory_window(network) + layout.burn_in_length + layout.max_learn_rows
+    actor_config = config.actor.model_copy(update={"num_envs": COPIES})
+    kept = config.replay.model_copy(update={"capacity": (MOST_TICKS + reach + 2) * COPIES})
+    small = config.model_copy(update={"actor": actor_config, "replay": kept})
+    replay = setup.make_replay(small, schema)
+    actor = Actor(
+        env,
+        network,
+        exploration=Exploration(np.full(COPIES, RANDOM_SHARE), constant(), 0),
+        bursts=Bursts(num_envs=COPIES, share=0.0, start=0.0, length=0.0),
+        generator=np.random.default_rng(seed),
+        keep_cache=False,
+    )
+    ticks: list[tuple[StepInputs, Any]] = []
+    ended = np.zeros(COPIES, int)
+    while len(ticks) < MOST_TICKS and (ended < EPISODES).any():
+        rows, _ = actor.tick()
+        stored = schema.stored(rows)
+        replay.append(stored)
+        ended += rows.last
+        ticks.append((schema.inputs({name: x[:, None] for name, x in stored.items()}), rows))
+    replay.end_episodes()
+    env.single_observation_space.seed(seed)
+    sample = env.single_observation_space.sample()
+    if isinstance(env.single_observation_space, gymnasium.spaces.Dict):
+        sample = dict(sample)
+    return _Played(_stretches(ticks), map_tree(torch.as_tensor, sample), schema, replay)
+
+
+def _stretches(ticks: list[tuple[StepInputs, Any]]) -> list[_Stretch]:
+    found = []
+    for copy in range(COPIES):
+        begins = [t for t, (_, rows) in enumerate(ticks) if rows.first[copy]]
+        for number, (start, stop) in enumerate(zip(begins, [*begins[1:], len(ticks)], strict=True)):
+            part = ticks[start:stop]
+            inputs = map_tree(
+                lambda *rows, c=copy: torch.cat([x[c : c + 1] for x in rows], dim=1), *(x for x, _ in part)
+            )
+            reward = inputs.reward.float()
+            q_max, q_taken = (
+                np.array([getattr(rows, name)[copy] for _, rows in part]) for name in ("q_max", "q_taken")
+            )
+            found.append(_Stretch(inputs._replace(reward=reward), q_max, q_taken, number))
+    return found
+
+
+def _difference(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().max()) if one.numel() else 0.0
+
+
+def _by_one_call(network: QNetwork, episodes: list[_Stretch]) -> list[float]:
+    return [
+        _difference(q_values(network, x.inputs)[0].amax(dim=-1), torch.from_numpy(x.q_max)) for x in episodes
+    ]
+
+
+def _by_chunks(network: QNetwork, episodes: list[_Stretch]) -> list[float]:
+    found = []
+    for episode in episodes:
+        whole = q_values(network, episode.inputs)
+        found += [_difference(q_values(network, episode.inputs, piece=size), whole) for size in (1, 3)]
+    return found
+
+
+def _learned(config: Config, network: QNetwork, played: _Played) -> list[float]:
+    """The learn blocks of sequences from replay, by `learn_values`, against what the actor saw there."""
+    ids = played.replay.ids()
+    if not MEMORIES[config.replay.memory].is_read or not memory_window(network):
+        # Only what starts with its episode is to be the same.
+        batch = played.replay.take(ids)
+        ids = ids[(batch.episode_step == 0)]
+    found = []
+    for part in np.array_split(ids, max(1, len(ids) // SEQUENCES)):
+        if not len(part):
+            continue
+        sampled = played.replay.take(part)
+        batch = played.schema.sequences(sampled, np.ones(len(part), np.float32))
+        with torch.no_grad():
+            q = network.learn_values(batch)[0].q.amax(dim=-1)
+        seen = torch.from_numpy(sampled.learn[NAMES.q_max])
+        real = first_rows(batch.learn_rows, q.shape[1])
+        if not memory_window(network):  # rows beyond a window are read by another one
+            real &= (torch.arange(q.shape[1]) + batch.burn_in_rows[:, None]) < config.network.context_length
+        found.append(_difference(q[real], seen[real]))
+    return found
+
+
+def _changed(inputs: StepInputs, k: int, shown: Observation) -> StepInputs:
+    """Rows in which step k shows something else."""
+
+    def put(x: Tensor, new: Tensor) -> Tensor:
+        y = x.clone()
+        y[:, k] = new
+        return y
+
+    return inputs._replace(observation=map_tree(put, inputs.observation, shown))
+
+
+def _of_later_steps(network: QNetwork, played: _Played) -> list[float]:
+    found = []
+    for episode in played.episodes:
+        whole = q_values(network, episode.inputs)
+        steps = whole.shape[1]
+        for k in {1, steps // 2, steps - 1} & set(range(1, steps)):
+            after = q_values(network, _changed(episode.inputs, k, played.sample))
+            found.append(_difference(after[:, :k], whole[:, :k]))
+    return found
+
+
+def _of_forgotten_steps(config: Config, network: QNetwork, played: _Played) -> list[float]:
+    reach, found = farthest(config), []
+    if reach is None:
+        return []
+    for episode in played.episodes:
+        whole = q_values(network, episode.inputs)
+        beyond = reach + 1
+        if whole.shape[1] > beyond:
+            changed = q_values(network, _changed(episode.inputs, 0, played.sample))
+            found.append(_difference(changed[:, beyond:], whole[:, beyond:]))
+    return found
+
+
+def farthest(config: Config) -> int | None:
+    """Steps back from a decision beyond which nothing can change it; None where there is no such limit."""
+    network = config.network
+    if network.core == "dtqn" and not network.bag_size:
+        return network.context_length - 1
+    if network.core == "none":
+        return 0
+    if network.core == "gtrxl" and not network.compressed_slots:
+        return network.num_layers * network.memory_length
+    return None

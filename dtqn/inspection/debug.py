@@ -1,0 +1,191 @@
+"""The command `debug`: what a trained agent remembers, and whether it has to.
+
+It plays greedy episodes of a run, runs them again with other pasts, and says what its decisions hang on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dtqn.acting.statistics import Figure, mean, share
+from dtqn.inspection import checks, gradients, measures, trials
+from dtqn.inspection.dependence import MOST_LEFT_IN
+from dtqn.inspection.episodes import Episode, outcomes, play
+from dtqn.inspection.measures import Cue, Map
+from dtqn.files import write_whole
+from dtqn.networks.q_network import QNetwork
+from dtqn.plots import DependenceMap, dependence_maps
+from dtqn.training.directory import RunDir, make_writable
+from dtqn.training.setup import num_actions
+
+MOST_MAPPED = 20
+"""Episodes whose every step is replaced."""
+MAPPED_ROWS = 1_500_000
+"""Rows that a network runs for that, at most: fewer episodes are mapped where they are long."""
+DRAWN = 4
+"""Episodes in the picture."""
+ALMOST = 0.5
+"""From this share of replacements on, an action counts as changed."""
+
+
+def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
+    """All findings, as `debug.json` in the folder `out` has them, beside the picture `dependence.png`."""
+    of = trials.subject(directory, asked)
+    make_writable("--out", out)
+    config, network = of.config, of.network
+    generator = np.random.default_rng(asked.seed)
+    episodes = play(network, of.copies())
+    found: dict[str, Any] = {
+        "env": config.env,
+        "agent": config.agent,
+        "weights": asked.weights,
+        "action_names": of.task.name_actions(),
+        "episodes": asked.episodes,
+        "replacements": asked.replacements,
+        "contracts": checks.check(config, network, asked.seed),
+        **trials.verdicts(of, episodes),
+    }
+    cues = [
+        measures.cue(network, episodes, number, asked.replacements, generator)
+        for number in range(len(episodes))
+    ]
+    if any(x is not None for x in cues):
+        found["cue"] = _cue_figures(cues, of.score(outcomes(network, of.copies(), show_other=True)))
+    maps = _maps(network, episodes, asked, num_actions(of.task), generator)
+    found["dependence"] = _map_figures(maps, cues)
+    found["maps"] = [_as_lists(number, episodes[number], x) for number, x in maps.items()]
+    write_whole(out / "debug.json", json.dumps(_plain(found), indent=1) + "\n")
+    drawn = [_drawn(number, episodes[number], x, of.task.has_success) for number, x in maps.items()][:DRAWN]
+    title = f"{config.env}, {config.agent}: what each decision hangs on"
+    dependence_maps(drawn, out / "dependence.png", title)
+    return found
+
+
+def _drawn(number: int, episode: Episode, of: Map, has_success: bool) -> DependenceMap:
+    end = {True: ", a success", False: ", a failure"}[episode.success] if has_success else ""
+    cue = None if episode.cue is None else np.flatnonzero(episode.cue).tolist()
+    return DependenceMap(f"episode {number}{end}", of.dependence.advantage, cue)
+
+
+def _cue_figures(cues: Sequence[Cue | None], shown_other: Figure) -> dict[str, Any]:
+    known = [x for x in cues if x is not None]
+    return {
+        "episodes_that_show_it": len(known),
+        "rows": mean([float(x.rows.sum()) for x in known]),
+        "first_row": mean([float(np.flatnonzero(x.rows)[0]) for x in known]),
+        "held_for": mean([float(measures.held(x)) for x in known]),
+        "changes_the_last_decision": share([x.last_flips for x in known]),
+        "changes_some_decision": share([bool(x.flips.any()) for x in known]),
+        "other_rows_change_the_last_decision": share(
+            [x.other_flips > ALMOST for x in known if x.other_flips is not None]
+        ),
+        "score_when_the_other_is_shown": shown_other,
+    }
+
+
+def _maps(
+    network: QNetwork,
+    episodes: Sequence[Episode],
+    asked: trials.Asked,
+    actions: int,
+    generator: np.random.Generator,
+) -> dict[int, Map]:
+    """Maps of failures and successes in turns, as far as the rows of all together allow."""
+    order = sorted(range(len(episodes)), key=lambda number: (episodes[number].success, number))
+    half = (len(order) + 1) // 2
+    order = [
+        x for pair in zip(order[:half], reversed(order[half - len(order) % 2 :]), strict=True) for x in pair
+    ]
+    mean_features = gradients.baseline(network, episodes)
+    left, maps = float(MAPPED_ROWS), dict[int, Map]()
+    for number in dict.fromkeys(order):
+        length = episodes[number].length
+        cost = length * (length * (asked.replacements + actions) / 2 + asked.replacements * MOST_LEFT_IN)
+        if len(maps) == MOST_MAPPED or (maps and cost > left):
+            break
+        left -= cost
+        maps[number] = measures.mapped(
+            network, episodes, number, asked.replacements, mean_features, actions, generator
+        )
+    return maps
+
+
+def _map_figures(maps: dict[int, Map], cues: Sequence[Cue | None]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "episodes": len(maps),
+        "recall_density": measures.recall_density(list(maps.values())),
+        "same_replacements": mean([float(x.dependence.same.mean()) for x in maps.values()]),
+        "on_actions": mean([float(x.actions[-1, :-1].sum()) for x in maps.values()]),
+        "on_observations": mean([float(x.dependence.advantage[-1, :-1].sum()) for x in maps.values()]),
+    }
+    with_cue = [(found_cue, maps[n]) for n in maps if (found_cue := cues[n]) is not None]
+    if with_cue:
+        found["cue_times_its_share"] = mean([measures.times_its_share(*pair) for pair in with_cue])
+        found["contamination"] = mean([measures.contamination(*pair) for pair in with_cue])
+    for name, of_map in _OTHER_MAPS.items():
+        pairs = [(of_map(x), x.dependence.advantage[-1]) for x in maps.values()]
+        agreed = [measures.agreement(y, z) for y, z in pairs if y is not None]
+        ranks = [x for x in agreed if x is not None]
+        found[f"agreement_of_{name}"] = {
+            "rank_correlation": mean([x.rank_correlation for x in ranks]),
+            "top_three": mean([x.top_three for x in ranks]),
+        }
+    errors = [x.attribution.error for x in maps.values() if x.attribution is not None]
+    found["completeness_error"] = float(np.median(errors)) if errors else None
+    return found
+
+
+def _of_gradient(of: Map) -> np.ndarray | None:
+    return None if of.attribution is None else np.abs(of.attribution.steps)
+
+
+def _of_attention(of: Map) -> np.ndarray | None:
+    return None if of.attention is None else of.attention.rollout[-1]
+
+
+_OTHER_MAPS: dict[str, Callable[[Map], np.ndarray | None]] = {
+    "gradient": _of_gradient,
+    "attention": _of_attention,
+}
+
+
+def _as_lists(number: int, episode: Episode, of: Map) -> dict[str, Any]:
+    return {
+        "episode": number,
+        "success": episode.success,
+        "return": episode.episode_return,
+        "actions": episode.action,
+        "q": episode.q.numpy(),
+        "cue": None if episode.cue is None else np.flatnonzero(episode.cue),
+        "dependence": of.dependence.advantage,
+        "dependence_error": of.dependence.error,
+        "dependence_of_value": of.dependence.value,
+        "flips": of.dependence.flips,
+        "dependence_on_actions": of.actions,
+        "left_in": of.left_in,
+        "smallest_set": of.smallest,
+        "gradient": None if of.attribution is None else of.attribution.steps,
+        "attention": None if of.attention is None else of.attention.rollout,
+        "gate_openness": None if of.attention is None else of.attention.openness,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """For JSON: named tuples as objects, arrays as lists of five digits, what is no number as null."""
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, float):
+        return float(f"{value:.5g}") if math.isfinite(value) else None
+    return value

@@ -1,0 +1,117 @@
+"""An episode's steps as text: pictures as coloured half blocks, Q-values as bars, dependence as a strip."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dtqn.inspection.recording import Recording
+
+Cells = list[list[tuple[str, str]]]
+"""Lines of (upper, lower) colours, `#rrggbb` each."""
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
+_BAR = 20
+_NAMED = 3
+"""Past steps that a plain line names."""
+_LEAST = 0.005
+"""A smaller dependence is not named."""
+
+
+def shrunk(picture: np.ndarray, columns: int, lines: int) -> np.ndarray:
+    """A picture [height, width, 3], uint8, as means of squares, so that it fits; 2 pixels a line."""
+    height, width = picture.shape[:2]
+    size = max(-(-width // columns), -(-height // (2 * lines)), 1)
+    rows, places = -(-height // size), -(-width // size)
+    padding = ((0, rows * size - height), (0, places * size - width), (0, 0))
+    whole = np.pad(picture, padding, mode="edge").astype(np.float64)
+    means = whole.reshape(rows, size, places, size, 3).mean(axis=(1, 3))
+    return np.rint(means).astype(np.uint8)
+
+
+def cells(picture: np.ndarray) -> Cells:
+    """Two lines of pixels for each line of text; a last line alone has black below it."""
+    if len(picture) % 2:
+        picture = np.concatenate([picture, np.zeros_like(picture[:1])])
+    return [
+        [(_colour(upper), _colour(lower)) for upper, lower in zip(*pair, strict=True)]
+        for pair in zip(picture[::2], picture[1::2], strict=True)
+    ]
+
+
+def _colour(pixel: np.ndarray) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*pixel)
+
+
+def panel(episode: Recording, t: int) -> list[str]:
+    """The text beside the picture of step t: the decision there; at t = T, the outcome."""
+    lines = [
+        f"episode {episode.number}   step {t} of {episode.length}   return {episode.reward[:t].sum():.3f}",
+        "",
+    ]
+    if t == episode.length:
+        return [*lines, outcome(episode)]
+    q, low, high = episode.q[t], episode.q.min(), episode.q.max()
+    width = max(map(len, episode.actions))
+    for action, value in enumerate(q):
+        share = (value - low) / (high - low) if high > low else 0.0
+        mark = "<" if action == episode.action[t] else " "
+        lines.append(f"{episode.actions[action]:<{width}} {mark} {_bar(share)} {value:8.3f}")
+    reward = f"reward {episode.reward[t]:.3f}"
+    lines += ["", f"action {acted(episode, t)}   {reward}", ""]
+    return lines + strip(episode, t)
+
+
+def acted(episode: Recording, t: int) -> str:
+    """The name of the action at step t."""
+    return episode.actions[episode.action[t]]
+
+
+def _bar(share: float) -> str:
+    return ("█" * round(share * _BAR)).ljust(_BAR, "·")
+
+
+def strip(episode: Recording, t: int, most: int = 60) -> list[str]:
+    """The dependence of the decision at t on each step up to it, and below it the steps that show the cue.
+
+    Args:
+        most: steps that are shown, the latest ones.
+    """
+    if episode.dependence is None:
+        return ["hangs on: not computed, the episode is too long"]
+    start = max(0, t + 1 - most)
+    largest = float(episode.dependence.max()) or 1.0
+    shares = episode.dependence[t, start : t + 1] / largest
+    lines = [
+        f"hangs on step {start} to {t} (highest: {largest:.0%} of the Q-values' range)",
+        "".join(_EIGHTHS[int(np.ceil(share * 8 - 1e-9))] for share in shares),
+    ]
+    if episode.cue is not None:
+        lines.append("".join("^" if shows else " " for shows in episode.cue[start : t + 1]) + "  ^ cue")
+    return lines
+
+
+def plain(episode: Recording, t: int) -> str:
+    """The decision at step t in one line."""
+    values = " ".join(
+        f"[{value:.3f}]" if action == episode.action[t] else f"{value:.3f}"
+        for action, value in enumerate(episode.q[t])
+    )
+    line = f"step {t:>3}  action {acted(episode, t)}  reward {episode.reward[t]:.3f}  Q {values}"
+    return f"{line}{_largest(episode, t)}"
+
+
+def _largest(episode: Recording, t: int) -> str:
+    """The steps that a decision hangs on most, and how much, in words."""
+    if episode.dependence is None:
+        return ""
+    row = episode.dependence[t, : t + 1]
+    order: Sequence[int] = np.argsort(-row, kind="stable")[:_NAMED].tolist()
+    named = [f"{k} ({row[k]:.2f})" for k in order if row[k] >= _LEAST]
+    return f"  hangs on {', '.join(named)}" if named else ""
+
+
+def outcome(episode: Recording) -> str:
+    """How the episode ended."""
+    end = {True: ", a success", False: ", a failure", None: ""}[episode.success]
+    return f"episode {episode.number}: return {episode.reward.sum():.3f} in {episode.length} steps{end}"

@@ -1,0 +1,165 @@
+"""Figures over the episodes of a debugged run, each with its 95 % interval, and what they are made of.
+
+Legend: T decisions of an episode, t a decision, k a step up to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from dtqn.acting.statistics import Figure, mean, share
+from dtqn.inspection import dependence, gradients
+from dtqn.inspection.attention import Attention, attention
+from dtqn.inspection.dependence import Dependence
+from dtqn.inspection.episodes import Episode, Outcome
+from dtqn.networks.q_network import QNetwork
+
+HELD = 0.05
+"""The change of a decision above which the cue is still held, as a share of the range of Q-values."""
+
+
+def score(episodes: Sequence[Episode] | Sequence[Outcome], has_success: bool) -> Figure:
+    """Success, or the return where the task defines none, of at least one episode."""
+    wins, returns = ([getattr(x, name) for x in episodes] for name in ("success", "episode_return"))
+    found = share(wins) if has_success else mean(returns)
+    assert found is not None
+    return found
+
+
+class Map(NamedTuple):
+    """All that is known of one episode's decisions."""
+
+    dependence: Dependence
+    actions: np.ndarray
+    """[T, T] of the decision at t on the action that row k names."""
+    left_in: np.ndarray
+    """[T - 1] of the last decision, where one earlier step alone is left as it was."""
+    smallest: list[int] | None
+    """Steps before the last decision which, replaced together, change its action."""
+    attribution: gradients.Attribution | None
+    """Attribution of the last decision."""
+    attention: Attention | None
+
+
+def mapped(
+    network: QNetwork,
+    episodes: Sequence[Episode],
+    of: int,
+    replacements: int,
+    mean_features: Any,
+    num_actions: int,
+    generator: np.random.Generator,
+) -> Map:
+    """Every measure of one of the episodes; the others give what is shown in place of its steps."""
+    episode = episodes[of]
+    others = dependence.replacements(episodes, of, replacements, generator)
+    found = dependence.one_step(network, episode, others)
+    last = episode.length - 1
+    return Map(
+        dependence=found,
+        actions=dependence.actions_before(network, episode, num_actions),
+        left_in=dependence.leave_one_in(network, episode, last, others),
+        smallest=dependence.smallest_set(network, episode, last, others, found.advantage[last]),
+        attribution=gradients.integrated(network, episode, last, mean_features),
+        attention=attention(network, episode),
+    )
+
+
+class Cue(NamedTuple):
+    """The effect of the secret that the task names on one episode's decisions."""
+
+    rows: np.ndarray
+    """[T] bool: the rows that show it."""
+    changes: np.ndarray
+    """[T] of the advantages, with the other secret shown in all its rows."""
+    flips: np.ndarray
+    """[T] bool: then another action is the greedy one."""
+    last_flips: bool
+    """Whether it is for the last decision with the other secret in the rows before that decision's own."""
+    other_flips: float | None
+    """The share of replacements of as many other rows before the last decision that change its action."""
+
+
+def cue(
+    network: QNetwork, episodes: Sequence[Episode], of: int, replacements: int, generator: np.random.Generator
+) -> Cue | None:
+    """None where the task names no secret, or this episode never shows it before its last decision."""
+    episode, last = episodes[of], episodes[of].length - 1
+    rows = episode.cue
+    if rows is None or episode.other is None or not rows[:last].any():
+        return None
+    swapped = dependence.block(network, episode, rows, episode.other)
+    before = rows & (np.arange(len(rows)) < last)
+    last_flips = bool(dependence.block(network, episode, before, episode.other).flips[0, last])
+    rest, other_flips = np.flatnonzero(~rows[:last]), None
+    if len(rest):
+        chosen = np.zeros(episode.length, bool)
+        chosen[generator.choice(rest, min(len(rest), int(rows[:last].sum())), replace=False)] = True
+        others = dependence.replacements(episodes, of, replacements, generator)
+        other_flips = float(dependence.block(network, episode, chosen, others).flips[:, last].mean())
+    return Cue(rows, swapped.advantage[0], swapped.flips[0], last_flips, other_flips)
+
+
+def recall_density(maps: Sequence[Map]) -> list[Figure | None]:
+    """By distance t - k from 0 on: the mean dependence of decisions on what was shown so long ago."""
+    longest = max(len(x.dependence.advantage) for x in maps)
+    return [
+        mean([
+            float(np.diagonal(x.dependence.advantage, -distance).mean())
+            for x in maps
+            if len(x.dependence.advantage) > distance
+        ])
+        for distance in range(longest)
+    ]  # fmt: skip
+
+
+def times_its_share(found: Cue, of: Map) -> float:
+    """The last decision's dependence on the cue's rows, as a multiple of their share of the rows before."""
+    last = len(found.rows) - 1
+    before = of.dependence.advantage[last, :last]
+    rows = found.rows[:last]
+    total = float(before.sum())
+    return float(before[rows].sum()) / total / float(rows.mean()) if total > 0 else math.nan
+
+
+def contamination(found: Cue, of: Map) -> float:
+    """The share of the last decision's dependence on earlier rows that show no cue."""
+    last = len(found.rows) - 1
+    before = of.dependence.advantage[last, :last]
+    total = float(before.sum())
+    return float(before[~found.rows[:last]].sum()) / total if total > 0 else math.nan
+
+
+def held(found: Cue) -> int:
+    """The longest time for which a decision has hung on a cue that was no longer shown, in steps.
+
+    It is counted from the last row that showed the cue, the decision's own included: what is in sight is seen
+    and not remembered.
+    """
+    steps = np.arange(len(found.rows))
+    since = steps - np.maximum.accumulate(np.where(found.rows, steps, -1))
+    seen = np.logical_or.accumulate(found.rows)
+    return int(since[seen & (found.changes > HELD)].max(initial=0))
+
+
+class Agreement(NamedTuple):
+    """Agreement of a map of steps with the dependence that counterfactuals give."""
+
+    rank_correlation: float
+    """Spearman's."""
+    top_three: float
+    """The share of the three largest that are the same."""
+
+
+def agreement(found: np.ndarray, counterfactual: np.ndarray) -> Agreement | None:
+    """None where one of them is the same for all steps."""
+    if len(found) < 3 or np.ptp(found) == 0 or np.ptp(counterfactual) == 0:
+        return None
+    top = [set(np.argsort(-x, kind="stable")[:3].tolist()) for x in (found, counterfactual)]
+    rank = float(stats.spearmanr(found, counterfactual).statistic)
+    return Agreement(rank, len(top[0] & top[1]) / 3)

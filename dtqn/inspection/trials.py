@@ -1,0 +1,149 @@
+"""A run's score with its memory disturbed and beside that of runs without memory, and the two verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from dtqn.acting.evaluation import evaluate_random
+from dtqn.acting.statistics import Figure
+from dtqn.inspection import verdict
+from dtqn.inspection.episodes import Episode, Outcome, disturbances, outcomes
+from dtqn.inspection.measures import score
+from dtqn.networks.q_network import QNetwork
+from dtqn.settings.config import Config, ConfigError
+from dtqn.training import machine, trained
+from dtqn.training.directory import RunDir
+from dtqn.training.setup import make_env, random_actions, task_spec
+from envs import TaskSpec
+
+RANDOM_SHARES = (0.1, 0.3)
+"""Shares of random actions in stochastic play of an agent without memory: chance leads it out of circles."""
+
+
+class Asked(NamedTuple):
+    episodes: int
+    replacements: int
+    seed: int
+    weights: str
+    memoryless: Sequence[Path]
+    """Runs of agents without memory on the same task."""
+
+
+class Subject(NamedTuple):
+    """A trained run and its task."""
+
+    config: Config
+    task: TaskSpec
+    network: QNetwork
+    asked: Asked
+    rivals: Mapping[str, Subject]
+    """The runs without memory, by their directories."""
+
+    def copies(self) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+        """The same episodes each time, as far as the actions are the same."""
+        return make_env(self.config, self.asked.episodes, np.random.SeedSequence(self.asked.seed))
+
+    def score(self, episodes: Sequence[Episode] | Sequence[Outcome]) -> Figure:
+        """Success, or the return where the task defines none."""
+        return score(episodes, self.task.has_success)
+
+
+def subject(directory: RunDir, asked: Asked) -> Subject:
+    """The run in a directory, and those that are asked for beside it.
+
+    Raises:
+        ConfigError: a directory holds no run or no such weights, or a run is not to be compared with.
+    """
+    machine.prepare()
+    found = _load(directory, asked)
+    rivals = {}
+    for path in asked.memoryless:
+        _comparable(found.config, RunDir(path).read_config(), path)
+        rivals[str(path)] = _load(RunDir(path), asked)
+    return found._replace(rivals=rivals)
+
+
+def _load(directory: RunDir, asked: Asked) -> Subject:
+    config = directory.read_config()
+    network = trained.load_network(directory, config, asked.weights).requires_grad_(False)
+    return Subject(config, task_spec(config), network, asked, {})
+
+
+def verdicts(of: Subject, episodes: Sequence[Episode] | Sequence[Outcome] | None = None) -> dict[str, Any]:
+    """The scores and both verdicts, as `debug.json` has them.
+
+    Args:
+        episodes: the run's own, where they have been played.
+    """
+    episodes = outcomes(of.network, of.copies()) if episodes is None else episodes
+    intact, length = of.score(episodes), float(np.mean([x.length for x in episodes]))
+    random = _random(of)
+    best = of.task.success_ceiling if of.task.has_success else of.task.best_return
+    best = intact.value if best is None else best
+    disturbed = {
+        name: of.score(outcomes(of.network, of.copies(), intervene=change))
+        for name, change in disturbances(length).items()
+    }
+    memoryless, stacked = _rivals(of)
+    return {
+        "score": intact,
+        "length": length,
+        "random": random,
+        "disturbed": disturbed,
+        "uses_memory": verdict.uses_memory(intact, disturbed, random, best),
+        "memoryless": memoryless,
+        "stacked": stacked,
+        "needs_memory": verdict.needs_memory(intact, memoryless, stacked, random, best),
+    }
+
+
+def _random(of: Subject) -> Figure:
+    """The score of uniformly random actions."""
+    asked = of.asked
+    copies = min(asked.episodes, of.config.evaluation.num_envs)
+    env = make_env(of.config, copies, np.random.SeedSequence(asked.seed))
+    generator = np.random.default_rng(asked.seed)
+    return evaluate_random(env, asked.episodes, of.task.has_success, generator).score_interval
+
+
+def _rivals(of: Subject) -> tuple[dict[str, Figure], dict[int, Figure]]:
+    """The scores of runs without memory by name, greedy and stochastic, and of stacks by their steps."""
+    memoryless, stacked = dict[str, Figure](), dict[int, Figure]()
+    for path, rival in of.rivals.items():
+        steps = int(rival.config.task.model_dump()["frame_stack"])
+        found = rival.score(outcomes(rival.network, rival.copies()))
+        if steps > 1:
+            stacked[steps] = max(stacked.get(steps, found), found)
+            continue
+        memoryless[path] = found
+        for share in RANDOM_SHARES:
+            chance = random_actions(rival.config, share, np.random.SeedSequence(of.asked.seed))
+            memoryless[f"{path}, {share:.0%} random actions"] = rival.score(
+                outcomes(rival.network, rival.copies(), random_actions=chance)
+            )
+    return memoryless, stacked
+
+
+def _comparable(mine: Config, other: Config, path: Path) -> None:
+    """Whether the other run, in the directory `path`, is one without memory on the same task."""
+    if other.env != mine.env:
+        raise ConfigError(
+            f"--memoryless is {path}, a run on {other.env}; must be one on the same task, {mine.env}"
+        )
+    if other.network.core != "none":
+        raise ConfigError(
+            f"--memoryless is {path}, a run with the core {other.network.core}; must be one without a core, "
+            "such as dqn's"
+        )
+    if differing := _options(mine).items() ^ _options(other).items():
+        names = ", ".join(sorted({f"task.{name}" for name, _ in differing}))
+        raise ConfigError(f"--memoryless is {path}, whose {names} is another; must be as the run's own")
+
+
+def _options(config: Config) -> Mapping[str, str]:
+    return {name: str(value) for name, value in config.task.model_dump(exclude={"frame_stack"}).items()}

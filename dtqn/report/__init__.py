@@ -1,1 +1,0 @@
-"""One page about trained runs: what was measured, and episodes to step through."""

@@ -1,1 +1,0 @@
-"""A trained agent's greedy episodes, to be looked at step by step."""

@@ -1,0 +1,214 @@
+"""The command: a short run debugged, its files, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dtqn import cli
+from dtqn.inspection import debug, measures
+from dtqn.inspection import episodes as episodes_module
+from dtqn.inspection.episodes import RandomActions, disturbances, outcomes, play
+from dtqn.inspection.measures import HELD
+from dtqn.settings.config import ConfigError
+from dtqn.types import QOutput
+from tests.cases import make
+from tests.inspection import known
+from tests.toy import OBSERVATION_SPACE, ToyVectorEnv
+
+SHORT = [
+    *("--total-env-steps", "600", "--warmup-env-steps", "200", "--evaluation.period", "600"),
+    *("--evaluation.episodes", "20", "--learner.env_steps_per_update", "40", "--learner.batch_size", "4"),
+    *("--wandb", "disabled", "--network.width", "16", "--network.mlp_width", "16"),
+]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    stacked = ["--task.frame_stack", "2"]
+    for name, agent, env, more in (
+        ("gtrxl", "gtrxl", "t-maze-passive-6", []),
+        ("dqn", "dqn", "t-maze-passive-6", []),
+        ("stack", "dqn", "t-maze-passive-6", stacked),
+        ("lstm", "lstm", "CartPole-v1", []),
+    ):
+        flags = ["--env", env, "--agent", agent, "--run-dir", str(folder / name), *SHORT, *more]
+        assert cli.main(flags) == 0
+    shutil.copytree(folder / "dqn", folder / "late")
+    file = folder / "late" / "config.yaml"
+    text = file.read_text()
+    assert "  time_limit: null\n" in text
+    file.write_text(text.replace("  time_limit: null\n", "  time_limit: 9\n"))
+    return folder
+
+
+def test_a_run_is_debugged(runs: Path, capsys: pytest.CaptureFixture) -> None:
+    rivals = f"{runs / 'dqn'},{runs / 'stack'}"
+    flags = ["--episodes", "12", "--replacements", "4", "--memoryless", rivals]
+    capsys.readouterr()
+    assert cli.main(["debug", str(runs / "gtrxl"), *flags]) == 0
+    text = capsys.readouterr().out
+    for name in ("parity", "learning", "the other cue", "recall density", "uses its memory?"):
+        assert name in text
+    found = json.loads((runs / "gtrxl" / "debug" / "debug.json").read_text())
+    assert all(check["holds"] for check in found["contracts"])
+    assert found["cue"]["rows"]["value"] == found["cue"]["first_row"]["value"] + 1 == 1
+    assert found["dependence"]["episodes"] == 12
+    dqn = str(runs / "dqn")
+    assert list(found["memoryless"]) == [dqn, f"{dqn}, 10% random actions", f"{dqn}, 30% random actions"]
+    assert list(found["stacked"]) == ["2"] and "a stack of 2 steps" in text
+    for of in found["maps"]:
+        dependence = np.array(of["dependence"])
+        assert dependence.shape == (7, 7) and np.triu(dependence, 1).max() == 0
+        assert of["cue"] == [0]
+    assert (runs / "gtrxl" / "debug" / "dependence.png").stat().st_size > 10_000
+
+
+def test_a_task_that_names_no_cue(runs: Path, capsys: pytest.CaptureFixture) -> None:
+    flags = ["--episodes", "6", "--replacements", "3", "--out", str(runs / "out"), "--json"]
+    capsys.readouterr()
+    assert cli.main(["debug", str(runs / "lstm"), *flags]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "cue" not in found
+    assert found == json.loads((runs / "out" / "debug.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--episodes", "16", "--replacements", "16"], "--episodes is 16: it must be above --replacements"),
+        (["--episodes", "1"], "--episodes is 1: it must be at least 2"),
+        (
+            ["--memoryless", "{runs}/lstm"],
+            "--memoryless is {runs}/lstm, a run on CartPole-v1; must be one on",
+        ),
+        (["--memoryless", "{runs}/gtrxl"], "a run with the core gtrxl; must be one without a core"),
+        (["--memoryless", "{runs}/late"], "whose task.time_limit is another; must be as the run's own"),
+        (["--memoryless", "nowhere"], "nowhere"),
+        (["--out", "{runs}/lstm/config.yaml"], "config.yaml cannot be written: File exists"),
+        (["--replacements", "0"], "--replacements: 0 must be an integer of at least 1"),
+    ],
+)
+def test_what_is_refused(
+    runs: Path,
+    flags: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before any episode is played."""
+    monkeypatch.setattr(debug, "play", lambda *_: pytest.fail("an episode is played"))
+    here = [flag.format(runs=runs) for flag in flags]
+    capsys.readouterr()
+    assert cli.main(["debug", str(runs / "gtrxl"), *here]) == 2
+    error = capsys.readouterr().err
+    assert message.format(runs=runs) in error
+    assert error.count("\n") == 1
+
+
+def test_a_cue_in_sight_is_not_remembered() -> None:
+    """The longest time since the cue was last shown at which a decision hung on it, by hand."""
+    rows = np.array([False, True, True, False, False, True, False, False])
+
+    def held(*hanging: int) -> int:
+        changes = np.zeros(8)
+        changes[list(hanging)] = 2 * HELD
+        return measures.held(measures.Cue(rows, changes, changes > 1, False, None))
+
+    assert [held(), held(1, 2, 5), held(3), held(4, 6), held(7), held(0)] == [0, 0, 1, 2, 2, 0]
+
+
+class Memoryless(known.KnownNetwork):
+    """Q_t(a) = a x_t."""
+
+    def forward(self, inputs: Any, state: Any, want_trace: bool = True) -> Any:
+        x = self.encoder(inputs)[..., :1]
+        return QOutput(self.scale * x * torch.arange(known.ACTIONS)), state, {}
+
+
+@pytest.mark.parametrize("network, remembers", [(Memoryless(), False), (known.KnownNetwork(), True)])
+def test_a_network_without_memory_holds_no_cue(network: Any, remembers: bool) -> None:
+    """The cue is in sight in the last row too. What that row shows is no memory, and is not exchanged."""
+    shown = np.zeros((8, 2))
+    shown[[2, 5, 7], 0] = 1.0
+    episode = known.episode(shown, network)._replace(other=torch.from_numpy(-shown)[None])
+    assert episode.cue is not None and np.flatnonzero(episode.cue).tolist() == [2, 5, 7]
+    found = measures.cue(network, [episode, episode], 0, 1, np.random.default_rng(0))
+    assert found is not None and found.flips[-1]
+    assert (measures.held(found), found.last_flips) == ((2, True) if remembers else (0, False))
+
+
+def test_disturbances_do_what_they_say() -> None:
+    """An emptied memory is that of a first step; an exchanged one is another's at the same step."""
+    network = make(OBSERVATION_SPACE, memory_length=4)
+    whole = play(network, ToyVectorEnv(6, 0))
+    changes = disturbances(8.0)
+    assert list(changes) == [
+        "emptied at every step",
+        "emptied every 2 steps",
+        "emptied every 4 steps",
+        "of another episode at step 4",
+    ]
+    seen = []
+
+    def note(steps, state, initial):
+        after = changes["of another episode at step 4"](steps, state, initial)
+        seen.append((steps.copy(), state.memory.clone(), after.memory.clone()))
+        return after
+
+    outcomes(network, ToyVectorEnv(6, 0), intervene=note)
+    together = 0
+    for steps, before, after in seen:
+        here = [copy for copy in range(6) if steps[copy] == 4]
+        together = max(together, len(here))
+        for copy in range(6):
+            source = here[here.index(copy) - 1] if copy in here else copy
+            assert (after[copy] == before[source]).all()
+    assert together > 1
+
+    emptied = []
+    outcomes(
+        network,
+        ToyVectorEnv(6, 0),
+        intervene=changes["emptied at every step"],
+        keep=lambda x: emptied.append(x),
+    )
+    first_row = network(emptied[2].inputs, network.initial_state(6))[0].q[:, 0]
+    assert torch.equal(emptied[2].q, first_row)
+    assert not torch.equal(emptied[2].q[0], whole[0].q[2])
+
+
+def test_outcomes_are_those_of_the_first_episodes() -> None:
+    network = make(OBSERVATION_SPACE, memory_length=4)
+    ends = outcomes(network, ToyVectorEnv(6, 0))
+    episodes = play(network, ToyVectorEnv(6, 0))
+    assert [x.length for x in episodes] == [x.length for x in ends]
+    assert [x.episode_return for x in episodes] == [x.episode_return for x in ends]
+    assert ends[0].episode_return == pytest.approx(float(episodes[0].inputs.reward.sum()), abs=1.5)
+
+
+def test_random_actions_are_so_many_of_all() -> None:
+    taken = RandomActions(0.3, 5, np.random.default_rng(0)).act(np.full(10_000, 2))
+    assert (taken != 2).mean() == pytest.approx(0.3 * 4 / 5, abs=0.015)
+    assert set(taken) == set(range(5))
+    kept: list[Any] = []
+    network = make(OBSERVATION_SPACE, memory_length=4)
+    chance = RandomActions(1.0, 3, np.random.default_rng(0))
+    outcomes(network, ToyVectorEnv(6, 0), random_actions=chance, keep=kept.append)
+    expected, rng = [tick.action for tick in kept], np.random.default_rng(0)
+    for action in expected:
+        assert (action == rng.integers(3, size=6)).all()
+        rng.random(6)
+
+
+def test_rows_that_take_too_much_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(episodes_module, "MOST_BYTES", 1000)
+    with pytest.raises(ConfigError, match=r"--episodes is 6: after \d+ steps their rows take more than"):
+        play(make(OBSERVATION_SPACE, memory_length=4), ToyVectorEnv(6, 0))

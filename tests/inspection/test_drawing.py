@@ -1,0 +1,112 @@
+"""Steps as text, beside numbers worked out by hand."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from dtqn.training.display import PlainFilmView, TerminalFilmView, open_film
+from dtqn.inspection import drawing, film
+from dtqn.inspection.recording import Recording
+
+RED, BLUE, BLACK = (255, 0, 0), (0, 0, 255), (0, 0, 0)
+
+
+def _recording(**changed: object) -> Recording:
+    """Two decisions; the second one hangs on the first step twice as much as on its own."""
+    picture = np.array([[RED, BLUE], [BLUE, RED], [BLACK, RED]], np.uint8)
+    made = Recording(
+        number=1,
+        actions=("turn", "1"),
+        frames=[picture] * 3,
+        q=np.array([[0.0, 1.0], [0.5, 0.25]]),
+        action=np.array([1, 0]),
+        reward=np.array([-0.05, 1.0]),
+        dependence=np.array([[0.1, 0.0], [0.4, 0.2]]),
+        cue=np.array([True, False]),
+        success=True,
+    )
+    return made._replace(**changed)
+
+
+def test_a_picture_becomes_two_pixels_a_character() -> None:
+    assert drawing.cells(np.array([[RED, BLUE], [BLUE, RED], [BLACK, RED]], np.uint8)) == [
+        [("#ff0000", "#0000ff"), ("#0000ff", "#ff0000")],
+        [("#000000", "#000000"), ("#ff0000", "#000000")],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines", "factor", "size"),
+    [(12, 4, 1, (8, 12)), (6, 10, 2, (4, 6)), (20, 2, 2, (4, 6)), (5, 9, 3, (3, 4)), (1, 1, 12, (1, 1))],
+)
+def test_a_picture_is_shrunk_to_what_fits(
+    columns: int, lines: int, factor: int, size: tuple[int, int]
+) -> None:
+    """By a whole number, to means of squares; a line of text has two lines of pixels."""
+    picture = np.random.default_rng(0).integers(256, size=(8, 12, 3)).astype(np.uint8)
+    small = drawing.shrunk(picture, columns, lines)
+    assert small.shape == (*size, 3) and small.dtype == np.uint8
+    if factor <= 8:
+        square = picture[:factor, :factor].astype(float).mean(axis=(0, 1))
+        np.testing.assert_array_equal(small[0, 0], np.rint(square))
+
+
+def test_a_step_in_one_line_and_beside_a_picture() -> None:
+    episode = _recording()
+    assert drawing.plain(episode, 0) == (
+        "step   0  action 1  reward -0.050  Q 0.000 [1.000]  hangs on 0 (0.10)"
+    )
+    assert drawing.plain(episode, 1).endswith("Q [0.500] 0.250  hangs on 0 (0.40), 1 (0.20)")
+    lines = drawing.panel(episode, 1)
+    assert lines[0] == "episode 1   step 1 of 2   return -0.050"
+    assert f"turn < {'█' * 10}{'·' * 10}    0.500" in lines
+    assert f"1      {'█' * 5}{'·' * 15}    0.250" in lines
+    assert "action turn   reward 1.000" in lines
+    assert lines[-3:] == ["hangs on step 0 to 1 (highest: 40% of the Q-values' range)", "█▄", "^   ^ cue"]
+    assert drawing.panel(episode, 2)[-1] == "episode 1: return 0.950 in 2 steps, a success"
+
+
+def test_the_strip_shows_the_latest_steps_and_says_where_there_is_none() -> None:
+    episode = _recording()
+    assert drawing.strip(episode, 1, most=1)[:2] == [
+        "hangs on step 1 to 1 (highest: 40% of the Q-values' range)",
+        "▄",
+    ]
+    long = _recording(dependence=None)
+    assert drawing.strip(long, 1) == ["hangs on: not computed, the episode is too long"]
+    assert "hangs on" not in drawing.plain(long, 1)
+    assert len(drawing.strip(_recording(cue=None), 1)) == 2
+
+
+def test_films_have_frames_of_one_even_size_that_change() -> None:
+    frames = film.frames(_recording())
+    assert len(frames) == 3 and len({frame.shape for frame in frames}) == 1
+    height, width, colours = frames[0].shape
+    assert (height % 2, width % 2, colours) == (0, 0, 3)
+    assert (frames[0] != frames[1]).any()
+    assert (frames[0][10, 10] == RED).all(), "the task's picture, enlarged"
+    shown = {tuple(pixel) for pixel in frames[1].reshape(-1, 3).tolist()}
+    assert (0xD5, 0x5E, 0x00) in shown, "the cue's column"
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_coloured_half_blocks_and_a_file_plain_lines() -> None:
+    plain, terminal = io.StringIO(), _Terminal()
+    assert isinstance(open_film(plain), PlainFilmView) and isinstance(open_film(terminal), TerminalFilmView)
+    console = Console(file=terminal, color_system="truecolor", force_terminal=True, width=80)
+    for view in (PlainFilmView(plain), TerminalFilmView(console)):
+        with view:
+            view.show([[("#ff0000", "#0000ff")]], ["beside it"], "step 0", keep=False)
+            view.show(None, ["the end"], "it ended", keep=True)
+    assert plain.getvalue() == "step 0\nit ended\n"
+    assert "\x1b[38;2;255;0;0;48;2;0;0;255m▀" in terminal.getvalue()
+    assert "beside it" in terminal.getvalue() and "it ended" in terminal.getvalue()
+    assert "step 0" not in terminal.getvalue()
