@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from dtqn.acting.evaluation import EvaluationResult
+from dtqn.export.certificate import score_of
 from dtqn.settings import presets
 from dtqn.settings.config import Config
-from dtqn.export.certificate import score_of
 from dtqn.text import counted, duration, number
 
 _HEADER_TAGS = ("reinforcement-learning", "deep-reinforcement-learning", "partially-observable", "dtqn")

@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dtqn.export import card, certificate
 from dtqn.files import write_whole
 from dtqn.program import program
 from dtqn.settings.config import ConfigError, wrong
-from dtqn.export import card, certificate
 from dtqn.training import checkpoint, trained
 from dtqn.training.directory import RunDir, file_errors
 from dtqn.training.metrics import Row, check_counted, read_rows

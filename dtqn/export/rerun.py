@@ -6,8 +6,8 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
-from dtqn.settings.config import Config
 from dtqn.export.certificate import without_clocks
+from dtqn.settings.config import Config
 from dtqn.training import machine
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import Row

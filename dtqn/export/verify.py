@@ -16,10 +16,10 @@ import torch
 from scipy import stats
 
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.program import code_digest
-from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.export import certificate, rerun
 from dtqn.export.card import score
+from dtqn.program import code_digest
+from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.text import number, one_line
 from dtqn.training import machine, trained
 from dtqn.training.directory import ENDS, EXPORTED_WEIGHTS, RunDir, resolved

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from dtqn.acting.statistics import Figure, mean, share
+from dtqn.files import write_whole
 from dtqn.inspection import checks, gradients, measures, trials
 from dtqn.inspection.dependence import MOST_LEFT_IN
 from dtqn.inspection.episodes import Episode, outcomes, play
 from dtqn.inspection.measures import Cue, Map
-from dtqn.files import write_whole
 from dtqn.networks.q_network import QNetwork
 from dtqn.plots import DependenceMap, dependence_maps
 from dtqn.training.directory import RunDir, make_writable

@@ -15,9 +15,9 @@ from dtqn.acting.statistics import mean
 from dtqn.inspection import dependence
 from dtqn.inspection.attention import Attention, attention
 from dtqn.inspection.episodes import Episode
+from dtqn.inspection.played import REPLACEMENTS, Played, steps_of
 from dtqn.networks.q_network import QNetwork
 from dtqn.plots import DependenceMap
-from dtqn.inspection.played import REPLACEMENTS, Played, steps_of
 from dtqn.types import map_tree
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from dtqn.settings.config import wrong
-from dtqn.text import one_line
 from dtqn.inspection.drawing import acted, shrunk
 from dtqn.inspection.recording import Recording
+from dtqn.settings.config import wrong
+from dtqn.text import one_line
 from envs import pictures
 
 SUFFIXES = {"--gif": ".gif", "--mp4": ".mp4"}

@@ -12,12 +12,12 @@ import gymnasium
 import numpy as np
 
 from dtqn.inspection import dependence, gradients
+from dtqn.inspection.album import Album
 from dtqn.inspection.attention import attention
 from dtqn.inspection.episodes import Episode, Outcome, Watch, outcomes, play
 from dtqn.inspection.measures import score
-from dtqn.networks.q_network import QNetwork
-from dtqn.inspection.album import Album
 from dtqn.inspection.views import Views, parts_of
+from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
 from dtqn.text import one_line
 from dtqn.training import trained

@@ -10,11 +10,11 @@ import numpy as np
 
 import dtqn
 from dtqn.files import write_whole
-from dtqn.program import code_digest
 from dtqn.inspection import curves, facts, figures, page, played, sending, sources
 from dtqn.inspection.album import Album
 from dtqn.inspection.played import Played
 from dtqn.inspection.sources import Run, Sources
+from dtqn.program import code_digest
 from dtqn.settings.config import ConfigError
 from dtqn.text import counted, one_line, size
 from dtqn.training import machine

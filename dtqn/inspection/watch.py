@@ -14,13 +14,13 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
+from dtqn.inspection import drawing, film
+from dtqn.inspection.recording import record
 from dtqn.settings.config import Config, wrong
 from dtqn.training import machine, trained
 from dtqn.training.directory import RunDir
 from dtqn.training.display import open_film
 from dtqn.training.setup import make_env, task_spec
-from dtqn.inspection import drawing, film
-from dtqn.inspection.recording import record
 
 _COLUMNS, _LINES = 48, 24
 """The most that a picture takes of the terminal."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dtqn.settings.config import ConfigError
 from dtqn.export import hub
+from dtqn.settings.config import ConfigError
 
 
 class _Hub(http.server.BaseHTTPRequestHandler):

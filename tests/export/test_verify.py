@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.acting.statistics import wilson_interval
-from dtqn.settings.config import Config
 from dtqn.export import card, certificate, verify
+from dtqn.settings.config import Config
 from dtqn.training.metrics import Row
 from dtqn.training.trainer import Trainer
 from tests.export.conftest import SHORT

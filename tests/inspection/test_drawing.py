@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dtqn.training.display import PlainFilmView, TerminalFilmView, open_film
 from dtqn.inspection import drawing, film
 from dtqn.inspection.recording import Recording
+from dtqn.training.display import PlainFilmView, TerminalFilmView, open_film
 
 RED, BLUE, BLACK = (255, 0, 0), (0, 0, 255), (0, 0, 0)
 

@@ -19,13 +19,13 @@ from PIL import Image
 
 import envs
 from dtqn import networks
-from dtqn.inspection.dependence import q_values
-from dtqn.inspection.episodes import Episode, Outcome, Watch, play
 from dtqn.experiments import comparison_forms
 from dtqn.experiments.comparison_table import AgentFigures, RunFigures
 from dtqn.experiments.intervals import Estimate
 from dtqn.inspection import charts, curves, facts, figures, sources
 from dtqn.inspection.album import Album
+from dtqn.inspection.dependence import q_values
+from dtqn.inspection.episodes import Episode, Outcome, Watch, play
 from dtqn.inspection.played import MOST_STEPS, choose, steps_of
 from dtqn.inspection.views import Part, Views, _part
 from dtqn.settings.config import Config, ConfigError, NetworkConfig

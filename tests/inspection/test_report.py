@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 
 from dtqn import cli
-from dtqn.inspection import dependence
-from dtqn.inspection.attention import attention
-from dtqn.inspection.episodes import play
 from dtqn.experiments import comparison_forms
 from dtqn.experiments.comparison_table import AgentFigures, RunFigures
 from dtqn.experiments.records import of_run
-from dtqn.inspection import curves, report, sources
+from dtqn.inspection import curves, dependence, report, sources
+from dtqn.inspection.attention import attention
+from dtqn.inspection.episodes import play
 from dtqn.training import trained
 from dtqn.training.directory import EXPORTED_WEIGHTS, RunDir
 from dtqn.training.metrics import read_rows

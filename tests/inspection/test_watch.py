@@ -11,10 +11,10 @@ from PIL import Image
 
 import envs
 from dtqn import cli
-from dtqn.training import trained
-from dtqn.training.directory import RunDir
 from dtqn.inspection import film
 from dtqn.inspection.recording import record
+from dtqn.training import trained
+from dtqn.training.directory import RunDir
 from envs import pictures
 
 SHORT = [

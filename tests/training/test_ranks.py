@@ -21,12 +21,12 @@ import pytest
 import torch
 
 from dtqn import cli
+from dtqn.export import verify
 from dtqn.networks.q_network import QNetwork
 from dtqn.program import Launch
 from dtqn.ranks import ALONE, RankError
 from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.settings.presets import resolve
-from dtqn.export import verify
 from dtqn.training import leader, preflight, session, setup
 from dtqn.training.directory import RunDir
 from dtqn.training.trainer import Trainer
