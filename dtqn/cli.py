@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from dtqn.commands import experiments, tasks, train, trained
 from dtqn.program import launch
-from dtqn.settings import own
+from dtqn.settings import named_code
 from dtqn.settings.config import ConfigError
 from dtqn.settings.values import nearest
 from dtqn.text import gpu_is_full
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
     except ANY_FAULT as error:
-        if (fault := own.fault(error)) is None:
+        if (fault := named_code.fault(error)) is None:
             raise
         print(f"error: {fault}", file=sys.stderr)
         return 2

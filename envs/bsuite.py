@@ -239,15 +239,6 @@ _KINDS: Final[dict[str, tuple[str, int, Callable[[str, int], tuple[TaskSpec, Cal
 """Part of a task's name -> what its number is, the least number, and the task of an id and its number."""
 
 
-def ids() -> tuple[str, ...]:
-    return (
-        "bsuite-memory-len-10",
-        "bsuite-memory-len-100",
-        "bsuite-memory-size-5",
-        "bsuite-discounting-chain-0",
-    )
-
-
 def find(id: str, options: TaskOptions) -> Task | None:
     """One of the experiments' tasks, or one of any other length or number of bits."""
     name = re.fullmatch(r"bsuite-(memory-len|memory-size|discounting-chain)(?:-(.*))?", id, re.DOTALL)

@@ -143,12 +143,8 @@ class CarFlagDynamics(Dynamics):
         return picture
 
 
-def ids() -> tuple[str, ...]:
-    return ("car-flag", "car-flag-continuous")
-
-
 def find(id: str, options: TaskOptions) -> Task | None:
-    if id not in ids():
+    if id not in ("car-flag", "car-flag-continuous"):
         return None
     make_dynamics = functools.partial(CarFlagDynamics, continuous=id == "car-flag-continuous")
     dynamics = make_dynamics()

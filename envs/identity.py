@@ -20,13 +20,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from envs.adapters import family as adapters
 from envs.entry_points import FIND_IT, search_working_directory
 from envs.errors import ANY_FAULT, unreadable
-from envs.gridverse import family as gridverse
-from envs.gridverse.world import read_file
+from envs.families import GRIDVERSE_FILE, OTHERS, OWN, POMDP_FILE, family_of
 from envs.options import TaskOptions
-from envs.pomdp import family as pomdp
 
 DYNAMICS_VERSION: Final = 1
 """Raised by hand with every change after which a task of this suite, or an adapter, behaves otherwise."""
@@ -102,21 +99,27 @@ def _names(parts: Sequence[_Part]) -> str:
 def _parts(id: str, options: TaskOptions) -> Iterator[_Part]:
     if options.backend == "gym-gridverse":
         yield from _module("gym_gridverse")
-    for prefix in (gridverse.FILE_PREFIX, pomdp.FILE_PREFIX):
+    for prefix in (GRIDVERSE_FILE, POMDP_FILE):
         if id.startswith(prefix):
             path = Path(id.removeprefix(prefix))
             yield _Part(path.name, _read(path))
-            if prefix == gridverse.FILE_PREFIX and options.backend == "gym-gridverse":
+            if prefix == GRIDVERSE_FILE and options.backend == "gym-gridverse":
                 yield from _named_in(path)
             return
-    for module in adapters.modules(id):
-        yield from _module(module)
+    if family_of(id) in (OWN, OTHERS):
+        from envs.adapters.family import modules  # which a native task does not need
+
+        for module in modules(id):
+            yield from _module(module)
 
 
 def _named_in(path: Path) -> Iterator[_Part]:
     """The modules of a user's own that a gridverse file names, which the package imports."""
+    from envs.gridverse.family import own_names  # which other tasks do not need
+    from envs.gridverse.world import read_file
+
     search_working_directory()
-    names = gridverse.own_names(read_file(path))
+    names = own_names(read_file(path))
     for module in sorted({name.partition(":")[0] for name in names}):
         yield from _module(module)
 

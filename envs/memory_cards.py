@@ -139,10 +139,6 @@ class MemoryCardsDynamics(Dynamics):
         return picture.reshape(rows * CARD_HEIGHT, columns * CARD_WIDTH, 3)
 
 
-def ids() -> tuple[str, ...]:
-    return ("memory-cards-2", "memory-cards", "memory-cards-10")
-
-
 def find(id: str, options: TaskOptions) -> Task | None:
     """DTQN's task, or one of any number of pairs."""
     name = re.fullmatch(r"memory-cards(?:-(.*))?", id, re.DOTALL)

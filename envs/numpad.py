@@ -309,9 +309,5 @@ def _task(size: int, options: TaskOptions) -> Task:
 _SIZE_BY_ID: Final = {f"numpad-{size}x{size}": size for size in SIZES}
 
 
-def ids() -> tuple[str, ...]:
-    return tuple(_SIZE_BY_ID)
-
-
 def find(id: str, options: TaskOptions) -> Task | None:
     return _task(_SIZE_BY_ID[id], options) if id in _SIZE_BY_ID else None

@@ -354,10 +354,6 @@ _GAMES: Final[dict[str, _Game]] = {
 }
 
 
-def ids() -> tuple[str, ...]:
-    return tuple(_GAMES)
-
-
 def find(id: str, options: TaskOptions) -> Task | None:
     game = _GAMES.get(id)
     if game is None:

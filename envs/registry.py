@@ -4,35 +4,18 @@ from __future__ import annotations
 
 import difflib
 import functools
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from envs import bsuite, car_flag, entry_points, memory_cards, numpad, own, popgym, t_maze, testing
-from envs.adapters import family as adapters
-from envs.gridverse import family as gridverse
+from envs import entry_points
+from envs.families import FAMILIES, ids
 from envs.options import TaskOptions
-from envs.pomdp import family as pomdp
 from envs.task import Task, TaskSpec
 from envs.vector import Seed
 from envs.wrappers import wrapped
-
-FAMILIES: tuple[ModuleType, ...] = (
-    gridverse,
-    pomdp,
-    car_flag,
-    memory_cards,
-    t_maze,
-    bsuite,
-    popgym,
-    numpad,
-    own,
-    adapters,
-)
-"""Modules with `ids` and `find` (`envs.task`), in the order of the list of tasks."""
 
 
 class TaskRow(NamedTuple):
@@ -46,11 +29,6 @@ class TaskRow(NamedTuple):
     source: str
 
 
-def ids() -> tuple[str, ...]:
-    """Names of all listed tasks."""
-    return tuple(id for family in FAMILIES for id in family.ids())
-
-
 def task(id: str, **options: Any) -> Task:
     """The task `id`, with `options` (`TaskOptions`) applied: what it is and how to make it.
 
@@ -59,7 +37,7 @@ def task(id: str, **options: Any) -> Task:
     """
     asked = TaskOptions.read(options)
     for family in FAMILIES:
-        found: Task | None = family.find(id, asked)
+        found = family.find(id, asked)
         if found is not None:
             return wrapped(found, asked)
     near = difflib.get_close_matches(str(id), ids(), n=3, cutoff=0.4)
@@ -76,11 +54,13 @@ def spec(id: str, **options: Any) -> TaskSpec:
 
 def is_task(id: str) -> bool:
     """Whether there is a task of this name, be it one that cannot be made without options."""
+    from envs.adapters.family import is_known  # a native task needs none of that
+
     try:
         spec(id)
     except ValueError:
         try:
-            return adapters.is_known(id)
+            return is_known(id)
         except ValueError:
             return False
     return True
@@ -110,6 +90,8 @@ def check_task(id: str, **options: Any) -> None:
         TaskError: one line that names the first promise that is broken.
         ValueError: as `spec`.
     """
+    from envs import testing  # not needed where nothing is checked
+
     for check in testing.CHECKS:
         check(functools.partial(_remade, id, options))
 

@@ -23,12 +23,6 @@ from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
 from envs.vector import Arrays, Dynamics, check_fields, read_field
 
-PUBLISHED: Final = {
-    "passive": (50, 100, 250, 500, 750, 1000, 1250, 1500),
-    "active": (20, 50, 100, 250, 500),
-}
-"""Lengths of the corridor in the paper's figures; any other can be asked for."""
-
 OBSERVATION_SPACE: Final = Box(np.array([0, -1], np.float32), np.array([1, 1], np.float32), dtype=np.float32)
 _MOVE: Final = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])  # (x, y) by action
 
@@ -180,10 +174,6 @@ def _task(kind: str, length: int, options: TaskOptions) -> Task:
         action_names=TMazeDynamics.action_names,
     )
     return native_task(spec, functools.partial(TMazeDynamics, length, active=active), options)
-
-
-def ids() -> tuple[str, ...]:
-    return tuple(f"t-maze-{kind}-{length}" for kind, lengths in PUBLISHED.items() for length in lengths)
 
 
 def find(id: str, options: TaskOptions) -> Task | None:

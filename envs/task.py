@@ -1,8 +1,7 @@
 """A task: the facts of `TaskSpec`, and the ways to make it.
 
-A family of tasks is a module with two functions, listed in `envs.registry`:
+A family of tasks is a module with a function, listed with its names in `envs.families`:
 
-    ids()             -> names of those tasks that the command `envs` lists
     find(id, options) -> the task of that name, or None where the name is none of the family's
 
 Names may be more than are listed (`t-maze-passive-1234`). `find` raises a ValueError of one line for a name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gymnasium
 from torch import nn
 
-from dtqn.networks import own
+from dtqn.networks import own_networks
 from dtqn.networks.auxiliary import ContrastiveLoss, reconstruction_loss, span_penalty
 from dtqn.networks.bag import BagAttention, BagQNetwork
 from dtqn.networks.coberl import CoBERL
@@ -73,7 +73,7 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
 def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> Encoder:
     """The encoder that `network.encoder` names; errors as of `build`."""
     if is_own(config.encoder):
-        return own.encoder(config, observation_space, num_actions)
+        return own_networks.encoder(config, observation_space, num_actions)
     if config.soft_attention:
         return PartsEncoder(
             observation_space=observation_space,
@@ -189,7 +189,7 @@ def _auxiliary(config: NetworkConfig) -> AuxiliaryLoss | None:
 def make_core(config: NetworkConfig) -> Core:
     """The core that `network.core` names; errors as of `build`. `dtqn` re-reads raw inputs and has none."""
     if is_own(config.core):
-        return own.core(config)
+        return own_networks.core(config)
     width, depth, skip = config.width, range(config.num_layers), config.skip_connections
     longest = config.memory_length if config.chrono_init else None
     orthogonal = config.orthogonal_init

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.settings.config import NetworkConfig
-from dtqn.settings.own import ANY_FAULT, located
+from dtqn.settings.named_code import ANY_FAULT, located
 from dtqn.types import leaves, map_tree
 
 BATCH: Final = 4

@@ -17,7 +17,7 @@ from dtqn.networks.q_network import QNetwork
 from dtqn.plots import learning_curve
 from dtqn.program import code_digest
 from dtqn.ranks import RankError
-from dtqn.settings import own
+from dtqn.settings import named_code
 from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
@@ -243,7 +243,7 @@ class _Run:
         except ConfigError as error:
             raise ConfigError(f"{error}; {self._kept}; to go on: {self.directory.resume_command}") from None
         except ANY_FAULT as error:
-            if (fault := own.fault(error)) is None:
+            if (fault := named_code.fault(error)) is None:
                 raise
             self._view.say(f"error: {fault}; {self._kept}; to go on: {self.directory.resume_command}")
         finally:

@@ -50,11 +50,6 @@ PACKAGES = (
 _POSITIVE_RETURN = re.compile(r"(MiniGrid|BabyAI)-(?!Playground)")
 
 
-def ids() -> tuple[str, ...]:
-    """None: tasks of other packages are not listed."""
-    return ()
-
-
 def find(id: str, options: TaskOptions) -> Task | None:
     """The task of a Gymnasium id or of an entry point; None for a name that is neither.
 

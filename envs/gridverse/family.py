@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import gymnasium
 
+from envs.families import GRIDVERSE_FILE
 from envs.gridverse import views
 from envs.gridverse.checks import check_world
 from envs.gridverse.dynamics import make_dynamics
@@ -19,13 +20,8 @@ from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
 from envs.vector import Dynamics
 
-FILE_PREFIX: Final = "gridverse:"
 _BACKENDS: Final = ("native", "gym-gridverse")
 _OWN_NAME: Final = re.compile(r"[A-Za-z_][\w.]*:\w+")
-
-
-def ids() -> tuple[str, ...]:
-    return tuple(SHIPPED)
 
 
 def find(id: str, options: TaskOptions) -> Task | None:
@@ -35,9 +31,9 @@ def find(id: str, options: TaskOptions) -> Task | None:
     """
     if id in SHIPPED:
         return _task(id, world(id), options)
-    if not id.startswith(FILE_PREFIX):
+    if not id.startswith(GRIDVERSE_FILE):
         return None
-    path = id.removeprefix(FILE_PREFIX)
+    path = id.removeprefix(GRIDVERSE_FILE)
     try:
         spec = load_world(path)
         check_world(spec)
@@ -76,7 +72,7 @@ def _task(id: str, world: WorldSpec, options: TaskOptions) -> Task:
         time_limit=facts.time_limit,
         success=_success(id, world),
         best_return=facts.best_return,
-        source=facts.source or id.removeprefix(FILE_PREFIX),
+        source=facts.source or id.removeprefix(GRIDVERSE_FILE),
         success_ceiling=facts.success_ceiling,
         action_names=tuple(name.lower().replace("_", " ") for name in world.actions),
         view=views.size(world.area) if observation == "vector" else None,
@@ -93,7 +89,7 @@ def _success(id: str, world: WorldSpec) -> str | None:
     if not world.has_good_exit:
         return "the episode ends on the exit" if world.ends_on_exit else None
     text = "undiscounted return > 0"
-    return text if id.startswith(FILE_PREFIX) else f"{text}: the good exit within 100 steps"
+    return text if id.startswith(GRIDVERSE_FILE) else f"{text}: the good exit within 100 steps"
 
 
 def _dynamics(world: WorldSpec, observation: str, backend: str) -> Callable[[], Dynamics]:

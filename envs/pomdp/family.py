@@ -7,6 +7,7 @@ import re
 
 import gymnasium
 
+from envs.families import POMDP_FILE
 from envs.options import TaskOptions
 from envs.pomdp import hallway, heavenhell, pictures
 from envs.pomdp.dynamics import Draw, GoalDynamics, PomdpDynamics
@@ -20,13 +21,8 @@ HALLWAY_TIME_LIMIT = 500
 HEAVENHELL_LENGTHS = 10
 FILE_TIME_LIMIT = 500
 
-FILE_PREFIX = "pomdp:"
 _HEAVENHELL_PREFIX = "heavenhell-"
 _RETURN_SUCCESS = "undiscounted return > 0"
-
-
-def ids() -> tuple[str, ...]:
-    return ("hallway", "heavenhell")
 
 
 def find(id: str, options: TaskOptions) -> Task | None:
@@ -39,7 +35,7 @@ def find(id: str, options: TaskOptions) -> Task | None:
         if not re.fullmatch("[1-9][0-9]{0,2}", size) or int(size) > heavenhell.MAX_N:
             raise ValueError(f"task {id!r}: {size!r} must be a whole number from 1 to {heavenhell.MAX_N}")
         return _heavenhell(id, int(size), options)
-    if id.startswith(FILE_PREFIX):
+    if id.startswith(POMDP_FILE):
         return _file(id, options)
     return None
 
@@ -75,7 +71,7 @@ def _heavenhell(id: str, n: int, options: TaskOptions) -> Task:
 
 
 def _file(id: str, options: TaskOptions) -> Task:
-    path = id.removeprefix(FILE_PREFIX)
+    path = id.removeprefix(POMDP_FILE)
     model = load(path)
     spec = _spec(
         id,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dtqn import cli
-from dtqn.settings import own
+from dtqn.settings import named_code
 from dtqn.settings.config import Config, NetworkConfig, ReplayConfig
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
@@ -363,19 +363,19 @@ def test_a_fault_of_a_module_that_a_core_is_made_with_is_the_cores(own_folder: P
         "from own_helper import fail\n\n\ndef make_core():\n    fail()\n\n\ndef breaks():\n    {}[1]\n"
     )
     (own_folder / "own_helper.py").write_text("def fail():\n    raise RuntimeError('boom')\n")
-    make_core = own.load("network.core", "pack:make_core")
+    make_core = named_code.load("network.core", "pack:make_core")
     for call, place in (
         (make_core, "own_helper.py, line 2"),
         (sys.modules["pack.core"].breaks, "core.py, line 9"),
     ):
         with pytest.raises((RuntimeError, KeyError)) as error:
             call()
-        told = own.fault(error.value)
+        told = named_code.fault(error.value)
         assert told is not None
         assert told.startswith("network.core is pack:make_core, which failed: ") and place in told
     with pytest.raises(ZeroDivisionError) as other:
         _ = 1 / 0
-    assert own.fault(other.value) is None
+    assert named_code.fault(other.value) is None
 
 
 @pytest.mark.parametrize("failure", ["[0.0][x.shape[1]]", "sys.exit(0)"])

@@ -18,11 +18,6 @@ from envs.task import Task, TaskSpec, native_task
 from envs.vector import Dynamics, brief, positive_int
 
 
-def ids() -> tuple[str, ...]:
-    """None: tasks of a user's own are not listed."""
-    return ()
-
-
 def find(id: str, options: TaskOptions) -> Task | None:
     """The task of a class that is a `Dynamics`; None for any other name.
 

@@ -13,9 +13,9 @@ import gymnasium
 from torch import nn
 
 from dtqn.networks.q_network import CONTRACT_VERSION, FEATURES, Core, Encoder
-from dtqn.settings import own
+from dtqn.settings import named_code
 from dtqn.settings.config import ConfigError, NetworkConfig, wrong
-from dtqn.settings.own import ANY_FAULT, located
+from dtqn.settings.named_code import ANY_FAULT, located
 from dtqn.types import StepInputs, TraceSpec, leaves
 
 _INPUTS = (*StepInputs._fields, FEATURES)
@@ -68,7 +68,7 @@ def encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actio
 def _made(
     setting: str, value: str, call: Callable[[Callable[..., Any]], Any], methods: Sequence[str]
 ) -> nn.Module:
-    make = own.load(setting, value)
+    make = named_code.load(setting, value)
     try:
         made = call(make)
     except ConfigError:
