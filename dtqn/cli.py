@@ -5,11 +5,11 @@ A call that only reads text (`--help`, `--version`, `envs`, `--print-config`, mi
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from dtqn.commands import experiments, tasks, train, trained
 from dtqn.program import launch
 from dtqn.settings import named_code
 from dtqn.settings.config import ConfigError
@@ -17,18 +17,19 @@ from dtqn.settings.values import nearest
 from dtqn.text import gpu_is_full
 from envs.errors import ANY_FAULT, TaskError
 
-_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
-    "train": train.train,
-    "eval": trained.evaluate,
-    "debug": trained.debug,
-    "report": trained.report,
-    "export": trained.export,
-    "verify": trained.verify,
-    "watch": trained.watch,
-    "compare": experiments.compare,
-    "sweep": experiments.sweep,
-    "envs": tasks.list_tasks,
+_COMMANDS = {
+    "train": ("train", "train"),
+    "eval": ("trained", "evaluate"),
+    "debug": ("trained", "debug"),
+    "report": ("trained", "report"),
+    "export": ("trained", "export"),
+    "verify": ("trained", "verify"),
+    "watch": ("trained", "watch"),
+    "compare": ("experiments", "compare"),
+    "sweep": ("experiments", "sweep"),
+    "envs": ("tasks", "list_tasks"),
 }
+"""The module of `dtqn.commands` and the function of each; only the one that is called is imported."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,7 +51,9 @@ def _run(arguments: list[str]) -> int:
             raise ConfigError(f"{command} is no command{nearest(command, _COMMANDS)}")
         if command != "train" and launch().ranks > 1:
             raise ConfigError(f"{command} is one process; torchrun is for training")
-        return _COMMANDS[command](arguments)
+        module, function = _COMMANDS[command]
+        exit_code: int = getattr(importlib.import_module(f"dtqn.commands.{module}"), function)(arguments)
+        return exit_code
     except (ConfigError, TaskError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

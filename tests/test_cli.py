@@ -328,7 +328,7 @@ def test_a_gpu_that_is_full_is_one_line_for_any_command(
     def full(arguments: object) -> int:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
-    monkeypatch.setitem(cli._COMMANDS, "eval", full)
+    monkeypatch.setattr("dtqn.commands.trained.evaluate", full)
     assert cli.main(["eval", "run"]) == 2
     assert capsys.readouterr().err == (
         "error: the GPU has no memory left: CUDA out of memory. Tried to allocate 2.00 GiB.; "
