@@ -1,0 +1,106 @@
+"""The families of tasks: their names, and the module that is imported once one of them is asked for.
+
+The module of a family has the function `find` (`envs.task`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Final, NamedTuple
+
+from envs.options import TaskOptions
+from envs.task import Task
+
+
+class Family(NamedTuple):
+    """Tasks that one module makes."""
+
+    module: str
+    names: str
+    """The beginning of its names, a regular expression; others may begin so, too."""
+    listed: tuple[str, ...] = ()
+    """The names that the command `envs` lists."""
+
+    def find(self, id: str, options: TaskOptions) -> Task | None:
+        """The task `id`, or None where it is none of this family; errors as `find` of the module."""
+        if not re.match(self.names, id):
+            return None
+        found: Task | None = importlib.import_module(self.module).find(id, options)
+        return found
+
+
+def _each(pattern: str, *values: object) -> tuple[str, ...]:
+    return tuple(pattern.format(value) for value in values)
+
+
+GRIDVERSE_FILE: Final = "gridverse:"
+POMDP_FILE: Final = "pomdp:"
+_LEVELS: Final = ("easy", "medium", "hard")
+OWN: Final = Family("envs.own_dynamics", r"[A-Za-z_][\w.]*:")
+OTHERS: Final = Family("envs.adapters.family", "")
+FAMILIES: Final = (
+    Family(
+        "envs.gridverse.family",
+        f"gridverse-|{GRIDVERSE_FILE}|GV-",
+        (
+            *_each("gridverse-memory-{0}x{0}", 5, 7, 9, 11, 13, 21),
+            *_each("gridverse-memory-four-rooms-{0}x{0}", 7, 9),
+            *_each("GV-Memory-{0}x{0}-v0", 5, 9),
+            *_each("GV-MemoryFourRooms-{0}x{0}-v0", 7, 9),
+            *_each("GV-MemoryNineRooms-{0}x{0}-v0", 10, 13),
+            *_each("GV-FourRooms-{0}x{0}-v0", 7, 9),
+            *_each("GV-NineRooms-{0}x{0}-v0", 10, 13),
+            *_each("GV-Empty-{0}x{0}-v0", 4, 8),
+            *_each("GV-Crossing-{0}x{0}-v0", 5, 7),
+            *_each("GV-DynamicObstacles-{0}x{0}-v0", 5, 7),
+            *_each("GV-Keydoor-{0}x{0}-v0", 5, 7, 9),
+            *_each("GV-Teleport-{0}x{0}-v0", 5, 7),
+        ),
+    ),
+    Family("envs.pomdp.family", f"hallway|heavenhell|{POMDP_FILE}", ("hallway", "heavenhell")),
+    Family("envs.car_flag", "car-flag", ("car-flag", "car-flag-continuous")),
+    Family("envs.memory_cards", "memory-cards", ("memory-cards-2", "memory-cards", "memory-cards-10")),
+    Family(
+        "envs.t_maze",
+        "t-maze-",
+        (  # the lengths in the paper's figures
+            *_each("t-maze-passive-{}", 50, 100, 250, 500, 750, 1000, 1250, 1500),
+            *_each("t-maze-active-{}", 20, 50, 100, 250, 500),
+        ),
+    ),
+    Family(
+        "envs.bsuite",
+        "bsuite-",
+        (
+            *_each("bsuite-memory-len-{}", 10, 100),
+            "bsuite-memory-size-5",
+            "bsuite-discounting-chain-0",
+        ),
+    ),
+    Family(
+        "envs.popgym",
+        "popgym-[a-z]",
+        (
+            *_each("popgym-autoencode-{}", *_LEVELS),
+            *_each("popgym-count-recall-{}", *_LEVELS),
+            *_each("popgym-repeat-first-{}", *_LEVELS),
+            *_each("popgym-repeat-previous-{}", *_LEVELS),
+            *_each("popgym-concentration-{}", *_LEVELS),
+        ),
+    ),
+    Family("envs.numpad", "numpad-", _each("numpad-{0}x{0}", 2, 3, 4)),
+    OWN,
+    OTHERS,
+)
+"""In the order of the list of tasks, in which they are asked for a name."""
+
+
+def family_of(id: str) -> Family:
+    """The first family that may have the name."""
+    return next(family for family in FAMILIES if re.match(family.names, id))
+
+
+def ids() -> tuple[str, ...]:
+    """Names of all listed tasks."""
+    return tuple(id for family in FAMILIES for id in family.listed)
