@@ -146,14 +146,14 @@ def check_kwargs(
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     taken = [p.name for p in named if p.name != "render_mode"]
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    for key in kwargs:
-        if key == "render_mode" or (key not in taken and not takes_any):
-            near = difflib.get_close_matches(key, taken, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(
-                f"task.kwargs is {brief(dict(kwargs))}, but {id} takes no {key}{hint} "
-                f"(it takes: {', '.join(taken) or 'nothing'})"
-            )
+    unknown = [key for key in kwargs if key == "render_mode" or (key not in taken and not takes_any)]
+    for key in unknown[:1]:
+        near = difflib.get_close_matches(key, taken, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(
+            f"task.kwargs is {brief(dict(kwargs))}, but {id} takes no {key}{hint} "
+            f"(it takes: {', '.join(taken) or 'nothing'})"
+        )
     missing = [p.name for p in named if p.default is p.empty and p.name not in {**kwargs, **(preset or {})}]
     if missing:
         raise ValueError(f"task {id} needs {', '.join(missing)}; give it in task.kwargs")

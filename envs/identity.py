@@ -213,18 +213,21 @@ def _imports(module: str, file: Path, source: bytes) -> set[str]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return found
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            # `from a import b` may name the module a.b.
-            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        found |= {part for name in names if name for part in (name, *_ancestors(name))}
+    names = [name for node in ast.walk(tree) for name in _imported(node, package) if name]
+    found |= {part for name in names for part in (name, *_ancestors(name))}
     return {name for name in found if name.partition(".")[0] not in (*sys.stdlib_module_names, *_SUITE)}
+
+
+def _imported(node: ast.AST, package: str) -> list[str]:
+    """Modules that a statement in a module of `package` may import."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+    base = ".".join([*above, *([node.module] if node.module else [])])
+    # `from a import b` may name the module a.b.
+    return [base, *(f"{base}.{alias.name}" for alias in node.names)]
 
 
 def _ancestors(module: str) -> list[str]:

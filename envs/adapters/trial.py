@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, MultiBinary, MultiDiscrete
+from numpy.typing import NDArray
 
 from envs.adapters.plain import PlainEnv, float_or_nan
 from envs.adapters.spaces import at, leaves, part_name
@@ -89,19 +90,25 @@ def misfit(value: Any, space: gymnasium.Space[Any]) -> str | None:
     except ValueError:  # ragged
         return f"is {brief(value)}; its space is {brief_space(space)}"
     if isinstance(space, Box | MultiBinary | MultiDiscrete):
-        if array.shape != space.shape:
-            return f"has the shape {array.shape}; its space has {space.shape}"
-        casting: Literal["same_kind", "safe"] = "same_kind" if contained else "safe"  # as a batch takes it
-        if array.dtype.kind == "O" or not np.can_cast(array.dtype, space.dtype, casting):
-            return f"is {array.dtype}; its space is {space.dtype}"
-    if contained:
-        return None
+        other = _other_form(array, space, contained)
+        if contained or other:
+            return other
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         return f"holds {array[~np.isfinite(array)].flat[0]}"
     if isinstance(space, Box):
         wrong = array[(array < space.low) | (array > space.high)]
         return f"holds {wrong.flat[0]}, which is outside its space {brief_space(space)}"
     return f"is {brief(value)}, which is outside its space {brief_space(space)}"
+
+
+def _other_form(array: NDArray[Any], space: Box | MultiBinary | MultiDiscrete, contained: bool) -> str | None:
+    """How an array's shape or type is not its space's."""
+    if array.shape != space.shape:
+        return f"has the shape {array.shape}; its space has {space.shape}"
+    casting: Literal["same_kind", "safe"] = "same_kind" if contained else "safe"  # as a batch takes it
+    if array.dtype.kind == "O" or not np.can_cast(array.dtype, space.dtype, casting):
+        return f"is {array.dtype}; its space is {space.dtype}"
+    return None
 
 
 def brief_space(space: gymnasium.Space[Any]) -> str:

@@ -49,6 +49,18 @@ def check_state(state: Arrays, spec: WorldSpec) -> None:
             )
     if spec.has_good_exit and not (grid[..., 0] == codes.BEACON).any(axis=(1, 2)).all():
         raise ValueError("state 'grid' holds no Beacon; reach_exit_memory needs at least one")
+    _check_agent(agent, spec)
+    here = codes.unpack(from_arrays(grid, agent, item).under_agent())
+    for row in np.flatnonzero(codes.BLOCKS_MOVEMENT[here[:, 0], here[:, 1]])[:1]:
+        y, x, _ = agent[row]
+        raise ValueError(
+            f"state 'agent' is at {(int(y), int(x))}, on a {codes.OBJECTS[here[row, 0]]};"
+            " it must be on a cell that does not block movement"
+        )
+
+
+def _check_agent(agent: NDArray[np.uint8], spec: WorldSpec) -> None:
+    """Raises unless each agent [N, 3] is within the grid and has a heading."""
     height, width = spec.shape
     for y, x, heading in np.unique(agent, axis=0):
         if y >= height or x >= width:
@@ -58,13 +70,6 @@ def check_state(state: Arrays, spec: WorldSpec) -> None:
             )
         if heading >= len(codes.HEADINGS):
             raise ValueError(f"state 'agent' has heading {heading}; it must be 0 to 3 {codes.HEADINGS}")
-    here = codes.unpack(from_arrays(grid, agent, item).under_agent())
-    for row in np.flatnonzero(codes.BLOCKS_MOVEMENT[here[:, 0], here[:, 1]])[:1]:
-        y, x, _ = agent[row]
-        raise ValueError(
-            f"state 'agent' is at {(int(y), int(x))}, on a {codes.OBJECTS[here[row, 0]]};"
-            " it must be on a cell that does not block movement"
-        )
 
 
 def _check_cells(name: str, cells: NDArray[np.uint8], types: list[int], spec: WorldSpec) -> None:

@@ -145,6 +145,16 @@ _IGNORED: Final = {("reset", "teleport", "random_agent")}
 # -- Specs ---------------------------------------------------------------------------------------------------
 
 
+def _parameter(what: str, key: str, value: Any) -> Any:
+    """The value of a parameter of the function `what`."""
+    try:
+        return _READERS.get(key, _number)(value)
+    except _NestedError as error:
+        raise ValueError(str(error)) from None
+    except ValueError as error:
+        raise ValueError(f"{what}: {key} is {brief(value)}; it must be {error}") from None
+
+
 @dataclass(frozen=True)
 class FunctionSpec:
     """One function of a world: its kind, its name and its parameters as sorted (key, value) pairs.
@@ -170,25 +180,17 @@ class FunctionSpec:
             near = difflib.get_close_matches(name, table, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"unknown {kind} function {name!r}{hint} (supported: {', '.join(table)})")
+        given = {key: data[key] for key in data if key != "name" and (kind, name, key) not in _IGNORED}
+        what = f"{kind} function {name!r}"
         signature = inspect.getfullargspec(table[name])
-        params = {}
-        for key, value in data.items():
-            if key == "name" or (kind, name, key) in _IGNORED:
-                continue
+        for key in given:
             if key not in signature.kwonlyargs:
                 takes = ", ".join(signature.kwonlyargs) or "nothing"
-                raise ValueError(f"{kind} function {name!r} takes no {key!r} (it takes: {takes})")
-            try:
-                params[key] = _READERS.get(key, _number)(value)
-            except _NestedError as error:
-                raise ValueError(str(error)) from None
-            except ValueError as error:
-                raise ValueError(
-                    f"{kind} function {name!r}: {key} is {brief(value)}; it must be {error}"
-                ) from None
+                raise ValueError(f"{what} takes no {key!r} (it takes: {takes})")
+        params = {key: _parameter(what, key, value) for key, value in given.items()}
         for key in signature.kwonlyargs:
             if key not in params and key not in (signature.kwonlydefaults or {}):
-                raise ValueError(f"{kind} function {name!r} has no {key!r}, which it needs")
+                raise ValueError(f"{what} has no {key!r}, which it needs")
         return cls(kind, name, tuple(sorted(params.items())))
 
     def __getitem__(self, key: str) -> Any:
