@@ -1,87 +1,32 @@
-"""Acting and learning of the default agent: acting steps/s with 64 environments, learner updates/s.
+"""Acting of the default agent: steps/s with 64 environments, beside the machine's matrix-product rate.
 
     python -m benchmarks agent
 
-One process. The learner's batch is sampled from a replay that the default agent has filled with its own
-warm-up steps, so that its mix of lengths, memories and burn-ins is the real one. Its share of the machine is
-its arithmetic, counted by torch, over the rate of a large float32 matrix product in the same run.
-
-The rival stands for the usual way to give a Q-network context: a windowed transformer of the same width,
-heads, layers and feed-forward size made of `torch.nn.TransformerEncoder`, run over the same rows (the memory
-rows as context), one forward of the target, one forward and backward of the online network, no cropping. It
-has no gates, no relative positions and no stored memory. All take turns, chunk by chunk; figures are medians
-over chunks.
+One process; all take turns, chunk by chunk, and figures are medians over chunks. What other benchmarks of
+learners need is here too: batches of a replay that an agent has filled with its own warm-up steps, so that
+their mix of lengths, memories and burn-ins is the real one, and the arithmetic of an update.
 """
 
 from __future__ import annotations
 
-import copy
 import itertools
-import statistics
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.timing import in_turns, median
+from benchmarks.timing import rate as rate  # `benchmarks.checkouts` asks every commit for it here
 from dtqn.networks.products import product
-from dtqn.settings.config import Config
 from dtqn.settings.presets import resolve
 from dtqn.training import machine
 from dtqn.training.trainer import Trainer
 from dtqn.types import Sequences
 
-CHUNKS = 9
+CHUNKS, COPIES = 9, 64
 TASK = "gridverse-memory-7x7"
-
-
-class WindowedRival(nn.Module):
-    """Observation embeddings, learned positions, `torch.nn.TransformerEncoder`, linear head."""
-
-    def __init__(self, config: Config, length: int) -> None:
-        super().__init__()
-        network = config.network
-        self.embedding = nn.Embedding(21, network.embedding_width)
-        self.join = nn.Linear(6 * network.embedding_width, network.width)
-        self.position = nn.Parameter(torch.zeros(length, network.width))
-        layer = nn.TransformerEncoderLayer(
-            network.width,
-            network.num_heads,
-            network.mlp_width,
-            dropout=0.0,
-            batch_first=True,
-            norm_first=True,
-        )
-        self.body = nn.TransformerEncoder(layer, network.num_layers, enable_nested_tensor=False)
-        self.head = nn.Linear(network.width, 6)
-        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(length))
-
-    def forward(self, observation: torch.Tensor) -> torch.Tensor:
-        x = self.join(self.embedding(observation.long()).flatten(2)) + self.position
-        return self.head(self.body(x, mask=self.get_buffer("mask"), is_causal=True))
-
-
-def rival_update(config: Config, batch_size: int) -> Callable[[], None]:
-    """One update of the rival on whole windows: memory, learned steps and tail."""
-    length = config.network.memory_length + config.replay.learn_length + config.learner.n_step
-    online = WindowedRival(config, length)
-    target = copy.deepcopy(online)
-    optimizer = torch.optim.Adam(online.parameters(), lr=1e-4)
-    observation = torch.randint(0, 21, (batch_size, length, 6))
-
-    def update() -> None:
-        with torch.no_grad():
-            goal = target(observation).amax(dim=-1)
-        loss = (online(observation).amax(dim=-1) - goal - 1.0).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(online.parameters(), 10.0)
-        optimizer.step()
-
-    return update
 
 
 def trainer_of(fill_env_steps: int, **flags: str) -> Trainer:
@@ -91,15 +36,6 @@ def trainer_of(fill_env_steps: int, **flags: str) -> Trainer:
     while trainer.env_steps < fill_env_steps:
         trainer._act()
     return trainer
-
-
-def rate(action: Callable[[], Any], seconds: float, per_call: float = 1.0) -> tuple[float, float]:
-    """Calls per CPU second and per wall-clock second, times `per_call`."""
-    calls, cpu, wall = 0, time.process_time(), time.perf_counter()
-    while time.perf_counter() - wall < seconds:
-        action()
-        calls += 1
-    return per_call * calls / (time.process_time() - cpu), per_call * calls / (time.perf_counter() - wall)
 
 
 class Turns:
@@ -143,60 +79,26 @@ def matrix_product() -> tuple[Callable[[], Any], int]:
 
 
 def measure(seconds: float = 5.0) -> dict[str, Any]:
-    """Acting, learner updates, the rival's updates and the matrix product, in turns of `seconds / CHUNKS`."""
+    """Acting, with and without kept keys and values, and the matrix product."""
     machine.prepare()
     torch.manual_seed(0)
-    learning = trainer_of(20_000)
-    config, turns = learning.config, Turns(learning)
     acting = {
-        "acting": trainer_of(1_000, actor__num_envs="64"),
-        "acting_cached": trainer_of(1_000, actor__num_envs="64", actor__publish_period="100"),
+        "acting_env_steps": trainer_of(1_000, actor__num_envs=str(COPIES)),
+        "acting_cached_env_steps": trainer_of(
+            1_000, actor__num_envs=str(COPIES), actor__publish_period="100"
+        ),
     }
-    actions: dict[str, tuple[Callable[[], Any], float]] = {
-        "learner_updates": (turns.update, 1),
-        "rival_updates": (rival_update(config, config.learner.batch_size), 1),
-        "matmul_flop": matrix_product(),
-        **{f"{name}_env_steps": (trainer.actor.tick, 64) for name, trainer in acting.items()},
-    }
-    for action, _ in actions.values():
+    matmul, flop = matrix_product()
+    actions = {name: trainer.actor.tick for name, trainer in acting.items()} | {"matmul_flop": matmul}
+    for action in actions.values():
         action()
-    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in actions}
-    for _ in range(CHUNKS):
-        for name, (action, per_call) in actions.items():
-            samples[name].append(rate(action, seconds / CHUNKS, per_call))
-    result: dict[str, Any] = {
-        name: {
-            "per_cpu_second": statistics.median(cpu for cpu, _ in taken),
-            "per_second": statistics.median(wall for _, wall in taken),
-        }
-        for name, taken in samples.items()
-    }
-    flop = flop_per_update(turns)
-    ratios = [
-        mine[0] / its[0]
-        for mine, its in zip(samples["learner_updates"], samples["rival_updates"], strict=True)
-    ]
-    shares = [
-        flop * mine[0] / peak[0]
-        for mine, peak in zip(samples["learner_updates"], samples["matmul_flop"], strict=True)
-    ]
-    return result | {
-        "flop_per_update": flop,
-        "share_of_matmul_rate": statistics.median(shares),
-        "ratio_to_rival": statistics.median(ratios),
-        "parameters": sum(p.numel() for p in learning.network.parameters()),
-    }
+    taken = in_turns(actions, seconds, CHUNKS)
+    return {name: median(rates, flop if name == "matmul_flop" else COPIES) for name, rates in taken.items()}
 
 
 def table(result: dict[str, Any]) -> str:
     """The figures of `measure` as text."""
     lines = [f"{'':<28}{'per CPU second':>18}{'per second':>18}"]
     for name, figures in result.items():
-        if isinstance(figures, dict):
-            lines.append(f"{name:<28}{figures['per_cpu_second']:>18,.1f}{figures['per_second']:>18,.1f}")
-    lines.append(
-        f"FLOP of an update: {result['flop_per_update'] / 1e9:.2f} G, parameters {result['parameters']:,}"
-    )
-    lines.append(f"share of the machine's matrix-product rate: {result['share_of_matmul_rate']:.0%}")
-    lines.append(f"updates/s over the rival's: {result['ratio_to_rival']:.2f}")
+        lines.append(f"{name:<28}{figures['per_cpu_second']:>18,.1f}{figures['per_second']:>18,.1f}")
     return "\n".join(lines)

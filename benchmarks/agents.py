@@ -12,13 +12,13 @@ are medians over the chunks.
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.agent import Turns, flop_per_update, matrix_product, rate, trainer_of
+from benchmarks.agent import Turns, flop_per_update, matrix_product, trainer_of
+from benchmarks.timing import in_turns, median, median_ratio
 from dtqn.settings import layers
 from dtqn.training import machine
 
@@ -44,22 +44,18 @@ def measure_agent(agent: str, seconds: float = 2.0, fill_env_steps: int = FILL_E
     product, per_product = matrix_product()
     turns.update()
     product()
-    updates, shares = [], []
     flop = flop_per_update(turns)
-    for _ in range(CHUNKS):
-        mine = rate(turns.update, seconds / CHUNKS)
-        its = rate(product, seconds / CHUNKS / 4, per_product)
-        updates.append(mine)
-        shares.append(flop * mine[0] / its[0])
+    taken = in_turns({"update": turns.update, "product": product}, seconds, CHUNKS)
+    updates = median(taken["update"])
     with OperatorCounter() as counter:
         for _ in turns.batches:
             turns.update()
     rows = sum(int(batch.learn_rows.sum()) for batch in turns.batches) / len(turns.batches)
     return {
-        "updates_per_cpu_second": statistics.median(cpu for cpu, _ in updates),
-        "updates_per_second": statistics.median(wall for _, wall in updates),
+        "updates_per_cpu_second": updates["per_cpu_second"],
+        "updates_per_second": updates["per_second"],
         "flop_per_update": flop,
-        "share_of_matmul_rate": statistics.median(shares),
+        "share_of_matmul_rate": median_ratio(taken["update"], taken["product"]) * flop / per_product,
         "operators_per_update": counter.operators / len(turns.batches),
         "learn_rows_per_update": rows,
         "parameters": sum(p.numel() for p in trainer.network.parameters()),

@@ -11,7 +11,6 @@ The other checkout must have `machine`, `trainer_of`, `Turns` and `rate` in `ben
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -106,13 +105,12 @@ def measure(before: Path, seconds: float, both: Mapping[str, str], new: Mapping[
 
 
 def main() -> None:
-    from benchmarks.options import settings_of, write
+    from benchmarks.options import parser_of, settings_of, write
     from dtqn.settings.config import ConfigError
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("before", type=Path, help="the other checkout")
     parser.add_argument("--seconds", type=float, default=30.0, help="for each side")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     args, rest = parser.parse_known_args()
     if not (args.before / "benchmarks" / "agent.py").is_file():
         sys.exit(f"error: {args.before} is no checkout of this repository: it has no benchmarks/agent.py")

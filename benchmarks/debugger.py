@@ -12,7 +12,6 @@ on an agent that remembers nothing. Another control is an agent that has learned
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -21,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.options import write
+from benchmarks.options import parser_of, write
 from dtqn.commands import kinds
 from dtqn.settings.presets import resolve
 from dtqn.training import machine
@@ -100,10 +99,9 @@ def line(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--episodes", type=kinds.several, default=100)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = [figures(run, args.episodes) for run in args.runs]

@@ -10,11 +10,11 @@ wall-clock time, each the median over chunks.
 from __future__ import annotations
 
 import importlib.util
-import statistics
-import time
+import itertools
 from typing import Any
 
 import envs
+from benchmarks.timing import in_turns, median
 
 SIZES = (1, 64, 1024, 4096)  # copies N
 CHUNKS = 9
@@ -26,24 +26,15 @@ def measure_task(id: str, num_envs: int, seconds: float, **options: Any) -> dict
     env.reset()
     env.action_space.seed(0)
     actions = [env.action_space.sample() for _ in range(512)]
-    for action in actions:  # to a typical mix of episodes, and to learn how long a step takes
+    for action in actions:  # to a typical mix of episodes
         env.step(action)
-    begin = time.perf_counter()
-    for action in actions[:64]:
-        env.step(action)
-    per_step = (time.perf_counter() - begin) / 64
-    steps = max(64, int(seconds / CHUNKS / per_step))
-    cpu, wall = [], []
-    for _ in range(CHUNKS):
-        cpu_begin, wall_begin = time.process_time(), time.perf_counter()
-        for t in range(steps):
-            env.step(actions[t % len(actions)])
-        cpu.append(steps * num_envs / (time.process_time() - cpu_begin))
-        wall.append(steps * num_envs / (time.perf_counter() - wall_begin))
+    following = itertools.cycle(actions)
+    taken = in_turns({id: lambda: env.step(next(following))}, seconds, CHUNKS)
+    rates = median(taken[id], num_envs)
     return {
-        "env_steps_per_cpu_second": statistics.median(cpu),
-        "env_steps_per_second": statistics.median(wall),
-        "microseconds_per_vector_step": 1e6 * num_envs / statistics.median(cpu),
+        "env_steps_per_cpu_second": rates["per_cpu_second"],
+        "env_steps_per_second": rates["per_second"],
+        "microseconds_per_vector_step": 1e6 * num_envs / rates["per_cpu_second"],
     }
 
 

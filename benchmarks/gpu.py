@@ -11,23 +11,22 @@ has filled; figures are medians over chunks:
 
 An update begins with a batch on its device and ends when the host has its numbers. A tick is a step of all
 32 copies. A run acts, draws, learns and writes memory back; it plays no evaluation. `gtrxl-12-layers` is a
-network of the size that the paper trains (docs/data-parallel.md), on memories that are full.
+network of the size that the paper of GTrXL trains, on memories that are full.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.agent import TASK, Turns, rate, trainer_of
-from benchmarks.options import one_line_errors, write
+from benchmarks.agent import TASK, Turns, trainer_of
+from benchmarks.options import chosen, one_line_errors, parser_of, write
+from benchmarks.timing import rate
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training import machine
@@ -50,7 +49,7 @@ PAPER_SIZE = {
     "network.head_width": "256",
     "network.memory_length": "512",
 }
-"""As in docs/data-parallel.md."""
+"""GTrXL's 12 layers and a memory of 512 rows, of width 256."""
 NETWORKS: dict[str, dict[str, str]] = {
     **{agent: {"env": TASK, "agent": agent} for agent in ("gtrxl", "dtqn", "mingru", "lstm")},
     "gtrxl-12-layers": {
@@ -153,15 +152,11 @@ def table(result: dict[str, Any]) -> str:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--networks", default=",".join(NETWORKS), metavar="NAME,...")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each figure; default 5")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     args = parser.parse_args(arguments)
-    names = args.networks.split(",")
-    if unknown := [name for name in names if name not in NETWORKS]:
-        raise ConfigError(f"--networks is {unknown[0]}; there are {', '.join(NETWORKS)}")
-    result = measure(names, args.seconds)
+    result = measure(chosen("--networks", args.networks, NETWORKS), args.seconds)
     print(table(result))
     write(args.json, result)
 

@@ -9,7 +9,6 @@ resumed; once it has finished, another one follows until there were enough kills
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -23,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.options import write
+from benchmarks.options import parser_of, write
 from dtqn.commands import kinds
 
 HITS = ("kill worker", "stop worker", "kill run", "end run")
@@ -179,11 +178,10 @@ def wait(until: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--kills", type=kinds.positive, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=kinds.positive, default=2)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     args = parser.parse_args()
     choice = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as folder:

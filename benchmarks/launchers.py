@@ -1,6 +1,6 @@
 """The overhead of `--launcher ray`, on a Ray of two nodes on this machine, against `--launcher local`.
 
-    python -m benchmarks.launchers [--minutes 5] [--turns 1] [--json FILE]
+    python -m benchmarks.launchers [--minutes 5] [--json FILE]
 
 Two trainings of so many minutes, side by side on two cores or two nodes, by one launcher, then by the other.
 A launcher's time goes from joining the cluster to the end of both trainings; that of starting the cluster is
@@ -9,15 +9,13 @@ told apart. The trainings are the same ones, bit for bit, which is checked.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.options import write
+from benchmarks.options import parser_of, write
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.launchers import Asked, opened
 from dtqn.settings import presets
@@ -64,7 +62,7 @@ def weights(folder: Path) -> dict[str, bytes]:
     return {path.parents[2].name: path.read_bytes() for path in found}
 
 
-def measure(minutes: float = 5.0, turns: int = 1) -> dict[str, Any]:
+def measure(minutes: float = 5.0) -> dict[str, Any]:
     from ray.cluster_utils import Cluster
 
     flags = settings(minutes)
@@ -74,40 +72,35 @@ def measure(minutes: float = 5.0, turns: int = 1) -> dict[str, Any]:
         cluster.add_node(num_cpus=1, node_name=name, object_store_memory=100 << 20)
     start = time.monotonic() - began
     launchers = {"local": Asked(), "ray": Asked("ray", cluster.address)}
-    seconds: dict[str, list[float]] = {name: [] for name in launchers}
+    seconds, made = {}, {}
     with contextlib.ExitStack() as stack:
         stack.callback(cluster.shutdown)
-        for _ in range(turns):
-            made = {}
-            for name, asked in launchers.items():
-                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                seconds[name].append(seconds_of(asked, flags, folder))
-                made[name] = weights(folder)
-            if made["local"] != made["ray"]:
-                raise RuntimeError("the launchers' trainings differ")
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
+        for name, asked in launchers.items():
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            seconds[name] = seconds_of(asked, flags, folder)
+            made[name] = weights(folder)
+    if made["local"] != made["ray"]:
+        raise RuntimeError("the launchers' trainings differ")
     return {
         "settings": flags,
         "trainings": len(SEEDS),
         "seconds": seconds,
-        "ratio": medians["ray"] / medians["local"],
+        "ratio": seconds["ray"] / seconds["local"],
         "seconds_to_start_two_nodes": start,
     }
 
 
 def table(result: dict[str, Any]) -> str:
-    times = ", ".join(f"{name} {statistics.median(s):.1f} s" for name, s in result["seconds"].items())
+    times = ", ".join(f"{name} {taken:.1f} s" for name, taken in result["seconds"].items())
     start = result["seconds_to_start_two_nodes"]
     return f"{times}: ratio {result['ratio']:.3f}; two nodes started in {start:.1f} s"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="of a training; default %(default)s")
-    parser.add_argument("--turns", type=int, default=1, help="of each launcher; default %(default)s")
-    parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
-    result = measure(args.minutes, args.turns)
+    result = measure(args.minutes)
     print(table(result))
     write(args.json, result)
 

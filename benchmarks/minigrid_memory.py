@@ -13,19 +13,17 @@ along the corridor, and there compares the cue with what stands beside it, where
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.options import one_line_errors, write
+from benchmarks.options import one_line_errors, parser_of, write
 from dtqn.settings.config import ConfigError
 
 TASKS = tuple(f"MiniGrid-Memory{name}-v0" for name in ("S7", "S9", "S11", "S13Random", "S17Random"))
@@ -230,8 +228,7 @@ def table(result: dict[str, Any]) -> str:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    parser = parser_of(__doc__)
     args = parser.parse_args(arguments)
     try:
         import minigrid  # noqa: F401  # it registers the tasks

@@ -1,17 +1,24 @@
-"""What benchmarks share: settings on the command line, one-line errors, files, and facts about a run."""
+"""What benchmarks share: options on the command line, one-line errors, and files."""
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dtqn.files import write_whole
-from dtqn.settings.config import Config, ConfigError
-from dtqn.training import machine
+from dtqn.settings.config import ConfigError
+
+
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
+    """A parser that says the first line of a module's docstring and takes `--json FILE`."""
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    return parser
 
 
 def settings_of(rest: Sequence[str]) -> dict[str, str]:
@@ -29,10 +36,12 @@ def settings_of(rest: Sequence[str]) -> dict[str, str]:
     return {name.removeprefix("--").replace("-", "_"): x for name, x in zip(names, values, strict=True)}
 
 
-def origin(config: Config, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Which run and checkpoint (`about` it) a figure is of, and the machine that measured it."""
-    facts = {"env": config.env, "agent": config.agent, "seed": config.seed, "machine": machine.name()}
-    return facts | {name: about[name] for name in ("env_steps", "learner_steps", "code")}
+def chosen(option: str, text: str, among: Collection[str]) -> list[str]:
+    """The names that an option gives, with commas between them; a ConfigError where one is unknown."""
+    names = text.split(",")
+    if unknown := [name for name in names if name not in among]:
+        raise ConfigError(f"{option} is {unknown[0]}; there are {', '.join(among)}")
+    return names
 
 
 def one_line_errors(

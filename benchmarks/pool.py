@@ -21,7 +21,6 @@ each publishing, from the forms of a row and of the parameters.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib.util
 import multiprocessing
@@ -30,13 +29,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from benchmarks.options import one_line_errors, settings_of, write
+from benchmarks.options import one_line_errors, parser_of, settings_of, write
 from dtqn.commands import kinds
 from dtqn.settings.config import ActorConfig, Config
 from dtqn.settings.presets import resolve
@@ -272,12 +270,11 @@ def traffic(config: Config) -> dict[str, int]:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--seconds", type=kinds.above_zero, default=10.0, help="for each figure")
     parser.add_argument("--env", action="append", metavar="ID", help="measure this task; may be repeated")
     parser.add_argument("--ray", action="store_true", help="beside a Ray of this machine")
     parser.add_argument("--bytes", action="store_true", help="count bytes")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     args, rest = parser.parse_known_args(arguments)
     settings = settings_of(rest)
     for env in args.env or ():

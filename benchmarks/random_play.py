@@ -8,17 +8,15 @@ The same number of episodes from each of many copies, all counted.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import envs
-from benchmarks.options import one_line_errors, write
+from benchmarks.options import one_line_errors, parser_of, write
 from dtqn.settings.config import wrong
 
 COPIES, EPISODES_EACH = 500, 4
@@ -72,9 +70,8 @@ def table(result: dict[str, Any]) -> str:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--env", action="append", metavar="ID", help="play this task; may be repeated")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     args = parser.parse_args(arguments)
     for id in args.env or ():
         try:

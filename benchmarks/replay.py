@@ -15,14 +15,13 @@ are medians over chunks.
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.timing import in_turns, median
 from replay import Field, SequenceLayout, SequenceReplay, replay_bytes
 
 CAPACITY, NUM_STREAMS, BATCH_SIZE, CHUNKS = 500_000, 32, 32, 9
@@ -158,25 +157,6 @@ class Rows:
         return rows
 
 
-def rates(actions: Mapping[str, Callable[[], None]], seconds: float) -> dict[str, dict[str, float]]:
-    """Calls per CPU second and per wall-clock second of each action; they take turns chunk by chunk."""
-    cpu: dict[str, list[float]] = {name: [] for name in actions}
-    wall: dict[str, list[float]] = {name: [] for name in actions}
-    for _ in range(CHUNKS):
-        for name, action in actions.items():
-            calls, cpu_begin, wall_begin = 0, time.process_time(), time.perf_counter()
-            while time.perf_counter() - wall_begin < seconds / CHUNKS:
-                for _ in range(20):
-                    action()
-                calls += 20
-            cpu[name].append(calls / (time.process_time() - cpu_begin))
-            wall[name].append(calls / (time.perf_counter() - wall_begin))
-    return {
-        name: {"per_cpu_second": statistics.median(cpu[name]), "per_second": statistics.median(wall[name])}
-        for name in actions
-    }
-
-
 def measure(seconds: float = 2.0) -> dict[str, Any]:
     """`{"replay": {...}, "rival": {...}, "ratio": {...}}`; about `seconds` for each of the four rates."""
     replay = SequenceReplay(
@@ -208,16 +188,21 @@ def measure(seconds: float = 2.0) -> dict[str, Any]:
     def rival_tick() -> None:
         rival.append(rival_rows())
 
-    cycles = rates({"replay": cycle, "rival": rival_cycle}, seconds)
-    ticks = rates({"replay": tick, "rival": rival_tick}, seconds)
+    actions = {
+        "replay cycle": cycle,
+        "rival cycle": rival_cycle,
+        "replay tick": tick,
+        "rival tick": rival_tick,
+    }
+    rates = {name: median(taken) for name, taken in in_turns(actions, seconds, CHUNKS).items()}
     num_bytes = {"replay": replay_bytes(FIELDS, CAPACITY, NUM_STREAMS), "rival": rival.num_bytes()}
     result: dict[str, Any] = {
         name: {
-            "cycles_per_cpu_second": cycles[name]["per_cpu_second"],
-            "cycles_per_second": cycles[name]["per_second"],
-            "append_ticks_per_cpu_second": ticks[name]["per_cpu_second"],
-            "append_ticks_per_second": ticks[name]["per_second"],
-            "microseconds_per_append_tick": 1e6 / ticks[name]["per_cpu_second"],
+            "cycles_per_cpu_second": rates[f"{name} cycle"]["per_cpu_second"],
+            "cycles_per_second": rates[f"{name} cycle"]["per_second"],
+            "append_ticks_per_cpu_second": rates[f"{name} tick"]["per_cpu_second"],
+            "append_ticks_per_second": rates[f"{name} tick"]["per_second"],
+            "microseconds_per_append_tick": 1e6 / rates[f"{name} tick"]["per_cpu_second"],
             "bytes": num_bytes[name],
             "sequences": rival.num_items,
         }

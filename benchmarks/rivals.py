@@ -12,7 +12,6 @@ bfloat16 (`learner.precision`). All take turns, chunk by chunk; figures are medi
 from __future__ import annotations
 
 import copy
-import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.agent import Turns, rate, trainer_of
+from benchmarks.agent import Turns, trainer_of
+from benchmarks.timing import in_turns, median, median_ratio
 from dtqn.training import machine
 
 CHUNKS = 15
@@ -122,19 +122,14 @@ def measure(seconds: float = 10.0) -> dict[str, Any]:
         actions[f"{name} plain"] = plain_update(rival)
     for action in actions.values():
         action()
-    taken: dict[str, list[float]] = {name: [] for name in actions}
-    for _ in range(CHUNKS):
-        for name, action in actions.items():
-            taken[name].append(rate(action, seconds / CHUNKS)[0])
+    taken = in_turns(actions, seconds, CHUNKS)
     ratios = {
-        f"{name} {precision}": statistics.median(
-            a / b for a, b in zip(taken[f"{name} {precision}"], taken[f"{name} plain"], strict=True)
-        )
+        f"{name} {precision}": median_ratio(taken[f"{name} {precision}"], taken[f"{name} plain"])
         for name in rivals
         for precision in PRECISIONS
     }
     return {
-        "updates_per_cpu_second": {name: statistics.median(figures) for name, figures in taken.items()},
+        "updates_per_cpu_second": {name: median(rates)["per_cpu_second"] for name, rates in taken.items()},
         "ratio_to_rival": ratios,
         "parameters_of_rival": {
             name: sum(p.numel() for p in rival.parameters()) for name, rival in rivals.items()

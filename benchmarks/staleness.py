@@ -17,20 +17,18 @@ those of the second half of the run.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.options import one_line_errors, settings_of, write
+from benchmarks.options import one_line_errors, parser_of, settings_of, write
+from dtqn.commands import kinds
 from dtqn.learning.batches import take
 from dtqn.learning.discrepancy import discrepancy
-from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.settings.task import task_of
 from dtqn.training import machine
@@ -67,12 +65,12 @@ def measure(trainer: Trainer, sequences: int, generator: np.random.Generator) ->
         real, learned = (
             first_rows(count, part.learn.first.shape[1]) for count in (part.learn_rows, part.learned_steps)
         )
-        for network, kinds in (
+        for network, parts in (
             (learner.online, {"learned": learned, "tail": real & ~learned}),
             (learner.target, {"target": real}),
         ):
             found = discrepancy(network, part, whole_episodes(replay, schema, ids), CHUNK_ROWS)
-            for kind, rows in kinds.items():
+            for kind, rows in parts.items():
                 differs, lost = found.greedy_actions(rows)
                 counts[kind]["clear"] += len(differs)
                 counts[kind]["differ"] += int(differs.sum())
@@ -149,17 +147,13 @@ def _line(result: dict[str, Any]) -> str:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--env", default="gridverse-memory-7x7")
     parser.add_argument("--agents", nargs="+", default=["gtrxl", "mingru", "lstm", "drqn"])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--every", type=int, default=25_000, help="env steps between measurements")
-    parser.add_argument("--sequences", type=int, default=2_000)
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--every", type=kinds.positive, default=25_000, help="env steps between measurements")
+    parser.add_argument("--sequences", type=kinds.positive, default=2_000)
     args, rest = parser.parse_known_args(arguments)
-    for name in ("every", "sequences"):
-        if getattr(args, name) < 1:
-            raise ConfigError(f"--{name} is {getattr(args, name)}; it must be at least 1")
     flags = settings_of(rest)
     result: dict[str, Any] = {"env": args.env, "seed": args.seed, "settings": flags, "agents": {}}
     for agent in args.agents:

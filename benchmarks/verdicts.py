@@ -12,7 +12,6 @@ Work in the folder is kept: a run that was interrupted goes on, a task that is d
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -22,8 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import envs
-from benchmarks.options import write
-from dtqn.commands import kinds
+from benchmarks.options import chosen, one_line_errors, parser_of, write
 from dtqn.inspection import trials
 from dtqn.training import machine
 from dtqn.training.directory import RunDir
@@ -102,31 +100,21 @@ def verdicts(folder: Path, rivals: Sequence[str], episodes: int) -> dict[str, An
     return trials.verdicts(trials.subject(RunDir(folder / "agent"), asked))
 
 
-def folder_of(name: str, out: Path, share: float) -> Path:
-    """Runs of another length are other runs."""
-    return out / (name if share == 1 else f"{name}-{share:g}")
-
-
-def measure(name: str, out: Path, share: float = 1.0, episodes: int = EPISODES) -> dict[str, Any]:
-    """A task's runs and verdicts, from the folder where they are done.
-
-    Args:
-        share: of the environment steps of each run.
-    """
-    case, folder = CASES[name], folder_of(name, out, share)
+def measure(name: str, out: Path, episodes: int = EPISODES) -> dict[str, Any]:
+    """A task's runs and verdicts, from the folder where they are done."""
+    case, folder = CASES[name], out / name
     file = folder / "verdict.json"
     if file.exists():
         found: dict[str, Any] = json.loads(file.read_text())
         return found
-    steps = round(case.env_steps * share)
-    seconds = {"agent": train(case, _AGENT, folder / "agent", steps)}
+    seconds = {"agent": train(case, _AGENT, folder / "agent", case.env_steps)}
     for rival, flags in _RIVALS.items():
-        seconds[rival] = train(case, flags, folder / rival, steps)
+        seconds[rival] = train(case, flags, folder / rival, case.env_steps)
     of = verdicts(folder, list(_RIVALS), episodes)
     if of["needs_memory"].answer == "yes":
         for stack in STACKS:
             flags = [*_MEMORYLESS, "--task.frame_stack", str(stack)]
-            seconds[f"stack-{stack}"] = train(case, flags, folder / f"stack-{stack}", steps)
+            seconds[f"stack-{stack}"] = train(case, flags, folder / f"stack-{stack}", case.env_steps)
         of = verdicts(folder, [*_RIVALS, *(f"stack-{stack}" for stack in STACKS)], episodes)
     found = told(case, of, folder) | {"seconds": {rival: round(x) for rival, x in seconds.items()}}
     write(file, found)
@@ -164,32 +152,18 @@ def line(name: str, found: Mapping[str, Any]) -> str:
     )
 
 
-def _tasks(text: str) -> list[str]:
-    names = text.split(",")
-    if unknown := [name for name in names if name not in CASES]:
-        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(CASES)}")
-    return names
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path, default=Path("runs/verdicts"), help="folder of the runs")
-    parser.add_argument(
-        "--tasks", type=_tasks, default=list(CASES), metavar="A,B", help="default all: " + ", ".join(CASES)
-    )
-    parser.add_argument("--share", type=kinds.share, default=1.0, help="of the environment steps; default 1")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table of all tasks there")
-    args = parser.parse_args()
-    for name in args.tasks:
-        print(line(name, measure(name, args.out, args.share)), flush=True)
-    done = {
-        name: measure(name, args.out, args.share)
-        for name in CASES
-        if (folder_of(name, args.out, args.share) / "verdict.json").exists()
-    }
+    parser.add_argument("--tasks", default=",".join(CASES), metavar="NAME,...")
+    args = parser.parse_args(arguments)
+    for name in chosen("--tasks", args.tasks, CASES):
+        print(line(name, measure(name, args.out)), flush=True)
+    done = {name: measure(name, args.out) for name in CASES if (args.out / name / "verdict.json").exists()}
     print(f"{sum(found['right'] for found in done.values())} of {len(done)} verdicts are right")
-    write(args.json, {"machine": machine.name(), "share": args.share, "tasks": done})
+    write(args.json, {"machine": machine.name(), "tasks": done})
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import envs
-from benchmarks import agents, checkouts, gpu, learning, parameters, pool, random_play, rivals, staleness
+from benchmarks import agents, checkouts, gpu, parameters, pool, random_play, rivals, staleness
 from benchmarks.agent import flop_per_update
 
 DOCS = Path(parameters.__file__).parents[1] / "docs"
@@ -119,25 +119,6 @@ def test_the_plain_rivals_have_the_published_size() -> None:
     assert sizes == [426_942, 155_838]
 
 
-@pytest.mark.parametrize(
-    ("evaluations", "solved"),
-    [  # (success, whether full)
-        ([(0.5, 2), (0.96, 2), (0.94, 2), (0.95, 2), (1.0, 2)], 3),
-        ([(0.5, 2), (0.96, 2), (0.94, 2), (0.95, 2)], None),
-        ([(0.96, 2), (0.42, 1), (0.97, 2), (0.98, 1)], 2),  # a bad one is the one that stays short
-        ([(0.98, 1), (0.97, 2), (0.94, 1)], None),
-    ],
-)
-def test_a_run_is_solved_at_the_first_of_two_good_evaluations(
-    evaluations: list[tuple[float, int]], solved: int | None
-) -> None:
-    rows = [
-        {"env_steps": 25 * i, "eval/success": share, "eval/return": share, "eval/stage": stage}
-        for i, (share, stage) in enumerate(evaluations)
-    ]
-    assert learning.solved_at(rows) == (None if solved is None else rows[solved])
-
-
 def test_staleness_is_measured_before_and_after_the_task_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first full evaluation parts the measurements; here any success counts as solved."""
     monkeypatch.setattr(staleness, "SOLVED", 0.0)
@@ -176,6 +157,7 @@ def test_rows_are_counted_that_no_update_has_made_anew() -> None:
 def test_each_side_is_the_learner_of_its_checkout(tmp_path: Path) -> None:
     """A checkout whose `benchmarks.agent` answers with its setting and the seconds that it is asked for."""
     (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").touch()
     (tmp_path / "benchmarks" / "agent.py").write_text(
         "from types import SimpleNamespace\n"
         "machine = SimpleNamespace(prepare=lambda: None)\n"

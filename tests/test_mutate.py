@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import functools
 from pathlib import Path
 
 import pytest
 
 from tests.mutate import __main__ as mutate
+from tests.mutate import places
 from tests.mutate.table import TABLE, Break
 
 ROOT = Path(__file__).parents[1]
@@ -16,53 +16,71 @@ ROOT = Path(__file__).parents[1]
 
 def test_names_are_of_one_break():
     names = [row.name for row in TABLE]
-    assert len(set(names)) == len(names) >= 60
+    assert 100 <= len(set(names)) == len(names) <= 150
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_a_break_applies(row: Break):
-    text = (ROOT / row.file).read_text(encoding="utf-8")
-    assert text.count(row.old) == 1
-    broken = mutate.apply(text, row)
-    assert ast.dump(ast.parse(broken)) != _dumped(row.file)  # a comment would be no break
-    assert row.tests
-    for test in row.tests:
-        file, *name = test.split("::")
-        assert set(name) <= _functions(file)
-
-
-@functools.cache
-def _dumped(file: str) -> str:
-    return ast.dump(ast.parse((ROOT / file).read_text(encoding="utf-8")))
-
-
-@functools.cache
-def _functions(file: str) -> set[str]:
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    place = places.find(ROOT, row)
+    assert place.broken != ast.unparse(ast.parse((ROOT / place.file).read_text(encoding="utf-8")))
+    places.find_test(ROOT, row.test)
 
 
 def _small_tree(folder: Path) -> None:
-    (folder / "double.py").write_text("def double(x):\n    return 2 * x\n")
-    (folder / "test_double.py").write_text(
-        "from double import double\n\ndef test_of_two():\n    assert double(2) == 4\n\n"
+    for name, text in _FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+
+
+_FILES = {
+    "dtqn/__init__.py": "",
+    "dtqn/double.py": "def double(x):\n    if x:\n        x = x + 0\n    return 2 * x\n",
+    "envs/double.py": "class Double:\n    of: int = 1 + 2\n    def double(self, x):\n        return 2 * x\n",
+    "replay/other.py": "def same():\n    return 1\n",
+    "dtqn/other.py": "def same():\n    return 1\n",
+    "tests/test_double.py": (
+        "from dtqn.double import double\n\ndef test_of_two():\n    assert double(2) == 4\n\n"
         "def test_of_three():\n    assert double(3) == 6\n"
-    )
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "test", "word"),
+    ("symbol", "old", "new", "test", "word"),
     [
-        ("2 * x", "x ** 2", "test_double.py", "noticed"),
-        ("2 * x", "x ** 2", "test_double.py::test_of_two", "SURVIVED"),
-        ("2 * x", "x ** 2", "test_double.py::test_of_four", "DOES NOT APPLY"),
-        ("3 * x", "x ** 2", "test_double.py", "DOES NOT APPLY"),
-        ("x", "y", "test_double.py", "DOES NOT APPLY"),
-        ("2 * x", "__import__('os').abort()", "test_double.py", "noticed"),
+        ("double", "2 * x", "x ** 2", "test_double", "noticed"),
+        ("double", "2*x", "x ** 2", "test_of_three", "noticed"),
+        ("double", "2 * x", "x ** 2", "test_double::test_of_two", "SURVIVED"),
+        ("double", "x = x + 0", "pass", "test_double", "SURVIVED"),
+        ("double", "2 * x", "x ** 2", "test_of_four", "DOES NOT APPLY"),
+        ("double", "3 * x", "x ** 2", "test_double", "DOES NOT APPLY"),
+        ("double", "x", "y", "test_double", "DOES NOT APPLY"),
+        ("same", "1", "2", "test_double", "DOES NOT APPLY"),
+        ("nothing", "1", "2", "test_double", "DOES NOT APPLY"),
+        ("double", "2 * x", "__import__('os').abort()", "test_double", "noticed"),
     ],
 )
-def test_what_is_said_of_a_break(tmp_path, old, new, test, word):
+def test_what_is_said_of_a_break(tmp_path, symbol, old, new, test, word):
     _small_tree(tmp_path)
-    before = (tmp_path / "double.py").read_text()
-    assert mutate.judge(tmp_path, Break("it", "double.py", old, new, (test,))).word == word
-    assert (tmp_path / "double.py").read_text() == before
+    assert mutate.judge(tmp_path, Break("it", symbol, old, new, test)).word == word
+    assert {name: (tmp_path / name).read_text() for name in _FILES} == _FILES
+
+
+@pytest.mark.parametrize(
+    ("symbol", "old", "new", "broken"),
+    [
+        ("Double.double", "2 * x", "x + 1", "return x + 1"),
+        ("Double.of", "1 + 2", "4", "of: int = 4"),
+        ("other:double", "1", "2", None),
+        ("double:Double.double", "return 2 * x", "return x", "return x"),
+    ],
+)
+def test_a_symbol_is_a_qualified_name_with_its_module_where_it_takes_one(tmp_path, symbol, old, new, broken):
+    _small_tree(tmp_path)
+    row = Break("it", symbol, old, new, "test_double")
+    if broken is None:
+        with pytest.raises(places.NotFound, match=symbol):
+            places.find(tmp_path, row)
+    else:
+        place = places.find(tmp_path, row)
+        assert place.file == "envs/double.py" and broken in place.broken

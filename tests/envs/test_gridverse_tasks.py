@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import envs
-from benchmarks.layouts import chance
 from envs import drawing
 from envs.gridverse import codes, render
 from envs.gridverse.resets import _repeat, _walls_of_rooms
@@ -17,6 +16,7 @@ from envs.gridverse.state import State, geometry, initial
 from envs.gridverse.world import Engine
 from envs.gridverse.worlds import DTQN, PACKAGE, world
 from tests.envs import recordings
+from tests.envs.ceilings import chance
 
 FORWARD, BACKWARD, LEFT, RIGHT, TURN_LEFT, TURN_RIGHT, ACTUATE, PICK = range(8)
 

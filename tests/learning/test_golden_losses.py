@@ -8,9 +8,7 @@ Where it is meant, record them anew from the root of the repository (all, or the
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +16,11 @@ import torch
 
 from dtqn import networks
 from dtqn.settings import layers, presets
+from tests import golden
 from tests.cases import NUM_ACTIONS, SPACES
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import make_learner
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "losses"
 PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 OPTIONS: dict[str, dict[str, Any]] = {
     "gtrxl+categorical": {"network": {"distribution": "categorical", "v_min": -3.0, "v_max": 3.0}},
@@ -58,36 +56,22 @@ def losses(name: str, updates: int = 5) -> list[float]:
     return [learner.update(batch).metrics["learner/loss"] for _ in range(updates)]
 
 
-def golden(name: str) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
-    return record
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_golden_losses(name: str) -> None:
     message = f"if this is meant: {REGENERATE} {name}"
-    assert losses(name) == pytest.approx(golden(name)["losses"], rel=1e-4), message
+    assert losses(name) == pytest.approx(golden.read(golden.LOSSES)[name], rel=1e-4), message
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_golden_losses_fall(name: str) -> None:
     """On one batch, again and again; a file of noise would not."""
-    recorded = golden(name)["losses"]
+    recorded = golden.read(golden.LOSSES)[name]
     assert len(set(recorded)) == 5 and recorded[4] < recorded[0]
 
 
-def test_every_golden_file_is_of_a_preset_or_an_option() -> None:
-    assert sorted(path.stem for path in GOLDEN.glob("*.json")) == NAMES
+def test_every_recording_is_of_a_preset_or_an_option() -> None:
+    assert list(golden.read(golden.LOSSES)) == NAMES
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or NAMES:
-        record = {
-            "header": {
-                "what": f"loss of 5 updates of the preset {name}",
-                "regenerate": f"{REGENERATE} {name}",
-            },
-            "losses": losses(name),
-        }
-        (GOLDEN / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
-        print(name, record["losses"])
+    golden.write(golden.LOSSES, {name: losses(name) for name in sys.argv[1:] or NAMES}, NAMES)

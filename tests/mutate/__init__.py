@@ -1,1 +1,1 @@
-"""Breaks of one line that the tests must notice: `table` has them, `python -m tests.mutate` tries them."""
+"""Deliberate bugs that the tests must notice: `table` has them, `python -m tests.mutate` tries them."""

@@ -2,9 +2,9 @@
 
     python -m tests.mutate [NAME ...] [--jobs N] [--list]
 
-A name stands for every break whose name or file contains it. A break is `noticed`, it `SURVIVED`, or it
-`DOES NOT APPLY`: its text is not in the file once, or its tests do not run. The exit code is 0 where all
-were noticed, else 1. The whole table takes an hour or more; `--list` says what is in it.
+A name stands for every break whose name or symbol contains it. A break is `noticed`, it `SURVIVED`, or it
+`DOES NOT APPLY`: its symbol has no such expression once, or its test does not run. The exit code is 0 where
+all were noticed, else 1. The whole table takes half an hour or more; `--list` says what is in it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import NamedTuple
 import pytest
 
 from dtqn.signals import cause, signal_of
+from tests.mutate import places
 from tests.mutate.table import TABLE, Break
 
 ROOT = Path(__file__).parents[2]
@@ -37,11 +38,6 @@ class Verdict(NamedTuple):
     seconds: float
     why: str
     """The first test that failed, or why nothing can be said."""
-
-
-def apply(text: str, row: Break) -> str | None:
-    """The file's text with the break in it; None where the old text is not there exactly once."""
-    return text.replace(row.old, row.new) if text.count(row.old) == 1 else None
 
 
 def copy_tree(target: Path) -> None:
@@ -87,14 +83,17 @@ def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
 
 
 def judge(tree: Path, row: Break) -> Verdict:
-    """Break the copy, run the row's tests, mend it."""
-    began, path = time.monotonic(), tree / row.file
-    text = path.read_text(encoding="utf-8")
-    if (broken := apply(text, row)) is None:
-        return Verdict(_NOT_APPLIED, 0.0, f"its text occurs {text.count(row.old)} times in {row.file}")
-    path.write_text(broken, encoding="utf-8")
+    """Break the copy, run the row's test, mend it."""
+    began = time.monotonic()
     try:
-        code, line = run_tests(tree, row.tests)
+        place, test = places.find(tree, row), places.find_test(tree, row.test)
+    except places.NotFound as error:
+        return Verdict(_NOT_APPLIED, 0.0, str(error))
+    path = tree / place.file
+    text = path.read_text(encoding="utf-8")
+    path.write_text(place.broken, encoding="utf-8")
+    try:
+        code, line = run_tests(tree, [test])
     finally:
         path.write_text(text, encoding="utf-8")
     words: dict[int, str] = {
@@ -129,17 +128,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = [
         row
         for row in TABLE
-        if not options.names or any(name in row.name or name in row.file for name in options.names)
+        if not options.names or any(name in row.name or name in row.symbol for name in options.names)
     ]
     if not rows or options.jobs < 1:
         parser.error(f"no break is called {' or '.join(options.names)}" if not rows else "--jobs is below 1")
     if options.list:
         for row in rows:
-            print(f"{row.name:40} {row.file}")
+            print(f"{row.name:40} {row.symbol}")
         return 0
     with copies(options.jobs) as free:
         tree = free.get()
-        code, line = run_tests(tree, sorted({test for row in rows for test in row.tests}))
+        code, line = run_tests(tree, sorted({places.find_test(tree, row.test) for row in rows}))
         if code != pytest.ExitCode.OK:
             print(f"the tests fail without any break: {line}")
             return 1

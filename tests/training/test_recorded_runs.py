@@ -3,18 +3,21 @@
 A configuration changes with any default, preset or rule. The rows of a run change with anything on the way
 from the environment to the gradient. They are compared to the last digit, so only on the kind of machine that
 recorded them: another one adds numbers up in another order. If a change is meant, record anew from the root
-of the repository, all or the named ones:
+of the repository, all or the named ones; names that are gone leave the recordings too:
 
-    python -m tests.training.test_recorded_runs [NAME ...]
+    python -m tests.training.test_recorded_runs [--settings-only] [NAME ...]
+
+Of a preset's settings the recording has the differences from the defaults, which stand before them.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import platform
-import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +28,11 @@ import yaml
 
 from dtqn import cli
 from dtqn.settings import layers, presets
+from dtqn.settings.config import Config
 from dtqn.training import session
 from dtqn.training.trainer import Trainer
+from tests import golden
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 OPTIONS = {
     "gtrxl+stored+n_step": ["--replay.memory", "stored", "--learner.returns", "n_step"],
@@ -45,6 +49,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gtrxl+hallway": {"agent": "gtrxl", "env": "hallway"},
 }
 """The choices of each recorded configuration. A task without a preset shows defaults that others hide."""
+DEFAULTS = "defaults"
+"""What the recording of every setting without a choice is called."""
 NAMES = sorted([*PRESETS, *OPTIONS])
 REGENERATE = "python -m tests.training.test_recorded_runs"
 SHORT = [
@@ -76,52 +82,91 @@ def machine() -> dict[str, str]:
 
 
 def configuration(name: str) -> dict[str, Any]:
-    """Every setting, resolved."""
-    return yaml.safe_load(layers.to_yaml(presets.resolve(None, CONFIGS[name], {})))
+    """Every setting, resolved, by its dotted name."""
+    return dotted(presets.resolve(None, CONFIGS[name], {}))
 
 
-def run(name: str, folder: Path) -> list[str]:
-    """The rows of a short run without its clocks, a line of JSON each."""
+def dotted(config: Config) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in yaml.safe_load(layers.to_yaml(config)).items():
+        found |= {f"{name}.{x}": y for x, y in value.items()} if isinstance(value, dict) else {name: value}
+    return found
+
+
+def recorded_settings() -> dict[str, dict[str, Any]]:
+    """Every setting of each recorded configuration, and the defaults."""
+    recorded = golden.read(golden.SETTINGS)
+    return {name: recorded[DEFAULTS] | differences for name, differences in recorded.items()}
+
+
+def run(name: str, folder: Path) -> list[dict[str, Any]]:
+    """The rows of a short run without its clocks."""
     flags = ["--agent", name.partition("+")[0], *SHORT, *OPTIONS.get(name, []), "--run-dir", str(folder)]
     assert cli.main(flags) == 0
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [
-        json.dumps({key: value for key, value in row.items() if not key.startswith(CLOCKS)}) for row in rows
-    ]
+    return [{key: value for key, value in row.items() if not key.startswith(CLOCKS)} for row in rows]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_configuration_of_a_preset_is_the_recorded_one(name: str) -> None:
-    recorded = yaml.safe_load((GOLDEN / "configs" / f"{name}.yaml").read_text())
-    assert configuration(name) == recorded, f"if this is meant: {REGENERATE} {name}"
+    recorded = recorded_settings()[name]
+    assert configuration(name) == recorded, f"if this is meant: {REGENERATE} --settings-only {name}"
+
+
+def test_the_defaults_are_the_recorded_ones() -> None:
+    assert dotted(layers.build([])) == recorded_settings()[DEFAULTS]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_short_run_has_the_recorded_rows(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    header, *recorded = (GOLDEN / "runs" / f"{name}.jsonl").read_text().splitlines()
-    if json.loads(header) != machine():
-        pytest.skip(f"recorded on another machine: {header}")
+    where, *recorded = golden.read(golden.RUNS)[name]
+    if where != machine():
+        pytest.skip(f"recorded on another machine: {where}")
     monkeypatch.setattr(session, "learning_curve", lambda *_: None)
     monkeypatch.setattr(Trainer, "film", lambda *_: None)
     rows = run(name, tmp_path / "run")
-    assert rows == recorded, f"if this is meant: {REGENERATE} {name}"
+    assert texts(rows) == texts(recorded), f"if this is meant: {REGENERATE} {name}"
+
+
+def texts(rows: list[dict[str, Any]]) -> list[str]:
+    """To be compared to the last digit and in the order of the keys; NaN is NaN."""
+    return [json.dumps(row) for row in rows]
 
 
 def test_every_recording_is_of_a_preset_or_an_option() -> None:
-    assert sorted(path.stem for path in (GOLDEN / "configs").glob("*.yaml")) == sorted(CONFIGS)
-    assert sorted(path.stem for path in (GOLDEN / "runs").glob("*.jsonl")) == NAMES
+    assert list(golden.read(golden.SETTINGS)) == [DEFAULTS, *sorted(CONFIGS)]
+    assert list(golden.read(golden.RUNS)) == NAMES
+
+
+def record_settings(names: Collection[str]) -> None:
+    """The defaults, and the differences of these presets from them."""
+    defaults = dotted(layers.build([]))
+    anew = {
+        name: {setting: x for setting, x in configuration(name).items() if x != defaults[setting]}
+        for name in names
+    }
+    found = {DEFAULTS: defaults} | golden.updated(golden.SETTINGS, anew, CONFIGS)
+    golden.SETTINGS.write_text(yaml.safe_dump(found, sort_keys=False))
+
+
+def record_run(name: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        golden.write(golden.RUNS, {name: [machine(), *run(name, Path(folder) / "run")]}, NAMES)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Record presets anew.")
+    parser.add_argument("names", nargs="*", default=sorted({*CONFIGS, *NAMES}), metavar="NAME")
+    parser.add_argument("--settings-only", action="store_true")
+    asked = parser.parse_args()
+    record_settings([name for name in asked.names if name in CONFIGS])
+    for name in asked.names:
+        if name in NAMES and not asked.settings_only:
+            record_run(name)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for name in sys.argv[1:] or sorted({*CONFIGS, *NAMES}):
-        if name in CONFIGS:
-            text = layers.to_yaml(presets.resolve(None, CONFIGS[name], {}))
-            (GOLDEN / "configs" / f"{name}.yaml").write_text(text)
-        if name not in NAMES:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            rows = [json.dumps(machine()), *run(name, Path(folder) / "run")]
-        (GOLDEN / "runs" / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+    main()
