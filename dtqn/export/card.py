@@ -125,9 +125,9 @@ def command(config: Config) -> str:
 
 
 def _header(config: Config, last: EvaluationResult) -> dict[str, Any]:
-    metrics = {"mean_reward": _mean_return(last).replace("±", "+/-")}
+    metrics: dict[str, float | str] = {"mean_reward": _mean_return(last).replace("±", "+/-")}
     if last.success is not None:
-        metrics = {"success_rate": round(float(last.success), 4)} | metrics
+        metrics = {"success_rate": round(float(last.success), 4), **metrics}
     result = {
         "task": {"type": "reinforcement-learning", "name": "reinforcement learning"},
         "dataset": {"type": config.env, "name": config.env},

@@ -78,7 +78,8 @@ class Certificate(BaseModel):
     format: Literal[1, 2]
     exported: dict[str, Any]
     """`made_here`, of the export."""
-    scores: dict[Literal["last", "best"], Score]
+    scores: dict[str, Score]
+    """By `last` and `best` weights."""
     files: dict[str, str]
     """`digests` of the folder."""
 
