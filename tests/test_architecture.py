@@ -56,7 +56,7 @@ _ALLOWED = {
     },
     "dtqn.export": {
         *_BASE,
-        *("torch", "numpy", "yaml", "pydantic", "scipy", "huggingface_hub", "envs.errors"),
+        *("yaml", "pydantic", "huggingface_hub"),
         *("dtqn.settings", "dtqn.acting.evaluation", "dtqn.training", "dtqn.export"),
     },
     "dtqn.experiments": {

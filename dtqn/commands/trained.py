@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from dtqn.commands import kinds
 from dtqn.commands.parser import Parser, terminal_width
+from dtqn.program import program
 from dtqn.settings.config import Config, ConfigError, fields_of, wrong
 from dtqn.settings.layers import Layer, build, environment_layer
 from dtqn.settings.task import task_of
@@ -244,14 +246,16 @@ def export(arguments: Sequence[str]) -> int:
     directory, to, repository = RunDir(given["run_dir"]), given["to"], given["push"]
     config = directory.read_config()
     task_of(config)
-    from dtqn.export import export, hub
+    from dtqn.export import card, folder, hub
 
     _warn_of_change(directory, config)
     if repository is not None:
         hub.check(repository)
     with _told_of_endless(config):
-        made = export.export(directory, to, given["episodes"], given["seed"], repository)
-    print("\n".join(export.lines(made, to)))
+        scores = folder.export(directory, to, given["episodes"], given["seed"])
+    for weights, result in scores.items():
+        print(f"{weights} weights: {card.score(result)}")
+    print(f"exported to {to}; next: {program()} verify {shlex.quote(str(to))}")
     if repository is not None:
         print(f"sent to {hub.push(to, repository)}")
     return 0
@@ -263,16 +267,10 @@ def verify(arguments: Sequence[str]) -> int:
         "verify",
         arguments,
         usage="DIR [--option value ...]",
-        description="Say whether an exported agent is what its certificate claims: its files, the metrics of "
-        "its first updates, which are trained again, and its score. The exit code is 1 where one differs.",
+        description="Say whether an exported agent is what its certificate claims: its files, and its score, "
+        "for which its episodes are played again. The exit code is 1 where one differs.",
     )
     parser.add_argument("run_dir", metavar="DIR", type=kinds.path)
-    parser.add_argument(
-        "--updates",
-        type=kinds.natural,
-        metavar="N",
-        help="train so many, 0 for none; default a few, as certified",
-    )
     parser.add_argument(
         "--episodes",
         type=kinds.natural,
@@ -280,7 +278,7 @@ def verify(arguments: Sequence[str]) -> int:
         help="play so many, 0 for none; default the certificate's",
     )
     parser.add_argument(
-        "--seed", type=kinds.natural, metavar="N", help="seed of these; default the certificate's plus 1"
+        "--seed", type=kinds.natural, metavar="N", help="seed of these; default the certificate's"
     )
     given = parser.read()
     directory = RunDir(given["run_dir"])
@@ -288,7 +286,7 @@ def verify(arguments: Sequence[str]) -> int:
     from dtqn.export import verify
 
     differs = False
-    for found in verify.verify(directory, given["updates"], given["episodes"], given["seed"]):
+    for found in verify.verify(directory, given["episodes"], given["seed"]):
         print(f"{found.what:<18}  {found.answer:<11}  {found.because}", flush=True)
         differs |= found.answer == verify.DIFFERS
     return int(differs)

@@ -8,100 +8,111 @@ from typing import Any
 import yaml
 
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.export.certificate import score_of
 from dtqn.settings import presets
 from dtqn.settings.config import Config
 from dtqn.text import counted, duration, number
+from dtqn.training.directory import own_networks, task_identity
+from dtqn.training.setup import task_spec
 
 _HEADER_TAGS = ("reinforcement-learning", "deep-reinforcement-learning", "partially-observable", "dtqn")
-_NATIVE = "this suite's own"
+_CARD = """\
+---
+{header}---
 
+# {config.agent} on {config.env}
 
-def text(
-    config: Config,
-    certificate: Mapping[str, Any],
-    pictures: Sequence[str],
-    ceiling_note: str,
-    repository: str | None,
-) -> str:
-    """The content of `README.md`.
+| | |
+|---|---|
+{table}
+{pictures}
+Scores are of {config.evaluation.policy} episodes on seed {seed}, played at the export. `policy.act` is greedy
+in any case. Intervals are of 95 %: Wilson's for success, 1.96 standard errors for the return.
 
-    Args:
-        pictures: names of the files beside it that are shown.
-        ceiling_note: of the success that no agent can exceed; empty where there is none.
-        repository: where the Hugging Face Hub will have the files; None where nowhere.
-    """
-    last = score_of(certificate, "last")
-    trained = certificate["trained"]
-    task = certificate["task"].get("made_of")
-    rows = {
-        "task": f"`{config.env}`" + (f" ({task})" if task else ""),
-        "agent": f"`{config.agent}`, core `{config.network.core}`",
-        "parameters": number(trained["parameters"] or 0),
-    }
-    for name in certificate["scores"]:
-        rows[f"score, {name} weights"] = score(score_of(certificate, name)) + ceiling_note
-    rows |= {
-        "environment steps": number(trained["env_steps"]),
-        "learner updates": number(trained["learner_steps"]),
-        "time": f"{duration(trained['seconds'])} on {trained['device']}, {trained['machine']}",
-        "seed": str(certificate["seed"]),
-        "program": ", ".join(f"{name} {version}" for name, version in trained["program"].items())
-        + f"; code {', '.join(trained['code']) or 'unknown'}",
-    }  # fmt: skip
-    if not trained["finished"]:
-        rows["state"] = f"not finished: {number(config.total_env_steps)} environment steps were planned"
-    parts = [
-        f"---\n{yaml.safe_dump(_header(config, certificate, last), sort_keys=False)}---",
-        f"# {config.agent} on {config.env}",
-        "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows.items()),
-        *(f"![{name.partition('.')[0].replace('_', ' ')}]({name})" for name in pictures),
-        _scores_note(certificate, config.evaluation.policy),
-        f"## Load\n\n```python\n{_where(repository)}\n{_LOAD}```",
-        _own_note(certificate, task),
-        f"## Train\n\n    {command(config)}\n\ntrains it again. `config.yaml` holds every setting.",
-        _VERIFY,
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+## Load
 
+```python
+import dtqn
 
-def _where(repository: str | None) -> str:
-    """The lines of Python that find the files."""
-    if repository is None:
-        return 'import dtqn\n\nfolder = "FOLDER"  # of these files'
-    client = "import dtqn\nfrom huggingface_hub import snapshot_download\n\n"
-    return f'{client}folder = snapshot_download("{repository}")'
-
-
-_LOAD = """\
+folder = "FOLDER"  # of these files; huggingface_hub.snapshot_download fetches those of the Hub
 policy = dtqn.load(folder)  # weights="best": those that did best in training
 policy.reset()
 action = policy.act(observation)          # at an episode's first observation
 action = policy.act(observation, reward)  # at each one after it
-"""
-_VERIFY = """\
+```
+{needed}
+## Train
+
+    {command}
+
+trains it again. `config.yaml` holds every setting.
+
 ## Verify
 
     python -m dtqn verify FOLDER
 
-compares the files with `certificate.json`, trains the first updates again and compares their metrics, and
-plays new episodes to compare the score."""
+compares the files with `certificate.json` and plays the episodes again to compare the score.
+"""
+
+
+def text(
+    config: Config,
+    about: Mapping[str, Any],
+    scores: Mapping[str, EvaluationResult],
+    seed: int,
+    pictures: Sequence[str],
+) -> str:
+    """The content of `README.md`.
+
+    Args:
+        about: what the checkpoint says of the run.
+        scores: by `last` and `best` weights.
+        seed: that of their episodes.
+        pictures: names of the files beside it that are shown.
+    """
+    rows = _rows(config, about, scores)
+    return _CARD.format(
+        header=yaml.safe_dump(_header(config, scores["last"]), sort_keys=False),
+        config=config,
+        table="\n".join(f"| {name} | {value} |" for name, value in rows.items()),
+        pictures="".join(f"\n![{name.partition('.')[0].replace('_', ' ')}]({name})\n" for name in pictures),
+        seed=seed,
+        needed=_needed(config),
+        command=command(config),
+    )
+
+
+def _rows(config: Config, about: Mapping[str, Any], scores: Mapping[str, EvaluationResult]) -> dict[str, str]:
+    """The lines of the table, by name."""
+    program = ", ".join(f"{name} {version}" for name, version in (about.get("program") or {}).items())
+    ceiling = task_spec(config).ceiling_note
+    rows = {
+        "task": f"`{config.env}` ({task_identity(config).made_of})",
+        "agent": f"`{config.agent}`, core `{config.network.core}`",
+        "parameters": number(about.get("parameters") or 0),
+        **{f"score, {name} weights": score(result) + ceiling for name, result in scores.items()},
+        "environment steps": number(about["env_steps"]),
+        "learner updates": number(about["learner_steps"]),
+        "time": f"{duration(about['seconds'])} on {about.get('device')}, {about.get('machine')}",
+        "seed": str(config.seed),
+        "program": f"{program}; code {', '.join(about.get('code') or []) or 'unknown'}",
+    }
+    if not about["finished"]:
+        rows["state"] = f"not finished: {number(config.total_env_steps)} environment steps were planned"
+    return rows
 
 
 def score(result: EvaluationResult) -> str:
     """With 95 % intervals: `success 99.8 % (98.9 to 100.0), return 4.450 ± 0.004, of 500 episodes`."""
     success = ""
-    if result.success is not None and result.success_low is not None and result.success_high is not None:
-        success = (
-            f"success {100 * result.success:.1f} % ({100 * result.success_low:.1f} to "
-            f"{100 * result.success_high:.1f}), "
-        )
-    return f"{success}return {_mean_return(result, '±')}, of {counted(result.episodes, 'episode')}"
+    if result.success is not None:
+        value, low, high, _ = result.score_interval
+        success = f"success {100 * value:.1f} % ({100 * low:.1f} to {100 * high:.1f}), "
+    return f"{success}return {_mean_return(result)}, of {counted(result.episodes, 'episode')}"
 
 
-def _mean_return(result: EvaluationResult, sign: str) -> str:
+def _mean_return(result: EvaluationResult) -> str:
     """With half of its 95 % interval, which one episode does not have."""
-    half = f" {sign} {result.return_half_width:.3f}" if result.episodes > 1 else ""
+    half = f" ± {result.return_half_width:.3f}" if result.episodes > 1 else ""
     return f"{result.episode_return:.3f}{half}"
 
 
@@ -113,49 +124,26 @@ def command(config: Config) -> str:
     return f"python -m dtqn --config config.yaml{agent}"
 
 
-def _header(config: Config, certificate: Mapping[str, Any], last: EvaluationResult) -> dict[str, Any]:
-    metrics = [
-        {
-            "type": "mean_reward",
-            "name": "mean return",
-            "value": _mean_return(last, "+/-"),
-            "verified": False,
-        }
-    ]
+def _header(config: Config, last: EvaluationResult) -> dict[str, Any]:
+    metrics: dict[str, float | str] = {"mean_reward": _mean_return(last).replace("±", "+/-")}
     if last.success is not None:
-        value = round(float(last.success), 4)
-        metrics.insert(0, {"type": "success_rate", "name": "success", "value": value, "verified": False})
+        metrics = {"success_rate": round(float(last.success), 4), **metrics}
+    result = {
+        "task": {"type": "reinforcement-learning", "name": "reinforcement learning"},
+        "dataset": {"type": config.env, "name": config.env},
+        "metrics": [{"type": name, "value": value, "verified": False} for name, value in metrics.items()],
+    }
     return {
         "library_name": "dtqn",
         "pipeline_tag": "reinforcement-learning",
         "tags": list(dict.fromkeys([*_HEADER_TAGS, config.env, config.agent, config.network.core])),
-        "model-index": [
-            {
-                "name": f"{config.agent}-{config.env}-seed{certificate['seed']}",
-                "results": [
-                    {
-                        "task": {"type": "reinforcement-learning", "name": "reinforcement learning"},
-                        "dataset": {"type": config.env, "name": config.env},
-                        "metrics": metrics,
-                    }
-                ],
-            }
-        ],
+        "model-index": [{"name": f"{config.agent}-{config.env}-seed{config.seed}", "results": [result]}],
     }
 
 
-def _scores_note(certificate: Mapping[str, Any], policy: str) -> str:
-    seed = next(iter(certificate["scores"].values()))["seed"]
-    alone = "" if policy == "greedy" else " `policy.act` is greedy in any case."
-    return (
-        f"Scores are of {policy} episodes on seed {seed}, played at the export. Intervals are of 95 %: "
-        f"Wilson's for success, 1.96 standard errors for the return.{alone}"
-    )
-
-
-def _own_note(certificate: Mapping[str, Any], made_of: str | None) -> str:
+def _needed(config: Config) -> str:
     """A note on things that have to be there beside dtqn."""
-    needed = [f"`{name}`" for name in certificate["own_networks"]]
-    if made_of and not made_of.startswith(_NATIVE):
-        needed.insert(0, f"the task ({made_of})")
-    return f"Not in these files, and needed to load it: {', '.join(needed)}." if needed else ""
+    task = task_identity(config)
+    needed = [] if task.is_native else [f"the task ({task.made_of})"]
+    needed += [f"`{name}`" for name in own_networks(config)]
+    return f"\nNot in these files, and needed to load it: {', '.join(needed)}.\n" if needed else ""

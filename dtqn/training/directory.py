@@ -97,14 +97,15 @@ def task_identity(config: Config) -> envs.Identity:
 def run_identity(config: Config) -> envs.Identity:
     """That of the run's task with a core and an encoder of the user's own; errors as `task_identity`."""
     task = task_identity(config)
-    modules = [value.partition(":")[0] for value in _own_networks(config)]
+    modules = [value.partition(":")[0] for value in own_networks(config)]
     try:
         return envs.with_modules(task, modules)
     except ValueError as error:
         raise ConfigError(f"the run needs {error}") from None
 
 
-def _own_networks(config: Config) -> list[str]:
+def own_networks(config: Config) -> list[str]:
+    """The run's core and encoder, as far as they are of the user's own."""
     return [value for value in (config.network.core, config.network.encoder) if is_own(value)]
 
 
@@ -323,7 +324,7 @@ class RunDir:
             old = trained
         if old == now.digest:
             return ""
-        what = " or ".join([f"the task {config.env}", *_own_networks(config)])
+        what = " or ".join([f"the task {config.env}", *own_networks(config)])
         return (
             f"{self.path}: {what} has changed since the run began "
             f"(digest {old}, now {now.digest} of {now.made_of})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import numpy as np
+import torch
 
 from dtqn.acting.evaluation import EvaluationResult, evaluate
 from dtqn.networks.q_network import QNetwork
@@ -26,16 +27,19 @@ def evaluate_run(
     """
     config = directory.read_config()
     machine.prepare()
-    # A run of a machine with a GPU can be evaluated on one without.
-    device = "auto" if config.device == "cuda" else config.device
-    network = load_network(directory, config, weights)
-    network.to(device_of(config.model_copy(update={"device": device})))
+    network = load_network(directory, config, weights).to(device_here(config))
     env = make_env(config, min(episodes, config.evaluation.num_envs), np.random.SeedSequence(seed))
     epsilon = config.evaluation.epsilon if epsilon is None else epsilon
     chance = random_actions(
         config, epsilon, np.random.SeedSequence(seed, spawn_key=(Stream.EVALUATION_ACTIONS,))
     )
     return evaluate(network, env, episodes, task_spec(config).has_success, chance)
+
+
+def device_here(config: Config) -> torch.device:
+    """Where a run's episodes are played: one of a machine with a GPU can be evaluated on one without."""
+    device = "auto" if config.device == "cuda" else config.device
+    return device_of(config.model_copy(update={"device": device}))
 
 
 def load_network(directory: RunDir, config: Config, weights: str) -> QNetwork:

@@ -10,30 +10,11 @@ import pytest
 from dtqn import cli
 
 SHORT = [
-    *(
-        "--env",
-        "t-maze-passive-6",
-        "--agent",
-        "gru",
-        "--wandb",
-        "disabled",
-        "--device",
-        "cpu",
-        "--threads",
-        "1",
-    ),
-    *(
-        "--total-env-steps",
-        "900",
-        "--warmup-env-steps",
-        "200",
-        "--metrics-every",
-        "100",
-        "--actor.num_envs",
-        "4",
-    ),
-    *("--evaluation.period", "150", "--evaluation.episodes", "12", "--learner.batch_size", "4"),
-    *("--learner.env_steps_per_update", "20", "--replay.capacity", "2000", "--network.width", "16"),
+    *("--env", "t-maze-passive-6", "--agent", "gru", "--wandb", "disabled", "--device", "cpu"),
+    *("--threads", "1", "--total-env-steps", "900", "--warmup-env-steps", "200", "--metrics-every", "100"),
+    *("--actor.num_envs", "4", "--evaluation.period", "150", "--evaluation.episodes", "12"),
+    *("--learner.batch_size", "4", "--learner.env_steps_per_update", "20"),
+    *("--replay.capacity", "2000", "--network.width", "16"),
 ]
 
 

@@ -11,8 +11,10 @@ import yaml
 
 import dtqn
 from dtqn import cli
+from dtqn.acting.evaluation import EvaluationResult
 from dtqn.acting.statistics import wilson_interval
-from dtqn.export import card, certificate
+from dtqn.export import card
+from dtqn.settings.config import Config
 from dtqn.training.directory import RunDir
 
 
@@ -39,22 +41,30 @@ def test_the_card_is_one_that_the_hub_reads(exported: Path, capsys: pytest.Captu
     assert capsys.readouterr().out == (exported / "config.yaml").read_text(), "the command that made it"
 
 
-def test_the_card_says_what_is_not_among_the_files(exported: Path) -> None:
-    config, made = RunDir(exported).read_config(), certificate.read(exported)
-    greedy = card.text(config, made, [], "", None)
-    assert "Not in these files" not in greedy
-    assert "Scores are of greedy episodes" in greedy and "`policy.act` is greedy" not in greedy
-    by_chance = config.model_copy(
-        update={"evaluation": config.evaluation.model_copy(update={"epsilon": 0.05})}
-    )
-    told = card.text(by_chance, made, [], "", None)
-    assert "Scores are of epsilon-greedy (0.05) episodes" in told
-    assert "`policy.act` is greedy in any case." in told
-    made["task"]["made_of"], made["own_networks"] = "lamps.py", ["cores:Own"]
-    own = card.text(config.model_copy(update={"agent": "mine"}), made, [], "", "me/agent")
+def _card(config: Config, finished: bool = True) -> str:
+    about = {"env_steps": 9, "learner_steps": 1, "seconds": 2.0, "finished": finished}
+    return card.text(config, about, {"last": EvaluationResult(None, None, None, 7.5, 9.0, 1)}, 7, [])
+
+
+def test_the_card_says_what_is_not_among_the_files(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = RunDir(exported).read_config()
+    assert "Not in these files" not in _card(config)
+    task = card.task_identity(config)._replace(made_of="lamps.py", is_native=False)
+    monkeypatch.setattr(card, "task_identity", lambda config: task)
+    network = config.network.model_copy(update={"core": "cores:Own"})
+    own = _card(config.model_copy(update={"agent": "mine", "network": network}))
     assert "Not in these files, and needed to load it: the task (lamps.py), `cores:Own`." in own
-    assert 'folder = snapshot_download("me/agent")' in own
     assert "python -m dtqn --config config.yaml --agent mine=gtrxl\n" in own
+
+
+def test_the_card_says_how_the_episodes_were_played(exported: Path) -> None:
+    config = RunDir(exported).read_config()
+    assert "Scores are of greedy episodes on seed 7" in _card(config)
+    evaluation = config.evaluation.model_copy(update={"epsilon": 0.05})
+    by_chance = _card(config.model_copy(update={"evaluation": evaluation}))
+    assert "Scores are of epsilon-greedy (0.05) episodes on seed 7" in by_chance
+    assert "return 7.500, of 1 episode" in by_chance, "one return has no interval"
+    assert "not finished: 900 environment steps were planned" in _card(config, finished=False)
 
 
 def test_the_example_of_the_card_acts(exported: Path) -> None:

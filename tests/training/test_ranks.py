@@ -21,7 +21,6 @@ import pytest
 import torch
 
 from dtqn import cli
-from dtqn.export import verify
 from dtqn.networks.q_network import QNetwork
 from dtqn.program import Launch
 from dtqn.ranks import ALONE, RankError
@@ -341,11 +340,6 @@ def test_the_memory_of_all_ranks_on_the_machine_is_counted(monkeypatch: pytest.M
     replay, networks, copies, evaluation, process = alone.values()
     here = [replay // 2, 2 * networks, copies // 2, evaluation, 2 * process]
     assert list(preflight.memory(four, 1000).values()) == here
-
-
-def test_one_process_does_not_verify_what_several_have_trained() -> None:
-    found = verify._first_updates(configured("gtrxl", **{"learner.ranks": "2"}), {}, [{"env_steps": 1}])
-    assert found.answer == verify.UNKNOWN and found.because.startswith("2 ranks trained it")
 
 
 def test_torchrun_says_how_many_ranks_there_are(

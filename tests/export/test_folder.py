@@ -1,8 +1,10 @@
-"""The command `export` on a short run: its files, what loads them, what is refused."""
+"""The command `export` on a short run: its files, what loads them, their certificate, what is refused."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -14,9 +16,10 @@ from safetensors.torch import load_file
 import dtqn
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.export import certificate
+from dtqn.export import card, folder
 from dtqn.training import checkpoint, trained
 from dtqn.training.directory import RunDir
+from tests.export.edits import set_value
 
 
 def test_the_folder_is_a_run_for_load_and_eval(
@@ -40,8 +43,8 @@ def test_the_folder_is_a_run_for_load_and_eval(
             np.testing.assert_array_equal(q, other.act(observation, np.zeros(5), return_q=True)[1])
             observation = env.step(action)[0]
         capsys.readouterr()
-        for folder in (run_dir, exported):
-            assert cli.main(["eval", str(folder), "--episodes", "20", "--checkpoint", weights, "--json"]) == 0
+        for path in (run_dir, exported):
+            assert cli.main(["eval", str(path), "--episodes", "20", "--checkpoint", weights, "--json"]) == 0
         of_run, of_export = capsys.readouterr().out.splitlines()
         assert of_run == of_export
     stored = {name: load_file(exported / f"{name}.safetensors") for name in ("model", "best")}
@@ -57,8 +60,6 @@ def test_rows_after_the_checkpoint_are_left_out(run_dir: Path, tmp_path: Path) -
         file.write('{"env_steps": 999999, "learner_steps": 9999}\n')
     assert cli.main(["export", str(going), "--to", str(to), "--episodes", "2"]) == 0
     assert (to / "metrics.jsonl").read_bytes() == (run_dir / "metrics.jsonl").read_bytes()
-    metrics = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    assert certificate.read(to)["metrics"]["rows"] == len(metrics)
 
 
 def test_the_scores_are_of_the_weights_that_are_exported(
@@ -69,19 +70,66 @@ def test_the_scores_are_of_the_weights_that_are_exported(
     evaluate = trained.evaluate_run
 
     def meanwhile(directory: RunDir, episodes: int, seed: int, weights: str) -> EvaluationResult:
-        folder = going / "checkpoint"
-        about, kept = checkpoint.load_described(folder)
+        there = going / "checkpoint"
+        about, kept = checkpoint.load_described(there)
         worse = {name: torch.zeros_like(x) for name, x in kept.items()}
-        checkpoint.save_best(folder, worse, {"env_steps": 9999})
-        checkpoint.save(folder, 9999, worse, {}, about)
+        checkpoint.save_best(there, worse, {"env_steps": 9999})
+        checkpoint.save(there, 9999, worse, {}, about)
         return evaluate(directory, episodes, seed, weights)
 
     monkeypatch.setattr(trained, "evaluate_run", meanwhile)
     assert cli.main(["export", str(going), "--to", str(to), "--episodes", "8", "--seed", "3"]) == 0
     for weights in ("last", "best"):
-        made = certificate.score_of(certificate.read(to), weights)
+        made = folder.read(to).scores[weights].result
         assert made == evaluate(RunDir(run_dir), 8, 3, weights)
         assert made == evaluate(RunDir(to), 8, 3, weights) != evaluate(RunDir(going), 8, 3, weights)
+
+
+def test_the_certificate_says_what_there_is(run_dir: Path, exported: Path) -> None:
+    made = json.loads((exported / "certificate.json").read_text())
+    for path in exported.iterdir():
+        if path.name != "certificate.json":
+            assert made["files"].pop(path.name) == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert not made["files"]
+    assert made["command"] == "python -m dtqn --config config.yaml"
+    result = json.loads((run_dir / "result.json").read_text())
+    for name in ("code", "machine", "env_steps", "learner_steps", "threads", "device", "program"):
+        assert made["trained"][name] == result[name]
+    assert made["trained"]["code"] == [made["exported"]["code"]]
+    assert {"python", "torch", "numpy", "gymnasium"} <= made["exported"]["versions"].keys()
+    assert [made["scores"][name]["episodes"] for name in ("last", "best")] == [40, 40]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("scores.last.success", "a", "scores.last.success is a; must be a valid number"),
+        (
+            "scores.last.episode_return",
+            math.nan,
+            "scores.last.episode_return is nan; must be a finite number",
+        ),
+        ("scores.last.seed", None, "scores.last.seed is None; must be a valid integer"),
+        ("scores.last.seed", -1, "scores.last.seed is -1; must be greater than or equal to 0"),
+        ("scores.last.seed", ..., "scores.last.seed is missing"),
+        ("scores.last.episodes", 0, "scores.last.episodes is 0; must be greater than or equal to 1"),
+        ("scores.last.episodes", 10**12, "scores.last.episodes is 1000000000000; must be less than "),
+        ("scores.best", None, "scores.best is None; must be "),
+        ("exported", ..., "exported is missing"),
+        ("files", 5, "files is 5; must be "),
+        ("format", 3, "format is 3; must be 1 or 2"),
+    ],
+)
+def test_a_damaged_certificate_is_refused_in_one_line(
+    copied: Path, capsys: pytest.CaptureFixture[str], name: str, value: object, told: str
+) -> None:
+    set_value(name, value)(copied)
+    capsys.readouterr()
+    assert cli.main(["verify", str(copied)]) == 2
+    out, error = capsys.readouterr()
+    start = f"error: {copied / 'certificate.json'}: is no certificate of this program, or damaged: "
+    assert error.startswith(start) and told in error
+    assert not out and error.count("\n") == 1
 
 
 def test_a_task_that_has_changed_is_told(
@@ -115,9 +163,8 @@ def test_the_folder_that_one_is_in_is_filled(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     command = ["export", str(run_dir), "--episodes", "2", "--to"]
-    (tmp_path / ".export.tmp").mkdir()  # of an export that was killed
     assert cli.main([*command, "."]) == 0
-    assert Path("certificate.json").exists() and not Path(".export.tmp").exists()
+    assert Path("certificate.json").exists()
     Path("empty").mkdir()
     Path("link").symlink_to("empty")
     assert cli.main([*command, "link"]) == 0
@@ -126,19 +173,19 @@ def test_the_folder_that_one_is_in_is_filled(
     assert Path("new/certificate.json").exists()
 
 
-def test_an_export_that_fails_leaves_an_empty_folder_empty(
-    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_export_that_fails_leaves_no_file(
+    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
 ) -> None:
-    rename = Path.rename
+    def full(*args: object) -> str:
+        raise OSError("no space")
 
-    def full(path: Path, to: Path) -> Path:
-        if path.name == "config.yaml":
-            raise OSError("no space")
-        return rename(path, to)
-
-    monkeypatch.setattr(Path, "rename", full)
-    assert cli.main(["export", str(run_dir), "--to", str(tmp_path), "--episodes", "2"]) == 2
-    assert not list(tmp_path.iterdir())
+    to = tmp_path / "to"
+    if is_there:
+        to.mkdir()
+    monkeypatch.setattr(card, "text", full)
+    assert cli.main(["export", str(run_dir), "--to", str(to), "--episodes", "2"]) == 2
+    assert to.exists() == is_there and not list(tmp_path.glob("*/*"))
 
 
 def test_mistakes_are_one_line(
@@ -150,6 +197,7 @@ def test_mistakes_are_one_line(
     (damaged / "certificate.json").write_text('{"format": 1}')
     for command, message in (
         (["export", str(run_dir), "--to", str(exported)], "it is there already"),
+        (["export", str(run_dir), "--to", str(exported / "README.md")], "it is there already"),
         (["export", str(exported), "--to", str(empty)], "is an exported agent already"),
         (["export", str(empty), "--to", str(tmp_path / "new")], "holds no run"),
         (["export", str(run_dir), "--to", str(empty), "--push", "name"], "must be a name such as"),
