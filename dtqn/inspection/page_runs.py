@@ -211,10 +211,13 @@ def _curves(runs: Sequence[Run], name: str) -> list[Curve]:
     for agent in dict.fromkeys(run.config.agent for run in runs):
         mine = [run for run in runs if run.config.agent == agent]
         finished = [run for run in mine if run.is_finished]
+        if len(mine) == 1:
+            curves.append(_of_one(mine[0], agent, name))
+            continue
         if len(finished) > 1:
             curves.append(curve(agent, [run.outcome for run in finished], f"eval/{name}", _CLOCK))
-            mine = [run for run in mine if not run.is_finished]
-        curves += [_of_one(run, agent if len(mine) == 1 else f"{agent}, {run.label}", name) for run in mine]
+        alone = [run for run in mine if not run.is_finished or len(finished) == 1]
+        curves += [_of_one(run, run.label, name) for run in alone]
     return curves
 
 

@@ -86,7 +86,7 @@ class Recorder(NamedTuple):
     config: Config
     task: TaskSpec
     network: QNetwork
-    count: int
+    episodes: int
     """How many episodes are played."""
     seed: int | tuple[int, ...]
 
@@ -128,10 +128,10 @@ class Recorder(NamedTuple):
         return found
 
     def _copies(self, render_mode: str | None = None) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
-        return make_env(self.config, self.count, np.random.SeedSequence(self.seed), render_mode)
+        return make_env(self.config, self.episodes, np.random.SeedSequence(self.seed), render_mode)
 
 
-def of_run(directory: RunDir, weights: str, count: int, seed: int | tuple[int, ...]) -> Recorder:
+def of_run(directory: RunDir, weights: str, episodes: int, seed: int | tuple[int, ...]) -> Recorder:
     """The recorder of a run with its `last` or `best` weights, on the CPU.
 
     Raises:
@@ -140,7 +140,7 @@ def of_run(directory: RunDir, weights: str, count: int, seed: int | tuple[int, .
     machine.prepare()
     config = directory.read_config()
     network = trained.load_network(directory, config, weights).requires_grad_(False)
-    return Recorder(config, task_spec(config), network, count, seed)
+    return Recorder(config, task_spec(config), network, episodes, seed)
 
 
 def play(

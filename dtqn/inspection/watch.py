@@ -76,7 +76,7 @@ def record(run: Recorder, number: int, seed: int, draws: bool) -> Shown:
     Args:
         draws: keep pictures of it; the task must be one that can be drawn.
     """
-    (episode,) = run._replace(count=1, seed=(seed, number)).play(pictures_of=[0] if draws else [])
+    (episode,) = run._replace(episodes=1, seed=(seed, number)).play(pictures_of=[0] if draws else [])
     return Shown(
         number=number,
         actions=run.task.name_actions(),
@@ -90,7 +90,7 @@ def _dependence(run: Recorder, episode: Episode, seed: int) -> np.ndarray | None
     """By replacement of each step with what other episodes showed there (docs/debug.md)."""
     if REPLACEMENTS * episode.length**2 / 2 > MOST_ROWS:
         return None
-    others = run._replace(count=REPLACEMENTS, seed=(seed, 0)).play(others_of=())
+    others = run._replace(episodes=REPLACEMENTS, seed=(seed, 0)).play(others_of=())
     generator = np.random.default_rng(seed)
     shown = dependence.replacements([episode, *others], 0, REPLACEMENTS, generator)
     return dependence.one_step(run.network, episode, shown).advantage
