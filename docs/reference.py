@@ -30,7 +30,7 @@ MODULES = (
     *("dtqn.networks.q_network", "dtqn.networks.recurrent", "dtqn.networks.windowed"),
     *("dtqn.learning.losses", "dtqn.learning.returns", "dtqn.learning.learner"),
     *("dtqn.acting.actor", "dtqn.acting.evaluation", "dtqn.acting.statistics"),
-    *("dtqn.inspection.episodes", "dtqn.inspection.dependence", "dtqn.inspection.gradients"),
+    *("dtqn.inspection.recorder", "dtqn.inspection.dependence", "dtqn.inspection.gradients"),
     *("dtqn.inspection.attention", "dtqn.inspection.measures", "dtqn.inspection.verdict"),
     *("envs", "envs.registry", "envs.task", "envs.options", "envs.vector", "envs.testing"),
     *(

@@ -52,7 +52,7 @@ _ALLOWED = {
     "dtqn.inspection": {
         *_NETWORKS,
         *("dtqn", "dtqn.acting", "dtqn.training", "dtqn.plots", "dtqn.experiments", "dtqn.inspection"),
-        *("envs", "scipy", "PIL", "imageio", "bokeh"),
+        *("envs", "scipy", "PIL", "imageio"),
     },
     "dtqn.export": {
         *_BASE,
@@ -90,7 +90,7 @@ _ALLOWED = {
     },
 }
 _ONE_FILE_ONLY = {
-    *("wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich", "sweeps", "sklearn", "bokeh"),
+    *("wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich", "sweeps", "sklearn"),
     *("huggingface_hub", "submitit", "torch.distributed"),
 }
 
@@ -200,9 +200,7 @@ def test_every_third_party_import_is_a_dependency():
     project = _project()
     # A command asks for some by its extra; tasks of other packages are found by Gymnasium, not imported.
     extras = project["optional-dependencies"]
-    optional = [
-        r for name in ("sweep", "report", "hub", "tensorboard", "video", "ray", "slurm") for r in extras[name]
-    ]
+    optional = [r for name in ("sweep", "hub", "tensorboard", "video", "ray", "slurm") for r in extras[name]]
     declared = {_requirement_name(r) for r in project["dependencies"] + optional}
     assert {names.get(name, name).lower() for name in used} - {"gym_gridverse"} <= declared
 

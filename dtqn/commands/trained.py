@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import shlex
@@ -15,7 +14,7 @@ from pathlib import Path
 from dtqn.commands import kinds
 from dtqn.commands.parser import Parser, terminal_width
 from dtqn.program import program
-from dtqn.settings.config import Config, ConfigError, fields_of, wrong
+from dtqn.settings.config import Config, fields_of, wrong
 from dtqn.settings.layers import Layer, build, environment_layer
 from dtqn.settings.task import task_of
 from dtqn.settings.values import legal
@@ -106,7 +105,7 @@ def debug(arguments: Sequence[str]) -> int:
         least = f"above --replacements {others}" if given["replacements"] else "at least 2"
         raise wrong("--episodes", episodes, f"it must be {least}")
     task_of(directory.read_config())
-    from dtqn.inspection import debug, lines, trials
+    from dtqn.inspection import debug, debug_text, trials
 
     out = given["out"] or directory.path / "debug"
     rivals = [Path(path) for path in given["memoryless"].split(",") if path]
@@ -118,7 +117,7 @@ def debug(arguments: Sequence[str]) -> int:
     if given["json"]:
         print((out / "debug.json").read_text(), end="")
     else:
-        print("\n".join(lines.lines(found, out, terminal_width())))
+        print("\n".join(debug_text.lines(found, out, terminal_width())))
     return int(not all(check.holds for check in found["contracts"]))
 
 
@@ -166,8 +165,8 @@ def report(arguments: Sequence[str]) -> int:
         "report",
         arguments,
         usage="RUN_DIR ... | COMPARISON_DIR [--option value ...]",
-        description="Write one HTML file about trained runs, or about a comparison: results, curves, "
-        "settings, episodes to step through and what each decision hangs on. It needs no network.",
+        description="Write one HTML file about trained runs, or about those of a comparison: episodes to "
+        "step through, what each decision hangs on, a table and a curve. It needs no network.",
     )
     parser.add_argument("paths", metavar="DIR", nargs="+", type=kinds.path, help="runs, or one comparison")
     parser.add_argument(
@@ -175,12 +174,6 @@ def report(arguments: Sequence[str]) -> int:
         metavar="FILE",
         type=kinds.path,
         help="the page; default report.html in DIR, or beside several runs",
-    )
-    parser.add_argument(
-        "--figures",
-        metavar="DIR",
-        type=kinds.path,
-        help="write pictures of an episode of the first run there too, as PDF for print",
     )
     parser.add_argument(
         "--episodes",
@@ -209,15 +202,13 @@ def report(arguments: Sequence[str]) -> int:
     layers = environment_layer(os.environ)
     layers += [Layer(None, {"wandb": given["wandb"]})] if given["wandb"] else []
     mode = build(layers).wandb if layers else None
-    if importlib.util.find_spec("bokeh") is None:
-        raise ConfigError('report needs bokeh, which is not installed; pip install "dtqn[report]"')
-    from dtqn.inspection import played, report
+    from dtqn.inspection import report
 
-    asked = played.Asked(given["episodes"], shown, given["seed"], given["checkpoint"])
-    made = report.report(given["paths"], asked, given["out"], given["figures"], mode, print)
+    asked = report.Asked(given["episodes"], shown, given["seed"], given["checkpoint"])
+    made = report.report(given["paths"], asked, given["out"], mode, print)
     for problem in made.problems:
         print(f"warning: {problem}", file=sys.stderr)
-    print("\n".join(report.told(made)))
+    print(report.told(made))
     return 0
 
 

@@ -128,26 +128,6 @@ def to_json(table: Table, runs: Sequence[RunFigures]) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
-def from_json(content: Mapping[str, Any]) -> Table:
-    """The table that `to_json` wrote; a LookupError or TypeError for other content."""
-
-    def line(figures: dict[str, Any]) -> AgentFigures:
-        named = {name.replace("return", "episode_return"): value for name, value in figures.items()}
-        estimates = {
-            name: Estimate(**named[name]) for name in ("iqm", "improvement") if named[name] is not None
-        }
-        return AgentFigures(**(named | estimates))
-
-    lines = [line(figures) for figures in content["table"]]
-    table = Table(lines, content["baseline"], {}, content["notes"])
-    made_again = {env: under for env, _, under in table.parts}
-    under = {
-        env: [text for text in texts if text not in made_again.get(env, ())]
-        for env, texts in content["under"].items()
-    }
-    return table._replace(under=under)
-
-
 def cells(line: AgentFigures, baseline: str | None) -> dict[str, str]:
     """A line as people read it, by column."""
     reached = "" if line.reached_90 is None else f" ({line.reached_90}/{line.finished})"

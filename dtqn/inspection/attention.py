@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.inspection.dependence import q_values
-from dtqn.inspection.episodes import Episode
+from dtqn.inspection.recorder import Episode
 from dtqn.networks.attention import RelativeAttention
 from dtqn.networks.decoder import DecoderLayer
 from dtqn.networks.gtrxl import GTrXLLayer

@@ -17,8 +17,8 @@ from dtqn.acting.statistics import Figure, mean, share
 from dtqn.files import write_whole
 from dtqn.inspection import checks, gradients, measures, trials
 from dtqn.inspection.dependence import MOST_LEFT_IN
-from dtqn.inspection.episodes import Episode, outcomes, play
 from dtqn.inspection.measures import Cue, Map
+from dtqn.inspection.recorder import Episode
 from dtqn.networks.q_network import QNetwork
 from dtqn.plots import DependenceMap, dependence_maps
 from dtqn.training.directory import RunDir, make_writable
@@ -38,14 +38,14 @@ def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
     """All findings, as `debug.json` in the folder `out` has them, beside the picture `dependence.png`."""
     of = trials.subject(directory, asked)
     make_writable("--out", out)
-    config, network = of.config, of.network
+    run, config, network = of.run, of.run.config, of.run.network
     generator = np.random.default_rng(asked.seed)
-    episodes = play(network, of.copies())
+    episodes = run.play()
     found: dict[str, Any] = {
         "env": config.env,
         "agent": config.agent,
         "weights": asked.weights,
-        "action_names": of.task.name_actions(),
+        "action_names": run.task.name_actions(),
         "episodes": asked.episodes,
         "replacements": asked.replacements,
         "contracts": checks.check(config, network, asked.seed),
@@ -56,12 +56,12 @@ def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
         for number in range(len(episodes))
     ]
     if any(x is not None for x in cues):
-        found["cue"] = _cue_figures(cues, of.score(outcomes(network, of.copies(), show_other=True)))
-    maps = _maps(network, episodes, asked, num_actions(of.task), generator)
+        found["cue"] = _cue_figures(cues, run.score(run.outcomes(show_other=True)))
+    maps = _maps(network, episodes, asked, num_actions(run.task), generator)
     found["dependence"] = _map_figures(maps, cues)
     found["maps"] = [_as_lists(number, episodes[number], x) for number, x in maps.items()]
     write_whole(out / "debug.json", json.dumps(_plain(found), indent=1) + "\n")
-    drawn = [_drawn(number, episodes[number], x, of.task.has_success) for number, x in maps.items()][:DRAWN]
+    drawn = [_drawn(number, episodes[number], x, run.task.has_success) for number, x in maps.items()][:DRAWN]
     title = f"{config.env}, {config.agent}: what each decision hangs on"
     dependence_maps(drawn, out / "dependence.png", title)
     return found

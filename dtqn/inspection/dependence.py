@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dtqn.inspection.episodes import Episode
+from dtqn.inspection.recorder import Episode
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import Observation, State, StepInputs, leaves, map_tree
 

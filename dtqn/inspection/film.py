@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from dtqn.inspection.drawing import acted, shrunk
-from dtqn.inspection.recording import Recording
+from dtqn.inspection.drawing import Shown, acted, shrunk
 from dtqn.settings.config import wrong
 from dtqn.text import one_line
 from envs import pictures
@@ -45,39 +44,39 @@ def check(option: str, file: Path) -> None:
         raise wrong(option, file, 'needs imageio; python -m pip install -e ".[video]" installs it')
 
 
-def write(episode: Recording, option: str, file: Path) -> None:
+def write(shown: Shown, option: str, file: Path) -> None:
     """Write an episode's film; a ConfigError where the encoder fails.
 
     A GIF has the first `pictures.MAX_FRAMES` pictures: all of them are in memory until it is written.
     """
     if option == "--gif":
-        shown = frames(episode, pictures.MAX_FRAMES)
+        drawn = frames(shown, pictures.MAX_FRAMES)
         try:
-            pictures.write(shown, file, _SLOWER * pictures.FRAME_MILLISECONDS)
+            pictures.write(drawn, file, _SLOWER * pictures.FRAME_MILLISECONDS)
         except OSError as error:
             file.unlink(missing_ok=True)
             raise wrong(option, file, f"cannot be written: {one_line(error)}") from None
         return
-    shown = frames(episode)
+    drawn = frames(shown)
     from imageio import v3
 
     file.parent.mkdir(parents=True, exist_ok=True)
     fps = 1000 / pictures.FRAME_MILLISECONDS / _SLOWER
     try:
-        v3.imwrite(file, np.stack(shown), plugin="FFMPEG", fps=fps, macro_block_size=2)
+        v3.imwrite(file, np.stack(drawn), plugin="FFMPEG", fps=fps, macro_block_size=2)
     except (OSError, RuntimeError) as error:
         raise wrong(option, file, f"cannot be written: {one_line(error)}") from None
 
 
-def frames(episode: Recording, most: int | None = None) -> list[np.ndarray]:
+def frames(shown: Shown, most: int | None = None) -> list[np.ndarray]:
     """T + 1 pictures, or the first so many, uint8 [height, width, 3], all of one size with even sides."""
-    assert episode.frames is not None
-    return [_frame(episode, t, picture) for t, picture in enumerate(episode.frames[:most])]
+    assert shown.episode.pictures is not None
+    return [_frame(shown, t, picture) for t, picture in enumerate(shown.episode.pictures[:most])]
 
 
-def _frame(episode: Recording, t: int, picture: np.ndarray) -> np.ndarray:
-    scaled = _scaled(picture)
-    actions = episode.q.shape[1]
+def _frame(shown: Shown, t: int, picture: np.ndarray) -> np.ndarray:
+    scaled, episode, q = _scaled(picture), shown.episode, shown.q
+    actions = q.shape[1]
     height = max(scaled.height, _LINE * (actions + 8)) + 2 * _EDGE
     width = scaled.width + _PANEL + 3 * _EDGE
     image = Image.new("RGB", (width + width % 2, height + height % 2), _PAPER)
@@ -88,27 +87,27 @@ def _frame(episode: Recording, t: int, picture: np.ndarray) -> np.ndarray:
     def write(line: int, text: str, colour: str = _INK) -> None:
         draw.text((left, top + line * _LINE), text, fill=colour, font=font)
 
-    write(0, f"episode {episode.number}  step {t} of {episode.length}  return {episode.reward[:t].sum():.3f}")
+    write(0, f"episode {shown.number}  step {t} of {episode.length}  return {episode.reward[:t].sum():.3f}")
     if t == episode.length:
-        end = {True: "a success", False: "a failure", None: "the end"}[episode.success]
+        end = {True: "a success", False: "a failure", None: "the end"}[shown.success]
         write(2, end)
         return np.asarray(image)
-    low, high = float(episode.q.min()), float(episode.q.max())
-    for action, value in enumerate(episode.q[t]):
+    low, high = float(q.min()), float(q.max())
+    for action, value in enumerate(q[t]):
         y = top + (action + 2) * _LINE
         share = (float(value) - low) / (high - low) if high > low else 0.0
         chosen = action == episode.action[t]
-        write(action + 2, episode.actions[action][:_LONGEST_NAME])
+        write(action + 2, shown.actions[action][:_LONGEST_NAME])
         bar, right = left + _NAMES, left + _PANEL - _VALUE
         draw.rectangle((bar, y + 1, right, y + 11), fill=_FAINT)
         draw.rectangle(
             (bar, y + 1, bar + round((right - bar) * share), y + 11), fill=_CHOSEN if chosen else _BAR
         )
         draw.text((right + 8, y), f"{value:.3f}", fill=_INK, font=font)
-    write(actions + 3, f"action {acted(episode, t)}  reward {episode.reward[t]:.3f}")
-    if episode.dependence is not None:
+    write(actions + 3, f"action {acted(shown, t)}  reward {episode.reward[t]:.3f}")
+    if shown.dependence is not None:
         write(actions + 4, "hangs on past steps")
-        _strip(draw, episode, t, left, top + (actions + 5) * _LINE)
+        _strip(draw, shown, t, left, top + (actions + 5) * _LINE)
     return np.asarray(image)
 
 
@@ -120,14 +119,13 @@ def _scaled(picture: np.ndarray) -> Image.Image:
     return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
 
 
-def _strip(draw: ImageDraw.ImageDraw, episode: Recording, t: int, left: int, top: int) -> None:
+def _strip(draw: ImageDraw.ImageDraw, shown: Shown, t: int, left: int, top: int) -> None:
     """A column for each step up to t, as high as the decision hangs on it; the cue's are marked."""
-    assert episode.dependence is not None
-    largest = float(episode.dependence.max()) or 1.0
-    column = _PANEL / episode.length
+    assert shown.dependence is not None
+    largest, cue = float(shown.dependence.max()) or 1.0, shown.episode.cue
+    column = _PANEL / shown.episode.length
     draw.line((left, top + 2 * _LINE, left + _PANEL, top + 2 * _LINE), fill=_FAINT)
     for k in range(t + 1):
-        x, height = left + k * column, 2 * _LINE * float(episode.dependence[t, k]) / largest
-        cue = episode.cue is not None and bool(episode.cue[k])
-        end = x + max(column - 1, 1)
-        draw.rectangle((x, top + 2 * _LINE - height, end, top + 2 * _LINE), fill=_CUE if cue else _BAR)
+        x, height = left + k * column, 2 * _LINE * float(shown.dependence[t, k]) / largest
+        end, shows = x + max(column - 1, 1), cue is not None and bool(cue[k])
+        draw.rectangle((x, top + 2 * _LINE - height, end, top + 2 * _LINE), fill=_CUE if shows else _BAR)

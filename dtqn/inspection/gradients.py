@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.inspection.dependence import ROWS_PER_CALL
-from dtqn.inspection.episodes import Episode
+from dtqn.inspection.recorder import Episode
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import StepInputs, map_tree
 

@@ -12,23 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dtqn.acting.statistics import Figure, mean, share
+from dtqn.acting.statistics import Figure, mean
 from dtqn.inspection import dependence, gradients
 from dtqn.inspection.attention import Attention, attention
 from dtqn.inspection.dependence import Dependence
-from dtqn.inspection.episodes import Episode, Outcome
+from dtqn.inspection.recorder import Episode
 from dtqn.networks.q_network import QNetwork
 
 HELD = 0.05
 """The change of a decision above which the cue is still held, as a share of the range of Q-values."""
-
-
-def score(episodes: Sequence[Episode] | Sequence[Outcome], has_success: bool) -> Figure:
-    """Success, or the return where the task defines none, of at least one episode."""
-    wins, returns = ([getattr(x, name) for x in episodes] for name in ("success", "episode_return"))
-    found = share(wins) if has_success else mean(returns)
-    assert found is not None
-    return found
 
 
 class Map(NamedTuple):

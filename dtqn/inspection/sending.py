@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dtqn.inspection.sources import Run
+from dtqn.inspection.page_runs import Run
 from dtqn.training.tracker import open_tracker
 
 
@@ -19,19 +19,15 @@ def send(runs: Sequence[Run], file: Path, title: str, mode: str | None, say: Cal
         title: the name of the run of a page about several.
         mode: one of `--wandb`; None: that of the first run that W&B has.
     """
-    ids = [
-        (run, run.directory.wandb_id) for run in runs if run.directory is not None and _is_there(run, mode)
-    ]
-    if not ids:
+    there = [run for run in runs if _is_there(run, mode)]
+    if not there:
         return
     say("sending the page to W&B")
-    run, run_id = ids[0]
-    assert run.directory is not None
+    run, names = there[0], [run.directory.wandb_id for run in there]
     config = run.config.model_copy(update={"tracker": "wandb", "wandb": mode or run.config.wandb})
     if len(runs) == 1:
-        tracker = open_tracker(config, run.directory.path, run_id, run.outcome.rows, say)
+        tracker = open_tracker(config, run.directory.path, names[0], run.outcome.rows, say)
     else:
-        names = [name for _, name in ids]
         page_id = f"report-{hashlib.sha256(' '.join(sorted(names)).encode()).hexdigest()[:8]}"
         tracker = open_tracker(config, file.parent, page_id, [], say, {"runs": names}, title)
     tracker.artifact({file.name: file}, "report")
@@ -41,6 +37,6 @@ def send(runs: Sequence[Run], file: Path, title: str, mode: str | None, say: Cal
 def _is_there(run: Run, mode: str | None) -> bool:
     """Whether W&B has the run, and may be asked."""
     config = run.config
-    if run.directory is None or not run.directory.has_wandb_id or "wandb" not in config.trackers:
+    if not run.directory.has_wandb_id or "wandb" not in config.trackers:
         return False
     return config.wandb != "disabled" and mode != "disabled"

@@ -6,20 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 
 from dtqn.acting.evaluation import evaluate_random
 from dtqn.acting.statistics import Figure
 from dtqn.inspection import verdict
-from dtqn.inspection.episodes import Episode, Outcome, disturbances, outcomes
-from dtqn.inspection.measures import score
-from dtqn.networks.q_network import QNetwork
+from dtqn.inspection.recorder import Episode, Outcome, Recorder, disturbances, of_run
 from dtqn.settings.config import Config, ConfigError
-from dtqn.training import machine, trained
 from dtqn.training.directory import RunDir
-from dtqn.training.setup import make_env, random_actions, task_spec
-from envs import TaskSpec
+from dtqn.training.setup import make_env, random_actions
 
 RANDOM_SHARES = (0.1, 0.3)
 """Shares of random actions in stochastic play of an agent without memory: chance leads it out of circles."""
@@ -35,22 +30,12 @@ class Asked(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """A trained run and its task."""
+    """A trained run, and those that it is compared with."""
 
-    config: Config
-    task: TaskSpec
-    network: QNetwork
+    run: Recorder
     asked: Asked
-    rivals: Mapping[str, Subject]
+    rivals: Mapping[str, Recorder]
     """The runs without memory, by their directories."""
-
-    def copies(self) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
-        """The same episodes each time, as far as the actions are the same."""
-        return make_env(self.config, self.asked.episodes, np.random.SeedSequence(self.asked.seed))
-
-    def score(self, episodes: Sequence[Episode] | Sequence[Outcome]) -> Figure:
-        """Success, or the return where the task defines none."""
-        return score(episodes, self.task.has_success)
 
 
 def subject(directory: RunDir, asked: Asked) -> Subject:
@@ -59,19 +44,12 @@ def subject(directory: RunDir, asked: Asked) -> Subject:
     Raises:
         ConfigError: a directory holds no run or no such weights, or a run is not to be compared with.
     """
-    machine.prepare()
-    found = _load(directory, asked)
+    run = of_run(directory, asked.weights, asked.episodes, asked.seed)
     rivals = {}
     for path in asked.memoryless:
-        _comparable(found.config, RunDir(path).read_config(), path)
-        rivals[str(path)] = _load(RunDir(path), asked)
-    return found._replace(rivals=rivals)
-
-
-def _load(directory: RunDir, asked: Asked) -> Subject:
-    config = directory.read_config()
-    network = trained.load_network(directory, config, asked.weights).requires_grad_(False)
-    return Subject(config, task_spec(config), network, asked, {})
+        _comparable(run.config, RunDir(path).read_config(), path)
+        rivals[str(path)] = of_run(RunDir(path), asked.weights, asked.episodes, asked.seed)
+    return Subject(run, asked, rivals)
 
 
 def verdicts(of: Subject, episodes: Sequence[Episode] | Sequence[Outcome] | None = None) -> dict[str, Any]:
@@ -80,14 +58,14 @@ def verdicts(of: Subject, episodes: Sequence[Episode] | Sequence[Outcome] | None
     Args:
         episodes: the run's own, where they have been played.
     """
-    episodes = outcomes(of.network, of.copies()) if episodes is None else episodes
-    intact, length = of.score(episodes), float(np.mean([x.length for x in episodes]))
+    run, task = of.run, of.run.task
+    episodes = run.outcomes() if episodes is None else episodes
+    intact, length = run.score(episodes), float(np.mean([x.length for x in episodes]))
     random = _random(of)
-    best = of.task.success_ceiling if of.task.has_success else of.task.best_return
+    best = task.success_ceiling if task.has_success else task.best_return
     best = intact.value if best is None else best
     disturbed = {
-        name: of.score(outcomes(of.network, of.copies(), intervene=change))
-        for name, change in disturbances(length).items()
+        name: run.score(run.outcomes(intervene=change)) for name, change in disturbances(length).items()
     }
     memoryless, stacked = _rivals(of)
     return {
@@ -104,11 +82,11 @@ def verdicts(of: Subject, episodes: Sequence[Episode] | Sequence[Outcome] | None
 
 def _random(of: Subject) -> Figure:
     """The score of uniformly random actions."""
-    asked = of.asked
-    copies = min(asked.episodes, of.config.evaluation.num_envs)
-    env = make_env(of.config, copies, np.random.SeedSequence(asked.seed))
+    asked, config = of.asked, of.run.config
+    copies = min(asked.episodes, config.evaluation.num_envs)
+    env = make_env(config, copies, np.random.SeedSequence(asked.seed))
     generator = np.random.default_rng(asked.seed)
-    return evaluate_random(env, asked.episodes, of.task.has_success, generator).score_interval
+    return evaluate_random(env, asked.episodes, of.run.task.has_success, generator).score_interval
 
 
 def _rivals(of: Subject) -> tuple[dict[str, Figure], dict[int, Figure]]:
@@ -116,16 +94,15 @@ def _rivals(of: Subject) -> tuple[dict[str, Figure], dict[int, Figure]]:
     memoryless, stacked = dict[str, Figure](), dict[int, Figure]()
     for path, rival in of.rivals.items():
         steps = int(rival.config.task.model_dump()["frame_stack"])
-        found = rival.score(outcomes(rival.network, rival.copies()))
+        found = rival.score(rival.outcomes())
         if steps > 1:
             stacked[steps] = max(stacked.get(steps, found), found)
             continue
         memoryless[path] = found
         for share in RANDOM_SHARES:
             chance = random_actions(rival.config, share, np.random.SeedSequence(of.asked.seed))
-            memoryless[f"{path}, {share:.0%} random actions"] = rival.score(
-                outcomes(rival.network, rival.copies(), random_actions=chance)
-            )
+            found = rival.score(rival.outcomes(random_actions=chance))
+            memoryless[f"{path}, {share:.0%} random actions"] = found
     return memoryless, stacked
 
 

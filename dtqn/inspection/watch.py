@@ -14,14 +14,18 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from dtqn.inspection import drawing, film
-from dtqn.inspection.recording import record
+from dtqn.inspection import dependence, drawing, film
+from dtqn.inspection.drawing import Shown
+from dtqn.inspection.recorder import Episode, Recorder, of_run
 from dtqn.settings.config import Config, wrong
-from dtqn.training import machine, trained
 from dtqn.training.directory import RunDir
 from dtqn.training.display import open_film
-from dtqn.training.setup import make_env, task_spec
+from dtqn.training.setup import make_env
 
+REPLACEMENTS = 16
+"""Other episodes that give what is shown in place of a past step."""
+MOST_ROWS = 2_000_000
+"""Rows that the network runs for an episode's dependence, at most: seconds on one core."""
 _COLUMNS, _LINES = 48, 24
 """The most that a picture takes of the terminal."""
 
@@ -41,31 +45,55 @@ def watch(directory: RunDir, asked: Asked, out: TextIO) -> None:
     Raises:
         ConfigError: a film is asked for of a task that cannot be drawn.
     """
-    machine.prepare()
-    config = directory.read_config()
-    network = trained.load_network(directory, config, asked.weights).requires_grad_(False)
-    task = task_spec(config)
+    run = of_run(directory, asked.weights, 1, asked.seed)
     is_terminal = out.isatty()
-    draws = (is_terminal or bool(asked.films)) and _draws(config, asked.films)
+    draws = (is_terminal or bool(asked.films)) and _draws(run.config, asked.films)
     room = shutil.get_terminal_size()
-    with open_film(out) as shown:
+    with open_film(out) as view:
         for number in range(1, asked.episodes + 1):
-            episode = record(network, config, number, asked.seed, draws, task)
+            shown = record(run, number, asked.seed, draws)
             if number == 1:
                 for option, file in asked.films.items():
-                    film.write(episode, option, file)
-            for t in range(episode.length + 1):
-                at_end = t == episode.length
-                line = drawing.outcome(episode) if at_end else drawing.plain(episode, t)
+                    film.write(shown, option, file)
+            for t in range(shown.episode.length + 1):
+                at_end = t == shown.episode.length
+                line = drawing.outcome(shown) if at_end else drawing.plain(shown, t)
                 cells = None
-                if is_terminal and episode.frames is not None:
+                if is_terminal and shown.episode.pictures is not None:
                     columns, lines = min(_COLUMNS, room.columns // 2), min(_LINES, room.lines - 2)
-                    cells = drawing.cells(drawing.shrunk(episode.frames[t], max(columns, 1), max(lines, 1)))
-                shown.show(cells, drawing.panel(episode, t), line, keep=at_end)
+                    picture = drawing.shrunk(shown.episode.pictures[t], max(columns, 1), max(lines, 1))
+                    cells = drawing.cells(picture)
+                view.show(cells, drawing.panel(shown, t), line, keep=at_end)
                 if is_terminal:
                     time.sleep(asked.delay_seconds)
     for file in asked.films.values():
         print(f"film of episode 1: {file}", file=out)
+
+
+def record(run: Recorder, number: int, seed: int, draws: bool) -> Shown:
+    """Greedy episode `number` of this seed; every number begins another one.
+
+    Args:
+        draws: keep pictures of it; the task must be one that can be drawn.
+    """
+    (episode,) = run._replace(episodes=1, seed=(seed, number)).play(pictures_of=[0] if draws else [])
+    return Shown(
+        number=number,
+        actions=run.task.name_actions(),
+        episode=episode,
+        dependence=_dependence(run, episode, seed),
+        success=episode.success if run.task.has_success else None,
+    )
+
+
+def _dependence(run: Recorder, episode: Episode, seed: int) -> np.ndarray | None:
+    """By replacement of each step with what other episodes showed there (docs/debug.md)."""
+    if REPLACEMENTS * episode.length**2 / 2 > MOST_ROWS:
+        return None
+    others = run._replace(episodes=REPLACEMENTS, seed=(seed, 0)).play(others_of=())
+    generator = np.random.default_rng(seed)
+    shown = dependence.replacements([episode, *others], 0, REPLACEMENTS, generator)
+    return dependence.one_step(run.network, episode, shown).advantage
 
 
 def _draws(config: Config, films: Mapping[str, Path]) -> bool:

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from dtqn.experiments.comparison_forms import Table, from_json
+from dtqn.experiments.comparison_forms import Table
 from dtqn.experiments.comparison_table import AgentFigures
 from tests.experiments import comparison_program
 from tests.experiments.comparison_program import SCORES, TASK, table_of
@@ -104,10 +104,3 @@ def test_a_column_that_no_row_fills_is_left_out():
     ]
     assert rows[0] == ["lstm", "2", "0.5", "-", "1 000 000", "20 624", "12.2", "-", "-"]
     assert rows[1] == ["random", "-", "0.5", *"------"]
-    old = [line._asdict() for line in (bare, random)]
-    for line in old:
-        del line["env_steps"], line["learner_steps"], line["minutes"]
-        line["return"] = line.pop("episode_return")
-    content = {"table": old, "baseline": None, "under": {}, "notes": []}
-    ((_, (header, *_), _),) = from_json(content).parts
-    assert header[4:] == ["parameters", "updates/s"], "of a table from before there were such columns"

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dtqn.inspection.episodes import Episode
+from dtqn.inspection.recorder import Episode
 from dtqn.types import QOutput, StepInputs
 
 ACTIONS = 3

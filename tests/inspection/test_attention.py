@@ -11,7 +11,7 @@ import torch
 
 from dtqn.inspection.attention import attention
 from dtqn.inspection.dependence import q_values
-from dtqn.inspection.episodes import Episode
+from dtqn.inspection.recorder import Episode
 from dtqn.networks.attention import sinusoid
 from tests.cases import inputs, make
 

@@ -12,15 +12,11 @@ import pytest
 import torch
 
 from dtqn import cli
-from dtqn.inspection import debug, measures
-from dtqn.inspection import episodes as episodes_module
-from dtqn.inspection.episodes import RandomActions, disturbances, outcomes, play
+from dtqn.inspection import measures
 from dtqn.inspection.measures import HELD
-from dtqn.settings.config import ConfigError
+from dtqn.inspection.recorder import Recorder
 from dtqn.types import QOutput
-from tests.cases import make
 from tests.inspection import known
-from tests.toy import OBSERVATION_SPACE, ToyVectorEnv
 
 SHORT = [
     *("--total-env-steps", "600", "--warmup-env-steps", "200", "--evaluation.period", "600"),
@@ -104,7 +100,7 @@ def test_what_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before any episode is played."""
-    monkeypatch.setattr(debug, "play", lambda *_: pytest.fail("an episode is played"))
+    monkeypatch.setattr(Recorder, "play", lambda *_: pytest.fail("an episode is played"))
     here = [flag.format(runs=runs) for flag in flags]
     capsys.readouterr()
     assert cli.main(["debug", str(runs / "gtrxl"), *here]) == 2
@@ -143,72 +139,3 @@ def test_a_network_without_memory_holds_no_cue(network: Any, remembers: bool) ->
     found = measures.cue(network, [episode, episode], 0, 1, np.random.default_rng(0))
     assert found is not None and found.flips[-1]
     assert (measures.held(found), found.last_flips) == ((2, True) if remembers else (0, False))
-
-
-def test_disturbances_do_what_they_say() -> None:
-    """An emptied memory is that of a first step; an exchanged one is another's at the same step."""
-    network = make(OBSERVATION_SPACE, memory_length=4)
-    whole = play(network, ToyVectorEnv(6, 0))
-    changes = disturbances(8.0)
-    assert list(changes) == [
-        "emptied at every step",
-        "emptied every 2 steps",
-        "emptied every 4 steps",
-        "of another episode at step 4",
-    ]
-    seen = []
-
-    def note(steps, state, initial):
-        after = changes["of another episode at step 4"](steps, state, initial)
-        seen.append((steps.copy(), state.memory.clone(), after.memory.clone()))
-        return after
-
-    outcomes(network, ToyVectorEnv(6, 0), intervene=note)
-    together = 0
-    for steps, before, after in seen:
-        here = [copy for copy in range(6) if steps[copy] == 4]
-        together = max(together, len(here))
-        for copy in range(6):
-            source = here[here.index(copy) - 1] if copy in here else copy
-            assert (after[copy] == before[source]).all()
-    assert together > 1
-
-    emptied = []
-    outcomes(
-        network,
-        ToyVectorEnv(6, 0),
-        intervene=changes["emptied at every step"],
-        keep=lambda x: emptied.append(x),
-    )
-    first_row = network(emptied[2].inputs, network.initial_state(6))[0].q[:, 0]
-    assert torch.equal(emptied[2].q, first_row)
-    assert not torch.equal(emptied[2].q[0], whole[0].q[2])
-
-
-def test_outcomes_are_those_of_the_first_episodes() -> None:
-    network = make(OBSERVATION_SPACE, memory_length=4)
-    ends = outcomes(network, ToyVectorEnv(6, 0))
-    episodes = play(network, ToyVectorEnv(6, 0))
-    assert [x.length for x in episodes] == [x.length for x in ends]
-    assert [x.episode_return for x in episodes] == [x.episode_return for x in ends]
-    assert ends[0].episode_return == pytest.approx(float(episodes[0].inputs.reward.sum()), abs=1.5)
-
-
-def test_random_actions_are_so_many_of_all() -> None:
-    taken = RandomActions(0.3, 5, np.random.default_rng(0)).act(np.full(10_000, 2))
-    assert (taken != 2).mean() == pytest.approx(0.3 * 4 / 5, abs=0.015)
-    assert set(taken) == set(range(5))
-    kept: list[Any] = []
-    network = make(OBSERVATION_SPACE, memory_length=4)
-    chance = RandomActions(1.0, 3, np.random.default_rng(0))
-    outcomes(network, ToyVectorEnv(6, 0), random_actions=chance, keep=kept.append)
-    expected, rng = [tick.action for tick in kept], np.random.default_rng(0)
-    for action in expected:
-        assert (action == rng.integers(3, size=6)).all()
-        rng.random(6)
-
-
-def test_rows_that_take_too_much_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episodes_module, "MOST_BYTES", 1000)
-    with pytest.raises(ConfigError, match=r"--episodes is 6: after \d+ steps their rows take more than"):
-        play(make(OBSERVATION_SPACE, memory_length=4), ToyVectorEnv(6, 0))

@@ -6,29 +6,33 @@ import io
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from dtqn.inspection import drawing, film
-from dtqn.inspection.recording import Recording
+from dtqn.inspection.drawing import Shown
+from dtqn.inspection.recorder import Episode
 from dtqn.training.display import PlainFilmView, TerminalFilmView, open_film
+from dtqn.types import StepInputs
 
 RED, BLUE, BLACK = (255, 0, 0), (0, 0, 255), (0, 0, 0)
 
 
-def _recording(**changed: object) -> Recording:
+def _shown(**changed: object) -> Shown:
     """Two decisions; the second one hangs on the first step twice as much as on its own."""
     picture = np.array([[RED, BLUE], [BLUE, RED], [BLACK, RED]], np.uint8)
-    made = Recording(
-        number=1,
-        actions=("turn", "1"),
-        frames=[picture] * 3,
-        q=np.array([[0.0, 1.0], [0.5, 0.25]]),
+    observation, zeros = torch.tensor([[[1.0], [0.0]]]), torch.zeros(1, 2)
+    episode = Episode(
+        inputs=StepInputs(observation, zeros.long(), zeros, zeros.bool()),
+        other=torch.zeros(1, 2, 1),  # which differs from what the first step showed
         action=np.array([1, 0]),
+        q=torch.tensor([[0.0, 1.0], [0.5, 0.25]]),
         reward=np.array([-0.05, 1.0]),
-        dependence=np.array([[0.1, 0.0], [0.4, 0.2]]),
-        cue=np.array([True, False]),
+        episode_return=0.95,
         success=True,
+        pictures=[picture] * 3,
     )
+    made = Shown(1, ("turn", "1"), episode, np.array([[0.1, 0.0], [0.4, 0.2]]), True)
     return made._replace(**changed)
 
 
@@ -56,7 +60,7 @@ def test_a_picture_is_shrunk_to_what_fits(
 
 
 def test_a_step_in_one_line_and_beside_a_picture() -> None:
-    episode = _recording()
+    episode = _shown()
     assert drawing.plain(episode, 0) == (
         "step   0  action 1  reward -0.050  Q 0.000 [1.000]  hangs on 0 (0.10)"
     )
@@ -71,19 +75,19 @@ def test_a_step_in_one_line_and_beside_a_picture() -> None:
 
 
 def test_the_strip_shows_the_latest_steps_and_says_where_there_is_none() -> None:
-    episode = _recording()
+    episode = _shown()
     assert drawing.strip(episode, 1, most=1)[:2] == [
         "hangs on step 1 to 1 (highest: 40% of the Q-values' range)",
         "▄",
     ]
-    long = _recording(dependence=None)
+    long = _shown(dependence=None)
     assert drawing.strip(long, 1) == ["hangs on: not computed, the episode is too long"]
     assert "hangs on" not in drawing.plain(long, 1)
-    assert len(drawing.strip(_recording(cue=None), 1)) == 2
+    assert len(drawing.strip(_shown(episode=episode.episode._replace(other=None)), 1)) == 2
 
 
 def test_films_have_frames_of_one_even_size_that_change() -> None:
-    frames = film.frames(_recording())
+    frames = film.frames(_shown())
     assert len(frames) == 3 and len({frame.shape for frame in frames}) == 1
     height, width, colours = frames[0].shape
     assert (height % 2, width % 2, colours) == (0, 0, 3)

@@ -14,14 +14,12 @@ import pytest
 
 from dtqn import cli
 from dtqn.experiments import comparison_forms
-from dtqn.experiments.comparison_table import AgentFigures, RunFigures
-from dtqn.experiments.records import of_run
-from dtqn.inspection import curves, dependence, report, sources
+from dtqn.experiments.comparison_table import RunFigures
+from dtqn.inspection import dependence, page_runs, report
 from dtqn.inspection.attention import attention
-from dtqn.inspection.episodes import play
+from dtqn.inspection.recorder import play
 from dtqn.training import trained
 from dtqn.training.directory import EXPORTED_WEIGHTS, RunDir
-from dtqn.training.metrics import read_rows
 from dtqn.training.setup import make_env
 from tests.inspection.conftest import PLAYED
 
@@ -41,6 +39,17 @@ def test_a_page_is_one_file_that_asks_for_nothing(page: Path) -> None:
     before_scripts = text.partition("<script")[0]
     assert not re.search(r'(src|href)="(?!data:|#)', before_scripts)
     assert '<link rel="stylesheet"' not in text and "$" not in before_scripts
+
+
+def test_the_table_has_a_row_for_each_run(page: Path, runs: Path) -> None:
+    text = page.read_text(encoding="utf-8").partition("<script")[0]
+    rows = [re.findall(r"<td>(.*?)</td>", line) for line in text.splitlines() if "<td>" in line]
+    for row, seed, name in zip(rows, ("1", "2"), ("one", "two"), strict=True):
+        result = RunDir(runs / name).read_result()
+        assert result is not None
+        assert row[:3] == ["t-maze-passive-6", "gtrxl", seed]
+        assert row[3].startswith(f"{result['last_evaluation']['eval/success']:.1%} [")
+        assert row[4].replace(" ", "") == str(result["env_steps"])
 
 
 def test_episodes_are_those_that_the_debugger_plays(page: Path, runs: Path) -> None:
@@ -75,90 +84,11 @@ def test_episodes_are_those_that_the_debugger_plays(page: Path, runs: Path) -> N
             np.testing.assert_allclose(seen, observed, rtol=1e-3)
 
 
-def test_curves_are_those_of_the_metrics(page: Path, runs: Path) -> None:
-    """Each line of a chart, found by its name, against the rows of its run."""
-    lines: dict[tuple[str, str], list[tuple[list[float], list[float]]]] = {}
-    for item in data(page, "chart"):
-        (root,) = item["doc"]["roots"]
-        name = next(
-            x for x in _models(root) if x["name"] == "LinearAxis" and _label(x) != "environment steps"
-        )
-        for renderer in _models(root):
-            if renderer["name"] == "GlyphRenderer" and renderer["attributes"]["glyph"]["name"] == "Line":
-                columns = dict(renderer["attributes"]["data_source"]["attributes"]["data"]["entries"])
-                key = (_label(name), renderer["attributes"]["name"])
-                lines.setdefault(key, []).append((columns["x"], columns["y"]))
-    for label, folder in (("seed 1", "one"), ("seed 2", "two")):
-        rows = read_rows(runs / folder / "metrics.jsonl")
-        for axis, key, scale, suffix in (
-            ("success rate", "eval/success", 1, ""),
-            ("episode return", "eval/return", 1, ""),
-            ("loss", "learner/loss", 1, ""),
-            ("discounted return", "eval/value_estimate", 1, ""),
-            ("discounted return", "eval/discounted_return", 1, ", return"),
-            ("share of steps", "replay/stale_action_share", 1, ""),
-            ("delta Q", "replay/delta_q_first", 1, ""),
-            ("delta Q", "replay/delta_q_last", 1, ", last"),
-            ("steps a second", "speed/env_steps_per_second", 1, ""),
-            ("minutes", "seconds", 60, ""),
-        ):
-            ((x, y),) = lines[axis, label + suffix]
-            if key.startswith("replay/"):
-                assert (x, y) == curves.pooled(rows, key) and x
-                continue
-            wanted = [(row["env_steps"], row[key]) for row in rows if row.get(key) is not None]
-            assert x == [steps for steps, _ in wanted] and len(x) >= 2
-            assert y == pytest.approx([float(value or 0) / scale for _, value in wanted])
-
-
-def test_small_shares_have_labels_of_their_own(page: Path) -> None:
-    """0.5 % and 1.5 % are not both 1 %."""
-    roots = [item["doc"]["roots"][0] for item in data(page, "chart")]
-    formats = [x["attributes"]["format"] for x in _models(roots) if x["name"] == "NumeralTickFormatter"]
-    assert formats and set(formats) == {"0.[00]%"}
-
-
-def _models(value: Any) -> list[dict[str, Any]]:
-    """All objects of a chart's JSON."""
-    if isinstance(value, list):
-        return [model for part in value for model in _models(part)]
-    if not isinstance(value, dict):
-        return []
-    own = [value] if value.get("type") == "object" and "attributes" in value else []
-    return own + [model for part in value.values() for model in _models(part)]
-
-
-def _label(axis: dict[str, Any]) -> str:
-    return str(axis["attributes"].get("axis_label"))
-
-
-def test_tables_tell_settings_versions_and_results(page: Path, runs: Path) -> None:
-    text = page.read_text(encoding="utf-8").partition("<script")[0]
-    result = RunDir(runs / "one").read_result()
-    assert result is not None
-    success = f"{result['last_evaluation']['eval/success']:.1%}"
-    assert f'<th scope="row">seed 1</th><td>{success} [' in text
-    for cell in ("network.width", "learner.batch_size", result["code"][0], result["machine"], "random"):
-        assert cell in text
-    row = next(line for line in text.splitlines() if ">learner.batch_size<" in line)
-    assert re.findall(r"<td>(.*?)</td>", row) == ["32", "4"], "one column for two seeds"
-    assert ">total_env_steps<" in text and ">seed<" not in text and ">learner.gamma<" not in text
-
-
-def test_the_page_of_a_run_lies_in_its_folder(
-    window_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    """And the figures in theirs; lines name both."""
+def test_the_page_of_a_run_lies_in_its_folder(window_run: Path, capsys: pytest.CaptureFixture) -> None:
     capsys.readouterr()
-    figures = tmp_path / "figures"
-    assert cli.main(["report", str(window_run), *PLAYED, "--figures", str(figures)]) == 0
-    out = capsys.readouterr().out
-    assert str(window_run / "report.html") in out and "attention.pdf" in out
-    names = {"dependence.pdf", "recall-density.pdf", "attention.pdf", "rollout.pdf", "positions.pdf"}
-    assert {file.name for file in figures.iterdir()} == names
-    for file in figures.iterdir():
-        content = file.read_bytes()
-        assert content.startswith(b"%PDF") and b"/Subtype /Image" not in content, "vectors, not pixels"
+    assert cli.main(["report", str(window_run), *PLAYED]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"report: {window_run / 'report.html'} (")
+    assert len(data(window_run / "report.html", "player")["runs"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -171,15 +101,6 @@ def test_the_page_of_a_run_lies_in_its_folder(
         (["{runs}/one", "{runs}/one"], "{runs}/one: is given twice"),
         (["{runs}/one", "--out", "{runs}"], "--out is {runs}: a folder; must be a file such as"),
         (["{runs}/one", "--out", "{runs}/one/config.yaml/page.html"], "cannot be written"),
-        (
-            ["{runs}/one", "--figures", "{runs}/one/config.yaml"],
-            "config.yaml: cannot be written: File exists",
-        ),
-        (["{runs}/one", "--figures", "{runs}/one/config.yaml/f"], "config.yaml/f: cannot be written: Not a"),
-        (
-            ["{runs}/one", "--out", "{runs}/x", "--figures", "{runs}/x"],
-            "--out is {runs}/x: a folder; must be",
-        ),
         (["{runs}/exported"], "{runs}/exported: is an exported agent, whose README.md has its figures"),
         (["{runs}/one", "--episodes", "1"], "--episodes: 1 must be an integer of at least 2"),
         (["{runs}/one", "--episodes", "3", "--shown", "4"], "--shown is 4: only 3 are played"),
@@ -207,14 +128,6 @@ def test_a_run_without_an_evaluation_is_refused(
     assert f"{tmp_path}: has not been evaluated yet" in capsys.readouterr().err
 
 
-def test_without_bokeh_the_command_says_what_to_install(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert cli.main(["report", str(runs / "one")]) == 2
-    assert 'pip install "dtqn[report]"' in capsys.readouterr().err
-
-
 def test_an_unfinished_run_without_weights_is_reported_without_episodes(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -229,23 +142,12 @@ def test_an_unfinished_run_without_weights_is_reported_without_episodes(
 
 def test_of_many_runs_the_middle_one_of_each_agent_is_played() -> None:
     def run(agent: str, last: float) -> Any:
-        rows = [{"eval/return": 9.0}, {"eval/return": last}, {"learner/loss": 1.0}]
         config = SimpleNamespace(env="task", agent=agent)
-        return SimpleNamespace(config=config, outcome=SimpleNamespace(rows=rows), directory=True)
+        return SimpleNamespace(config=config, evaluations=[{"eval/return": 9.0}, {"eval/return": last}])
 
     runs = [run("a", last) for last in (5, 1, 3, 2, 4)] + [run("b", last) for last in (1, 2, 0, 8, 9)]
     assert report._to_play(runs[:8]) == runs[:8]
     assert report._to_play(runs) == [runs[2], runs[6]]
-
-
-def test_a_run_that_is_known_by_its_record_is_played_where_it_is_at_hand(runs: Path) -> None:
-    """In the folder of runs that the comparison is in; elsewhere the record is all there is."""
-    config = RunDir(runs / "two").read_config()
-    at_hand = RunDir.of_config(config, runs / "of")
-    shutil.copytree(runs / "two", at_hand.path)
-    found = sources._at_hand(config, runs / "of/compare/t-maze")
-    assert found is not None and found[1].path == at_hand.path.resolve()
-    assert sources._at_hand(config, runs / "elsewhere/compare/t-maze") is None
 
 
 def test_a_run_is_looked_for_beside_its_comparison_first(
@@ -256,63 +158,33 @@ def test_a_run_is_looked_for_beside_its_comparison_first(
     shutil.copytree(runs / "one", tmp_path / "there/one")
     monkeypatch.chdir(tmp_path / "here")
     for folder, seed in (("there/compare/t-maze", 1), ("elsewhere/compare/t-maze", 2)):
-        found = sources._found("one", tmp_path / folder)
-        assert found is not None and found[0].config.seed == seed
+        found = page_runs._finished("one", tmp_path / folder)
+        assert found is not None and RunDir(found).read_config().seed == seed
+
+
+def _table(folder: Path, *run_dirs: str) -> Path:
+    """A comparison of these runs."""
+    folder.mkdir(parents=True)
+    runs = [RunFigures("t-maze-passive-6", "gtrxl", seed, where) for seed, where in enumerate(run_dirs)]
+    table = comparison_forms.Table([], None, {}, [])
+    (folder / "table.json").write_text(comparison_forms.to_json(table, runs))
+    return folder
 
 
 def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> None:
-    """Its own table; a run by its directory, one by its record, one that is gone, one that failed.
-
-    One that has gone on since, or another of the same settings, is not taken for that of the table.
-    """
-    directory = RunDir(runs / "two")
-    result = directory.read_result()
-    assert result is not None
-    record = of_run(directory.read_config(), result, read_rows(directory.metrics_file))
-    (runs / "two.json").write_text(record.model_dump_json())
-    shutil.copytree(runs / "one", runs / "went-on")
-    figures = []
-    for seed, where, error in (
-        (1, "one", None),
-        (2, "two.json", None),
-        (3, "gone", None),
-        (4, "x", "broke"),
-        (5, "went-on", None),
-    ):
-        rows = read_rows(runs / ("two" if seed == 2 else "one") / "metrics.jsonl")
-        last = [row for row in rows if row.get("eval/return") is not None][-1]
-        steps = 400 if seed == 5 else last["env_steps"]
-        ends = {"env_steps": steps, "episode_return": last["eval/return"]}
-        figures.append(RunFigures("t-maze-passive-6", "gtrxl", seed, where, error=error, **ends))
-    line = AgentFigures("t-maze-passive-6", "gtrxl", 3, 4, 3, "success", 0.123, 0.5, minimum=0.1, maximum=0.2)
-    table = comparison_forms.Table([line], None, {}, ["FAILED, in no figure: x"])
-    folder = runs / "compare" / "t-maze"
-    folder.mkdir(parents=True)
-    (folder / "table.json").write_text(comparison_forms.to_json(table, figures))
+    """Its runs that have finished; one that is gone, a record or made again is told of and left out."""
+    begun = RunDir(runs / "again")
+    begun.prepare(RunDir(runs / "two").read_config())
+    folder = _table(runs / "compare" / "t-maze", "one", "gone", "two.json", "again")
+    capsys.readouterr()
     assert cli.main(["report", str(folder), *PLAYED]) == 0
-    page = folder / "report.html"
+    page, errors = folder / "report.html", capsys.readouterr().err
     assert [run["label"] for run in data(page, "player")["runs"]] == ["seed 1"]
-    text = page.read_text(encoding="utf-8").partition("<script")[0]
-    for cell in ("12.3%", "10.0% to 20.0%", "FAILED, in no figure: x", "gone: is not there any more"):
-        assert cell in text
-    assert "after 400 env steps; has gone on or is another run, so it is in the table only." in text
-
-    assert '<th scope="row">seed 2</th>' in text
-    shutil.move(runs / "one", runs / "away")  # no run that is left can be played
-    capsys.readouterr()
-    figures = runs / "figures"
-    assert cli.main(["report", str(folder), *PLAYED, "--figures", str(figures)]) == 2
-    assert f"--figures is {figures}: no run has a directory to play" in capsys.readouterr().err
-    shutil.move(runs / "away", runs / "one")
-    (runs / "two.json").write_text("{")
-    begun = RunDir(runs / "gone")  # it is made again
-    begun.prepare(directory.read_config())
-    capsys.readouterr()
-    assert cli.main(["report", str(folder), *PLAYED]) == 0
-    told = "gone: is not there any more, damaged, or being made again, so it is in the table only."
-    assert told in page.read_text() and f"warning: {told}" in capsys.readouterr().err
-    shutil.rmtree(begun.path)
-    assert "two.json: is not there any more, damaged, or being made again" in page.read_text()
-    capsys.readouterr()
+    for name in ("gone", "two.json", "again"):
+        line = f"{name}: is no directory of a finished run, so it is not on the page"
+        assert f"warning: {line}" in errors and line in page.read_text(encoding="utf-8")
     assert cli.main(["report", str(folder), str(runs / "one")]) == 2
     assert f"{folder}: holds a comparison; give it alone" in capsys.readouterr().err
+    nothing = _table(runs / "compare" / "nothing", "gone")
+    assert cli.main(["report", str(nothing)]) == 2
+    assert "none of the runs of its table.json has finished and can be found" in capsys.readouterr().err

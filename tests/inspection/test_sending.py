@@ -9,7 +9,7 @@ import pytest
 from dtqn import cli
 from dtqn.experiments.records import Outcome
 from dtqn.inspection import sending
-from dtqn.inspection.sources import Run
+from dtqn.inspection.page_runs import Run
 from dtqn.settings import presets
 from dtqn.training.directory import RunDir
 from tests.training import wandb_file

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import envs
 from dtqn import cli
 from dtqn.inspection import film
-from dtqn.inspection.recording import record
-from dtqn.training import trained
+from dtqn.inspection.recorder import of_run
+from dtqn.inspection.watch import record
 from dtqn.training.directory import RunDir
 from envs import pictures
 
@@ -61,19 +60,17 @@ def test_without_a_terminal_a_step_is_a_line(
 
 
 def test_a_recording_is_the_network_on_what_it_saw(runs: Path) -> None:
-    directory = RunDir(runs / "drawn")
-    config = directory.read_config()
-    network = trained.load_network(directory, config, "last")
-    found = record(network, config, 1, 5, True, envs.spec(config.env))
-    steps = found.length
-    assert found.frames is not None and len(found.frames) == steps + 1 and found.frames[0].ndim == 3
-    assert found.q.shape == (steps, 4) and (found.q.argmax(axis=1) == found.action).all()
-    assert found.reward.shape == (steps,)
+    run = of_run(RunDir(runs / "drawn"), "last", 1, 5)
+    found = record(run, 1, 5, True)
+    episode, steps = found.episode, found.episode.length
+    assert episode.pictures is not None and len(episode.pictures) == steps + 1
+    assert episode.pictures[0].ndim == 3
+    assert found.q.shape == (steps, 4) and (found.q.argmax(axis=1) == episode.action).all()
+    assert episode.reward.shape == (steps,)
     assert found.dependence is not None and found.dependence.shape == (steps, steps)
     assert np.triu(found.dependence, 1).max() == 0 < found.dependence.max()
-    assert found.cue is not None and found.cue[0] and not found.cue[1:].any()
-    other = record(network, config, 2, 5, False, envs.spec(config.env))
-    assert other.frames is None
+    assert episode.cue is not None and episode.cue[0] and not episode.cue[1:].any()
+    assert record(run, 2, 5, False).episode.pictures is None
 
 
 def test_an_mp4_has_the_frames_of_the_gif(
@@ -85,10 +82,7 @@ def test_an_mp4_has_the_frames_of_the_gif(
     steps = capsys.readouterr().out.count("step ")
     frames = video.imread(file, plugin="FFMPEG")
     assert len(frames) == steps + 1
-    directory = RunDir(runs / "drawn")
-    config = directory.read_config()
-    network = trained.load_network(directory, config, "last")
-    expected = film.frames(record(network, config, 1, 3, True, envs.spec(config.env)))
+    expected = film.frames(record(of_run(RunDir(runs / "drawn"), "last", 1, 3), 1, 3, True))
     assert frames.shape[1:] == expected[0].shape
     assert np.abs(frames[0].astype(float) - expected[0]).mean() < 8, "but for what the codec loses"
 

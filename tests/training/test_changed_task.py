@@ -387,7 +387,7 @@ def test_debug_warns_of_every_run_that_it_looks_at(tmp_path, trainer, task, caps
     for name in ("run", "other"):
         fake.start(tmp_path / name, env=id, total_env_steps=200)
     monkeypatch.setattr("dtqn.inspection.debug.debug", lambda *args: {"contracts": []})
-    monkeypatch.setattr("dtqn.inspection.lines.lines", lambda *args: ["looked at"])
+    monkeypatch.setattr("dtqn.inspection.debug_text.lines", lambda *args: ["looked at"])
     argv = ["debug", str(tmp_path / "run"), "--memoryless", str(tmp_path / "other")]
     capsys.readouterr()
     assert cli.main(argv) == 0

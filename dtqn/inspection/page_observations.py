@@ -1,26 +1,86 @@
-"""The agent's own view as the page shows it: cells, numbers or a picture for each part of an observation.
+"""What the page shows of a step: the world's picture, and each part of the observation as the agent gets it.
 
 Legend: T steps of an episode.
 """
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict
+from PIL import Image
 
-from dtqn.inspection.album import Album
 from dtqn.types import Observation
 from envs import TaskSpec
 
+LARGEST_SIDE = 320
+"""Pixels; larger pictures are made smaller."""
+SMALLEST_SIDE = 40
+MOST_BYTES = 2_500_000
+"""Bytes of all pictures together; where there are more, all are made smaller."""
 _PICTURE_SIDE = 16
 """Pixels of either side from which on a Box of numbers is a picture."""
 _MOST_NUMBERS = 400
 """Numbers of a part that are shown; the page says how many there are."""
 _IN_A_ROW = 8
+
+
+class Pictures:
+    """Pictures by number, in the order in which they came, each once and only those that are shown."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self._files: list[bytes] = []
+        self._shown: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def add(self, picture: np.ndarray) -> int:
+        """The number of a picture, uint8 [height, width, 3] or [height, width], that may be shown."""
+        key = repr(picture.shape).encode() + picture.tobytes()
+        if key not in self._numbers:
+            self._numbers[key] = len(self._files)
+            self._files.append(_png(Image.fromarray(picture), LARGEST_SIDE))
+        return self._numbers[key]
+
+    def show(self, number: int) -> int:
+        """The number again, of a picture that the page shows."""
+        self._shown.add(number)
+        return number
+
+    def links(self, most_bytes: int = MOST_BYTES) -> list[str]:
+        """The pictures as `data:` links, which take `most_bytes` together if their sides allow it.
+
+        Those that are not shown are empty, so that the numbers of the others stay.
+        """
+        shown = {number: self._files[number] for number in sorted(self._shown)}
+        files, side = dict(shown), LARGEST_SIDE
+        while sum(map(len, files.values())) * 4 / 3 > most_bytes and side > SMALLEST_SIDE:
+            side //= 2
+            files = {n: _png(Image.open(io.BytesIO(x)).convert("RGB"), side) for n, x in shown.items()}
+        links = {n: f"data:image/png;base64,{base64.b64encode(x).decode()}" for n, x in files.items()}
+        return [links.get(number, "") for number in range(len(self))]
+
+
+def _png(image: Image.Image, side: int) -> bytes:
+    """The file; without loss where the picture is small enough and has 256 colours at most."""
+    if max(image.size) > side:
+        scale = side / max(image.size)
+        size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+        image = image.resize(size, Image.Resampling.BOX)
+    if image.mode == "RGB" and image.getcolors(256) is not None:
+        palette = image.convert("P", palette=Image.Palette.ADAPTIVE, colors=256)
+        if palette.convert("RGB").tobytes() == image.tobytes():
+            image = palette
+    out = io.BytesIO()
+    image.save(out, "PNG", optimize=True)
+    return out.getvalue()
 
 
 class Part(NamedTuple):
@@ -59,11 +119,11 @@ def _part(name: str, space: gymnasium.Space[Any], view: tuple[int, int] | None) 
     return Part(name, kind, min(count, _IN_A_ROW) or 1, 1, count)
 
 
-class Views:
+class Observations:
     """Observations by number, each once however often it is seen."""
 
-    def __init__(self, parts: list[Part], album: Album) -> None:
-        self.parts, self.album = parts, album
+    def __init__(self, parts: list[Part], pictures: Pictures) -> None:
+        self.parts, self.pictures = parts, pictures
         self.seen: list[list[Any]] = []
         """For each a value a part: a picture's number, or numbers in a row."""
         self._numbers: dict[str, int] = {}
@@ -77,16 +137,16 @@ class Views:
             for t in range(len(arrays[0]))
         ]
 
-    def _number(self, view: list[Any]) -> int:
-        key = json.dumps(view)
+    def _number(self, shown: list[Any]) -> int:
+        key = json.dumps(shown)
         if key not in self._numbers:
             self._numbers[key] = len(self.seen)
-            self.seen.append(view)
+            self.seen.append(shown)
         return self._numbers[key]
 
     def _value(self, part: Part, shown: np.ndarray) -> Any:
         if part.kind == "picture":
-            return self.album.show(self.album.add(_as_picture(shown)))
+            return self.pictures.show(self.pictures.add(_as_picture(shown)))
         flat = shown.ravel()[:_MOST_NUMBERS]
         return [float(f"{x:.4g}") for x in flat] if flat.dtype.kind == "f" else flat.astype(int).tolist()
 

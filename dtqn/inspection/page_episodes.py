@@ -8,23 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 
 from dtqn.inspection import dependence, gradients
-from dtqn.inspection.album import Album
 from dtqn.inspection.attention import attention
-from dtqn.inspection.episodes import Episode, Outcome, Watch, outcomes, play
-from dtqn.inspection.measures import score
-from dtqn.inspection.views import Views, parts_of
-from dtqn.networks.q_network import QNetwork
-from dtqn.settings.config import Config
+from dtqn.inspection.page_observations import Observations, Pictures, parts_of
+from dtqn.inspection.recorder import Episode, Outcome, Recorder, of_run
 from dtqn.text import one_line
-from dtqn.training import trained
 from dtqn.training.directory import RunDir
-from dtqn.training.setup import make_env, num_actions, task_spec
-from dtqn.types import map_tree
-from envs import TaskSpec
+from dtqn.training.setup import num_actions
+from dtqn.types import Observation, map_tree
 
 REPLACEMENTS = 16
 """Other episodes that give what is shown in place of a step."""
@@ -51,41 +44,26 @@ class Asked(NamedTuple):
 class Played(NamedTuple):
     """A run's greedy episodes; the chosen ones have pictures where the task has any."""
 
-    config: Config
-    task: TaskSpec
-    network: QNetwork
+    run: Recorder
     episodes: list[Episode]
+    """Their `pictures` are numbers of `Pictures`."""
     chosen: list[int]
     """Failures first."""
-    pictures: dict[int, list[int]]
-    """By chosen episode, the album's number of each of T + 1 pictures; empty where there are none."""
     no_pictures: str
-    """Why there are none; empty where there are."""
+    """Why there are no pictures; empty where there are."""
 
 
-def greedy(directory: RunDir, asked: Asked, album: Album) -> Played:
+def greedy(directory: RunDir, asked: Asked, pictures: Pictures) -> Played:
     """Plays all episodes, chooses, and plays the same ones again for their pictures."""
-    config = directory.read_config()
-    network = trained.load_network(directory, config, asked.weights).requires_grad_(False)
-    task = task_spec(config)
-
-    def copies(render_mode: str | None = None) -> gymnasium.vector.VectorEnv:
-        """The same episodes each time."""
-        return make_env(config, asked.played, np.random.SeedSequence(asked.seed), render_mode)
-
-    chosen = choose(outcomes(network, copies()), asked.shown, task.has_success)
-    numbers: dict[int, list[int]] = {copy: [] for copy in chosen}
-
-    def see(copy: int, step: int, picture: np.ndarray) -> None:
-        numbers[copy].append(album.add(picture))
-
+    run = of_run(directory, asked.weights, asked.played, asked.seed)
+    chosen = choose(run.outcomes(), asked.shown, run.task.has_success)
     why = ""
     try:
-        episodes = play(network, copies("rgb_array"), others_of=chosen, watch=Watch(chosen, see))
+        episodes = run.play(others_of=chosen, pictures_of=chosen, keep_picture=pictures.add)
     except Exception as error:  # whatever a task's own renderer raises
-        why, numbers = one_line(error), {}
-        episodes = play(network, copies(), others_of=chosen)
-    return Played(config, task, network, episodes, chosen, numbers, why)
+        why = one_line(error)
+        episodes = run.play(others_of=chosen)
+    return Played(run, episodes, chosen, why)
 
 
 def choose(episodes: Sequence[Outcome], count: int, has_success: bool) -> list[int]:
@@ -124,25 +102,20 @@ def steps_of(episode: Episode, replaced: int, context: int | None = None) -> np.
     return np.union1d(spread, np.flatnonzero(episode.cue)[:most])
 
 
-def as_data(played: Played, seed: int, album: Album) -> dict[str, Any]:
+def as_data(played: Played, pictures: Pictures) -> dict[str, Any]:
     """The data of a run that the page's player reads."""
-    task, episodes = played.task, played.episodes
-    views = Views(parts_of(task), album)
-    generator = np.random.default_rng(seed)
-    mean_features = gradients.baseline(played.network, episodes)
-    told = [
-        _episode(played, number, views, mean_features, generator, num_actions(task))
-        for number in played.chosen
-    ]
+    run, episodes = played.run, played.episodes
+    observations = Observations(parts_of(run.task), pictures)
+    generator = np.random.default_rng(run.seed)
+    mean_features = gradients.baseline(run.network, episodes)
+    told = [_episode(played, number, observations, mean_features, generator) for number in played.chosen]
     q = np.concatenate([episodes[number].q.numpy().ravel() for number in played.chosen])
     return {
-        "actions": list(task.action_names) or [f"action {a}" for a in range(num_actions(task))],
+        "actions": list(run.task.action_names) or [f"action {a}" for a in range(num_actions(run.task))],
         "q_range": [_digits(q.min()), _digits(q.max())],
-        "score": score(episodes, task.has_success)._asdict(),
-        "has_success": task.has_success,
         "no_pictures": played.no_pictures,
-        "parts": [part._asdict() for part in views.parts],
-        "views": views.seen,
+        "parts": [part._asdict() for part in observations.parts],
+        "views": observations.seen,
         "episodes": told,
     }
 
@@ -150,20 +123,20 @@ def as_data(played: Played, seed: int, album: Album) -> dict[str, Any]:
 def _episode(
     played: Played,
     number: int,
-    views: Views,
+    observations: Observations,
     mean_features: Any,
     generator: np.random.Generator,
-    actions: int,
 ) -> dict[str, Any]:
-    episode = played.episodes[number]
+    episode, run = played.episodes[number], played.run
     count = min(REPLACEMENTS, len(played.episodes) - 1)
-    steps = steps_of(episode, count + actions - 1, getattr(played.network, "context_length", None))
-    seen = views.of(map_tree(lambda x: x[:, steps], episode.inputs.observation))
-    pictures = played.pictures.get(number)
-    shown = [*steps, episode.length]
+    replaced = count + num_actions(run.task) - 1
+    steps = steps_of(episode, replaced, getattr(run.network, "context_length", None))
+    seen = observations.of(map_tree(lambda x: x[:, steps], episode.inputs.observation))
+    pictures, shown = episode.pictures, [*steps, episode.length]
+    others = dependence.replacements(played.episodes, number, count, generator)
     return {
         "number": number,
-        "success": episode.success if played.task.has_success else None,
+        "success": episode.success if run.task.has_success else None,
         "return": _digits(episode.episode_return),
         "length": episode.length,
         "steps": steps.tolist(),
@@ -171,31 +144,23 @@ def _episode(
         "reward": [_digits(episode.reward[t]) for t in steps],
         "q": [[_digits(x) for x in row] for row in episode.q[steps].tolist()],
         "view": seen,
-        "picture": None if pictures is None else [views.album.show(pictures[t]) for t in shown],
+        "picture": None if pictures is None else [observations.pictures.show(pictures[t]) for t in shown],
         "cue": None if episode.cue is None else np.flatnonzero(episode.cue[steps]).tolist(),
-        "maps": _maps(played, episode, number, steps, count, mean_features, generator, actions),
+        "maps": _maps(run, episode, steps, others, mean_features),
     }
 
 
 def _maps(
-    played: Played,
-    episode: Episode,
-    number: int,
-    steps: np.ndarray,
-    count: int,
-    mean_features: Any,
-    generator: np.random.Generator,
-    actions: int,
+    run: Recorder, episode: Episode, steps: np.ndarray, others: Observation, mean_features: Any
 ) -> dict[str, list[list[int] | None]]:
     """By name, for each decision that is shown its dependence on the steps up to it, in thousandths."""
-    network = played.network
-    others = dependence.replacements(played.episodes, number, count, generator)
+    network = run.network
     kept = set(steps.tolist())
     on_shown = dependence.one_step(network, episode, others, kept)
     found = {
         "shown": on_shown.advantage,
         "flips": on_shown.flips,
-        "actions": dependence.actions_before(network, episode, actions, kept),
+        "actions": dependence.actions_before(network, episode, num_actions(run.task), kept),
     }
     looked = attention(network, episode)
     if looked is not None:

@@ -1,4 +1,6 @@
-"""Greedy episodes with all that was seen, done and valued, to be run again with another past.
+"""Greedy episodes of a trained run with all that was seen, done and valued.
+
+`debug`, `watch` and `report` all read them, and run them again with another past.
 
 Legend: N copies, T decisions of an episode, A actions.
 """
@@ -6,7 +8,6 @@ Legend: N copies, T decisions of an episode, A actions.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -17,26 +18,21 @@ from torch import Tensor
 
 from dtqn.acting.exploration import RandomActions
 from dtqn.acting.rows import VectorRows
+from dtqn.acting.statistics import Figure, mean, share
 from dtqn.networks.q_network import QNetwork
-from dtqn.settings.config import ConfigError
+from dtqn.settings.config import Config, ConfigError
 from dtqn.text import size
+from dtqn.training import machine, trained
+from dtqn.training.directory import RunDir
+from dtqn.training.setup import make_env, task_spec
 from dtqn.types import Observation, State, StepInputs, leaves, map_tree, reset_rows
-from envs import pictures
+from envs import TaskSpec, pictures
 
 MOST_BYTES = 2_000_000_000
 """Bytes of the rows that are kept."""
 
 Intervention = Callable[[np.ndarray, State, State], State]
 """(steps [N] since each episode's start, the state before the row, the initial one) -> another state."""
-
-
-class Watch(NamedTuple):
-    """Copies whose pictures are wanted, in an environment that is made with a render mode."""
-
-    copies: Sequence[int]
-    see: Callable[[int, int, np.ndarray], None]
-    """Told the copy, the step and the picture, uint8 [height, width, 3], at each decision of the copy's
-    episode and, with step T, at its end."""
 
 
 class Episode(NamedTuple):
@@ -58,6 +54,8 @@ class Episode(NamedTuple):
     episode_return: float
     success: bool
     """False where the task defines none."""
+    pictures: list[Any] | None = None
+    """What is kept of T + 1 pictures, the last one after the last action; None: they were not asked for."""
 
     @property
     def length(self) -> int:
@@ -82,24 +80,90 @@ class Outcome(NamedTuple):
     """False where the task defines none."""
 
 
+class Recorder(NamedTuple):
+    """A trained run and its episodes, the same ones each time as far as the actions are the same."""
+
+    config: Config
+    task: TaskSpec
+    network: QNetwork
+    episodes: int
+    """How many episodes are played."""
+    seed: int | tuple[int, ...]
+
+    def play(
+        self,
+        others_of: Collection[int] | None = None,
+        pictures_of: Collection[int] = (),
+        keep_picture: Callable[[np.ndarray], Any] = lambda picture: picture,
+    ) -> list[Episode]:
+        """All episodes; the arguments are those of the function `play`."""
+        return play(
+            self.network,
+            self._copies("rgb_array" if pictures_of else None),
+            others_of=others_of,
+            pictures_of=pictures_of,
+            keep_picture=keep_picture,
+        )
+
+    def outcomes(
+        self,
+        intervene: Intervention | None = None,
+        random_actions: RandomActions | None = None,
+        show_other: bool = False,
+    ) -> list[Outcome]:
+        """The ends of all episodes; the arguments are those of the function `outcomes`."""
+        return outcomes(
+            self.network,
+            self._copies(),
+            intervene=intervene,
+            random_actions=random_actions,
+            show_other=show_other,
+        )
+
+    def score(self, episodes: Sequence[Episode] | Sequence[Outcome]) -> Figure:
+        """Success, or the return where the task defines none, of at least one episode."""
+        wins, returns = ([getattr(x, name) for x in episodes] for name in ("success", "episode_return"))
+        found = share(wins) if self.task.has_success else mean(returns)
+        assert found is not None
+        return found
+
+    def _copies(self, render_mode: str | None = None) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+        return make_env(self.config, self.episodes, np.random.SeedSequence(self.seed), render_mode)
+
+
+def of_run(directory: RunDir, weights: str, episodes: int, seed: int | tuple[int, ...]) -> Recorder:
+    """The recorder of a run with its `last` or `best` weights, on the CPU.
+
+    Raises:
+        ConfigError: the directory holds no run or no such weights.
+    """
+    machine.prepare()
+    config = directory.read_config()
+    network = trained.load_network(directory, config, weights).requires_grad_(False)
+    return Recorder(config, task_spec(config), network, episodes, seed)
+
+
 def play(
     network: QNetwork,
     env: gymnasium.vector.VectorEnv[Any, Any, Any],
     *,
     others_of: Collection[int] | None = None,
-    watch: Watch | None = None,
+    pictures_of: Collection[int] = (),
+    keep_picture: Callable[[np.ndarray], Any] = lambda picture: picture,
 ) -> list[Episode]:
     """The first episode of every copy, by the action of largest Q.
 
     Args:
         env: fresh copies; they are closed afterwards.
         others_of: the copies whose episodes have `other`, which costs time; None: all.
-        watch: is shown pictures.
+        pictures_of: the copies whose episodes have `pictures`; `env` must have a render mode.
+        keep_picture: makes what is kept of a picture, uint8 [height, width, 3].
 
     Raises:
         ConfigError: their rows take more than `MOST_BYTES`.
     """
     kept: list[_Tick] = []
+    seen: dict[int, list[Any]] = {copy: [] for copy in pictures_of}
     copies = range(env.num_envs) if others_of is None else others_of
 
     def keep(tick: _Tick) -> None:
@@ -110,8 +174,17 @@ def play(
                 f"{size(MOST_BYTES)}; try {max(2, env.num_envs // 10)}, and fewer --replacements"
             )
 
-    ends = outcomes(network, env, keep=keep, others_of=copies, watch=watch)
-    return [_episode(kept, copy, end, copy in copies) for copy, end in enumerate(ends)]
+    def look(left: Collection[int]) -> None:
+        wanted = [copy for copy in left if copy in seen]
+        if wanted:
+            for copy, picture in zip(wanted, pictures.of_copies(env, wanted), strict=True):
+                seen[copy].append(keep_picture(picture))
+
+    ends = outcomes(network, env, keep=keep, others_of=copies, look=look)
+    return [
+        _episode(kept, copy, end, copy in copies)._replace(pictures=seen.get(copy))
+        for copy, end in enumerate(ends)
+    ]
 
 
 def outcomes(
@@ -123,7 +196,7 @@ def outcomes(
     show_other: bool = False,
     others_of: Collection[int] = (),
     keep: Callable[[_Tick], None] | None = None,
-    watch: Watch | None = None,
+    look: Callable[[Collection[int]], None] = lambda copies: None,
 ) -> list[Outcome]:
     """The ends of these episodes.
 
@@ -134,7 +207,7 @@ def outcomes(
         show_other: let the network see what another secret would show, in the task as it is.
         others_of: the copies for which `keep` is told what another secret would show.
         keep: is given all that is seen and done.
-        watch: is shown pictures.
+        look: is told the copies at each decision of their episodes, and at their ends.
     """
     with contextlib.closing(env):
         rows, count = VectorRows(env), env.num_envs
@@ -142,11 +215,8 @@ def outcomes(
         state = map_tree(lambda x: x.expand(count, *x.shape[1:]), initial)
         parameter = next(iter(network.parameters()))
         ends: list[Outcome | None] = [None] * count
-        for step in itertools.count():
-            left = [copy for copy, end in enumerate(ends) if end is None]
-            if not left:
-                break
-            _show(env, watch, left, step)
+        while left := [copy for copy, end in enumerate(ends) if end is None]:
+            look(left)
             inputs = rows.inputs(parameter.device, parameter.dtype)
             asked = left if show_other else [copy for copy in left if copy in others_of]
             other = _other(env, asked, inputs.observation)
@@ -166,16 +236,8 @@ def outcomes(
                 keep(_Tick(inputs, other, action, q, rows.reward))
             for copy, *end in zip(np.flatnonzero(rows.last), *ended, strict=True):
                 ends[copy] = ends[copy] or _outcome(*end)
-            _show(env, watch, [copy for copy in left if ends[copy] is not None], step + 1)
+            look([copy for copy in left if ends[copy] is not None])
         return [end for end in ends if end is not None]
-
-
-def _show(env: Any, watch: Watch | None, copies: Sequence[int], step: int) -> None:
-    """Shows the pictures of those copies that are wanted, after so many actions."""
-    wanted = [] if watch is None else [copy for copy in copies if copy in watch.copies]
-    if watch is not None and wanted:
-        for copy, picture in zip(wanted, pictures.of_copies(env, wanted), strict=True):
-            watch.see(copy, step, picture)
 
 
 def _outcome(episode_return: Any, length: Any, success: Any) -> Outcome:

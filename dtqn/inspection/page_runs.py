@@ -1,0 +1,242 @@
+"""The runs that a report is about, their table and their curve."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dtqn.acting.statistics import NORMAL_QUANTILE
+from dtqn.experiments.compare import curve
+from dtqn.experiments.intervals import LEAST_RUNS
+from dtqn.experiments.records import Outcome
+from dtqn.plots import Curve, Panel
+from dtqn.settings.config import Config, ConfigError
+from dtqn.settings.task import task_of
+from dtqn.text import number, one_line
+from dtqn.training.directory import RunDir
+from dtqn.training.metrics import Row, read_run
+from dtqn.training.setup import task_spec
+
+_TABLE = "table.json"
+_CLOCK = ("environment steps", "env_steps", 1.0)
+HEADER = ("task", "agent", "seed", "score [95 %]", "env steps", "minutes")
+
+
+class Run(NamedTuple):
+    """A run of the report."""
+
+    label: str
+    """Its name among the others."""
+    outcome: Outcome
+    directory: RunDir
+
+    @property
+    def config(self) -> Config:
+        return self.outcome.config
+
+    @property
+    def is_finished(self) -> bool:
+        return self.outcome.state == "finished"
+
+    @property
+    def evaluations(self) -> list[Row]:
+        """The rows of all evaluations, at least one."""
+        return [row for row in self.outcome.rows if row.get("eval/return") is not None]
+
+
+class Found(NamedTuple):
+    """The subject of a report."""
+
+    runs: list[Run]
+    missing: list[str]
+    """A line for each run of a comparison that is left out."""
+    home: Path
+    """The folder where the page goes by default."""
+
+
+def read(paths: Sequence[Path]) -> Found:
+    """The runs in these directories, or of the one comparison.
+
+    Raises:
+        ConfigError: where a path holds neither, or a run has not been evaluated yet.
+    """
+    comparisons = [path for path in paths if (path / _TABLE).is_file()]
+    if comparisons:
+        if len(paths) > 1:
+            raise ConfigError(f"{comparisons[0]}: holds a comparison; give it alone, or runs without it")
+        return _comparison(paths[0])
+    given = [path.resolve() for path in paths]
+    if twice := [path for path, real in zip(paths, given, strict=True) if given.count(real) > 1]:
+        raise ConfigError(f"{twice[0]}: is given twice; give each run once")
+    runs = _labelled([_of_directory(path) for path in paths])
+    home = paths[0] if len(paths) == 1 else _common(sorted({path.parent for path in given}))
+    return Found(runs, [], home)
+
+
+def _common(folders: Sequence[Path]) -> Path:
+    """The deepest folder that all of these are in."""
+    first = folders[0]
+    return next(
+        folder for folder in (first, *first.parents) if all(other.is_relative_to(folder) for other in folders)
+    )
+
+
+def _of_directory(path: Path) -> tuple[Outcome, RunDir]:
+    directory = RunDir(path)
+    if not directory.config_file.exists():
+        raise ConfigError(
+            f"{path}: holds no run (there is no config.yaml) and no comparison (there is no {_TABLE})"
+        )
+    if directory.is_exported:
+        raise ConfigError(
+            f"{path}: is an exported agent, whose README.md has its figures; give the run that it was made of"
+        )
+    config = directory.read_config()
+    task_of(config)
+    rows, result = read_run(directory)
+    if not any(row.get("eval/return") is not None for row in rows):
+        raise ConfigError(
+            f"{path}: has not been evaluated yet, so there is nothing to report; "
+            f"the first evaluation comes after {number(config.evaluation.period)} env steps"
+        )
+    state = "finished" if result is not None else "unfinished"
+    why = "" if result is not None else "it has not finished"
+    return Outcome(config, state, rows, result, str(path), why), directory
+
+
+def _comparison(folder: Path) -> Found:
+    """Those of a comparison's runs that have finished and whose directories can be found."""
+    file = folder / _TABLE
+    try:
+        told = [str(run["run_dir"]) for run in json.loads(file.read_text(encoding="utf-8"))["runs"]]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ConfigError(f"{file}: is no table of a comparison ({one_line(error, 80)})") from None
+    found, missing = [], []
+    for where in told:
+        if path := _finished(where, folder):
+            found.append(_of_directory(path))
+        else:
+            missing.append(f"{where}: is no directory of a finished run, so it is not on the page")
+    if not found:
+        raise ConfigError(f"{folder}: none of the runs of its {_TABLE} has finished and can be found")
+    return Found(_labelled(found), missing, folder)
+
+
+def _finished(where: str, folder: Path) -> Path | None:
+    """The directory of a finished run, named from where the comparison was made.
+
+    That is a folder which the comparison is in, by default, and else the present one.
+    """
+    for base in (*folder.resolve().parents, Path()):
+        if (base / where / "config.yaml").is_file():
+            return base / where if RunDir(base / where).has_result else None
+    return None
+
+
+def _labelled(found: Sequence[tuple[Outcome, RunDir]]) -> list[Run]:
+    """The runs with the shortest names that tell them apart."""
+
+    def differs(name: str) -> bool:
+        return len({getattr(outcome.config, name) for outcome, _ in found}) > 1
+
+    parts = [name for name in ("env", "agent") if differs(name)]
+    labels = [
+        " ".join([*(getattr(outcome.config, name) for name in parts), f"seed {outcome.config.seed}"])
+        for outcome, _ in found
+    ]
+    counts = Counter(labels)
+    labels = [
+        label if counts[label] == 1 else f"{label} ({outcome.where})"
+        for label, (outcome, _) in zip(labels, found, strict=True)
+    ]
+    return [Run(label, *each) for label, each in zip(labels, found, strict=True)]
+
+
+def table(runs: Sequence[Run]) -> list[list[str]]:
+    """A row of texts for each run, under `HEADER`: its last evaluation, and what it took."""
+    return [_row(run) for run in runs]
+
+
+def _row(run: Run) -> list[str]:
+    last = run.evaluations[-1]
+    unfinished = "" if run.is_finished else f" of {number(run.config.total_env_steps)}"
+    return [
+        run.config.env,
+        run.config.agent,
+        str(run.config.seed),
+        _score(last),
+        number(last["env_steps"] or 0) + unfinished,
+        f"{(last.get('seconds') or 0) / 60:.1f}",
+    ]
+
+
+def _score(row: Row) -> str:
+    """Success, or the return where the task defines none, and the interval of the evaluation's episodes."""
+    name = "success" if row.get("eval/success") is not None else "return"
+    middle, edges = row[f"eval/{name}"] or 0, _interval(row, name)
+    form = ".1%" if name == "success" else ".4g"
+    return f"{middle:{form}}" + (f" [{edges[0]:{form}}, {edges[1]:{form}}]" if edges else "")
+
+
+def _interval(row: Row, name: str) -> tuple[float, float] | None:
+    """That of an evaluation's episodes; None where the row does not tell it."""
+    if name == "success":
+        low, high = row.get("eval/success_low"), row.get("eval/success_high")
+        return None if low is None or high is None else (low, high)
+    middle, error = row.get("eval/return"), row.get("eval/return_error")
+    if middle is None or error is None:
+        return None
+    return middle - NORMAL_QUANTILE * error, middle + NORMAL_QUANTILE * error
+
+
+def panels(runs: Sequence[Run]) -> list[Panel]:
+    """The score of evaluations against environment steps, a panel a task.
+
+    Finished runs of one agent are one line; any other run is a line by itself.
+    """
+    found = []
+    for env in dict.fromkeys(run.config.env for run in runs):
+        here = [run for run in runs if run.config.env == env]
+        tasks = [task_spec(run.config) for run in here]
+        name = "success" if all(task.has_success for task in tasks) else "return"
+        found.append(Panel(env, name, _curves(here, name), tasks[0].success_ceiling))
+    return found
+
+
+def _curves(runs: Sequence[Run], name: str) -> list[Curve]:
+    curves = []
+    for agent in dict.fromkeys(run.config.agent for run in runs):
+        mine = [run for run in runs if run.config.agent == agent]
+        finished = [run for run in mine if run.is_finished]
+        if len(mine) == 1:
+            curves.append(_of_one(mine[0], agent, name))
+            continue
+        if len(finished) > 1:
+            curves.append(curve(agent, [run.outcome for run in finished], f"eval/{name}", _CLOCK))
+        alone = [run for run in mine if not run.is_finished or len(finished) == 1]
+        curves += [_of_one(run, run.label, name) for run in alone]
+    return curves
+
+
+def _of_one(run: Run, label: str, name: str) -> Curve:
+    rows = run.evaluations
+    x, y = ([float(row[key] or 0) for row in rows] for key in ("env_steps", f"eval/{name}"))
+    edges = [edge for row in rows if (edge := _interval(row, name)) is not None]
+    low, high = zip(*edges, strict=True) if len(edges) == len(rows) else (None, None)
+    return Curve(label, x, y, low, high, [])
+
+
+def explained(panels: Sequence[Panel]) -> str:
+    """The meaning of the lines and bands of these panels."""
+    counts = [sum(each.runs) for panel in panels for each in panel.curves]
+    texts = []
+    if any(count == 0 for count in counts):
+        texts.append("of a single run, the 95 % interval of an evaluation's episodes")
+    if any(0 < count < LEAST_RUNS for count in counts):
+        texts.append("of several (n), mean, minimum and maximum")
+    if any(count >= LEAST_RUNS for count in counts):
+        texts.append(f"of {LEAST_RUNS} runs or more (n), interquartile mean and 95 % bootstrap interval")
+    return f"line and band: {'; '.join(texts)}"
