@@ -69,7 +69,7 @@ def test_a_run_is_solved_by_its_last_evaluation() -> None:
     ],
 )
 def test_intervals_are_those_of_clopper_and_pearson(solved: int, of: int, text: str) -> None:
-    """All of n: from 0.025^(1/n); none: to 1 - 0.025^(1/n); the others by quantiles of the beta distribution."""
+    """All of n: from 0.025^(1/n); none: to 1 - 0.025^(1/n); the others by quantiles of the beta law."""
     assert summary.cell([record(i, [float(i < solved)]) for i in range(of)]) == text
 
 
