@@ -206,12 +206,12 @@ def test_a_device_that_is_not_there_is_one_line(run_dir: Path) -> None:
             dtqn.load(run_dir, device=device)
 
 
-def test_the_example_of_the_readme_plays_an_episode(run_dir: Path) -> None:
-    readme = (Path(dtqn.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+def test_the_example_of_the_page_on_usage_plays_an_episode(run_dir: Path) -> None:
+    page = (Path(dtqn.__file__).parents[1] / "docs/usage.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     example = example.replace("runs/gridverse-memory-7x7/gtrxl/seed1", str(run_dir)).replace("7x7", "5x5")
     names: dict[str, Any] = {}
-    exec(compile(example, "README.md", "exec"), names)
+    exec(compile(example, "usage.md", "exec"), names)
     assert names["over"] and names["q"].shape == (names["policy"].action_space.n,)
 
 
