@@ -11,7 +11,7 @@ has filled; figures are medians over chunks:
 
 An update begins with a batch on its device and ends when the host has its numbers. A tick is a step of all
 32 copies. A run acts, draws, learns and writes memory back; it plays no evaluation. `gtrxl-12-layers` is a
-network of the size that the paper trains (docs/data-parallel.md), on memories that are full.
+network of the size that the paper trains (docs/scaling.md), on memories that are full.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PAPER_SIZE = {
     "network.head_width": "256",
     "network.memory_length": "512",
 }
-"""As in docs/data-parallel.md."""
+"""As in docs/scaling.md."""
 NETWORKS: dict[str, dict[str, str]] = {
     **{agent: {"env": TASK, "agent": agent} for agent in ("gtrxl", "dtqn", "mingru", "lstm")},
     "gtrxl-12-layers": {

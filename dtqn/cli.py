@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 
 from dtqn.commands import experiments, tasks, train, trained
-from dtqn.program import launch
 from dtqn.settings import own
 from dtqn.settings.config import ConfigError
 from dtqn.settings.values import nearest
@@ -48,8 +47,6 @@ def _run(arguments: list[str]) -> int:
         command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "train"
         if command not in _COMMANDS:
             raise ConfigError(f"{command} is no command{nearest(command, _COMMANDS)}")
-        if command != "train" and launch().ranks > 1:
-            raise ConfigError(f"{command} is one process; torchrun is for training")
         return _COMMANDS[command](arguments)
     except (ConfigError, TaskError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)

@@ -204,9 +204,6 @@ def _first_updates(config: Config, certified: Mapping[str, Any], expected: list[
     what = "first updates"
     if not expected:
         return Finding(what, UNKNOWN, "the certificate holds no rows")
-    if config.learner.ranks > 1:
-        why = f"{config.learner.ranks} ranks trained it, whose numbers one process adds up in another order"
-        return Finding(what, UNKNOWN, why)
     if changed := certified["trained"].get("changed_at"):
         why = f"the code of its task, or of its network, has changed since ({number(changed[-1])} env steps)"
         return Finding(what, UNKNOWN, why)

@@ -281,8 +281,6 @@ class LearnerConfig(Group):
     """Arithmetic of encoder and core in an update; parameters, head and losses stay float32."""
     env_steps_per_update: float = Field(48.0, gt=0)
     """Environment steps (all copies together, after warm-up) for one learner step from replay."""
-    ranks: int = Field(1, ge=1)
-    """Processes that share copies, replay and batches, as many as `torchrun` starts, which sets this."""
 
     @property
     def reads_novelty(self) -> bool:
@@ -416,7 +414,7 @@ class Config(Group):
     """The device of the networks; auto: cuda if there is one."""
     cuda_graphs: Literal["auto", True, False] = "auto"
     """Acting and updates as CUDA graphs, recorded once; auto: on a GPU, for networks of the suite's own, and
-    without dropout, auxiliary losses, rollouts, RAdam and ranks, which no graph can hold."""
+    without dropout, auxiliary losses, rollouts and RAdam, which no graph can hold."""
     tracker: Annotated[str, SomeOf("wandb", "tensorboard")] = "wandb"
     """Where the metrics are sent; W&B as `wandb` says, TensorBoard's files to the folder `tensorboard`."""
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"

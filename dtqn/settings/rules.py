@@ -386,28 +386,6 @@ def _unrecordable(config: Config) -> str | None:
         return f"learner.rollout_length is {learner.rollout_length}, and such batches have many sizes"
     if learner.optimizer == "radam":
         return "learner.optimizer is radam, whose steps the host counts"
-    if learner.ranks > 1:
-        return f"learner.ranks is {learner.ranks}, and their parts of a batch have many sizes"
-    return None
-
-
-def _ranks_can_share_the_run(config: Config) -> str | None:
-    learner, copies = config.learner, config.actor.num_envs
-    if learner.ranks == 1:
-        return None
-    told = f"learner.ranks is {learner.ranks}, but"
-    if learner.rollout_length:
-        return f"{told} learner.rollout_length is {learner.rollout_length}: ranks learn from replay; try 0"
-    if learner.auxiliary_weight:
-        return (
-            f"{told} learner.auxiliary_weight is {learner.auxiliary_weight}, and such a loss is of a whole "
-            "batch, which no rank has; try 0"
-        )
-    if config.actor.pool != "inline":
-        return f"{told} actor.pool is {config.actor.pool}: each rank steps its own copies; try inline"
-    if copies % learner.ranks:
-        good = max(1, round(copies / learner.ranks)) * learner.ranks
-        return f"{told} actor.num_envs is {copies}, which it does not divide; try {good} copies"
     return None
 
 
@@ -442,7 +420,6 @@ RUN: Sequence[Rule] = (
     _the_memory_fits,
     _every_worker_has_a_copy,
     _a_graph_draws_nothing,
-    _ranks_can_share_the_run,
 )
 
 # -- The stored memory: rules about W, which a user's core tells when it is built ---------------------------
