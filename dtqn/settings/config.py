@@ -118,8 +118,6 @@ class NetworkConfig(Group):
     """b_g at initialisation; larger is closer to the identity. None is the gate's own: gru 2, others 1."""
     norm: Annotated[Literal["pre", "post", "none"], _ATTENTION] = "pre"
     """LayerNorm at each sub-module's input (identity map reordering), after the sum (TrXL), or nowhere."""
-    bag_size: Annotated[int, Cores("dtqn")] = Field(0, ge=0, le=1_000_000)
-    """S, rows that have left the window and are still attended to, chosen by the Q-values; 0: no bag."""
     share_gates: Annotated[bool, Cores("dtqn")] = False
     """One pair of gates for all layers, as in DTQN's public code."""
     final_norm: Annotated[bool, Cores("dtqn")] = False

@@ -243,16 +243,6 @@ def _learned_rows_are_not_refreshed(config: Config) -> str | None:
     )
 
 
-def _a_bag_is_of_the_learn_block(config: Config) -> str | None:
-    network = config.network
-    if not config.replay.learn_burn_in or network.core != "dtqn" or not network.bag_size:
-        return None
-    return (
-        f"replay.learn_burn_in is true with network.bag_size {network.bag_size}, which is read "
-        "with the learn block alone; try false"
-    )
-
-
 def _first_priorities_are_of_the_learn_block(config: Config) -> str | None:
     replay = config.replay
     if config.learner.rollout_length:
@@ -408,7 +398,6 @@ RUN: Sequence[Rule] = (
     _the_auxiliary_loss_exists,
     _rounding_suits_the_core,
     _learned_rows_are_not_refreshed,
-    _a_bag_is_of_the_learn_block,
     _first_priorities_are_of_the_learn_block,
     _a_next_window_is_learned_whole,
     _a_next_window_lacks_the_targets_first_row,
