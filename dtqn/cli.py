@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dtqn.program import launch
 from dtqn.settings import named_code
 from dtqn.settings.config import ConfigError
 from dtqn.settings.values import nearest
@@ -49,8 +48,6 @@ def _run(arguments: list[str]) -> int:
         command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "train"
         if command not in _COMMANDS:
             raise ConfigError(f"{command} is no command{nearest(command, _COMMANDS)}")
-        if command != "train" and launch().ranks > 1:
-            raise ConfigError(f"{command} is one process; torchrun is for training")
         module, function = _COMMANDS[command]
         exit_code: int = getattr(importlib.import_module(f"dtqn.commands.{module}"), function)(arguments)
         return exit_code

@@ -12,7 +12,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OF_NO_RUN = (
@@ -60,36 +59,6 @@ def worker_environment() -> dict[str, str]:
     """The environment in which a worker imports what this process imports, wherever it is started."""
     path = [os.path.abspath(entry) for entry in sys.path]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
-
-
-class Launch(NamedTuple):
-    """How `torchrun` has started this process; a process that it has not started is the only one."""
-
-    rank: int = 0
-    """Its number among those of the run."""
-    ranks: int = 1
-    """The processes of the run."""
-    local_ranks: int = 1
-    """Those on this machine."""
-
-
-def launch() -> Launch:
-    """Read from `RANK`, `WORLD_SIZE` and `LOCAL_WORLD_SIZE`."""
-    told = [os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE")]
-    if not all(number.isdecimal() for number in told):
-        return Launch()
-    rank, ranks = map(int, told)
-    return Launch(rank, ranks, int(os.environ.get("LOCAL_WORLD_SIZE", ranks)))
-
-
-def trainer() -> str:
-    """`program`, or the `torchrun` command that started it on this machine."""
-    started, here = Path(sys.argv[0] if sys.argv else ""), launch()
-    if here.ranks == 1:
-        return program()
-    nodes = "" if here.ranks == here.local_ranks else f"--nnodes {here.ranks // here.local_ranks} "
-    file = shlex.quote(str(started)) if started.name == "run.py" else "-m dtqn"
-    return f"torchrun {nodes}--nproc-per-node {here.local_ranks} {file}"
 
 
 def shadowed() -> str | None:

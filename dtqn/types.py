@@ -61,7 +61,7 @@ class TraceSpec:
 
     shape: tuple[int, ...]
     window: int
-    """W: the state is a function of so many of the last rows; 0: the learner reads it beside its row."""
+    """W: the state is a function of so many of the last rows, at least 1."""
     dtype: np.dtype[Any] | None = None
     """The dtype to store it in; None: a float of `replay.trace_dtype`."""
 
@@ -102,8 +102,6 @@ class Sequences(NamedTuple):
     """[B] rows that get a TD error; the first ones of `learn`."""
     importance_weights: Tensor
     """[B] float"""
-    beside: dict[str, Tensor] = {}  # noqa: RUF012  # of a NamedTuple, and never written to
-    """Path -> [B, R, ...]: the trace of the learn block's rows, of fields without a window."""
     acted_greedily: RowFlags | None = None
     """The action of a row was the actor's best; None where that is not known."""
     novel: RowFlags | None = None

@@ -1,13 +1,11 @@
 """Prioritised sequence replay for memory agents. It needs only NumPy, no torch, tasks or losses.
 
 Five small nouns: `storage` (per-step rings), `accumulator` (a stream of rows -> legal sequence anchors),
-`sum_tree`, `samplers` (priorities, importance weights), and `buffer`, which joins them. `shards` draws from
-the replays of several processes as from one. See docs/replay.md.
+`sum_tree`, `samplers` (priorities, importance weights), and `buffer`, which joins them. See docs/replay.md.
 """
 
 from replay.accumulator import SequenceLayout
 from replay.buffer import Prefix, SampleInfo, SequenceBatch, SequenceReplay, replay_bytes
-from replay.shards import Shard
 from replay.storage import Field, Gathered
 
 __all__ = [
@@ -18,6 +16,5 @@ __all__ = [
     "SequenceBatch",
     "SequenceLayout",
     "SequenceReplay",
-    "Shard",
     "replay_bytes",
 ]

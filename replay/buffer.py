@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replay.accumulator import Accumulator, Anchors, SequenceLayout
-from replay.samplers import Draw, Exchange, ProportionalSampler, checked_priorities, sampler_bytes
+from replay.samplers import ProportionalSampler, checked_priorities, sampler_bytes
 from replay.storage import Array, Bools, Field, Floats, Ints, StepRings, checked_fields, fit, row_bytes
 
 # Two more values a step, kept in the rings beside the caller's: the row's number in its episode, and, where
@@ -160,10 +160,6 @@ class SequenceReplay:
         """Largest priority ever given (1 at first): what a new sequence starts with."""
         return self._sampler.max_priority
 
-    def raise_max_priority(self, priority: float) -> None:
-        """Count a priority that a sequence of another replay was given."""
-        self._sampler.raise_max_priority(priority)
-
     def priority_statistics(self) -> dict[str, float]:
         """`minimum`, `mean` and `maximum` raw priority of the sampleable sequences; reads them all."""
         return self._sampler.priority_statistics()
@@ -225,15 +221,7 @@ class SequenceReplay:
 
     def sample(self, batch_size: int, generator: np.random.Generator) -> tuple[SequenceBatch, SampleInfo]:
         """Draw a batch, with replacement, in proportion to priority ** priority_exponent."""
-        return self._drawn(self._sampler.sample(batch_size, generator))
-
-    def sample_shard(
-        self, batch_size: int, generator: np.random.Generator, exchange: Exchange
-    ) -> tuple[SequenceBatch, SampleInfo]:
-        """The members of a joint batch that lie here: this is one shard of several (`replay.shards`)."""
-        return self._drawn(self._sampler.sample_shard(batch_size, generator, exchange))
-
-    def _drawn(self, draw: Draw) -> tuple[SequenceBatch, SampleInfo]:
+        draw = self._sampler.sample(batch_size, generator)
         ids = self._ids(*self._split(draw.slots))
         return self._batch(draw.slots), SampleInfo(ids, draw.importance_weights, draw.probabilities)
 
@@ -242,7 +230,7 @@ class SequenceReplay:
         return self._batch(self._found(ids))
 
     def _batch(self, anchors: Ints) -> SequenceBatch:
-        """The sequences with anchors at these slots [B], which may be none."""
+        """The sequences with anchors at these slots [B]."""
         streams, positions = self._split(anchors)
         anchor_steps = self._own(_EPISODE_STEP, anchors)
         learn_rows = self._own(_LEARN_ROWS, anchors)

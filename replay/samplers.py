@@ -6,14 +6,14 @@ al., ICLR 2019) as settings. Shape legend: B batch, n sequences, S slots.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from replay.storage import Array, Bools, Floats, Ints
-from replay.sum_tree import BELOW_ONE, SumTree, sum_tree_bytes
+from replay.sum_tree import SumTree, sum_tree_bytes
 
 MIN_PRIORITY = 1e-6
 
@@ -27,17 +27,6 @@ class Draw(NamedTuple):
     """[B] P(i) at the time of the draw."""
     importance_weights: npt.NDArray[np.float32]
     """[B] (N P(i))^-beta over its batch maximum."""
-
-
-class Exchange(Protocol):
-    """The link between processes that hold parts of one replay; all call `gather` at the same time."""
-
-    rank: int
-    """The place of this process among them."""
-
-    def gather(self, numbers: Sequence[float]) -> Floats:
-        """Numbers [k] of this process -> those of all [ranks, k], in the order of their ranks."""
-        ...
 
 
 def sampler_bytes(num_slots: int) -> int:
@@ -71,10 +60,6 @@ class ProportionalSampler:
         """True where a slot holds a sampleable sequence."""
         return self._tree.leaves[slots] > 0.0
 
-    def raise_max_priority(self, priority: float) -> None:
-        """Count a priority that a sequence elsewhere was given."""
-        self.max_priority = max(self.max_priority, priority)
-
     def insert(self, slots: Ints) -> None:
         """Make new sequences sampleable, with the running maximum priority; `slots` [n] distinct and free."""
         if len(slots):
@@ -100,31 +85,9 @@ class ProportionalSampler:
         total = self._tree.total
         slots = self._tree.find(_mass(batch_size, generator, total))
         probabilities = self._tree.leaves[slots] / total
-        weights = self._weights(self.num_sequences, probabilities)
+        # N cancels in the quotient by the batch's largest; the papers state it like this.
+        weights = (self.num_sequences * probabilities) ** -self.importance_sampling_exponent
         return Draw(slots, probabilities, (weights / weights.max()).astype(np.float32))
-
-    def sample_shard(self, batch_size: int, generator: np.random.Generator, exchange: Exchange) -> Draw:
-        """This sampler's members of a batch from several, whose leaves follow each other by their ranks.
-
-        Args:
-            batch_size: of the joint batch; at least one sampler has a sequence.
-            generator: in the same state for all samplers.
-        """
-        totals, counts = exchange.gather([self._tree.total, self.num_sequences]).T
-        ends = np.cumsum(totals)
-        total, starts = ends[-1], np.concatenate([[0.0], ends[:-1]])
-        mass = np.minimum(_mass(batch_size, generator, total), total * BELOW_ONE)
-        own = np.searchsorted(ends, mass, side="right") == exchange.rank
-        slots = self._tree.find(mass[own] - starts[exchange.rank])
-        probabilities = self._tree.leaves[slots] / total
-        weights = self._weights(counts.sum(), probabilities)
-        largest = exchange.gather([weights.max(initial=0.0)]).max()
-        return Draw(slots, probabilities, (weights / largest).astype(np.float32))
-
-    def _weights(self, num_sequences: int, probabilities: Floats) -> Floats:
-        """(N P(i))^-beta. N cancels in the quotient by the batch's largest; the papers state it like this."""
-        weights: Floats = (num_sequences * probabilities) ** -self.importance_sampling_exponent
-        return weights
 
     def priority_statistics(self) -> dict[str, float]:
         """Least, mean and largest raw priority of the sampleable sequences; zeros where there are none."""

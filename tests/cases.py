@@ -51,14 +51,7 @@ WINDOWED: dict[str, dict[str, Any]] = {
         "window-pre-sinusoidal": {"space": "box", "positions": "sinusoidal", "use_prev_reward": True},
         "window-none-K8": {"space": "discrete", "positions": "none", "context_length": 8, "gate": "output"},
         "window-attn": {"space": "box", "norm": "none", "gate": "residual", "num_layers": 1, "head_width": 0},
-        "window-bag": {"space": "multi_discrete", "bag_size": 2, "norm": "post", "gate": "residual"},
-        "window-bag-box": {
-            "space": "box",
-            "bag_size": 1,
-            "gate": "gru",
-            "share_gates": True,
-            "final_norm": True,
-        },
+        "window-shared": {"space": "box", "gate": "gru", "share_gates": True, "final_norm": True},
         "window-K1": {"space": "multi_binary", "context_length": 1, "norm": "post"},
         "window-K12-dropout": {"space": "discrete", "context_length": 12, "num_layers": 1, "dropout": 0.5},
     }.items()

@@ -256,10 +256,6 @@ def test_a_directory_that_holds_a_run_is_refused(capsys, tmp_path):
             "env is gridverse-memory-7x7: network.embedding_width is 8, not below network.width 8",
         ),
         (
-            ["--agent", "dtqn-bag", "--env", "tests.toy:DictTask"],
-            "env is tests.toy:DictTask: network.bag_size is 4, but no bag is made of a Dict",
-        ),
-        (
             ["--agent", "dtqn-paper", "--env", "tests.toy:DictTask"],
             "env is tests.toy:DictTask: network.encoder is dtqn, which cannot read a Dict; try default",
         ),

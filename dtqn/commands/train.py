@@ -8,8 +8,8 @@ from pathlib import Path
 
 import dtqn
 from dtqn.commands import kinds
-from dtqn.commands.parser import Parser, add_config, plain
-from dtqn.program import launch, program
+from dtqn.commands.parser import Parser, add_config
+from dtqn.program import program
 from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.task import task_of
@@ -33,14 +33,10 @@ commands:
 """
 _TRAIN_ONLY = ("config", "print_config", "resume", "accept_changed_code", "run_dir", "runs_dir")
 _AUTO = Path("auto")
-_ANSWERED = {"help", "h", "help_all", "version", "print_config"}
-"""Options of `train` that are answered without a run."""
 
 
 def train(arguments: Sequence[str]) -> int:
     """Start a run, or go on with one."""
-    if launch().rank:
-        return _follow(arguments)
     given = parser_of(arguments).read()
     file, print_config, resume, accepts, run_dir, runs_dir = (given.pop(name) for name in _TRAIN_ONLY)
     if accepts and resume in (None, _AUTO):
@@ -59,10 +55,9 @@ def train(arguments: Sequence[str]) -> int:
     if print_config:
         print(layers.to_yaml(config), end="")
         return 0
-    from dtqn.training import leader, machine, preflight, session
+    from dtqn.training import machine, preflight, session
 
     config = machine.settled(directory.settled(config) if resume == _AUTO else config)
-    leader.check(config)
     preflight.check(config)  # before there is a folder
     if resume is None:
         directory.claim()
@@ -109,15 +104,6 @@ def parser_of(arguments: Sequence[str]) -> Parser:
     )
     parser.add_settings(lambda _: True, run)
     return parser
-
-
-def _follow(arguments: Sequence[str]) -> int:
-    """The part in a run of a process that `torchrun` started beside the first."""
-    if _ANSWERED & set(map(plain, arguments)):
-        return 0
-    from dtqn.training import leader
-
-    return leader.follow()
 
 
 def _directory_for(

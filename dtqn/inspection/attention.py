@@ -52,7 +52,7 @@ def attention(network: QNetwork, episode: Episode) -> Attention | None:
     core = getattr(core, "transformer", core)
     layers = [x for x in getattr(core, "layers", ()) if isinstance(x, (GTrXLLayer, DecoderLayer))]
     context: int | None = getattr(network, "context_length", None)
-    if not layers or (context is not None and episode.length > context) or hasattr(network, "bag_size"):
+    if not layers or (context is not None and episode.length > context):
         return None
     seen: list[_Seen] = []
     gates: list[Tensor] = []

@@ -236,7 +236,7 @@ def _of_forgotten_steps(config: Config, network: QNetwork, played: _Played) -> l
 def farthest(config: Config) -> int | None:
     """Steps back from a decision beyond which nothing can change it; None where there is no such limit."""
     network = config.network
-    if network.core == "dtqn" and not network.bag_size:
+    if network.core == "dtqn":
         return network.context_length - 1
     if network.core == "none":
         return 0

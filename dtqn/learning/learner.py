@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import functools
 import math
-import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -28,20 +27,16 @@ from dtqn.learning.batches import Reading, TraceBlock, join, join_traces, split,
 from dtqn.learning.flat import Flat
 from dtqn.learning.objective import Objective, StepErrors
 from dtqn.learning.precision import Rounded
-from dtqn.learning.returns import Traces
 from dtqn.networks.q_network import QNetwork
 from dtqn.networks.recall import RecallingHead
-from dtqn.ranks import ALONE, Ranks
 from dtqn.settings.config import LearnerConfig
 from dtqn.shapes import largest
-from dtqn.types import FreshTrace, NonFiniteError, SequenceGenerator, Sequences, leaves
+from dtqn.types import FreshTrace, NonFiniteError, SequenceGenerator, Sequences
 
 MAX_SKIPPED_IN_A_ROW = 10
 """Updates whose loss or gradient is not finite, one after the other, with which training ends."""
 _DROPOUT, _AUXILIARY = 0, 2
 """The draws of an update, by their key below its number."""
-_LARGEST = ("q_max", "minus_q_min", "target_max", "minus_target_min", "minus_importance_weight_min")
-"""Numbers of an update that are the largest over its sequences."""
 
 
 class AuxiliaryLoss(NamedTuple):
@@ -107,7 +102,6 @@ class Learner:
         threads: int,
         seed: int,
         capture: Callable[..., Captured] | None = None,
-        ranks: Ranks = ALONE,
     ) -> None:
         """
         Args:
@@ -120,13 +114,10 @@ class Learner:
             seed: of dropout and of the auxiliary loss's draws.
             capture: makes of the update on the device one that is recorded and replayed; None: it runs as
                 it is.
-            ranks: those that update together. Each is given some sequences of a joint batch, none perhaps,
-                in the order of ranks; the update is that of one rank with all of them, on every rank to the
-                last bit.
         """
         self.config, self.reading = config, reading
         self._auxiliary = auxiliary
-        self._seed, self._ranks = seed, ranks
+        self._seed = seed
         self._threads = threads
         self._map: Callable[..., Iterable[_Part]] = map
         if threads > 1 and next(network.parameters()).device.type == "cpu":
@@ -218,14 +209,11 @@ class Learner:
         Where loss or gradient are not finite, parameters, moments and target stay as they are.
         """
         self._refresh()
-        if len(batch.learn_rows):
-            batch = self.reading.learned(batch)
+        batch = self.reading.learned(batch)
         members = self._parts(batch)
-        generator, num_learned = self._joint(batch)
+        generator, num_learned = self._generator(batch), batch.learned_steps.sum()
 
         def of_part(part: Tensor) -> _Part:
-            if not len(part):
-                return self._nothing(batch)
             return self._gradient(take(batch, part), num_learned, generator.take(part))
 
         parts = list(self._map(of_part, members))
@@ -236,9 +224,7 @@ class Learner:
         highest = {
             name: torch.stack([part.largest[name] for part in parts]).amax() for name in parts[0].largest
         }
-        numbers = self._of_all_ranks(sums, highest)
-        self._ranks.add_(gradients)
-        numbers |= self._add_auxiliary(batch, gradients)
+        numbers = sums | highest | self._add_auxiliary(batch, gradients)
         norm = nn.utils.get_total_norm(gradients)
         finite = norm.isfinite() & numbers["loss"].isfinite()
         torch._foreach_copy_(self._gradients, gradients)
@@ -256,7 +242,7 @@ class Learner:
 
     def _parts(self, batch: Sequences) -> list[Tensor]:
         """The members [n] of each part of the batch."""
-        if (self._rounded and self._threads == 1) or not len(batch.learn_rows):
+        if self._rounded and self._threads == 1:
             # Parts have a new shape each time, and each shape of a product in bfloat16 is prepared for long.
             return [torch.arange(len(batch.learn_rows), device=batch.learn_rows.device)]
         return split(batch, side_by_side=self._threads > 1)
@@ -273,44 +259,12 @@ class Learner:
         torch._foreach_add_(gradients, self._gradient_of(weighted, self.online))
         return {"auxiliary_loss": loss.detach()}
 
-    def _joint(self, batch: Sequences) -> tuple[SequenceGenerator, Tensor]:
-        """The draws of each sequence, a function of the update and of its place in the joint batch alone, and
-        the learned steps [] of that batch."""
+    def _generator(self, batch: Sequences) -> SequenceGenerator:
+        """The draws of each sequence, a function of the update and of its place in the batch alone."""
         size, device = len(batch.learn_rows), batch.learn_rows.device
         blocks = batch.burn_in.first.shape[1] + batch.learn.first.shape[1]
-        rows = largest(batch.burn_in_rows + batch.learn_rows, blocks) if size else 0
-        before, num_learned = 0, batch.learned_steps.sum()
-        if self._ranks.count > 1:
-            sizes, longest, learned = self._ranks.gather([size, rows, int(num_learned)]).T
-            before, rows = int(sizes[: self._ranks.rank].sum()), int(longest.max())
-            num_learned = torch.tensor(int(learned.sum()), device=device)
-        seeds = self._seeds(_DROPOUT, before + size)[before:]
-        return SequenceGenerator(seeds, rows, device), num_learned
-
-    def _of_all_ranks(self, sums: dict[str, Tensor], highest: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The joint batch's sums and largest numbers, from those of this rank; all have the same names."""
-        if self._ranks.count == 1:
-            return sums | highest
-        numbers = sums | highest
-        names = sorted(numbers)
-        rows = self._ranks.stack(torch.stack([numbers[name].double() for name in names]))
-        return {
-            name: column.amax() if name in highest else column.sum()
-            for name, column in zip(names, rows.unbind(1), strict=True)
-        }
-
-    def _nothing(self, batch: Sequences) -> _Part:
-        """The part of a rank that has no sequence of the joint batch."""
-        zero = self._online.tensors[0].new_zeros(())
-        sums = ["loss", "td", "q", *([] if self._recall is None else ["recall_loss"])]
-        sums += [] if self.config.returns == "n_step" else Traces._fields
-        return _Part(
-            [torch.zeros_like(x) for x in self._online.tensors],
-            dict.fromkeys(sums, zero),
-            dict.fromkeys(_LARGEST, zero - math.inf),
-            zero.new_zeros(0),
-            None,
-        )
+        rows = largest(batch.burn_in_rows + batch.learn_rows, blocks)
+        return SequenceGenerator(self._seeds(_DROPOUT, size), rows, device)
 
     def _seeds(self, key: int, count: int) -> np.ndarray:
         """[count] of this update, whatever ran before or runs beside it."""
@@ -380,14 +334,6 @@ class Learner:
         """The hard update of the target network, where it is due."""
         if self.config.target_update == "hard" and self.learner_steps % self.config.target_update_period == 0:
             torch._foreach_copy_(self._target.tensors, self._online.tensors)
-
-    def checksum(self) -> int:
-        """A checksum of parameters, target, moments and counts, bit by bit."""
-        tensors = {name: x for name, x in leaves(self.get_state()).items() if isinstance(x, Tensor)}
-        value = zlib.crc32(f"{self.learner_steps} {self.skipped_updates}".encode())
-        for x in tensors.values():
-            value = zlib.crc32(x.detach().cpu().numpy().tobytes(), value)
-        return value
 
     def get_state(self) -> dict[str, Any]:
         """All that `set_state` needs to go on bit for bit."""

@@ -64,16 +64,14 @@ class Padded:
         def flags(of_rows: RowFlags | None) -> RowFlags | None:
             return of_rows and RowFlags(*(repeated(count)(of_rows.learn) for count in (burn_in, learn)))
 
-        of_learn = {
-            name: map_tree(repeated(learn), getattr(batch, name)) for name in ("learn", "discount", "beside")
-        }
         return batch._replace(
             trace={name: stored(name, x) for name, x in batch.trace.items()},
             trace_valid=batch.trace_valid.new_zeros(_with(batch.trace_valid, memory)),
             burn_in=map_tree(repeated(burn_in), batch.learn),
+            learn=map_tree(repeated(learn), batch.learn),
+            discount=repeated(learn)(batch.discount),
             acted_greedily=flags(batch.acted_greedily),
             novel=flags(batch.novel),
-            **of_learn,
             **{name: map_tree(Tensor.clone, getattr(batch, name)) for name in _BY_SEQUENCE},
         )
 

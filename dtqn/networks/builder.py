@@ -7,7 +7,6 @@ from torch import nn
 
 from dtqn.networks import own_networks
 from dtqn.networks.auxiliary import ContrastiveLoss, reconstruction_loss, span_penalty
-from dtqn.networks.bag import BagAttention, BagQNetwork
 from dtqn.networks.coberl import CoBERL
 from dtqn.networks.compression import Compression
 from dtqn.networks.darqn import AttentiveLSTMLayer, PartsEncoder
@@ -39,29 +38,20 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
         ConfigError: a core or encoder of the user's own cannot be made.
         ValueError: the network cannot read the task.
     """
-    network: RecurrentQNetwork | WindowedQNetwork | BagQNetwork
+    network: RecurrentQNetwork | WindowedQNetwork
     encoder = make_encoder(config, observation_space, num_actions)
     match config.core:
-        case "dtqn" if config.bag_size:
-            network = BagQNetwork(
-                encoder=encoder,
-                head=_head(config, 2 * config.width, observation_space, num_actions),
-                attention=BagAttention(width=config.width, num_heads=config.num_heads),
-                decoder=_decoder(config),
-                observation_space=observation_space,
-                bag_size=config.bag_size,
-            )
         case "dtqn":
             network = WindowedQNetwork(
                 encoder=encoder,
-                head=_head(config, config.width, observation_space, num_actions),
+                head=_head(config, observation_space, num_actions),
                 decoder=_decoder(config),
                 observation_space=observation_space,
             )
         case _:
             network = RecurrentQNetwork(
                 encoder=encoder,
-                head=_head(config, config.width, observation_space, num_actions),
+                head=_head(config, observation_space, num_actions),
                 core=make_core(config),
                 auxiliary=_auxiliary(config),
             )
@@ -104,18 +94,17 @@ def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_
     )
 
 
-def _head(config: NetworkConfig, width: int, observation_space: gymnasium.Space, num_actions: int) -> Head:
-    """A head on `width` features."""
+def _head(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> Head:
     kind = DuelingHead if config.dueling else QHead
     head = kind(
-        width=width,
+        width=config.width,
         num_actions=num_actions,
         hidden_width=config.head_width,
         prediction=_prediction(config),
     )
     if not config.recall_weight or config.core == "none":  # what cannot remember is not asked to
         return head
-    recall = Recall(observation_space=observation_space, width=width, weight=config.recall_weight)
+    recall = Recall(observation_space=observation_space, width=config.width, weight=config.recall_weight)
     return RecallingHead(head, recall)
 
 

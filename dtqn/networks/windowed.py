@@ -53,8 +53,6 @@ class Window(NamedTuple):
     """[B, S, ...] at most K rows, the oldest at position 0."""
     at: Tensor
     """[B, R] the positions whose Q-values are wanted."""
-    beside: dict[str, Tensor]
-    """Path -> [B, ...]: the trace that is stored beside the window's last row, of fields without a window."""
 
 
 def pick(tree: StepInputs, index: Tensor) -> StepInputs:
@@ -127,16 +125,13 @@ def learn_in_windows(
     context, device = batch.burn_in.first.shape[1], batch.learn_rows.device
     before, total = batch.burn_in_rows[:, None], (batch.burn_in_rows + batch.learn_rows)[:, None]
     joined = map_tree(lambda a, b: torch.cat([a, b], dim=1), batch.burn_in, batch.learn)
-    sequence = torch.arange(len(total), device=device)
 
     def window(start: Tensor | int, rows: int, at: Tensor) -> Window:
         """The `rows` rows from place `start` of each run on, and their values at the places `at` of it."""
         # Places past the run's end, which no real row sees, repeat its last row.
         place = torch.minimum(start + torch.arange(rows, device=device), total - 1)
         index = torch.where(place < before, place, place - before + context)
-        last = place[:, -1] - batch.burn_in_rows
-        beside = {name: x[sequence, last] for name, x in batch.beside.items()}
-        return Window(pick(joined, index), at - start, beside)
+        return Window(pick(joined, index), at - start)
 
     longest = largest(total, context + batch.learn.first.shape[1])
     place = torch.minimum(before + torch.arange(batch.learn.first.shape[1], device=device), total - 1)
@@ -146,7 +141,8 @@ def learn_in_windows(
     with torch.no_grad():
         beyond = torch.minimum(size + torch.arange(longest - size, device=device), total - 1)
         second = read(window((total - size).clamp(min=0), size, beyond), None)
-        later = map_tree(lambda x: x[sequence[:, None], (place - size).clamp(min=0)], second)
+        sequence = torch.arange(len(total), device=device)[:, None]
+        later = map_tree(lambda x: x[sequence, (place - size).clamp(min=0)], second)
 
     def join(x: Tensor, y: Tensor) -> Tensor:
         return torch.where((place < size).view(*place.shape, *[1] * (x.dim() - 2)), x, y)

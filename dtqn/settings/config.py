@@ -118,8 +118,6 @@ class NetworkConfig(Group):
     """b_g at initialisation; larger is closer to the identity. None is the gate's own: gru 2, others 1."""
     norm: Annotated[Literal["pre", "post", "none"], _ATTENTION] = "pre"
     """LayerNorm at each sub-module's input (identity map reordering), after the sum (TrXL), or nowhere."""
-    bag_size: Annotated[int, Cores("dtqn")] = Field(0, ge=0, le=1_000_000)
-    """S, rows that have left the window and are still attended to, chosen by the Q-values; 0: no bag."""
     share_gates: Annotated[bool, Cores("dtqn")] = False
     """One pair of gates for all layers, as in DTQN's public code."""
     final_norm: Annotated[bool, Cores("dtqn")] = False
@@ -281,8 +279,6 @@ class LearnerConfig(Group):
     """Arithmetic of encoder and core in an update; parameters, head and losses stay float32."""
     env_steps_per_update: float = Field(48.0, gt=0)
     """Environment steps (all copies together, after warm-up) for one learner step from replay."""
-    ranks: int = Field(1, ge=1)
-    """Processes that share copies, replay and batches, as many as `torchrun` starts, which sets this."""
 
     @property
     def reads_novelty(self) -> bool:
@@ -416,7 +412,7 @@ class Config(Group):
     """The device of the networks; auto: cuda if there is one."""
     cuda_graphs: Literal["auto", True, False] = "auto"
     """Acting and updates as CUDA graphs, recorded once; auto: on a GPU, for networks of the suite's own, and
-    without dropout, auxiliary losses, rollouts, RAdam and ranks, which no graph can hold."""
+    without dropout, auxiliary losses, rollouts and RAdam, which no graph can hold."""
     tracker: Annotated[str, SomeOf("wandb", "tensorboard")] = "wandb"
     """Where the metrics are sent; W&B as `wandb` says, TensorBoard's files to the folder `tensorboard`."""
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"

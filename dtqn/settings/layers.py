@@ -183,12 +183,6 @@ def layer_of(source: str, content: Mapping[str, Any]) -> Layer:
         raise ConfigError(f"{source}: {error}") from None
 
 
-def ranks_layer(environment: Mapping[str, str]) -> list[Layer]:
-    """`learner.ranks` as `torchrun` tells it."""
-    size = environment.get("WORLD_SIZE", "") if "RANK" in environment else ""
-    return [Layer("WORLD_SIZE", {"learner": {"ranks": size}})] if size.isdecimal() else []
-
-
 def environment_layer(environment: Mapping[str, str]) -> list[Layer]:
     """`WANDB_MODE`, in this suite's words."""
     mode = environment.get("WANDB_MODE", "").lower()

@@ -30,7 +30,6 @@ from dtqn.settings.layers import (
     merge,
     nested,
     origin,
-    ranks_layer,
     read_yaml,
     setting_in,
     without,
@@ -138,7 +137,7 @@ def resolve(
         if "agent" in own.values:
             right = f"{record.source} has all settings of a run of {record.values['agent']}; leave it out"
             raise ConfigError(f"agent is {shown(own.values['agent'])}: {right}")
-        return build([*ranks_layer(environment), record, *variables, *suite, *below, own])
+        return build([record, *variables, *suite, *below, own])
     all_given = [*(file.layer for file in files), *variables, *suite, *below, own]
     env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(all_given, configs)
@@ -155,7 +154,7 @@ def resolve(
     kept = agent.preset.values if agent.over_task else {}
     over = [layer._replace(values=without(layer.values, kept)) for layer in filled(suite)]
     above = [agent.variant, name]
-    return build([*ranks_layer(environment), *presets, *given, *over, *filled(below), own, *above])
+    return build([*presets, *given, *over, *filled(below), own, *above])
 
 
 def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) -> Config:

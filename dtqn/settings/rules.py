@@ -243,16 +243,6 @@ def _learned_rows_are_not_refreshed(config: Config) -> str | None:
     )
 
 
-def _a_bag_is_of_the_learn_block(config: Config) -> str | None:
-    network = config.network
-    if not config.replay.learn_burn_in or network.core != "dtqn" or not network.bag_size:
-        return None
-    return (
-        f"replay.learn_burn_in is true with network.bag_size {network.bag_size}, which is read "
-        "with the learn block alone; try false"
-    )
-
-
 def _first_priorities_are_of_the_learn_block(config: Config) -> str | None:
     replay = config.replay
     if config.learner.rollout_length:
@@ -386,28 +376,6 @@ def _unrecordable(config: Config) -> str | None:
         return f"learner.rollout_length is {learner.rollout_length}, and such batches have many sizes"
     if learner.optimizer == "radam":
         return "learner.optimizer is radam, whose steps the host counts"
-    if learner.ranks > 1:
-        return f"learner.ranks is {learner.ranks}, and their parts of a batch have many sizes"
-    return None
-
-
-def _ranks_can_share_the_run(config: Config) -> str | None:
-    learner, copies = config.learner, config.actor.num_envs
-    if learner.ranks == 1:
-        return None
-    told = f"learner.ranks is {learner.ranks}, but"
-    if learner.rollout_length:
-        return f"{told} learner.rollout_length is {learner.rollout_length}: ranks learn from replay; try 0"
-    if learner.auxiliary_weight:
-        return (
-            f"{told} learner.auxiliary_weight is {learner.auxiliary_weight}, and such a loss is of a whole "
-            "batch, which no rank has; try 0"
-        )
-    if config.actor.pool != "inline":
-        return f"{told} actor.pool is {config.actor.pool}: each rank steps its own copies; try inline"
-    if copies % learner.ranks:
-        good = max(1, round(copies / learner.ranks)) * learner.ranks
-        return f"{told} actor.num_envs is {copies}, which it does not divide; try {good} copies"
     return None
 
 
@@ -430,7 +398,6 @@ RUN: Sequence[Rule] = (
     _the_auxiliary_loss_exists,
     _rounding_suits_the_core,
     _learned_rows_are_not_refreshed,
-    _a_bag_is_of_the_learn_block,
     _first_priorities_are_of_the_learn_block,
     _a_next_window_is_learned_whole,
     _a_next_window_lacks_the_targets_first_row,
@@ -442,7 +409,6 @@ RUN: Sequence[Rule] = (
     _the_memory_fits,
     _every_worker_has_a_copy,
     _a_graph_draws_nothing,
-    _ranks_can_share_the_run,
 )
 
 # -- The stored memory: rules about W, which a user's core tells when it is built ---------------------------

@@ -4,7 +4,6 @@
     <env_steps>/network.safetensors  the policy's weights, all that evaluation needs
     <env_steps>/state.safetensors    every other array, by its path in the tree
     <env_steps>/state.json           the tree without its arrays, what is known of the run, checksums of all
-    <env_steps>/rank<k>.*            the same two files of rank k's shard, where a run has several ranks
     best.safetensors                 the weights that did best in an evaluation, its figures, a checksum
 
 A checkpoint is written whole under a temporary name, renamed, and only then made current; older ones go
@@ -72,7 +71,6 @@ def save(
     weights: Mapping[str, torch.Tensor],
     state: dict[str, Any],
     about: dict[str, Any],
-    save_shards: Callable[[Path], None] | None = None,
 ) -> Path:
     """Write a checkpoint and make it the current one.
 
@@ -82,7 +80,6 @@ def save(
         weights: the policy's, kept apart for evaluation.
         state: nested dicts, lists and tuples of numpy arrays, torch tensors, rows of replay and JSON values.
         about: JSON values that describe the run; `read_about` returns them without the arrays.
-        save_shards: has the other ranks of the run `save_shard` to a folder, and returns when they have.
 
     Raises:
         ConfigError: where it cannot be written; the one before is kept, and nothing of the new one.
@@ -96,11 +93,9 @@ def save(
         with _writing(whole):
             _remove(temporary, whole)
             temporary.mkdir()
-            if save_shards is not None:
-                save_shards(temporary)
             save_file(_independent(dict(weights)), temporary / _NETWORK)
             sync(temporary / _NETWORK)
-            _write_state(temporary, _JSON, _STATE, state, about, [_NETWORK])
+            _write_state(temporary, state, about)
             sync(temporary)
             temporary.rename(whole)
             write_whole(folder / _POINTER, name + "\n", durable=True)
@@ -111,44 +106,17 @@ def save(
     return whole
 
 
-def _write_state(
-    folder: Path,
-    json_file: str,
-    arrays_file: str,
-    state: dict[str, Any],
-    about: dict[str, Any],
-    more: list[str],
-) -> None:
-    """A tree as two files, with checksums of its arrays' file and of `more` files."""
+def _write_state(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> None:
+    """A tree as two files, with checksums of its arrays' file and of the weights' file."""
     arrays: dict[str, torch.Tensor | Gathered] = {}
     skeleton = _take_arrays(state, "state", arrays)
-    checksums = {file: _checksum(folder / file) for file in more}
-    checksums[arrays_file] = _write_arrays(folder / arrays_file, arrays)
+    checksums = {_NETWORK: _checksum(folder / _NETWORK)}
+    checksums[_STATE] = _write_arrays(folder / _STATE, arrays)
     content = {"format": FORMAT, "about": about, "checksums": checksums, "state": skeleton}
     content["checksum"] = _checksum_of(content)
-    (folder / json_file).write_text(json.dumps(content), encoding="utf-8")
-    for file in (arrays_file, json_file):
+    (folder / _JSON).write_text(json.dumps(content), encoding="utf-8")
+    for file in (_STATE, _JSON):
         sync(folder / file)
-
-
-def save_shard(folder: Path, rank: int, state: dict[str, Any]) -> None:
-    """Write the part of a checkpoint that is another rank's, of what `save` can hold, into its folder.
-
-    Raises:
-        ConfigError: where it cannot be written.
-    """
-    with _writing(folder):
-        _write_state(folder, *_shard_files(rank), state, {}, [])
-
-
-def load_shard(checkpoint: Path, rank: int) -> dict[str, Any]:
-    """The state that `save_shard` was given."""
-    json_file, arrays_file = _shard_files(rank)
-    return _load(checkpoint, json_file, arrays_file)
-
-
-def _shard_files(rank: int) -> tuple[str, str]:
-    return f"rank{rank}.json", f"rank{rank}.safetensors"
 
 
 def exists(folder: Path) -> bool:
@@ -209,7 +177,7 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 def load_state(folder: Path) -> dict[str, Any]:
     """The current checkpoint's state, every leaf as it was given to `save`."""
-    return _of_current(folder, lambda path: _load(path, _JSON, _STATE))
+    return _of_current(folder, _load)
 
 
 def _of_current(folder: Path, read: Callable[[Path], _Read]) -> _Read:
@@ -224,9 +192,9 @@ def _of_current(folder: Path, read: Callable[[Path], _Read]) -> _Read:
             path = newer
 
 
-def _load(checkpoint: Path, json_file: str, arrays_file: str) -> dict[str, Any]:
-    content = _read_json(checkpoint, json_file)
-    arrays = _read_tensors(checkpoint / arrays_file, content["checksums"][arrays_file])
+def _load(checkpoint: Path) -> dict[str, Any]:
+    content = _read_json(checkpoint)
+    arrays = _read_tensors(checkpoint / _STATE, content["checksums"][_STATE])
     with _reading(checkpoint):
         state: dict[str, Any] = _put_arrays(content["state"], arrays)
     return state
@@ -442,17 +410,14 @@ def _completed(folder: Path) -> list[Path]:
 def _check_whole(checkpoint: Path) -> tuple[int, float]:
     """The environment steps and the seconds of a checkpoint whose every file has its checksum."""
     content = _read_json(checkpoint)
-    with _reading(checkpoint / _JSON):
-        shards = [_shard_files(rank)[0] for rank in range(1, int(content["about"].get("ranks", 1)))]
-    for json_file in (_JSON, *shards):
-        for file, checksum in _read_json(checkpoint, json_file)["checksums"].items():
-            _check(checkpoint / file, checksum)
+    for file, checksum in content["checksums"].items():
+        _check(checkpoint / file, checksum)
     with _reading(checkpoint / _JSON):
         return int(content["about"]["env_steps"]), float(content["about"]["seconds"])
 
 
-def _read_json(checkpoint: Path, file: str = _JSON) -> dict[str, Any]:
-    path = checkpoint / file
+def _read_json(checkpoint: Path) -> dict[str, Any]:
+    path = checkpoint / _JSON
     with _reading(path):
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT:

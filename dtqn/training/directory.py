@@ -15,7 +15,7 @@ from typing import Any
 
 import envs
 from dtqn.files import write_whole
-from dtqn.program import program, trainer
+from dtqn.program import program
 from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, value_of
 from dtqn.settings.layers import (
     Layer,
@@ -160,7 +160,7 @@ class RunDir:
 
     @property
     def resume_command(self) -> str:
-        return f"{trainer()} --resume {shlex.quote(str(self.path))}"
+        return f"{program()} --resume {shlex.quote(str(self.path))}"
 
     @property
     def eval_command(self) -> str:

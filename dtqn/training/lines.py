@@ -35,7 +35,6 @@ def introduction(
     """
     machine_has = f" of the machine's {size(machine_bytes)}" if machine_bytes else ""
     graphs = ", CUDA graphs" if device == "cuda" and config.records_graphs else ""
-    ranks = f"{config.learner.ranks} ranks of " if config.learner.ranks > 1 else ""
     beside = ", evaluations in a process beside it" if config.evaluates_beside else ""
     if config.num_workers:
         beside += f", copies stepped by {counted(config.num_workers, 'worker')}"
@@ -44,7 +43,7 @@ def introduction(
         "agent": f"{config.agent}, {number(parameters)} parameters",
         "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
         "replay": _replay(config),
-        "device": f"{device}{graphs}, {ranks}{counted(config.num_threads, 'thread')}{beside}",
+        "device": f"{device}{graphs}, {counted(config.num_threads, 'thread')}{beside}",
         "steps": f"{number(config.total_env_steps)} env steps, {number(config.warmup)} of them at random; "
         f"{number(planned_updates(config))} learner updates",
         "run": str(directory.path),

@@ -8,7 +8,6 @@ import platform
 import time
 from pathlib import Path
 
-from dtqn.program import launch
 from dtqn.settings.config import Config
 
 _LOOK_SECONDS = 0.3
@@ -39,13 +38,8 @@ def prepare() -> None:
 
 
 def settled(config: Config) -> Config:
-    """The run with the threads and the evaluator that this machine has room for at this moment.
-
-    Each other rank on it takes a core.
-    """
-    if config.is_settled:
-        return config
-    return config.settled(max(0, free_cores() - (launch().local_ranks - 1)))
+    """The run with the threads and the evaluator that this machine has room for at this moment."""
+    return config if config.is_settled else config.settled(free_cores())
 
 
 def cores() -> int:

@@ -74,15 +74,15 @@ class Pool(Protocol):
         """End what runs beside the run."""
 
 
-def make_pool(config: Config, network: QNetwork, schema: Schema, share: Share | None = None) -> Pool:
-    """The run's pool, with copies of `network`; `share` is that of the inline one, by default all copies.
+def make_pool(config: Config, network: QNetwork, schema: Schema) -> Pool:
+    """The run's pool, with copies of `network`.
 
     Raises:
         TaskError: the task cannot be made in a worker.
         ConfigError: workers are lost before they have begun.
     """
     if config.actor.pool == "inline":
-        return setup.make_actor(config, network, share)
+        return setup.make_actor(config, network)
     try:
         return WorkerPool(config, network, schema)
     except WorkerError as error:

@@ -15,7 +15,6 @@ from dtqn.acting.evaluation import Stages
 from dtqn.acting.statistics import episodes_to_show, wilson_interval
 from dtqn.graphs import Held
 from dtqn.networks.q_network import QNetwork
-from dtqn.program import launch
 from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.settings.values import is_own
 from dtqn.text import size
@@ -112,16 +111,13 @@ _STATES = 3
 
 
 def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
-    """Bytes of a run on this machine by what takes them; all ranks that are here are counted.
+    """Bytes of a run on this machine by what takes them.
 
     Args:
         process_bytes: what the process has before there is a trainer; None where that cannot be told.
     """
-    plan, ranks = plan_bytes(config), config.learner.ranks
-    here = launch().local_ranks if ranks > 1 else 1
-    plan |= {name: plan[name] * here // ranks for name in ("replay", "copies") if name in plan}
-    plan |= {"networks": plan["networks"] * here}
-    process = {} if process_bytes is None else {_PROCESS: process_bytes * here}
+    plan = plan_bytes(config)
+    process = {} if process_bytes is None else {_PROCESS: process_bytes}
     if process and config.evaluates_beside:  # it has imported the same
         process["the process beside it"] = process_bytes or 0
     if process and config.num_workers:

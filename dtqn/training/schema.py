@@ -106,7 +106,7 @@ def row_fields(
             name: Field(
                 spec.shape,
                 spec.dtype or np.dtype(trace_dtype),
-                "trace" if spec.window else "rows",
+                "trace",
                 spec.window,
             )
             for name, spec in trace_spec.items()
@@ -147,13 +147,11 @@ class Schema:
         ]
         """The fields that a network reads at each step."""
         self._reads_inputs = bool(rows.first.window)
-        self._memory_names = [name for name, field in rows.trace.items() if field.window]
-        self._beside_names = [name for name, field in rows.trace.items() if not field.window]
 
     @property
     def has_memory(self) -> bool:
         """Whether a sequence in the middle of an episode starts in a state that was carried there."""
-        return bool(self._memory_names)
+        return bool(self.rows.trace)
 
     def stored(self, rows: Rows[np.ndarray]) -> dict[str, np.ndarray]:
         """The part of an actor's tick that replay appends."""
@@ -180,10 +178,9 @@ class Schema:
         """A sampled batch as the learner reads it; `novel_share` is asked for by a reward that is centred."""
         valid = batch.memory_valid if self.memory.is_read else batch.memory_valid[:, :0]
         kept = valid.shape[1]
-        memory = {name: batch.memory[f"{_TRACE}{name}"] for name in self._memory_names}
+        memory = {name: batch.memory[f"{_TRACE}{name}"] for name in self.rows.trace}
         if self._reads_inputs:
             memory |= {name: batch.memory[name] for name in self.input_names}
-        beside = {name: batch.learn[f"{_TRACE}{name}"] for name in self._beside_names}
         blocks = batch.burn_in, batch.learn
         return Sequences(
             trace={
@@ -198,7 +195,6 @@ class Schema:
             learn_rows=self._tensor(batch.learn_rows),
             learned_steps=self._tensor(batch.learned_steps),
             importance_weights=self._tensor(importance_weights),
-            beside={name: self._tensor(rows) for name, rows in beside.items()},
             acted_greedily=RowFlags(
                 *(self._tensor(rows[NAMES.q_taken] >= rows[NAMES.q_max]) for rows in blocks)
             ),

@@ -16,7 +16,6 @@ import envs
 from dtqn.networks.q_network import QNetwork
 from dtqn.plots import learning_curve
 from dtqn.program import code_digest
-from dtqn.ranks import RankError
 from dtqn.settings import named_code
 from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import Signals
@@ -26,7 +25,6 @@ from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
-from dtqn.training.leader import Leader, dismiss
 from dtqn.training.metrics import MetricsFile, Row, check_counted, read_rows
 from dtqn.training.setup import device_of, make_goal, task_spec
 from dtqn.training.tracker import Trackers, open_tracker
@@ -97,8 +95,6 @@ def resume(
             print(lines.finished(directory, about["env_steps"], about["last_evaluation"]), file=shown)
             if in_sweep():
                 _report_finished(config, directory, about, shown)
-            if config.learner.ranks > 1:
-                dismiss()
             return 0
         run = _Run(config, directory, restored_trainer(config, directory), shown, process_bytes, about)
     directory.write_config(config)
@@ -118,7 +114,7 @@ def _check_code(config: Config, directory: RunDir, trained: str | None, accepts:
 def _make_trainer(config: Config, directory: RunDir) -> Trainer:
     machine.prepare()
     try:
-        return Trainer(config) if config.learner.ranks == 1 else Leader(config, directory.checkpoints)
+        return Trainer(config)
     except torch.OutOfMemoryError as error:
         raise ConfigError(f"device is {config.device}, but {gpu_is_full(error)}; try cpu") from None
 
@@ -217,29 +213,22 @@ class _Run:
             self._track()
             caught.enter_context(signals)
             exit_code = self._loop(signals)
-            if isinstance(self.trainer, Leader):
-                self.trainer.end()
         except NonFiniteError as error:
             self._view.say(f"error: {error}; {self._kept}")
         except torch.OutOfMemoryError as error:
             resume = f"{self.directory.resume_command} --device cpu"
             resume += " --cuda-graphs false" if self.config.cuda_graphs is True else ""
             self._view.say(f"error: {gpu_is_full(error)}; {self._kept}; to go on without it: {resume}")
-        except RankError as error:
-            self._view.say(f"error: {error}; to go on: {self.directory.resume_command}")
         except (envs.TaskError, WorkerError) as error:
             self._tell_news()
-            saved = self._kept
-            if not isinstance(self.trainer, Leader):  # other ranks would be in the midst of a step
-                self._save(finished=False)  # what has been learned is sound
-                saved = "saved"
-                if signals.caught is not None:  # it came to the copies and to the worker too
-                    exit_code = 128 + signals.caught
-            if exit_code == 1:
+            self._save(finished=False)  # what has been learned is sound
+            if signals.caught is not None:  # it came to the copies and to the worker too
+                exit_code = 128 + signals.caught
+            else:
                 resume = self.directory.resume_command
                 if not task_identity(self.config).is_native:
                     resume += " (with --accept-changed-code once the task has been edited)"
-                self._view.say(f"error: {error}; {saved}; to go on: {resume}")
+                self._view.say(f"error: {error}; saved; to go on: {resume}")
         except ConfigError as error:
             raise ConfigError(f"{error}; {self._kept}; to go on: {self.directory.resume_command}") from None
         except ANY_FAULT as error:
@@ -407,19 +396,16 @@ class _Run:
             "parameters": _parameters(self.trainer.network),
             "threads": self.config.num_threads,
             "device": device_of(self.config).type,
-            "ranks": self.config.learner.ranks,
             "code": self._code,
             "machine": machine.name(device_of(self.config).type),
         }
         weights = self.trainer.network.state_dict()
-        shards = self.trainer.save_shards if isinstance(self.trainer, Leader) else None
         checkpoint.save(
             self.directory.checkpoints,
             self.trainer.env_steps,
             weights,
             self.trainer.get_state(lazily=True),
             about,
-            shards,
         )
         self._saved_at = self.trainer.env_steps
         self._draw(finished)

@@ -30,16 +30,15 @@ from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.learning.returns import value_transform
 from dtqn.networks import builder
 from dtqn.networks.q_network import QNetwork, memory_window, trace_window
-from dtqn.ranks import ALONE, Ranks
 from dtqn.schedules import linear
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
 from dtqn.settings.rules import memory_misfit
 from dtqn.settings.values import is_own
 from dtqn.training.schema import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
-from dtqn.training.updates import FromReplay, FromRollouts, Source, Updates
+from dtqn.training.updates import FromReplay, FromRollouts, Updates
 from envs.checks import ObservationCheck
-from replay import Field, SequenceLayout, SequenceReplay, Shard
+from replay import Field, SequenceLayout, SequenceReplay
 
 
 class Stream(IntEnum):
@@ -182,23 +181,19 @@ def replay_size(config: Config, fields: Mapping[str, Field]) -> tuple[SequenceLa
     return layout, (rows + 1) * config.actor.num_envs
 
 
-def make_replay(config: Config, schema: Schema, ranks: Ranks = ALONE) -> SequenceReplay:
-    """The run's replay, or this rank's shard of it."""
+def make_replay(config: Config, schema: Schema) -> SequenceReplay:
     layout, capacity = replay_size(config, schema.fields)
     return SequenceReplay(
         schema.fields,
         layout,
-        capacity // ranks.count,
-        config.actor.num_envs // ranks.count,
+        capacity,
+        config.actor.num_envs,
         config.replay.priority_exponent,
         config.replay.importance_sampling_exponent,
     )
 
 
-def make_updates(
-    config: Config, replay: SequenceReplay, generator: np.random.Generator, ranks: Ranks = ALONE
-) -> Updates:
-    """The run's updates from `replay`, which is this rank's shard; `generator` draws alike on all ranks."""
+def make_updates(config: Config, replay: SequenceReplay, generator: np.random.Generator) -> Updates:
     learner = config.learner
     if learner.rollout_length:
         return FromRollouts(
@@ -209,9 +204,8 @@ def make_updates(
             minibatches=learner.minibatches,
             warmup=config.warmup,
         )
-    source: Source = replay if ranks.count == 1 else Shard(replay, ranks)
     return FromReplay(
-        source,
+        replay,
         generator,
         batch_size=learner.batch_size,
         warmup=config.warmup,
@@ -219,7 +213,7 @@ def make_updates(
     )
 
 
-def make_learner(config: Config, network: QNetwork, ranks: Ranks = ALONE) -> Learner:
+def make_learner(config: Config, network: QNetwork) -> Learner:
     """The run's learner; it trains the parameters of `network` in place."""
     auxiliary, weight = network.auxiliary, config.learner.auxiliary_weight
     return Learner(
@@ -235,7 +229,6 @@ def make_learner(config: Config, network: QNetwork, ranks: Ranks = ALONE) -> Lea
         threads=config.num_threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
         capture=capture_of(config, Padded(block_sizes(config, network))),
-        ranks=ranks,
     )
 
 
@@ -289,22 +282,14 @@ class Share(NamedTuple):
     """The first of them, and the one after the last."""
     key: tuple[int, ...] = ()
     """A key below the run's streams of its tasks and actors; () are these themselves."""
-    step: int = 1
-    """From one of them to the next."""
 
     @property
     def num_envs(self) -> int:
-        return len(range(self.start, self.stop, self.step))
+        return self.stop - self.start
 
     @property
     def copies(self) -> slice:
-        return slice(self.start, self.stop, self.step)
-
-
-def share_of(config: Config, ranks: Ranks) -> Share:
-    """The copies of a rank, from the whole of the ladder."""
-    key = () if ranks.count == 1 else (ranks.rank,)
-    return Share(ranks.rank, config.actor.num_envs, key, ranks.count)
+        return slice(self.start, self.stop)
 
 
 def make_actor(config: Config, network: QNetwork, share: Share | None = None) -> Actor:

@@ -19,7 +19,6 @@ from dtqn.acting.novelty import NovelShare
 from dtqn.acting.rows import Episodes
 from dtqn.learning import losses
 from dtqn.networks.q_network import QNetwork
-from dtqn.ranks import ALONE, Ranks
 from dtqn.settings.config import Config
 from dtqn.training import setup
 from dtqn.training.evaluator import Evaluator
@@ -48,30 +47,25 @@ class Tally(NamedTuple):
         )
 
 
-_TOTALS = {"train/episodes", "train/total_return", "train/total_success", "replay/steps", "replay/sequences"}
-"""Metrics that add up over ranks; of the others the mean is taken."""
-
-
 class Trainer:
-    """One run of one agent on one task, or the part of it that one rank has."""
+    """One run of one agent on one task."""
 
-    def __init__(self, config: Config, ranks: Ranks = ALONE) -> None:
-        """`ranks` share the run's copies of the task, its replay and its batches, and keep step."""
-        self.config, self.ranks = config, ranks
+    def __init__(self, config: Config) -> None:
+        self.config = config
         self.has_success = setup.task_spec(config).has_success
         network = setup.make_network(config)
         self.schema = setup.make_schema(config, network)
         network.to(self.schema.device)
         self.evaluator = Evaluator(config, network)
-        self.learner = setup.make_learner(config, network, ranks)
+        self.learner = setup.make_learner(config, network)
         try:
-            self.actor: Pool = make_pool(config, network, self.schema, setup.share_of(config, ranks))
+            self.actor: Pool = make_pool(config, network, self.schema)
         except BaseException:
             self.evaluator.close()
             raise
-        self.replay = setup.make_replay(config, self.schema, ranks)
+        self.replay = setup.make_replay(config, self.schema)
         self.generator = np.random.default_rng(seed_of(config, Stream.REPLAY))
-        self.updates = setup.make_updates(config, self.replay, self.generator, ranks)
+        self.updates = setup.make_updates(config, self.replay, self.generator)
         self.staleness = setup.make_staleness(config, self.replay, self.schema, self.learner)
         self._learning_rate_share = setup.learning_rate_share(config)
         self.novel_share = NovelShare()
@@ -113,7 +107,7 @@ class Trainer:
         row: dict[str, float | int | None] = {}
         if self._due(before, self.config.metrics_every):
             row |= self._training_metrics()
-        if evaluates := self.ranks.rank == 0 and self._due(before, self.config.evaluation.period):
+        if evaluates := self._due(before, self.config.evaluation.period):
             self._ask_evaluation(at_end=False)
         return self._clocks() | row if row or evaluates else None
 
@@ -130,8 +124,8 @@ class Trainer:
             if self.updates.can_draw:
                 self._learn(*self.updates.draw())
         untold = self._updates_summed or self._told < self._tally.episodes
-        row = self._training_metrics() if self.ranks.gather([untold]).any() else {}
-        if evaluates := self.ranks.rank == 0 and not self.evaluator.has_full(self.learner_steps):
+        row = self._training_metrics() if untold else {}
+        if evaluates := not self.evaluator.has_full(self.learner_steps):
             self._ask_evaluation(at_end=True)
         return [self._clocks() | row] if row or evaluates else []
 
@@ -154,36 +148,14 @@ class Trainer:
         return per_env_step, (time.perf_counter() - began) / updates
 
     def _act(self) -> None:
-        before = self.env_steps
         rows, episodes = self.actor.tick()
         led_to = rows.novel[~rows.first]
-        shown, novel = len(led_to), int(np.count_nonzero(led_to))
-        if self.ranks.count > 1:
-            shown, novel = self._count_others(self.env_steps - before, shown, novel)
-        self.novel_share.count(shown, novel)
+        self.novel_share.count(len(led_to), int(np.count_nonzero(led_to)))
         ids = self.replay.append(self.schema.stored(rows))
         from_actor = self.updates.reads_priorities and self.config.replay.initial_priority == "actor"
         if len(ids) and from_actor:
             self.replay.update_priorities(ids, self._first_priorities(ids))
         self._remember(episodes)
-
-    def _count_others(self, taken: int, shown: int, novel: int) -> tuple[int, int]:
-        """Counts what other ranks have done, where this one has `taken` env steps in the present tick.
-
-        Returns the sums over all ranks of what earlier steps have `shown` and what of that was `novel`. The
-        largest priority so far is what one replay would give a new sequence.
-        """
-        counts = self.ranks.gather([taken, shown, novel, self.replay.max_priority])
-        steps, shown, novel = (int(count) for count in counts[:, :3].sum(axis=0))
-        self.actor.env_steps += steps - taken
-        self.replay.raise_max_priority(float(counts[:, 3].max()))
-        return shown, novel
-
-    def check_same(self) -> None:
-        """Raises a RankError where ranks do not have the same parameters, to the last bit."""
-        if self.ranks.count > 1:
-            what = f"at learner step {self.learner_steps} the parameters"
-            self.ranks.check_same(self.learner.checksum(), what)
 
     def _first_priorities(self, ids: np.ndarray) -> np.ndarray:
         """Priorities from the Q-values that the actor saw, by the learner's own formulas."""
@@ -251,7 +223,6 @@ class Trainer:
 
     def _training_metrics(self) -> dict[str, float | int | None]:
         """Means since the last row, and the state of exploration and replay."""
-        self.check_same()
         row: dict[str, float | int | None] = {}
         if self._recent:
             returns, lengths, successes = zip(*self._recent, strict=True)
@@ -273,7 +244,7 @@ class Trainer:
         if self.replay.num_sequences:
             row |= self.staleness.measure()
         self._sums, self._updates_summed = {}, 0
-        return row if self.ranks.count == 1 else _of_all(self.ranks.gather_objects(row))
+        return row
 
     def _ask_evaluation(self, at_end: bool) -> None:
         length = float(np.mean([episode[1] for episode in self._recent])) if self._recent else None
@@ -328,15 +299,3 @@ class Trainer:
         """End the processes beside the run."""
         self.evaluator.close()
         self.actor.close()
-
-
-def _of_all(rows: list[dict[str, float | int | None]]) -> dict[str, float | int | None]:
-    """One row of metrics from those of all ranks, some of which may lack a metric."""
-    joined: dict[str, float | int | None] = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        values = [value for row in rows if (value := row.get(name)) is not None]
-        if not values:
-            joined[name] = None
-        else:
-            joined[name] = sum(values) if name in _TOTALS else float(np.mean(values))
-    return joined

@@ -18,17 +18,6 @@ Drawn: TypeAlias = tuple[SequenceBatch, SampleInfo]
 """The sequences of one update."""
 
 
-class Source(Protocol):
-    """Sequences that are drawn by priority: a `SequenceReplay`, or a `Shard` of a replay."""
-
-    @property
-    def num_sequences(self) -> int: ...
-
-    def sample(self, batch_size: int, generator: np.random.Generator) -> Drawn: ...
-
-    def priority_statistics(self) -> dict[str, float]: ...
-
-
 class Updates(Protocol):
     """When a run learns, and what."""
 
@@ -69,7 +58,7 @@ class FromReplay:
 
     def __init__(
         self,
-        replay: Source,
+        replay: SequenceReplay,
         generator: np.random.Generator,
         *,
         batch_size: int,

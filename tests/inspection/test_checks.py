@@ -43,7 +43,6 @@ HEALTHY = (
         "trxl-i",
         "darqn",
         "adrqn",
-        "dtqn-bag",
     ),
 )
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dtqn.types import RowFlags, Sequences, StepInputs, leaves
+from dtqn.types import RowFlags, Sequences, StepInputs
 from tests.cases import NUM_ACTIONS, inputs, observations
 
 
@@ -109,19 +109,4 @@ def make_batch(
         importance_weights=torch.rand(batch, generator=generator, dtype=torch.float64).to(dtype) + 0.2,
         novel=RowFlags(novel(burned), novel(learn)),
         novel_share=torch.full((batch,), 0.37, dtype=torch.float64),
-        beside=_beside(network, space, batch, int(learn.max()), seed + 5, dtype),
     )
-
-
-def _beside(
-    network: nn.Module, space: str, batch: int, steps: int, seed: int, dtype: torch.dtype
-) -> dict[str, torch.Tensor]:
-    """The trace that lies beside the rows, where there is one: of the last steps of a long enough episode."""
-    names = [name for name, field in network.trace_spec().items() if not field.window]
-    if not names:
-        return {}
-    rows = inputs(space, batch, steps + 2 * network.context_length, seed)
-    rows = rows._replace(reward=rows.reward.to(dtype))
-    with torch.no_grad():
-        left = leaves(network(rows, network.initial_state(batch))[2])
-    return {name: left[name][:, -steps:] for name in names}

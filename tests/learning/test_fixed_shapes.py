@@ -22,7 +22,7 @@ from dtqn.learning.learner import Learner
 from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.settings.config import LearnerConfig
 from dtqn.training import machine
-from dtqn.types import Sequences, map_tree
+from dtqn.types import Sequences, leaves, map_tree
 from tests.cases import CASES, WINDOWED, make, randomise
 from tests.learning import learners
 from tests.learning.batches import LEARN_LENGTH, N_STEP, SHAPES, make_batch
@@ -50,7 +50,7 @@ HEADS: dict[str, dict[str, Any]] = {
 EVERY = CASES | WINDOWED | RECURRENT | HEADS
 del EVERY["window-K12-dropout"]  # it draws numbers
 del EVERY["window-K1"]  # its window does not hold the rows of an n-step return
-RECORDED = ("gru", "coberl-M0", "compressed", "window", "window-bag", "lstm", "mingru", "categorical-recall")
+RECORDED = ("gru", "coberl-M0", "compressed", "window", "lstm", "mingru", "categorical-recall")
 UPDATES = 6
 SIZES = BlockSizes(memory=15, burn_in=3, learn=LEARN_LENGTH + N_STEP)
 """More than any of the batches has, as most batches of a run have less than they may."""
@@ -196,9 +196,7 @@ def test_a_gpu_updates_as_a_cpu_does(name: str, recorded: bool) -> None:
 
 @on_a_gpu
 @pytest.mark.parametrize("recorded", [False, True], ids=["eager", "recorded"])
-@pytest.mark.parametrize(
-    "agent", ["gtrxl", "dtqn", "dtqn-bag", "lstm", "gru", "mingru", "gated-deltanet", "darqn"]
-)
+@pytest.mark.parametrize("agent", ["gtrxl", "dtqn", "lstm", "gru", "mingru", "gated-deltanet", "darqn"])
 def test_a_gpu_repeats_updates_to_the_digit(agent: str, recorded: bool) -> None:
     """At the sizes of a run: some of torch's kernels add up small inputs in one order, large ones in any."""
     machine.prepare()
@@ -206,10 +204,11 @@ def test_a_gpu_repeats_updates_to_the_digit(agent: str, recorded: bool) -> None:
     turns = Turns(trainer_of(8_000, **asked), WARM_UP_CALLS + 1)
     learner = turns.learner
 
-    def updated() -> int:
+    def updated() -> bytes:
         for _ in turns.batches:
             turns.update()
-        return learner.checksum()
+        arrays = [x for x in leaves(learner.get_state()).values() if torch.is_tensor(x)]
+        return b"".join(x.cpu().numpy().tobytes() for x in arrays)
 
     updated()
     state, found = copy.deepcopy(learner.get_state()), set()

@@ -460,15 +460,10 @@ def test_state_continues_bit_for_bit(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("bag_size", [0, 2])
-def test_dropout_is_the_same_on_any_number_of_threads(
-    bag_size: int, whole: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dropout_is_the_same_on_any_number_of_threads(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch as one part, as two, and as two side by side has the same draws for each sequence."""
-    if whole and bag_size:
-        pytest.skip("a bag is read beside the learn block alone")
     shapes = (Shape(0, 3, 4), Shape(0, 1, 2), Shape(0, 0, 5), Shape(0, 3, 2), Shape(0, 3, 5), Shape(0, 0, 2))
-    settings = {"core": "dtqn", "context_length": 6, "dropout": 0.3, "bag_size": bag_size}
+    settings = {"core": "dtqn", "context_length": 6, "dropout": 0.3}
     results = []
     monkeypatch.setattr(batches, "has_kernel", lambda: False)
     for threads, cost in ((1, 10**9), (1, 0), (2, 0), (1, 10**9)):

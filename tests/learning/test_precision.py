@@ -25,7 +25,6 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "gtrxl-recall": {"recall_weight": 0.5, "distribution": "categorical", "num_atoms": 7},
     "dtqn": {"core": "dtqn", "context_length": 12},
     "dtqn-dropout": {"core": "dtqn", "context_length": 12, "dropout": 0.3},
-    "dtqn-bag": {"core": "dtqn", "context_length": 12, "bag_size": 2},
     "lstm": {"core": "lstm"},
     "darqn": {"core": "lstm", "soft_attention": True},
 }

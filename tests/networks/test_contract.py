@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dtqn.networks.attention import RelativeAttention
-from dtqn.networks.bag import BagQNetwork
 from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.q_network import trace_window
@@ -63,17 +62,15 @@ def window_of(network: nn.Module) -> int:
 
 
 def is_windowed(network: nn.Module) -> bool:
-    return isinstance(network, WindowedQNetwork | BagQNetwork)
+    return isinstance(network, WindowedQNetwork)
 
 
 def some_trace(network: nn.Module, batch: int, seed: int) -> dict[str, Tensor]:
-    """Random trace rows [B, W, ...]; for a windowed network raw rows, and a bag that has been filled."""
+    """Random trace rows [B, W, ...]; for a windowed network raw rows."""
     if is_windowed(network):
         window = window_of(network)
         rows = inputs(space_of(network), batch, 2 * window + 2, seed, first=False)
-        trace = network(rows, network.initial_state(batch))[2]
-        left = leaves(rows) | leaves(trace)
-        return {name: x[:, x.shape[1] - window :] for name, x in left.items()}
+        return {name: x[:, x.shape[1] - window :] for name, x in leaves(rows).items()}
     generator = torch.Generator().manual_seed(seed)
     return {
         name: torch.randn(batch, window_of(network), *field.shape, generator=generator, dtype=torch.float64)
@@ -206,7 +203,7 @@ def test_an_output_depends_on_exactly_its_receptive_field(case: tuple[nn.Module,
     With adaptive spans it is the sum of the layers' greatest. With compressed memory it is L*M at least, and
     some of the steps beyond, at most L*W.
 
-    A window of K steps looks K - 1 back, however many layers read it, and with a bag some way beyond. A
+    A window of K steps looks K - 1 back, however many layers read it. A
     recurrence looks back to the episode's start, and a network without memory at the present only.
     """
     network, space = case
@@ -222,8 +219,6 @@ def test_an_output_depends_on_exactly_its_receptive_field(case: tuple[nn.Module,
     ).abs()
     assert q[:, :at].max() == 0
     assert (q[:, at : at + reach + 1].amax(-1) > 1e-12).all()
-    if isinstance(network, BagQNetwork):
-        return
     if is_windowed(network) or isinstance(network.core, GTrXL) or reach == 0:
         after = q[:, at + farthest + 1 :]
         torch.testing.assert_close(after, torch.zeros_like(after), rtol=0, atol=1e-13)
@@ -312,7 +307,7 @@ def test_trace_rows_have_the_shape_of_their_spec(case: tuple[nn.Module, str]) ->
     output, _, trace = network(inputs(space, 2, 4), network.initial_state(2))
     assert output.q.shape == (2, 4, 3)
     for name, field in network.trace_spec().items():
-        assert field.window >= 1 or isinstance(network, BagQNetwork)
+        assert field.window >= 1
         assert leaves(trace)[name].shape == (2, 4, *field.shape)
 
 

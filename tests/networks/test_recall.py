@@ -110,7 +110,6 @@ def sequence(burn_in: list[int], learn: list[int], episode_step: int) -> Sequenc
         learn_rows=counts[1],
         learned_steps=counts[1] - 1,
         importance_weights=torch.ones(1),
-        beside={},
     )
 
 
@@ -158,7 +157,6 @@ def test_q_values_are_those_of_the_head_that_it_is_put_beside() -> None:
     [
         ({"core": "dtqn"}, False),
         ({"core": "dtqn"}, True),
-        ({"core": "dtqn", "bag_size": 2}, False),
         ({"core": "lstm"}, False),
         ({"core": "coberl"}, False),
     ],

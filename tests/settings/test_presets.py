@@ -144,7 +144,7 @@ def _values(field):
 # Those that some value of another setting contradicts are left out.
 _BOUND = {
     *("learner.munchausen", "learner.next_window", "learner.auxiliary_weight", "learner.minibatches"),
-    *("learner.ranks", "learner.policy", "learner.novelty_centred"),
+    *("learner.policy", "learner.novelty_centred"),
 }
 _FREE = [
     n

@@ -66,10 +66,6 @@ def test_sizes_that_contradict_each_other():
         ),
         ({"cuda_graphs": "true", "agent": "pqn"}, "cuda_graphs is true, but learner.rollout_length is "),
         (
-            {"cuda_graphs": "true", "agent": "drqn", "learner.ranks": "2"},
-            "cuda_graphs is true, but learner.ranks is 2, and their parts of a batch have many sizes",
-        ),
-        (
             {"cuda_graphs": "true", "learner.optimizer": "radam"},
             "cuda_graphs is true, but learner.optimizer is radam, whose steps the host counts; try false",
         ),
@@ -108,7 +104,6 @@ def test_options_that_have_no_meaning_together(flags, message):
         ({"agent": "coberl"}, False),
         ({"agent": "pqn"}, False),
         ({"learner.optimizer": "radam"}, False),
-        ({"agent": "drqn", "learner.ranks": "2"}, False),
         ({"device": "cpu"}, False),
         ({"network.core": "my:core"}, False),
         ({"network.encoder": "my:encoder"}, False),

@@ -26,8 +26,6 @@ SMALL = {
 }  # fmt: skip
 
 OF_AGENT = {
-    # A window that slides within the short episodes, or nothing gets into the bag.
-    "dtqn-bag": {"network.context_length": "6", "replay.learn_length": "3", "replay.burn_in_length": "3"},
     "pqn": {"learner.rollout_length": "16", "learner.minibatches": "2", "learner.epochs": "1"},
 }
 

@@ -13,7 +13,7 @@ from dtqn.settings.presets import resolve
 from dtqn.training.trainer import Trainer
 
 LARGE = {**PAPER_SIZE, "learner.learning_rate": "0.0001"}
-"""As in docs/data-parallel.md."""
+"""As in docs/scaling.md."""
 SMALL_BATCHES = {
     "learner.batch_size": "2",
     "learner.env_steps_per_update": "4",

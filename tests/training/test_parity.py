@@ -373,8 +373,7 @@ def as_the_actor_sees(played: Played, batch: Sequences) -> torch.Tensor:
         {"dropout": 0.5},
         {"norm": "none", "num_layers": 1, "head_width": 0},
         {"distribution": "quantile", "num_quantiles": 4},
-        {"bag_size": 2},
-        {"bag_size": 1, "norm": "pre", "share_gates": True, "final_norm": True, "use_prev_reward": True},
+        {"norm": "pre", "share_gates": True, "final_norm": True, "use_prev_reward": True},
     ],
     ids=str,
 )

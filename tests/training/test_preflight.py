@@ -27,9 +27,7 @@ def config_of(agent: str, **flags: str) -> Config:
     return presets.resolve(None, {"agent": agent, "env": "gridverse-memory-7x7", **flags}, {})
 
 
-@pytest.mark.parametrize(
-    "agent", ["gtrxl", "coberl", "darqn", "dtqn-bag", "lru", "gated-deltanet", "dtqn-paper"]
-)
+@pytest.mark.parametrize("agent", ["gtrxl", "coberl", "darqn", "lru", "gated-deltanet", "dtqn-paper"])
 def test_planned_bytes_are_those_of_the_network(agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six times its parameters, whether it is made to be counted or is only a shape."""
     config = config_of(agent)
