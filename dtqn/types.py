@@ -123,36 +123,6 @@ class FreshTrace(NamedTuple):
     """Path -> [n, ...]"""
 
 
-class SequenceGenerator:
-    """A random generator for each sequence of a batch: its draws do not depend on the sequences beside it.
-
-    They are made for as many rows as the whole batch has, so that a part of the batch, which is cropped to
-    its own longest sequence, has the first of the same draws.
-    """
-
-    def __init__(self, seeds: np.ndarray, rows: int, device: torch.device) -> None:
-        """`seeds` [B] are integers from 0 to 2^64 - 1; `rows` are those of the longest sequence."""
-        self.rows = rows
-        self._seeds, self._device = seeds, device
-        self._generators: list[torch.Generator] | None = None
-
-    def take(self, members: Tensor) -> SequenceGenerator:
-        """That of some members [n] of the batch, from its first draw on."""
-        if len(members) == len(self._seeds):  # all, in their order; the host need not read who
-            return SequenceGenerator(self._seeds, self.rows, self._device)
-        return SequenceGenerator(self._seeds[members.cpu().numpy()], self.rows, self._device)
-
-    def bernoulli(self, probability: float, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """The next draws [B, rows, *shape] of 1 with `probability` and 0 otherwise."""
-        if self._generators is None:
-            self._generators = [torch.Generator(self._device).manual_seed(int(seed)) for seed in self._seeds]
-        size = (len(self._generators), self.rows, *shape)
-        draws = torch.empty(size, dtype=dtype, device=self._device)
-        for of_sequence, generator in zip(draws, self._generators, strict=True):
-            of_sequence.bernoulli_(probability, generator=generator)
-        return draws
-
-
 class NonFiniteError(RuntimeError):
     """A number that no training goes on with: a reward, a Q-value, the loss of too many updates in a row."""
 

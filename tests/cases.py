@@ -53,7 +53,7 @@ WINDOWED: dict[str, dict[str, Any]] = {
         "window-attn": {"space": "box", "norm": "none", "gate": "residual", "num_layers": 1, "head_width": 0},
         "window-shared": {"space": "box", "gate": "gru", "share_gates": True, "final_norm": True},
         "window-K1": {"space": "multi_binary", "context_length": 1, "norm": "post"},
-        "window-K12-dropout": {"space": "discrete", "context_length": 12, "num_layers": 1, "dropout": 0.5},
+        "window-K12": {"space": "discrete", "context_length": 12, "num_layers": 1},
     }.items()
 }
 

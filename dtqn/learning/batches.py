@@ -26,7 +26,7 @@ from dtqn.networks.packing import Packing
 from dtqn.networks.products import has_kernel
 from dtqn.networks.q_network import QNetwork
 from dtqn.shapes import follow_data, largest
-from dtqn.types import FreshTrace, QOutput, RowFlags, SequenceGenerator, Sequences, map_tree
+from dtqn.types import FreshTrace, QOutput, RowFlags, Sequences, map_tree
 
 PART_COST = 2500
 """The cost of a second part by itself, in quarters of a row of the learn block; measured on a CPU.
@@ -64,7 +64,6 @@ class Passes(Protocol):
         online: QNetwork,
         target: QNetwork,
         batch: Sequences,
-        generator: SequenceGenerator | None,
         want_trace: bool,
     ) -> Outputs: ...
 
@@ -116,15 +115,14 @@ def same_rows(
     online: QNetwork,
     target: QNetwork,
     batch: Sequences,
-    generator: SequenceGenerator | None,
     want_trace: bool,
 ) -> Outputs:
-    """Rows are learned and bootstrapped from in one pass of each network; `generator` draws dropout.
+    """Rows are learned and bootstrapped from in one pass of each network.
 
     There is one pass where the online network is its own target.
     """
     batch = batch._replace(packing=Packing(batch))
-    output, trace = online.learn_values(batch, generator, want_trace)
+    output, trace = online.learn_values(batch, want_trace)
     if target is online:
         return Outputs(output, output, output, trace)
     with torch.no_grad():
@@ -135,7 +133,6 @@ def next_window(
     online: QNetwork,
     target: QNetwork,
     batch: Sequences,
-    generator: SequenceGenerator | None,
     want_trace: bool,
 ) -> Outputs:
     """Rows are bootstrapped from in passes of their own, which do not have the sequence's first row.
@@ -146,9 +143,7 @@ def next_window(
     would read them are refused (`rules`).
     """
     # The last row has no TD error, and nothing else needs its value in this pass.
-    output, trace = online.learn_values(
-        batch._replace(learn_rows=batch.learn_rows - 1), generator, want_trace
-    )
+    output, trace = online.learn_values(batch._replace(learn_rows=batch.learn_rows - 1), want_trace)
     with torch.no_grad():
         later = without_first_row(batch)
 

@@ -30,13 +30,12 @@ from dtqn.learning.precision import Rounded
 from dtqn.networks.q_network import QNetwork
 from dtqn.networks.recall import RecallingHead
 from dtqn.settings.config import LearnerConfig
-from dtqn.shapes import largest
-from dtqn.types import FreshTrace, NonFiniteError, SequenceGenerator, Sequences
+from dtqn.types import FreshTrace, NonFiniteError, Sequences
 
 MAX_SKIPPED_IN_A_ROW = 10
 """Updates whose loss or gradient is not finite, one after the other, with which training ends."""
-_DROPOUT, _AUXILIARY = 0, 2
-"""The draws of an update, by their key below its number."""
+_AUXILIARY = 2
+"""The key of the auxiliary loss's draws below an update's number."""
 
 
 class AuxiliaryLoss(NamedTuple):
@@ -111,7 +110,7 @@ class Learner:
             max_priority_weight: eta of a sequence's priority.
             want_trace: hand back the trace that a forward pass leaves, for replay to keep.
             threads: run the two parts of a batch side by side where it is above 1.
-            seed: of dropout and of the auxiliary loss's draws.
+            seed: of the auxiliary loss's draws.
             capture: makes of the update on the device one that is recorded and replayed; None: it runs as
                 it is.
         """
@@ -161,18 +160,16 @@ class Learner:
     def td_errors(self, batch: Sequences) -> StepErrors:
         """delta_t = y_t - Q_online(s_t, a_t) and what belongs to it, with gradient in Q_online."""
         self._refresh()
-        return self._errors(self.reading.learned(batch), None)[0]
+        return self._errors(self.reading.learned(batch))[0]
 
     def _refresh(self) -> None:
         for rounded in self._rounded:
             rounded.refresh()
 
-    def _errors(
-        self, batch: Sequences, generator: SequenceGenerator | None
-    ) -> tuple[StepErrors, dict[str, Tensor] | None]:
+    def _errors(self, batch: Sequences) -> tuple[StepErrors, dict[str, Tensor] | None]:
         """The errors of a batch's learned rows, and its trace where it is wanted."""
         online, target = self._runs[0], self._runs[-1]
-        passes = self.reading.passes(online, target, batch, generator, self._want_trace)
+        passes = self.reading.passes(online, target, batch, self._want_trace)
         errors = self.objective.errors(batch, passes.online, passes.target, passes.chooser)
         if self._recall is not None and passes.online.recall is not None:
             recall = self._recall.loss(passes.online.recall, batch)[:, :-1]
@@ -211,10 +208,10 @@ class Learner:
         self._refresh()
         batch = self.reading.learned(batch)
         members = self._parts(batch)
-        generator, num_learned = self._generator(batch), batch.learned_steps.sum()
+        num_learned = batch.learned_steps.sum()
 
         def of_part(part: Tensor) -> _Part:
-            return self._gradient(take(batch, part), num_learned, generator.take(part))
+            return self._gradient(take(batch, part), num_learned)
 
         parts = list(self._map(of_part, members))
         gradients = parts[0].gradients
@@ -252,29 +249,21 @@ class Learner:
         """Adds the gradient of the auxiliary loss, of the whole batch, to `gradients` in place."""
         if self._auxiliary is None:
             return {}
-        (seed,) = self._seeds(_AUXILIARY, 1)
-        generator = torch.Generator(batch.learn_rows.device).manual_seed(int(seed))
-        loss = self._auxiliary.loss(self.online, batch, generator)
+        loss = self._auxiliary.loss(self.online, batch, self._generator(batch.learn_rows.device))
         weighted = self._auxiliary.weight * loss
         torch._foreach_add_(gradients, self._gradient_of(weighted, self.online))
         return {"auxiliary_loss": loss.detach()}
 
-    def _generator(self, batch: Sequences) -> SequenceGenerator:
-        """The draws of each sequence, a function of the update and of its place in the batch alone."""
-        size, device = len(batch.learn_rows), batch.learn_rows.device
-        blocks = batch.burn_in.first.shape[1] + batch.learn.first.shape[1]
-        rows = largest(batch.burn_in_rows + batch.learn_rows, blocks)
-        return SequenceGenerator(self._seeds(_DROPOUT, size), rows, device)
-
-    def _seeds(self, key: int, count: int) -> np.ndarray:
-        """[count] of this update, whatever ran before or runs beside it."""
-        update = self.learner_steps + self.skipped_updates
-        return np.random.SeedSequence(self._seed, spawn_key=(update, key)).generate_state(count, np.uint64)
+    def _generator(self, device: torch.device) -> torch.Generator:
+        """The draws of this update, whatever ran before or runs beside it."""
+        key = self.learner_steps + self.skipped_updates, _AUXILIARY
+        seed = np.random.SeedSequence(self._seed, spawn_key=key).generate_state(1, np.uint64)
+        return torch.Generator(device).manual_seed(int(seed[0]))
 
     @torch.enable_grad()
-    def _gradient(self, batch: Sequences, num_learned: Tensor, generator: SequenceGenerator) -> _Part:
+    def _gradient(self, batch: Sequences, num_learned: Tensor) -> _Part:
         """One part's share of the loss and of its gradient."""
-        errors, trace = self._errors(batch, generator)
+        errors, trace = self._errors(batch)
 
         def weighted(loss: Tensor) -> Tensor:
             return losses.weighted_loss(loss, batch.importance_weights) / num_learned

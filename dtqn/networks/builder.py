@@ -128,7 +128,6 @@ def _decoder(config: NetworkConfig) -> TransformerDecoder:
         gate=config.gate,
         gate_bias=config.gate_bias,
         norm=config.norm,
-        dropout=config.dropout,
         share_gates=config.share_gates,
         final_norm=config.final_norm,
     )

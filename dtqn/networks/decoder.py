@@ -1,22 +1,20 @@
 """DTQN's transformer decoder over a window of steps (Esslinger, Platt and Amato 2022, arXiv 2206.01078).
 
-With E the features of a window's steps and P their positions, X = Dropout(E + P), and for each layer
+With E the features of a window's steps and P their positions, X = E + P, and for each layer
 
     Y = MHA(X)              X'  = LayerNorm(gate_1(X, ReLU(Y)))
-    F = Dropout(MLP(X'))    X'' = LayerNorm(gate_2(X', ReLU(F)))
+    F = MLP(X')             X'' = LayerNorm(gate_2(X', ReLU(F)))
 
-MHA is causal and drops attention weights. With `norm="pre"` LayerNorm is at the input of MHA and of MLP
-instead (identity map reordering). The ReLUs are in the public code (github.com/kevslinger/DTQN), not in the
-paper; there all layers share their gates, here only with `share_gates`. With `norm="none"` there is no
-LayerNorm: one such layer with residual sums is the paper's baseline ATTN, as in that code.
+MHA is causal. With `norm="pre"` LayerNorm is at the input of MHA and of MLP instead (identity map
+reordering). The ReLUs are in the public code (github.com/kevslinger/DTQN), not in the paper; there all layers
+share their gates, here only with `share_gates`. With `norm="none"` there is no LayerNorm: one such layer with
+residual sums is the paper's baseline ATTN, as in that code.
 
 Legend: B batch, T steps of a window (at most K), S of them, K context length, H heads, d features of a head,
 D width.
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor, nn
@@ -25,34 +23,12 @@ from torch.nn import functional as F
 from dtqn.networks.attention import sinusoid
 from dtqn.networks.gates import make_gate, make_norm
 from dtqn.networks.products import FeedForward, Linear
-from dtqn.types import SequenceGenerator
 
 
-def drop(
-    x: Tensor, probability: float, generator: SequenceGenerator | None, at: Tensor | None = None
-) -> Tensor:
-    """x [B, S, ...] with zeros of this `probability`, and the rest scaled up; no `generator`: x itself.
-
-    Args:
-        generator: draws for each row of a window.
-        at: [B, S] the rows that x is of; by default the first S.
-    """
-    if generator is None or probability == 0:
-        return x
-    kept = generator.bernoulli(1 - probability, tuple(x.shape[2:]), x.dtype)
-    return x * _rows(kept, x.shape[1], at) / (1 - probability)
-
-
-def _rows(x: Tensor, count: int, at: Tensor | None) -> Tensor:
-    """Rows `at` [B, S] of x [B, T, ...], or the first `count`."""
-    return x[:, :count] if at is None else x[torch.arange(len(at), device=at.device)[:, None], at]
-
-
-def _seen(x: Tensor, at: Tensor | None) -> Tensor:
-    """bool [B, 1, S, T]: the steps of x [B, T, D] that each of `at` [B, S], or of all T, attends to."""
+def _seen(x: Tensor, at: Tensor) -> Tensor:
+    """bool [B, 1, S, T]: the steps of x [B, T, D] that each of `at` [B, S] attends to."""
     step = torch.arange(x.shape[1], device=x.device)
-    query = step[None] if at is None else at
-    return (step <= query[..., None])[:, None]
+    return (step <= at[..., None])[:, None]
 
 
 class DecoderLayer(nn.Module):
@@ -65,10 +41,9 @@ class DecoderLayer(nn.Module):
         gate: str,
         gate_bias: float | None,
         norm: str,
-        dropout: float,
     ) -> None:
         super().__init__()
-        self.num_heads, self.pre_norm, self.dropout = num_heads, norm == "pre", dropout
+        self.num_heads, self.pre_norm = num_heads, norm == "pre"
         self.qkv = Linear(width, 3 * width)
         self.output = Linear(width, width)
         self.attention_norm = make_norm(norm, width)
@@ -77,38 +52,27 @@ class DecoderLayer(nn.Module):
         self.mlp_norm = make_norm(norm, width)
         self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
 
-    def forward(
-        self, x: Tensor, generator: SequenceGenerator | None = None, at: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
         """[B, T, D] -> [B, T, D], or [B, S, D] of the steps `at` [B, S] alone."""
-        y = F.relu(self._attend(self.attention_norm(x) if self.pre_norm else x, generator, at))
+        y = F.relu(self._attend(self.attention_norm(x) if self.pre_norm else x, at))
         if at is not None:
-            x = _rows(x, x.shape[1], at)
+            x = x[torch.arange(len(at), device=at.device)[:, None], at]
         x = self.attention_gate(x, y)
         if self.pre_norm:
-            return self.mlp_gate(x, F.relu(self._feed_forward(self.mlp_norm(x), generator, at)))
+            return self.mlp_gate(x, F.relu(self.mlp(self.mlp_norm(x))))
         x = self.attention_norm(x)
-        return self.mlp_norm(self.mlp_gate(x, F.relu(self._feed_forward(x, generator, at))))
+        return self.mlp_norm(self.mlp_gate(x, F.relu(self.mlp(x))))
 
-    def _attend(self, x: Tensor, generator: SequenceGenerator | None, at: Tensor | None) -> Tensor:
+    def _attend(self, x: Tensor, at: Tensor | None) -> Tensor:
         """softmax(q k^T / sqrt(d)) v over the step itself and those before it in the window."""
         q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         if at is not None:
             q = q.gather(2, at[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3]))
-        if generator is not None and self.dropout > 0:
-            score = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~_seen(x, at), -math.inf)
-            kept = generator.bernoulli(1 - self.dropout, (self.num_heads, generator.rows), x.dtype)
-            kept = _rows(kept, x.shape[1], at)[..., : x.shape[1]].transpose(1, 2)
-            mixed = (score.softmax(dim=-1) * kept / (1 - self.dropout)) @ v
-        else:
-            if x.dtype is torch.bfloat16:  # in which torch's own backward takes seven times as long on a CPU
-                q, k, v = q.float(), k.float(), v.float()
-            seen = None if at is None else _seen(x, at)
-            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None)
+        if x.dtype is torch.bfloat16:  # in which torch's own backward takes seven times as long on a CPU
+            q, k, v = q.float(), k.float(), v.float()
+        seen = None if at is None else _seen(x, at)
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None)
         return self.output(mixed.transpose(1, 2).flatten(2).to(x.dtype))
-
-    def _feed_forward(self, x: Tensor, generator: SequenceGenerator | None, at: Tensor | None) -> Tensor:
-        return drop(self.mlp(x), self.dropout, generator, at)
 
 
 class TransformerDecoder(nn.Module):
@@ -126,7 +90,6 @@ class TransformerDecoder(nn.Module):
         gate: str,
         gate_bias: float | None,
         norm: str,
-        dropout: float,
         share_gates: bool,
         final_norm: bool,
     ) -> None:
@@ -136,12 +99,11 @@ class TransformerDecoder(nn.Module):
             positions: `learned`, `sinusoidal` or `none`.
             gate_bias: b_g at the start; None: the gate's own.
             norm: `pre`, `post` or `none`.
-            dropout: the share of features and attention weights that learning drops.
             share_gates: all layers have the first one's two gates.
             final_norm: LayerNorm after the last layer.
         """
         super().__init__()
-        self.num_layers, self.context_length, self.dropout = num_layers, context_length, dropout
+        self.num_layers, self.context_length = num_layers, context_length
         self.layers = nn.ModuleList(
             DecoderLayer(
                 width=width,
@@ -150,7 +112,6 @@ class TransformerDecoder(nn.Module):
                 gate=gate,
                 gate_bias=gate_bias,
                 norm=norm,
-                dropout=dropout,
             )
             for _ in range(num_layers)
         )
@@ -174,13 +135,10 @@ class TransformerDecoder(nn.Module):
                     nn.init.xavier_normal_(weight)
                 nn.init.zeros_(module.bias)
 
-    def forward(
-        self, features: Tensor, generator: SequenceGenerator | None = None, at: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, features: Tensor, at: Tensor | None = None) -> Tensor:
         """Features [B, T, D], T at most K -> [B, T, D].
 
         Args:
-            generator: draws dropout, which is off without it.
             at: [B, S] the steps of each window that are wanted, for [B, S, D]; the last layer then leaves out
                 the others.
         """
@@ -188,8 +146,7 @@ class TransformerDecoder(nn.Module):
         if self.positions is not None:
             # A table of sinusoids is kept in float64, so that it is exact at any precision.
             x = x + self.positions[: x.shape[1]].to(x.dtype)
-        x = drop(x, self.dropout, generator)
         for layer in self.layers[:-1]:
-            x = layer(x, generator)
-        normed: Tensor = self.final_norm(self.layers[-1](x, generator, at))
+            x = layer(x)
+        normed: Tensor = self.final_norm(self.layers[-1](x, at))
         return normed

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from dtqn.networks.heads import Prediction
 from dtqn.networks.packing import Packing
-from dtqn.types import QOutput, SequenceGenerator, Sequences, State, StepInputs, Trace, TraceSpec
+from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec
 
 CONTRACT_VERSION = 1
 """Grows when a network, core, encoder or head written for the contract before would no longer work."""
@@ -204,12 +204,11 @@ class QNetwork(Module, Protocol):
         ...
 
     def learn_values(
-        self, batch: Sequences, generator: SequenceGenerator | None = None, want_trace: bool = False
+        self, batch: Sequences, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
         """Q-values of a batch's learn blocks, with gradient.
 
         Args:
-            generator: draws dropout, which is off without it.
             want_trace: give the trace as well.
         Returns: the output [B, R, A]; the trace that burn-in and learn block leave under the present
             parameters, without gradient, path -> [B, P + R, ...], or None unless `want_trace`.

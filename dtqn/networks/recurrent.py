@@ -16,7 +16,6 @@ from dtqn.networks.q_network import FEATURES, AuxiliaryLoss, Core, Encoder, Head
 from dtqn.shapes import follow_data
 from dtqn.types import (
     QOutput,
-    SequenceGenerator,
     Sequences,
     State,
     StepInputs,
@@ -69,7 +68,7 @@ class RecurrentQNetwork(nn.Module):
         return self.head(features), state, trace
 
     def learn_values(
-        self, batch: Sequences, generator: SequenceGenerator | None = None, want_trace: bool = False
+        self, batch: Sequences, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
         """Output [B, R, ...] of the learn block, from the network's own starting state.
 

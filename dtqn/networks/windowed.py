@@ -26,7 +26,6 @@ from dtqn.networks.q_network import Encoder, Head
 from dtqn.shapes import largest
 from dtqn.types import (
     QOutput,
-    SequenceGenerator,
     Sequences,
     State,
     StepInputs,
@@ -107,20 +106,15 @@ def window_after(empty: WindowState, rows: dict[str, Tensor], valid: Tensor) -> 
     return WindowState(map_tree(newest, empty.rows, from_leaves(empty.rows, rows)), real.sum(dim=1))
 
 
-def learn_in_windows(
-    batch: Sequences,
-    size: int,
-    read: Callable[[Window, SequenceGenerator | None], QOutput],
-    generator: SequenceGenerator | None,
-) -> QOutput:
+def learn_in_windows(batch: Sequences, size: int, read: Callable[[Window], QOutput]) -> QOutput:
     """The output [B, R, ...] of a batch's learn blocks, read in windows of at most `size` rows.
 
     The burn-in rows, here context with gradient, and the learn block's are one run of rows. Its first `size`
     rows are a window, which holds all learned rows. Rows beyond are only bootstrapped from; their values come
-    from a second window, the run's last `size` rows, without gradient and without dropout.
+    from a second window, the run's last `size` rows, without gradient.
 
     Args:
-        read: gives the output [B, R, ...] of a window at its wanted positions; a generator draws its dropout.
+        read: gives the output [B, R, ...] of a window at its wanted positions.
     """
     context, device = batch.burn_in.first.shape[1], batch.learn_rows.device
     before, total = batch.burn_in_rows[:, None], (batch.burn_in_rows + batch.learn_rows)[:, None]
@@ -135,12 +129,12 @@ def learn_in_windows(
 
     longest = largest(total, context + batch.learn.first.shape[1])
     place = torch.minimum(before + torch.arange(batch.learn.first.shape[1], device=device), total - 1)
-    output = read(window(0, min(size, longest), place.clamp(max=size - 1)), generator)
+    output = read(window(0, min(size, longest), place.clamp(max=size - 1)))
     if longest <= size:
         return output
     with torch.no_grad():
         beyond = torch.minimum(size + torch.arange(longest - size, device=device), total - 1)
-        second = read(window((total - size).clamp(min=0), size, beyond), None)
+        second = read(window((total - size).clamp(min=0), size, beyond))
         sequence = torch.arange(len(total), device=device)[:, None]
         later = map_tree(lambda x: x[sequence, (place - size).clamp(min=0)], second)
 
@@ -219,27 +213,22 @@ class WindowedQNetwork(nn.Module):
             [begun[:, :start], torch.where((ends >= size)[..., None], slid, begun[:, start:])], 1
         )
 
-    def window(
-        self, inputs: StepInputs, generator: SequenceGenerator | None = None, at: Tensor | None = None
-    ) -> QOutput:
+    def window(self, inputs: StepInputs, at: Tensor | None = None) -> QOutput:
         """Q-values [B, T, A] at every position of windows [B, T, ...] in one pass, T at most K.
 
         This is the paper's intermediate Q-value prediction. The values are those of the acting function where
         the window begins an episode, and at the last position where T = K.
 
         Args:
-            generator: draws dropout, which is off without it.
             at: [B, S] the positions that are wanted, for [B, S, A].
         """
-        return self.head(self.decoder(self.encoder(inputs), generator, at))
+        return self.head(self.decoder(self.encoder(inputs), at))
 
     def learn_values(
-        self, batch: Sequences, generator: SequenceGenerator | None = None, want_trace: bool = False
+        self, batch: Sequences, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
         """The output [B, R, ...] of the learn block, from windows of K rows; the trace is empty."""
-        output = learn_in_windows(
-            batch, self.context_length, lambda w, draws: self.window(w.rows, draws, w.at), generator
-        )
+        output = learn_in_windows(batch, self.context_length, lambda w: self.window(w.rows, w.at))
         return output, {} if want_trace else None
 
     def initial_state(self, batch_size: int) -> WindowState:

@@ -110,8 +110,6 @@ class NetworkConfig(Group):
     """K, steps of the window that is re-read at each step, the present one among them (dtqn)."""
     positions: Annotated[Literal["learned", "sinusoidal", "none"], Cores("dtqn")] = "learned"
     """Encoding of a step's place in the window, added to its features."""
-    dropout: Annotated[float, Cores("dtqn")] = Field(0.0, ge=0, lt=1)
-    """Share of features and attention weights zeroed in the online network's learning."""
     gate: Annotated[Literal["gru", "output", "input", "highway", "sigtanh", "residual"], _ATTENTION] = "gru"
     """Gate that joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
     gate_bias: Annotated[float | None, _ATTENTION] = None
@@ -412,7 +410,7 @@ class Config(Group):
     """The device of the networks; auto: cuda if there is one."""
     cuda_graphs: Literal["auto", True, False] = "auto"
     """Acting and updates as CUDA graphs, recorded once; auto: on a GPU, for networks of the suite's own, and
-    without dropout, auxiliary losses, rollouts and RAdam, which no graph can hold."""
+    without auxiliary losses, rollouts and RAdam, which no graph can hold."""
     tracker: Annotated[str, SomeOf("wandb", "tensorboard")] = "wandb"
     """Where the metrics are sent; W&B as `wandb` says, TensorBoard's files to the folder `tensorboard`."""
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"

@@ -365,11 +365,9 @@ def is_recordable(config: Config) -> bool:
 
 def _unrecordable(config: Config) -> str | None:
     """The part of a run that no CUDA graph can hold."""
-    learner, dropout = config.learner, config.network.dropout
+    learner = config.learner
     if config.device == "cpu":
         return "device is cpu"
-    if config.network.core == "dtqn" and dropout:
-        return f"network.dropout is {dropout}, which draws numbers in each update"
     if learner.auxiliary_weight:
         return f"learner.auxiliary_weight is {learner.auxiliary_weight}, and such losses draw numbers"
     if learner.rollout_length:

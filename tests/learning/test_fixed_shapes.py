@@ -48,7 +48,6 @@ HEADS: dict[str, dict[str, Any]] = {
     "quantile": {"core": "lstm", "space": "box", "distribution": "quantile", "num_quantiles": 5},
 }
 EVERY = CASES | WINDOWED | RECURRENT | HEADS
-del EVERY["window-K12-dropout"]  # it draws numbers
 del EVERY["window-K1"]  # its window does not hold the rows of an n-step return
 RECORDED = ("gru", "coberl-M0", "compressed", "window", "lstm", "mingru", "categorical-recall")
 UPDATES = 6

@@ -457,24 +457,3 @@ def test_state_continues_bit_for_bit(settings: dict[str, Any]) -> None:
     assert [learner.get_state()[name] for name in counters] == [
         resumed.get_state()[name] for name in counters
     ]
-
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_dropout_is_the_same_on_any_number_of_threads(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch as one part, as two, and as two side by side has the same draws for each sequence."""
-    shapes = (Shape(0, 3, 4), Shape(0, 1, 2), Shape(0, 0, 5), Shape(0, 3, 2), Shape(0, 3, 5), Shape(0, 0, 2))
-    settings = {"core": "dtqn", "context_length": 6, "dropout": 0.3}
-    results = []
-    monkeypatch.setattr(batches, "has_kernel", lambda: False)
-    for threads, cost in ((1, 10**9), (1, 0), (2, 0), (1, 10**9)):
-        monkeypatch.setattr(batches, "PART_COST_OF_WINDOWS", cost)
-        config = LearnerConfig(returns="n_step", n_step=2, learning_rate=0.01 if len(results) < 3 else 0.0101)
-        learner = learners.make_learner(make("box", **settings), config, threads=threads, whole=whole)
-        for seed in (1, 2):
-            batch = make_batch(learner.online, "box", shapes, seed=seed, learn_length=3)
-            update = learner.update(batch)
-        assert update.priorities is not None
-        results.append([update.priorities, *snapshot(learner.online)])
-    for result in results[1:3]:
-        assert_all_close(result, results[0], bar=1e-7)
-    assert (results[3][0] - results[0][0]).abs().max() > 1e-6  # the bar would notice

@@ -24,7 +24,6 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "gtrxl-post": {"norm": "post", "gate": "residual"},
     "gtrxl-recall": {"recall_weight": 0.5, "distribution": "categorical", "num_atoms": 7},
     "dtqn": {"core": "dtqn", "context_length": 12},
-    "dtqn-dropout": {"core": "dtqn", "context_length": 12, "dropout": 0.3},
     "lstm": {"core": "lstm"},
     "darqn": {"core": "lstm", "soft_attention": True},
 }

@@ -22,7 +22,7 @@ def gtrxl(**given: Any) -> GTrXL:
 def decoder(**given: Any) -> TransformerDecoder:
     sizes = {"width": 8, "num_layers": 2, "num_heads": 2, "mlp_width": 12, "context_length": 4}
     options = {"positions": "learned", "gate": "residual", "gate_bias": None, "norm": "post"}
-    switches = {"dropout": 0.0, "share_gates": False, "final_norm": False}
+    switches = {"share_gates": False, "final_norm": False}
     return TransformerDecoder(**(sizes | options | switches | given))
 
 

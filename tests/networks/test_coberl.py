@@ -197,9 +197,7 @@ def test_the_learner_adds_it() -> None:
     learner = make_learner(network_of(), LearnerConfig(auxiliary_weight=weight, max_grad_norm=1e9), seed=5)
     plain = make_learner(network_of(), LearnerConfig(max_grad_norm=1e9), seed=5)
     batch = make_batch(learner.online, "box")
-    loss = plain.online.auxiliary(
-        plain.online, batch, torch.Generator().manual_seed(int(plain._seeds(2, 1)[0]))
-    )
+    loss = plain.online.auxiliary(plain.online, batch, plain._generator(torch.device("cpu")))
     added = torch.autograd.grad(loss, list(plain.online.parameters()), materialize_grads=True)
     metrics, others = learner.update(batch).metrics, plain.update(batch).metrics
     assert metrics["learner/auxiliary_loss"] == pytest.approx(loss.item(), rel=1e-9)

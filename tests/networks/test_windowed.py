@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from dtqn import networks
-from dtqn.networks.decoder import TransformerDecoder, drop
+from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.windowed import WindowedQNetwork
 from dtqn.settings.config import Config, NetworkConfig
-from dtqn.types import QOutput, SequenceGenerator, Sequences, StepInputs, leaves, map_tree
+from dtqn.types import QOutput, Sequences, StepInputs, leaves, map_tree
 from tests.cases import randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks import modules
@@ -249,49 +249,6 @@ def test_padding_changes_nothing(junk: float) -> None:
     real = torch.arange(5) < torch.tensor([shape.learn for shape in SHAPES])[:, None]
     clean, dirty = (network.learn_values(batch_of(network, given))[0].q[real] for given in (None, junk))
     assert torch.equal(clean, dirty)
-
-
-def draws(batch: int, seed: int = 0) -> SequenceGenerator:
-    return SequenceGenerator(np.arange(batch) + 1000 * seed, 4 * K, torch.device("cpu"))
-
-
-def test_dropout_is_in_learning_only_and_drawn_from_the_generator() -> None:
-    torch.manual_seed(0)
-    network = around(modules.decoder(dropout=0.5)).requires_grad_(False)
-    batch = batch_of(network)
-
-    def learned(seed: int | None) -> Tensor:
-        generator = None if seed is None else draws(len(SHAPES), seed)
-        return network.learn_values(batch, generator)[0].q
-
-    network.train()
-    assert torch.equal(learned(1), learned(1))
-    assert not torch.equal(learned(1), learned(2))
-    assert torch.equal(learned(1)[0, 2:], learned(None)[0, 2:])  # the second window has none
-    settings = settings_of(network, "residual", "post", "learned")
-    q = network(rows(batch.learn.observation), network.initial_state(len(SHAPES)))[0].q
-    torch.testing.assert_close(q[1], acting(batch.learn.observation[1], K, *settings), rtol=0, atol=1e-9)
-
-
-def test_learning_with_dropout_that_drops_nothing_is_learning_without() -> None:
-    """Attention that drops weights is written out; one in 10^12 is dropped."""
-    torch.manual_seed(0)
-    network = around(modules.decoder(dropout=1e-12))
-    batch, generator = batch_of(network), draws(len(SHAPES))
-    plain, dropped = (network.learn_values(batch, given)[0].q for given in (None, generator))
-    torch.testing.assert_close(dropped, plain, rtol=0, atol=1e-9)
-    inputs = rows(batch.learn.observation[:, :K])
-    torch.testing.assert_close(
-        network.window(inputs, generator).q, network.window(inputs).q, rtol=0, atol=1e-9
-    )
-
-
-def test_dropout_keeps_the_mean_and_zeroes_its_share() -> None:
-    x = torch.ones(20, 10, 200, dtype=torch.float64)
-    dropped = drop(x, 0.25, draws(20))
-    assert dropped.unique().tolist() == pytest.approx([0, 4 / 3])
-    assert (dropped == 0).double().mean().item() == pytest.approx(0.25, abs=0.01)
-    assert drop(x, 0.25, None) is x
 
 
 def test_dtqns_initial_gates() -> None:

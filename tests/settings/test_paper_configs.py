@@ -45,7 +45,7 @@ OF_EACH: dict[str, dict[str, Any]] = {
         "network.mlp_width": 512, "network.context_length": 50, "network.positions": "learned",
         "network.norm": "post", "network.final_norm": True, "network.gate": "residual",
         "network.gate_bias": 0,
-        "network.share_gates": True, "network.dropout": 0,
+        "network.share_gates": True,
     },
     "drqn-gridverse-memory-7x7": OF_WINDOWS | {
         "agent": "drqn-paper", "network.core": "lstm", "network.num_layers": 1, "network.chrono_init": False,

@@ -57,10 +57,6 @@ def test_sizes_that_contradict_each_other():
         ),
         ({"cuda_graphs": "true", "device": "cpu"}, "cuda_graphs is true, but device is cpu; try false"),
         (
-            {"cuda_graphs": "true", "agent": "dtqn", "network.dropout": "0.1"},
-            "cuda_graphs is true, but network.dropout is 0.1, which draws numbers in each update; try false",
-        ),
-        (
             {"cuda_graphs": "true", "agent": "coberl"},
             "cuda_graphs is true, but learner.auxiliary_weight is ",
         ),
@@ -100,7 +96,6 @@ def test_options_that_have_no_meaning_together(flags, message):
     [
         ({}, True),
         ({"agent": "dtqn"}, True),
-        ({"agent": "dtqn", "network.dropout": "0.1"}, False),
         ({"agent": "coberl"}, False),
         ({"agent": "pqn"}, False),
         ({"learner.optimizer": "radam"}, False),

@@ -72,26 +72,3 @@ def test_it_trains_and_goes_on_from_a_checkpoint(agent: str, tmp_path: Path) -> 
     assert trainer.learner.skipped_updates == 0
     for a, b in zip(trainer.network.parameters(), again.network.parameters(), strict=True):
         assert a.isfinite().all() and torch.equal(a, b)
-
-
-def test_dropout_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
-    """Bit for bit, as two runs of one seed do; without dropout the parameters are others."""
-    flags = {"agent": "dtqn", **SMALL, "network.dropout": "0.3"}
-    runs = [Trainer(presets.resolve(None, flags | {"network.dropout": p}, {})) for p in ("0.3", "0.3", "0")]
-    for run in runs:
-        while run.learner_steps < 4:
-            run.advance()
-    assert equal(runs[0], runs[1]) and not equal(runs[0], runs[2])
-    checkpoint.save(tmp_path, 1, runs[0].network.state_dict(), runs[0].get_state(), {"agent": "dtqn"})
-    again = Trainer(presets.resolve(None, flags, {}))
-    again.set_state(checkpoint.load_state(tmp_path))
-    torch.rand(7)  # no global draw decides
-    for run in (runs[0], again):
-        while run.learner_steps < 8:
-            run.advance()
-    assert equal(runs[0], again)
-
-
-def equal(one: Trainer, other: Trainer) -> bool:
-    pairs = zip(one.network.parameters(), other.network.parameters(), strict=True)
-    return all(torch.equal(a, b) for a, b in pairs)

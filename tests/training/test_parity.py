@@ -370,7 +370,6 @@ def as_the_actor_sees(played: Played, batch: Sequences) -> torch.Tensor:
     [
         {},
         {"norm": "pre", "gate": "gru", "positions": "sinusoidal"},
-        {"dropout": 0.5},
         {"norm": "none", "num_layers": 1, "head_width": 0},
         {"distribution": "quantile", "num_quantiles": 4},
         {"norm": "pre", "share_gates": True, "final_norm": True, "use_prev_reward": True},
