@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.options import write
-from dtqn.commands import kinds
+from dtqn.commands import argtypes
 from dtqn.settings.presets import resolve
 from dtqn.training import machine
 from dtqn.training.directory import RunDir
@@ -102,7 +102,7 @@ def line(found: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--episodes", type=kinds.several, default=100)
+    parser.add_argument("--episodes", type=argtypes.several, default=100)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.options import write
-from dtqn.commands import kinds
+from dtqn.commands import argtypes
 
 HITS = ("kill worker", "stop worker", "kill run", "end run")
 PATIENCE_SECONDS = 600.0
@@ -180,9 +180,9 @@ def wait(until: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--kills", type=kinds.positive, default=50)
+    parser.add_argument("--kills", type=argtypes.positive, default=50)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=kinds.positive, default=2)
+    parser.add_argument("--workers", type=argtypes.positive, default=2)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     args = parser.parse_args()
     choice = random.Random(args.seed)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.options import write
-from dtqn.commands import kinds
+from dtqn.commands import argtypes
 from dtqn.experiments.compare import train
 from dtqn.experiments.jobs import Job
 from dtqn.settings.presets import resolve
@@ -69,8 +69,8 @@ def _job(folder: Path, seed: int) -> Job:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--seeds", type=kinds.natural, nargs="+", default=[1, 2, 3, 4, 5])
-    parser.add_argument("--jobs", type=kinds.positive, default=1, help="runs at a time, one thread each")
+    parser.add_argument("--seeds", type=argtypes.natural, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--jobs", type=argtypes.positive, default=1, help="runs at a time, one thread each")
     parser.add_argument("--folder", type=Path, default=Path("runs/learning"))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     args = parser.parse_args()

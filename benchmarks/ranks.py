@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.options import write
-from dtqn.commands import kinds
+from dtqn.commands import argtypes
 from dtqn.program import launch
 from dtqn.ranks import ALONE, Group
 from dtqn.settings.presets import resolve
@@ -70,9 +70,9 @@ def measure(ranks: int, rounds: int, updates: int, settings: list[str]) -> dict[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--ranks", type=kinds.positive, default=2)
-    parser.add_argument("--rounds", type=kinds.positive, default=3)
-    parser.add_argument("--updates", type=kinds.positive, default=100)
+    parser.add_argument("--ranks", type=argtypes.positive, default=2)
+    parser.add_argument("--rounds", type=argtypes.positive, default=3)
+    parser.add_argument("--updates", type=argtypes.positive, default=100)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args, settings = parser.parse_known_args()

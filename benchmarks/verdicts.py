@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import envs
 from benchmarks.options import write
-from dtqn.commands import kinds
+from dtqn.commands import argtypes
 from dtqn.inspection import trials
 from dtqn.training import machine
 from dtqn.training.directory import RunDir
@@ -177,7 +177,9 @@ def main() -> None:
     parser.add_argument(
         "--tasks", type=_tasks, default=list(CASES), metavar="A,B", help="default all: " + ", ".join(CASES)
     )
-    parser.add_argument("--share", type=kinds.share, default=1.0, help="of the environment steps; default 1")
+    parser.add_argument(
+        "--share", type=argtypes.share, default=1.0, help="of the environment steps; default 1"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table of all tasks there")
     args = parser.parse_args()
     for name in args.tasks:

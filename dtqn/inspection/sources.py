@@ -16,7 +16,7 @@ from dtqn.settings.config import Config, ConfigError, fields_of
 from dtqn.settings.layers import Layer, build, setting_in
 from dtqn.settings.task import task_of
 from dtqn.text import number, one_line
-from dtqn.training import chance
+from dtqn.training import chance_level
 from dtqn.training.directory import RunDir, deciding_settings
 from dtqn.training.metrics import read_run
 
@@ -219,7 +219,7 @@ def _table(runs: Sequence[Run]) -> Table:
     configs = [outcome.config for outcome in outcomes]
     scores = scores_of(configs, None)
     floors = {
-        config.env: chance.play(config, config.evaluation.episodes)
+        config.env: chance_level.play(config, config.evaluation.episodes)
         for config in {config.env: config for config in reversed(configs)}.values()
     }
     figures = [comparison_table.run_figures(outcome, scores[outcome.config.env]) for outcome in outcomes]

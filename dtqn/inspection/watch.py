@@ -6,6 +6,7 @@ afterwards.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Mapping
@@ -48,7 +49,7 @@ def watch(directory: RunDir, asked: Asked, out: TextIO) -> None:
     is_terminal = out.isatty()
     draws = (is_terminal or bool(asked.films)) and _draws(config, asked.films)
     room = shutil.get_terminal_size()
-    with open_film(out) as shown:
+    with contextlib.closing(open_film(out)) as shown:
         for number in range(1, asked.episodes + 1):
             episode = record(network, config, number, asked.seed, draws, task)
             if number == 1:

@@ -21,7 +21,9 @@ from dtqn.settings import own
 from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
-from dtqn.training import chance, checkpoint, lines, machine, preflight
+from dtqn.training import chance_level as chance
+from dtqn.training import checkpoint, machine, preflight
+from dtqn.training import messages as lines
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
 from dtqn.training.display import Output, View, open_view
