@@ -25,7 +25,7 @@ from dtqn.experiments import (
 from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.intervals import LEAST_RUNS, band
 from dtqn.experiments.jobs import Job, Pool
-from dtqn.experiments.launchers import Launcher
+from dtqn.experiments.launcher import Launcher
 from dtqn.experiments.records import Outcome, Records, of_finished
 from dtqn.experiments.scores import RETURN, SUCCESS, Score
 from dtqn.experiments.search import Search, chosen_yaml, note, to_markdown

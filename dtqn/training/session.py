@@ -31,7 +31,7 @@ from dtqn.training.evaluations import Evaluations
 from dtqn.training.leader import Leader, dismiss
 from dtqn.training.metrics import MetricsFile, Row, check_counted, read_rows
 from dtqn.training.setup import device_of, make_goal, task_spec
-from dtqn.training.tracker import Trackers, open_tracker
+from dtqn.training.trackers import Trackers, open_tracker
 from dtqn.training.trained import misfit
 from dtqn.training.trainer import Trainer
 from dtqn.training.wandb_tracker import in_sweep
