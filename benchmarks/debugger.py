@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.options import parser_of, write
-from dtqn.commands import kinds
+from dtqn.commands import argtypes
 from dtqn.settings.presets import resolve
 from dtqn.training import machine
 from dtqn.training.directory import RunDir
@@ -101,7 +101,7 @@ def line(found: dict[str, Any]) -> str:
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--episodes", type=kinds.several, default=100)
+    parser.add_argument("--episodes", type=argtypes.several, default=100)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = [figures(run, args.episodes) for run in args.runs]

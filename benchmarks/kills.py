@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.options import parser_of, write
-from dtqn.commands import kinds
+from dtqn.commands import argtypes
 
 HITS = ("kill worker", "stop worker", "kill run", "end run")
 PATIENCE_SECONDS = 600.0
@@ -179,9 +179,9 @@ def wait(until: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--kills", type=kinds.positive, default=50)
+    parser.add_argument("--kills", type=argtypes.positive, default=50)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=kinds.positive, default=2)
+    parser.add_argument("--workers", type=argtypes.positive, default=2)
     args = parser.parse_args()
     choice = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as folder:

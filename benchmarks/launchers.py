@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.options import parser_of, write
+from dtqn.experiments import budget
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.launchers import Asked, opened
 from dtqn.settings import presets
 from dtqn.settings.config import Config
-from dtqn.training import pace
 from dtqn.training.directory import RunDir
 
 SEEDS = (1, 2)
@@ -30,7 +30,7 @@ def settings(minutes: float) -> dict[str, str]:
     """Those of a run that takes about so many minutes here, evaluations left out of account."""
     flags = {"env": "gridverse-memory-7x7", "agent": "gtrxl", "wandb": "disabled", "threads": "1"}
     config = _config(flags, 1)
-    seconds = pace.measured(config).run_seconds(config)
+    seconds = budget.trial(config).run_seconds(config)
     steps = max(2_000, round(config.total_env_steps * 60 * minutes / seconds))
     return flags | {"total_env_steps": str(steps)}
 

@@ -35,7 +35,7 @@ import gymnasium
 import numpy as np
 
 from benchmarks.options import one_line_errors, parser_of, settings_of, write
-from dtqn.commands import kinds
+from dtqn.commands import argtypes
 from dtqn.settings.config import ActorConfig, Config
 from dtqn.settings.presets import resolve
 from dtqn.settings.task import task_of
@@ -271,7 +271,7 @@ def traffic(config: Config) -> dict[str, int]:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--seconds", type=kinds.above_zero, default=10.0, help="for each figure")
+    parser.add_argument("--seconds", type=argtypes.above_zero, default=10.0, help="for each figure")
     parser.add_argument("--env", action="append", metavar="ID", help="measure this task; may be repeated")
     parser.add_argument("--ray", action="store_true", help="beside a Ray of this machine")
     parser.add_argument("--bytes", action="store_true", help="count bytes")

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from benchmarks.options import one_line_errors, parser_of, settings_of, write
-from dtqn.commands import kinds
+from dtqn.commands import argtypes
 from dtqn.learning.batches import take
 from dtqn.learning.discrepancy import discrepancy
 from dtqn.settings.presets import resolve
@@ -151,8 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--env", default="gridverse-memory-7x7")
     parser.add_argument("--agents", nargs="+", default=["gtrxl", "mingru", "lstm", "drqn"])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--every", type=kinds.positive, default=25_000, help="env steps between measurements")
-    parser.add_argument("--sequences", type=kinds.positive, default=2_000)
+    parser.add_argument("--every", type=argtypes.positive, default=25_000, help="env steps between measurements")
+    parser.add_argument("--sequences", type=argtypes.positive, default=2_000)
     args, rest = parser.parse_known_args(arguments)
     flags = settings_of(rest)
     result: dict[str, Any] = {"env": args.env, "seed": args.seed, "settings": flags, "agents": {}}

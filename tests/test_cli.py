@@ -12,7 +12,7 @@ import torch
 import dtqn
 import envs
 from dtqn import cli
-from dtqn.commands import kinds, parser, train, trained
+from dtqn.commands import argtypes, parser, train, trained
 from dtqn.settings.config import Config, ConfigError, LearnerConfig, fields_of
 from dtqn.settings.presets import resolve, resolve_task
 from dtqn.settings.task import task_of
@@ -504,7 +504,7 @@ def test_eval_takes_random_actions(capsys, tmp_path, monkeypatch):
 
 def test_a_long_integer_is_exact():
     """A float has 53 bits."""
-    assert kinds.natural("9007199254740993") == 9007199254740993
-    assert kinds.natural("1e3") == 1000
+    assert argtypes.natural("9007199254740993") == 9007199254740993
+    assert argtypes.natural("1e3") == 1000
     with pytest.raises(argparse.ArgumentTypeError, match=r"1\.5 must be an integer of at least 0"):
-        kinds.natural("1.5")
+        argtypes.natural("1.5")

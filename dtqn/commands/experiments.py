@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtqn.commands import kinds, train
+from dtqn.commands import argtypes, train
 from dtqn.commands.parser import Parser, add_config, plain
 from dtqn.settings.config import ConfigError, wrong
 from dtqn.settings.values import nearest
@@ -102,14 +102,14 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
     )
     own.add_argument(
         "--seeds",
-        type=kinds.up_to(_MOST_SEEDS),
+        type=argtypes.up_to(_MOST_SEEDS),
         default=5,
         metavar="N",
         help="how many seeds; default %(default)s",
     )
     own.add_argument(
         "--first-seed",
-        type=kinds.natural,
+        type=argtypes.natural,
         default=1,
         metavar="S",
         help="the first seed; take seeds that no setting was chosen on; default %(default)s",
@@ -128,21 +128,21 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
     )
     own.add_argument(
         "--budget-share",
-        type=kinds.share,
+        type=argtypes.share,
         default=1.0,
         metavar="X",
         help="run this share of the suite's env steps, for a first look; default all",
     )
     own.add_argument(
         "--budget-minutes",
-        type=kinds.above_zero,
+        type=argtypes.above_zero,
         metavar="M",
         help="estimate beforehand what every run will take, and train only those that fit into M minutes",
     )
     own.add_argument(
         "--records",
         metavar="DIR",
-        type=kinds.path,
+        type=argtypes.path,
         help=f"folder where finished runs are found and leave their records; default none, with --suite and "
         f"its full budget {_RECORDS} if that is there",
     )
@@ -161,12 +161,12 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
         "learner.learning_rate=0.0003,0.001,0.003, and write what suits each into search.md and chosen.yaml",
     )
     own.add_argument(
-        "--runs-dir", metavar="DIR", type=kinds.path, default=Path("runs"), help="default %(default)s"
+        "--runs-dir", metavar="DIR", type=argtypes.path, default=Path("runs"), help="default %(default)s"
     )
     own.add_argument(
         "--out",
         metavar="DIR",
-        type=kinds.path,
+        type=argtypes.path,
         help="folder of table and curves; default <runs-dir>/compare/<task or suite>-<hash>",
     )
     run = parser.add_argument_group("settings of all runs (--env: one task, or several with commas between)")
@@ -209,24 +209,24 @@ def sweep(arguments: Sequence[str]) -> int:
     )
     own = parser.add_argument_group("sweep")
     own.add_argument(
-        "file", metavar="FILE", type=kinds.path, help="such as configs/sweeps/learning-rate.yaml"
+        "file", metavar="FILE", type=argtypes.path, help="such as configs/sweeps/learning-rate.yaml"
     )
     _add_jobs(own)
     own.add_argument(
-        "--run-cap", type=kinds.positive, metavar="N", help="runs in all; default the file's run_cap"
+        "--run-cap", type=argtypes.positive, metavar="N", help="runs in all; default the file's run_cap"
     )
     own.add_argument(
         "--search-seed",
-        type=kinds.natural,
+        type=argtypes.natural,
         default=0,
         metavar="N",
         help="seed of the choices; default %(default)s",
     )
-    own.add_argument("--runs-dir", metavar="DIR", type=kinds.path, help="default the file's, or runs")
+    own.add_argument("--runs-dir", metavar="DIR", type=argtypes.path, help="default the file's, or runs")
     own.add_argument(
         "--out",
         metavar="DIR",
-        type=kinds.path,
+        type=argtypes.path,
         help="folder of results; default <runs-dir>/sweeps/<name>-<hash>",
     )
     run = parser.add_argument_group("settings of all runs")
@@ -247,7 +247,7 @@ def sweep(arguments: Sequence[str]) -> int:
 def _add_jobs(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--jobs",
-        type=kinds.positive,
+        type=argtypes.positive,
         metavar="N",
         help="trainings at a time; default CPUs / threads, at most one a GPU; elsewhere the launcher's room",
     )
@@ -262,7 +262,7 @@ def _add_jobs(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--ray-gpus",
-        type=kinds.gpus,
+        type=argtypes.gpus,
         metavar="X",
         help="GPUs of a training; default 1 with --device cuda, else 0",
     )

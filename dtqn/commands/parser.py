@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from dtqn.commands import kinds
+from dtqn.commands import argtypes
 from dtqn.program import program
 from dtqn.settings.config import ConfigError, fields_of, setting_of, spelled
 from dtqn.settings.values import Cores, legal, mark_of, nearest
@@ -64,7 +64,10 @@ class Parser(argparse.ArgumentParser):
                     raise ConfigError(f"{name} is no option{hint or '; --help-all lists all'}")
                 argument = declared[plain(name)] + equals + value
             elif (
-                result and result[-1].startswith("--") and "=" not in result[-1] and kinds.is_number(argument)
+                result
+                and result[-1].startswith("--")
+                and "=" not in result[-1]
+                and argtypes.is_number(argument)
             ):
                 result[-1] += "=" + argument
                 continue
@@ -113,7 +116,7 @@ def plain(option: str) -> str:
 
 def add_config(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--config", metavar="FILE", type=kinds.path, help="YAML file of settings, laid over the presets"
+        "--config", metavar="FILE", type=argtypes.path, help="YAML file of settings, laid over the presets"
     )
 
 

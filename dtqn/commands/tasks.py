@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import envs
-from dtqn.commands import kinds
+from dtqn.commands import argtypes
 from dtqn.commands.parser import Parser, terminal_width
 from dtqn.settings import presets
 from dtqn.settings.config import ConfigError, wrong
@@ -20,10 +20,10 @@ def list_tasks(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--render",
         metavar="FILE",
-        type=kinds.path,
+        type=argtypes.path,
         help="write a picture of it; .png: the first state, .gif: a random episode",
     )
-    parser.add_argument("--seed", type=kinds.natural, default=1, metavar="N", help="default %(default)s")
+    parser.add_argument("--seed", type=argtypes.natural, default=1, metavar="N", help="default %(default)s")
     parser.add_settings(lambda name: name.startswith("task."))
     given = parser.read()
     id, file, seed = (given.pop(name) for name in ("env", "render", "seed"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import dtqn
-from dtqn.commands import kinds
+from dtqn.commands import argtypes
 from dtqn.commands.parser import Parser, add_config
 from dtqn.program import program
 from dtqn.settings import layers, presets
@@ -84,15 +84,15 @@ def parser_of(arguments: Sequence[str]) -> Parser:
     add_config(run)
     run.add_argument("--print-config", action="store_true", help="print every setting as YAML and end")
     run.add_argument(
-        "--run-dir", metavar="DIR", type=kinds.path, help="default <runs-dir>/<env>/<agent>/seed<k>"
+        "--run-dir", metavar="DIR", type=argtypes.path, help="default <runs-dir>/<env>/<agent>/seed<k>"
     )
     run.add_argument(
-        "--runs-dir", metavar="DIR", type=kinds.path, help="folder of run directories; default runs"
+        "--runs-dir", metavar="DIR", type=argtypes.path, help="folder of run directories; default runs"
     )
     run.add_argument(
         "--resume",
         metavar="RUN_DIR",
-        type=kinds.path,
+        type=argtypes.path,
         help="go on with the run in this directory; auto: go on with the run of these very settings, in "
         "<runs-dir>/<env>/<agent>/seed<k>-<hash of the settings>, or start it",
     )

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dtqn.commands import kinds
+from dtqn.commands import argtypes
 from dtqn.commands.parser import Parser, terminal_width
 from dtqn.program import program
 from dtqn.settings.config import Config, fields_of, wrong
@@ -31,14 +31,14 @@ _LONG_SECONDS = 60.0
 def evaluate(arguments: Sequence[str]) -> int:
     """Evaluate the weights of a run."""
     parser = Parser("eval", arguments, description="Evaluate the weights of a run.")
-    parser.add_argument("run_dir", metavar="RUN_DIR", type=kinds.path)
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=argtypes.path)
     parser.add_argument(
-        "--episodes", type=kinds.positive, default=500, metavar="N", help="default %(default)s"
+        "--episodes", type=argtypes.positive, default=500, metavar="N", help="default %(default)s"
     )
     _add_played(parser)
     parser.add_argument(
         "--epsilon",
-        type=kinds.probability,
+        type=argtypes.probability,
         metavar="E",
         help="share of random actions; default that of the run's evaluations, mostly 0: greedy",
     )
@@ -49,17 +49,17 @@ def evaluate(arguments: Sequence[str]) -> int:
     task = task_of(config)
     epsilon = config.evaluation.epsilon if given["epsilon"] is None else given["epsilon"]
     from dtqn.training import trained
-    from dtqn.training.display import evaluation_figures, evaluation_line
 
     _warn_of_change(directory, config)
     with _told_of_endless(config):
         result = trained.evaluate_run(directory, given["episodes"], seed, weights, epsilon)
     if given["json"]:
         which = {"env": config.env, "agent": config.agent, "checkpoint": weights, "seed": seed}
-        print(json.dumps(which | {"epsilon": epsilon} | evaluation_figures(result, task)))
+        print(json.dumps(which | {"epsilon": epsilon} | trained.evaluation_figures(result, task)))
     else:
+        in_words = trained.evaluation_line(result, task)
         random = f"{epsilon:g} of its actions at random, " if epsilon else ""
-        print(f"{config.env}, {config.agent}, {weights} weights, {random}{evaluation_line(result, task)}")
+        print(f"{config.env}, {config.agent}, {weights} weights, {random}{in_words}")
     return 0
 
 
@@ -72,17 +72,17 @@ def debug(arguments: Sequence[str]) -> int:
         description="Say what the decisions of a trained agent hang on, and whether it uses its memory. The "
         "exit code is 1 where a contract between acting and learning is broken.",
     )
-    parser.add_argument("run_dir", metavar="RUN_DIR", type=kinds.path)
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=argtypes.path)
     parser.add_argument(
         "--episodes",
-        type=kinds.positive,
+        type=argtypes.positive,
         default=100,
         metavar="N",
         help="greedy episodes; default %(default)s",
     )
     parser.add_argument(
         "--replacements",
-        type=kinds.positive,
+        type=argtypes.positive,
         metavar="M",
         help=f"other episodes that give what is shown in place of a step; default {_REPLACEMENTS}",
     )
@@ -95,7 +95,7 @@ def debug(arguments: Sequence[str]) -> int:
         "does the task need a memory, and of how many steps?",
     )
     parser.add_argument(
-        "--out", metavar="DIR", type=kinds.path, help="folder of the files; default RUN_DIR/debug"
+        "--out", metavar="DIR", type=argtypes.path, help="folder of the files; default RUN_DIR/debug"
     )
     parser.add_argument("--json", action="store_true", help="print debug.json")
     given = parser.read()
@@ -130,19 +130,21 @@ def watch(arguments: Sequence[str]) -> int:
         description="Show greedy episodes of a trained agent step by step: the task's picture, Q-values, "
         "action, reward, and how much each decision hangs on past steps; a line a step without a terminal.",
     )
-    parser.add_argument("run_dir", metavar="RUN_DIR", type=kinds.path)
-    parser.add_argument("--episodes", type=kinds.positive, default=1, metavar="N", help="default %(default)s")
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=argtypes.path)
+    parser.add_argument(
+        "--episodes", type=argtypes.positive, default=1, metavar="N", help="default %(default)s"
+    )
     _add_played(parser)
     parser.add_argument(
         "--delay",
-        type=kinds.seconds,
+        type=argtypes.seconds,
         default=0.4,
         metavar="S",
         help="seconds that a step is shown; default %(default)s",
     )
     for name in ("gif", "mp4"):
         parser.add_argument(
-            f"--{name}", metavar="FILE", type=kinds.path, help=f"keep the first episode as FILE.{name}"
+            f"--{name}", metavar="FILE", type=argtypes.path, help=f"keep the first episode as FILE.{name}"
         )
     given = parser.read()
     directory = RunDir(given["run_dir"])
@@ -168,23 +170,23 @@ def report(arguments: Sequence[str]) -> int:
         description="Write one HTML file about trained runs, or about those of a comparison: episodes to "
         "step through, what each decision hangs on, a table and a curve. It needs no network.",
     )
-    parser.add_argument("paths", metavar="DIR", nargs="+", type=kinds.path, help="runs, or one comparison")
+    parser.add_argument("paths", metavar="DIR", nargs="+", type=argtypes.path, help="runs, or one comparison")
     parser.add_argument(
         "--out",
         metavar="FILE",
-        type=kinds.path,
+        type=argtypes.path,
         help="the page; default report.html in DIR, or beside several runs",
     )
     parser.add_argument(
         "--episodes",
-        type=kinds.several,
+        type=argtypes.several,
         default=100,
         metavar="N",
         help="episodes to play; default %(default)s",
     )
     parser.add_argument(
         "--shown",
-        type=kinds.positive,
+        type=argtypes.positive,
         metavar="N",
         help=f"episodes of a run that are shown, failures and successes; default {_SHOWN}",
     )
@@ -220,15 +222,19 @@ def export(arguments: Sequence[str]) -> int:
         usage="RUN_DIR --to DIR [--option value ...]",
         description="Write a trained agent for others: weights, settings, a model card and a certificate.",
     )
-    parser.add_argument("run_dir", metavar="RUN_DIR", type=kinds.path)
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=argtypes.path)
     parser.add_argument(
-        "--to", metavar="DIR", type=kinds.path, required=True, help="a new folder, or an empty one"
+        "--to", metavar="DIR", type=argtypes.path, required=True, help="a new folder, or an empty one"
     )
     parser.add_argument(
-        "--episodes", type=kinds.positive, default=500, metavar="N", help="for its score; default %(default)s"
+        "--episodes",
+        type=argtypes.positive,
+        default=500,
+        metavar="N",
+        help="for its score; default %(default)s",
     )
     parser.add_argument(
-        "--seed", type=kinds.natural, default=7, metavar="N", help="seed of these; default %(default)s"
+        "--seed", type=argtypes.natural, default=7, metavar="N", help="seed of these; default %(default)s"
     )
     parser.add_argument(
         "--push", metavar="ORG/NAME", help="send it to this model repository of the Hugging Face Hub as well"
@@ -261,15 +267,15 @@ def verify(arguments: Sequence[str]) -> int:
         description="Say whether an exported agent is what its certificate claims: its files, and its score, "
         "for which its episodes are played again. The exit code is 1 where one differs.",
     )
-    parser.add_argument("run_dir", metavar="DIR", type=kinds.path)
+    parser.add_argument("run_dir", metavar="DIR", type=argtypes.path)
     parser.add_argument(
         "--episodes",
-        type=kinds.natural,
+        type=argtypes.natural,
         metavar="N",
         help="play so many, 0 for none; default the certificate's",
     )
     parser.add_argument(
-        "--seed", type=kinds.natural, metavar="N", help="seed of these; default the certificate's"
+        "--seed", type=argtypes.natural, metavar="N", help="seed of these; default the certificate's"
     )
     given = parser.read()
     directory = RunDir(given["run_dir"])
@@ -286,7 +292,7 @@ def verify(arguments: Sequence[str]) -> int:
 def _add_played(parser: Parser) -> None:
     """Which episodes are played, and by which weights."""
     parser.add_argument(
-        "--seed", type=kinds.natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
+        "--seed", type=argtypes.natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
     )
     parser.add_argument(
         "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"

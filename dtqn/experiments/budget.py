@@ -5,18 +5,54 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from dtqn.experiments.records import Outcome
 from dtqn.settings.config import Config
 from dtqn.text import columns, duration, number
-from dtqn.training import pace
+from dtqn.training import machine
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import read_rows
 from dtqn.training.preflight import planned_updates
+from dtqn.training.trainer import Trainer
 
 START_SECONDS = 5.0
 """CPU seconds until a training has started: imports and networks, measured on two cores."""
+_LEAST_TICKS, _UPDATES = 50, 4
+"""Of a trial."""
+
+
+class Pace(NamedTuple):
+    """Seconds on this machine at this moment."""
+
+    per_env_step: float
+    per_update: float
+
+    def run_seconds(self, config: Config) -> float:
+        """The seconds of a whole run, its evaluations counted with the most steps that they may take.
+
+        These have more copies at a time, so they take less.
+        """
+        acting = config.total_env_steps * (1 + config.evaluation.max_step_share)
+        return acting * self.per_env_step + planned_updates(config) * self.per_update
+
+
+def trial(config: Config) -> Pace:
+    """The pace of a run with these settings: some ticks and some updates of a trial, which leaves nothing."""
+    machine.prepare()
+    trainer = Trainer(config)
+    try:
+        return Pace(*trainer.trial(max(_LEAST_TICKS, _longest_sequence(config)), _UPDATES))
+    finally:
+        trainer.close()
+
+
+def _longest_sequence(config: Config) -> int:
+    """Rows of a whole sequence."""
+    learner, replay = config.learner, config.replay
+    if learner.rollout_length:
+        return learner.rollout_length
+    return replay.burn_in_length + replay.learn_length + learner.n_step
 
 
 def fitting(
@@ -24,7 +60,7 @@ def fitting(
 ) -> list[bool]:
     """Which of the runs fit into so many minutes, each taken in turn while it does; prints the estimate.
 
-    The first run of each task and agent is tried out (`pace.measured`). A run that has begun counts with what
+    The first run of each task and agent is tried out (`trial`). A run that has begun counts with what
     is left of it, a finished one takes nothing.
 
     Args:
@@ -39,7 +75,7 @@ def fitting(
         left = _left(config, RunDir.of_config(config, runs_dir))
         key = config.env, config.agent
         if left and key not in seconds:
-            seconds[key] = START_SECONDS + pace.measured(config).run_seconds(config)
+            seconds[key] = START_SECONDS + trial(config).run_seconds(config)
         needed.append(left * seconds[key] if left else 0.0)
         fits.append(min(ends) + needed[-1] <= 60 * minutes)
         if fits[-1]:

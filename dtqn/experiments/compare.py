@@ -25,7 +25,7 @@ from dtqn.experiments import (
 from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.intervals import LEAST_RUNS, band
 from dtqn.experiments.jobs import Job, Pool
-from dtqn.experiments.launchers import Launcher
+from dtqn.experiments.launcher import Launcher
 from dtqn.experiments.records import Outcome, Records, of_finished
 from dtqn.experiments.scores import RETURN, SUCCESS, Score
 from dtqn.experiments.search import Search, chosen_yaml, note, to_markdown
@@ -35,7 +35,7 @@ from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.task import task_of
 from dtqn.settings.values import nearest
-from dtqn.training import chance
+from dtqn.training import chance_level
 from dtqn.training.directory import RunDir, config_hash, make_writable, report_command
 from dtqn.training.display import open_runs_view
 from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row, whole
@@ -228,7 +228,9 @@ def compare(
         done = sum(outcome.state == "finished" for outcome in outcomes)
         print(f"interrupted, {done} of {len(configs)} runs finished; the same command goes on", file=out)
         return 128 + caught
-    floors = chance.measured(configs, folder / "random.json", lambda line: print(line, file=out, flush=True))
+    floors = chance_level.measured(
+        configs, folder / "random.json", lambda line: print(line, file=out, flush=True)
+    )
     if suite is not None:
         floors = {env: _known(floor, scores[env]) for env, floor in floors.items()}
     runs = [

@@ -30,7 +30,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from dtqn.experiments.launchers import Command, Handle, Launcher, command
+from dtqn.experiments.launcher import Command, Handle, Launcher, command
 from dtqn.experiments.local_launcher import LocalLauncher, visible_gpus
 from dtqn.program import WORKER, worker_environment
 from dtqn.settings.config import Config

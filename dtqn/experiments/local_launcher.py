@@ -9,7 +9,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 
-from dtqn.experiments.launchers import Command
+from dtqn.experiments.launcher import Command
 from dtqn.settings.config import Config
 from dtqn.signals import ends_with_stdin
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from dtqn.clusters import exceptions, ray
 from dtqn.experiments import transfer
-from dtqn.experiments.launchers import Command, Needs
+from dtqn.experiments.launcher import Command, Needs
 from dtqn.experiments.local_launcher import Process
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.text import one_line, size

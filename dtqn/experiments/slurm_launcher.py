@@ -28,7 +28,7 @@ from typing import Any
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError, UncompletedJobError
 
-from dtqn.experiments.launchers import Command, Needs
+from dtqn.experiments.launcher import Command, Needs
 from dtqn.experiments.local_launcher import Process
 from dtqn.files import write_whole
 from dtqn.settings.config import Config, ConfigError, wrong

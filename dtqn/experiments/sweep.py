@@ -26,6 +26,7 @@ from dtqn import plots
 from dtqn.experiments import launchers
 from dtqn.experiments.intervals import LEAST_RUNS as COMPARABLE
 from dtqn.experiments.jobs import Job, Pool, fitting
+from dtqn.experiments.launcher import Launcher
 from dtqn.files import replacing, write_whole
 from dtqn.program import program
 from dtqn.settings import presets
@@ -386,7 +387,7 @@ def default_folder(file: SweepFile, given: Mapping[str, Any], seed: int, runs_di
 
 
 def run(
-    sweep: Sweep, parallel: int | None, launcher: launchers.Launcher | None = None, out: TextIO | None = None
+    sweep: Sweep, parallel: int | None, launcher: Launcher | None = None, out: TextIO | None = None
 ) -> int:
     """Run a sweep to its end, or go on with it; the program's exit code.
 

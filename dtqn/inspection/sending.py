@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dtqn.inspection.page_runs import Run
-from dtqn.training.tracker import open_tracker
+from dtqn.training.trackers import open_tracker
 
 
 def send(runs: Sequence[Run], file: Path, title: str, mode: str | None, say: Callable[[str], None]) -> None:

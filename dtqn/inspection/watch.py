@@ -6,6 +6,7 @@ afterwards.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Mapping
@@ -49,7 +50,7 @@ def watch(directory: RunDir, asked: Asked, out: TextIO) -> None:
     is_terminal = out.isatty()
     draws = (is_terminal or bool(asked.films)) and _draws(run.config, asked.films)
     room = shutil.get_terminal_size()
-    with open_film(out) as view:
+    with contextlib.closing(open_film(out)) as view:
         for number in range(1, asked.episodes + 1):
             shown = record(run, number, asked.seed, draws)
             if number == 1:

@@ -12,8 +12,7 @@ from dtqn.acting.statistics import NORMAL_QUANTILE
 from dtqn.text import number
 from dtqn.training import checkpoint
 from dtqn.training.checkpoint import CheckpointError
-from dtqn.training.lines import score
-from dtqn.training.metrics import Row, is_full_evaluation
+from dtqn.training.metrics import Row, is_full_evaluation, score
 
 
 class Evaluations:

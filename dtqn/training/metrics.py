@@ -178,3 +178,21 @@ def _checked(path: Path, rows: list[Row | None]) -> list[Row]:
             )
         good.append(row)
     return good
+
+
+def score(evaluation: Mapping[str, Any]) -> float:
+    """The figure that evaluations are compared by: success, or the return where the task defines none."""
+    success = evaluation.get("eval/success")
+    return float(evaluation["eval/return"] if success is None else success)
+
+
+def outcome(row: Mapping[str, float | int | None]) -> str:
+    """An evaluation in words: success with its interval, or the return where the task defines no success."""
+    if row.get("eval/success") is None:
+        return f"return {row['eval/return']:.3g}"
+    return interval(row["eval/success"], row["eval/success_low"], row["eval/success_high"])
+
+
+def interval(success: Any, low: Any, high: Any) -> str:
+    """A success rate with its 95 % interval."""
+    return f"success {success:.1%} [{low:.1%}, {high:.1%}]"

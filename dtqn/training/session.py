@@ -20,14 +20,16 @@ from dtqn.settings import named_code
 from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
-from dtqn.training import chance, checkpoint, lines, machine, preflight
+from dtqn.training import chance_level as chance
+from dtqn.training import checkpoint, machine, preflight
+from dtqn.training import messages as lines
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import MetricsFile, Row, check_counted, read_rows
 from dtqn.training.setup import device_of, make_goal, task_spec
-from dtqn.training.tracker import Trackers, open_tracker
+from dtqn.training.trackers import Trackers, open_tracker
 from dtqn.training.trained import misfit
 from dtqn.training.trainer import Trainer
 from dtqn.training.wandb_tracker import in_sweep

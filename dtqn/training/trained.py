@@ -10,11 +10,13 @@ import torch
 from dtqn.acting.evaluation import EvaluationResult, evaluate
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, wrong
-from dtqn.text import one_line
+from dtqn.text import counted, one_line
 from dtqn.training import checkpoint, machine
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir
+from dtqn.training.metrics import interval
 from dtqn.training.setup import Stream, device_of, make_env, make_network, random_actions, task_spec
+from envs import TaskSpec
 
 
 def evaluate_run(
@@ -34,6 +36,26 @@ def evaluate_run(
         config, epsilon, np.random.SeedSequence(seed, spawn_key=(Stream.EVALUATION_ACTIONS,))
     )
     return evaluate(network, env, episodes, task_spec(config).has_success, chance)
+
+
+def evaluation_figures(result: EvaluationResult, task: TaskSpec) -> dict[str, float | None]:
+    """What `eval --json` prints, by name."""
+    return {
+        "success": result.success,
+        "success_low": result.success_low,
+        "success_high": result.success_high,
+        "success_ceiling": task.success_ceiling if task.has_success else None,
+        "return": result.episode_return,
+        "length": result.length,
+        "episodes": result.episodes,
+    }
+
+
+def evaluation_line(result: EvaluationResult, task: TaskSpec) -> str:
+    """The same for people."""
+    rate = "" if result.success is None else f"{interval(*result[:3])}{task.ceiling_note}, "
+    episodes = counted(result.episodes, "episode")
+    return f"{episodes}: {rate}return {result.episode_return:.3f}, length {result.length:.1f}"
 
 
 def device_here(config: Config) -> torch.device:

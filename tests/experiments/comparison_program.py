@@ -11,7 +11,7 @@ from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import compare, jobs
 from dtqn.experiments.records import Outcome
 from dtqn.settings.presets import resolve
-from dtqn.training import chance
+from dtqn.training import chance_level
 
 TASK = "gridverse-memory-7x7"
 _STAND_IN = """
@@ -84,7 +84,7 @@ def run(tmp_path, monkeypatch):
     program = [sys.executable, "-I", "-S", str(tmp_path / "program.py")]
     monkeypatch.setattr(compare, "Pool", functools.partial(jobs.Pool, program=program))
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(chance, "play", lambda config, episodes: CHANCE)
+    monkeypatch.setattr(chance_level, "play", lambda config, episodes: CHANCE)
 
     draw = compare.plots.comparison
 

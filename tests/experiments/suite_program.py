@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dtqn.experiments import compare, jobs, suites
-from dtqn.training import chance
+from dtqn.training import chance_level
 from tests.experiments.comparison_program import CHANCE, draw_nothing
 
 MAZE = "t-maze-passive-10"
@@ -97,7 +97,7 @@ def run(tmp_path, monkeypatch):
     program = [sys.executable, "-I", "-S", str(tmp_path / "program.py")]
     monkeypatch.setattr(compare, "Pool", functools.partial(jobs.Pool, program=program))
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(chance, "play", lambda config, episodes: CHANCE)
+    monkeypatch.setattr(chance_level, "play", lambda config, episodes: CHANCE)
     draw = compare.plots.comparison
 
     def run(

@@ -6,8 +6,7 @@ import re
 import pytest
 
 from dtqn.experiments import budget, compare
-from dtqn.training import pace
-from dtqn.training.pace import Pace
+from dtqn.experiments.budget import Pace
 from dtqn.training.preflight import planned_updates
 from tests.experiments import suite_program
 from tests.experiments.suite_program import MAZE, begun_runs, suite_of, table_of
@@ -16,10 +15,10 @@ run = suite_program.run
 
 
 def test_a_run_longer_than_the_minutes_fits_into_no_number_of_places(tmp_path, monkeypatch):
-    monkeypatch.setattr(pace, "measured", lambda config: Pace(0.01, 0.0))
+    monkeypatch.setattr(budget, "trial", lambda config: Pace(0.01, 0.0))
     monkeypatch.setattr(budget, "START_SECONDS", 0.0)
     configs = compare.plan(["mingru"], [1], None, {"env": MAZE, "total_env_steps": "1000"})
-    seconds = pace.measured(configs[0]).run_seconds(configs[0])
+    seconds = budget.trial(configs[0]).run_seconds(configs[0])
     for minutes, fits in ((seconds / 60 + 1e-9, True), (seconds / 60 - 1e-9, False)):
         assert budget.fitting(configs, tmp_path, 5, minutes, io.StringIO()) == [fits]
 
@@ -27,7 +26,7 @@ def test_a_run_longer_than_the_minutes_fits_into_no_number_of_places(tmp_path, m
 def test_what_fits_into_the_minutes_is_said_and_trained(run, tmp_path, monkeypatch):
     """An env step takes a hundredth of a second and an update a second: times by hand."""
     measured = []
-    monkeypatch.setattr(pace, "measured", lambda config: measured.append(config) or Pace(0.01, 1.0))
+    monkeypatch.setattr(budget, "trial", lambda config: measured.append(config) or Pace(0.01, 1.0))
     monkeypatch.setattr(budget, "START_SECONDS", 0.0)
     configs = compare.plan(["mingru", "dqn"], [1, 2], None, {}, suite_of(tmp_path))
     seconds = [0.01 * config.total_env_steps * 1.5 + planned_updates(config) for config in configs]
@@ -64,7 +63,7 @@ def test_a_trial_times_a_real_trainer_and_leaves_nothing(tmp_path, monkeypatch):
         {"replay.capacity": "5000"},
         suite_of(tmp_path)._replace(tasks=suite_of(tmp_path).tasks[-1:]),
     )
-    found = pace.measured(config)
+    found = budget.trial(config)
     assert found.per_env_step > 0 and found.per_update > 0
     expected = 1000 * 1.5 * found.per_env_step + planned_updates(config) * found.per_update
     assert found.run_seconds(config) == pytest.approx(expected)

@@ -21,7 +21,7 @@ from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.config import ConfigError
 from dtqn.settings.layers import to_yaml
 from dtqn.settings.presets import resolve
-from dtqn.training import chance
+from dtqn.training import chance_level
 from dtqn.training.directory import RunDir, resolved
 from dtqn.training.metrics import read_rows
 from tests.experiments import comparison_program
@@ -135,12 +135,12 @@ def test_random_actions_are_played_once(tmp_path, monkeypatch):
         seeds.append((copies, seed.entropy, seed.spawn_key))
         return make(config, copies, seed)
 
-    monkeypatch.setattr(chance, "make_env", make_env)
-    found = chance.measured([config, again], tmp_path / "random.json")
+    monkeypatch.setattr(chance_level, "make_env", make_env)
+    found = chance_level.measured([config, again], tmp_path / "random.json")
     assert list(found) == ["t-maze-passive-10"]
-    assert chance.measured([config, again], tmp_path / "random.json") == found and len(seeds) == 1
+    assert chance_level.measured([config, again], tmp_path / "random.json") == found and len(seeds) == 1
     other = resolve(None, flags | {"seed": "5", "evaluation.epsilon": "0.3"}, {})
-    assert chance.measured([other], tmp_path / "random.json") == found and len(seeds) == 1
+    assert chance_level.measured([other], tmp_path / "random.json") == found and len(seeds) == 1
     monkeypatch.setattr(setup, "make_env", make_env)
     trainer = Trainer(config)
     trainer.evaluator.ask(trainer.network, 0, 0, None, at_end=True)
@@ -161,9 +161,11 @@ def test_random_actions_are_played_once(tmp_path, monkeypatch):
     result = found["t-maze-passive-10"]
     assert (result.episodes, result.episode_return) == (9, pytest.approx(sum(counted) / 9))
     longer = resolve(None, flags | {"seed": "5", "evaluation.episodes": "11"}, {})
-    assert chance.measured([longer], tmp_path / "random.json")["t-maze-passive-10"].episodes == 11
+    assert chance_level.measured([longer], tmp_path / "random.json")["t-maze-passive-10"].episodes == 11
     (tmp_path / "random.json").write_text("[{")
-    assert chance.measured([config], tmp_path / "random.json") == found, "what cannot be read is measured"
+    assert chance_level.measured([config], tmp_path / "random.json") == found, (
+        "what cannot be read is measured"
+    )
 
 
 def test_an_evaluation_has_the_same_seeds_for_every_agent(monkeypatch):

@@ -14,7 +14,7 @@ import pytest
 from dtqn import cli
 from dtqn.experiments import compare, jobs, launchers, transfer
 from dtqn.experiments.jobs import Pool
-from dtqn.experiments.launchers import Command
+from dtqn.experiments.launcher import Command, Needs
 from dtqn.signals import Signals
 from tests.experiments import stand_in
 
@@ -236,7 +236,7 @@ def test_only_trainings_of_this_machine_need_its_devices_and_memory(
     if place in _AWAY:
         assert (code, said) == (0, "")
         (config,) = taken
-        needs = launchers.Needs.of(config)
+        needs = Needs.of(config)
         assert needs.gpus == (device == "cuda") and needs.memory_bytes > 10 << 20
         return
     assert code == 2 and not taken

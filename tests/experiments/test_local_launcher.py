@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dtqn.experiments import local_launcher
-from dtqn.experiments.launchers import Command
+from dtqn.experiments.launcher import Command
 from dtqn.experiments.local_launcher import LocalLauncher, Process, visible_gpus
 from dtqn.settings.presets import resolve
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 
 import numpy as np
@@ -104,10 +105,12 @@ class _Terminal(io.StringIO):
 
 def test_a_terminal_gets_coloured_half_blocks_and_a_file_plain_lines() -> None:
     plain, terminal = io.StringIO(), _Terminal()
-    assert isinstance(open_film(plain), PlainFilmView) and isinstance(open_film(terminal), TerminalFilmView)
+    for out, kind in ((plain, PlainFilmView), (terminal, TerminalFilmView)):
+        with contextlib.closing(open_film(out)) as opened:
+            assert isinstance(opened, kind)
     console = Console(file=terminal, color_system="truecolor", force_terminal=True, width=80)
     for view in (PlainFilmView(plain), TerminalFilmView(console)):
-        with view:
+        with contextlib.closing(view):
             view.show([[("#ff0000", "#0000ff")]], ["beside it"], "step 0", keep=False)
             view.show(None, ["the end"], "it ended", keep=True)
     assert plain.getvalue() == "step 0\nit ended\n"

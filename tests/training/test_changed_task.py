@@ -17,7 +17,7 @@ from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import compare
 from dtqn.settings.config import ConfigError
-from dtqn.training import chance, checkpoint, trained
+from dtqn.training import chance_level, checkpoint, trained
 from dtqn.training.directory import RunDir, config_hash, lasting_settings, resolved
 from dtqn.training.setup import make_network
 from envs.gridverse.worlds import world
@@ -321,11 +321,11 @@ def test_random_play_is_kept_task_by_task(tmp_path, monkeypatch, task):
             raise KeyboardInterrupt
         return EvaluationResult(None, None, None, 1.0, 1.0, 1)
 
-    monkeypatch.setattr(chance, "play", play)
+    monkeypatch.setattr(chance_level, "play", play)
     configs = [fake.config_of(env=id), fake.config_of(env=native)]
     with pytest.raises(KeyboardInterrupt):
-        chance.measured(configs, tmp_path / "random.json", said.append)
-    assert chance.measured(configs, tmp_path / "random.json", said.append).keys() == {native, id}
+        chance_level.measured(configs, tmp_path / "random.json", said.append)
+    assert chance_level.measured(configs, tmp_path / "random.json", said.append).keys() == {native, id}
     assert played == [native, id, id]
     assert said == 2 * [f"{id}: 500 episodes of random actions"]
 
@@ -338,13 +338,13 @@ def test_random_play_of_an_edited_task_is_measured_anew(tmp_path, monkeypatch, t
         played.append(config.env)
         return EvaluationResult(None, None, None, float(len(played)), 1.0, 1)
 
-    monkeypatch.setattr(chance, "play", play)
+    monkeypatch.setattr(chance_level, "play", play)
     config = fake.config_of(env=id)
     for _ in range(2):
-        chance.measured([config], tmp_path / "random.json")
+        chance_level.measured([config], tmp_path / "random.json")
     assert len(played) == 1
     file.write_text(edited)
-    assert chance.measured([config], tmp_path / "random.json")[id].episode_return == 2
+    assert chance_level.measured([config], tmp_path / "random.json")[id].episode_return == 2
 
 
 def test_a_policy_of_an_edited_task_warns_and_is_loaded(tmp_path, task, monkeypatch, recwarn):

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from dtqn.training import display
+from dtqn.training import display, overview
 
 
 class _Run:
@@ -69,10 +69,10 @@ def test_the_time_to_go_is_not_that_of_the_last_row():
     rows = [_row(steps, speed=10.0) for steps in (200, 400, 600)]
     burst = rows[-1] | {"env_steps": 610, "speed/env_steps_per_second": 1e4}
     waiting = _Run("b", total=390)
-    facts = [display.RunFacts(run) for run in (_Run("a", "running", [*rows, burst]), waiting)]
+    facts = [overview.RunFacts(run) for run in (_Run("a", "running", [*rows, burst]), waiting)]
     # 390 steps and 390 more at (60 s - 20 s) / (610 - 200) each
-    assert display.overview(facts) == "2 runs: 1 running, 1 waiting  eta 1:16"
-    assert display.overview(facts[1:]) == "1 run: 1 waiting  eta -:--"
+    assert overview.overview(facts) == "2 runs: 1 running, 1 waiting  eta 1:16"
+    assert overview.overview(facts[1:]) == "1 run: 1 waiting  eta -:--"
 
 
 def test_the_time_to_go_is_where_runs_of_a_kind_ended_before():
@@ -80,7 +80,7 @@ def test_the_time_to_go_is_where_runs_of_a_kind_ended_before():
     ended = [_Run(f"a{steps}", "finished", [_row(steps, speed=10.0)], kind="a") for steps in (200, 400)]
 
     def eta(*runs):
-        return display.overview([display.RunFacts(run) for run in (*ended, *runs)]).rpartition("eta ")[2]
+        return overview.overview([overview.RunFacts(run) for run in (*ended, *runs)]).rpartition("eta ")[2]
 
     running, late = (_Run("r", "running", [_row(steps, speed=5.0)], kind="a") for steps in (100, 600))
     assert eta(running) == "0:40"  # 200 steps of 0.2 s

@@ -18,7 +18,7 @@ import torch
 
 from dtqn import cli
 from dtqn.settings.config import ConfigError
-from dtqn.training import checkpoint, lines, session, trained
+from dtqn.training import checkpoint, messages, session, trained
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir
 from dtqn.training.evaluations import Evaluations
@@ -499,7 +499,7 @@ def test_the_price_is_said_before_and_after_the_first_hundred_updates(tmp_path, 
 
 
 def test_what_is_left_is_estimated_from_the_timed_ticks():
-    price = lines.Price(total_env_steps=10_000, env_steps=0, learner_steps=0)
+    price = messages.Price(total_env_steps=10_000, env_steps=0, learner_steps=0)
     said = [price.tick(9.0, env_steps, 0, False) for env_steps in (100, 200)]  # the warm-up
     said += [price.tick(7.0, 300, 1, False)]  # sets things up
     said += [price.tick(0.5, 300 + 20 * n, 1 + 2 * n, False) for n in range(1, 31)]

@@ -14,7 +14,7 @@ import yaml
 
 import envs
 from dtqn import cli, text
-from dtqn.training import chance, checkpoint, display, session, trained
+from dtqn.training import chance_level, checkpoint, display, session, trained
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCKS, read_rows
 from tests.training import fake, wandb_file
@@ -48,10 +48,10 @@ def test_the_picture_of_a_finished_run_shows_what_random_actions_reach(tmp_path,
     monkeypatch.setattr(session, "learning_curve", lambda *given: drawn.append(given[-2]))
     assert fake.start(tmp_path / "run")[0] == 0
     config = RunDir(tmp_path / "run").read_config()
-    expected = chance.play(config, 20).success  # the fake's evaluations have 20 episodes
+    expected = chance_level.play(config, 20).success  # the fake's evaluations have 20 episodes
     assert drawn == [None] * 4 + [expected] and 0 < expected < 1
     monkeypatch.setattr(session, "task_identity", lambda config: envs.Identity("", "", is_native=False))
-    monkeypatch.setattr(chance, "play", None)
+    monkeypatch.setattr(chance_level, "play", None)
     assert fake.start(tmp_path / "other")[0] == 0
     assert drawn[5:] == [None] * 5, "the price of a task that is not the suite's own is not known"
 

@@ -10,7 +10,7 @@ from dtqn.settings.presets import resolve
 from dtqn.training import session, tensorboard_tracker
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import read_rows
-from dtqn.training.tracker import open_tracker
+from dtqn.training.trackers import open_tracker
 from tests.training import fake
 
 pytest.importorskip("tensorboard")

@@ -15,7 +15,8 @@ from PIL import Image
 from dtqn.settings import presets
 from dtqn.training import wandb_tracker
 from dtqn.training.directory import config_hash
-from dtqn.training.tracker import Gone, Trackers, open_tracker
+from dtqn.training.tracker import Gone
+from dtqn.training.trackers import Trackers, open_tracker
 from tests.training import wandb_file
 
 _ROOT = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ import os, sys, time
 from pathlib import Path
 from dtqn.settings import presets
 from dtqn.training import wandb_tracker
-from dtqn.training.tracker import open_tracker
+from dtqn.training.trackers import open_tracker
 wandb_tracker._WAIT_SECONDS = float(os.environ.get("WAIT_SECONDS", wandb_tracker._WAIT_SECONDS))
 directory, flags, sent, then = Path(sys.argv[1]), {"wandb": sys.argv[2]}, int(sys.argv[3]), sys.argv[4]
 rows = [{"env_steps": 100 * n, "eval/success": None, "learner/loss": n / 4} for n in range(10)]

@@ -1,16 +1,14 @@
-"""A run's own report in words: its price before it starts, and how it went."""
+"""What a run says of itself: its price before it starts, and how it went."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from dtqn.settings import presets
 from dtqn.settings.config import Config
 from dtqn.text import clock, counted, duration, number, size
 from dtqn.training.directory import RunDir
-from dtqn.training.display import outcome
-from dtqn.training.metrics import Row
+from dtqn.training.metrics import Row, outcome, score
 from dtqn.training.preflight import planned_updates
 
 TIMED_UPDATES = 100
@@ -143,9 +141,3 @@ def finished(directory: RunDir, env_steps: int, last: Row) -> str:
         f"{directory.path} has finished at {number(env_steps)} env steps: {outcome(last)}; "
         f"{directory.resume_command} --total-env-steps N extends it to N; next: {directory.eval_command}"
     )
-
-
-def score(evaluation: Mapping[str, Any]) -> float:
-    """The figure that evaluations are compared by: success, or the return where the task defines none."""
-    success = evaluation.get("eval/success")
-    return float(evaluation["eval/return"] if success is None else success)
