@@ -18,7 +18,7 @@ from dtqn.files import write_whole
 from dtqn.inspection import checks, gradients, measures, trials
 from dtqn.inspection.dependence import MOST_LEFT_IN
 from dtqn.inspection.measures import Cue, Map
-from dtqn.inspection.recorder import Episode
+from dtqn.inspection.recorder import Episode, outcomes, play
 from dtqn.networks.q_network import QNetwork
 from dtqn.plots import DependenceMap, dependence_maps
 from dtqn.training.directory import RunDir, make_writable
@@ -40,7 +40,7 @@ def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
     make_writable("--out", out)
     run, config, network = of.run, of.run.config, of.run.network
     generator = np.random.default_rng(asked.seed)
-    episodes = run.play()
+    episodes = play(network, run.copies())
     found: dict[str, Any] = {
         "env": config.env,
         "agent": config.agent,
@@ -56,7 +56,7 @@ def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
         for number in range(len(episodes))
     ]
     if any(x is not None for x in cues):
-        found["cue"] = _cue_figures(cues, run.score(run.outcomes(show_other=True)))
+        found["cue"] = _cue_figures(cues, run.score(outcomes(network, run.copies(), show_other=True)))
     maps = _maps(network, episodes, asked, num_actions(run.task), generator)
     found["dependence"] = _map_figures(maps, cues)
     found["maps"] = [_as_lists(number, episodes[number], x) for number, x in maps.items()]

@@ -13,7 +13,7 @@ import numpy as np
 from dtqn.inspection import dependence, gradients
 from dtqn.inspection.attention import attention
 from dtqn.inspection.page_observations import Observations, Pictures, parts_of
-from dtqn.inspection.recorder import Episode, Outcome, Recorder, of_run
+from dtqn.inspection.recorder import Episode, Outcome, TrainedRun, load, outcomes, play
 from dtqn.text import one_line
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import num_actions
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 class Played(NamedTuple):
     """A run's greedy episodes; the chosen ones have pictures where the task has any."""
 
-    run: Recorder
+    run: TrainedRun
     episodes: list[Episode]
     """Their `pictures` are numbers of `Pictures`."""
     chosen: list[int]
@@ -55,14 +55,20 @@ class Played(NamedTuple):
 
 def greedy(directory: RunDir, asked: Asked, pictures: Pictures) -> Played:
     """Plays all episodes, chooses, and plays the same ones again for their pictures."""
-    run = of_run(directory, asked.weights, asked.played, asked.seed)
-    chosen = choose(run.outcomes(), asked.shown, run.task.has_success)
+    run = load(directory, asked.weights, asked.played, asked.seed)
+    chosen = choose(outcomes(run.network, run.copies()), asked.shown, run.task.has_success)
     why = ""
     try:
-        episodes = run.play(others_of=chosen, pictures_of=chosen, keep_picture=pictures.add)
+        episodes = play(
+            run.network,
+            run.copies("rgb_array"),
+            others_of=chosen,
+            pictures_of=chosen,
+            keep_picture=pictures.add,
+        )
     except Exception as error:  # whatever a task's own renderer raises
         why = one_line(error)
-        episodes = run.play(others_of=chosen)
+        episodes = play(run.network, run.copies(), others_of=chosen)
     return Played(run, episodes, chosen, why)
 
 
@@ -151,7 +157,7 @@ def _episode(
 
 
 def _maps(
-    run: Recorder, episode: Episode, steps: np.ndarray, others: Observation, mean_features: Any
+    run: TrainedRun, episode: Episode, steps: np.ndarray, others: Observation, mean_features: Any
 ) -> dict[str, list[list[int] | None]]:
     """By name, for each decision that is shown its dependence on the steps up to it, in thousandths."""
     network = run.network

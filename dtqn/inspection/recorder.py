@@ -80,45 +80,19 @@ class Outcome(NamedTuple):
     """False where the task defines none."""
 
 
-class Recorder(NamedTuple):
-    """A trained run and its episodes, the same ones each time as far as the actions are the same."""
+class TrainedRun(NamedTuple):
+    """A run whose episodes are played, the same ones each time as far as the actions are the same."""
 
     config: Config
     task: TaskSpec
     network: QNetwork
     episodes: int
-    """How many episodes are played."""
+    """How many are played."""
     seed: int | tuple[int, ...]
 
-    def play(
-        self,
-        others_of: Collection[int] | None = None,
-        pictures_of: Collection[int] = (),
-        keep_picture: Callable[[np.ndarray], Any] = lambda picture: picture,
-    ) -> list[Episode]:
-        """All episodes; the arguments are those of the function `play`."""
-        return play(
-            self.network,
-            self._copies("rgb_array" if pictures_of else None),
-            others_of=others_of,
-            pictures_of=pictures_of,
-            keep_picture=keep_picture,
-        )
-
-    def outcomes(
-        self,
-        intervene: Intervention | None = None,
-        random_actions: RandomActions | None = None,
-        show_other: bool = False,
-    ) -> list[Outcome]:
-        """The ends of all episodes; the arguments are those of the function `outcomes`."""
-        return outcomes(
-            self.network,
-            self._copies(),
-            intervene=intervene,
-            random_actions=random_actions,
-            show_other=show_other,
-        )
+    def copies(self, render_mode: str | None = None) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+        """Fresh ones of the task, for `play` and `outcomes`."""
+        return make_env(self.config, self.episodes, np.random.SeedSequence(self.seed), render_mode)
 
     def score(self, episodes: Sequence[Episode] | Sequence[Outcome]) -> Figure:
         """Success, or the return where the task defines none, of at least one episode."""
@@ -127,12 +101,9 @@ class Recorder(NamedTuple):
         assert found is not None
         return found
 
-    def _copies(self, render_mode: str | None = None) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
-        return make_env(self.config, self.episodes, np.random.SeedSequence(self.seed), render_mode)
 
-
-def of_run(directory: RunDir, weights: str, episodes: int, seed: int | tuple[int, ...]) -> Recorder:
-    """The recorder of a run with its `last` or `best` weights, on the CPU.
+def load(directory: RunDir, weights: str, episodes: int, seed: int | tuple[int, ...]) -> TrainedRun:
+    """The run in a directory with its `last` or `best` weights, on the CPU.
 
     Raises:
         ConfigError: the directory holds no run or no such weights.
@@ -140,7 +111,7 @@ def of_run(directory: RunDir, weights: str, episodes: int, seed: int | tuple[int
     machine.prepare()
     config = directory.read_config()
     network = trained.load_network(directory, config, weights).requires_grad_(False)
-    return Recorder(config, task_spec(config), network, episodes, seed)
+    return TrainedRun(config, task_spec(config), network, episodes, seed)
 
 
 def play(

@@ -11,7 +11,7 @@ import numpy as np
 from dtqn.acting.evaluation import evaluate_random
 from dtqn.acting.statistics import Figure
 from dtqn.inspection import verdict
-from dtqn.inspection.recorder import Episode, Outcome, Recorder, disturbances, of_run
+from dtqn.inspection.recorder import Episode, Outcome, TrainedRun, disturbances, load, outcomes
 from dtqn.settings.config import Config, ConfigError
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import make_env, random_actions
@@ -32,9 +32,9 @@ class Asked(NamedTuple):
 class Subject(NamedTuple):
     """A trained run, and those that it is compared with."""
 
-    run: Recorder
+    run: TrainedRun
     asked: Asked
-    rivals: Mapping[str, Recorder]
+    rivals: Mapping[str, TrainedRun]
     """The runs without memory, by their directories."""
 
 
@@ -44,11 +44,11 @@ def subject(directory: RunDir, asked: Asked) -> Subject:
     Raises:
         ConfigError: a directory holds no run or no such weights, or a run is not to be compared with.
     """
-    run = of_run(directory, asked.weights, asked.episodes, asked.seed)
+    run = load(directory, asked.weights, asked.episodes, asked.seed)
     rivals = {}
     for path in asked.memoryless:
         _comparable(run.config, RunDir(path).read_config(), path)
-        rivals[str(path)] = of_run(RunDir(path), asked.weights, asked.episodes, asked.seed)
+        rivals[str(path)] = load(RunDir(path), asked.weights, asked.episodes, asked.seed)
     return Subject(run, asked, rivals)
 
 
@@ -59,13 +59,14 @@ def verdicts(of: Subject, episodes: Sequence[Episode] | Sequence[Outcome] | None
         episodes: the run's own, where they have been played.
     """
     run, task = of.run, of.run.task
-    episodes = run.outcomes() if episodes is None else episodes
+    episodes = outcomes(run.network, run.copies()) if episodes is None else episodes
     intact, length = run.score(episodes), float(np.mean([x.length for x in episodes]))
     random = _random(of)
     best = task.success_ceiling if task.has_success else task.best_return
     best = intact.value if best is None else best
     disturbed = {
-        name: run.score(run.outcomes(intervene=change)) for name, change in disturbances(length).items()
+        name: run.score(outcomes(run.network, run.copies(), intervene=change))
+        for name, change in disturbances(length).items()
     }
     memoryless, stacked = _rivals(of)
     return {
@@ -94,14 +95,14 @@ def _rivals(of: Subject) -> tuple[dict[str, Figure], dict[int, Figure]]:
     memoryless, stacked = dict[str, Figure](), dict[int, Figure]()
     for path, rival in of.rivals.items():
         steps = int(rival.config.task.model_dump()["frame_stack"])
-        found = rival.score(rival.outcomes())
+        found = rival.score(outcomes(rival.network, rival.copies()))
         if steps > 1:
             stacked[steps] = max(stacked.get(steps, found), found)
             continue
         memoryless[path] = found
         for share in RANDOM_SHARES:
             chance = random_actions(rival.config, share, np.random.SeedSequence(of.asked.seed))
-            found = rival.score(rival.outcomes(random_actions=chance))
+            found = rival.score(outcomes(rival.network, rival.copies(), random_actions=chance))
             memoryless[f"{path}, {share:.0%} random actions"] = found
     return memoryless, stacked
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from dtqn.inspection import dependence, drawing, film
 from dtqn.inspection.drawing import Shown
-from dtqn.inspection.recorder import Episode, Recorder, of_run
+from dtqn.inspection.recorder import Episode, TrainedRun, load, play
 from dtqn.settings.config import Config, wrong
 from dtqn.training.directory import RunDir
 from dtqn.training.display import open_film
@@ -46,7 +46,7 @@ def watch(directory: RunDir, asked: Asked, out: TextIO) -> None:
     Raises:
         ConfigError: a film is asked for of a task that cannot be drawn.
     """
-    run = of_run(directory, asked.weights, 1, asked.seed)
+    run = load(directory, asked.weights, 1, asked.seed)
     is_terminal = out.isatty()
     draws = (is_terminal or bool(asked.films)) and _draws(run.config, asked.films)
     room = shutil.get_terminal_size()
@@ -71,13 +71,14 @@ def watch(directory: RunDir, asked: Asked, out: TextIO) -> None:
         print(f"film of episode 1: {file}", file=out)
 
 
-def record(run: Recorder, number: int, seed: int, draws: bool) -> Shown:
+def record(run: TrainedRun, number: int, seed: int, draws: bool) -> Shown:
     """Greedy episode `number` of this seed; every number begins another one.
 
     Args:
         draws: keep pictures of it; the task must be one that can be drawn.
     """
-    (episode,) = run._replace(episodes=1, seed=(seed, number)).play(pictures_of=[0] if draws else [])
+    copies = run._replace(episodes=1, seed=(seed, number)).copies("rgb_array" if draws else None)
+    (episode,) = play(run.network, copies, pictures_of=[0] if draws else [])
     return Shown(
         number=number,
         actions=run.task.name_actions(),
@@ -87,11 +88,11 @@ def record(run: Recorder, number: int, seed: int, draws: bool) -> Shown:
     )
 
 
-def _dependence(run: Recorder, episode: Episode, seed: int) -> np.ndarray | None:
+def _dependence(run: TrainedRun, episode: Episode, seed: int) -> np.ndarray | None:
     """By replacement of each step with what other episodes showed there (docs/debug.md)."""
     if REPLACEMENTS * episode.length**2 / 2 > MOST_ROWS:
         return None
-    others = run._replace(episodes=REPLACEMENTS, seed=(seed, 0)).play(others_of=())
+    others = play(run.network, run._replace(episodes=REPLACEMENTS, seed=(seed, 0)).copies(), others_of=())
     generator = np.random.default_rng(seed)
     shown = dependence.replacements([episode, *others], 0, REPLACEMENTS, generator)
     return dependence.one_step(run.network, episode, shown).advantage

@@ -12,6 +12,6 @@ float64, with few rows, and to those that rows and numbers can break in float32,
 
 from dtqn.testing.cores import check_core
 from dtqn.testing.encoders import check_encoder
-from dtqn.testing.promises import SMALL, ContractError
+from dtqn.testing.faults import SMALL, ContractError
 
 __all__ = ["SMALL", "ContractError", "check_core", "check_encoder"]

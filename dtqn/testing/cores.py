@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from dtqn.networks.q_network import FEATURES, Core
 from dtqn.settings.config import NetworkConfig
-from dtqn.testing import promises
-from dtqn.testing.promises import SMALL, kind
+from dtqn.testing import faults
+from dtqn.testing.faults import SMALL, kind
 from dtqn.types import State, Trace, first_rows, from_leaves, leaves, map_tree, reset_rows
 
 LONG_WINDOW: Final = 64
@@ -56,10 +56,10 @@ def check_core(
     """
 
     def make() -> nn.Module:
-        return promises.moved(promises.called(name, "can be made", lambda: make_core(config)), name)
+        return faults.moved(faults.called(name, "can be made", lambda: make_core(config)), name)
 
-    with promises.seeded():
-        subject = _Core(make, config, name, trace_dtype, torch.float64, promises.BATCH)
+    with faults.seeded():
+        subject = _Core(make, config, name, trace_dtype, torch.float64, faults.BATCH)
         for check in (
             _shapes_and_dtypes,
             _arguments_are_left_alone,
@@ -77,7 +77,7 @@ def check_core(
             _parameters_are_followed,
         ):
             check(subject)
-        subject = _Core(make, config, name, trace_dtype, torch.float32, promises.MANY)
+        subject = _Core(make, config, name, trace_dtype, torch.float32, faults.MANY)
         for check in (_shapes_and_dtypes, _batch_rows, _switches, _parity, _invalid_rows, _padding):
             check(subject)
 
@@ -94,7 +94,7 @@ class _Core:
         dtype: torch.dtype,
         batch: int,
     ) -> None:
-        self.dtype, self.batch, self.tolerance = dtype, batch, promises.TOLERANCE[dtype]
+        self.dtype, self.batch, self.tolerance = dtype, batch, faults.TOLERANCE[dtype]
         self._make = make
         module: Any = self.another()
         self.module, self.name, self.width = module, name, config.width
@@ -170,20 +170,18 @@ class _Core:
     def same(
         self, contract: str, what: str, one: Tensor, other: Tensor, tolerance: float | None = None
     ) -> None:
-        promises.same(
-            self.name, contract, what, one, other, self.tolerance if tolerance is None else tolerance
-        )
+        faults.same(self.name, contract, what, one, other, self.tolerance if tolerance is None else tolerance)
 
     def must(self, holds: bool, contract: str, problem: str) -> None:
         if not holds:
-            raise promises.broken(self.name, contract, problem)
+            raise faults.broken(self.name, contract, problem)
 
     def attempt(self, what: str, call: Callable[[], Any]) -> Any:
-        return promises.called(self.name, f"its {what}", call)
+        return faults.called(self.name, f"its {what}", call)
 
 
 def _shapes_and_dtypes(core: _Core) -> None:
-    contract = promises.SHAPES
+    contract = faults.SHAPES
     state = core.initial_state()
 
     def like_the_first(other: State, what: str) -> None:
@@ -215,7 +213,7 @@ def _shapes_and_dtypes(core: _Core) -> None:
             contract,
             f"initial_state is {kind(leaf)} at {at}; it must have the parameters' dtype, {core.dtype} here",
         )
-    for steps in (1, promises.STEPS):
+    for steps in (1, faults.STEPS):
         x = core.features(steps)
         output, after, trace = core(x.requires_grad_(), state)
         wanted = (core.batch, steps, core.width)
@@ -256,25 +254,23 @@ def _shapes_and_dtypes(core: _Core) -> None:
 
 
 def _arguments_are_left_alone(core: _Core) -> None:
-    x, (_, state, _) = core.features(promises.STEPS), core(core.features(2), core.initial_state())
+    x, (_, state, _) = core.features(faults.STEPS), core(core.features(2), core.initial_state())
     for want_trace in (True, False):
         what = f"a call with want_trace={want_trace}"
         given = {"input": x, "state": state}
-        promises.unwritten(core.name, what, given, partial(core, x, state, want_trace))
-    promises.unwritten(core.name, "cache", {"state": state}, lambda: core.cache(state))
-    count = min(promises.STEPS, core.window)
-    rows, (valid, steps) = core.some_rows(count), _all_valid(core.batch, count, promises.STEPS)
+        faults.unwritten(core.name, what, given, partial(core, x, state, want_trace))
+    faults.unwritten(core.name, "cache", {"state": state}, lambda: core.cache(state))
+    count = min(faults.STEPS, core.window)
+    rows, (valid, steps) = core.some_rows(count), _all_valid(core.batch, count, faults.STEPS)
     given = {"rows": rows, "valid": valid, "episode_step": steps}
-    promises.unwritten(
-        core.name, "state_from_trace", given, lambda: core.state_from_trace(rows, valid, steps)
-    )
+    faults.unwritten(core.name, "state_from_trace", given, lambda: core.state_from_trace(rows, valid, steps))
 
 
 _RESET = "a reset equals a fresh start"
 
 
 def _fresh_start(core: _Core) -> None:
-    x, probe = core.features(promises.STEPS), core.features(promises.STEPS)
+    x, probe = core.features(faults.STEPS), core.features(faults.STEPS)
     fresh = core.output(x, core.initial_state())
     core(probe, core.initial_state())
     core.same(
@@ -286,9 +282,9 @@ def _fresh_start(core: _Core) -> None:
 
 
 def _reset(core: _Core) -> None:
-    x = core.features(promises.STEPS)
+    x = core.features(faults.STEPS)
     fresh = core.output(x, core.initial_state())
-    _, state, _ = core(core.features(promises.STEPS), core.initial_state())
+    _, state, _ = core(core.features(faults.STEPS), core.initial_state())
     first = torch.arange(core.batch) % 2 == 0
     carried = core.output(x, state)
     mixed = core.output(x, reset_rows(state, core.initial_state(), first))
@@ -301,7 +297,7 @@ def _reset(core: _Core) -> None:
 
 
 def _switches(core: _Core) -> None:
-    x, (_, state, _) = core.features(promises.STEPS), core(core.features(3), core.initial_state())
+    x, (_, state, _) = core.features(faults.STEPS), core(core.features(3), core.initial_state())
     output, bare = core.output(x, state), core(x, state, False)[0]
     core.same("want_trace changes no output", "the outputs with it and without", bare, output)
     cached = core.output(x, core.cache(state))
@@ -310,16 +306,16 @@ def _switches(core: _Core) -> None:
 
 def _chunks(core: _Core) -> None:
     contract = "any split into calls is the same function"
-    x, state = core.features(promises.STEPS), core(core.features(2), core.initial_state())[1]
+    x, state = core.features(faults.STEPS), core(core.features(2), core.initial_state())[1]
     whole, after, trace = core(x, state)
     probe = core.features(3)
-    for cuts in (range(1, promises.STEPS), (2, 7), (5,)):
+    for cuts in (range(1, faults.STEPS), (2, 7), (5,)):
         now, outputs, left = state, [], []
-        for start, stop in zip([0, *cuts], [*cuts, promises.STEPS], strict=True):
+        for start, stop in zip([0, *cuts], [*cuts, faults.STEPS], strict=True):
             output, now, rows = core(x[:, start:stop], now)
             outputs.append(output)
             left.append(leaves(rows))
-        how = f"one call on {promises.STEPS} steps and {len(cuts) + 1} calls"
+        how = f"one call on {faults.STEPS} steps and {len(cuts) + 1} calls"
         core.same(contract, f"its output in {how}", torch.cat(outputs, dim=1), whole)
         for name in core.fields:
             joined = torch.cat([rows[name] for rows in left], dim=1)
@@ -329,9 +325,9 @@ def _chunks(core: _Core) -> None:
 
 def _causality(core: _Core) -> None:
     contract = "causality"
-    x, other = core.features(promises.STEPS), core.features(promises.STEPS)
+    x, other = core.features(faults.STEPS), core.features(faults.STEPS)
     output = core.output(x, core.initial_state())
-    for at in range(1, promises.STEPS):
+    for at in range(1, faults.STEPS):
         changed = core.output(torch.cat([x[:, :at], other[:, at:]], dim=1), core.initial_state())
         what = f"the output of steps before {at} when the inputs from {at} on change"
         core.same(contract, what, changed[:, :at], output[:, :at])
@@ -339,7 +335,7 @@ def _causality(core: _Core) -> None:
 
 def _batch_rows(core: _Core) -> None:
     contract = "batch rows are independent"
-    x, (_, state, _) = core.features(promises.STEPS), core(core.features(3), core.initial_state())
+    x, (_, state, _) = core.features(faults.STEPS), core(core.features(3), core.initial_state())
     output = core.output(x, state)
     for row in range(core.batch):
         alone = core.output(x[row : row + 1], map_tree(lambda leaf, at=row: leaf[at : at + 1], state))
@@ -348,7 +344,7 @@ def _batch_rows(core: _Core) -> None:
 
 def _parity(core: _Core) -> None:
     window = core.window
-    far = window + 3 if window <= LONG_WINDOW else promises.STEPS
+    far = window + 3 if window <= LONG_WINDOW else faults.STEPS
     _states_are_the_carried_ones(core, {0, 1, min(window, far), far}, core.batch)
 
 
@@ -370,7 +366,7 @@ def _states_are_the_carried_ones(core: _Core, counts: set[int], batch: int) -> N
             output, state, trace = core(x[:, start:steps], state)
             core.must(
                 bool(output.isfinite().all()),
-                promises.SHAPES,
+                faults.SHAPES,
                 f"its output is not finite within {steps} steps",
             )
             new = {**leaves(trace), FEATURES: x[:, start:steps]}
@@ -413,14 +409,14 @@ def _invalid_rows(core: _Core) -> None:
 
 def _padding(core: _Core) -> None:
     contract = "junk in padding changes nothing"
-    is_real = first_rows(2 + torch.arange(core.batch) % (promises.STEPS - 1), promises.STEPS)
-    x = core.features(promises.STEPS)
+    is_real = first_rows(2 + torch.arange(core.batch) % (faults.STEPS - 1), faults.STEPS)
+    x = core.features(faults.STEPS)
     mask = is_real.view(*is_real.shape, *[1] * (x.dim() - 2))
-    parameters = promises.trainable(core.module)
+    parameters = faults.trainable(core.module)
     results: list[Sequence[Tensor]] = []
     for given in (x, torch.where(mask, x, 1e6)):
         output = core.output(given, core.initial_state())[is_real]
-        results.append([output, *promises.gradient(core.name, output, parameters)])
+        results.append([output, *faults.gradient(core.name, output, parameters)])
     for at, (one, other) in enumerate(zip(*results, strict=True)):
         what = "the gradient of the real steps" if at else "the output of the real steps"
         core.same(contract, what, other, one)
@@ -428,15 +424,15 @@ def _padding(core: _Core) -> None:
 
 def _gradient_arrives(core: _Core) -> None:
     contract = "a gradient reaches its parameters and its input"
-    x = core.features(promises.STEPS).requires_grad_()
+    x = core.features(faults.STEPS).requires_grad_()
     output = core.output(x, core.initial_state())
-    *of_parameters, of_x = promises.gradient(core.name, output, [*promises.trainable(core.module), x])
-    promises.some_gradient(core.name, contract, of_parameters)
+    *of_parameters, of_x = faults.gradient(core.name, output, [*faults.trainable(core.module), x])
+    faults.some_gradient(core.name, contract, of_parameters)
     core.must(bool(of_x.any()), contract, "none reaches its input, and so no encoder learns")
 
 
 def _parameters_are_followed(core: _Core) -> None:
-    x = core.features(promises.STEPS)
+    x = core.features(faults.STEPS)
 
     def output(module: Any) -> Tensor:
         def call() -> Tensor:
@@ -445,7 +441,7 @@ def _parameters_are_followed(core: _Core) -> None:
 
         return core.attempt("call", call)
 
-    promises.follows(core.name, core.module, core.another, output, core.tolerance)
+    faults.follows(core.name, core.module, core.another, output, core.tolerance)
 
 
 def _all_valid(batch: int, rows: int, steps: int) -> tuple[Tensor, Tensor]:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from dtqn.networks.q_network import Encoder
 from dtqn.settings.config import NetworkConfig
-from dtqn.testing import promises
-from dtqn.testing.promises import SMALL
+from dtqn.testing import faults
+from dtqn.testing.faults import SMALL
 from dtqn.types import StepInputs, map_tree
 
 
@@ -41,41 +41,41 @@ def check_encoder(
     space = observation_space or gymnasium.spaces.Discrete(5)
 
     def make() -> nn.Module:
-        return promises.moved(
-            promises.called(name, "can be made", lambda: make_encoder(config, space, num_actions)), name
+        return faults.moved(
+            faults.called(name, "can be made", lambda: make_encoder(config, space, num_actions)), name
         )
 
-    with promises.seeded():
+    with faults.seeded():
         module: Any = make()
         inputs, others = (_inputs(space, num_actions, seed) for seed in (1, 2))
 
         def features(given: StepInputs, module: Any = module) -> Tensor:
-            return promises.called(name, "its call", lambda: module(given))
+            return faults.called(name, "its call", lambda: module(given))
 
         def same(contract: str, what: str, one: Tensor, other: Tensor) -> None:
-            promises.same(name, contract, what, one, other, promises.TOLERANCE[torch.float32])
+            faults.same(name, contract, what, one, other, faults.TOLERANCE[torch.float32])
 
         # The actor's rows and replay's are read again.
-        whole = promises.unwritten(name, "a call", inputs, lambda: features(inputs))
-        wanted = (promises.BATCH, promises.STEPS, config.width)
+        whole = faults.unwritten(name, "a call", inputs, lambda: features(inputs))
+        wanted = (faults.BATCH, faults.STEPS, config.width)
         good = tuple(whole.shape) == wanted or (
             config.soft_attention and whole.dim() == 4 and (*whole.shape[:2], whole.shape[3]) == wanted
         )
         if not good or whole.dtype != torch.float32:
             right = f"torch.float32 {wanted}, by network.width"
-            raise promises.broken(
-                name, promises.SHAPES, f"its features are {promises.kind(whole)}; they must be {right}"
+            raise faults.broken(
+                name, faults.SHAPES, f"its features are {faults.kind(whole)}; they must be {right}"
             )
         if not bool(whole.isfinite().all()):
-            raise promises.broken(name, promises.SHAPES, "its features are not finite")
+            raise faults.broken(name, faults.SHAPES, "its features are not finite")
         features(others)
         contract = "the features of a step are of that step alone"
         same(contract, "a first call and a later one", features(inputs), whole)
-        for at in range(promises.STEPS):
+        for at in range(faults.STEPS):
             alone = features(map_tree(lambda x, at=at: x[:, at : at + 1], inputs))
             same(contract, f"step {at} alone and among others", alone, whole[:, at : at + 1])
         contract = "batch rows are independent"
-        for given in (inputs, _inputs(space, num_actions, 3, promises.MANY, 2)):
+        for given in (inputs, _inputs(space, num_actions, 3, faults.MANY, 2)):
             together = features(given)
             for row, beside in enumerate(together):
                 alone = features(map_tree(lambda x, row=row: x[row : row + 1], given))
@@ -86,19 +86,17 @@ def check_encoder(
         same(contract, what, features(inputs._replace(prev_action=changed)), whole)
         contract = "integers of any dtype are read alike"
         same(contract, "the features of int64 and of uint8", features(map_tree(_narrow, inputs)), whole)
-        gradient = promises.gradient(name, features(inputs), promises.trainable(module))
-        promises.some_gradient(name, "a gradient reaches its parameters", gradient)
-        promises.follows(
-            name, module, make, lambda one: features(inputs, one), promises.TOLERANCE[torch.float32]
-        )
+        gradient = faults.gradient(name, features(inputs), faults.trainable(module))
+        faults.some_gradient(name, "a gradient reaches its parameters", gradient)
+        faults.follows(name, module, make, lambda one: features(inputs, one), faults.TOLERANCE[torch.float32])
 
 
 def _inputs(
     space: gymnasium.Space,
     num_actions: int,
     seed: int,
-    batch: int = promises.BATCH,
-    steps: int = promises.STEPS,
+    batch: int = faults.BATCH,
+    steps: int = faults.STEPS,
 ) -> StepInputs:
     """Random rows [B, T, ...], from an episode's first one on."""
     generator = torch.Generator().manual_seed(seed)

@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from dtqn import cli
-from dtqn.inspection import measures
+from dtqn.inspection import debug, measures
 from dtqn.inspection.measures import HELD
-from dtqn.inspection.recorder import Recorder
 from dtqn.types import QOutput
 from tests.inspection import known
 
@@ -100,7 +99,7 @@ def test_what_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before any episode is played."""
-    monkeypatch.setattr(Recorder, "play", lambda *_: pytest.fail("an episode is played"))
+    monkeypatch.setattr(debug, "play", lambda *_: pytest.fail("an episode is played"))
     here = [flag.format(runs=runs) for flag in flags]
     capsys.readouterr()
     assert cli.main(["debug", str(runs / "gtrxl"), *here]) == 2

@@ -183,11 +183,11 @@ def test_finished_runs_of_an_agent_are_one_line_and_others_have_their_own() -> N
     assert (mean.label, list(mean.x), list(mean.runs)) == ("gru", [100, 200], [2])
     assert mean.y == pytest.approx([0.4, 1.0])
     assert (mean.low, mean.high) == (pytest.approx([0.2, 1.0]), pytest.approx([0.6, 1.0]))
-    assert (alone.label, list(alone.x), list(alone.y)) == ("gru, seed 3", [100], [0.1])
+    assert (alone.label, list(alone.x), list(alone.y)) == ("seed 3", [100], [0.1])
     assert (lstm.label, list(lstm.x), list(lstm.y)) == ("lstm", [100, 300], [0.5, 0.7])
     assert lstm.low == pytest.approx([0.4, 0.6]) and lstm.high == pytest.approx([0.6, 0.8])
     assert list(of_pole.curves[0].y) == [7.0]
     assert page_runs.explained([of_maze]) == (
-        "line and band: of a single run, the 95 % interval of an evaluation's episodes; of several (n), mean, "
-        "minimum and maximum"
+        "line and band: of a single run, the 95 % interval of an evaluation's episodes; "
+        "of several (n), mean, minimum and maximum"
     )

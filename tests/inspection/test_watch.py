@@ -11,7 +11,7 @@ from PIL import Image
 
 from dtqn import cli
 from dtqn.inspection import film
-from dtqn.inspection.recorder import of_run
+from dtqn.inspection.recorder import load
 from dtqn.inspection.watch import record
 from dtqn.training.directory import RunDir
 from envs import pictures
@@ -60,7 +60,7 @@ def test_without_a_terminal_a_step_is_a_line(
 
 
 def test_a_recording_is_the_network_on_what_it_saw(runs: Path) -> None:
-    run = of_run(RunDir(runs / "drawn"), "last", 1, 5)
+    run = load(RunDir(runs / "drawn"), "last", 1, 5)
     found = record(run, 1, 5, True)
     episode, steps = found.episode, found.episode.length
     assert episode.pictures is not None and len(episode.pictures) == steps + 1
@@ -82,7 +82,7 @@ def test_an_mp4_has_the_frames_of_the_gif(
     steps = capsys.readouterr().out.count("step ")
     frames = video.imread(file, plugin="FFMPEG")
     assert len(frames) == steps + 1
-    expected = film.frames(record(of_run(RunDir(runs / "drawn"), "last", 1, 3), 1, 3, True))
+    expected = film.frames(record(load(RunDir(runs / "drawn"), "last", 1, 3), 1, 3, True))
     assert frames.shape[1:] == expected[0].shape
     assert np.abs(frames[0].astype(float) - expected[0]).mean() < 8, "but for what the codec loses"
 
