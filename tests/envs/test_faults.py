@@ -62,22 +62,51 @@ class OldReset(Good):
         return super().reset(seed=seed)[0]
 
 
-class NoneReward(Good):
+def play(env: Any, steps: int) -> None:
+    env.reset()
+    for _ in range(steps):
+        env.step(np.zeros(env.num_envs, np.int64))
+
+
+class Rewards(Good):
+    """Gives a reward that is none, from the step `since` on."""
+
+    def __init__(self, reward: str, since: int = 0) -> None:
+        super().__init__()
+        self.wrong, self.since = NO_REWARDS[reward][0], since
+
     def step(self, action: Any) -> Any:
-        observation, _, *others = super().step(action)
-        return observation, None, *others
+        observation, reward, *others = super().step(action)
+        return observation, self.wrong if self.steps >= self.since else reward, *others
 
 
-class NanReward(Good):
-    def step(self, action: Any) -> Any:
-        observation, _, *others = super().step(action)
-        return observation, np.nan, *others
+NO_REWARDS = {
+    "none": (None, "None; it must be a finite number"),
+    "nan": (np.nan, "nan; it must be a finite number"),
+    "array": (np.array([1.0]), r"array\(\[1\.\]\); it must be a finite number"),
+    "text": ("1", "'1'; it must be a finite number"),
+    "large": (1e39, r"1e\+39; it must be a finite number, of at most 3\.4e\+38 in size"),
+    "low": (-1e39, r"-1e\+39; it must be a finite number, of at most 3\.4e\+38 in size"),
+}
+"""The last two are finite, but not in the learner's float32."""
 
 
-class ArrayReward(Good):
-    def step(self, action: Any) -> Any:
-        observation, _, *others = super().step(action)
-        return observation, np.array([1.0]), *others
+@pytest.mark.parametrize("name", NO_REWARDS)
+@pytest.mark.parametrize("since", [0, LATE])
+def test_a_reward_is_a_finite_number(name: str, since: int) -> None:
+    """A trial says so, and later the row in which it comes."""
+    id, options = f"{HERE}:Rewards", {"kwargs": {"reward": name, "since": since}}
+    problem = f"task {id}: its step gave the reward {NO_REWARDS[name][1]}"
+    if since == 0:
+        with pytest.raises(envs.TaskError, match=problem) as error:
+            envs.try_task(id, **options)
+    else:
+        envs.try_task(id, **options)
+        made = envs.make_vector(id, 2, seed=1, **options)
+        with pytest.raises(envs.TaskError, match=problem) as error:
+            play(made, 2 * LATE)
+        made.close()
+    assert "\n" not in str(error.value)
 
 
 class NoneTruncated(Good):
@@ -145,12 +174,6 @@ class Exits(Good):
         sys.exit(0)
 
 
-class TextReward(Good):
-    def step(self, action: Any) -> Any:
-        observation, _, *others = super().step(action)
-        return observation, "1", *others
-
-
 class CloseFails(Good):
     def close(self) -> None:
         raise RuntimeError("cannot close")
@@ -160,14 +183,6 @@ class CloseFailsLater(Good):
     def close(self) -> None:
         if self.steps:
             raise RuntimeError("cannot close")
-
-
-class HugeReward(Good):
-    """Finite, but not in the learner's float32."""
-
-    def step(self, action: Any) -> Any:
-        observation, _, *others = super().step(action)
-        return observation, -1e39, *others
 
 
 class ListOfBytes(Good):
@@ -193,25 +208,17 @@ class ChangesFolder(Good):
 
 
 EARLY = [
-    (
-        HugeReward,
-        r"its step gave the reward -1e\+39; it must be a finite number, of at most 3\.4e\+38 in size",
-    ),
     (ListOfBytes, "its observation is int64; its space is uint8"),
     (RealBits, "its observation is float32; its space is int8"),
     (ChangesFolder, "its reset or step changed the working directory; it must leave that as it is"),
     (CloseFailsLater, r"its close failed: RuntimeError: cannot close \(test_faults\.py, line \d+\)"),
     (Exits, r"its step failed: SystemExit: 0 \(test_faults\.py, line \d+\)"),
-    (TextReward, "its step gave the reward '1'; it must be a finite number"),
     (CloseFails, r"its close failed: RuntimeError: cannot close \(test_faults\.py, line \d+\)"),
     (
         FourTuple,
         "its step returns 4 values; it must return five: observation, reward, terminated, truncated",
     ),
     (OldReset, "its reset returns one dict; it must return two: observation, info"),
-    (NoneReward, "its step gave the reward None; it must be a finite number"),
-    (NanReward, "its step gave the reward nan; it must be a finite number"),
-    (ArrayReward, r"its step gave the reward array\(\[1\.\]\); it must be a finite number"),
     (NoneTruncated, "its step gave truncated None; it must be True or False"),
     (NoneInfo, "its step gave the info None; it must be a dict"),
     (WrongShape, r"its observation 'numbers' has the shape \(3,\); its space has \(2,\)"),
@@ -279,28 +286,10 @@ def test_tasks_of_this_project_are_not_tried(monkeypatch: pytest.MonkeyPatch) ->
         envs.try_task("hallwa")
 
 
-def play(env: Any, steps: int) -> None:
-    env.reset()
-    for _ in range(steps):
-        env.step(np.zeros(env.num_envs, np.int64))
-
-
 class LateNan(Good):
     def observation(self) -> Any:
         number = np.inf if self.steps == LATE else 0
         return super().observation() | {"numbers": np.array([0, number], np.float32)}
-
-
-class LateNone(Good):
-    def step(self, action: Any) -> Any:
-        observation, reward, *others = super().step(action)
-        return observation, None if self.steps == LATE else reward, *others
-
-
-class LateNanReward(Good):
-    def step(self, action: Any) -> Any:
-        observation, reward, *others = super().step(action)
-        return observation, np.nan if self.steps == LATE else reward, *others
 
 
 class LateShape(Good):
@@ -330,12 +319,6 @@ class LateFlag(LateMultiDiscrete):
         return {"cards": np.array([3, 5]), "flags": np.array([1, 2 if self.steps == LATE else 1], np.int8)}
 
 
-class LateText(Good):
-    def step(self, action: Any) -> Any:
-        observation, reward, *others = super().step(action)
-        return observation, "1" if self.steps == LATE else reward, *others
-
-
 class LateExit(Good):
     def step(self, action: Any) -> Any:
         return super().step(action if self.steps < LATE else sys.exit("bye"))
@@ -344,12 +327,6 @@ class LateExit(Good):
 class LateError(Good):
     def step(self, action: Any) -> Any:
         return super().step(action if self.steps < LATE else [][1])
-
-
-class LateHugeReward(Good):
-    def step(self, action: Any) -> Any:
-        observation, reward, *others = super().step(action)
-        return observation, 1e39 if self.steps == LATE else reward, *others
 
 
 class LateBits(Good):
@@ -364,16 +341,12 @@ class LateBits(Good):
 @pytest.mark.parametrize(
     ("env", "problem"),
     [
-        (LateHugeReward, r": its step gave the reward 1e\+39; it must be a finite number, of at most"),
         (LateBits, ": its observation holds 257; its space is int8"),
         (LateNan, ", copy 0: its observation 'numbers' holds inf"),
-        (LateNone, ": its step gave the reward None; it must be a finite number"),
-        (LateNanReward, ": its step gave the reward nan; it must be a finite number"),
         (LateShape, r": its observation 'picture' has the shape \(3, 2\); its space has \(3, 3\)"),
         (LateDiscrete, ", copy 0: its observation holds 1; its space has 2 to 5 there"),
         (LateMultiDiscrete, ", copy 0: its observation 'cards' holds 5; its space has 0 to 3 there"),
         (LateFlag, ", copy 0: its observation 'flags' holds 2; its space has 0 to 1 there"),
-        (LateText, ": its step gave the reward '1'; it must be a finite number"),
         (LateExit, r": its step failed: SystemExit: bye \(test_faults\.py, line \d+\)"),
         (LateError, r": its step failed: IndexError: .* \(test_faults\.py, line \d+\)"),
     ],

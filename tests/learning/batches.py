@@ -12,6 +12,10 @@ from dtqn.types import RowFlags, Sequences, StepInputs
 from tests.cases import NUM_ACTIONS, inputs, observations
 
 
+def f64(*values: object) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
 class Shape(NamedTuple):
     """Real rows of each block of one sequence."""
 

@@ -8,17 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from dtqn import shapes
 from dtqn.learning import losses
+from tests.learning.batches import f64
 from tests.reference import losses_twin as twin
 
 NAN, INF = float("nan"), float("inf")
-
-
-def f64(*values: object) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("huber", [False, True])

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 
 from dtqn.learning.objective import Objective, StepErrors
 from dtqn.networks.heads import Categorical, Expectation, Prediction, Quantiles
 from dtqn.settings.config import LearnerConfig
 from dtqn.types import QOutput, RowFlags, Sequences, StepInputs
-
-
-def f64(*values: object) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
+from tests.learning.batches import f64
 
 Q = f64([3.0, 1.0], [1.0, 4.0], [5.0, 2.0], [0.0, 8.0])
 """Four rows; the best actions are 0, 1, 0, 1."""

@@ -11,15 +11,12 @@ import torch
 from torch import Tensor
 
 from dtqn.learning import returns
+from tests.learning.batches import f64
 from tests.reference import losses_twin as twin
 
 NAN, INF = float("nan"), float("inf")
 SIZES = np.concatenate([np.geomspace(1e-6, 1e6, 241), [0.0, 1.0, 3.0]])
 BOTH_SIGNS = np.concatenate([SIZES, -SIZES]).astype(np.float32)
-
-
-def f64(*values: object) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def exact_h(x: float) -> Decimal:

@@ -1,16 +1,45 @@
-"""Modules with every argument given: small ones, of which a test names the arguments that it is about."""
+"""Small modules, of which a test names the arguments that it is about, and what their tests share."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import gymnasium
+import torch
+from torch import Tensor, nn
 
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.encoders import ObservationEncoder, StepEncoder, observation_encoder
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.heads import DuelingHead, Expectation, QHead
 from dtqn.networks.rnn import GRULayer, LSTMLayer
+from dtqn.types import QOutput, StepInputs
+
+GATES = ["gru", "output", "input", "highway", "sigtanh", "residual"]
+
+
+def random(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+class Observe(nn.Module):
+    """In place of an encoder: features in, features out."""
+
+    def forward(self, inputs: StepInputs) -> Tensor:
+        return inputs.observation
+
+
+class Show(nn.Module):
+    """In place of a head."""
+
+    def forward(self, features: Tensor) -> QOutput:
+        return QOutput(features)
+
+
+def rows(features: Tensor) -> StepInputs:
+    """What `Observe` reads."""
+    nothing = torch.zeros(features.shape[:2])
+    return StepInputs(features, nothing.long(), nothing, nothing.bool())
 
 
 def gtrxl(**given: Any) -> GTrXL:

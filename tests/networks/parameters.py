@@ -24,6 +24,22 @@ def gate_parameters(name: str, gate: nn.Module) -> dict[str, Tensor]:
     return {"W_r": w_r, "W_z": w_z, "W_g": w_g, "U_r": u_r, "U_z": u_z, "U_g": p["u_g"], "b": p["bias"]}
 
 
+def gates_parameters(name: str, layer: nn.Module) -> dict[str, Any]:
+    return {
+        "gate_1": gate_parameters(name, layer.attention_gate),
+        "gate_2": gate_parameters(name, layer.mlp_gate),
+    }
+
+
+def block_parameters(layer: nn.Module, norm: nn.Module) -> dict[str, Any]:
+    """Those of the network behind a mixing of rows, and of both norms, of which `norm` is the first."""
+    return {
+        "W_1": layer.mlp[0].weight, "b_1": layer.mlp[0].bias,
+        "W_2": layer.mlp[2].weight, "b_2": layer.mlp[2].bias,
+        "norm_1": dict(norm.named_parameters()), "norm_2": dict(layer.mlp_norm.named_parameters()),
+    }  # fmt: skip
+
+
 def layer_parameters(name: str, layer: nn.Module) -> dict[str, Any]:
     attention = layer.attention
     w_q, w_k, w_v = attention.qkv.weight.chunk(3)
@@ -35,14 +51,8 @@ def layer_parameters(name: str, layer: nn.Module) -> dict[str, Any]:
         "W_O": attention.output.weight,
         "u": attention.u.squeeze(1),
         "v": attention.v.squeeze(1),
-        "W_1": layer.mlp[0].weight,
-        "b_1": layer.mlp[0].bias,
-        "W_2": layer.mlp[2].weight,
-        "b_2": layer.mlp[2].bias,
-        "norm_1": dict(layer.attention_norm.named_parameters()),
-        "norm_2": dict(layer.mlp_norm.named_parameters()),
-        "gate_1": gate_parameters(name, layer.attention_gate),
-        "gate_2": gate_parameters(name, layer.mlp_gate),
+        **block_parameters(layer, layer.attention_norm),
+        **gates_parameters(name, layer),
         **span_parameters(attention.span),
         **({} if layer.compressor is None else {"compressor": dict(layer.compressor.named_parameters())}),
     }
@@ -68,12 +78,6 @@ def decoder_parameters(name: str, layer: nn.Module) -> dict[str, Any]:
         "W_q": w_q, "W_k": w_k, "W_v": w_v, "b_q": b_q, "b_k": b_k, "b_v": b_v,
         "W_O": layer.output.weight,
         "b_O": layer.output.bias,
-        "W_1": layer.mlp[0].weight,
-        "b_1": layer.mlp[0].bias,
-        "W_2": layer.mlp[2].weight,
-        "b_2": layer.mlp[2].bias,
-        "norm_1": dict(layer.attention_norm.named_parameters()),
-        "norm_2": dict(layer.mlp_norm.named_parameters()),
-        "gate_1": gate_parameters(name, layer.attention_gate),
-        "gate_2": gate_parameters(name, layer.mlp_gate),
+        **block_parameters(layer, layer.attention_norm),
+        **gates_parameters(name, layer),
     }  # fmt: skip

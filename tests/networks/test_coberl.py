@@ -21,17 +21,13 @@ from dtqn.types import leaves
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import make_learner
-from tests.networks.modules import gtrxl, lstm_layer
+from tests.networks.modules import gtrxl, lstm_layer, random
 from tests.networks.parameters import gate_parameters, layer_parameters, lstm_parameters
 from tests.reference.coberl_twin import coberl, contrastive_loss
 from tests.training.test_parity import assert_every_kind_is_there, draw, error, play
 
 WIDTH, LAYERS, HEADS, BATCH, STEPS = 8, 2, 2, 3, 5
 SHAPES = (Shape(5, 3, 5), Shape(0, 0, 7), Shape(2, 3, 2, terminated=True), Shape(0, 0, 1))
-
-
-def random(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def assert_same_gradients(module: nn.Module, one: Tensor, other: Tensor, *inputs: Tensor) -> None:

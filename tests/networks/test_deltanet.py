@@ -8,13 +8,10 @@ from torch import Tensor
 
 from dtqn.networks.delta_rule import CHUNK, delta_rule, delta_step
 from dtqn.networks.deltanet import RATE, STEP, GatedDeltaNetLayer
+from tests.networks.modules import random
 from tests.reference import deltanet_twin
 
 BATCH, HEADS, WIDTH = 2, 3, 4
-
-
-def random(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def rows(steps: int) -> tuple[Tensor, ...]:

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dtqn.networks.recurrent import RecurrentQNetwork
-from dtqn.types import QOutput, StepInputs, first_rows
+from dtqn.types import first_rows
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
-from tests.networks.modules import gtrxl
+from tests.networks.modules import GATES, Observe, Show, gtrxl, rows
 from tests.networks.parameters import layer_parameters
 from tests.reference import gtrxl_twin
 
-GATES = ["gru", "output", "input", "highway", "sigtanh", "residual"]
 WIDTH, LAYERS, HEADS, BATCH = 8, 2, 2, 3
-
-
-class Observe(nn.Module):
-    def forward(self, inputs: StepInputs) -> Tensor:
-        return inputs.observation
-
-
-class Show(nn.Module):
-    def forward(self, features: Tensor) -> QOutput:
-        return QOutput(features)
 
 
 def bare(memory_length: int, gate: str, norm: str) -> RecurrentQNetwork:
@@ -33,11 +22,6 @@ def bare(memory_length: int, gate: str, norm: str) -> RecurrentQNetwork:
     torch.manual_seed(0)
     core = gtrxl(width=WIDTH, num_layers=LAYERS, memory_length=memory_length, gate=gate, norm=norm).double()
     return RecurrentQNetwork(encoder=Observe(), core=randomise(core), head=Show(), auxiliary=None)
-
-
-def rows(features: Tensor) -> StepInputs:
-    nothing = torch.zeros(features.shape[:2])
-    return StepInputs(features, nothing.long(), nothing, nothing.bool())
 
 
 TABLE = (

@@ -16,16 +16,13 @@ from dtqn.settings.presets import resolve
 from tests.cases import make, part, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks import modules
+from tests.networks.modules import random
 from tests.networks.parameters import layer_parameters
 from tests.reference.compressive_twin import compressive, reconstruction_loss
 from tests.reference.gtrxl_twin import gtrxl
 from tests.training.test_parity import draw, error, play
 
 WIDTH, LAYERS, HEADS, BATCH = 8, 2, 2, 3
-
-
-def random(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def core_of(memory_length: int, norm: str, **options: Any) -> GTrXL:

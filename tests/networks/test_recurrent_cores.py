@@ -25,8 +25,8 @@ from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import StepInputs
 from tests.cases import SPACES, inputs, make, randomise
-from tests.networks.modules import gru_layer, lstm_layer
-from tests.networks.parameters import lstm_parameters
+from tests.networks.modules import gru_layer, lstm_layer, random
+from tests.networks.parameters import block_parameters, lstm_parameters
 from tests.reference.darqn_twin import darqn
 from tests.reference.deltanet_twin import deltanet
 from tests.reference.gru_twin import gru
@@ -36,10 +36,6 @@ from tests.reference.mingru_twin import log_space_scan, mingru
 from tests.training.test_parity import Played, draw, error, play
 
 WIDTH, BATCH, STEPS = 6, 3, 7
-
-
-def random(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def gru_parameters(layer: GRULayer) -> dict[str, Tensor]:
@@ -53,9 +49,7 @@ def mingru_parameters(layer: MinGRULayer) -> dict[str, Any]:
     (w_z, w_h), (b_z, b_h) = layer.gate_and_candidate.weight.chunk(2), layer.gate_and_candidate.bias.chunk(2)
     return {
         "W_z": w_z, "b_z": b_z, "W_h": w_h, "b_h": b_h,
-        "W_1": layer.mlp[0].weight, "b_1": layer.mlp[0].bias,
-        "W_2": layer.mlp[2].weight, "b_2": layer.mlp[2].bias,
-        "norm_1": dict(layer.norm.named_parameters()), "norm_2": dict(layer.mlp_norm.named_parameters()),
+        **block_parameters(layer, layer.norm),
     }  # fmt: skip
 
 
@@ -79,10 +73,8 @@ def deltanet_parameters(layer: GatedDeltaNetLayer) -> dict[str, Any]:
     return {
         "heads": [{"scale": layer.output_norm} | dict(zip(names, head, strict=True)) for head in heads],
         "W_o": layer.out.weight,
-        "W_1": layer.mlp[0].weight, "b_1": layer.mlp[0].bias,
-        "W_2": layer.mlp[2].weight, "b_2": layer.mlp[2].bias,
-        "norm_1": dict(layer.norm.named_parameters()), "norm_2": dict(layer.mlp_norm.named_parameters()),
-    }  # fmt: skip
+        **block_parameters(layer, layer.norm),
+    }
 
 
 def attention_parameters(layer: AttentiveLSTMLayer) -> dict[str, Tensor]:

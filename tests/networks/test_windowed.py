@@ -15,26 +15,16 @@ from dtqn import networks
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.windowed import WindowedQNetwork
 from dtqn.settings.config import Config, NetworkConfig
-from dtqn.types import QOutput, Sequences, StepInputs, leaves, map_tree
+from dtqn.types import Sequences, StepInputs, leaves, map_tree
 from tests.cases import randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks import modules
+from tests.networks.modules import GATES, Observe, Show, rows
 from tests.networks.parameters import decoder_parameters
 from tests.reference.decoder_twin import acting, decoder
 from tests.reference.gtrxl_twin import layer_norm
 
 WIDTH, HEADS, K, BATCH = 8, 2, 4, 2
-GATES = ["gru", "output", "input", "highway", "sigtanh", "residual"]
-
-
-class Observe(nn.Module):
-    def forward(self, inputs: StepInputs) -> Tensor:
-        return inputs.observation
-
-
-class Show(nn.Module):
-    def forward(self, features: Tensor) -> QOutput:
-        return QOutput(features)
 
 
 def around(core: TransformerDecoder) -> WindowedQNetwork:
@@ -48,11 +38,6 @@ def bare(gate: str, norm: str, positions: str, layers: int = 2) -> WindowedQNetw
     """A network that is its decoder alone: features in, features out."""
     torch.manual_seed(0)
     return around(modules.decoder(num_layers=layers, positions=positions, gate=gate, norm=norm))
-
-
-def rows(features: Tensor) -> StepInputs:
-    nothing = torch.zeros(features.shape[:2])
-    return StepInputs(features, nothing.long(), nothing, nothing.bool())
 
 
 def settings_of(network: WindowedQNetwork, gate: str, norm: str, positions: str) -> tuple[Any, ...]:
