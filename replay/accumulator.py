@@ -109,6 +109,7 @@ class Accumulator:
             stream = streams[~(was_open | first)][0]
             raise ValueError(f"first: False in stream {stream} after an episode's end; it must be True")
         parts = []
+        # As when a worker has died.
         cut = was_open & first
         if cut.any():
             parts.append(self._tail(streams[cut], rows[cut] - 1))
@@ -118,6 +119,7 @@ class Accumulator:
         self._open[streams] = ~last
         self.num_rows[streams] = rows + 1
 
+        # A row completes one whole sequence at most: the one whose tail it ends.
         anchor_steps = rows - origins - (self._layout.max_learn_rows - 1)
         whole = (anchor_steps >= 0) & (anchor_steps % self._layout.sequence_period == 0)
         anchors = (origins + anchor_steps)[whole]
@@ -137,6 +139,7 @@ class Accumulator:
         streams = np.flatnonzero(self._open)
         last_rows = self.num_rows[streams] - 1
         ended = self._tail(streams, last_rows)
+        # The episode goes on, and so do its steps; anchors alone are counted anew.
         self._origin[streams] = last_rows
         return ended
 
@@ -151,6 +154,7 @@ class Accumulator:
         transitions = last_rows - origins
         # Complete are anchors up to transitions - (whole - 1); the next multiple is the first pending one.
         first_pending = np.maximum((transitions - whole + 1) // period + 1, 0) * period
+        # Rounded up. Each stream is given the same number of candidates, and `real` keeps what there is.
         most = -(-(whole - 1) // period)
         steps = first_pending[:, None] + np.arange(most) * period
         real = steps < transitions[:, None]

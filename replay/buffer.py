@@ -177,6 +177,7 @@ class SequenceReplay:
             raise ValueError(f"rows: fields differ in {odd}; give exactly {', '.join(self.fields)}")
         values = {name: fit(name, rows[name], field, len(which)) for name, field in self.fields.items()}
         tick = self._accumulator.append(which, values["first"], values["last"])
+        # Before anything is written: what needs the rows that go must not be drawn once more.
         self._forget_overwritten(which, tick.rows)
         values[_EPISODE_STEP] = tick.episode_steps
         values[_LEARN_ROWS] = np.zeros_like(tick.rows)  # no anchor yet
@@ -234,6 +235,7 @@ class SequenceReplay:
         streams, positions = self._split(anchors)
         anchor_steps = self._own(_EPISODE_STEP, anchors)
         learn_rows = self._own(_LEARN_ROWS, anchors)
+        # Each block takes what the one after it has left of the episode, so none crosses its start.
         burn_in_rows = np.minimum(anchor_steps, self.layout.burn_in_length)
         episode_steps = anchor_steps - burn_in_rows
         memory_rows = np.minimum(episode_steps, self._window)
@@ -245,6 +247,7 @@ class SequenceReplay:
         ages = np.arange(window, 0, -1)  # the newest row, of age 1, is the last one
         offsets = np.empty((len(anchors), window + longest_burn_in + longest), np.int64)
         memory_part, row_part = offsets[:, :window], offsets[:, window:]
+        # Columns older than the memory repeat its oldest row; `memory_valid` tells them apart.
         np.maximum(memory_rows[:, None] - ages, 0, out=memory_part)
         row_part[:, :longest_burn_in] = _padded(burn_in_rows) + memory_rows[:, None]
         row_part[:, longest_burn_in:] = _padded(learn_rows) + (memory_rows + burn_in_rows)[:, None]
@@ -290,6 +293,7 @@ class SequenceReplay:
         """
         anchors, streams = np.divmod(np.asarray(ids, np.int64), self.num_streams)
         rows = anchors + np.asarray(offsets, np.int64)
+        # Rows outlive their sequences: others still begin from them.
         stored = self._is_stored(streams, rows)
         fitted = {}
         for name in self._known(values):

@@ -77,6 +77,7 @@ def fit(name: str, values: npt.ArrayLike, field: Field, num_rows: int) -> Array:
         return saturated
     with np.errstate(invalid="ignore"):
         fitted = values.astype(dtype)
+    # A NaN is not equal to itself, so no integer field takes one.
     if not np.array_equal(fitted, values):
         wrong = values[fitted != values].flat[0]
         raise ValueError(f"{name}: value {wrong} does not fit the field's dtype {dtype}; use a wider dtype")
@@ -143,6 +144,7 @@ class StepRings:
 
     def write(self, slots: Ints, rows: Mapping[str, Array]) -> None:
         """Store a whole row, which `fit` has passed, at each of `slots` [n]."""
+        # Put together here and scattered once: one cache miss a row, where each field would have one.
         records: Array = np.empty(len(slots), self._records.dtype)
         for name, values in rows.items():
             if name in self._names:

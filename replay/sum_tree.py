@@ -44,11 +44,13 @@ class SumTree:
     @property
     def total(self) -> float:
         """Sum of all leaves."""
+        # In the order in which `find` adds. np.sum adds by pairs, and ends at another last digit.
         return float(np.cumsum(self._top)[-1])
 
     def set(self, indices: Ints, values: npt.ArrayLike) -> None:
         """Set leaves; `indices` [n], `values` [n] or one for all. The last of equal indices counts."""
         self.leaves[indices] = values
+        # A parent of several leaves is added up several times, which costs less than to find out.
         node = indices // FAN_OUT
         self._nodes[node] = _children(self.leaves, node).sum(axis=1)
         block = node // FAN_OUT

@@ -66,6 +66,7 @@ class Actor:
         self._parameters: list[torch.Tensor] = list(network.parameters())
         self._trace_names = list(network.trace_spec())
         self._initial = self._fresh_state()
+        # A view: all copies share one start until they step.
         self.state: State = map_tree(lambda x: x.expand(env.num_envs, *x.shape[1:]), self._initial)
         self._run: Callable[..., Any] = self._step if capture is None else capture(self._step)
 
@@ -88,6 +89,7 @@ class Actor:
         """Take over a network's `parameters`, in its order; `version` is the learner step they are from."""
         torch._foreach_copy_(self._parameters, list(parameters))
         self.version = version
+        # Kept keys and values are of the old parameters; the layer inputs that they are made of stay.
         self.state = self._cached(self.state)
         self._initial = self._fresh_state()
 
@@ -109,13 +111,16 @@ class Actor:
         everyone = np.arange(count)
         greedy = q.argmax(axis=1)
         epsilon = np.where(self.bursts.active(rows.length), 1.0, self.epsilon())
+        # Both draws are made for every copy, so that none depends on who explores.
         explore = self.generator.random(count) < epsilon
+        # A bonus decides what is tried. The Q-values that are stored do not have it.
         best = greedy if self.optimism is None else (q + self.optimism.bonus(rows.observation)).argmax(axis=1)
         action = np.where(explore, self.generator.integers(rows.num_actions, size=count), best)
         emitted = Rows(
             observation=rows.observation,
             prev_action=rows.prev_action,
             reward=rows.reward,
+            # A time limit ends an episode, but not what it is worth: its last row is bootstrapped from.
             discount=~rows.terminated,
             first=rows.first,
             last=rows.last,
@@ -133,6 +138,7 @@ class Actor:
         if self.novelty is not None:
             emitted = emitted._replace(novel=self.novelty.look(emitted.observation, emitted.first))
         self.bursts.end(rows.last, rows.length)
+        # These are the next rows by now: a copy that is first there was reset, which is no env step.
         self.env_steps += count - int(rows.first.sum())
         return emitted, episodes
 

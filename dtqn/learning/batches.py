@@ -121,6 +121,7 @@ def same_rows(
 
     There is one pass where the online network is its own target.
     """
+    # Both networks read the same rows, so the places of these are worked out once.
     batch = batch._replace(packing=Packing(batch))
     output, trace = online.learn_values(batch, want_trace)
     if target is online:
@@ -248,6 +249,7 @@ class TraceBlock(NamedTuple):
         burned = torch.arange(batch.burn_in.first.shape[1], device=device)
         learned = torch.arange(batch.learn.first.shape[1], device=device).expand(len(batch.learn_rows), -1)
         burn_in_rows = batch.burn_in_rows[:, None]
+        # Burn-in lies before the anchor: its offsets are negative, and those of its padding are not read.
         offset = torch.cat([burned - burn_in_rows, learned], dim=1)
         real = torch.cat([burned < burn_in_rows, learned < batch.learn_rows[:, None]], dim=1)
         return cls(real, offset, rows)

@@ -226,6 +226,7 @@ class Learner:
         finite = norm.isfinite() & numbers["loss"].isfinite()
         torch._foreach_copy_(self._gradients, gradients)
         most = self.config.max_grad_norm
+        # As torch's clipping, without a host that waits for the norm.
         clipped = torch.where(norm > most, most / (norm.double() + 1e-6), 1.0)
         torch._foreach_mul_(self._gradients, clipped.to(norm.dtype))
         self.optimizer.step(self._gradients, learning_rate, finite)
@@ -314,6 +315,7 @@ class Learner:
     def _average_target(self, finite: Tensor) -> None:
         """The soft update of the target network, where the update was `finite`."""
         if self.config.target_update == "soft":
+            # A rate of 0 in place of a branch, which would wait for the number.
             rate = self.config.target_ema_rate * finite
             for target, online in zip(self._target.tensors, self._online.tensors, strict=True):
                 target.lerp_(online, rate.to(target.dtype))

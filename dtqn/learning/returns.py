@@ -141,10 +141,12 @@ def n_step_targets(
     real = first_rows(learn_rows, reward.shape[1])
     reward = torch.where(real, reward, 0.0).view(*reward.shape, *extra)
     goes_on = (discount > 0).view(*discount.shape, *extra)
+    # Chosen, and not multiplied by the discount: 0 times infinity is NaN.
     value = at_rows(torch.where(goes_on, transform.inverse(bootstrap_value), 0.0), rows)
     steps = (rows - torch.arange(num_steps, device=rows.device)).view(*rows.shape, *extra)
     returns = gamma ** steps.to(value.dtype) * value
     for k in range(min(n_step, num_steps), 0, -1):
+        # Where n is cut short, the rewards beyond the last row are zeros from above.
         returns[:, : num_steps + 1 - k] += gamma ** (k - 1) * reward[:, k:]
     return transform.apply(returns)
 
@@ -239,6 +241,7 @@ def _backwards(added: Tensor, kept: Tensor) -> Tensor:
     x = torch.empty_like(added)
     later = torch.zeros_like(added[:, 0])
     columns = zip(added.unbind(1), kept.unbind(1), x.unbind(1), strict=True)
+    # `now` is a view of x: each row is written where it belongs, and nothing is stacked.
     for add, keep, now in reversed(list(columns)):
         later = torch.addcmul(add, keep, later, out=now)
     return x

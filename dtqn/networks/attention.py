@@ -31,6 +31,7 @@ from dtqn.networks.products import Linear, product, weight_gradient
 
 def sinusoid(length: int, width: int, first: int = 0) -> Tensor:
     """[length, D]: row i is [sin, cos]((first + i) * 10000^(-2k/D)), k = 0..D/2-1."""
+    # In float64: angles of hundreds of radians have lost digits in float32 before their sine is taken.
     frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
     angle = torch.arange(first, first + length, dtype=torch.float64)[:, None] * frequency
     return torch.cat([angle.sin(), angle.cos()], dim=-1)
@@ -230,11 +231,13 @@ class AdaptiveSpan(nn.Module):
         In float32 at least, also beside a core in bfloat16, which has no odd numbers above 256.
         """
         share = self.share.to(torch.promote_types(self.share.dtype, torch.float32))
+        # Clamped on the way forwards, straight through on the way back.
         share = share + (share.clamp(min=0) - share).detach()
         distance = torch.arange(reach - 1, -1, -1, device=share.device)
         z = self.memory_length * share[:, None, None]
         mask = ((self.ramp + z - distance) / self.ramp).clamp(0, 1)
         seen = mask > 0
+        # 1 in place of 0, where the logarithm has an infinite gradient, which no mask behind it takes away.
         return torch.where(seen, mask, 1.0).log().masked_fill(~seen, -math.inf).to(self.share.dtype)
 
 
@@ -359,6 +362,7 @@ class RelativeAttention(nn.Module):
         `mask` [B, T, E] is added.
         """
         relative = self.relative(positions).unflatten(-1, (self.num_heads, -1)).permute(1, 2, 0)
+        # The queries have u in them already; this puts v in its place.
         with_v = q + ((self.v - self.u) * self.head_width**-0.5)[:, None]
         rows = with_v.flatten(1, 2)
         scores = rows @ relative if mask is None else torch.baddbmm(mask.flatten(0, 1), rows, relative)

@@ -235,6 +235,7 @@ class GTrXL(nn.Module):
             for _ in range(num_layers)
         )
         self.layers = cast("Sequence[GTrXLLayer]", layers)
+        # From the farthest distance to 0, the order of scores; a function of the settings, so not saved.
         self.register_buffer("positions", sinusoid(memory_length + 1, width).flip(0), persistent=False)
         self._initialise()
 
@@ -242,6 +243,7 @@ class GTrXL(nn.Module):
         """Xavier normal, zero biases (appendix C); gates have initialised themselves and stay as they are."""
         for layer in self.layers:
             attention = layer.attention
+            # Three matrices in one: as one, its height would be their fan-out.
             for weight in (
                 *attention.qkv.weight.chunk(3),
                 attention.relative.weight,
@@ -272,6 +274,7 @@ class GTrXL(nn.Module):
             return self.initial_state(len(valid))
         memory = rows.memory[:, -self.window :]
         valid = valid[:, valid.shape[1] - memory.shape[1] :]
+        # Attention gives padding a weight of 0, and 0 times NaN is NaN.
         memory = memory.masked_fill(~valid[..., None, None], 0.0).to(next(self.parameters()).dtype)
         phase = None if self.compression is None else episode_step % self.compression.rate
         return GTrXLState(memory, valid.sum(dim=1), phase=phase)
@@ -287,6 +290,7 @@ class GTrXL(nn.Module):
         self, x: Tensor, state: GTrXLState, want_trace: bool = True
     ) -> tuple[Tensor, GTrXLState | None, GTrXLTrace | None]:
         """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' trace."""
+        # No gradient goes back into memory; the projections and LayerNorms of its rows do get theirs.
         memory, filled = state.memory.detach(), state.filled
         recent, steps = self._recent(memory), x.shape[1]
         num_memory = recent.shape[1]

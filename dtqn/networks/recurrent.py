@@ -33,8 +33,10 @@ def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: in
 
     `burned` is [B, P, ...].
     """
+    # Stored rows are float16; the burn-in's own keep their digits.
     rows = torch.cat([memory.to(burned.dtype), burned], dim=1)
     size = min(window, rows.shape[1])
+    # Places before all rows hold any row at all; the caller knows which these are.
     index = _latest_index(memory.shape[1], burn_in_rows, size).clamp(min=0)
     return rows.gather(1, index.view(*index.shape, *[1] * (rows.dim() - 2)).expand(-1, -1, *rows.shape[2:]))
 
@@ -76,6 +78,7 @@ class RecurrentQNetwork(nn.Module):
             want_trace: give the trace rows that burn-in and learn block leave now, without gradient:
                 path -> [B, P + R, ...].
         """
+        # Padding is left out where the host may look at the counts of real rows.
         if getattr(self.core, "packs", False) and follow_data(batch.learn_rows):
             return self._packed(batch, want_trace)
         state, burned = self.starting_state(batch)

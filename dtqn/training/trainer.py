@@ -212,6 +212,7 @@ class Trainer:
     def _write_back(self, ids: np.ndarray, sampled: SequenceBatch, trace: FreshTrace) -> None:
         """Replay's memory becomes what the update's forward pass made of it."""
         sequences, offsets = (x.cpu().numpy() for x in (trace.sequence, trace.offset))
+        # The pass that left the trace was made by the parameters before this update.
         fresh = self.schema.refreshed(trace, sampled, self.learner_steps - 1)
         self.replay.write_back(ids[sequences], offsets, fresh)
 
