@@ -6,14 +6,16 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from dtqn import cli
 from dtqn.experiments import jobs, sweep
-from dtqn.experiments.sweep_engine import Trial
 from dtqn.experiments.sweep_file import read_file
-from dtqn.settings.presets import resolve
-from dtqn.training.directory import RunDir
+from dtqn.experiments.sweep_results import Results
+from dtqn.experiments.sweep_study import Trial
 
 SHIPPED = sorted((Path(__file__).parents[2] / "configs" / "sweeps").glob("*.yaml"))
 _STAND_IN = """
@@ -24,8 +26,7 @@ rate, n_step, seed = (json.loads(config[name]) for name in ("learning_rate", "n_
 name = f"{n_step} {seed}"
 caught = []
 (folder / "pid").write_text(str(os.getpid()))
-noted = json.loads((here / "out" / "sweep.json").read_text())["runs"]
-if str(folder) not in [run["run_dir"] for run in noted]:
+if f'"run_dir":{json.dumps(str(folder))}' not in (here / "out" / "journal.log").read_text():
     sys.exit("error: begun before it was noted down")
 signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
 with (here / "begun").open("a") as file:
@@ -89,25 +90,26 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def recorded(folder):
-    return json.loads((folder / "sweep.json").read_text())["runs"]
+    """The trials of a sweep as dictionaries, by number."""
+    storage = JournalStorage(JournalFileBackend(str(folder / "journal.log")))
+    study = optuna.load_study(study_name="sweep", storage=storage)
+    return [Trial.of(trial)._asdict() for trial in study.trials]
 
 
-def board_of(folder, values):
-    """A sweep of two parameters with a finished run for each value."""
+def results_of(folder, values):
+    """The results of a sweep of two parameters with a finished run for each value."""
     (folder / "file.yaml").write_text(
         "{method: random, metric: {name: best_success, goal: maximize}, "
         "parameters: {learner.gamma: {min: 0.5, max: 0.9}, learner.n_step: {values: [1, 2, 3]}}}"
     )
-    config = resolve(None, {}, {})
-    directory = RunDir.of_config(config, folder)
-    board = sweep.Sweep(read_file(folder / "file.yaml"), folder, folder, lambda _: config, None, 0)
     draw = np.random.default_rng(1)
-    for number, value in enumerate(values, 1):
-        parameters = {
-            "learner.gamma": float(draw.uniform(0.5, 0.9)),
-            "learner.n_step": int(draw.integers(1, 4)),
-        }
-        rows = [{"env_steps": 9, "best_success": float(value)}]
-        board.trials.append(Trial(number, parameters, "finished", str(directory.path), rows=rows))
-    directory.prepare(config)
-    return board
+    trials = [
+        Trial(
+            number,
+            {"learner.gamma": float(draw.uniform(0.5, 0.9)), "learner.n_step": int(draw.integers(1, 4))},
+            "finished",
+            value=float(value),
+        )
+        for number, value in enumerate(values, 1)
+    ]
+    return Results(read_file(folder / "file.yaml"), folder, trials)

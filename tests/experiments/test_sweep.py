@@ -17,14 +17,13 @@ import pytest
 import envs
 from dtqn import cli
 from dtqn.experiments import sweep
-from dtqn.experiments.sweep_engine import Trial, propose
 from dtqn.experiments.sweep_file import read_file
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import read_rows
 from tests.experiments import sweep_program
-from tests.experiments.sweep_program import GRID, board_of, recorded, score_of
+from tests.experiments.sweep_program import GRID, recorded, results_of, score_of
 
 _ROOT = Path(__file__).parents[2]
 
