@@ -129,7 +129,7 @@ class _JournalLock:
 
     def acquire(self) -> bool:
         if self._depth == 0:
-            self._file = self._path.open("r+b")
+            self._file = self._path.open("a+b")
             lock_file(self._file.fileno(), wait=True)
             self._mend()
         self._depth += 1
@@ -137,6 +137,7 @@ class _JournalLock:
 
     def _mend(self) -> None:
         """Cut off half a line, which a process left that was killed while it wrote."""
+        self._file.seek(0)
         content = self._file.read()
         if content and not content.endswith(b"\n"):
             self._file.truncate(content.rfind(b"\n") + 1)
@@ -145,6 +146,14 @@ class _JournalLock:
         self._depth -= 1
         if self._depth == 0:
             self._file.close()
+
+
+def _study(storage: JournalStorage, file: SweepFile) -> optuna.Study:
+    """The one that the journal holds, or a new one."""
+    sampler = optuna.samplers.RandomSampler()  # draws nothing: `draws` has its own
+    if storage.get_all_studies():
+        return optuna.load_study(study_name=None, storage=storage, sampler=sampler, pruner=_pruner(file))
+    return optuna.create_study(storage=storage, sampler=sampler, pruner=_pruner(file), direction=file.goal)
 
 
 class Study:
@@ -160,19 +169,10 @@ class Study:
         self._me = f"{socket.gethostname()}-{os.getpid()}"
         self._mine = set[int]()
         self._check_age()
-        with _readable(folder / _JOURNAL):
+        with _readable(folder / _JOURNAL), self.alone():
             backend = JournalFileBackend(str(folder / _JOURNAL), self._lock)  # type: ignore[arg-type]
-            storage = JournalStorage(backend)
-            with self.alone():
-                self._study = optuna.create_study(
-                    storage=storage,
-                    study_name="sweep",
-                    direction=file.goal,
-                    sampler=optuna.samplers.RandomSampler(),  # draws nothing: `draws` has its own
-                    pruner=_pruner(file),
-                    load_if_exists=True,
-                )
-                self._check_search()
+            self._study = _study(JournalStorage(backend), file)
+            self._check_search()
         (folder / "processes").mkdir(exist_ok=True)
         self._alive = (folder / "processes" / self._me).open("wb")
         lock_file(self._alive.fileno())

@@ -1,7 +1,6 @@
 """Sweeps of a small program that behaves like a training, and a sweep of runs that have finished."""
 
 import functools
-import json
 import sys
 from pathlib import Path
 
@@ -92,7 +91,7 @@ def run(tmp_path, monkeypatch, capsys):
 def recorded(folder):
     """The trials of a sweep as dictionaries, by number."""
     storage = JournalStorage(JournalFileBackend(str(folder / "journal.log")))
-    study = optuna.load_study(study_name="sweep", storage=storage)
+    study = optuna.load_study(study_name=None, storage=storage)
     return [Trial.of(trial)._asdict() for trial in study.trials]
 
 

@@ -5,10 +5,10 @@ import re
 
 import pytest
 import yaml
+from dtqn.experiments.sweep_engine import Trial, propose
 
 from dtqn import cli
 from dtqn.experiments import sweep_engine
-from dtqn.experiments.sweep_engine import Trial, propose
 from dtqn.experiments.sweep_file import check, read_file
 from dtqn.settings.config import ConfigError
 from dtqn.settings.layers import Layer, nested
