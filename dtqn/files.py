@@ -1,4 +1,4 @@
-"""Files that are written whole: a reader meets the old one or the new one, and a full disk costs neither."""
+"""Files that are written whole, so that a reader meets the old one or the new one, and locks."""
 
 from __future__ import annotations
 
@@ -45,3 +45,22 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock_file(descriptor: int, wait: bool = False) -> bool:
+    """Lock an open file; whether no other process has it. Always true where there are no locks.
+
+    The lock ends when the file is closed, or with the process, however that ends.
+
+    Args:
+        wait: until no other process has it.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):  # Windows, and some network file systems
+        pass
+    return True

@@ -1,4 +1,4 @@
-"""The importance of a sweep's parameters: permutation importance on held-out runs, and rank correlation."""
+"""The importance of a sweep's parameters, told only where it predicts runs that it has not seen."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.ensemble import RandomForestRegressor
-from sklearn.model_selection import KFold
+
+from dtqn.experiments.sweep_study import importances
 
 LEAST_RUNS = 20
 """Runs that importance needs."""
 _FOLDS = 5
 _SPLITS = 2
 """Times that the runs are divided into folds: the result depends on which ones are held out together."""
-_SHUFFLES = 20
-_TREES = 50
+_WIDTH = 0.3
+"""Of the kernel: the part of a parameter's range over which results are alike."""
+_NOISE = 0.3
+"""Variance of a run's chance, in parts of the variance that the parameters bring."""
 
 
 class Axis(NamedTuple):
@@ -28,13 +30,19 @@ class Axis(NamedTuple):
     ordered: bool
     """Whether larger positions mean more of something."""
 
+    @property
+    def column(self) -> np.ndarray:
+        """The positions: in [0, 1] where they are ordered, else the numbers of kinds."""
+        positions = np.array(self.positions)
+        return (positions - positions.min()) / np.ptp(positions) if self.ordered else positions
+
 
 def axis_of(name: str, spec: Mapping[str, Any], values: Sequence[Any]) -> Axis:
     """A parameter of a sweep file, with its value in each run."""
     listed = spec.get("values")
     if listed is None:
-        # A quantised logarithmic distribution gives 0 where its smallest values are rounded down.
-        logarithmic = "log" in str(spec.get("distribution")) and min(values) > 0
+        # Positive values over decades are searched by their logarithm.
+        logarithmic = min(values) > 0 and "log" in str(spec.get("distribution"))
         positions = [float(np.log10(value) if logarithmic else value) for value in values]
         low, high = min(positions), max(positions)
         ticks = [low + (high - low) * share / 2 for share in range(3)]
@@ -50,15 +58,15 @@ class Importance(NamedTuple):
 
     name: str
     importance: float
-    """Drop in the held-out R^2 when the parameter's values are shuffled among the runs; the mean."""
+    """Its part of PED-ANOVA's whole, which is 1; the mean over parts of the runs."""
     deviation: float
-    """Its standard deviation over shufflings."""
+    """Its standard deviation over these."""
     correlation: float | None
     """Spearman's, with the metric; None for a parameter whose values have no order."""
 
 
 class Dependence(NamedTuple):
-    """The model's success on runs that it has not seen."""
+    """The success of the importances on runs that they have not seen."""
 
     runs: int
     r2: float
@@ -72,11 +80,15 @@ class Dependence(NamedTuple):
         return self.r2 > 0
 
 
-def dependence(axes: Sequence[Axis], values: Sequence[float]) -> Dependence | None:
-    """Permutation importance (Breiman 2001) of a random forest, on runs that it was not fitted to.
+def dependence(axes: Sequence[Axis], values: Sequence[float], sign: int = 1) -> Dependence | None:
+    """PED-ANOVA's importances, checked on held-out runs.
 
-    Runs are divided into folds; a forest that was fitted to the other folds predicts each one. A forest's
-    predictions of the runs that it was fitted to find a dependence in pure noise.
+    Runs are divided into folds. The importances in the other folds are the weights of a regression that
+    predicts each one: runs count as alike by the parameters that are said to matter. PED-ANOVA alone finds a
+    dependence in pure noise.
+
+    Args:
+        sign: 1 where larger values are better, else -1.
 
     Returns:
         None where there are too few runs, or no two with different results.
@@ -84,54 +96,50 @@ def dependence(axes: Sequence[Axis], values: Sequence[float]) -> Dependence | No
     varied = [axis for axis in axes if len(set(axis.positions)) > 1]
     if len(values) < LEAST_RUNS or len(set(values)) < 2 or not varied:
         return None
-    table, result = np.array([axis.positions for axis in varied]).T, np.array(values)
-    whole, shuffled = [], []
+    result, lowest, weights = np.array(values), np.inf, []
     for split in range(_SPLITS):
-        one, many = _held_out(table, result, split)
-        whole.append(_r2(one, result))
-        shuffled.append(_r2(many, result))
-    r2 = float(min(whole))
-    if r2 <= 0:
-        return Dependence(len(values), r2, [])
-    drops = np.array(whole)[:, None, None] - np.array(shuffled)  # [splits, parameters, shuffles]
+        predicted, found = _held_out(varied, result, sign, split)
+        weights += found
+        lowest = min(lowest, 1 - ((predicted - result) ** 2).sum() / ((result - result.mean()) ** 2).sum())
+    if lowest <= 0:
+        return Dependence(len(values), float(lowest), [])
+    parts = zip(varied, np.mean(weights, axis=0), np.std(weights, axis=0, ddof=1), strict=True)
     shares = [
-        Importance(
-            axis.name,
-            float(drops[:, i].mean()),
-            float(drops[:, i].mean(axis=0).std(ddof=1)),
-            _spearman(axis.positions, values) if axis.ordered else None,
-        )
-        for i, axis in enumerate(varied)
+        Importance(axis.name, float(mean), float(deviation), _correlation(axis, values))
+        for axis, mean, deviation in parts
     ]
-    return Dependence(len(values), r2, sorted(shares, key=lambda share: -share.importance))
+    return Dependence(len(values), float(lowest), sorted(shares, key=lambda share: -share.importance))
 
 
-def _held_out(table: np.ndarray, result: np.ndarray, split: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each run's result as predicted without it.
-
-    Returns:
-        [runs], and [parameters, shuffles, runs] with the values of one parameter shuffled.
-    """
-    rng = np.random.default_rng(split)
-    runs, count = table.shape
-    tables = np.broadcast_to(table, (count, _SHUFFLES, runs, count)).copy()
-    for parameter in range(count):
-        for shuffle in range(_SHUFFLES):
-            tables[parameter, shuffle, :, parameter] = rng.permutation(table[:, parameter])
-    one, many = np.empty(runs), np.empty((count, _SHUFFLES, runs))
-    for fitted, held in KFold(_FOLDS, shuffle=True, random_state=split).split(table):
-        forest = RandomForestRegressor(n_estimators=_TREES, random_state=0).fit(table[fitted], result[fitted])
-        one[held] = forest.predict(table[held])
-        many[:, :, held] = forest.predict(tables[:, :, held].reshape(-1, count)).reshape(count, _SHUFFLES, -1)
-    return one, many
-
-
-def _r2(predicted: np.ndarray, result: np.ndarray) -> np.ndarray:
-    """1 - squared error / variance, over the last axis."""
-    return np.asarray(1 - ((predicted - result) ** 2).sum(-1) / ((result - result.mean()) ** 2).sum())
+def _held_out(
+    axes: Sequence[Axis], result: np.ndarray, sign: int, split: int
+) -> tuple[np.ndarray, list[list[float]]]:
+    """Each run's result as predicted without it, [runs], and the weights of the parameters in each fold."""
+    order = np.random.default_rng(split).permutation(len(result))
+    predicted, weights = np.empty(len(result)), []
+    for fold in range(_FOLDS):
+        held = order[fold::_FOLDS]
+        fitted = np.setdiff1d(order, held)
+        table = {axis.name: axis.column[fitted].tolist() for axis in axes}
+        kinds = {axis.name: len(axis.ticks) for axis in axes if not axis.ordered}
+        weights.append(importances(table, kinds, (sign * result[fitted]).tolist()))
+        kernel = _kernel(axes, weights[-1])
+        mean = result[fitted].mean()
+        noisy = kernel[np.ix_(fitted, fitted)] + _NOISE * np.eye(len(fitted))
+        predicted[held] = mean + kernel[np.ix_(held, fitted)] @ np.linalg.solve(noisy, result[fitted] - mean)
+    return predicted, weights
 
 
-def _spearman(x: Sequence[float], y: Sequence[float]) -> float:
+def _kernel(axes: Sequence[Axis], weights: Sequence[float]) -> np.ndarray:
+    """How alike runs are, [runs, runs]: the sum over parameters, each with its weight."""
+    kernel = np.zeros((len(axes[0].positions),) * 2)
+    for axis, weight in zip(axes, weights, strict=True):
+        apart = np.subtract.outer(axis.column, axis.column)
+        kernel += weight * (np.exp(-((apart / _WIDTH) ** 2) / 2) if axis.ordered else apart == 0)
+    return kernel
+
+
+def _correlation(axis: Axis, values: Sequence[float]) -> float | None:
     from scipy.stats import spearmanr
 
-    return float(spearmanr(x, y).statistic)
+    return float(spearmanr(axis.positions, values).statistic) if axis.ordered else None

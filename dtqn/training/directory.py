@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import envs
-from dtqn.files import write_whole
+from dtqn.files import lock_file, write_whole
 from dtqn.program import program
 from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, value_of
 from dtqn.settings.layers import (
@@ -226,7 +226,7 @@ class RunDir:
         with file_errors(self.path, "cannot be read"):
             descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            if not _lock(descriptor):
+            if not lock_file(descriptor):
                 raise InUseError(f"run_dir {self.path} is in use: another process trains there")
             yield
         finally:
@@ -239,7 +239,7 @@ class RunDir:
             return False
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            return not _lock(descriptor)
+            return not lock_file(descriptor)
         finally:
             os.close(descriptor)
 
@@ -455,16 +455,3 @@ def resolved(config: Config) -> Config:
 
 
 _ABSENT = object()
-
-
-def _lock(descriptor: int) -> bool:
-    """Lock an open file; whether no other process has it. Always true where there are no locks."""
-    try:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):  # Windows, and some network file systems
-        pass
-    return True

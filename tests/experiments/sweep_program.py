@@ -1,48 +1,54 @@
 """Sweeps of a small program that behaves like a training, and a sweep of runs that have finished."""
 
 import functools
-import json
 import sys
 from pathlib import Path
 
 import numpy as np
+import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from dtqn import cli
 from dtqn.experiments import jobs, sweep
-from dtqn.experiments.sweep_engine import Trial
 from dtqn.experiments.sweep_file import read_file
-from dtqn.settings.presets import resolve
-from dtqn.training.directory import RunDir
+from dtqn.experiments.sweep_results import Results
+from dtqn.experiments.sweep_study import Trial
 
 SHIPPED = sorted((Path(__file__).parents[2] / "configs" / "sweeps").glob("*.yaml"))
 _STAND_IN = """
-import json, os, pathlib, signal, sys, time
+import fcntl, json, os, pathlib, select, signal, sys, time
 folder, here = pathlib.Path(sys.argv[2]), pathlib.Path(__file__).parent
 config = dict(line.strip().split(": ", 1) for line in (folder / "config.yaml").open() if ": " in line)
 rate, n_step, seed = (json.loads(config[name]) for name in ("learning_rate", "n_step", "seed"))
 name = f"{n_step} {seed}"
 caught = []
-(folder / "pid").write_text(str(os.getpid()))
-noted = json.loads((here / "out" / "sweep.json").read_text())["runs"]
-if str(folder) not in [run["run_dir"] for run in noted]:
+fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+if f'"run_dir":{json.dumps(str(folder))}' not in (here / "out" / "journal.log").read_text():
     sys.exit("error: begun before it was noted down")
 signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
 with (here / "begun").open("a") as file:
     file.write(name + "\\n")
+with (here / "started").open("a") as file:
+    file.write(folder.name + "\\n")
 if (here / "broken").exists() and (here / "broken").read_text() in (name, "all"):
     sys.exit("error: the loss is not finite")
 held = (here / "held").read_text().splitlines() if (here / "held").exists() else []
 saved = folder / "saved"
+pause = float((here / "slow").read_text()) if (here / "slow").exists() else 0
 for i in range(int(saved.read_text()) if saved.exists() else 0, 4):
-    score = round((i + 1) / 4 - abs(n_step - 3) / 10 - seed / 100, 4)
+    score = round((i + 1) / 4 - abs(n_step - 3) / 10 - seed / 100 - (rate if pause else 0), 4)
     row = {"env_steps": 100 * (i + 1), "learner_steps": i, "seconds": 1.0, "eval/success": score}
     row |= {"eval/success_low": score, "eval/success_high": score, "eval/return": score}
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(row | {"best_success": score, "mean_success": score}) + "\\n")
         file.write(json.dumps({"env_steps": 100 * (i + 1) + 1}) + "\\n")
+    time.sleep(pause)
     while name in held and i == 2 and not caught:
         time.sleep(0.01)
+        caught += select.select([0], [], [], 0)[0]
+    caught += select.select([0], [], [], 0)[0]  # closed, as the sweep has gone
     if caught:
         saved.write_text(str(i + 1))
         sys.exit(143)
@@ -89,25 +95,26 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def recorded(folder):
-    return json.loads((folder / "sweep.json").read_text())["runs"]
+    """The trials of a sweep as dictionaries, by number."""
+    storage = JournalStorage(JournalFileBackend(str(folder / "journal.log")))
+    study = optuna.load_study(study_name=None, storage=storage)
+    return [Trial.of(trial)._asdict() for trial in study.trials]
 
 
-def board_of(folder, values):
-    """A sweep of two parameters with a finished run for each value."""
+def results_of(folder, values):
+    """The results of a sweep of two parameters with a finished run for each value."""
     (folder / "file.yaml").write_text(
         "{method: random, metric: {name: best_success, goal: maximize}, "
         "parameters: {learner.gamma: {min: 0.5, max: 0.9}, learner.n_step: {values: [1, 2, 3]}}}"
     )
-    config = resolve(None, {}, {})
-    directory = RunDir.of_config(config, folder)
-    board = sweep.Sweep(read_file(folder / "file.yaml"), folder, folder, lambda _: config, None, 0)
     draw = np.random.default_rng(1)
-    for number, value in enumerate(values, 1):
-        parameters = {
-            "learner.gamma": float(draw.uniform(0.5, 0.9)),
-            "learner.n_step": int(draw.integers(1, 4)),
-        }
-        rows = [{"env_steps": 9, "best_success": float(value)}]
-        board.trials.append(Trial(number, parameters, "finished", str(directory.path), rows=rows))
-    directory.prepare(config)
-    return board
+    trials = [
+        Trial(
+            number,
+            {"learner.gamma": float(draw.uniform(0.5, 0.9)), "learner.n_step": int(draw.integers(1, 4))},
+            "finished",
+            value=float(value),
+        )
+        for number, value in enumerate(values, 1)
+    ]
+    return Results(read_file(folder / "file.yaml"), folder, trials)

@@ -2,14 +2,12 @@
 
 import csv
 import itertools
-import json
 import os
 import re
+import shlex
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,14 +15,13 @@ import pytest
 import envs
 from dtqn import cli
 from dtqn.experiments import sweep
-from dtqn.experiments.sweep_engine import Trial, propose
 from dtqn.experiments.sweep_file import read_file
+from dtqn.experiments.sweep_results import Results
+from dtqn.experiments.sweep_study import Trial, draws
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
-from dtqn.training.directory import RunDir
-from dtqn.training.metrics import read_rows
 from tests.experiments import sweep_program
-from tests.experiments.sweep_program import GRID, board_of, recorded, score_of
+from tests.experiments.sweep_program import GRID, SHIPPED, recorded, results_of, score_of
 
 _ROOT = Path(__file__).parents[2]
 
@@ -43,7 +40,7 @@ def test_a_grid_is_covered_once_and_averaged_over_seeds(run):
     for row in rows:
         assert float(row["best_success"]) == score_of(int(row["learner.n_step"]), int(row["seed"]))
     (top,) = (line for line in printed.split("best: ")[0].rpartition("run ")[2].splitlines() if "1." in line)
-    assert re.fullmatch(r"1\.  0\.9850 {8}(5, 6|6, 5)  3", top), "the mean of 0.99 and 0.98"
+    assert re.fullmatch(r"1\.  0\.9850 {8}\d, \d  3", top), "the mean of 0.99 and 0.98"
     best = resolve(folder / "best.yaml", {}, {})
     assert (best.learner.n_step, best.learner.learning_rate, best.learner.double_q) == (3, 0.004, False)
 
@@ -66,57 +63,8 @@ def test_settings_of_ones_own_core_are_searched_one_by_one(run):
     assert next(csv.DictReader((folder / "leaderboard.csv").open()))["network.kwargs.heads"] in "12"
 
 
-_HELD = {"learner.n_step": 2, "seed": 1, "learner.learning_rate": 0}
-_KILLED = """
-import functools, sys
-from dtqn import cli
-from dtqn.experiments import jobs, sweep
-sweep.Pool = functools.partial(jobs.Pool, program=[sys.executable, "-I", sys.argv[1]])
-jobs._POLL_SECONDS = 0.02
-sys.exit(cli.main(sys.argv[2:]))
-"""
-
-
-def test_a_grid_is_covered_once_also_after_a_kill(run):
-    """SIGKILL to the sweep while one run is held and others have ended; the same command goes on."""
-    here = run.folder
-    (here / "held").write_text("2 1")
-    (here / "file.yaml").write_text(GRID)
-    argv = ["sweep", here / "file.yaml", "--out", here / "out", "--runs-dir", here / "runs", "--jobs", "2"]
-    command = [sys.executable, "-c", _KILLED, here / "program.py", *argv]
-    environment = os.environ | {"PYTHONPATH": str(_ROOT)}
-    process = subprocess.Popen(
-        list(map(str, command)), env=environment, stdout=subprocess.PIPE, start_new_session=True
-    )
-    begun = here / "begun"
-    while not begun.exists() or len(begun.read_text().splitlines()) < 6:
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.kill()
-    process.communicate()
-    left = [record for record in recorded(here / "out") if record["state"] == "open"]
-    assert "2 1" in [f"{r['parameters']['learner.n_step']} {r['parameters']['seed']}" for r in left]
-    for record in left:  # its trainings live on; the held one is ended here
-        if record["parameters"] | {"learner.learning_rate": 0} == _HELD:  # the small program has no eye on it
-            os.kill(int((Path(record["run_dir"]) / "pid").read_text()), signal.SIGTERM)
-            ended = Path(record["run_dir"]) / "saved"
-        else:
-            ended = Path(record["run_dir"]) / "result.json"
-        while not ended.exists():
-            time.sleep(0.01)
-    (here / "held").write_text("")
-    code, printed, folder = run(GRID)
-    assert code == 0, printed
-    records = recorded(folder)
-    found = [(r["parameters"]["learner.n_step"], r["parameters"]["seed"]) for r in records]
-    assert sorted(found) == list(itertools.product([1, 2, 3], [1, 2]))
-    for record in records:
-        rows = [row for row in read_rows(Path(record["run_dir"]) / "metrics.jsonl") if "eval/success" in row]
-        assert [row["env_steps"] for row in rows] == [100, 200, 300, 400], "gone on with, not begun anew"
-
-
 def test_a_signal_interrupts_and_the_same_command_goes_on(run, monkeypatch):
-    (run.folder / "held").write_text("1 2")
+    (run.folder / "held").write_text("\n".join(f"{n} {seed}" for n in (1, 2, 3) for seed in (1, 2)))
     real = sweep.open_runs_view
 
     def watched(out, runs):
@@ -125,8 +73,8 @@ def test_a_signal_interrupts_and_the_same_command_goes_on(run, monkeypatch):
 
         def signalling(changed):
             update(changed)
-            held = [job for job in runs if job.name == "run 2"]  # it waits after its third evaluation
-            if not sent and any(len(job.rows) == 6 and job.state == "running" for job in held):
+            # Each waits after its third evaluation.
+            if not sent and any(len(job.rows) == 6 and job.state == "running" for job in runs):
                 sent.append(True)
                 os.kill(os.getpid(), signal.SIGTERM)
 
@@ -136,12 +84,17 @@ def test_a_signal_interrupts_and_the_same_command_goes_on(run, monkeypatch):
     monkeypatch.setattr(sweep, "open_runs_view", watched)
     code, printed, folder = run(GRID, jobs=1)
     assert code == 143
-    assert "interrupted after 1 run; the same command goes on" in printed
-    assert [record["state"] for record in recorded(folder)] == ["finished", "open"]
+    assert "interrupted after 0 runs; the same command goes on" in printed
+    (first,) = recorded(folder)
+    assert first["state"] == "open"
     monkeypatch.setattr(sweep, "open_runs_view", real)
+    (run.folder / "held").write_text("")
     assert run(GRID, jobs=1)[0] == 0
-    assert [record["state"] for record in recorded(folder)] == ["finished"] * 6
-    assert (run.folder / "begun").read_text().splitlines().count("1 2") == 2
+    records = recorded(folder)
+    assert [record["state"] for record in records] == ["finished"] * 6
+    assert records[0]["parameters"] == first["parameters"], "under its number"
+    begun = (run.folder / "begun").read_text().splitlines()
+    assert begun[0] == begun[1] and len(begun) == 7
 
 
 def test_a_failed_run_is_told_and_tried_again(run):
@@ -172,11 +125,9 @@ def test_settings_that_do_not_fit_are_no_run_and_end_nothing(run):
     )
     assert code == 0
     source = f"network.num_heads from {run.folder / 'file.yaml'}"
-    assert (
-        f"run 1 refused: network.width is 64, not a multiple of network.num_heads 3; try 66 ({source})"
-        in printed
-    )
-    assert [record["state"] for record in recorded(folder)] == ["refused"] * 3 + ["finished"]
+    message = f"refused: network.width is 64, not a multiple of network.num_heads 3; try 66 ({source})"
+    assert message in printed
+    assert sorted(record["state"] for record in recorded(folder)) == ["finished"] + ["refused"] * 3
 
 
 def test_a_directory_that_cannot_be_used_costs_no_point(run):
@@ -203,14 +154,13 @@ def test_as_many_jobs_as_there_are_cpus_for_their_threads(tmp_path, monkeypatch)
 def test_the_leaderboard_fits_the_terminal(tmp_path, monkeypatch):
     """The parameters that vary are shown, as many of the fourteen as there is room for."""
     file = read_file(_ROOT / "configs/sweeps/everything.yaml")
-    trials = [Trial(n, propose(file.engine, [], (0, n)), "finished") for n in range(1, 8)]
-    for trial in trials:
-        trial.rows = [{"env_steps": 9, "mean_success": trial.number / 8}]
-        trial.parameters |= {"learner.learning_rate": 0.00123456, "learner.q_lambda": trial.number}
-    board = sweep.Sweep(file, tmp_path, tmp_path, lambda _: None, None, 0)
-    board.trials = trials
+    trials = []
+    for number, draw in enumerate(itertools.islice(draws(file, 0), 7), 1):
+        parameters = draw.parameters | {"learner.learning_rate": 0.00123456, "learner.q_lambda": number}
+        trials.append(Trial(number, parameters, "finished", value=number / 8))
+    results = Results(file, tmp_path, trials)
     monkeypatch.setenv("COLUMNS", "60")
-    header, *lines, more = board.table()
+    header, *lines, more = results.table()
     assert header == "    mean_success  run  q_lambda  batch_size  gamma"
     assert [line.split()[:4] for line in lines] == [
         [f"{rank}.", f"{n / 8:.4f}", str(n), str(n)] for rank, n in enumerate([7, 6, 5, 4, 3], 1)
@@ -218,12 +168,11 @@ def test_the_leaderboard_fits_the_terminal(tmp_path, monkeypatch):
     assert more == f"10 more parameters in {tmp_path / 'leaderboard.csv'}", "one of the 14 is the same"
     monkeypatch.setenv("COLUMNS", "400")
     names = [name.rpartition(".")[2] for name in file.searched if name != "learner.learning_rate"]
-    assert board.table()[0].split() == ["mean_success", "run", *names]
-    board.save()
+    assert results.table()[0].split() == ["mean_success", "run", *names]
+    results.write_board()
     (first, *_) = csv.DictReader((tmp_path / "leaderboard.csv").open())
-    assert {name: first[name] for name in file.searched} == {
-        name: str(trials[-1].parameters[name]) for name in file.searched
-    }
+    expected = {name: str(trials[-1].parameters[name]) for name in file.searched}
+    assert {name: first[name] for name in file.searched} == expected
 
 
 def test_settings_that_are_wrong_together_end_nothing(run, monkeypatch):
@@ -236,14 +185,15 @@ def test_settings_that_are_wrong_together_end_nothing(run, monkeypatch):
     monkeypatch.setattr("dtqn.training.preflight.check", check)
     code, printed, folder = run(GRID)
     assert code == 0, printed
-    assert "run 4 refused: replay.capacity is 1: the run would take more" in printed
+    assert "refused: replay.capacity is 1: the run would take more" in printed
     assert [record["state"] for record in recorded(folder)].count("finished") == 5
 
 
 def test_a_target_ends_the_search(run):
-    grid = GRID.replace("goal: maximize", "goal: maximize, target: 0.75")
+    grid = GRID.replace("goal: maximize", "goal: maximize, target: 0.85")
     assert run(grid, jobs=1)[0] == 0
-    assert [r["parameters"]["learner.n_step"] for r in recorded(run.folder / "out")] == [1]
+    *before, last = [record["value"] for record in recorded(run.folder / "out")]
+    assert all(value < 0.85 for value in before) and last >= 0.85 and len(before) < 5
 
 
 def test_what_is_drawn_twice_is_drawn_again_until_nothing_is_left(run):
@@ -255,19 +205,14 @@ def test_what_is_drawn_twice_is_drawn_again_until_nothing_is_left(run):
     assert "best: mean_success 0.7900 with learner.n_step 1" in printed, "the goal is minimize by default"
 
 
-def test_a_sweep_does_not_go_on_with_runs_of_another_task(tmp_path, monkeypatch):
-    board = board_of(tmp_path, [0.5, 1.0])
-    board.save()
-    row = json.dumps({"env_steps": 9, "best_success": 0.5})
-    RunDir(Path(board.trials[0].run_dir)).metrics_file.write_text(row + "\n")
-
-    def again():
-        return sweep.Sweep(board.file, tmp_path, tmp_path, lambda _: resolve(None, {}, {}), None, 0)
-
-    assert [trial.state for trial in again().trials] == ["finished", "finished"]
+def test_a_sweep_does_not_go_on_with_runs_of_another_task(run, monkeypatch):
+    assert run(GRID)[0] == 0
     monkeypatch.setattr(envs.identity, "DYNAMICS_VERSION", envs.identity.DYNAMICS_VERSION + 1)
-    with pytest.raises(ConfigError, match=r"seed1-\w+: the task .* has changed .* give another --out"):
-        again()
+    code, printed, _ = run(GRID)
+    assert code == 2
+    assert re.search(
+        r"run 1 would be another one now \(\S+: the task .* has changed .* give another --out", printed
+    )
 
 
 def test_a_sweep_does_not_rank_runs_of_other_settings(run):
@@ -276,63 +221,51 @@ def test_a_sweep_does_not_rank_runs_of_other_settings(run):
     settings.write_text("learner: {gamma: 0.9}\n")
     arguments = ("--config", str(settings))
     assert run(GRID, *arguments, "--run-cap", "2")[0] == 0
-    record = run.folder / "out" / "sweep.json"
-    text = record.read_text()
     settings.write_text("learner: {gamma: 0.8}\n")
-    code, printed, _ = run(GRID, *arguments)
-    assert code == 2
-    told = f"error: {record}: run 1 was made with other settings (learner.gamma is 0.9, now 0.8); to search "
-    assert printed == told + "with the settings as they are now, give another --out\n"
-    assert record.read_text() == text
+    code, printed, folder = run(GRID, *arguments)
+    told = f"error: {folder}: run 1 would be another one now (learner.gamma is 0.9, now 0.8); to search "
+    assert (code, printed) == (2, told + "with what is there now, give another --out\n")
     settings.write_text("learner: {gamma: 0.9}\n")
     code, printed, _ = run(GRID, *arguments, "--learner.max_grad_norm", "3")
     assert code == 2 and "(learner.max_grad_norm is 10.0, now 3.0)" in printed, "nor those of another flag"
     assert run(GRID, *arguments)[0] == 0
-    assert len(recorded(run.folder / "out")) == 6
+    assert len(recorded(folder)) == 6
 
 
-def test_values_that_are_taken_out_of_a_search_are_told(run):
+def test_another_search_is_told(run):
+    """Its runs would count as those of one configuration, or grids would get mixed up."""
     assert run(GRID)[0] == 0
-    code, printed, folder = run(GRID.replace("[1, 2, 3]", "[2, 3]"))
-    message = "is of a sweep with learner.n_step 1, which is none of 2, 3; give another --out"
-    assert (code, printed) == (2, f"error: {folder / 'sweep.json'}: {message}\n")
-    assert run(GRID.replace("[1, 2, 3]", "[1, 2, 3, 4]"))[0] == 0, "more of them go on"
-    assert len(recorded(folder)) == 8
-
-
-def test_what_is_no_longer_searched_is_told(run):
-    """Its runs would count as those of one configuration, which differ in their seed alone."""
-    more = GRID.replace("  seed: {values: [1, 2]}", "  learner.gamma: {values: [0.9, 0.99]}")
-    assert run(more)[0] == 0
-    record, searched = (
-        run.folder / "out" / "sweep.json",
-        "learner: {parameters: {n_step: {values: [1, 2, 3]}}}",
-    )
-    text = record.read_text()
-    for content, message in (
-        (more.replace(searched, "learner.n_step: {value: 3}"), "with learner.n_step 1, which is none of 3"),
-        (more.replace(searched, ""), "with learner.n_step 1, which this one does not set"),
-        (more + "  learner.batch_size: {value: 8}\n", "without learner.batch_size"),
+    journal = run.folder / "out" / "journal.log"
+    text = journal.read_text()
+    listed = "{'values': [1, 2, 3]}"
+    for content, arguments, message in (
+        (GRID.replace("[1, 2, 3]", "[2, 3]"), [], f"{listed}, now {{'values': [2, 3]}}"),
+        (
+            GRID.replace("  learner: {parameters: {n_step: {values: [1, 2, 3]}}}", ""),
+            [],
+            f"{listed}, now None",
+        ),
+        (GRID + "  learner.batch_size: {value: 8}\n", [], "None, now {'value': 8}"),
+        (GRID.replace("maximize", "minimize"), [], "goal maximize, now minimize"),
+        (GRID, ["--search-seed", "3"], "--search-seed 0, now 3"),
     ):
-        code, printed, _ = run(content)
-        assert (code, printed) == (2, f"error: {record}: is of a sweep {message}; give another --out\n")
-    assert record.read_text() == text
+        code, printed, folder = run(content, *arguments)
+        assert code == 2 and printed.count("\n") == 1
+        assert printed.startswith(f"error: {folder}: is of a search with ")
+        assert printed.endswith(f"{message}; give another --out\n"), printed
+    assert journal.read_text() == text
 
 
-def test_runs_that_have_moved_are_found_and_those_that_are_gone_made_again(run):
-    """The results of a sweep are those of its runs, wherever these lie; the record alone has none."""
+def test_results_are_kept_where_runs_are_not(run):
+    """The folder of runs has moved; an interrupted run is gone."""
+    (run.folder / "broken").write_text("2 1")
+    assert run(GRID)[0] == 1
+    before = [record["value"] for record in recorded(run.folder / "out")]
+    shutil.rmtree(run.folder / "runs")
+    (run.folder / "broken").unlink()
     assert run(GRID)[0] == 0
-    before = (run.folder / "out" / "leaderboard.csv").read_text()
-    (run.folder / "runs").rename(run.folder / "elsewhere")
-    moved = ("--runs-dir", str(run.folder / "elsewhere"))
-    code, printed, folder = run(GRID, *moved)
-    assert code == 0 and "best: best_success 0.9850" in printed
-    assert (folder / "leaderboard.csv").read_text() == before.replace("/runs/", "/elsewhere/")
-    assert len((run.folder / "begun").read_text().splitlines()) == 6, "nothing is trained again"
-    shutil.rmtree(recorded(folder)[2]["run_dir"])
-    code, printed, _ = run(GRID, *moved)
-    assert code == 0 and "best: best_success 0.9850" in printed
-    assert (folder / "leaderboard.csv").read_text() == before.replace("/runs/", "/elsewhere/")
+    after = [record["value"] for record in recorded(run.folder / "out")]
+    assert [new for new, old in zip(after, before, strict=True) if new != old] == [score_of(2, 1)]
     assert (run.folder / "begun").read_text().splitlines()[6:] == ["2 1"]
 
 
@@ -343,63 +276,52 @@ def test_settings_that_an_agent_fixes_are_run_once(run):
     assert code == 0
     assert [entry["state"] for entry in recorded(folder)] == ["finished", "refused", "refused"]
     assert "run 3 refused: its settings are those of run 1" in printed
+    assert len((run.folder / "begun").read_text().splitlines()) == 1
 
 
 def test_ties_share_a_rank(tmp_path):
-    board = board_of(tmp_path, [0.5, 1.0, 0.25, 1.0, 0.5, 0.75])
-    assert [(line.rank, line.trials[0].number) for line in board.leaderboard()] == [
-        (1, 2), (1, 4), (3, 6), (4, 1), (4, 5), (6, 3),
-    ]  # fmt: skip
-    assert [line.split()[0] for line in board.table()[1:]] == ["1.", "1.", "3.", "4.", "4."]
-    board.save()
+    results = results_of(tmp_path, [0.5, 1.0, 0.25, 1.0, 0.5, 0.75])
+    expected = [(1, 2), (1, 4), (3, 6), (4, 1), (4, 5), (6, 3)]
+    board = results.leaderboard()
+    assert [(line.rank, line.trials[0].number) for line in board] == expected
+    assert [line.split()[0] for line in results.table()[1:]] == ["1.", "1.", "3.", "4.", "4."]
+    results.write_board()
     rows = list(csv.DictReader((tmp_path / "leaderboard.csv").open()))
-    assert [(row["rank"], row["number"]) for row in rows] == [
-        ("1", "2"), ("1", "4"), ("3", "6"), ("4", "1"), ("4", "5"), ("6", "3"),
-    ]  # fmt: skip
-    assert "1 other came to the same" in board.finish()
+    assert [(int(row["rank"]), int(row["number"])) for row in rows] == expected
+    assert "1 other came to the same" in results.write_best(board[0], resolve(None, {}, {}))
 
 
 @pytest.mark.parametrize(("runs_of_others", "ranks"), [(5, True), (4, False), (1, False)])
 def test_ranks_need_five_runs_of_every_line(tmp_path, runs_of_others, ranks):
     """Five runs of the best line alone do not tell that it is the best."""
-    board = board_of(tmp_path, [1.0] * 5 + [0.5] * runs_of_others)
-    for number, trial in enumerate(board.trials):
-        trial.parameters["learner.gamma"], trial.parameters["learner.n_step"] = (
-            (0.6, 1) if number < 5 else (0.7, 2)
-        )
-    assert [len(line.trials) for line in board.leaderboard()] == [5, runs_of_others]
+    results = results_of(tmp_path, [1.0] * 5 + [0.5] * runs_of_others)
+    for number, trial in enumerate(results.trials):
+        gamma, n_step = (0.6, 1) if number < 5 else (0.7, 2)
+        trial.parameters.update({"learner.gamma": gamma, "learner.n_step": n_step})
+    board = results.leaderboard()
+    assert [len(line.trials) for line in board] == [5, runs_of_others]
     told = "fewer than 5 runs a line: these ranks do not tell which settings are better"
-    assert (told in board.finish()) != ranks
+    assert (told in results.write_best(board[0], resolve(None, {}, {}))) != ranks
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "",
-            r"is no record of a sweep \(JSONDecodeError: Expecting value: line 1 column 1 .*\); move it away",
-        ),
-        ('{"runs": [{"number": 1', r"is no record of a sweep \(JSONDecodeError: .*"),
-        ("[]", r"is no record of a sweep \(TypeError: .*"),
-        ('{"runs": [{"number": 1}]}', r"is no record of a sweep \(KeyError: 'parameters'\)"),
-        (None, "is of a sweep without network.width; give another --out"),
-    ],
-)
-def test_a_record_that_cannot_be_read_is_one_line(run, text, message):
-    content, record = GRID, run.folder / "out" / "sweep.json"
-    if text is None:
-        assert run(GRID)[0] == 0
-        text = record.read_text()
-        content = GRID.replace("learner: {parameters: {n_step", "network: {parameters: {width")
-        content = content.replace("[1, 2, 3]", "[16, 32]")
-    record.parent.mkdir(exist_ok=True)
-    record.write_text(text)
-    before = {*run.folder.rglob("*"), run.folder / "file.yaml"}
-    code, printed, _ = run(content)
-    assert code == 2
-    assert re.fullmatch(rf"error: {re.escape(str(record))}: {message}.*\n", printed), printed
-    assert record.read_text() == text
-    assert set(run.folder.rglob("*")) == before
+@pytest.mark.parametrize("text", ['{"op_code": 0}', "[]", "text\n{}"])
+def test_a_journal_that_cannot_be_read_is_one_line(run, text):
+    journal = run.folder / "out" / "journal.log"
+    journal.parent.mkdir()
+    journal.write_text(f"{text}\n")
+    code, printed, _ = run(GRID)
+    message = r"is no record of a sweep \(\w+\); move it away, what has been run is found again"
+    assert code == 2 and re.fullmatch(rf"error: {re.escape(str(journal))}: {message}\n", printed), printed
+    assert journal.read_text() == f"{text}\n"
+
+
+def test_a_sweep_of_an_earlier_version_is_told(run):
+    (run.folder / "out").mkdir()
+    (run.folder / "out" / "sweep.json").write_text('{"runs": []}')
+    code, printed, folder = run(GRID)
+    message = "holds a sweep of an earlier version (sweep.json), which cannot go on; give another --out"
+    assert (code, printed) == (2, f"error: {folder}: {message}\n")
+    assert [file.name for file in folder.iterdir()] == ["sweep.json"]
 
 
 def test_flags_of_the_command_count_and_wandb_is_told_the_sweep(run):
@@ -421,3 +343,37 @@ def test_a_searchs_name_is_one_folder(tmp_path):
     )
     folder = sweep.default_folder(read_file(path), {}, 1, tmp_path)
     assert folder.parent == tmp_path / "sweeps" and folder.name.startswith("a-..-..-Grösse-1-")
+
+
+_HYPERBAND = """
+method: grid
+metric: {name: mean_success, goal: maximize}
+early_terminate: {type: hyperband, min_iter: 3, eta: 4}
+parameters: {learner.n_step: {values: [3, 9]}}
+"""
+
+
+@pytest.mark.timeout(60)
+def test_hyperband_ends_what_lags_behind(run):
+    """Run 2 waits after its third evaluation, the first rung, and would wait for ever."""
+    (run.folder / "held").write_text("9 1")
+    order = ("--search-seed", "1")  # that of the file
+    code, printed, folder = run(_HYPERBAND, *order, jobs=1)
+    assert code == 0, printed
+    assert [(r["state"], r["env_steps"]) for r in recorded(folder)] == [("finished", 401), ("stopped", 301)]
+    rows = list(csv.DictReader((folder / "leaderboard.csv").open()))
+    assert [float(row["mean_success"]) for row in rows] == [score_of(3, 1), score_of(9, 1, rows=3)]
+    (run.folder / "held").write_text("")
+    assert run(_HYPERBAND, *order, jobs=1)[0] == 0, "and stays ended"
+    assert (run.folder / "begun").read_text().splitlines() == ["3 1", "9 1"]
+
+
+def test_without_the_engine_one_line_says_how_to_get_it(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    for name in ("sweep_study", "importance", "sweep_results", "sweep"):
+        monkeypatch.delitem(sys.modules, f"dtqn.experiments.{name}")
+        monkeypatch.delattr(f"dtqn.experiments.{name}")
+    assert cli.main(["sweep", str(SHIPPED[0])]) == 2
+    command = 'pip install "dtqn[sweep]"'
+    assert capsys.readouterr().err == f"error: sweep needs optuna, which is not installed: {command}\n"
+    assert shlex.split(command)[-1] == "dtqn[sweep]"

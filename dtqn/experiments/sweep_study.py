@@ -1,0 +1,333 @@
+"""The trials of a sweep in Optuna's journal, a file that several processes may work on at once.
+
+A trial carries its claim: the host and the number of the process whose run it is. Claims are made under the
+journal's own lock, so no two processes make one for the same trial, or draw the same point of a grid.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from dtqn.experiments.sweep_file import SweepFile
+from dtqn.experiments.sweep_space import Parameter
+from dtqn.files import lock_file
+from dtqn.settings.config import ConfigError
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+_JOURNAL = "journal.log"
+_ATTEMPTS = 50
+"""Draws of a configuration that was not tried before, until the space counts as exhausted."""
+_TOP = 0.25
+"""The share of runs whose parameters are told from those of all."""
+
+State = Literal["open", "finished", "stopped", "failed", "refused"]
+"""`open`: waiting, running or interrupted; `stopped`: by early termination; `refused`: no legal settings.
+Optuna knows them as RUNNING, COMPLETE, PRUNED and FAIL. A failed one stays RUNNING, as it is tried again."""
+
+
+class Trial(NamedTuple):
+    """One configuration that was tried, or is being tried."""
+
+    number: int
+    """From 1 on."""
+    parameters: dict[str, Any]
+    state: State = "open"
+    run_dir: str = ""
+    error: str = ""
+    value: float | None = None
+    """The run's result, once it has ended."""
+    env_steps: int | None = None
+    claim: str = ""
+    """The process whose run it is."""
+
+    @classmethod
+    def of(cls, frozen: FrozenTrial) -> Trial:
+        return cls(frozen.number + 1, state=_state(frozen), value=frozen.value, **frozen.user_attrs["trial"])
+
+
+def _state(frozen: FrozenTrial) -> State:
+    failed = frozen.user_attrs["trial"]["error"] != ""
+    if frozen.state == TrialState.RUNNING:
+        return "failed" if failed else "open"
+    if frozen.state == TrialState.PRUNED:
+        return "stopped"
+    return "refused" if failed else "finished"
+
+
+class Draw(NamedTuple):
+    """A configuration that the search has chosen and nobody has tried."""
+
+    parameters: dict[str, Any]
+    frozen: FrozenTrial
+
+
+def draws(file: SweepFile, seed: int, trials: Sequence[FrozenTrial] = ()) -> Iterator[Draw]:
+    """Configurations for a search to go on with, none of them tried; endless, or until no other is found.
+
+    They are asked of a copy in memory, so that a draw that is not taken leaves no trace.
+    """
+    study = optuna.create_study(sampler=_sampler(file, seed, len(trials)), direction=file.goal)
+    study.add_trials(trials)
+    spaces = {name: _distribution(file.parameters[name]) for name in file.searched}
+    seen = {json.dumps(Trial.of(trial).parameters) for trial in trials}
+    repeated = 0
+    while repeated < _ATTEMPTS:
+        parameters = file.settings(study.ask(spaces).params)
+        if (text := json.dumps(parameters)) in seen:
+            repeated += 1
+            continue
+        seen.add(text)
+        repeated = 0
+        yield Draw(parameters, study.get_trials(deepcopy=False)[-1])
+
+
+def _sampler(file: SweepFile, seed: int, number: int) -> optuna.samplers.BaseSampler:
+    """A generator of its own for each choice, but of a grid, which is shuffled once."""
+    if file.method == "grid":
+        places = {name: range(len(file.parameters[name].listed or ())) for name in file.searched}
+        return optuna.samplers.GridSampler(places, seed)
+    own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+    if file.method == "bayes":
+        return optuna.samplers.TPESampler(seed=own)
+    return optuna.samplers.RandomSampler(own)
+
+
+def _distribution(parameter: Parameter) -> BaseDistribution:
+    if parameter.listed is not None:
+        return CategoricalDistribution(range(len(parameter.listed)))
+    return FloatDistribution(*parameter.quantiles)
+
+
+def _pruner(file: SweepFile) -> optuna.pruners.BasePruner:
+    """Successive halving compares all runs at each rung, as W&B's hyperband does; Optuna's does not."""
+    if file.early_terminate is None:
+        return optuna.pruners.NopPruner()
+    return optuna.pruners.SuccessiveHalvingPruner(
+        file.early_terminate["min_iter"], file.early_terminate.get("eta", 3)
+    )
+
+
+class _JournalLock:
+    """The lock of the journal for Optuna and for claims; the system frees it with its process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._depth = path, 0
+        self._file: IO[bytes]
+
+    def acquire(self) -> bool:
+        if self._depth == 0:
+            self._file = self._path.open("a+b")
+            lock_file(self._file.fileno(), wait=True)
+            self._mend()
+        self._depth += 1
+        return True
+
+    def _mend(self) -> None:
+        """Cut off half a line, which a process left that was killed while it wrote."""
+        self._file.seek(0)
+        content = self._file.read()
+        if content and not content.endswith(b"\n"):
+            self._file.truncate(content.rfind(b"\n") + 1)
+
+    def release(self) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._file.close()
+
+
+def _study(storage: JournalStorage, file: SweepFile) -> optuna.Study:
+    """The one that the journal holds, or a new one."""
+    sampler = optuna.samplers.RandomSampler()  # draws nothing: `draws` has its own
+    if storage.get_all_studies():
+        return optuna.load_study(study_name=None, storage=storage, sampler=sampler, pruner=_pruner(file))
+    return optuna.create_study(storage=storage, sampler=sampler, pruner=_pruner(file), direction=file.goal)
+
+
+class Study:
+    """A sweep's record, open for this process too."""
+
+    def __init__(self, file: SweepFile, folder: Path, seed: int) -> None:
+        """
+        Raises:
+            ConfigError: the folder's record is of another search, or of none.
+        """
+        self._file, self._folder, self._seed = file, folder, seed
+        self._lock = _JournalLock(folder / _JOURNAL)
+        self._me = f"{socket.gethostname()}-{os.getpid()}"
+        self._mine = set[int]()
+        self._check_age()
+        with _readable(folder / _JOURNAL), self.alone():
+            backend = JournalFileBackend(str(folder / _JOURNAL), self._lock)  # type: ignore[arg-type]
+            self._study = _study(JournalStorage(backend), file)
+            self._check_search()
+        (folder / "processes").mkdir(exist_ok=True)
+        self._alive = (folder / "processes" / self._me).open("wb")
+        lock_file(self._alive.fileno())
+
+    def close(self) -> None:
+        """Free the trials that are open."""
+        (self._folder / "processes" / self._me).unlink(missing_ok=True)
+        self._alive.close()
+
+    def _check_age(self) -> None:
+        if (self._folder / "sweep.json").exists():
+            raise ConfigError(
+                f"{self._folder}: holds a sweep of an earlier version (sweep.json), which cannot go on; "
+                "give another --out"
+            )
+
+    def _check_search(self) -> None:
+        """Compare with what the record was begun for."""
+        now = self._file.search | {"--search-seed": self._seed}
+        then = self._study.user_attrs.get("search")
+        if then is None:
+            self._study.set_user_attr("search", now)
+            return
+        for name in [*then, *now]:
+            if then.get(name) != now.get(name):
+                raise ConfigError(
+                    f"{self._folder}: is of a search with {name} {then.get(name)}, now {now.get(name)}; "
+                    "give another --out"
+                )
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other process makes a claim, or writes, in the block."""
+        self._lock.acquire()
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def trials(self) -> list[Trial]:
+        return [Trial.of(frozen) for frozen in self._frozen()]
+
+    def _frozen(self) -> list[FrozenTrial]:
+        return self._study.get_trials(deepcopy=False)
+
+    def draws(self) -> Iterator[Draw]:
+        return draws(self._file, self._seed, self._frozen())
+
+    def begin(self, draw: Draw, run_dir: str) -> Trial:
+        """Note a new trial of this process down, in one line of the journal."""
+        return self._add(draw, TrialState.RUNNING, run_dir, "")
+
+    def refuse(self, draw: Draw, error: str) -> None:
+        """Note down that a configuration cannot be run."""
+        self._add(draw, TrialState.FAIL, "", error)
+
+    def _add(self, draw: Draw, state: TrialState, run_dir: str, error: str) -> Trial:
+        about = {"parameters": draw.parameters, "run_dir": run_dir, "error": error, "claim": self._me}
+        frozen = draw.frozen
+        self._study.add_trial(
+            create_trial(
+                state=state,
+                params=frozen.params,
+                distributions=frozen.distributions,
+                system_attrs=frozen.system_attrs,  # the point of a grid
+                user_attrs={"trial": about},
+            )
+        )
+        trial = self.trials()[-1]
+        self._mine.add(trial.number)
+        return trial
+
+    def is_left(self, trial: Trial) -> bool:
+        """Whether a trial has not ended and the process whose it was is gone."""
+        if trial.state not in ("open", "failed") or trial.number in self._mine:
+            return False
+        return trial.claim == self._me or not self._lives(trial.claim)
+
+    def _lives(self, process: str) -> bool:
+        """Whether a process, on whatever machine, holds the lock of the file that it opened."""
+        try:
+            with (self._folder / "processes" / process).open("rb") as file:
+                return not lock_file(file.fileno())
+        except FileNotFoundError:
+            return False
+
+    def take(self, number: int, run_dir: str) -> Trial:
+        """Make a trial that was left this process's, under its number."""
+        self._note(number, run_dir=run_dir, error="", claim=self._me)
+        self._mine.add(number)
+        return self.trials()[number - 1]
+
+    def _note(self, number: int, **changes: Any) -> optuna.trial.Trial:
+        frozen = self._frozen()[number - 1]
+        handle = optuna.trial.Trial(self._study, frozen._trial_id)
+        if changes:
+            handle.set_user_attr("trial", frozen.user_attrs["trial"] | changes)
+        return handle
+
+    def is_hopeless(self, number: int, history: Sequence[float]) -> bool:
+        """Whether early termination ends a run with these evaluations, one of them a rung that it fails."""
+        if self._file.early_terminate is None:
+            return False
+        handle, known = self._note(number), self._frozen()[number - 1]
+        hopeless = bool(known.user_attrs.get("hopeless"))
+        for step in range(len(known.intermediate_values) + 1, len(history) + 1):
+            handle.report(history[step - 1], step)
+            if handle.should_prune() and not hopeless:
+                hopeless = True
+                handle.set_user_attr("hopeless", True)
+        return hopeless
+
+    def end(self, number: int, state: State, value: float | None, env_steps: int, error: str = "") -> None:
+        """Note down how a run of this process has ended."""
+        self._note(number, env_steps=env_steps, error=error)
+        if state == "failed":
+            return
+        told = TrialState.PRUNED if state == "stopped" else TrialState.FAIL if value is None else None
+        self._study.tell(number - 1, value if told is None else None, told)
+
+
+@contextlib.contextmanager
+def _readable(journal: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AssertionError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(
+            f"{journal}: is no record of a sweep ({type(error).__name__}); move it away, "
+            "what has been run is found again"
+        ) from None
+
+
+def importances(
+    table: Mapping[str, Sequence[float]], kinds: Mapping[str, int], values: Sequence[float]
+) -> list[float]:
+    """PED-ANOVA (Watanabe et al. 2023): how the parameters of the best quarter of the runs differ from all.
+
+    Args:
+        table: by parameter, its position in each run: in [0, 1], or the number of a kind.
+        kinds: the number of kinds of those parameters whose values have no order.
+        values: of the runs; larger is better.
+
+    Returns:
+        Of each parameter, in their order; they sum to 1, or are all 0.
+    """
+    spaces = {
+        name: CategoricalDistribution(range(kinds[name])) if name in kinds else FloatDistribution(0, 1)
+        for name in table
+    }
+    study = optuna.create_study(direction="maximize")
+    for run, value in enumerate(values):
+        params = {name: int(column[run]) if name in kinds else column[run] for name, column in table.items()}
+        study.add_trial(create_trial(params=params, distributions=spaces, value=value))
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=_TOP)
+    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return [found.get(name, 0.0) for name in table]
