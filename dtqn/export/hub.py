@@ -35,7 +35,6 @@ def push(folder: Path, repository: str) -> str:
     Raises:
         ConfigError: the Hub does not take it; the folder stays as it is.
     """
-    check(repository)
     from huggingface_hub import HfApi
 
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))

@@ -18,7 +18,7 @@ from dtqn.training.metrics import Row, is_full_evaluation, score
 class Evaluations:
     """The bookkeeping of one run; `keep_best` is the only part that writes."""
 
-    def __init__(self, folder: Path, rows: Sequence[Row], last: Row, is_exact: bool = True) -> None:
+    def __init__(self, folder: Path, rows: Sequence[Row], last: Row, is_exact: bool) -> None:
         """
         Args:
             folder: the run's checkpoints, for the best weights.
