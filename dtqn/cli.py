@@ -26,6 +26,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "verify": trained.verify,
     "watch": trained.watch,
     "compare": experiments.compare,
+    "records": experiments.records,
     "sweep": experiments.sweep,
     "envs": tasks.list_tasks,
 }

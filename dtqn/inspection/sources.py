@@ -14,6 +14,7 @@ from dtqn.experiments.comparison_forms import Table
 from dtqn.experiments.records import Outcome, Record, of_record
 from dtqn.settings.config import Config, ConfigError, fields_of
 from dtqn.settings.layers import Layer, build, setting_in
+from dtqn.settings.record_files import find, names_records
 from dtqn.settings.task import task_of
 from dtqn.text import number, one_line
 from dtqn.training import chance
@@ -146,18 +147,18 @@ def _told(env_steps: int, episode_return: float) -> str:
 
 
 def _found(where: str, folder: Path) -> tuple[Outcome, RunDir | None] | None:
-    """A run by its directory or its record's file, named from where the comparison was made.
+    """A run by its directory or the name of its record, seen from where the comparison was made.
 
     That is a folder which the comparison is in, by default, and else the present one.
     """
     for base in (*folder.resolve().parents, Path()):
         path = base / where
-        if path.suffix == ".json" and path.is_file():
+        if names_records(path):
             try:
-                record = Record.model_validate_json(path.read_bytes())
+                record = Record.model_validate(find(str(path)))
             except ValueError:
-                return None
-            config = build([Layer(None, record.settings)])
+                continue
+            config = build([Layer(None, record.whole_settings)])
             task_of(config)
             return _at_hand(config, folder) or (of_record(config, record, where), None)
         if (path / "config.yaml").is_file():

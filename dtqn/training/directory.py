@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import envs
-from dtqn.files import write_whole
+from dtqn.files import lock, write_whole
 from dtqn.program import program, trainer
 from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, value_of
 from dtqn.settings.layers import (
@@ -225,7 +225,7 @@ class RunDir:
         with file_errors(self.path, "cannot be read"):
             descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            if not _lock(descriptor):
+            if not lock(descriptor, wait=False):
                 raise InUseError(f"run_dir {self.path} is in use: another process trains there")
             yield
         finally:
@@ -238,7 +238,7 @@ class RunDir:
             return False
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            return not _lock(descriptor)
+            return not lock(descriptor, wait=False)
         finally:
             os.close(descriptor)
 
@@ -454,16 +454,3 @@ def resolved(config: Config) -> Config:
 
 
 _ABSENT = object()
-
-
-def _lock(descriptor: int) -> bool:
-    """Lock an open file; whether no other process has it. Always true where there are no locks."""
-    try:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):  # Windows, and some network file systems
-        pass
-    return True
