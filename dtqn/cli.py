@@ -25,6 +25,7 @@ _COMMANDS = {
     "verify": ("trained", "verify"),
     "watch": ("trained", "watch"),
     "compare": ("experiments", "compare"),
+    "records": ("experiments", "records"),
     "sweep": ("experiments", "sweep"),
     "envs": ("tasks", "list_tasks"),
 }

@@ -1,4 +1,4 @@
-"""Files that are written whole, so that a reader meets the old one or the new one, and locks."""
+"""Files that are written whole, so that a reader meets the old one or the new one, locks, and files of lines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 
 @contextlib.contextmanager
@@ -47,6 +48,22 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def locked(file: Path) -> Iterator[BinaryIO]:
+    """A file, made if it is not there, open for reading and appending, for this process alone.
+
+    Whoever replaces the file does so within the lock; then the lock is waited for again, of the new one.
+    """
+    while True:
+        stream = file.open("a+b")
+        lock_file(stream.fileno(), wait=True)
+        if file.exists() and os.path.samestat(os.fstat(stream.fileno()), file.stat()):
+            break
+        stream.close()
+    with stream:
+        yield stream
+
+
 def lock_file(descriptor: int, wait: bool = False) -> bool:
     """Lock an open file; whether no other process has it. Always true where there are no locks.
 
@@ -64,3 +81,17 @@ def lock_file(descriptor: int, wait: bool = False) -> bool:
     except (ImportError, OSError):  # Windows, and some network file systems
         pass
     return True
+
+
+def append_line(stream: BinaryIO, line: str) -> None:
+    """Add a whole line at the end of a file, on the disk at once; an error leaves the file as it was."""
+    end = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, end - 1))
+    between = b"" if stream.read(1) in (b"", b"\n") else b"\n"  # after a line that was cut
+    try:
+        stream.write(between + line.encode() + b"\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    except OSError:
+        stream.truncate(end)
+        raise

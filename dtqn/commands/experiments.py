@@ -1,4 +1,4 @@
-"""`compare` and `sweep`: commands that start many runs."""
+"""`compare` and `sweep`, which start many runs, and `records`, which sorts what they leave."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 from dtqn.commands import argtypes, train
 from dtqn.commands.parser import Parser, add_config, plain
 from dtqn.settings.config import ConfigError, wrong
+from dtqn.settings.record_files import SUFFIX
 from dtqn.settings.values import nearest
 
 if TYPE_CHECKING:
     from dtqn.experiments.launchers import Asked
     from dtqn.experiments.suites import Suite
 
-_RECORDS = Path("docs/results/runs")
-"""The records that a checkout holds, from its root."""
+_RECORDS = Path("docs/results/records")
+"""The files of records that a checkout holds, one a suite, from its root."""
 _MOST_SEEDS = 10_000
 """A seed given as a number of seeds would be planned for minutes."""
 _SLURM = "--slurm."
@@ -36,7 +37,7 @@ def compare(arguments: Sequence[str]) -> int:
         raise wrong("--search", more[0], "it is there twice; search one setting at a time")
     suite, records = _suite(given, share), given.pop("records")
     if suite is not None and records is None and share == 1 and _RECORDS.is_dir():
-        records = _RECORDS
+        records = _RECORDS / f"{suite.name}{SUFFIX}"
     places = _launcher(given, slurm)
     if minutes is not None and jobs is None and not places.is_local:
         raise wrong("--budget-minutes", minutes, f"needs --jobs with --launcher {places.name}")
@@ -77,7 +78,7 @@ def compare(arguments: Sequence[str]) -> int:
             told,
             own_agents,
             suite=suite,
-            records_dir=records,
+            records=records,
             budget_minutes=minutes,
             launcher=launcher,
             metrics=metrics,
@@ -141,10 +142,10 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
     )
     own.add_argument(
         "--records",
-        metavar="DIR",
+        metavar="FILE",
         type=argtypes.path,
-        help=f"folder where finished runs are found and leave their records; default none, with --suite and "
-        f"its full budget {_RECORDS} if that is there",
+        help=f"JSON Lines where finished runs are found and leave their records; default none, with --suite "
+        f"and its full budget {_RECORDS}/SUITE{SUFFIX} if that folder is there",
     )
     own.add_argument(
         "--metrics",
@@ -173,6 +174,33 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
     add_config(run)
     parser.add_settings(lambda name: name not in ("agent", "seed"), run)
     return parser
+
+
+def records(arguments: Sequence[str]) -> int:
+    """Bring a file of records into order."""
+    parser = Parser(
+        "records",
+        arguments,
+        usage="FILE [MORE ...]",
+        description="Sort a file of records, as after a merge, so that each record is there once.",
+    )
+    parser.add_argument("file", metavar="FILE", type=kinds.path, help=f"its name ends in {SUFFIX}")
+    parser.add_argument(
+        "more",
+        metavar="MORE",
+        type=kinds.path,
+        nargs="*",
+        help="files whose records it gets too, or folders with a file a record, as were kept before",
+    )
+    given = parser.read()
+    file: Path = given["file"]
+    if file.suffix != SUFFIX:
+        raise wrong("FILE", file, f"its name must end in {SUFFIX}")
+    from dtqn.experiments.records import put_in_order
+
+    count, new = put_in_order(file, given["more"])
+    print(f"{file}: {count} records in order, {new} of them new")
+    return 0
 
 
 def _suite(given: dict[str, Any], share: float) -> Suite | None:

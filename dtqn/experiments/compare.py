@@ -188,7 +188,7 @@ def compare(
     out: TextIO | None = None,
     *,
     suite: Suite | None = None,
-    records_dir: Path | None = None,
+    records: Path | None = None,
     budget_minutes: float | None = None,
     launcher: Launcher | None = None,
     metrics: Sequence[str] = (),
@@ -204,7 +204,7 @@ def compare(
         given: the settings that were given for all runs, to be told with the table.
         own_agents: files and variants as they were given, to be told with the table.
         suite: what the tasks are of, for their scores, its notes and its pictures.
-        records_dir: where finished runs are found too, and leave their records; None: nowhere.
+        records: the file where finished runs are found too, and leave their records; None: nowhere.
         budget_minutes: train only the runs that an estimate says would fit; None: all. Needs `parallel`.
         launcher: where trainings run; None: on this machine.
         metrics: those that get a column in the tables.
@@ -218,7 +218,7 @@ def compare(
         ConfigError: before anything is trained, where nothing can be written to `runs_dir` or `folder`.
     """
     out = out or sys.stdout
-    shelf = Records(records_dir)
+    shelf = Records(records)
     if runs_dir in folder.parents:  # as by default
         make_writable("--runs-dir", runs_dir)
     make_writable("--out", folder)
@@ -261,7 +261,7 @@ def compare(
     print(f"\n{comparison_forms.to_text(table)}\ntable and curves in {folder}", file=out)
     print(f"report   {report_command(folder)}", file=out)
     if shelf.unwritten:
-        print(f"{shelf.unwritten} of these runs left no record in {records_dir}, as said above", file=out)
+        print(f"{shelf.unwritten} of these runs left no record in {records}, as said above", file=out)
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
 
 

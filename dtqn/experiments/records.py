@@ -1,18 +1,19 @@
-"""Records: what is left of a finished run when its directory has gone, in one small file of JSON.
+"""Records: what is left of a finished run when its directory has gone, in one line of JSON.
 
-A record is found by what a comparison finds a run by: task, agent, seed and the hash of its settings. It
-holds the settings, the rows of all evaluations, the tally of training episodes, means of the other metrics,
-what the run took and what it ran on, but no weights. A folder of records grows over many machines: `Records`
-reads all that lie in it and adds to it, and never changes a file that is there.
+A record is found by what a comparison finds a run by: task, agent, seed and settings. It holds the settings,
+the rows of all evaluations, the tally of training episodes, means of the other metrics, what the run took and
+what it ran on, but no weights. A file of records (`dtqn.settings.record_files`) grows over many machines:
+`Records` reads its lines and adds to them, and `put_in_order` sorts them, as after a merge.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from pydantic import (
     BaseModel,
@@ -25,15 +26,18 @@ from pydantic import (
 )
 
 from dtqn.experiments.scores import first_solved
-from dtqn.files import write_whole
+from dtqn.files import append_line, locked, write_whole
+from dtqn.program import program
+from dtqn.settings import record_files
 from dtqn.settings.config import Config, ConfigError, fields_of, wrong
 from dtqn.settings.layers import setting_in, without
 from dtqn.text import one_line
 from dtqn.training.directory import (
+    HOW_IT_RUNS,
     RunDir,
-    changed_settings,
     config_hash,
     deciding_settings,
+    file_errors,
     hash_of,
     lasting_settings,
     make_writable,
@@ -51,6 +55,8 @@ _MOST_TALLIES, _MOST_EVALUATIONS = 256, 100
 """Rows of each kind in a record at most: by their steps and number alone, so that runs alike are thinned
 alike."""
 
+_ABSENT = object()
+
 Columns = dict[str, list[float | int | None]]
 """Rows of metrics, a list a key."""
 
@@ -61,11 +67,34 @@ class Identity(NamedTuple):
     env: str
     agent: str
     seed: int
-    settings_hash: str
+    settings: str
+    """The settings that differ from today's defaults, as JSON by dotted name."""
 
     @classmethod
     def of(cls, config: Config) -> Identity:
-        return cls(config.env, config.agent, config.seed, config_hash(config))
+        settings = _apart(lasting_settings(resolved(config)))
+        return cls(config.env, config.agent, config.seed, json.dumps(settings, sort_keys=True))
+
+
+def _apart(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """By dotted name, the settings that differ from today's defaults, and those that are no settings now."""
+    named = _named(settings)
+    return {name: value for name, value in named.items() if value != _defaults().get(name, _ABSENT)}
+
+
+def _named(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted name."""
+    named = {name: setting_in(settings, name, _ABSENT) for name in _defaults()}
+    named = {name: value for name, value in named.items() if value is not _ABSENT}
+    return named | {name: setting_in(settings, name) for name in _unknown(settings)}
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    """By dotted name, the defaults of settings that decide a run's result, but for its name."""
+    defaults = lasting_settings(Config())
+    others = HOW_IT_RUNS | {"env", "agent", "seed"}
+    return {name: setting_in(defaults, name) for name in fields_of() if name not in others}
 
 
 class Result(BaseModel):
@@ -135,8 +164,26 @@ class Record(BaseModel):
         return self
 
     @property
+    def whole_settings(self) -> dict[str, Any]:
+        """All settings of the run, by group, as far as it tells them."""
+        return record_files.settings_of(dict(self))
+
+    @functools.cached_property
+    def apart(self) -> dict[str, Any]:
+        """What its settings mean today (`_apart`), whatever the defaults were, and without what has gone.
+
+        Of an early record, which does not tell the defaults, all that differed from these.
+        """
+        return _apart(self.whole_settings) if self.defaults else _named(self.whole_settings)
+
+    @property
     def identity(self) -> Identity:
-        return Identity(self.env, self.agent, self.seed, self.settings_hash)
+        return Identity(self.env, self.agent, self.seed, json.dumps(self.apart, sort_keys=True))
+
+    @property
+    def key(self) -> str:
+        """Its name in its file."""
+        return record_files.key_of(dict(self))
 
     def rows(self) -> list[Row]:
         """The rows of the metrics file, as far as they are kept, in order."""
@@ -165,7 +212,8 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
     tallies = [row for row in rows if row.get("train/episodes") is not None]
     settings, most = deciding_settings(config), _MOST_EVALUATIONS
     known = {
-        **Identity.of(config)._asdict(),
+        **{name: getattr(config, name) for name in ("env", "agent", "seed")},
+        "settings_hash": config_hash(config),
         "settings": settings,
         "defaults": without(lasting_settings(resolved(config)), settings),
         "result": {**result, "task": result.get("task") or run_identity(config).digest},
@@ -218,17 +266,8 @@ def _rows(columns: Columns) -> list[Row]:
 
 
 def _text(record: Record) -> str:
-    """The file's content: a line a key, and a line a column."""
-    content = record.model_dump(mode="json")
-    lines = []
-    for name, value in content.items():
-        text = json.dumps(value)
-        if name in ("evaluations", "training"):
-            text = (
-                "{" + ",".join(f'\n  "{key}": {json.dumps(column)}' for key, column in value.items()) + "\n }"
-            )
-        lines.append(f' "{name}": {text}')
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    """Its line."""
+    return json.dumps(record.model_dump(mode="json"))
 
 
 class Outcome(NamedTuple):
@@ -242,7 +281,7 @@ class Outcome(NamedTuple):
     result: Mapping[str, Any] | None
     """The content of its `result.json`; None unless it has finished."""
     where: str
-    """Its directory, or its record's file."""
+    """Its directory, or the name of its record."""
     error: str
     """Why there is no result; empty if there is one."""
     num_evaluations: int | None = None
@@ -274,51 +313,58 @@ def of_finished(config: Config, result: Mapping[str, Any], rows: Sequence[Row], 
 
 
 class Records:
-    """The records of a folder. None of its methods changes or removes a file that is there."""
+    """The records of a file. None of its methods changes or removes a line that is there."""
 
-    def __init__(self, folder: Path | None) -> None:
-        """Read all `*.json` in the folder and below.
+    def __init__(self, file: Path | None) -> None:
+        """Read all lines of the file.
 
         Args:
-            folder: need not be there; None for no records at all.
+            file: need not be there; None for no records at all.
 
         Raises:
-            ConfigError: where it is no folder.
+            ConfigError: where it is no file of records.
         """
         self.problems: list[str] = []
-        """A line for each file that is no record or cannot be counted, and why; one for each task and agent
+        """A line for each one that is no record or cannot be counted, and why; one for each task and agent
         whose records have other settings."""
         self.unwritten = 0
         """Records that could not be written."""
-        self._folder = folder
-        self._found: dict[Identity, list[tuple[Path, Record]]] = {}
-        """By file, in the order of their names."""
-        self._newer = set[Path]()
-        """Files with a key that this version does not know."""
+        self._file = file
+        self._found: dict[Identity, list[tuple[str, Record]]] = {}
+        """By name in the order of the file."""
         self._told = set[tuple[str, str]]()
         """Tasks and agents with a line of other settings."""
-        if folder is None:
-            return
-        if folder.exists() and not folder.is_dir():
-            raise wrong("--records", folder, "must be a folder")
-        for file in sorted(folder.rglob("*.json")):
-            if not file.is_dir():
-                self._add(file)
+        self._read_until = self._lines = 0
+        """Bytes and lines of the file that have been read."""
+        if file is not None and file.is_dir():
+            right = f"must be a file; to make one: {program()} records FILE{record_files.SUFFIX} {file}"
+            raise wrong("--records", file, f"is a folder, as records were kept before; {right}")
+        if file is not None and file.suffix != record_files.SUFFIX:
+            raise wrong("--records", file, f"must be a file with the ending {record_files.SUFFIX}")
+        if file is not None and file.exists():
+            with file.open("rb") as stream:
+                self._read(stream)
 
-    def _add(self, file: Path) -> None:
+    def _read(self, stream: BinaryIO) -> None:
+        """Read the lines that have come since the last call."""
+        stream.seek(self._read_until)
+        for line in stream:
+            self._lines += 1
+            if line.strip():
+                self._add(f"{self._file}, line {self._lines}", line)
+        self._read_until = stream.tell()
+
+    def _add(self, place: str, line: bytes) -> None:
         try:
-            record = Record.model_validate_json(file.read_bytes())
-        except (OSError, ValueError, RecursionError) as error:
+            record = Record.model_validate_json(line)
+        except (ValueError, RecursionError) as error:
             if unknown := _unknown_key(error):
-                self._newer.add(file)
-                self.problems.append(
-                    f"{file}: has {unknown}, which this version does not know, so the run is not counted; "
-                    "a newer dtqn may count it"
-                )
+                why = f"has {unknown}, which this version does not know, so the run is not counted"
+                self.problems.append(f"{place}: {why}; a newer dtqn may count it")
             else:
-                self.problems.append(f"{file}: is no record of a run ({_why(error)}); it is left as it is")
+                self.problems.append(f"{place}: is no record of a run ({_why(error)}); it is left as it is")
             return
-        self._found.setdefault(record.identity, []).append((file, record))
+        self._found.setdefault(record.identity, []).append((f"{self._file}#{record.key}", record))
 
     def __len__(self) -> int:
         return len(self._found)
@@ -326,90 +372,127 @@ class Records:
     def find(self, config: Config) -> Outcome | None:
         """The run with these settings on the task as it is now; None where there is no record of it."""
         identity = Identity.of(config)
-        found = self._found.pop(identity, [])
-        if not found:
+        if identity not in self._found:
             self._tell_of_others(config)
             return None
-        digest, others = run_identity(config).digest, list[str]()
-        for index, (file, record) in enumerate(found):
-            if record.result.task != digest:
-                why = _changed_task(record, digest)
-            elif changed := _first(changed_settings(record.defaults, config)):  # no part of the hash
-                why = f"defaults have changed since ({changed})"
-            else:
-                self._found[identity] = [found[index]]
-                self.problems += [
-                    f"{other}: is of the same run as {file}, which is taken"
-                    for other, _ in found[index + 1 :]
-                ]
-                return of_record(config, record, str(file))
-            others.append(f"{file}: {why}; the run is not counted")
-        self.problems += others
-        return None
+        found, digest = self._found[identity], run_identity(config).digest
+        alike = [(name, record) for name, record in found if record.result.task == digest]
+        if not alike:
+            del self._found[identity]
+            self.problems += [
+                f"{name}: {_changed_task(record, digest)}; the run is not counted" for name, record in found
+            ]
+            return None
+        self._found[identity] = alike[:1]
+        (name, record), *others = alike
+        self.problems += [
+            f"{other}: is there again, of the same run; the first is taken" for other, _ in others
+        ]
+        return of_record(config, record, name)
 
     def _tell_of_others(self, config: Config) -> None:
-        """Tell of a run with this task, agent and seed, where it is not counted for its settings, or for a
-        task from outside, whose digest is part of the hash."""
-        name = config.env, config.agent
-        if name in self._told:
+        """Tell of a run with this task, agent and seed, where it is not counted for its settings."""
+        env_and_agent = config.env, config.agent
+        others = (found[0] for key, found in self._found.items() if key[:3] == (*env_and_agent, config.seed))
+        name, record = next(others, (None, None))
+        if record is None or env_and_agent in self._told:
             return
-        others = (found[0] for key, found in self._found.items() if key[:3] == (*name, config.seed))
-        file, record = next(others, (None, None))
-        if record is None:
-            return
-        if differences := _differences(record, config):
-            why = f"is of {config.agent} on {config.env} with other settings ({differences})"
-        else:
-            why = _changed_task(record, run_identity(config).digest)
-        self._told.add(name)
-        self.problems.append(f"{file}: {why}, so the run is not counted")
+        self._told.add(env_and_agent)
+        differences = _first(_differences(record, config))
+        why = f"is of {config.agent} on {config.env} with other settings ({differences})"
+        self.problems.append(f"{name}: {why}, so the run is not counted")
 
     def check_writable(self) -> None:
-        """Refuse a folder that cannot be written, before the trainings whose records it is to hold."""
-        if self._folder is not None:
-            make_writable("--records", self._folder)
+        """Refuse a file that cannot be written, before the trainings whose records it is to hold."""
+        if self._file is not None:
+            make_writable("--records", self._file.parent)
 
     def keep(self, config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> str:
-        """Leave a finished run's record in the folder, if there is one and it is not there yet.
+        """Add a finished run's record to the file, if there is one and it is not there yet.
 
         Returns:
             One line where that could not be done; empty if it has been.
         """
-        if self._folder is None or Identity.of(config) in self._found:
+        if self._file is None or Identity.of(config) in self._found:
             return ""
         try:
             record = of_run(config, result, rows)
         except ValidationError as error:
             return f"{RunDir.of_config(config).path.name}: its result.json makes no record ({_why(error)})"
-        path = RunDir.of_config(config, self._folder).path
-        file = path.with_name(f"{path.name}.json")
-        if file in self._newer:
-            return f"{file}: is of a newer version, and is left as it is"
-        if file.exists():
-            there = Records(file.parent).find(config)  # another comparison may have kept it meanwhile
-            if there is None or there.where != str(file):
-                return f"{file}: is no record of the run as it is now, and is left as it is; move it away"
-            return ""
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(file, _text(record), durable=True)
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with locked(self._file) as stream:
+                self._read(stream)  # another comparison may have kept it meanwhile
+                if record.identity not in self._found:
+                    append_line(stream, _text(record))
+                    self._read(stream)
         except OSError as error:
             self.unwritten += 1
-            return f"{file}: cannot be written: {error.strerror}"
-        self._found[record.identity] = [(file, record)]
+            return f"{self._file}: cannot be written: {error.strerror}"
         return ""
 
 
-def _differences(record: Record, config: Config) -> str:
-    """The first settings in which they differ: `learner.gamma is 0.9, here 0.99`; empty if in none."""
-    here = deciding_settings(config)
+def put_in_order(file: Path, others: Sequence[Path] = ()) -> tuple[int, int]:
+    """Sort a file of records, each once, with those of other files, or of folders with a file a record.
+
+    Returns:
+        How many records it has, and how many it did not have before.
+
+    Raises:
+        ConfigError: naming a line that is no record, or a path that cannot be read.
+    """
+    with file_errors(file, "cannot be written"), locked(file) as stream:
+        stream.seek(0)
+        mine = _distinct(_contents(str(file), stream.read().splitlines()))
+        found = mine | _distinct([content for other in others for content in _contents_of(other)])
+        lines = sorted(found.items(), key=lambda item: (*_order(item[1]), item[0]))
+        write_whole(file, "".join(f"{line}\n" for line, _ in lines), durable=True)
+    return len(found), len(found) - len(mine)
+
+
+def _contents_of(path: Path) -> list[dict[str, Any]]:
+    """The records of a file, or of all `*.json` in a folder and below, as records were kept before."""
+    if not path.is_dir():
+        with file_errors(path, "cannot be read"):
+            return _contents(str(path), path.read_bytes().splitlines())
+    files = sorted(file for file in path.rglob("*.json") if file.is_file())
+    return [content for file in files for content in _contents(str(file), [file.read_bytes()])]
+
+
+def _contents(name: str, lines: Sequence[bytes]) -> list[dict[str, Any]]:
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            content = json.loads(line)
+        except (ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict) or not record_files.is_record(content):
+            raise ConfigError(f"{name}, line {number}: is no record of a run; mend or remove it")
+        found.append(content)
+    return found
+
+
+def _distinct(contents: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Records by their lines."""
+    return {json.dumps(content): content for content in contents}
+
+
+def _order(content: Mapping[str, Any]) -> tuple[str, str, int, str]:
+    return content["env"], content["agent"], content["seed"], content["settings_hash"]
+
+
+def _differences(record: Record, config: Config) -> list[str]:
+    """The settings in which they differ: `learner.gamma is 0.9, here 0.99`."""
+    here, then = _apart(lasting_settings(resolved(config))), record.apart
     lines = []
-    for name, field in fields_of().items():
-        then, now = (setting_in(settings, name, field.default) for settings in (record.settings, here))
-        if then != now:
-            lines.append(f"{name} is {then}, here {now}")
-    lines += [f"{name}, which is no setting here" for name in _unknown(record.settings)]
-    return _first(lines)
+    for name, default in _defaults().items():
+        was, now = then.get(name, default), here.get(name, default)
+        if was != now:
+            lines.append(f"{name} is {was}, here {now}")
+    unknown = [name for name in then if name not in _defaults()]
+    return [*lines, *(f"{name}, which is no setting here" for name in unknown)]
 
 
 def _unknown(settings: Mapping[str, Any], group: str = "") -> list[str]:

@@ -5,7 +5,7 @@ The layers are laid over each other in the order: defaults, `WORLD_SIZE`, agent 
 what it changes. An agent preset with `over_task: true` lies over the env preset and keeps from a suite's
 settings what it sets, so that a published agent is as published on every task. An env preset and a `--config`
 file are for all agents; settings of single ones may stand in them under `agents`. Where `--config` names the
-record of a run, that has every setting, and no preset is laid below it.
+record of a run (`FILE.jsonl#task/agent/seed`), that has every setting, and no preset is laid below it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dtqn.settings import record_files
 from dtqn.settings.config import Config, ConfigError, fields_of, value_of
 from dtqn.settings.layers import (
     CONFIGS,
@@ -39,27 +40,29 @@ from envs import entry_points
 
 _OVER_TASK = "over_task"
 _AGENTS = "agents"
-_OF_RECORD = {"env", "agent", "seed", "settings_hash", "settings"}
-"""Keys that a record of a run has, and no file of settings."""
 RANDOM = "random"
 """The name of random actions in tables, and of no agent."""
 
 
+def _content(file: Path) -> dict[str, Any]:
+    """What `--config` names: the content of a YAML file, or one of a file of records."""
+    return record_files.find(str(file)) if record_files.names_records(file) else read_yaml(file)
+
+
 def _of_record(path: Path, content: Mapping[str, Any]) -> Layer | None:
-    """All settings of the run whose record (`dtqn.experiments.records`) this is; None for another file."""
-    if not content.keys() >= _OF_RECORD:
+    """All settings of the run whose record this is; None for another file."""
+    if not record_files.is_record(content):
         return None
-    groups = [content.get("defaults", {}), content["settings"]]  # early records have no defaults
-    if not all(isinstance(group, Mapping) for group in groups):
-        raise ConfigError(f"{path}: settings and defaults of a record must be groups of settings")
-    run = {name: content[name] for name in ("env", "agent", "seed")}
-    return Layer(str(path), merge(*groups) | run)
+    try:
+        return Layer(str(path), record_files.settings_of(content))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def is_record(file: Path) -> bool:
     """Whether it is the record of a run, which has every setting of it."""
     try:
-        return _of_record(file, read_yaml(file)) is not None
+        return record_files.is_record(_content(file))
     except ConfigError as error:
         raise ConfigError(f"config is {error}") from None
 
@@ -128,7 +131,7 @@ def resolve(
     variables = environment_layer(environment)
     own = Layer(None, nested(flags))
     try:
-        content = read_yaml(file) if file else {}
+        content = _content(file) if file else {}
         record = _of_record(file, content) if file else None
         files = [Shared.of(file, content, configs)] if file and record is None else []
     except ConfigError as error:

@@ -1,0 +1,83 @@
+"""Files of records, a line of JSON a run: `FILE.jsonl#task/agent/seed` names one of them.
+
+`dtqn.experiments.records` says what a record holds. Here one is found by its name, and its settings are read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dtqn.settings.config import ConfigError
+from dtqn.settings.gone import without_gone
+from dtqn.settings.layers import merge
+
+SUFFIX = ".jsonl"
+_KEYS = {"env", "agent", "seed", "settings_hash", "settings"}
+"""Keys that a record of a run has, and no file of settings."""
+_NAME = "must be FILE.jsonl#TASK/AGENT/SEED"
+
+
+def is_record(content: Mapping[str, Any]) -> bool:
+    return content.keys() >= _KEYS
+
+
+def names_records(path: Path) -> bool:
+    """Whether a path is that of a file of records, or of a record in one."""
+    return path.suffix == SUFFIX or f"{SUFFIX}#" in str(path)
+
+
+def key_of(content: Mapping[str, Any]) -> str:
+    """`task/agent/seed-hash`: a record's name in its file."""
+    return f"{content['env']}/{content['agent']}/{content['seed']}-{content['settings_hash']}"
+
+
+def find(name: str) -> dict[str, Any]:
+    """The record of a name such as `dtqn.jsonl#hallway/gtrxl/101`.
+
+    A file with several records of that task, agent and seed needs the hash of the settings too:
+    `hallway/gtrxl/101-0a1b2c3d`.
+
+    Raises:
+        ConfigError: where there is no such file or record, or there are several.
+    """
+    place, _, asked = name.partition("#")
+    file = Path(place)
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+    by_key = {key_of(content): content for content in map(_parsed, lines) if is_record(content)}
+    found = [key for key in by_key if asked in (key, _short(key))]
+    if len(found) == 1:
+        return by_key[found[0]]
+    if found:
+        raise ConfigError(f"{name}: the file has several of it; must be one of {', '.join(found)}")
+    if not asked:
+        raise ConfigError(f"{name}: is a file of records; {_NAME}")
+    near = difflib.get_close_matches(asked, dict.fromkeys(map(_short, by_key)), n=3, cutoff=0.0)
+    raise ConfigError(f"{name}: the file has no such record; the nearest: {', '.join(near) or 'none'}")
+
+
+def _short(key: str) -> str:
+    return key.rpartition("-")[0]
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    """A line's content; nothing of one that is damaged."""
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def settings_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of a record's run, by group, as far as it tells them: early ones have no defaults."""
+    groups = [content.get("defaults", {}), content["settings"]]
+    if not all(isinstance(group, Mapping) for group in groups):
+        raise ConfigError("settings and defaults of a record must be groups of settings")
+    return without_gone(merge(*groups)) | {name: content[name] for name in ("env", "agent", "seed")}
