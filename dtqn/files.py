@@ -1,4 +1,4 @@
-"""Files that are written whole, so that a reader meets the old one or the new one, locks, and files of lines."""
+"""Files that are written whole, so that a reader meets the old one or the new one; locks; files of lines."""
 
 from __future__ import annotations
 

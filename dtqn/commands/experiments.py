@@ -184,11 +184,11 @@ def records(arguments: Sequence[str]) -> int:
         usage="FILE [MORE ...]",
         description="Sort a file of records, as after a merge, so that each record is there once.",
     )
-    parser.add_argument("file", metavar="FILE", type=kinds.path, help=f"its name ends in {SUFFIX}")
+    parser.add_argument("file", metavar="FILE", type=argtypes.path, help=f"its name ends in {SUFFIX}")
     parser.add_argument(
         "more",
         metavar="MORE",
-        type=kinds.path,
+        type=argtypes.path,
         nargs="*",
         help="files whose records it gets too, or folders with a file a record, as were kept before",
     )
