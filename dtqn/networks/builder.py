@@ -1,4 +1,7 @@
-"""A Q-network from its settings: the one place where names become classes."""
+"""A Q-network from its settings: the one place where names become classes.
+
+The file of a core is imported where it is asked for, so that a run reads that of its own core alone.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,15 @@ import gymnasium
 from torch import nn
 
 from dtqn.networks import own_networks
-from dtqn.networks.auxiliary import ContrastiveLoss, reconstruction_loss, span_penalty
-from dtqn.networks.coberl import CoBERL
 from dtqn.networks.compression import Compression
-from dtqn.networks.darqn import AttentiveLSTMLayer, PartsEncoder
-from dtqn.networks.decoder import TransformerDecoder
-from dtqn.networks.deltanet import GatedDeltaNetLayer
-from dtqn.networks.dtqn_encoder import DTQNEncoder, initialise_as_dtqn
 from dtqn.networks.encoders import StepEncoder
 from dtqn.networks.gates import make_gate
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.heads import Categorical, DuelingHead, Expectation, Prediction, QHead, Quantiles
-from dtqn.networks.lru import LRULayer
-from dtqn.networks.mingru import MinGRULayer
 from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, QNetwork
 from dtqn.networks.recall import Recall, RecallingHead
 from dtqn.networks.recurrent import RecurrentQNetwork
-from dtqn.networks.rnn import GRULayer, LSTMLayer
 from dtqn.networks.stack import Hidden, HiddenAndCell, NoState, RecurrentStack
-from dtqn.networks.windowed import WindowedQNetwork
 from dtqn.settings.config import NetworkConfig
 from dtqn.settings.values import is_own
 
@@ -38,16 +31,11 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
         ConfigError: a core or encoder of the user's own cannot be made.
         ValueError: the network cannot read the task.
     """
-    network: RecurrentQNetwork | WindowedQNetwork
+    network: QNetwork
     encoder = make_encoder(config, observation_space, num_actions)
     match config.core:
         case "dtqn":
-            network = WindowedQNetwork(
-                encoder=encoder,
-                head=_head(config, observation_space, num_actions),
-                decoder=_decoder(config),
-                observation_space=observation_space,
-            )
+            network = _windowed(config, encoder, observation_space, num_actions)
         case _:
             network = RecurrentQNetwork(
                 encoder=encoder,
@@ -56,6 +44,8 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
                 auxiliary=_auxiliary(config),
             )
     if config.encoder == "dtqn":
+        from dtqn.networks.dtqn_encoder import initialise_as_dtqn
+
         network.apply(initialise_as_dtqn)
     return network
 
@@ -65,6 +55,8 @@ def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_
     if is_own(config.encoder):
         return own_networks.encoder(config, observation_space, num_actions)
     if config.soft_attention:
+        from dtqn.networks.darqn import PartsEncoder
+
         return PartsEncoder(
             observation_space=observation_space,
             num_actions=num_actions,
@@ -74,6 +66,8 @@ def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_
             image_encoder=config.image_encoder,
         )
     if config.encoder == "dtqn":
+        from dtqn.networks.dtqn_encoder import DTQNEncoder
+
         return DTQNEncoder(
             observation_space=observation_space,
             num_actions=num_actions,
@@ -117,8 +111,13 @@ def _prediction(config: NetworkConfig) -> Prediction:
     return Expectation()
 
 
-def _decoder(config: NetworkConfig) -> TransformerDecoder:
-    return TransformerDecoder(
+def _windowed(
+    config: NetworkConfig, encoder: Encoder, observation_space: gymnasium.Space, num_actions: int
+) -> QNetwork:
+    from dtqn.networks.decoder import TransformerDecoder
+    from dtqn.networks.windowed import WindowedQNetwork
+
+    decoder = TransformerDecoder(
         width=config.width,
         num_layers=config.num_layers,
         num_heads=config.num_heads,
@@ -130,6 +129,12 @@ def _decoder(config: NetworkConfig) -> TransformerDecoder:
         norm=config.norm,
         share_gates=config.share_gates,
         final_norm=config.final_norm,
+    )
+    return WindowedQNetwork(
+        encoder=encoder,
+        head=_head(config, observation_space, num_actions),
+        decoder=decoder,
+        observation_space=observation_space,
     )
 
 
@@ -160,6 +165,10 @@ def _compression(config: NetworkConfig) -> Compression | None:
 
 
 def _auxiliary(config: NetworkConfig) -> AuxiliaryLoss | None:
+    if config.auxiliary_loss is None:
+        return None
+    from dtqn.networks.auxiliary import ContrastiveLoss, reconstruction_loss, span_penalty
+
     match config.auxiliary_loss:
         case "contrastive":
             return ContrastiveLoss(
@@ -171,7 +180,7 @@ def _auxiliary(config: NetworkConfig) -> AuxiliaryLoss | None:
             return span_penalty
         case "reconstruction":
             return reconstruction_loss
-    return None
+    raise AssertionError(config.auxiliary_loss)
 
 
 def make_core(config: NetworkConfig) -> Core:
@@ -186,27 +195,42 @@ def make_core(config: NetworkConfig) -> Core:
         case "gtrxl":
             return _gtrxl(config, config.span_ramp if config.adaptive_span else None, _compression(config))
         case "coberl":
+            from dtqn.networks.coberl import CoBERL
+            from dtqn.networks.rnn import LSTMLayer
+
             gate = make_gate(config.gate, width=width, bias=config.gate_bias)
             transformer = _gtrxl(config, None, None)
             lstm = LSTMLayer(width=width, skip=False, longest=longest, orthogonal=False)
             return CoBERL(transformer=transformer, gate=gate, lstm=lstm)
         case "lstm":
+            from dtqn.networks.rnn import LSTMLayer
+
             layers = [
                 LSTMLayer(width=width, skip=skip, longest=longest, orthogonal=orthogonal) for _ in depth
             ]
             if config.soft_attention:
+                from dtqn.networks.darqn import AttentiveLSTMLayer
+
                 layers[0] = AttentiveLSTMLayer(width=width, longest=longest, orthogonal=orthogonal)
             return RecurrentStack(layers=layers, state_type=HiddenAndCell, layer_shape=(width,))
         case "gru":
+            from dtqn.networks.rnn import GRULayer
+
             layers = [GRULayer(width=width, skip=skip, longest=longest, orthogonal=orthogonal) for _ in depth]
             return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(width,))
         case "mingru":
+            from dtqn.networks.mingru import MinGRULayer
+
             layers = [MinGRULayer(width=width, mlp_width=config.mlp_width, longest=longest) for _ in depth]
             return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(width,))
         case "lru":
+            from dtqn.networks.lru import LRULayer
+
             layers = [LRULayer(width=width) for _ in depth]
             return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(2, width))
         case "deltanet":
+            from dtqn.networks.deltanet import GatedDeltaNetLayer
+
             heads = config.num_heads
             layers = [
                 GatedDeltaNetLayer(width=width, num_heads=heads, mlp_width=config.mlp_width, longest=longest)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import envs
-from dtqn import networks, testing
+from dtqn import networks
 from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
 from dtqn.acting.evaluation import Goal, Stages
@@ -118,6 +118,8 @@ def check_own(config: Config) -> None:
         ConfigError: one line that names the contract that is broken.
         MisfitError: the settings do not go with the memory that the core stores.
     """
+    from dtqn import testing  # which a run of the suite's own networks does not need
+
     network, task = config.network, task_spec(config)
     try:
         if is_own(network.encoder):
