@@ -82,8 +82,7 @@ class Sequences(NamedTuple):
     """
 
     trace: dict[str, Tensor]
-    """Path -> [B, W, ...]: trace rows before the first burn-in (or learned) row, newest last. For a network
-    with an `input_window` the raw rows are among them, by their paths in `StepInputs`."""
+    """Path -> [B, W, ...]: trace rows before the first burn-in (or learned) row, newest last."""
     trace_valid: Tensor
     """[B, W] bool"""
     episode_step: Tensor

@@ -16,7 +16,7 @@ from dtqn.settings.config import NetworkConfig
 from dtqn.testing import SMALL, ContractError, check_core, check_encoder
 from dtqn.types import StepInputs, TraceSpec
 from tests.cases import CASES, SPACES
-from tests.own_cores import Averages, Reread, Unmasked
+from tests.own_cores import Averages
 
 CORES: dict[str, dict[str, Any]] = {
     **{name: {key: value for key, value in case.items() if key != "space"} for name, case in CASES.items()},
@@ -35,19 +35,8 @@ def test_the_suites_cores_pass(name: str) -> None:
     check_core(builder.make_core, small(**CORES[name]))
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-def test_a_core_that_reads_raw_rows_passes(layers: int) -> None:
-    """With one layer no trace is stored beside them."""
-    check_core(Reread, small(num_layers=layers))
-
-
-def test_a_core_that_reads_more_raw_rows_than_trace_passes() -> None:
+def test_a_core_with_two_windows_passes() -> None:
     check_core(Averages, small())
-
-
-def test_a_core_that_reads_raw_rows_of_another_episode_does_not() -> None:
-    with pytest.raises(ContractError, match="junk in invalid trace rows changes nothing"):
-        check_core(Unmasked, small())
 
 
 ENCODERS: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from torch import Tensor
 from dtqn.acting.actor import Actor
 from dtqn.acting.exploration import Bursts, Exploration, constant
 from dtqn.inspection.dependence import q_values
-from dtqn.networks.q_network import QNetwork, memory_window
+from dtqn.networks.q_network import QNetwork, trace_window
 from dtqn.settings.config import Config
 from dtqn.training import setup
 from dtqn.training.schema import MEMORIES, NAMES
@@ -111,7 +111,7 @@ def _play(config: Config, network: QNetwork, seed: int) -> _Played:
     env = setup.make_env(config, COPIES, np.random.SeedSequence(seed))
     schema = setup.make_schema(config, network)
     layout = setup.sequence_layout(config)
-    reach = memory_window(network) + layout.burn_in_length + layout.max_learn_rows
+    reach = trace_window(network) + layout.burn_in_length + layout.max_learn_rows
     actor_config = config.actor.model_copy(update={"num_envs": COPIES})
     kept = config.replay.model_copy(update={"capacity": (MOST_TICKS + reach + 2) * COPIES})
     small = config.model_copy(update={"actor": actor_config, "replay": kept})
@@ -178,7 +178,7 @@ def _by_chunks(network: QNetwork, episodes: list[_Stretch]) -> list[float]:
 def _learned(config: Config, network: QNetwork, played: _Played) -> list[float]:
     """The learn blocks of sequences from replay, by `learn_values`, against what the actor saw there."""
     ids = played.replay.ids()
-    if not MEMORIES[config.replay.memory].is_read or not memory_window(network):
+    if not MEMORIES[config.replay.memory].is_read or not trace_window(network):
         # Only what starts with its episode is to be the same.
         batch = played.replay.take(ids)
         ids = ids[(batch.episode_step == 0)]
@@ -192,7 +192,7 @@ def _learned(config: Config, network: QNetwork, played: _Played) -> list[float]:
             q = network.learn_values(batch)[0].q.amax(dim=-1)
         seen = torch.from_numpy(sampled.learn[NAMES.q_max])
         real = first_rows(batch.learn_rows, q.shape[1])
-        if not memory_window(network):  # rows beyond a window are read by another one
+        if not trace_window(network):  # rows beyond a window are read by another one
             real &= (torch.arange(q.shape[1]) + batch.burn_in_rows[:, None]) < config.network.context_length
         found.append(_difference(q[real], seen[real]))
     return found

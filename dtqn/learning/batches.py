@@ -6,9 +6,9 @@ DTQN's public code learns a whole window and bootstraps from the next one. Given
 the row after it, r_0 .. r_K, the Q-values of the steps come from the window r_0 .. r_{K-1} and the bootstrap
 values from the window r_1 .. r_K, which lacks row r_0.
 
-A batch is split into the shorter and the longer sequences, and its gradient is the sum of the gradients of
-both parts. Each part is cropped to its own longest sequence and memory, which saves the padding of the short
-ones, and the parts can run side by side.
+Where a learner has several threads, a batch is split into the shorter and the longer sequences, and its
+gradient is the sum of the gradients of both parts, which run side by side. Each part is cropped to its own
+longest sequence and memory, which saves the padding of the short ones.
 
 Legend: B sequences, P burn-in (or context) rows, R rows of the learn block.
 """
@@ -23,22 +23,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dtqn.networks.packing import Packing
-from dtqn.networks.products import has_kernel
 from dtqn.networks.q_network import QNetwork
 from dtqn.shapes import follow_data, largest
 from dtqn.types import FreshTrace, QOutput, RowFlags, Sequences, map_tree
-
-PART_COST = 2500
-"""The cost of a second part by itself, in quarters of a row of the learn block; measured on a CPU.
-
-One after the other, two parts of half the padding lost 5 ms of 34 to one with `drqn`, 3 of 68 with `mingru`.
-"""
-PART_COST_OF_WINDOWS = 700
-"""The same of a network without a state, whose rows are dearer: with `dtqn` two parts won 11 ms of 127.
-
-Where oneDNN multiplies, two parts lost 2 ms of 59 to one, whose rows are always a multiple of 32.
-"""
-
 
 # How a batch is read.
 
@@ -175,28 +162,21 @@ def without_first_row(batch: Sequences) -> Sequences:
 # Parts.
 
 
-def split(batch: Sequences, side_by_side: bool) -> list[Tensor]:
-    """The members [n] of each part of the batch; on an accelerator there is one part, which suits it better.
+def split(batch: Sequences) -> list[Tensor]:
+    """The members [n] of the two parts of a batch that take the longer one the least time.
 
-    Args:
-        side_by_side: the parts will run at the same time, so the larger of them counts; otherwise their sum,
-            and there is a second part only where the padding that it saves is worth its own cost.
+    On an accelerator there is one part, which suits it better.
     """
     size, device = len(batch.learn_rows), batch.learn_rows.device
-    whole = [torch.arange(size, device=device)]
     if size == 1 or not follow_data(batch.learn_rows):
-        return whole
+        return [torch.arange(size, device=device)]
     # Rows of the learn block are run by both networks, once with a gradient; what comes before costs about a
     # quarter (memory: projections alone) to a half (burn-in: forward alone) of that.
     before = batch.trace_valid.sum(dim=1) + 2 * batch.burn_in_rows
     cost, order = (4 * batch.learn_rows + before).sort(stable=True)
     count = torch.arange(1, size)
     shorter, longer = count * cost[:-1], (size - count) * cost[-1]
-    part_cost = PART_COST if batch.trace or has_kernel() else PART_COST_OF_WINDOWS
-    price = torch.maximum(shorter, longer) if side_by_side else shorter + longer + part_cost
-    cut = int(price.argmin()) + 1
-    if not side_by_side and price[cut - 1] >= size * cost[-1]:
-        return whole
+    cut = int(torch.maximum(shorter, longer).argmin()) + 1
     return [order[:cut].sort().values, order[cut:].sort().values]
 
 

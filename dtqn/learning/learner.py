@@ -240,10 +240,9 @@ class Learner:
 
     def _parts(self, batch: Sequences) -> list[Tensor]:
         """The members [n] of each part of the batch."""
-        if self._rounded and self._threads == 1:
-            # Parts have a new shape each time, and each shape of a product in bfloat16 is prepared for long.
+        if self._threads == 1:
             return [torch.arange(len(batch.learn_rows), device=batch.learn_rows.device)]
-        return split(batch, side_by_side=self._threads > 1)
+        return split(batch)
 
     @torch.enable_grad()
     def _add_auxiliary(self, batch: Sequences, gradients: list[Tensor]) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dtqn.types import RowFlags, Sequences, leaves, map_tree
+from dtqn.types import RowFlags, Sequences, map_tree
 
 
 class BlockSizes(NamedTuple):
@@ -52,20 +52,15 @@ class Padded:
     def _room(self, batch: Sequences) -> Sequences:
         """A tree of the shape of `batch`, full of what networks can take."""
         memory, burn_in, learn = self._sizes
-        inputs = leaves(batch.learn)
 
         def repeated(count: int) -> Any:
             return lambda x: x[:, :1].repeat(1, count, *[1] * (x.dim() - 2))
-
-        def stored(name: str, x: Tensor) -> Tensor:
-            # Raw rows that come with the memory are a network's inputs too.
-            return repeated(memory)(inputs[name]) if name in inputs else x.new_zeros(_with(x, memory))
 
         def flags(of_rows: RowFlags | None) -> RowFlags | None:
             return of_rows and RowFlags(*(repeated(count)(of_rows.learn) for count in (burn_in, learn)))
 
         return batch._replace(
-            trace={name: stored(name, x) for name, x in batch.trace.items()},
+            trace={name: x.new_zeros(_with(x, memory)) for name, x in batch.trace.items()},
             trace_valid=batch.trace_valid.new_zeros(_with(batch.trace_valid, memory)),
             burn_in=map_tree(repeated(burn_in), batch.learn),
             learn=map_tree(repeated(learn), batch.learn),

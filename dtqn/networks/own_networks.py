@@ -12,13 +12,12 @@ from typing import Any
 import gymnasium
 from torch import nn
 
-from dtqn.networks.q_network import CONTRACT_VERSION, FEATURES, Core, Encoder
+from dtqn.networks.q_network import CONTRACT_VERSION, Core, Encoder
 from dtqn.settings import named_code
 from dtqn.settings.config import ConfigError, NetworkConfig, wrong
 from dtqn.settings.named_code import ANY_FAULT, located
-from dtqn.types import StepInputs, TraceSpec, leaves
+from dtqn.types import TraceSpec, leaves
 
-_INPUTS = (*StepInputs._fields, FEATURES)
 _CORE_METHODS = ("initial_state", "state_from_trace", "trace_spec", "cache")
 
 
@@ -31,10 +30,6 @@ def core(config: NetworkConfig) -> Core:
     setting, value = "network.core", config.core
     mine = config.model_copy(deep=True)  # a function may take what it has read out of `kwargs`
     made: Any = _made(setting, value, lambda make: make(mine), _CORE_METHODS)
-    window = getattr(made, "input_window", 0)
-    if not isinstance(window, int) or window < 0:
-        why = f"its input_window is {window!r}"
-        raise wrong(setting, value, f"{why}; it must be a number of rows, or 0 for a core that reads none")
     try:
         fields = leaves(made.trace_spec())
     except ANY_FAULT as error:  # whatever a user's class raises
@@ -43,9 +38,6 @@ def core(config: NetworkConfig) -> Core:
         if not isinstance(field, TraceSpec) or field.window < 1:
             why = f"its trace_spec has {field!r} at {path or 'its root'}"
             raise wrong(setting, value, f"{why}; it must be a TraceSpec with a window of at least 1")
-        if window and path in _INPUTS:
-            why = f"its trace_spec has {path}, the name of a raw input, which it reads besides"
-            raise wrong(setting, value, f"{why}; give it another name")
         if not path:
             why = "its trace_spec is one TraceSpec"
             raise wrong(setting, value, f"{why}; it must be a NamedTuple or a dict of such, with a name each")

@@ -26,9 +26,6 @@ from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec
 CONTRACT_VERSION = 1
 """Grows when a network, core, encoder or head written for the contract before would no longer work."""
 
-FEATURES = "features"
-"""Among trace rows, the features of the raw rows beside them; a core has no field of this name."""
-
 AuxiliaryLoss: TypeAlias = Callable[[Any, Sequences, torch.Generator], Tensor]
 """(the network that has it, a batch, a generator for its draws) -> a scalar that the learner may add.
 
@@ -49,10 +46,8 @@ class Encoder(Protocol):
 class Core(Protocol):
     """A module that remembers: from features and the state before them to features of the same shape.
 
-    `dtqn.testing.check_core` holds a core to it. A core may have two more attributes. `contract_version` is
-    the `CONTRACT_VERSION` that it was written for. `input_window` is the number of raw rows before a sequence
-    that it reads besides its trace (0 without it): `state_from_trace` then takes their features [B, W, D], by
-    the present encoder, as a fourth argument.
+    `dtqn.testing.check_core` holds a core to it. A core may have one more attribute: `contract_version`
+    is the `CONTRACT_VERSION` that it was written for.
     """
 
     def __call__(self, x: Tensor, state: State, want_trace: bool = True, /) -> tuple[Tensor, State, Trace]:
@@ -67,11 +62,7 @@ class Core(Protocol):
         ...
 
     def state_from_trace(self, rows: Trace, valid: Tensor, episode_step: Tensor, /) -> State:
-        """As `QNetwork.state_from_trace`, from rows [B, W, ...] in the shape of `trace_spec`.
-
-        Features, which a core with an `input_window` takes, have as many rows as their window allows, newest
-        last; `valid` says which are real, by its last columns.
-        """
+        """As `QNetwork.state_from_trace`, from rows [B, W, ...] in the shape of `trace_spec`."""
         ...
 
     def trace_spec(self) -> Trace:
@@ -160,11 +151,6 @@ class QNetwork(Module, Protocol):
         """The loss that `learner.auxiliary_weight` weighs; None where the network has none."""
         ...
 
-    @property
-    def input_window(self) -> int:
-        """How many raw rows before a sequence `state_from_trace` reads besides the trace; 0: none."""
-        ...
-
     def __call__(
         self, inputs: StepInputs, state: State, want_trace: bool = True
     ) -> tuple[QOutput, State, Trace]:
@@ -188,8 +174,8 @@ class QNetwork(Module, Protocol):
 
         Args:
             rows: path -> [B, W, ...], newest last, of any float type; fewer rows than the trace's window are
-                an episode that has no more. A windowed network, and one with an `input_window`, take raw rows
-                besides, by their paths in `StepInputs`.
+                an episode that has no more. A windowed network takes raw rows, by their paths in
+                `StepInputs`.
             valid: [B, W] bool, the real rows, which are the last ones; the others may hold anything.
             episode_step: [B] the step's number in its episode that the state is for.
         """
@@ -223,8 +209,3 @@ def trace_window(network: QNetwork) -> int:
     of it goes stale.
     """
     return max((field.window for field in network.trace_spec().values()), default=0)
-
-
-def memory_window(network: QNetwork) -> int:
-    """How many rows before a sequence replay gives with it: of the trace, or raw ones."""
-    return max(trace_window(network), network.input_window)

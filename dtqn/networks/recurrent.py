@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.packing import Packing
-from dtqn.networks.q_network import FEATURES, AuxiliaryLoss, Core, Encoder, Head, PackedCore
+from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, PackedCore
 from dtqn.shapes import follow_data
 from dtqn.types import (
     QOutput,
@@ -24,7 +24,6 @@ from dtqn.types import (
     from_leaves,
     leaves,
     map_tree,
-    step_inputs,
 )
 
 
@@ -112,71 +111,38 @@ class RecurrentQNetwork(nn.Module):
             if name in stored
         }
 
-    def _stored_rows(self, batch: Sequences) -> dict[str, Tensor]:
-        """The rows that make the state before a sequence: its trace, and features if the core reads any."""
-        if not self.input_window:
-            return batch.trace
-        return batch.trace | {FEATURES: self._features(batch.trace, like=batch.learn)}
-
     def starting_state(self, batch: Sequences) -> tuple[State, Trace | None]:
         """The state at the anchor, and the burn-in's trace [B, P, ...] where there is a burn-in.
 
         It is the stored memory, freshened by its own burn-in, without gradient.
         """
         with torch.no_grad():
-            rows, valid = self._stored_rows(batch), batch.trace_valid
-            windows = {name: field.window for name, field in self.trace_spec().items()}
-            if self.input_window:
-                windows[FEATURES] = self.input_window
-            state = self._state(rows, valid, batch.episode_step)
+            valid = batch.trace_valid
+            state = self.state_from_trace(batch.trace, valid, batch.episode_step)
             burn_in = batch.burn_in.first.shape[1]
             if burn_in == 0:
                 return state, None
-            features = self.encoder(batch.burn_in)
-            _, _, burned = self.core(features, state, True)
-            fresh = leaves(burned) | {FEATURES: features}
-            memory = valid.shape[1]
+            _, _, burned = self.core(self.encoder(batch.burn_in), state, True)
+            fresh, memory = leaves(burned), valid.shape[1]
+            windows = {name: field.window for name, field in self.trace_spec().items()}
             rows = {
-                name: latest_rows(rows[name], fresh[name], batch.burn_in_rows, window)
+                name: latest_rows(batch.trace[name], fresh[name], batch.burn_in_rows, window)
                 for name, window in windows.items()
             }
             size = min(max(windows.values(), default=0), memory + burn_in)
             index = _latest_index(memory, batch.burn_in_rows, size)
             padded = torch.cat([valid, valid.new_ones(len(valid), burn_in)], dim=1)
             is_real = (index >= 0) & padded.gather(1, index.clamp(min=0))
-            return self._state(rows, is_real, batch.episode_step + batch.burn_in_rows), burned
-
-    def _features(self, rows: dict[str, Tensor], like: StepInputs) -> Tensor:
-        """The features [B, W, D] of raw rows; of none, in the shape of those of `like`."""
-        inputs = step_inputs(rows)
-        if inputs.first.shape[1] == 0:
-            return self.encoder(map_tree(lambda x: x[:, :1], like))[:, :0]
-        return self.encoder(inputs)
-
-    def _state(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
-        tree = from_leaves(self.core.trace_spec(), rows)
-        features = (rows[FEATURES],) if self.input_window else ()
-        return self.core.state_from_trace(tree, valid, episode_step, *features)
+            return self.state_from_trace(rows, is_real, batch.episode_step + batch.burn_in_rows), burned
 
     def initial_state(self, batch_size: int) -> State:
         """The state at an episode's start, [B, ...]."""
         return self.core.initial_state(batch_size)
 
     def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
-        """The state after trace rows, path -> [B, W, ...], newest last; the last are real: `valid` [B, W].
-
-        Raw rows by their paths in `StepInputs` are among them where there is an `input_window`.
-        """
-        if self.input_window:
-            if valid.shape[1] == 0:
-                return self.initial_state(len(valid))
-            rows = rows | {FEATURES: self.encoder(step_inputs(rows))}
-        return self._state(rows, valid, episode_step)
-
-    @property
-    def input_window(self) -> int:
-        """How many raw rows before a sequence the core reads, as features."""
-        return getattr(self.core, "input_window", 0)
+        """The state after trace rows, path -> [B, W, ...], newest last; the last are real: `valid` [B, W]."""
+        tree = from_leaves(self.core.trace_spec(), rows)
+        return self.core.state_from_trace(tree, valid, episode_step)
 
     def trace_spec(self) -> dict[str, TraceSpec]:
         """The fields of a trace row, by their paths in the core's trace."""

@@ -149,7 +149,6 @@ class WindowedQNetwork(nn.Module):
     """A Q-network that reads the last rows of an episode anew at every step."""
 
     auxiliary = None
-    input_window = 0  # its raw rows come as burn-in
 
     def __init__(
         self,

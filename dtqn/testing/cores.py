@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.q_network import FEATURES, Core
+from dtqn.networks.q_network import Core
 from dtqn.settings.config import NetworkConfig
 from dtqn.testing import faults
 from dtqn.testing.faults import SMALL, kind
@@ -105,10 +105,7 @@ class _Core:
             path: torch.from_numpy(np.empty(0, field.dtype or trace_dtype)).dtype
             for path, field in self.fields.items()
         }
-        self.input_window: int = getattr(module, "input_window", 0)
         self.windows = {name: field.window for name, field in self.fields.items()}
-        if self.input_window:
-            self.windows[FEATURES] = self.input_window
         self.window = max(self.windows.values(), default=0)
         self._generator = torch.Generator().manual_seed(1)
 
@@ -136,10 +133,7 @@ class _Core:
 
     def state_from_trace(self, rows: Mapping[str, Tensor], valid: Tensor, steps: Tensor) -> State:
         tree = from_leaves(self.spec, rows)
-        features = (rows[FEATURES],) if self.input_window else ()
-        return self.attempt(
-            "state_from_trace", lambda: self.module.state_from_trace(tree, valid, steps, *features)
-        )
+        return self.attempt("state_from_trace", lambda: self.module.state_from_trace(tree, valid, steps))
 
     def cache(self, state: State) -> State:
         return self.attempt("cache", lambda: self.module.cache(state))
@@ -148,24 +142,21 @@ class _Core:
         """The last rows [B, count, ...] that `state_from_trace` reads after so many steps from the start."""
         x = self.features(count)
         if count == 0 or not self.fields:
-            return self.rows(x, self.no_rows(len(x), count))
-        return self.rows(x, leaves(self(x, self.initial_state())[2]))
+            return self.no_rows(len(x))
+        return self.newest(leaves(self(x, self.initial_state())[2]))
 
-    def no_rows(self, batch: int, count: int = 0) -> dict[str, Tensor]:
+    def no_rows(self, batch: int) -> dict[str, Tensor]:
         return {
-            name: torch.zeros(batch, count, *field.shape, dtype=self.dtype)
-            for name, field in self.fields.items()
+            name: torch.zeros(batch, 0, *field.shape, dtype=self.dtype) for name, field in self.fields.items()
         }
 
-    def rows(self, x: Tensor, trace: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The rows that `state_from_trace` reads of steps x [B, T, D] and their trace, as many of each as its
-        window allows."""
-        given = {**trace, FEATURES: x}
-        return {name: given[name].detach()[:, -size:] for name, size in self.windows.items()}
+    def newest(self, trace: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The rows of a trace that `state_from_trace` reads: of each field as many as its window allows."""
+        return {name: trace[name].detach()[:, -size:] for name, size in self.windows.items()}
 
     def stored(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The rows as replay gives them back; features come from the encoder, and are in no other dtype."""
-        return {name: x.to(self.stored_as.get(name, x.dtype)) for name, x in rows.items()}
+        """The rows as replay gives them back."""
+        return {name: x.to(self.stored_as[name]) for name, x in rows.items()}
 
     def same(
         self, contract: str, what: str, one: Tensor, other: Tensor, tolerance: float | None = None
@@ -359,7 +350,7 @@ def _states_are_the_carried_ones(core: _Core, counts: set[int], batch: int) -> N
     contract = "the state made of stored trace rows is the carried one"
     stored_as = ", ".join(sorted({str(dtype).removeprefix("torch.") for dtype in core.stored_as.values()}))
     x, probe = core.features(max(counts), batch), core.features(3, batch)
-    state, rows = core.initial_state(batch), core.rows(x[:, :0], core.no_rows(batch))
+    state, rows = core.initial_state(batch), core.no_rows(batch)
     cuts = sorted(counts | set(range(0, max(counts), LONG_CALL)))
     for start, steps in zip([0, *cuts], cuts, strict=False):
         if steps > start:
@@ -369,11 +360,8 @@ def _states_are_the_carried_ones(core: _Core, counts: set[int], batch: int) -> N
                 faults.SHAPES,
                 f"its output is not finite within {steps} steps",
             )
-            new = {**leaves(trace), FEATURES: x[:, start:steps]}
-            rows = {
-                name: torch.cat([old, new[name]], dim=1)[:, -core.windows[name] :]
-                for name, old in rows.items()
-            }
+            new = leaves(trace)
+            rows = core.newest({name: torch.cat([old, new[name]], dim=1) for name, old in rows.items()})
         if steps not in counts:
             continue
         carried = core.output(probe, state)

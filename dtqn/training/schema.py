@@ -75,15 +75,11 @@ def row_fields(
     action_space: gymnasium.Space,
     trace_spec: Mapping[str, TraceSpec],
     trace_dtype: str,
-    input_window: int,
 ) -> Rows[Field]:
-    """How each part of a row is stored; floats of the trace in `trace_dtype` where the network names none.
-
-    The inputs of the last `input_window` rows before a sequence come with it.
-    """
+    """How each part of a row is stored; floats of the trace in `trace_dtype` where the network names none."""
 
     def of_space(space: gymnasium.Space) -> Field:
-        return Field(space.shape or (), smallest_dtype(space), "rows", input_window)
+        return Field(space.shape or (), smallest_dtype(space), "rows")
 
     flag = Field((), np.dtype(np.bool_), "rows")
     q = Field((), np.dtype(np.float32), "rows")
@@ -94,9 +90,9 @@ def row_fields(
             else of_space(observation_space)
         ),
         prev_action=of_space(action_space),
-        reward=Field((), np.dtype(np.float32), "rows", input_window),
+        reward=Field((), np.dtype(np.float32), "rows"),
         discount=flag,
-        first=replace(flag, window=input_window),
+        first=flag,
         last=flag,
         novel=flag,
         q_max=q,
@@ -135,7 +131,7 @@ class Schema:
         """`device`: where the learner's tensors are."""
         self.rows, self.memory, self.device = rows, memory, device
         self.trace_window = max((field.window for field in rows.trace.values()), default=0)
-        """How many of the newest rows of memory are stored trace; others are raw rows alone."""
+        """How many rows before a sequence come with it."""
         version = rows.version
         if memory.is_refreshed and self.trace_window:
             version = replace(version, block="trace", window=self.trace_window)
@@ -146,7 +142,6 @@ class Schema:
             *(NAMES.prev_action, NAMES.reward, NAMES.first),
         ]
         """The fields that a network reads at each step."""
-        self._reads_inputs = bool(rows.first.window)
 
     @property
     def has_memory(self) -> bool:
@@ -164,8 +159,7 @@ class Schema:
         """
         rows = {f"{_TRACE}{name}": rows.cpu().numpy() for name, rows in trace.rows.items()}
         made = sampled.memory[self.memory.version]
-        valid = sampled.memory_valid[:, sampled.memory_valid.shape[1] - made.shape[1] :]
-        oldest = np.where(valid, made, version).min(axis=1, initial=version)
+        oldest = np.where(sampled.memory_valid, made, version).min(axis=1, initial=version)
         return {**rows, self.memory.version: oldest[trace.sequence.cpu().numpy()]}
 
     def inputs(self, rows: Mapping[str, np.ndarray]) -> StepInputs:
@@ -179,8 +173,6 @@ class Schema:
         valid = batch.memory_valid if self.memory.is_read else batch.memory_valid[:, :0]
         kept = valid.shape[1]
         memory = {name: batch.memory[f"{_TRACE}{name}"] for name in self.rows.trace}
-        if self._reads_inputs:
-            memory |= {name: batch.memory[name] for name in self.input_names}
         blocks = batch.burn_in, batch.learn
         return Sequences(
             trace={

@@ -29,7 +29,7 @@ from dtqn.learning.learner import AuxiliaryLoss, Learner
 from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.learning.returns import value_transform
 from dtqn.networks import builder
-from dtqn.networks.q_network import QNetwork, memory_window, trace_window
+from dtqn.networks.q_network import QNetwork, trace_window
 from dtqn.schedules import linear
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
 from dtqn.settings.rules import memory_misfit
@@ -133,7 +133,7 @@ def check_own(config: Config) -> None:
         raise ConfigError(str(error)) from None
     if is_own(network.core):
         made = make_network(config)
-        if misfit := memory_misfit(config, memory_window(made)):
+        if misfit := memory_misfit(config, trace_window(made)):
             raise MisfitError(misfit)
 
 
@@ -154,7 +154,6 @@ def make_schema(config: Config, network: QNetwork) -> Schema:
         task.action_space,
         network.trace_spec(),
         config.replay.trace_dtype,
-        network.input_window,
     )
     return Schema(rows, MEMORIES[config.replay.memory], device_of(config))
 
@@ -238,7 +237,7 @@ def block_sizes(config: Config, network: QNetwork) -> BlockSizes:
     """The most rows that the blocks of a batch from replay have."""
     layout = sequence_layout(config)
     is_read = MEMORIES[config.replay.memory].is_read
-    return BlockSizes(memory_window(network) if is_read else 0, layout.burn_in_length, layout.max_learn_rows)
+    return BlockSizes(trace_window(network) if is_read else 0, layout.burn_in_length, layout.max_learn_rows)
 
 
 def capture_of(

@@ -75,7 +75,7 @@ class Staleness:
         row = np.arange(prefix.rows[version].shape[1])
         end = anchor + batch.learned_steps.cpu().numpy()
         learned = (row >= anchor[:, None]) & (row < end[:, None])
-        oldest = start - np.minimum(batch.trace_valid.sum(dim=1).cpu().numpy(), self._schema.trace_window)
+        oldest = start - batch.trace_valid.sum(dim=1).cpu().numpy()
         remembered = (row < start[:, None]) & (row >= oldest[:, None])
         age = self._learner.learner_steps - prefix.rows[version]
         memory_age = self._learner.learner_steps - prefix.rows[memory_version]

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dtqn.learning import batches
 from dtqn.learning.learner import Learner
 from dtqn.settings.config import LearnerConfig
 from dtqn.types import NonFiniteError, QOutput, Sequences, StepInputs, map_tree
@@ -287,15 +286,12 @@ def test_nan_in_padded_rewards_and_discounts_changes_nothing() -> None:
     assert losses[1] == pytest.approx(losses[0], rel=1e-6)
 
 
-@pytest.mark.parametrize("threads, cost, num_parts", [(1, 0, 2), (1, 10**9, 1), (2, 0, 2)])
-def test_a_batch_cut_into_parts_is_the_same_batch(
-    threads: int, cost: int, num_parts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batches, "PART_COST", cost)
+@pytest.mark.parametrize("threads, num_parts", [(1, 1), (2, 2)])
+def test_a_batch_cut_into_parts_is_the_same_batch(threads: int, num_parts: int) -> None:
     shapes = (*SHAPES, Shape(5, 3, 24), Shape(0, 0, 2), Shape(1, 0, 24, terminated=True))
     learner = make_learner(threads=threads)
     batch = make_batch(learner.online, "box", shapes, learn_length=21)
-    members = batches.split(batch, side_by_side=threads > 1)
+    members = learner._parts(batch)
     assert len(members) == num_parts
     assert sorted(torch.cat(members).tolist()) == list(range(len(shapes)))
     expected = twin.update(learner.online, learner.target, batch, learner.config, ETA)
@@ -304,17 +300,6 @@ def test_a_batch_cut_into_parts_is_the_same_batch(
     assert update.priorities.tolist() == pytest.approx(expected.priorities, rel=1e-6)
     scale = min(1.0, learner.config.max_grad_norm / (twin.norm(expected.gradients) + 1e-6))
     assert_all_close(gradients(learner), [scale * g for g in expected.gradients])
-
-
-@pytest.mark.parametrize("kernel, num_parts", [(False, 2), (True, 1)])
-def test_windows_of_unlike_lengths_are_one_part_where_onednn_multiplies(
-    kernel: bool, num_parts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batches, "has_kernel", lambda: kernel)
-    shapes = [Shape(0, 0, 2)] * 16 + [Shape(0, 0, 24)] * 16
-    batch = make_batch(make("box", core="dtqn", context_length=24), "box", shapes, learn_length=24)
-    assert len(batches.split(batch, side_by_side=False)) == num_parts
-    assert len(batches.split(batch, side_by_side=True)) == 2
 
 
 def test_a_sequence_counts_the_same_in_any_company() -> None:

@@ -208,8 +208,8 @@ def test_it_does_not_hang_on_the_parts_of_a_batch(monkeypatch: pytest.MonkeyPatc
     split = batches.split
     counts = []
 
-    def counted(batch: Any, side_by_side: bool) -> Any:
-        members = split(batch, side_by_side)
+    def counted(batch: Any) -> Any:
+        members = split(batch)
         counts.append(len(members))
         return members
 

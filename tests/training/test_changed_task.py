@@ -232,7 +232,7 @@ from torch import nn
 from tests import own_cores
 
 
-class Own(own_cores.Reread):
+class Own(own_cores.Averages):
     pass
 
 

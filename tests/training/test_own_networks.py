@@ -121,17 +121,6 @@ class Later(Average):
     contract_version = 2
 
 
-class Raw(Average):
-    input_window = -1
-
-
-class Reward(Average):
-    input_window = 2
-
-    def trace_spec(self):
-        return {"reward": TraceSpec((self.width,), 1)}
-
-
 class Lost(Average):
     def trace_spec(self):
         return Hidden(TraceSpec((self.width,), 0))
@@ -164,14 +153,6 @@ def counts(config):
 
 def later(config):
     return Later(config.width)
-
-
-def raw(config):
-    return Raw(config.width)
-
-
-def reward(config):
-    return Reward(config.width)
 
 
 def lost(config):
@@ -283,8 +264,6 @@ def broken(own_folder: Path) -> None:
         ("stays", "it breaks the contract 'a reset equals a fresh start'"),
         ("wide", "it breaks the contract 'shapes and dtypes': the state after 1 steps is"),
         ("later", "its contract_version is 2; this suite's is 1"),
-        ("raw", "its input_window is -1; it must be a number of rows, or 0"),
-        ("reward", "its trace_spec has reward, the name of a raw input, which it reads besides; give it"),
         ("lost", "its trace_spec has TraceSpec(shape=(8,), window=0, dtype=None) at hidden; it must be"),
         ("bare", "it made a Bare without state_from_trace, trace_spec, cache"),
         ("nothing", "it made a NoneType; it must make a torch.nn.Module"),

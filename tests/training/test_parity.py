@@ -20,7 +20,6 @@ from torch import nn
 import envs
 from dtqn import networks
 from dtqn.learning import losses
-from dtqn.learning.batches import take
 from dtqn.settings.config import Config
 from dtqn.training import setup
 from dtqn.training.schema import Schema
@@ -224,53 +223,15 @@ def test_the_learners_td_errors_are_of_the_actors_choices(monkeypatch: pytest.Mo
     assert mask.sum() == batch.learned_steps.sum()
 
 
-REREAD = {"core": "tests.own_cores:Reread"}
 AVERAGES = {"core": "tests.own_cores:Averages"}
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("burn_in_length", [0, 3, M + 2])
-def test_a_core_that_reads_raw_rows(
-    layers: int, burn_in_length: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    played = play(monkeypatch, replay={"burn_in_length": burn_in_length}, num_layers=layers, **REREAD)
-    batch, info = draw(played)
-    assert ("memory" in batch.trace) == (layers == 2)
-    assert_every_kind_is_there(played, batch, info)
-    assert error(played, batch, info) < 1e-9
-
-
 @pytest.mark.parametrize("burn_in_length", [0, 1, 3, 7])
-def test_a_core_that_reads_more_raw_rows_than_trace(
-    burn_in_length: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_core_with_two_windows(burn_in_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     played = play(monkeypatch, replay={"burn_in_length": burn_in_length}, **AVERAGES)
     batch, info = draw(played)
     assert_every_kind_is_there(played, batch, info)
     assert error(played, batch, info) < 1e-9
-
-
-@pytest.mark.parametrize("burn_in_length", [0, 3])
-@pytest.mark.parametrize("network", [REREAD, {"core": "gtrxl"}], ids=["raw rows", "a trace"])
-def test_features_that_are_made_anew_are_never_stale(
-    network: dict[str, Any], burn_in_length: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One layer's memory is its features: other parameters have the values of whole episodes of their own."""
-    played = play(monkeypatch, replay={"burn_in_length": burn_in_length}, num_layers=1, **network)
-    trainer = played.trainer
-    online = randomise(trainer.learner.online, seed=7, scale=0.3)
-    batch, info = draw(played)
-    whole = torch.from_numpy(trainer.replay.prefix(info.ids, ()).available)
-    rows = trainer.schema.inputs(trainer.replay.prefix(info.ids, trainer.schema.input_names).rows)
-    batch = take(batch, whole.nonzero()[:, 0])
-    stored = online.learn_values(batch)[0].q
-    again = online(rows, online.initial_state(len(rows.first)))[0].q
-    learned = torch.arange(stored.shape[1]) < batch.learned_steps[:, None]
-    at = (batch.episode_step + batch.burn_in_rows)[:, None] + torch.arange(stored.shape[1])
-    at = at.clamp(max=again.shape[1] - 1)
-    error = (stored - again.gather(1, at[..., None].expand_as(stored)))[learned].abs().max()
-    assert (batch.episode_step > 0).any()
-    assert (error < 1e-9) == (network is REREAD)
 
 
 @pytest.mark.parametrize(

@@ -95,11 +95,11 @@ def test_parameter_age_is_of_the_learned_rows_alone(monkeypatch: pytest.MonkeyPa
     assert learned.max() < 60 and measured["replay/parameter_age"] == (1_000 - learned).mean()
 
 
-def test_memory_age_is_of_stored_memory_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A core that stores its last 2 outputs and reads 5 raw rows begins with 2 rows that can be old."""
+def test_memory_age_is_of_the_longest_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core that reads its last 2 outputs and 5 features begins with 5 rows that can be old."""
     measured, anchors = ages(monkeypatch, **AVERAGES)
     first = np.maximum(anchors - 2, 0)  # rows of the sequences with their burn-in
-    remembered = np.concatenate([np.arange(max(0, row - 2), row) for row in first])
+    remembered = np.concatenate([np.arange(max(0, row - 5), row) for row in first])
     assert measured["replay/memory_age"] == pytest.approx((1_000 - remembered).mean())
 
 
