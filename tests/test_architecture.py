@@ -66,8 +66,7 @@ _ALLOWED = {
             "dtqn.experiments",
             "pydantic",
             "scipy",
-            "sklearn",
-            "sweeps",
+            "optuna",
             "submitit",
             "dtqn.clusters",
         ),
@@ -90,7 +89,7 @@ _ALLOWED = {
     },
 }
 _ONE_FILE_ONLY = {
-    *("wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich", "sweeps", "sklearn", "bokeh"),
+    *("wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich", "optuna", "bokeh"),
     *("huggingface_hub", "submitit", "torch.distributed"),
 }
 
@@ -190,7 +189,7 @@ def test_the_oldest_versions_are_those_that_are_tried():
 
 
 def test_every_third_party_import_is_a_dependency():
-    names = {"yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn"}
+    names = {"yaml": "pyyaml", "PIL": "pillow"}
     names["huggingface_hub"] = "huggingface-hub"
     used = {name.partition(".")[0] for path in _SOURCES for name in _imports(path)} - {
         "dtqn",

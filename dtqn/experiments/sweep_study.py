@@ -30,7 +30,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 _JOURNAL = "journal.log"
 _ATTEMPTS = 50
 """Draws of a configuration that was not tried before, until the space counts as exhausted."""
-_TOP = 0.25
+_TOP = 1 / 3
 """The share of runs whose parameters are told from those of all."""
 
 State = Literal["open", "finished", "stopped", "failed", "refused"]
@@ -310,7 +310,7 @@ def _readable(journal: Path) -> Iterator[None]:
 def importances(
     table: Mapping[str, Sequence[float]], kinds: Mapping[str, int], values: Sequence[float]
 ) -> list[float]:
-    """PED-ANOVA (Watanabe et al. 2023): how the parameters of the best quarter of the runs differ from all.
+    """PED-ANOVA (Watanabe et al. 2023): how the parameters of the best third of the runs differ from all.
 
     Args:
         table: by parameter, its position in each run: in [0, 1], or the number of a kind.
