@@ -298,7 +298,7 @@ def importance(shares: Sequence[Share], path: Path, metric: str, r2: float, runs
         ecolor="0.4",
         height=0.6,
     )
-    left.set_xlabel("permutation importance\n(drop in held-out R² of a random forest)")
+    left.set_xlabel("importance (PED-ANOVA)\nwith its deviation over parts of the runs")
     left.set_yticks(places, [share.name for share in shares])
     left.invert_yaxis()
     known = [

@@ -41,7 +41,7 @@ def axis_of(name: str, spec: Mapping[str, Any], values: Sequence[Any]) -> Axis:
     """A parameter of a sweep file, with its value in each run."""
     listed = spec.get("values")
     if listed is None:
-        # Positive values over decades are searched by their logarithm.
+        # A quantised logarithmic distribution gives 0 where its smallest values are rounded down.
         logarithmic = min(values) > 0 and "log" in str(spec.get("distribution"))
         positions = [float(np.log10(value) if logarithmic else value) for value in values]
         low, high = min(positions), max(positions)

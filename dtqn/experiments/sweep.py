@@ -69,9 +69,12 @@ class Sweep:
         self._again = {trial.number for trial in trials if trial.state == "failed"}
         """Those that failed before: what they failed of may have been mended."""
 
-    @property
     def results(self) -> Results:
-        return Results(self.file, self.folder, self.study.trials())
+        """What it came to so far, with its leaderboard written."""
+        with self.study.alone():  # another process writes the same files
+            results = Results(self.file, self.folder, self.study.trials())
+            results.write_board()
+        return results
 
     def _check_same(self, trial: Trial) -> None:
         """A ConfigError where a trial's parameters give another run than they gave.
@@ -153,11 +156,13 @@ class Sweep:
 
     def finish(self) -> list[str]:
         """Write the best configuration and the pictures; what is to be told."""
-        results = self.results
+        results = self.results()
         board = results.leaderboard()
         if not board or board[0].value is None:
             return ["no configuration has a result"]
-        return results.write_best(board[0], self.resolve(board[0].trials[0].parameters))
+        config = self.resolve(board[0].trials[0].parameters)
+        with self.study.alone():
+            return results.write_best(board[0], config)
 
 
 def _is_same(path: Path, run_dir: str) -> bool:
@@ -273,8 +278,7 @@ def run(
             _train(sweep, pool, view)
         finally:
             view.close()
-    results = sweep.results
-    results.write_board()
+    results = sweep.results()
     trials = results.trials
     if pool.caught is not None:
         ended = sum(trial.state != "open" for trial in trials)
@@ -309,8 +313,5 @@ def _train(sweep: Sweep, pool: Pool, view: RunsView) -> None:
         view.update(changed)
         for line in pool.news:
             view.say(line)
-        if any(job.ended for job in changed):
-            results = sweep.results
-            results.write_board()
-            if lines := results.table():
-                view.say("\n".join(lines))
+        if any(job.ended for job in changed) and (lines := sweep.results().table()):
+            view.say("\n".join(lines))

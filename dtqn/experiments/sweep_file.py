@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dtqn.experiments.sweep_space import Key, Parameter, mistake
 from dtqn.settings.config import ConfigError, fields_of, setting_of, spelled
@@ -49,7 +49,7 @@ class SweepFile(NamedTuple):
     name: str
     method: str
     metric: str
-    goal: str
+    goal: Literal["minimize", "maximize"]
     target: float | None
     """The result that ends the search."""
     parameters: dict[str, Parameter]

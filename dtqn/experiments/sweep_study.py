@@ -30,7 +30,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 _JOURNAL = "journal.log"
 _ATTEMPTS = 50
 """Draws of a configuration that was not tried before, until the space counts as exhausted."""
-_TOP = 0.25
+_TOP = 1 / 3
 """The share of runs whose parameters are told from those of all."""
 
 State = Literal["open", "finished", "stopped", "failed", "refused"]
@@ -137,10 +137,12 @@ class _JournalLock:
 
     def _mend(self) -> None:
         """Cut off half a line, which a process left that was killed while it wrote."""
-        self._file.seek(0)
-        content = self._file.read()
-        if content and not content.endswith(b"\n"):
-            self._file.truncate(content.rfind(b"\n") + 1)
+        if not (size := self._file.seek(0, os.SEEK_END)):
+            return
+        self._file.seek(size - 1)
+        if self._file.read() != b"\n":
+            self._file.seek(0)
+            self._file.truncate(self._file.read().rfind(b"\n") + 1)
 
     def release(self) -> None:
         self._depth -= 1
@@ -148,12 +150,19 @@ class _JournalLock:
             self._file.close()
 
 
-def _study(storage: JournalStorage, file: SweepFile) -> optuna.Study:
-    """The one that the journal holds, or a new one."""
-    sampler = optuna.samplers.RandomSampler()  # draws nothing: `draws` has its own
-    if storage.get_all_studies():
-        return optuna.load_study(study_name=None, storage=storage, sampler=sampler, pruner=_pruner(file))
-    return optuna.create_study(storage=storage, sampler=sampler, pruner=_pruner(file), direction=file.goal)
+def _opened(journal: Path, lock: _JournalLock, file: SweepFile) -> optuna.Study:
+    """The study that the journal holds, or a new one."""
+    sampler, pruner = optuna.samplers.RandomSampler(), _pruner(file)  # `draws` has samplers of its own
+    try:
+        storage = JournalStorage(JournalFileBackend(str(journal), lock))  # type: ignore[arg-type]
+        if storage.get_all_studies():
+            return optuna.load_study(study_name=None, storage=storage, sampler=sampler, pruner=pruner)
+        return optuna.create_study(storage=storage, sampler=sampler, pruner=pruner, direction=file.goal)
+    except (ValueError, LookupError, TypeError, AssertionError) as error:
+        raise ConfigError(
+            f"{journal}: is no record of a sweep ({type(error).__name__}); move it away, "
+            "what has been run is found again"
+        ) from None
 
 
 class Study:
@@ -169,9 +178,8 @@ class Study:
         self._me = f"{socket.gethostname()}-{os.getpid()}"
         self._mine = set[int]()
         self._check_age()
-        with _readable(folder / _JOURNAL), self.alone():
-            backend = JournalFileBackend(str(folder / _JOURNAL), self._lock)  # type: ignore[arg-type]
-            self._study = _study(JournalStorage(backend), file)
+        with self.alone():
+            self._study = _opened(folder / _JOURNAL, self._lock, file)
             self._check_search()
         (folder / "processes").mkdir(exist_ok=True)
         self._alive = (folder / "processes" / self._me).open("wb")
@@ -230,17 +238,15 @@ class Study:
         self._add(draw, TrialState.FAIL, "", error)
 
     def _add(self, draw: Draw, state: TrialState, run_dir: str, error: str) -> Trial:
-        about = {"parameters": draw.parameters, "run_dir": run_dir, "error": error, "claim": self._me}
-        frozen = draw.frozen
-        self._study.add_trial(
-            create_trial(
-                state=state,
-                params=frozen.params,
-                distributions=frozen.distributions,
-                system_attrs=frozen.system_attrs,  # the point of a grid
-                user_attrs={"trial": about},
-            )
+        frozen = create_trial(
+            state=state,
+            params=draw.frozen.params,
+            distributions=draw.frozen.distributions,
+            system_attrs=draw.frozen.system_attrs,  # the point of a grid
         )
+        about = {"parameters": draw.parameters, "run_dir": run_dir, "error": error, "claim": self._me}
+        frozen.set_user_attr("trial", about)
+        self._study.add_trial(frozen)
         trial = self.trials()[-1]
         self._mine.add(trial.number)
         return trial
@@ -254,7 +260,7 @@ class Study:
     def _lives(self, process: str) -> bool:
         """Whether a process, on whatever machine, holds the lock of the file that it opened."""
         try:
-            with (self._folder / "processes" / process).open("rb") as file:
+            with (self._folder / "processes" / process).open("r+b") as file:
                 return not lock_file(file.fileno())
         except FileNotFoundError:
             return False
@@ -294,23 +300,10 @@ class Study:
         self._study.tell(number - 1, value if told is None else None, told)
 
 
-@contextlib.contextmanager
-def _readable(journal: Path) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, LookupError, TypeError, AssertionError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(
-            f"{journal}: is no record of a sweep ({type(error).__name__}); move it away, "
-            "what has been run is found again"
-        ) from None
-
-
 def importances(
     table: Mapping[str, Sequence[float]], kinds: Mapping[str, int], values: Sequence[float]
 ) -> list[float]:
-    """PED-ANOVA (Watanabe et al. 2023): how the parameters of the best quarter of the runs differ from all.
+    """PED-ANOVA (Watanabe et al. 2023): how the parameters of the best third of the runs differ from all.
 
     Args:
         table: by parameter, its position in each run: in [0, 1], or the number of a kind.
@@ -320,7 +313,7 @@ def importances(
     Returns:
         Of each parameter, in their order; they sum to 1, or are all 0.
     """
-    spaces = {
+    spaces: dict[str, BaseDistribution] = {
         name: CategoricalDistribution(range(kinds[name])) if name in kinds else FloatDistribution(0, 1)
         for name in table
     }

@@ -263,8 +263,16 @@ def test_a_malformed_parameter_is_told(tmp_path, spec, message):
         ),
         (_one("program", "my_run.py"), [], "program is my_run.py: W&B would run that; must be run.py"),
         (_one("name", "3"), [], "file.yaml: name is 3: must be text"),
-        (_SEARCH.replace("2", "0") + "parameters: {seed: {values: [1]}}", [], "run_cap is 0; must be"),
-        (_SEARCH.replace("2", "true") + "parameters: {seed: {values: [1]}}", [], "run_cap is True; must be"),
+        (
+            _SEARCH.replace("2", "0") + "parameters: {seed: {values: [1]}}",
+            [],
+            "run_cap is 0: must be at least 1",
+        ),
+        (
+            _SEARCH.replace("2", "true") + "parameters: {seed: {values: [1]}}",
+            [],
+            "run_cap is True: must be an integer",
+        ),
         (_one("mode", "x"), [], "mode is no key of a sweep file; did you mean method?"),
         (_one("run_cp", "3"), [], "run_cp is no key of a sweep file; did you mean run_cap?"),
         (
