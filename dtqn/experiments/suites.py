@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import ast
 import fnmatch
 import importlib.util
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -20,36 +18,6 @@ from dtqn.settings.config import Config, ConfigError, fields_of
 from dtqn.settings.layers import CONFIGS, Layer, build, merge, nested, read_yaml, without
 from dtqn.settings.values import legal, nearest, shown
 from dtqn.text import number
-
-_OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
-_LARGEST = 10**12
-
-
-def _evaluate(node: ast.AST, n: int | None) -> float:
-    match node:
-        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            return value
-        case ast.Name(id="n") if n is not None:
-            return n
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_evaluate(left, n), _evaluate(right, n))
-    raise ValueError
-
-
-def env_steps(rule: int | str, n: int | None) -> int:
-    """The number of steps that a rule such as `10_000 * (n + 1)` stands for; a ValueError where none."""
-    try:
-        value = _evaluate(ast.parse(str(rule).strip(), mode="eval").body, n)
-        if 1 <= value <= _LARGEST and value == int(value):
-            return int(value)
-    except (ValueError, SyntaxError, ArithmeticError, RecursionError, MemoryError):
-        pass
-    raise ValueError("no such number")
 
 
 def _numbers(n: Sequence[int] | None) -> Sequence[int | None]:
@@ -84,14 +52,24 @@ class ScoreEntry(_Part):
             raise ValueError(f"optimal is {self.optimal:g}, as random is: must be another number")
         return self
 
+    def scaled(self, share: float) -> Score:
+        """The score of runs that have a share of the budget."""
+        score = Score(self.of, **self.model_dump(exclude={"of"}))
+        return score._replace(
+            episodes=max(1, round(score.episodes * share)),
+            epoch_env_steps=max(1, round(score.epoch_env_steps * share)),
+        )
+
 
 class TaskEntry(_Part):
     name: str
     """the name of a task, with {n} in it for one a number of `n`"""
     n: list[int] | None = Field(None, min_length=1)
     """integers, one a task"""
-    env_steps: int | str
-    """an integer of at least 1, or a rule with n such as 10_000 * (n + 1)"""
+    env_steps: int = Field(ge=1)
+    """an integer of at least 1"""
+    env_steps_per_n: int = Field(0, ge=0)
+    """an integer of at least 0, which comes n times on top of env_steps"""
     scores: list[ScoreEntry] = Field(min_length=1)
     """a list of scores, that which the tables are of first"""
     settings: dict[str, Any] = {}
@@ -113,13 +91,12 @@ class TaskEntry(_Part):
             raise ValueError(f"name is {self.name}: {why}")
         if self.n is not None and len(set(self.n)) < len(self.n):
             raise ValueError(f"n is {self.n}: a number is there twice")
-        for n in _numbers(self.n):
-            try:
-                env_steps(self.env_steps, n)
-            except ValueError:
-                must = TaskEntry.model_fields["env_steps"].description
-                where = "" if n is None else f" (with n = {n})"
-                raise ValueError(f"env_steps is {shown(self.env_steps)}{where}: must be {must}") from None
+        if self.n is None and self.env_steps_per_n:
+            raise ValueError(f"env_steps_per_n is {self.env_steps_per_n}: must be left out without a list n")
+        if self.env_steps + self.env_steps_per_n * min(self.n or [0]) < 1:
+            raise ValueError(
+                f"env_steps is {self.env_steps}: must be above 0 with env_steps_per_n for each n"
+            )
         return self
 
 
@@ -441,31 +418,19 @@ def read(name: str, share: float = 1.0, configs: Path = CONFIGS) -> Suite:
 def _task(
     path: Path, file: _File, place: str, entry: TaskEntry, name: str, n: int | None, share: float
 ) -> SuiteTask:
-    steps = env_steps(entry.env_steps, n)
+    steps = entry.env_steps + entry.env_steps_per_n * (n or 0)
     parts = (("", file), (f"{place}.", entry))
     settings = [_settings(path, f"{where}settings", part.settings) for where, part in parts]
     shares = [
         _shares(path, f"{where}shares_of_budget", part.shares_of_budget, steps) for where, part in parts
     ]
     shares[0] = without(shares[0], settings[1])  # a task's own settings lie over those of all tasks
-    scores = [
-        Score(
-            kind=score.of,
-            random=score.random,
-            optimal=score.optimal,
-            episodes=max(1, round(score.episodes * share)),
-            epoch_env_steps=max(1, round(score.epoch_env_steps * share)),
-            solved_above=score.solved_above,
-            observation_alone=score.observation_alone,
-        )
-        for score in entry.scores
-    ]
     return SuiteTask(
         name=name,
         family=entry.name.replace("{n}", "n"),
         n=n,
         env_steps=max(1, round(steps * share)),
-        scores=tuple(scores),
+        scores=tuple(score.scaled(share) for score in entry.scores),
         settings=tuple(Layer(str(path), values) for values in settings),
         budget=tuple(Layer(str(path), values) for values in ({"total_env_steps": steps}, *shares)),
         place=place,
@@ -512,6 +477,10 @@ def _shares(path: Path, place: str, shares: Mapping[str, float], budget: int) ->
     return nested(values)
 
 
+_INSIDE: dict[str, type[BaseModel]] = {"tasks": TaskEntry, "scores": ScoreEntry, "published": Published}
+"""By key, what its items hold."""
+
+
 def _explain(error: ValidationError) -> str:
     """The first mistake in words: the field, its value and what would be right."""
     errors = error.errors(include_url=False)
@@ -522,7 +491,9 @@ def _explain(error: ValidationError) -> str:
     if found["type"] == "value_error":
         text = str(found["ctx"]["error"])
         return text if "." in text.partition(" is ")[0] or not name or name == "tasks" else f"{name}.{text}"
-    model, field = _field(place)
+    names = [part for part in place if isinstance(part, str)]
+    model = next((_INSIDE[part] for part in reversed(names[:-1]) if part in _INSIDE), _File)
+    field = model.model_fields.get(names[-1])
     if found["type"] == "extra_forbidden":
         return f"{name} is no key of a suite{nearest(str(place[-1]), model.model_fields)}"
     must = (
@@ -531,20 +502,3 @@ def _explain(error: ValidationError) -> str:
     if found["type"] == "missing":
         return f"{name} is missing: {must}"
     return f"{name} is {shown(found['input'])}: {must}"
-
-
-_INSIDE: dict[str, type[BaseModel]] = {"tasks": TaskEntry, "scores": ScoreEntry, "published": Published}
-
-
-def _field(place: Sequence[int | str]) -> tuple[type[BaseModel], Any]:
-    """The part of the file that a place is in, and the field itself; None where it is none."""
-    model: type[BaseModel] = _File
-    field = None
-    for position, part in enumerate(place):
-        if isinstance(part, int):
-            continue
-        field = model.model_fields.get(part)
-        rest = place[position + 1 :]
-        if part in _INSIDE and rest[1:]:
-            model = _INSIDE[part]
-    return model, field

@@ -20,7 +20,8 @@ settings:
 tasks:
   - name: bsuite-memory-len-{n}
     n: [1, 3]
-    env_steps: 100 * (n + 1)
+    env_steps: 100
+    env_steps_per_n: 100
     scores:
       - {of: bsuite, random: 0.5, optimal: 1.0, episodes: 100, solved_above: 0.25}
       - {of: success, random: 0.5, optimal: 1.0}
@@ -114,7 +115,7 @@ def run(tmp_path, monkeypatch):
         suite = suite_of(tmp_path, share=given.pop("share", 1.0))
         configs = compare.plan(list(agents), seeds, None, {}, suite)
         out, folder = io.StringIO(), tmp_path / clone
-        given |= {"records_dir": tmp_path / "records" if records else None}
+        given |= {"records": tmp_path / "records.jsonl" if records else None}
         code = compare.compare(
             configs, parallel, folder / "runs", folder / "out", "dqn", {}, out=out, suite=suite, **given
         )
@@ -130,3 +131,8 @@ def table_of(tmp_path, clone="a"):
 def begun_runs(tmp_path):
     file = tmp_path / "begun"
     return file.read_text().splitlines() if file.exists() else []
+
+
+def lines_of(tmp_path):
+    """The lines of the records that comparisons have left."""
+    return (tmp_path / "records.jsonl").read_text().splitlines()

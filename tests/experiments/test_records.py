@@ -4,21 +4,28 @@ import copy
 import itertools
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dtqn import cli
 from dtqn.experiments import compare, records
 from dtqn.experiments.comparison_table import run_figures
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, of_finished, of_run
 from dtqn.experiments.scores import SUCCESS, Score
+from dtqn.settings import gone, record_files
 from dtqn.settings.config import ConfigError
+from dtqn.settings.layers import Layer, build
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir, config_hash, hash_of, run_identity
 from dtqn.training.metrics import read_run
 
 _TASK = "t-maze-passive-10"
+_ROOT = Path(__file__).parents[2]
 
 
 def _config(**flags):
@@ -54,29 +61,41 @@ def _rows(evaluations=2, tallies=3):
 
 
 def _keep(folder, config=None, **changes):
-    config = config or _config()
-    assert Records(folder).keep(config, _result(config, **changes), _rows()) == ""
-    (file,) = folder.rglob(f"*{config_hash(config)}.json")
+    """The file of records of a folder, with one more record at its end."""
+    config, file = config or _config(), folder / "all.jsonl"
+    assert Records(file).keep(config, _result(config, **changes), _rows()) == ""
     return file
+
+
+def _contents(file):
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def _write(file, *contents):
+    file.write_text("".join(f"{json.dumps(content)}\n" for content in contents))
+    return file
+
+
+def _name(file, config=None):
+    """Of a run in a file."""
+    config = config or _config()
+    return f"{file}#{config.env}/{config.agent}/{config.seed}-{config_hash(config)}"
 
 
 def test_a_record_keeps_the_run_and_is_found_by_its_identity(tmp_path):
     config = _config(**{"learner.n_step": "4"})
     file = _keep(tmp_path / "a", config)
-    assert file.relative_to(tmp_path / "a").as_posix() == f"{_TASK}/dqn/seed3-{config_hash(config)}.json"
-    content = json.loads(file.read_text())
+    (content,) = _contents(file)
     assert (
         content["settings"]["learner"]["n_step"] == 4 and "batch_size" not in content["settings"]["learner"]
     )
     assert (
         content["result"]["machine"] == "A B, 2 cores, Linux" and "last_evaluation" not in content["result"]
     )
-    elsewhere = tmp_path / "b/another name.json"  # where it lies and what it is called is no part of it
-    elsewhere.parent.mkdir()
-    elsewhere.write_bytes(file.read_bytes())
-    shelf = Records(tmp_path / "b")
+    shelf = Records(file)
     found = shelf.find(config)
-    assert (found.config, found.state, found.where, found.error) == (config, "finished", str(elsewhere), "")
+    assert (found.config, found.state, found.error) == (config, "finished", "")
+    assert found.where == _name(file, config)
     assert (found.result["code"], found.result["seconds"]) == (["abc"], 12.25)
     kept = [row for row in found.rows if "eval/return" in row]
     assert [(row["env_steps"], row["eval/episodes"]) for row in kept] == [(150, 50), (250, 50)]
@@ -91,10 +110,10 @@ def test_a_record_keeps_the_run_and_is_found_by_its_identity(tmp_path):
 
 def test_a_long_run_has_a_small_record_with_its_last_rows(tmp_path):
     config, rows = _config(), _rows(evaluations=1500, tallies=3001)
-    assert Records(tmp_path).keep(config, _result(config, rows), rows) == ""
-    (file,) = tmp_path.rglob("*.json")
+    file = tmp_path / "all.jsonl"
+    assert Records(file).keep(config, _result(config, rows), rows) == ""
     assert file.stat().st_size < LARGEST_BYTES == 20_000
-    kept = Records(tmp_path).find(config).rows
+    kept = Records(file).find(config).rows
     evaluations = [row["env_steps"] for row in kept if "eval/return" in row]
     tallies = [row["env_steps"] for row in kept if "train/episodes" in row]
     assert evaluations[-1] == 150_050 and tallies[-1] == 300_100
@@ -122,27 +141,57 @@ def test_a_table_is_the_same_however_many_rows_a_record_keeps(tmp_path):
     assert kept[3] == kept[17] and 50 < len(kept[3]) < 110
 
 
-def test_a_run_with_other_defaults_is_not_counted(tmp_path, monkeypatch):
+def test_a_run_with_other_defaults_is_not_counted(tmp_path):
     """Its hash is that of a run now: a hash is of what differs from the defaults."""
     config = _config()
     file = _keep(tmp_path, config)
-    content = json.loads(file.read_text())
+    (content,) = _contents(file)
     assert content["defaults"]["learner"]["batch_size"] == config.learner.batch_size
     assert not set(content["defaults"]["learner"]) & set(content["settings"]["learner"])
     content["defaults"]["learner"]["target_ema_rate"] = 0.5
-    content["defaults"]["learner"]["of another version"] = 7
-    file.write_text(json.dumps(content))
-    shelf = Records(tmp_path)
+    shelf = Records(_write(file, content))
     assert shelf.find(config) is None
-    now = f"now {config.learner.target_ema_rate}"
     assert shelf.problems == [
-        f"{file}: defaults have changed since (learner.target_ema_rate is 0.5, {now}); the run is not counted"
+        f"{_name(file)}: is of dqn on {_TASK} with other settings (learner.target_ema_rate is 0.5, here "
+        f"{config.learner.target_ema_rate}), so the run is not counted"
     ]
-    assert "move it away" in shelf.keep(config, _result(config), _rows())
     del content["defaults"], content["num_evaluations"]  # as early records are
-    file.write_text(json.dumps(content))
-    found = Records(tmp_path).find(config)
+    found = Records(_write(file, content)).find(config)
     assert run_figures(found, [SUCCESS]).evaluations == 2
+
+
+def test_a_run_counts_by_what_its_settings_mean_today(tmp_path, monkeypatch):
+    """Whatever was a default then, and without settings that have gone and were off: its hash is another."""
+    config = _config(**{"learner.n_step": "4"})
+    file = _keep(tmp_path, config)
+    (content,) = _contents(file)
+
+    def counts(change, defaults=True):
+        changed = copy.deepcopy(content)
+        change(changed["settings"], changed["defaults"])
+        changed["settings_hash"] = hash_of(changed["settings"], None)
+        assert changed["settings_hash"] != config_hash(config)
+        if not defaults:
+            del changed["defaults"]
+        shelf = Records(_write(file, changed))
+        return shelf.find(config) is not None
+
+    batch, rate = config.learner.batch_size, config.learner.target_ema_rate
+    given = {"batch_size": batch, "target_ema_rate": rate}  # there was another default
+    assert counts(lambda settings, defaults: settings["learner"].update(given))
+    assert not counts(lambda settings, defaults: settings["learner"].update(batch_size=batch + 1))
+    # An early record tells no defaults: what it gives differed from one, and so did perhaps what it does not.
+    assert not counts(lambda settings, defaults: settings["learner"].update(given), defaults=False)
+    monkeypatch.setattr(gone, "OFF", {"learner.hint": 0.5, "old": 1})
+    for defaults in (True, False):
+        assert counts(
+            lambda settings, _: settings["learner"].update(hint=0.5) or settings.update(old=1), defaults
+        )
+        assert not counts(lambda settings, _: settings["learner"].update(hint=0.25), defaults)
+    assert not counts(lambda settings, _: settings["learner"].update(other=0))
+    content["defaults"]["learner"]["hint"] = 0.5
+    shelf = Records(_write(file, content))
+    assert shelf.find(config) is not None and resolve(Path(_name(file, config)), {}, {}).learner.n_step == 4
 
 
 def test_a_run_and_its_record_have_the_same_scores(tmp_path):
@@ -154,8 +203,9 @@ def test_a_run_and_its_record_have_the_same_scores(tmp_path):
     rows[-1] |= {"eval/return": 0.5, "eval/success": 0.5}  # a tally and an evaluation in one row
     before, config = copy.deepcopy(rows), _config()
     finished = of_finished(config, _result(config, rows), rows, "run")
-    Records(tmp_path).keep(config, _result(config, rows), rows)
-    recorded = Records(tmp_path).find(config)
+    file = tmp_path / "all.jsonl"
+    Records(file).keep(config, _result(config, rows), rows)
+    recorded = Records(file).find(config)
     assert recorded._replace(where="run") == finished and rows == before
     kept = finished.rows
     assert len([row for row in kept if "eval/return" in row]) < 300
@@ -195,55 +245,141 @@ def test_a_table_of_a_long_run_is_that_of_its_record(tmp_path):
         job = Job("long", directory)
         pool.add(job)
         assert [changed.state for changes in pool.changes() for changed in changes] == ["finished"]
-    Records(tmp_path / "kept").keep(config, _result(config, rows), rows)
-    assert compare._outcome(job).rows == Records(tmp_path / "kept").find(config).rows
+    Records(tmp_path / "kept.jsonl").keep(config, _result(config, rows), rows)
+    assert compare._outcome(job).rows == Records(tmp_path / "kept.jsonl").find(config).rows
     assert compare._outcome(job).num_evaluations == 300
-    assert compare._outcome(job).metrics == Records(tmp_path / "kept").find(config).metrics
+    assert compare._outcome(job).metrics == Records(tmp_path / "kept.jsonl").find(config).metrics
     assert compare._outcome(job).metrics == {"learner/loss": pytest.approx(0.3)}
 
 
 def test_two_comparisons_keep_one_record_of_a_run(tmp_path):
-    config = _config()
-    one, other = Records(tmp_path), Records(tmp_path)
+    config, file = _config(), tmp_path / "all.jsonl"
+    one, other = Records(file), Records(file)
     assert one.keep(config, _result(config), _rows()) == ""
-    (file,) = tmp_path.rglob("*.json")
     kept = file.read_bytes()
     assert other.keep(config, _result(config, seconds=9.0), _rows()) == ""
     assert file.read_bytes() == kept
 
 
+def test_processes_add_to_a_file_at_once_while_it_is_sorted(tmp_path):
+    """Each line is whole, and none is lost, though sorting puts another file in the place of the first."""
+    file, processes, each = tmp_path / "all.jsonl", 4, 12
+    _keep(tmp_path)
+    line = file.read_text().strip()
+    adds = f"""
+import json, pathlib, sys
+from dtqn.files import append_line, locked
+record = json.loads({line!r})
+for i in range({each}):
+    with locked(pathlib.Path({str(file)!r})) as stream:
+        append_line(stream, json.dumps(record | {{"seed": 1000 * int(sys.argv[1]) + i}}))
+"""
+    running = [subprocess.Popen([sys.executable, "-c", adds, str(i + 1)]) for i in range(processes)]
+    while any(process.poll() is None for process in running):
+        records.put_in_order(file)
+    assert not any(process.returncode for process in running)
+    seeds = [content["seed"] for content in _contents(file)]
+    expected = [3, *(1000 * (i + 1) + k for i in range(processes) for k in range(each))]
+    assert sorted(seeds) == sorted(expected)
+    assert records.put_in_order(file) == (len(expected), 0)
+    assert [content["seed"] for content in _contents(file)] == sorted(expected)
+
+
+def _git(folder, *words):
+    who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=one"]
+    return subprocess.run(
+        ["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_two_branches_that_both_grew_a_file_merge(tmp_path, capsys):
+    """Nothing is lost and nothing is there twice, whichever of them has sorted the file."""
+    folder = tmp_path / "docs/results/records"
+    folder.mkdir(parents=True)
+    (tmp_path / ".gitattributes").write_bytes((_ROOT / ".gitattributes").read_bytes())
+    _git(tmp_path, "init")
+
+    def commit(seeds, *words, sort=False):
+        for seed in seeds:
+            _keep(folder, _config(seed=str(seed)))
+        if sort:
+            records.put_in_order(folder / "all.jsonl")
+        _git(tmp_path, "add", "-A")
+        _git(tmp_path, "commit", "-m", "more")
+
+    commit([7, 5])
+    _git(tmp_path, "branch", "two")
+    commit([9, 3, 8], sort=True)
+    _git(tmp_path, "checkout", "two")
+    commit([2, 8, 6])
+    _git(tmp_path, "merge", "one")
+    file = folder / "all.jsonl"
+    assert {content["seed"] for content in _contents(file)} == {2, 3, 5, 6, 7, 8, 9}
+    assert cli.main(["records", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}: 7 records in order, 0 of them new\n"
+    assert [content["seed"] for content in _contents(file)] == [2, 3, 5, 6, 7, 8, 9]
+    assert not Records(file).problems
+
+
+def test_a_folder_of_the_old_form_is_converted_by_one_command(tmp_path, capsys):
+    config, file = _config(), tmp_path / "all.jsonl"
+    content = _contents(_keep(tmp_path, config))[0]
+    old = tmp_path / "runs/a/b"
+    old.mkdir(parents=True)
+    (old / "seed3-x.json").write_text(json.dumps(content, indent=1))
+    (old / "seed4-y.json").write_text(json.dumps(content | {"seed": 4}, indent=2))
+    assert cli.main(["records", str(file), str(tmp_path / "runs")]) == 0
+    assert capsys.readouterr().out == f"{file}: 2 records in order, 1 of them new\n"
+    assert _contents(file) == [content, content | {"seed": 4}]
+    with pytest.raises(
+        ConfigError, match=r"--records is .*runs: is a folder, .* records FILE\.jsonl .*runs$"
+    ):
+        Records(tmp_path / "runs")
+
+
+@pytest.mark.parametrize("line", ["{", "[1]", '{"env": "x"}', "<<<<<<< HEAD"])
+def test_a_file_with_a_line_that_is_no_record_is_not_sorted(tmp_path, capsys, line):
+    file = _keep(tmp_path)
+    file.write_text(f"{line}\n{file.read_text()}")
+    before = file.read_bytes()
+    assert cli.main(["records", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert error == f"error: {file}, line 1: is no record of a run; mend or remove it\n"
+    assert file.read_bytes() == before
+    assert cli.main(["records", str(tmp_path / "x.json")]) == 2
+    assert "its name must end in .jsonl" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"{", "Invalid JSON"),
-        (b"\xff\xfe", "Invalid JSON"),
-        (b"[1]", "Input should be an object"),
-        (b'{"env": "x"}', "agent: Field required"),
+        ("{", "Invalid JSON"),
+        ("\udcff\udcfe", "Invalid JSON"),
+        ("[1]", "Input should be an object"),
+        ('{"env": "x"}', "agent: Field required"),
+        ("<<<<<<< HEAD", "Invalid JSON"),
     ],
 )
-def test_a_damaged_or_foreign_file_costs_one_line_and_is_left_as_it_is(tmp_path, content, why):
+def test_a_damaged_line_costs_one_line_and_is_left_as_it_is(tmp_path, content, why):
     config = _config()
     file = _keep(tmp_path)
-    good = file.read_bytes()
-    file.write_bytes(content)
-    shelf = Records(tmp_path)
+    good, damaged = file.read_bytes(), content.encode(errors="surrogateescape")
+    file.write_bytes(damaged)  # cut, without the line's end
+    shelf = Records(file)
     assert shelf.find(config) is None
     (problem,) = shelf.problems
-    assert problem.startswith(f"{file}: is no record of a run (") and why in problem and "\n" not in problem
-    told = shelf.keep(config, _result(config), _rows())
-    assert told == f"{file}: is no record of the run as it is now, and is left as it is; move it away"
-    assert file.read_bytes() == content
-    file.rename(tmp_path / "away")
-    assert Records(tmp_path).keep(config, _result(config), _rows()) == ""
-    assert file.read_bytes() == good
+    assert problem.startswith(f"{file}, line 1: is no record of a run (") and why in problem
+    assert "\n" not in problem
+    assert shelf.keep(config, _result(config), _rows()) == ""
+    assert file.read_bytes() == damaged + b"\n" + good
+    assert Records(file).find(config) is not None
 
 
 def test_columns_of_different_lengths_are_damage(tmp_path):
     file = _keep(tmp_path)
-    content = json.loads(file.read_text())
+    (content,) = _contents(file)
     content["evaluations"]["env_steps"].pop()
-    file.write_text(json.dumps(content))
-    shelf = Records(tmp_path)
+    shelf = Records(_write(file, content))
     assert shelf.find(_config()) is None and len(shelf.problems) == 1
 
 
@@ -278,13 +414,12 @@ def test_columns_of_different_lengths_are_damage(tmp_path):
 def test_a_record_that_contradicts_itself_is_none(tmp_path, change, why):
     config = _config(**{"learner.n_step": "4"})
     file = _keep(tmp_path, config)
-    content = json.loads(file.read_text())
+    (content,) = _contents(file)
     change(content)
-    file.write_text(json.dumps(content))
-    shelf = Records(tmp_path)
+    shelf = Records(_write(file, content))
     assert shelf.find(config) is None
     (problem,) = shelf.problems
-    assert problem.startswith(f"{file}: is no record of a run (") and why in problem
+    assert problem.startswith(f"{file}, line 1: is no record of a run (") and why in problem
 
 
 @pytest.mark.parametrize(
@@ -323,123 +458,150 @@ def test_a_finished_run_whose_metrics_were_cut_is_in_no_table(tmp_path):
             compare._outcome(job)
 
 
-def test_of_two_records_of_a_run_one_is_taken(tmp_path):
+def test_of_two_records_of_a_run_the_first_is_taken(tmp_path):
     file = _keep(tmp_path)
-    twin = tmp_path / "z.json"
-    twin.write_bytes(file.read_bytes())
-    shelf = Records(tmp_path)
-    assert shelf.find(_config()).where == str(file)
-    assert shelf.problems == [f"{twin}: is of the same run as {file}, which is taken"]
-
-
-def test_a_stale_record_hides_no_good_one(tmp_path):
-    """Wherever it has been moved to, as it was told to be moved away."""
-    file = _keep(tmp_path)
-    stale = json.loads(file.read_text())
-    stale["result"]["task"] = "0123456789ab"
-    (tmp_path / "a.json").write_text(json.dumps(stale))
-    shelf = Records(tmp_path)
-    assert shelf.find(_config()).where == str(file)
-    assert shelf.problems == []
+    (content,) = _contents(file)
+    again = content | {"result": content["result"] | {"seconds": 9.0}}
+    shelf = Records(_write(file, content, again))
+    assert shelf.find(_config()).result["seconds"] == 12.25
+    assert shelf.problems == [f"{_name(file)}: is there again, of the same run; the first is taken"]
 
 
 def test_a_run_of_a_task_that_has_changed_is_not_counted(tmp_path):
+    """Nor does its record hide one of the task as it is now."""
     config = _config()
     file = _keep(tmp_path, config, task="0123456789ab")
-    before, shelf = file.read_bytes(), Records(tmp_path)
+    before, shelf = file.read_bytes(), Records(file)
     assert shelf.find(config) is None
     (problem,) = shelf.problems
-    assert problem.startswith(f"{file}: the task {_TASK} has changed since (digest 0123456789ab, now ")
-    assert "move it away" in shelf.keep(config, _result(config), _rows())
-    assert file.read_bytes() == before
+    assert problem.startswith(f"{_name(file)}: the task {_TASK} has changed since (digest 0123456789ab, now ")
+    assert shelf.keep(config, _result(config), _rows()) == ""
+    assert file.read_bytes().startswith(before) and len(_contents(file)) == 2
+    shelf = Records(file)
+    assert shelf.find(config).result["task"] == run_identity(config).digest
+    assert shelf.problems == []
 
 
-def test_a_record_of_a_newer_version_is_left_without_advice_to_move_it(tmp_path):
-    config = _config()
+def test_a_record_of_a_newer_version_is_told_of_and_kept(tmp_path):
     file = _keep(tmp_path)
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 3}))
-    before, shelf = file.read_bytes(), Records(tmp_path)
-    assert shelf.find(config) is None
-    (problem,) = shelf.problems
-    assert problem.startswith(
-        f"{file}: has version, which this version does not know, so the run is not counted"
-    )
-    assert (
-        shelf.keep(config, _result(config), _rows()) == f"{file}: is of a newer version, and is left as it is"
-    )
-    assert file.read_bytes() == before
+    (content,) = _contents(file)
+    shelf = Records(_write(file, content | {"version": 3}))
+    assert shelf.find(_config()) is None
+    assert shelf.problems == [
+        f"{file}, line 1: has version, which this version does not know, so the run is not counted; "
+        "a newer dtqn may count it"
+    ]
+    records.put_in_order(file)
+    assert _contents(file) == [content | {"version": 3}]
 
 
 def test_a_record_with_a_setting_of_a_newer_version_is_told_of(tmp_path):
     file = _keep(tmp_path)
-    content = json.loads(file.read_text())
+    (content,) = _contents(file)
     content["settings"].setdefault("learner", {})["new_trick"] = 0.5
     content["settings_hash"] = hash_of(content["settings"], None)
-    file.write_text(json.dumps(content))
-    shelf = Records(tmp_path)
+    shelf = Records(_write(file, content))
     assert shelf.find(_config()) is None
     (problem,) = shelf.problems
-    assert problem.startswith(
-        f"{file}: is of dqn on {_TASK} with other settings (learner.new_trick, which is no setting here)"
-    )
+    assert " with other settings (learner.new_trick, which is no setting here)" in problem
 
 
 def test_a_record_of_an_own_task_that_has_changed_is_told_of(tmp_path):
-    """Its digest is part of the hash, so no record is found by it."""
+    """Its digest is part of the hash, so no run has that any more."""
     file = _keep(tmp_path, task="0123456789ab")
-    content = json.loads(file.read_text())
+    (content,) = _contents(file)
     content["settings_hash"] = hash_of(content["settings"], content["result"]["task"])
-    file.write_text(json.dumps(content))
-    shelf = Records(tmp_path)
+    shelf = Records(_write(file, content))
     assert shelf.find(_config()) is None
     (problem,) = shelf.problems
-    assert problem.startswith(f"{file}: the task {_TASK} has changed since (digest 0123456789ab, now ")
+    assert f": the task {_TASK} has changed since (digest 0123456789ab, now " in problem
+
+
+# -- A record as a file of settings --------------------------------------------------------------------------
 
 
 def test_a_record_is_a_whole_file_of_settings(tmp_path):
     """No preset is laid below it: the task's has optimism, which the run was without."""
     config = _config(**{"actor.optimism": "0", "learner.n_step": "4"})
     file = _keep(tmp_path, config)
+    place = Path(f"{file}#{_TASK}/dqn/3")
     assert _config().actor.optimism > 0
-    assert Identity.of(resolve(file, {}, {})) == Identity.of(config)
-    assert resolve(file, {"seed": "9", "learner": {"n_step": 5}}, {}).learner.n_step == 5
-    content = json.loads(file.read_text())
+    assert Identity.of(resolve(place, {}, {})) == Identity.of(config)
+    assert resolve(place, {"seed": "9", "learner": {"n_step": 5}}, {}).learner.n_step == 5
+    (content,) = _contents(file)
     content["defaults"]["learner"]["double_q"] = False
-    file.write_text(json.dumps(content))
-    assert not resolve(file, {}, {}).learner.double_q, "a default of then"
+    _write(file, content)
+    assert not resolve(place, {}, {}).learner.double_q, "a default of then"
+
+
+def test_a_record_is_named_by_what_tells_it_apart(tmp_path, capsys):
+    first, second = _config(), _config(**{"learner.n_step": "4"})
+    file = _keep(tmp_path, first)
+    _keep(tmp_path, second)
+    _keep(tmp_path, _config(seed="12"))
+    assert resolve(Path(_name(file, second)), {}, {}).learner.n_step == 4
+
+    def told(name):
+        assert cli.main(["--config", f"{file}{name}", "--print-config"]) == 2
+        out, error = capsys.readouterr()
+        assert error.count("\n") == 1 and not out
+        return error.removeprefix(f"error: config is {file}").strip()
+
+    names = [_name(file, config).partition("#")[2] for config in (first, second)]
+    assert told(f"#{_TASK}/dqn/3") == (
+        f"#{_TASK}/dqn/3: the file has several of it; must be one of {', '.join(names)}"
+    )
+    assert told(f"#{_TASK}/dqn/2") == (
+        f"#{_TASK}/dqn/2: the file has no such record; the nearest: {_TASK}/dqn/12, {_TASK}/dqn/3"
+    )
+    assert told("") == ": is a file of records; must be FILE.jsonl#TASK/AGENT/SEED"
+    file.unlink()
+    assert told(f"#{_TASK}/dqn/3") == ": cannot be read: No such file or directory"
 
 
 def test_the_agent_of_a_record_is_no_other(tmp_path):
     file = _keep(tmp_path)
+    place = Path(_name(file))
     with pytest.raises(
-        ConfigError, match=f"agent is gru: {file} has all settings of a run of dqn; leave it out"
+        ConfigError, match=f"agent is gru: {place} has all settings of a run of dqn; leave it out"
     ):
-        resolve(file, {"agent": "gru"}, {})
-    content = json.loads(file.read_text()) | {"settings": 3}
-    file.write_text(json.dumps(content))
+        resolve(place, {"agent": "gru"}, {})
+    with pytest.raises(ConfigError, match="it is the record of a run, with its agent"):
+        compare.plan(["dqn"], [1], place, {})
+    _write(file, _contents(file)[0] | {"settings": 3})
     with pytest.raises(ConfigError, match="settings and defaults of a record must be groups of settings"):
-        resolve(file, {}, {})
+        resolve(place, {}, {})
 
 
-def test_a_folder_named_like_a_record_is_none(tmp_path):
-    file = _keep(tmp_path)
-    (tmp_path / "x.json").mkdir()
-    shelf = Records(tmp_path)
-    assert shelf.problems == [] and shelf.find(_config()).where == str(file)
+def test_every_record_of_the_results_is_a_run_of_today_by_its_name():
+    """Each can be made again by `--config FILE#NAME`; all lines of a file differ, and are in order."""
+    files = sorted(_ROOT.glob("docs/*/records/*.jsonl"))
+    assert len(files) > 20
+    for file in files:
+        contents = _contents(file)
+        assert contents == sorted(contents, key=records._order), file
+        names = [record_files.key_of(content) for content in contents]
+        assert len(set(names)) == len(names), file
+        for content in contents[:: max(1, len(contents) // 4)]:
+            record = records.Record.model_validate(content)
+            config = build([Layer(None, record.whole_settings)])
+            assert (config.env, config.agent, config.seed) == record.identity[:3]
+            if record.defaults:
+                assert Identity.of(config) == record.identity, record.key
 
 
 def test_records_with_other_settings_are_told_of_once(tmp_path):
     """One line for a task and agent, which names what differs, where a run of that seed would be trained."""
     old = {"learner.n_step": "4", "total_env_steps": "9000"}
     file, _ = (_keep(tmp_path, _config(seed=str(seed), **old)) for seed in (3, 5))
-    shelf = Records(tmp_path)
+    shelf = Records(file)
     for seed in (3, 4, 5):
         assert shelf.find(_config(seed=str(seed), total_env_steps="8000")) is None
     assert shelf.problems == [
-        f"{file}: is of dqn on {_TASK} with other settings (total_env_steps is 9000, here 8000, "
+        f"{_name(file, _config(**old))}: is of dqn on {_TASK} with other settings (total_env_steps is 9000, here 8000, "
         "warmup_env_steps is 1800, here 1600, learner.n_step is 4, here 10), so the run is not counted"
     ]
-    shelf = Records(tmp_path)
+    shelf = Records(file)
     assert shelf.find(_config(seed="4")) is None and shelf.find(_config(agent="gru")) is None
     assert not shelf.problems, "no such run"
     many = {f"learner.{name}": "0.5" for name in ("gamma", "max_grad_norm", "learning_rate", "reward_scale")}
@@ -448,39 +610,43 @@ def test_records_with_other_settings_are_told_of_once(tmp_path):
 
 
 def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    config = _config()
+    config = _config(seed="4")
+    file = _keep(tmp_path)
+    before = file.read_bytes()
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "replace", full)
-        told = Records(tmp_path).keep(config, _result(config), _rows())
-    assert told.endswith(": cannot be written: No space left on device")
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert Records(tmp_path).find(config) is None
-    _keep(tmp_path)
-    assert Records(tmp_path).find(config) is not None
+        patched.setattr(os, "fsync", full)
+        told = Records(file).keep(config, _result(config), _rows())
+    assert told == f"{file}: cannot be written: No space left on device"
+    assert file.read_bytes() == before
+    _keep(tmp_path, config)
+    assert Records(file).find(config) is not None and Records(file).find(_config()) is not None
 
 
-def test_without_a_folder_there_are_no_records(tmp_path):
+def test_without_a_file_there_are_no_records(tmp_path):
     shelf = Records(None)
     assert shelf.find(_config()) is None and shelf.keep(_config(), _result(_config()), _rows()) == ""
-    assert len(Records(tmp_path / "absent")) == 0
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"--records is .*file: must be a folder"):
+    assert len(Records(tmp_path / "absent.jsonl")) == 0
+    with pytest.raises(ValueError, match=r"--records is .*file: must be a file with the ending \.jsonl"):
         Records(tmp_path / "file")
 
 
-def test_a_runs_identity_is_that_of_its_directory():
+def test_a_runs_identity_is_that_of_its_record():
     config = _config()
-    assert Identity.of(config) == (_TASK, "dqn", 3, config_hash(config))
-    assert records.of_run(config, _result(config), _rows()).identity == Identity.of(config)
+    record = records.of_run(config, _result(config), _rows())
+    assert record.identity == Identity.of(config) and record.settings_hash == config_hash(config)
+    assert Identity.of(config)[:3] == (_TASK, "dqn", 3)
+    for other in ({"learner.n_step": "4"}, {"seed": "4"}, {"agent": "lstm"}, {"env": "hallway"}):
+        assert Identity.of(_config(**other)) != Identity.of(config)
+    assert Identity.of(_config(threads="2", wandb="disabled")) == Identity.of(config)
 
 
-def test_a_folder_that_cannot_be_written_is_refused_before_the_trainings(tmp_path):
+def test_a_file_that_cannot_be_written_is_refused_before_the_trainings(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"--records .*file/records cannot be written: Not a directory"):
-        Records(tmp_path / "file" / "records").check_writable()
-    Records(tmp_path / "new").check_writable()
+    with pytest.raises(ValueError, match=r"--records .*file cannot be written: File exists"):
+        Records(tmp_path / "file" / "all.jsonl").check_writable()
+    Records(tmp_path / "new" / "all.jsonl").check_writable()
     Records(None).check_writable()
