@@ -50,6 +50,7 @@ _FILES = {
     [
         ("double", "2 * x", "x ** 2", "test_double", "noticed"),
         ("double", "2*x", "x ** 2", "test_of_three", "noticed"),
+        ("double", "2*x", "x ** 2", "tests/test_double", "noticed"),
         ("double", "2 * x", "x ** 2", "test_double::test_of_two", "SURVIVED"),
         ("double", "x = x + 0", "pass", "test_double", "SURVIVED"),
         ("double", "2 * x", "x ** 2", "test_of_four", "DOES NOT APPLY"),

@@ -2,13 +2,15 @@
 
 A symbol is the qualified name of a function, class or named value (`Learner._step`, `GATE_BIAS`), looked for
 in all packages; where several files have it, the module's name goes before it (`checkpoint:save`). Moving it
-to another place loses no break. A test is a file under `tests` without its ending (`replay/test_buffer`), a
-function that one file has (`test_ten_in_a_row_raise`), or both (`test_learner::test_twin`).
+to another place loses no break. A test is a file without its ending (`test_buffer`, or `replay/test_buffer`
+where several have the name), a function that one file has (`test_ten_in_a_row_raise`), or both
+(`test_learner::test_twin`).
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,28 +37,19 @@ def find(tree: Path, row: Break) -> Place:
     """The one place of the break; NotFound where there is none or more than one."""
     file, symbol = _one(list(_symbols(tree, row.symbol)), f"symbol {row.symbol}")
     old, new = _parsed(row.old), _parsed(row.new)
-    is_expression = isinstance(old, ast.Expr) and isinstance(new, ast.Expr)
-    wanted = ast.unparse(old)
-    kind = ast.expr if is_expression else ast.stmt
-    found = [node for node in ast.walk(symbol) if isinstance(node, kind) and ast.unparse(node) == wanted]
-    node = _one(found, f"{row.old!r} in {row.symbol}")
-    module = ast.parse((tree / file).read_text(encoding="utf-8"))
-    return Place(file, ast.unparse(_Exchange(node, new.value if is_expression else new).visit(module)))
+    if isinstance(old, ast.Expr) and isinstance(new, ast.Expr):
+        found = _equal(symbol, old.value, ast.expr)
+        place, instead = _one(found, f"{row.old!r} in {row.symbol}"), new.value
+    else:
+        place, instead = _one(_equal(symbol, old, ast.stmt), f"{row.old!r} in {row.symbol}"), new
+    broken = copy.deepcopy(_modules(tree)[file], {id(place): instead})  # `instead` counts as its copy
+    return Place(file, ast.unparse(broken))
 
 
-class _Exchange(ast.NodeTransformer):
-    """Puts one node in another's place; nodes are compared by where they stand in the file."""
-
-    def __init__(self, old: ast.AST, new: ast.AST) -> None:
-        self._old, self._new = _stand(old), new
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        return self._new if _stand(node) == self._old else self.generic_visit(node)
-
-
-def _stand(node: ast.AST) -> tuple[object, ...]:
-    names = ("lineno", "col_offset", "end_lineno", "end_col_offset")
-    return (type(node), *(getattr(node, name, None) for name in names))
+def _equal(symbol: ast.AST, wanted: ast.AST, kind: type[ast.AST]) -> list[ast.AST]:
+    """The nodes of a symbol that read the same."""
+    text = ast.unparse(wanted)
+    return [node for node in ast.walk(symbol) if isinstance(node, kind) and ast.unparse(node) == text]
 
 
 def _one(found: list[_T], what: str) -> _T:
@@ -72,22 +65,25 @@ def _parsed(text: str) -> ast.stmt:
 def _symbols(tree: Path, name: str) -> Iterator[tuple[str, ast.AST]]:
     """(File, node) of what has the name in the packages."""
     module, _, symbol = name.rpartition(":")
-    for file, found in _sources(tree).items():
-        if symbol in found and module in ("", Path(file).stem):
-            for node in found[symbol]:
-                yield file, node
+    for file, node in _named(tree).get(symbol, []):
+        if module in ("", Path(file).stem):
+            yield file, node
 
 
 @functools.cache
-def _sources(tree: Path) -> dict[str, dict[str, list[ast.AST]]]:
+def _modules(tree: Path) -> dict[str, ast.Module]:
+    """The source files, as they were when a break was first looked for in this tree."""
     files = sorted(path for package in PACKAGES for path in (tree / package).rglob("*.py"))
-    return {path.relative_to(tree).as_posix(): _named(path) for path in files}
+    return {path.relative_to(tree).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in files}
 
 
-def _named(path: Path) -> dict[str, list[ast.AST]]:
-    found: dict[str, list[ast.AST]] = {}
-    for name, node in _walk(ast.parse(path.read_text(encoding="utf-8")), ""):
-        found.setdefault(name, []).append(node)
+@functools.cache
+def _named(tree: Path) -> dict[str, list[tuple[str, ast.AST]]]:
+    """(File, node) of every qualified name."""
+    found: dict[str, list[tuple[str, ast.AST]]] = {}
+    for file, module in _modules(tree).items():
+        for name, node in _walk(module, ""):
+            found.setdefault(name, []).append((file, node))
     return found
 
 
@@ -105,9 +101,9 @@ def _walk(parent: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
 
 def find_test(tree: Path, name: str) -> str:
     """File or node id for pytest; NotFound where the name fits none or more than one."""
+    if files := [test for test in _tests(tree) if f"/{test}".endswith(f"/{name}.py")]:
+        return _one(files, f"file {name}")
     file, _, function = name.rpartition("::")
-    if (tree / "tests" / f"{name}.py").is_file():
-        return f"tests/{name}.py"
     fits = [
         test
         for test, functions in _tests(tree).items()
