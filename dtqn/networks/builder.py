@@ -5,6 +5,8 @@ The file of a core is imported where it is asked for, so that a run reads that o
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 from torch import nn
 
@@ -31,7 +33,7 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
         ConfigError: a core or encoder of the user's own cannot be made.
         ValueError: the network cannot read the task.
     """
-    network: QNetwork
+    network: Any  # an nn.Module that is a QNetwork, too; no type says both
     encoder = make_encoder(config, observation_space, num_actions)
     match config.core:
         case "dtqn":
@@ -47,7 +49,8 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
         from dtqn.networks.dtqn_encoder import initialise_as_dtqn
 
         network.apply(initialise_as_dtqn)
-    return network
+    built: QNetwork = network
+    return built
 
 
 def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> Encoder:
@@ -117,6 +120,7 @@ def _windowed(
     from dtqn.networks.decoder import TransformerDecoder
     from dtqn.networks.windowed import WindowedQNetwork
 
+    head = _head(config, observation_space, num_actions)  # its parameters are drawn first
     decoder = TransformerDecoder(
         width=config.width,
         num_layers=config.num_layers,
@@ -132,7 +136,7 @@ def _windowed(
     )
     return WindowedQNetwork(
         encoder=encoder,
-        head=_head(config, observation_space, num_actions),
+        head=head,
         decoder=decoder,
         observation_space=observation_space,
     )

@@ -1,197 +1,24 @@
-"""Which settings do not go together, and which nothing reads.
+"""Which settings of different groups do not go together, and which nothing reads.
 
-A rule looks at a group or at the whole run. It says in one line what is wrong and what to try, or None.
-`config` applies `NETWORK`, `LEARNER`, `REPLAY` and `RUN` to the groups of these names.
+A rule looks at the whole run. It says in one line what is wrong and what to try, or None.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic.fields import FieldInfo
 
-from dtqn.settings.values import Cores, is_own, mark_of, shown
-
-if TYPE_CHECKING:
-    from dtqn.settings.config import Config, LearnerConfig, NetworkConfig, ReplayConfig
-
-Rule: TypeAlias = Callable[[Any], str | None]
+from dtqn.settings.group import Rule
+from dtqn.settings.run import RunConfig
+from dtqn.settings.values import Cores, is_own, mark_of
 
 ROUNDED_CORES = ("gtrxl", "dtqn", "lstm")
 """Cores that may be computed in bfloat16. Others have scans or numbers that this type does not hold."""
 
-# -- The network ---------------------------------------------------------------------------------------------
 
-
-def _atoms_have_a_range(network: NetworkConfig) -> str | None:
-    if network.v_min < network.v_max:
-        return None
-    return (
-        f"network.v_min is {network.v_min}, not below network.v_max {network.v_max}; try {network.v_max - 1}"
-    )
-
-
-def _soft_attention_is_of_darqn(network: NetworkConfig) -> str | None:
-    if not network.soft_attention or (network.core, network.encoder) == ("lstm", "default"):
-        return None
-    return (
-        f"network.soft_attention is true with network.core {network.core} and network.encoder "
-        f"{network.encoder}; it needs lstm and default"
-    )
-
-
-def _dtqns_initial_values_are_its_own(network: NetworkConfig) -> str | None:
-    if network.encoder != "dtqn":
-        return None
-    for name in ("chrono_init", "orthogonal_init"):
-        if getattr(network, name):
-            return (
-                f"network.{name} is true, but network.encoder is dtqn, whose initial values are its own; "
-                "try false"
-            )
-    return None
-
-
-def _dtqns_encoder_reads_no_reward(network: NetworkConfig) -> str | None:
-    if network.encoder != "dtqn" or not network.use_prev_reward:
-        return None
-    return "network.use_prev_reward is true, but network.encoder is dtqn, which reads no reward; try default"
-
-
-def _spans_end_within_the_memory(network: NetworkConfig) -> str | None:
-    if network.core != "gtrxl" or not network.compressed_slots or not network.adaptive_span:
-        return None
-    return (
-        f"network.compressed_slots is {network.compressed_slots} with network.adaptive_span true: "
-        "spans end within the memory; try 0, or false"
-    )
-
-
-def _blocks_are_compressed_whole(network: NetworkConfig) -> str | None:
-    rate = network.compression_rate
-    if network.core != "gtrxl" or not network.compressed_slots or network.memory_length >= rate:
-        return None
-    return (
-        f"network.memory_length is {network.memory_length}, below network.compression_rate {rate}: "
-        f"blocks would be seen before they are whole; try {rate}"
-    )
-
-
-def _heads_divide_the_width(network: NetworkConfig) -> str | None:
-    width, heads = network.width, network.num_heads
-    if network.core not in ("gtrxl", "coberl", "deltanet", "dtqn") or not width % heads:
-        return None
-    step = math.lcm(heads, 2) if _has_sinusoids(network) else heads
-    good = max(1, round(width / step)) * step
-    return f"network.width is {width}, not a multiple of network.num_heads {heads}; try {good}"
-
-
-def _sinusoids_come_in_pairs(network: NetworkConfig) -> str | None:
-    if not network.width % 2 or not _has_sinusoids(network):
-        return None
-    return (
-        f"network.width is {network.width}; the sinusoids of positions need an even width; "
-        f"try {network.width + network.num_heads}"
-    )
-
-
-def _has_sinusoids(network: NetworkConfig) -> bool:
-    return network.core in ("gtrxl", "coberl") or (
-        network.core == "dtqn" and network.positions == "sinusoidal"
-    )
-
-
-def _own_settings_can_be_written(network: NetworkConfig) -> str | None:
-    given = dict(network.kwargs)
-    try:
-        if json.loads(json.dumps(given, allow_nan=False)) == given:
-            return None
-    except (TypeError, ValueError, RecursionError):
-        pass
-    return (
-        f"network.kwargs is {shown(given)}; it must be a mapping from names to finite numbers, text, true, "
-        "false, none, and lists and mappings of these"
-    )
-
-
-def _own_settings_are_read(network: NetworkConfig) -> str | None:
-    if not network.kwargs or is_own(network.core) or is_own(network.encoder):
-        return None
-    return (
-        f"network.kwargs is {shown(dict(network.kwargs))}, but network.core {network.core} and "
-        f"network.encoder {network.encoder} are the suite's, which read none; leave it out, or name a core "
-        "or an encoder of your own"
-    )
-
-
-NETWORK: Sequence[Rule] = (
-    _atoms_have_a_range,
-    _soft_attention_is_of_darqn,
-    _dtqns_initial_values_are_its_own,
-    _dtqns_encoder_reads_no_reward,
-    _spans_end_within_the_memory,
-    _blocks_are_compressed_whole,
-    _heads_divide_the_width,
-    _sinusoids_come_in_pairs,
-    _own_settings_can_be_written,
-    _own_settings_are_read,
-)
-
-# -- Learner and replay --------------------------------------------------------------------------------------
-
-
-def _entropies_are_not_rescaled(learner: LearnerConfig) -> str | None:
-    if not (learner.munchausen and learner.value_rescaling):
-        return None
-    return (
-        "learner.munchausen is true with learner.value_rescaling true: an entropy cannot be added to "
-        "rescaled values; try false for one of them"
-    )
-
-
-def _a_policy_is_a_running_mean(learner: LearnerConfig) -> str | None:
-    if learner.policy == "online" or learner.target_update == "soft":
-        return None
-    return (
-        f"learner.policy is target with learner.target_update {learner.target_update}: only a soft one is a "
-        "running mean of the online network; try soft, or online"
-    )
-
-
-def _only_novelty_is_centred(learner: LearnerConfig) -> str | None:
-    if not learner.novelty_centred or learner.reads_novelty:
-        return None
-    return (
-        "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0: "
-        "there is nothing to centre; try false, or learner.novelty_weight 0.1"
-    )
-
-
-LEARNER: Sequence[Rule] = (
-    _only_novelty_is_centred,
-    _entropies_are_not_rescaled,
-    _a_policy_is_a_running_mean,
-)
-
-
-def _every_step_is_learned(replay: ReplayConfig) -> str | None:
-    if replay.sequence_period is None or replay.sequence_period <= replay.learn_length:
-        return None
-    return (
-        f"replay.sequence_period is {replay.sequence_period}, above replay.learn_length "
-        f"{replay.learn_length}: steps between would never be learned; try {replay.learn_length}"
-    )
-
-
-REPLAY: Sequence[Rule] = (_every_step_is_learned,)
-
-# -- The run -------------------------------------------------------------------------------------------------
-
-
-def _a_mixture_of_returns_has_no_quantiles(config: Config) -> str | None:
+def _a_mixture_of_returns_has_no_quantiles(config: RunConfig) -> str | None:
     returns = config.learner.returns
     if config.network.distribution != "quantile" or returns == "n_step":
         return None
@@ -201,13 +28,13 @@ def _a_mixture_of_returns_has_no_quantiles(config: Config) -> str | None:
     )
 
 
-def _munchausen_has_no_atoms(config: Config) -> str | None:
+def _munchausen_has_no_atoms(config: RunConfig) -> str | None:
     if config.network.distribution != "categorical" or not config.learner.munchausen:
         return None
     return "learner.munchausen is true with network.distribution categorical; try quantile or none"
 
 
-def _the_auxiliary_loss_exists(config: Config) -> str | None:
+def _the_auxiliary_loss_exists(config: RunConfig) -> str | None:
     network, weight = config.network, config.learner.auxiliary_weight
     if not weight or network.auxiliary_loss is not None or is_own(network.core):
         return None
@@ -217,7 +44,7 @@ def _the_auxiliary_loss_exists(config: Config) -> str | None:
     )
 
 
-def _rounding_suits_the_core(config: Config) -> str | None:
+def _rounding_suits_the_core(config: RunConfig) -> str | None:
     core, precision = config.network.core, config.learner.precision
     if precision == "float32" or core in ROUNDED_CORES or is_own(core):
         return None
@@ -227,12 +54,12 @@ def _rounding_suits_the_core(config: Config) -> str | None:
     )
 
 
-def _the_memory_fits(config: Config) -> str | None:
+def _the_memory_fits(config: RunConfig) -> str | None:
     window = config.network.trace_window
     return None if window is None else memory_misfit(config, window)
 
 
-def _learned_rows_are_not_refreshed(config: Config) -> str | None:
+def _learned_rows_are_not_refreshed(config: RunConfig) -> str | None:
     if not config.replay.learn_burn_in or config.replay.memory != "refreshed":
         return None
     if config.network.trace_window == 0:
@@ -243,7 +70,7 @@ def _learned_rows_are_not_refreshed(config: Config) -> str | None:
     )
 
 
-def _first_priorities_are_of_the_learn_block(config: Config) -> str | None:
+def _first_priorities_are_of_the_learn_block(config: RunConfig) -> str | None:
     replay = config.replay
     if config.learner.rollout_length:
         return None
@@ -255,7 +82,7 @@ def _first_priorities_are_of_the_learn_block(config: Config) -> str | None:
     )
 
 
-def _a_next_window_is_learned_whole(config: Config) -> str | None:
+def _a_next_window_is_learned_whole(config: RunConfig) -> str | None:
     replay = config.replay
     if not config.learner.next_window or not replay.burn_in_length or replay.learn_burn_in:
         return None
@@ -265,7 +92,7 @@ def _a_next_window_is_learned_whole(config: Config) -> str | None:
     )
 
 
-def _a_next_window_lacks_the_targets_first_row(config: Config) -> str | None:
+def _a_next_window_lacks_the_targets_first_row(config: RunConfig) -> str | None:
     learner = config.learner
     if not learner.next_window or learner.double_q or learner.target_update == "none":
         return None
@@ -282,7 +109,7 @@ def _a_next_window_lacks_the_targets_first_row(config: Config) -> str | None:
     )
 
 
-def _something_is_learned(config: Config) -> str | None:
+def _something_is_learned(config: RunConfig) -> str | None:
     warmup, total = config.warmup_env_steps, config.total_env_steps
     if warmup is None or warmup <= total:
         return None
@@ -292,7 +119,7 @@ def _something_is_learned(config: Config) -> str | None:
     )
 
 
-def _a_window_is_no_rollout(config: Config) -> str | None:
+def _a_window_is_no_rollout(config: RunConfig) -> str | None:
     length = config.learner.rollout_length
     if config.network.core != "dtqn" or not length:
         return None
@@ -302,7 +129,7 @@ def _a_window_is_no_rollout(config: Config) -> str | None:
     )
 
 
-def _minibatches_share_out_the_copies(config: Config) -> str | None:
+def _minibatches_share_out_the_copies(config: RunConfig) -> str | None:
     count, copies = config.learner.minibatches, config.actor.num_envs
     if not config.learner.rollout_length or copies % count == 0:
         return None
@@ -310,7 +137,7 @@ def _minibatches_share_out_the_copies(config: Config) -> str | None:
     return f"learner.minibatches is {count}, no divisor of actor.num_envs {copies}; try {good}"
 
 
-def _a_window_is_a_sequence(config: Config) -> str | None:
+def _a_window_is_a_sequence(config: RunConfig) -> str | None:
     replay, context = config.replay, config.network.context_length
     if config.network.core != "dtqn" or replay.burn_in_length + replay.learn_length == context:
         return None
@@ -321,7 +148,7 @@ def _a_window_is_a_sequence(config: Config) -> str | None:
     )
 
 
-def _a_window_holds_the_bootstrap(config: Config) -> str | None:
+def _a_window_holds_the_bootstrap(config: RunConfig) -> str | None:
     n, context = config.learner.n_step, config.network.context_length
     if config.network.core != "dtqn" or n <= context or _most_rows(config) <= context:
         return None
@@ -331,7 +158,7 @@ def _a_window_holds_the_bootstrap(config: Config) -> str | None:
     )
 
 
-def _most_rows(config: Config) -> float:
+def _most_rows(config: RunConfig) -> float:
     """The rows of the longest episode."""
     import envs  # only here, as hardly any run needs the task for its settings
 
@@ -342,7 +169,7 @@ def _most_rows(config: Config) -> float:
     return math.inf if rows is None else rows
 
 
-def _every_worker_has_a_copy(config: Config) -> str | None:
+def _every_worker_has_a_copy(config: RunConfig) -> str | None:
     actor = config.actor
     if actor.pool == "inline" or actor.num_workers <= actor.num_envs:
         return None
@@ -352,18 +179,18 @@ def _every_worker_has_a_copy(config: Config) -> str | None:
     )
 
 
-def _a_graph_draws_nothing(config: Config) -> str | None:
+def _a_graph_draws_nothing(config: RunConfig) -> str | None:
     reason = _unrecordable(config)
     return f"cuda_graphs is true, but {reason}; try false" if reason and config.cuda_graphs is True else None
 
 
-def is_recordable(config: Config) -> bool:
+def is_recordable(config: RunConfig) -> bool:
     """Whether a CUDA graph holds acting and updates, for certain: who knows what a user's own modules do."""
     network = config.network
     return _unrecordable(config) is None and not (is_own(network.core) or is_own(network.encoder))
 
 
-def _unrecordable(config: Config) -> str | None:
+def _unrecordable(config: RunConfig) -> str | None:
     """The part of a run that no CUDA graph can hold."""
     learner = config.learner
     if config.device == "cpu":
@@ -377,7 +204,7 @@ def _unrecordable(config: Config) -> str | None:
     return None
 
 
-def _an_atom_is_a_rewards_return(config: Config) -> str | None:
+def _an_atom_is_a_rewards_return(config: RunConfig) -> str | None:
     network, scale = config.network, config.learner.reward_scale
     largest = max(abs(network.v_min), abs(network.v_max))
     if network.distribution != "categorical" or config.learner.value_rescaling or scale <= largest:
@@ -412,7 +239,7 @@ RUN: Sequence[Rule] = (
 # -- The stored memory: rules about W, which a user's core tells when it is built ---------------------------
 
 
-def memory_misfit(config: Config, window: int) -> str | None:
+def memory_misfit(config: RunConfig, window: int) -> str | None:
     """The first fault of settings with a network's memory; None if all fit.
 
     Settings know the window of the suite's own cores (`NetworkConfig.trace_window`). A user's core says it by
@@ -424,7 +251,7 @@ def memory_misfit(config: Config, window: int) -> str | None:
     return next((text for rule in _MEMORY if (text := rule(config, window))), None)
 
 
-def _a_next_window_starts_from_nothing(config: Config, window: int) -> str | None:
+def _a_next_window_starts_from_nothing(config: RunConfig, window: int) -> str | None:
     if not config.learner.next_window or not window or config.replay.memory == "zero":
         return None
     return (
@@ -433,7 +260,7 @@ def _a_next_window_starts_from_nothing(config: Config, window: int) -> str | Non
     )
 
 
-def _a_sequence_fits_in_replay(config: Config, window: int) -> str | None:
+def _a_sequence_fits_in_replay(config: RunConfig, window: int) -> str | None:
     replay, streams = config.replay, config.actor.num_envs
     need = window + replay.burn_in_length + replay.learn_length + config.learner.n_step
     if config.learner.rollout_length or replay.capacity // streams > need:
@@ -450,7 +277,7 @@ _MEMORY = (_a_next_window_starts_from_nothing, _a_sequence_fits_in_replay)
 # -- Settings that nothing reads -----------------------------------------------------------------------------
 
 
-def is_read(config: Config, name: str, field: FieldInfo) -> bool:
+def is_read(config: RunConfig, name: str, field: FieldInfo) -> bool:
     """Whether anything reads a setting, given the others. A user's core is taken to read all."""
     cores = mark_of(field, Cores)
     if cores and config.network.core not in cores.names and not is_own(config.network.core):
@@ -458,28 +285,28 @@ def is_read(config: Config, name: str, field: FieldInfo) -> bool:
     return name not in _READ_IF or _READ_IF[name](config)
 
 
-def _from_replay(config: Config) -> bool:
+def _from_replay(config: RunConfig) -> bool:
     return config.learner.rollout_length == 0
 
 
-def _from_rollouts(config: Config) -> bool:
+def _from_rollouts(config: RunConfig) -> bool:
     return config.learner.rollout_length > 0
 
 
-def _has_encoder_layers(config: Config) -> bool:
+def _has_encoder_layers(config: RunConfig) -> bool:
     """Whether the encoder is one that may have them."""
     return config.network.encoder != "dtqn" and not config.network.soft_attention
 
 
-def _has_workers(config: Config) -> bool:
+def _has_workers(config: RunConfig) -> bool:
     return config.actor.pool != "inline"
 
 
-def _several_epsilons(config: Config) -> bool:
+def _several_epsilons(config: RunConfig) -> bool:
     return config.actor.exploration == "ladder" and config.actor.num_envs > 1
 
 
-_READ_IF: dict[str, Callable[[Config], bool]] = {
+_READ_IF: dict[str, Callable[[RunConfig], bool]] = {
     "network.gate_bias": lambda c: c.network.gate not in ("input", "residual"),
     # DARQN's layer, the first, has none.
     "network.skip_connections": lambda c: c.network.num_layers > int(c.network.soft_attention),

@@ -1,0 +1,246 @@
+"""The settings of a network: encoder, core and head; and which of them do not go together."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from dtqn.settings import values
+from dtqn.settings.group import Group, Rule
+from dtqn.settings.values import Cores, OwnOr, is_own, shown
+
+_LAYERS = Cores("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "deltanet", "dtqn")
+_ATTENTION = Cores("gtrxl", "coberl", "dtqn")
+
+
+def _atoms_have_a_range(network: NetworkConfig) -> str | None:
+    if network.v_min < network.v_max:
+        return None
+    return (
+        f"network.v_min is {network.v_min}, not below network.v_max {network.v_max}; try {network.v_max - 1}"
+    )
+
+
+def _soft_attention_is_of_darqn(network: NetworkConfig) -> str | None:
+    if not network.soft_attention or (network.core, network.encoder) == ("lstm", "default"):
+        return None
+    return (
+        f"network.soft_attention is true with network.core {network.core} and network.encoder "
+        f"{network.encoder}; it needs lstm and default"
+    )
+
+
+def _dtqns_initial_values_are_its_own(network: NetworkConfig) -> str | None:
+    if network.encoder != "dtqn":
+        return None
+    for name in ("chrono_init", "orthogonal_init"):
+        if getattr(network, name):
+            return (
+                f"network.{name} is true, but network.encoder is dtqn, whose initial values are its own; "
+                "try false"
+            )
+    return None
+
+
+def _dtqns_encoder_reads_no_reward(network: NetworkConfig) -> str | None:
+    if network.encoder != "dtqn" or not network.use_prev_reward:
+        return None
+    return "network.use_prev_reward is true, but network.encoder is dtqn, which reads no reward; try default"
+
+
+def _spans_end_within_the_memory(network: NetworkConfig) -> str | None:
+    if network.core != "gtrxl" or not network.compressed_slots or not network.adaptive_span:
+        return None
+    return (
+        f"network.compressed_slots is {network.compressed_slots} with network.adaptive_span true: "
+        "spans end within the memory; try 0, or false"
+    )
+
+
+def _blocks_are_compressed_whole(network: NetworkConfig) -> str | None:
+    rate = network.compression_rate
+    if network.core != "gtrxl" or not network.compressed_slots or network.memory_length >= rate:
+        return None
+    return (
+        f"network.memory_length is {network.memory_length}, below network.compression_rate {rate}: "
+        f"blocks would be seen before they are whole; try {rate}"
+    )
+
+
+def _heads_divide_the_width(network: NetworkConfig) -> str | None:
+    width, heads = network.width, network.num_heads
+    if network.core not in ("gtrxl", "coberl", "deltanet", "dtqn") or not width % heads:
+        return None
+    step = math.lcm(heads, 2) if _has_sinusoids(network) else heads
+    good = max(1, round(width / step)) * step
+    return f"network.width is {width}, not a multiple of network.num_heads {heads}; try {good}"
+
+
+def _sinusoids_come_in_pairs(network: NetworkConfig) -> str | None:
+    if not network.width % 2 or not _has_sinusoids(network):
+        return None
+    return (
+        f"network.width is {network.width}; the sinusoids of positions need an even width; "
+        f"try {network.width + network.num_heads}"
+    )
+
+
+def _has_sinusoids(network: NetworkConfig) -> bool:
+    return network.core in ("gtrxl", "coberl") or (
+        network.core == "dtqn" and network.positions == "sinusoidal"
+    )
+
+
+def _own_settings_can_be_written(network: NetworkConfig) -> str | None:
+    given = dict(network.kwargs)
+    try:
+        if json.loads(json.dumps(given, allow_nan=False)) == given:
+            return None
+    except (TypeError, ValueError, RecursionError):
+        pass
+    return (
+        f"network.kwargs is {shown(given)}; it must be a mapping from names to finite numbers, text, true, "
+        "false, none, and lists and mappings of these"
+    )
+
+
+def _own_settings_are_read(network: NetworkConfig) -> str | None:
+    if not network.kwargs or is_own(network.core) or is_own(network.encoder):
+        return None
+    return (
+        f"network.kwargs is {shown(dict(network.kwargs))}, but network.core {network.core} and "
+        f"network.encoder {network.encoder} are the suite's, which read none; leave it out, or name a core "
+        "or an encoder of your own"
+    )
+
+
+NETWORK: Sequence[Rule] = (
+    _atoms_have_a_range,
+    _soft_attention_is_of_darqn,
+    _dtqns_initial_values_are_its_own,
+    _dtqns_encoder_reads_no_reward,
+    _spans_end_within_the_memory,
+    _blocks_are_compressed_whole,
+    _heads_divide_the_width,
+    _sinusoids_come_in_pairs,
+    _own_settings_can_be_written,
+    _own_settings_are_read,
+)
+
+
+class NetworkConfig(Group):
+    """The network: encoder, core and head."""
+
+    rules_of_group = NETWORK
+
+    core: Annotated[
+        str, OwnOr("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "deltanet", "dtqn", "none")
+    ] = "gtrxl"
+    """The memory between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
+    width: int = Field(64, ge=2, le=1_000_000)
+    """D, features of a step between the layers; a multiple of `num_heads` if it is read, even with gtrxl."""
+    num_layers: Annotated[int, _LAYERS] = Field(2, ge=1, le=1000)
+    """L, layers of the core."""
+    num_heads: Annotated[int, Cores("gtrxl", "coberl", "deltanet", "dtqn")] = Field(2, ge=1, le=1_000_000)
+    """H, heads of each layer: of attention, or matrices of memory, D^2 / H numbers a layer (deltanet)."""
+    mlp_width: Annotated[int, Cores("gtrxl", "coberl", "mingru", "deltanet", "dtqn")] = Field(
+        128, ge=1, le=1_000_000
+    )
+    """Hidden features of the feed-forward part of a layer."""
+    memory_length: int = Field(40, ge=0, le=1_000_000)
+    """M, how many environment steps back an attention layer sees; `chrono_init`'s longest time scale."""
+    context_length: int = Field(50, ge=1, le=1_000_000)
+    """K, steps of the window that is re-read at each step, the present one among them (dtqn)."""
+    positions: Annotated[Literal["learned", "sinusoidal", "none"], Cores("dtqn")] = "learned"
+    """Encoding of a step's place in the window, added to its features."""
+    gate: Annotated[Literal["gru", "output", "input", "highway", "sigtanh", "residual"], _ATTENTION] = "gru"
+    """Gate that joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
+    gate_bias: Annotated[float | None, _ATTENTION] = None
+    """b_g at initialisation; larger is closer to the identity. None is the gate's own: gru 2, others 1."""
+    norm: Annotated[Literal["pre", "post", "none"], _ATTENTION] = "pre"
+    """LayerNorm at each sub-module's input (identity map reordering), after the sum (TrXL), or nowhere."""
+    share_gates: Annotated[bool, Cores("dtqn")] = False
+    """One pair of gates for all layers, as in DTQN's public code."""
+    final_norm: Annotated[bool, Cores("dtqn")] = False
+    """LayerNorm after the last layer too."""
+    skip_connections: Annotated[bool, Cores("lstm", "gru")] = False
+    """Add each layer's input to its output, for deep cores."""
+    chrono_init: Annotated[bool, Cores("lstm", "gru", "mingru", "deltanet", "coberl")] = False
+    """Gates that at first forget over 1 to `memory_length` steps, not torch's 2."""
+    orthogonal_init: Annotated[bool, Cores("lstm", "gru")] = False
+    """Orthogonal weights from state to state and zero biases, as in Flax; false: torch's uniform ones."""
+    mask_share: Annotated[float, Cores("coberl")] = Field(0.15, gt=0, lt=1)
+    """Share of a sequence's features that the contrastive loss hides and predicts."""
+    invariance_weight: Annotated[float, Cores("coberl")] = Field(1.0, ge=0)
+    """Weight of the KL terms in the contrastive loss."""
+    adaptive_span: Annotated[bool, Cores("gtrxl")] = False
+    """Each head learns how far it looks back, at most `memory_length` (Sukhbaatar et al. 2019)."""
+    span_ramp: Annotated[int, Cores("gtrxl")] = Field(8, ge=1)
+    """R, steps over which a head's view fades out beyond its span (adaptive_span)."""
+    compressed_slots: Annotated[int, Cores("gtrxl")] = Field(0, ge=0, le=1_000_000)
+    """C, compressed rows that are seen beyond `memory_length` (Rae et al. 2019); 0: no such rows."""
+    compression_rate: Annotated[int, Cores("gtrxl")] = Field(4, ge=2)
+    """c, steps that a row of compressed memory stands for (compressed_slots)."""
+    soft_attention: bool = False
+    """Attend to the observation's components by the state before the step (lstm; DARQN)."""
+    encoder: Annotated[str, OwnOr("default", "dtqn")] = "default"
+    """From inputs to features; `dtqn`: the map and the initial weights of DTQN's public code."""
+    encoder_layers: int = Field(0, ge=0, le=1000)
+    """Layers of a linear map, LayerNorm and ReLU before the previous action is added; 0: one map of both."""
+    encoder_norm: bool = True
+    """LayerNorm in these layers (encoder_layers)."""
+    use_prev_action: bool = True
+    """Feed the previous action to the encoder."""
+    use_prev_reward: bool = False
+    """Feed the previous reward to the encoder."""
+    embedding_width: int = Field(8, ge=1, le=1_000_000)
+    """Features for each component of a discrete observation, and the previous action if no layers follow."""
+    image_encoder: Literal["nature", "impala", "minigrid"] = "nature"
+    """Reads pictures: Nature's convolutions (Mnih et al. 2015), IMPALA's ResNet (Espeholt et al. 2018),
+    or for small grids the network that MiniGrid's authors give their agents (torch-ac)."""
+    dueling: bool = True
+    """Split the head into a value and advantages (Wang et al. 2016)."""
+    head_width: int = Field(64, ge=0, le=1_000_000)
+    """Hidden features of the head; 0: a linear head."""
+    distribution: Literal["none", "categorical", "quantile"] = "none"
+    """The head's estimate of a return: its mean, probabilities of atoms (C51), or quantiles (QR-DQN)."""
+    num_atoms: int = Field(51, ge=2, le=1_000_000)
+    """Atoms from `v_min` to `v_max` (categorical)."""
+    v_min: float = -10.0
+    """The smallest return an atom stands for, with `reward_scale` and value rescaling (categorical)."""
+    v_max: float = 10.0
+    """The largest return an atom stands for, with `reward_scale` and value rescaling (categorical)."""
+    num_quantiles: int = Field(32, ge=1, le=1_000_000)
+    """Quantiles of the return (quantile); the loss of a step costs their number squared."""
+    recall_weight: float = Field(0.0, ge=0)
+    """Weight of a loss that asks a core with memory which values the episode has shown; 0: none."""
+    kwargs: Mapping[str, Any] = {}
+    """Settings of a core's or an encoder's own, for the function that a user has written to make it."""
+
+    @property
+    def trace_window(self) -> int | None:
+        """W, how many stored trace rows make the core's state; None for a core of the user's own."""
+        match self.core:
+            case "gtrxl":
+                return self.memory_length + self.compressed_slots * self.compression_rate
+            case "coberl":
+                return max(1, self.memory_length)
+            case "dtqn" | "none":
+                return 0
+        return None if values.is_own(self.core) else 1
+
+    @property
+    def auxiliary_loss(self) -> Literal["contrastive", "span", "reconstruction"] | None:
+        """The loss that `learner.auxiliary_weight` weighs."""
+        match self.core:
+            case "coberl":
+                return "contrastive"
+            case "gtrxl" if self.adaptive_span:
+                return "span"
+            case "gtrxl" if self.compressed_slots:
+                return "reconstruction"
+        return None

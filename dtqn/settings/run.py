@@ -1,0 +1,198 @@
+"""The settings of a run: its groups, and those of no group."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Annotated, Any, Literal, Self, get_type_hints
+
+from pydantic import Field, create_model
+
+from dtqn.settings.group import Group
+from dtqn.settings.learner import LearnerConfig, ReplayConfig
+from dtqn.settings.network import NetworkConfig
+from dtqn.settings.values import AnySize, AutoOr, SomeOf
+from envs.options import TaskOptions
+
+
+def _fields_of_options() -> dict[str, Any]:
+    """The fields of `TaskOptions`, whose metadata are the arguments of `Field`: description and limits."""
+    kinds = get_type_hints(TaskOptions)
+    return {one.name: (kinds[one.name], Field(one.default, **one.metadata)) for one in fields(TaskOptions)}
+
+
+_TaskOptions: Any = create_model("TaskOptions", __base__=Group, **_fields_of_options())
+
+
+class TaskConfig(_TaskOptions):
+    """The options of a task as settings; `envs.options` says what each is."""
+
+
+class ActorConfig(Group):
+    """Acting: copies of the task, who steps them, exploration."""
+
+    num_envs: int = Field(32, ge=1)
+    """N, copies of the task that are stepped together."""
+    pool: Literal["inline", "process", "ray"] = "inline"
+    """Who steps them: the run itself, or workers, processes or Ray actors that act while the run learns."""
+    num_workers: int = Field(2, ge=1, le=100_000)
+    """Workers that share the copies and have a copy of the network each, on the CPU (process, ray)."""
+    max_lead: int = Field(2, ge=0, le=1000)
+    """Ticks that workers may be ahead of the learner; 0: they wait for each other at every tick (workers)."""
+    step_timeout: float = Field(300.0, gt=0, le=1_000_000)
+    """Seconds without an answer after which a worker counts as hung, and is replaced (workers)."""
+    exploration: Literal["ladder", "annealed"] = "ladder"
+    """Each copy's final epsilon: its rung 0.4^(1 + 7i/(N-1)) of Ape-X's ladder, or `epsilon_final`."""
+    ladder_base: float = Field(0.4, gt=0, lt=1)
+    """The ladder's base."""
+    ladder_exponent: float = Field(7.0, ge=0)
+    """The ladder's alpha: the last rung is base^(1 + alpha)."""
+    epsilon_start: float = Field(1.0, ge=0, le=1)
+    """Share of random actions when warm-up ends."""
+    epsilon_final: float = Field(0.05, ge=0, le=1)
+    """Share of random actions after annealing, where exploration is `annealed` or there is one copy."""
+    epsilon_anneal_env_steps: int = Field(40_000, ge=0)
+    """Environment steps after warm-up over which epsilon falls to its final value."""
+    annealing: Literal["linear", "exponential"] = "linear"
+    """How epsilon falls: on a straight line, or each step by its share of what is left, for ever (DTQN)."""
+    optimism: float = Field(0.0, ge=0)
+    """C of a bonus C / (n + 1) on Q for an action taken n times at an observation, in acting alone (OPIQ);
+    in units of scaled rewards."""
+    burst_share: float = Field(0.0, ge=0, le=1)
+    """Share of the episodes with a burst of random actions."""
+    burst_start: float = Field(0.0, ge=0)
+    """A burst's first step is from 0 to so many mean lengths of the recent episodes without one."""
+    burst_length: float = Field(1.0, ge=0)
+    """A burst's number of steps is from 0 to so many of these mean lengths."""
+    publish_period: int = Field(1, ge=1)
+    """Learner steps between two publishings of parameters to the actor."""
+
+
+class EvaluationConfig(Group):
+    """Evaluation: when, with how many episodes and by which policy."""
+
+    period: int = Field(25_000, ge=1)
+    """Environment steps between evaluations."""
+    episodes: int = Field(500, ge=1)
+    """Episodes in a full evaluation."""
+    first_episodes: int = Field(50, ge=1)
+    """Episodes after which an evaluation ends where the others could not matter."""
+    max_step_share: float = Field(0.5, gt=0)
+    """The most evaluation steps for each env step; a full evaluation that is dearer is put off."""
+    num_envs: int = Field(500, ge=1)
+    """Copies of the task in an evaluation; every copy plays the same number of episodes, all counted."""
+    epsilon: float = Field(0.0, ge=0, le=1)
+    """Share of random actions in evaluations; 0 is greedy, DQN was published with 0.05."""
+
+    @property
+    def policy(self) -> str:
+        """Who plays, in words."""
+        return f"epsilon-greedy ({self.epsilon:g})" if self.epsilon else "greedy"
+
+
+SETTLED = ("threads", "evaluator")
+"""Settings that are `auto` until a run starts; what they then become is a part of it."""
+
+
+class RunConfig(Group):
+    """One run; `config.Config` is one whose settings go together."""
+
+    env: str = "gridverse-memory-7x7"
+    """The task's id; the command `envs` lists them."""
+    agent: str = "gtrxl"
+    """A preset (configs/agents), a YAML file of your own, or NAME=BASE+setting=value."""
+    seed: Annotated[int, AnySize()] = Field(1, ge=0)
+    """Root of every random generator of the run."""
+    total_env_steps: int = Field(300_000, ge=1)
+    """Environment steps of the run, warm-up included."""
+    warmup_env_steps: int | None = Field(None, ge=0)
+    """Random steps before learning; None is min(10 000, total/5)."""
+    checkpoint_every: int = Field(50_000, ge=1)
+    """Environment steps between checkpoints; one is always written at the end."""
+    metrics_every: int = Field(2_000, ge=1)
+    """Environment steps between rows of training metrics."""
+    threads: Annotated[int | Literal["auto"], AutoOr(1)] = "auto"
+    """CPU threads of the learner, which rounds differently with 1 and more; auto: 2 on three free cores."""
+    evaluator: Literal["auto", "inline", "process"] = "auto"
+    """Who plays evaluations: the run, which waits, or a process beside it; auto: by free cores."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """The device of the networks; auto: cuda if there is one."""
+    cuda_graphs: Literal["auto", True, False] = "auto"
+    """Acting and updates as CUDA graphs, recorded once; auto: on a GPU, for networks of the suite's own, and
+    without auxiliary losses, rollouts and RAdam, which no graph can hold."""
+    tracker: Annotated[str, SomeOf("wandb", "tensorboard")] = "wandb"
+    """Where the metrics are sent; W&B as `wandb` says, TensorBoard's files to the folder `tensorboard`."""
+    wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
+    """Whether W&B gets the run; auto: online if the user is logged in, else offline."""
+    stop_at_success: float | None = Field(None, gt=0, le=1)
+    """End once an evaluation's 95 % interval of success lies at or above this; None never ends early."""
+    stop_at_return: float | None = None
+    """The same for the mean return, of 10 episodes or more; whichever comes first."""
+    task: TaskConfig = TaskConfig()
+    network: NetworkConfig = NetworkConfig()
+    learner: LearnerConfig = LearnerConfig()
+    replay: ReplayConfig = ReplayConfig()
+    actor: ActorConfig = ActorConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @property
+    def trackers(self) -> list[str]:
+        """The names in `tracker`."""
+        return self.tracker.split(",")
+
+    @property
+    def num_threads(self) -> int:
+        """Threads of the learner: 1 where `threads` has not been settled."""
+        return 1 if self.threads == "auto" else self.threads
+
+    @property
+    def evaluates_beside(self) -> bool:
+        """Whether a process beside the run plays its evaluations. None does where one may end the run."""
+        return self.evaluator == "process" and not self.may_end_early
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether an evaluation may end the run."""
+        return self.stop_at_success is not None or self.stop_at_return is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is `auto` that the cores decide."""
+        return all(getattr(self, name) != "auto" for name in SETTLED)
+
+    @property
+    def num_workers(self) -> int:
+        """Processes beside the run that step copies of its task."""
+        return self.actor.num_workers if self.actor.pool != "inline" else 0
+
+    def on_cpu(self) -> Self:
+        """The run without a GPU."""
+        return self.model_copy(update={"device": "cpu", "cuda_graphs": False})
+
+    def settled(self, free_cores: int) -> Self:
+        """The run on a machine with so many cores that nothing else keeps busy.
+
+        A process that plays evaluations pays where one of them comes before the run's end, and it takes the
+        second core. A second thread on two cores that seemed free has made updates slower. Workers that step
+        copies take a core each.
+        """
+        free_cores -= self.num_workers
+        several = free_cores >= 2
+        beside = several and not self.may_end_early and self.total_env_steps > self.evaluation.period
+        threads = self.threads if self.threads != "auto" else 2 if free_cores >= 3 else 1
+        evaluator = self.evaluator if self.evaluator != "auto" else "process" if beside else "inline"
+        return self.model_copy(update={"threads": threads, "evaluator": evaluator})
+
+    @property
+    def env_steps_per_update(self) -> float:
+        """Environment steps for one learner step; of a rollout, the mean over its updates."""
+        learner = self.learner
+        if not learner.rollout_length:
+            return learner.env_steps_per_update
+        return learner.rollout_length * self.actor.num_envs / (learner.epochs * learner.minibatches)
+
+    @property
+    def warmup(self) -> int:
+        """Environment steps at random before learning, with None resolved."""
+        if self.warmup_env_steps is not None:
+            return self.warmup_env_steps
+        return min(10_000, self.total_env_steps // 5)
