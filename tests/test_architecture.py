@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -139,6 +140,36 @@ def test_a_module_imports_only_what_the_design_lets_it(path):
     assert not wrong, f"{name} may not import {sorted(wrong)}"
 
 
+def test_no_two_files_import_each_other():
+    """Nor do more of them in a circle: what imports nothing that is left is taken away, until all are."""
+    names = {_name(path): path for path in _SOURCES}
+    left = {name: {used for used in _imports(path) if used in names} - {name} for name, path in names.items()}
+    while free := [name for name, used in left.items() if not used & left.keys()]:
+        for name in free:
+            del left[name]
+    assert not left, {name: sorted(used & left.keys()) for name, used in left.items()}
+
+
+_DEFAULT_RUN = """
+import sys
+from dtqn import cli
+flags = "--total-env-steps 1200 --warmup-env-steps 300 --evaluation.period 600 --evaluation.episodes 4"
+assert cli.main([*flags.split(), *"--wandb disabled --evaluator inline --run-dir".split(), sys.argv[1]]) == 0
+files = {getattr(module, "__file__", None) or "" for module in sys.modules.values()}
+tops = tuple(f"{sys.argv[2]}/{top}/" for top in ("dtqn", "envs", "replay"))
+ours = [file for file in files if file.startswith(tops)]
+print(sum(len(open(file).readlines()) for file in ours))
+"""
+
+
+def test_a_default_run_loads_half_of_the_suite(tmp_path):
+    """A reader who follows it must hold no more than this in the head."""
+    command = [sys.executable, "-c", _DEFAULT_RUN, str(tmp_path / "run"), str(_ROOT)]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert 10_000 < int(done.stdout.splitlines()[-1]) <= 22_000
+
+
 @pytest.mark.parametrize("library", sorted(_ONE_FILE_ONLY))
 def test_a_library_is_imported_in_one_file(library):
     users = [path for path in _SOURCES if any(_covers(library, used) for used in _imports(path))]
@@ -147,8 +178,6 @@ def test_a_library_is_imported_in_one_file(library):
 
 def test_environments_and_replay_load_without_torch():
     """The table's rule for sources also holds for all that they load."""
-    import subprocess
-
     script = (
         "import sys, envs, replay, dtqn.experiments.jobs; assert not {'torch', 'wandb'} & set(sys.modules)"
     )

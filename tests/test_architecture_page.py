@@ -46,13 +46,18 @@ def test_a_named_file_defines_the_named_symbol(file: str, symbol: str) -> None:
     assert symbol in _defined(file)
 
 
-def test_every_file_of_the_tree_exists() -> None:
-    tree = _PAGE.partition("\n\n    envs/")[2].partition("\n\n## ")[0]
-    existing = {path.name for top in ("dtqn", "envs", "replay") for path in (_ROOT / top).rglob("*.py")}
-    named = set(re.findall(r"\w+\.py", tree))
-    assert len(named) > 30 and named <= existing, named - existing
+def test_the_tree_names_every_folder_and_small_module() -> None:
+    tree = _PAGE.partition("\n\n    envs/")[2].partition("\n\nThe first line")[0]
     folders = {path.name for path in (_ROOT / "dtqn").iterdir() if (path / "__init__.py").exists()}
-    assert all(f"{folder}/" in tree for folder in folders), folders
+    assert set(re.findall(r"^      (\w+)/", tree, re.MULTILINE)) == folders
+    named = set(re.findall(r"\w+\.py", tree.rpartition("--")[2]))
+    assert named <= {path.name for path in (_ROOT / "dtqn").glob("*.py")}
+
+
+def test_the_first_line_of_every_file_says_what_it_holds() -> None:
+    for top in ("dtqn", "envs", "replay"):
+        for path in (_ROOT / top).rglob("*.py"):
+            assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
