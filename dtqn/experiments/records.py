@@ -26,6 +26,7 @@ from pydantic import (
 
 from dtqn.experiments.scores import first_solved
 from dtqn.files import write_whole
+from dtqn.settings import gone
 from dtqn.settings.config import Config, ConfigError, fields_of, wrong
 from dtqn.settings.layers import setting_in, without
 from dtqn.text import one_line
@@ -136,7 +137,13 @@ class Record(BaseModel):
 
     @property
     def identity(self) -> Identity:
-        return Identity(self.env, self.agent, self.seed, self.settings_hash)
+        """By the settings that there still are. A run with what has gone stays what its file calls it."""
+        try:
+            settings = gone.dropped(self.settings, "")
+        except ConfigError:
+            settings = self.settings
+        digest = None if self.settings_hash == hash_of(self.settings, None) else self.result.task
+        return Identity(self.env, self.agent, self.seed, hash_of(settings, digest))
 
     def rows(self) -> list[Row]:
         """The rows of the metrics file, as far as they are kept, in order."""

@@ -19,6 +19,7 @@ from dtqn.acting.evaluation import EvaluationResult
 from dtqn.export import certificate, rerun
 from dtqn.export.card import score
 from dtqn.program import code_digest
+from dtqn.settings import gone
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.text import number, one_line
 from dtqn.training import machine, trained
@@ -126,7 +127,7 @@ def _files(directory: RunDir, certified: Mapping[str, Any]) -> Iterator[Finding]
 def _settings(config: Config, certified: Mapping[str, Any]) -> Finding:
     """A setting that a later version has added is not in the certificate, and has its default then."""
     stated, default = (_flat(x.model_dump(mode="json")) for x in (resolved(config), Config()))
-    claimed = default | _flat(certified["settings"])
+    claimed = default | _flat(gone.dropped(certified["settings"], "the certificate"))
     if names := [name for name, value in claimed.items() if stated.get(name) != value]:
         return Finding("settings", DIFFERS, f"{one_line(', '.join(names))} in config.yaml")
     return Finding("settings", OK, "config.yaml states the certificate's")

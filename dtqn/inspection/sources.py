@@ -13,7 +13,7 @@ from dtqn.experiments.compare import scores_of
 from dtqn.experiments.comparison_forms import Table
 from dtqn.experiments.records import Outcome, Record, of_record
 from dtqn.settings.config import Config, ConfigError, fields_of
-from dtqn.settings.layers import Layer, build, setting_in
+from dtqn.settings.layers import Layer, build, of_run, setting_in
 from dtqn.settings.task import task_of
 from dtqn.text import number, one_line
 from dtqn.training import chance
@@ -157,7 +157,7 @@ def _found(where: str, folder: Path) -> tuple[Outcome, RunDir | None] | None:
                 record = Record.model_validate_json(path.read_bytes())
             except ValueError:
                 return None
-            config = build([Layer(None, record.settings)])
+            config = build([of_run(Layer(where, record.settings))])
             task_of(config)
             return _at_hand(config, folder) or (of_record(config, record, where), None)
         if (path / "config.yaml").is_file():

@@ -29,6 +29,7 @@ from dtqn.settings.layers import (
     layer_of,
     merge,
     nested,
+    of_run,
     origin,
     read_yaml,
     setting_in,
@@ -53,7 +54,7 @@ def _of_record(path: Path, content: Mapping[str, Any]) -> Layer | None:
     if not all(isinstance(group, Mapping) for group in groups):
         raise ConfigError(f"{path}: settings and defaults of a record must be groups of settings")
     run = {name: content[name] for name in ("env", "agent", "seed")}
-    return Layer(str(path), merge(*groups) | run)
+    return of_run(Layer(str(path), merge(*groups) | run))
 
 
 def is_record(file: Path) -> bool:
@@ -83,6 +84,7 @@ class Shared(NamedTuple):
             right = "must be settings by the name of an agent, such as drqn: {learner: {n_step: 3}}"
             raise ConfigError(f"{path}: {_AGENTS} is {shown(groups)}: {right}")
         layer = layer_of(str(path), {name: value for name, value in content.items() if name != _AGENTS})
+        layer = of_run(layer) if _is_whole(layer) else layer
         return cls(layer, {name: _of_single(path, name, groups[name], configs) for name in groups})
 
     def layers(self, agent: Agent) -> list[Layer]:
