@@ -151,7 +151,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--env", default="gridverse-memory-7x7")
     parser.add_argument("--agents", nargs="+", default=["gtrxl", "mingru", "lstm", "drqn"])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--every", type=argtypes.positive, default=25_000, help="env steps between measurements")
+    parser.add_argument(
+        "--every", type=argtypes.positive, default=25_000, help="env steps between measurements"
+    )
     parser.add_argument("--sequences", type=argtypes.positive, default=2_000)
     args, rest = parser.parse_known_args(arguments)
     flags = settings_of(rest)

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from dtqn.commands import argtypes
 from dtqn.program import program
+from dtqn.settings import gone
 from dtqn.settings.config import ConfigError, fields_of, setting_of, spelled
 from dtqn.settings.values import Cores, legal, mark_of, nearest
 
@@ -60,7 +61,8 @@ class Parser(argparse.ArgumentParser):
                 self._declare_within(name, declared)
                 if plain(name) not in declared:
                     known = [option.lstrip("-") for option in declared.values()]
-                    hint = nearest(plain(name), known).replace("mean ", "mean --")
+                    near = nearest(plain(name), known).replace("mean ", "mean --")
+                    hint = gone.hint(name.lstrip("-")) or near
                     raise ConfigError(f"{name} is no option{hint or '; --help-all lists all'}")
                 argument = declared[plain(name)] + equals + value
             elif (

@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dtqn.networks.packing import Layout
-from dtqn.networks.products import Linear, product, weight_gradient
 
 
 def sinusoid(length: int, width: int, first: int = 0) -> Tensor:
@@ -148,10 +147,10 @@ class _Packed(torch.autograd.Function):
         queries, keys, (heads, _, size) = layout.queries, layout.keys, u.shape
         width, scale = heads * size, size**-0.5
         new = rows[len(rows) - len(queries.place) // heads :]
-        projected = product(new, weight[:width], u.view(width)).mul_(scale)
+        projected = F.linear(new, weight[:width], u.view(width)).mul_(scale)
         with_u = queries.fill(projected)
         with_v = with_u[:, :-1] + (v - u) * scale
-        pairs = keys.fill(product(rows, weight[width:]))
+        pairs = keys.fill(F.linear(rows, weight[width:]))
         # Without a backward, which reads them all, every head's weights go through the same block.
         kept = heads if any(ctx.needs_input_grad) else 1
         weights = pairs.new_zeros((kept, *queries.shape[1:], keys.shape[2]))
@@ -199,9 +198,9 @@ class _Packed(torch.autograd.Function):
         d_u[:, :-1] += d_v
         d_q = queries.rows(d_u).mul_(scale)
         d_kv = keys.rows(d_pairs)
-        d_rows = product(d_kv, weight[width:].T)
+        d_rows = d_kv @ weight[width:]
         d_rows[len(rows) - len(new) :].addmm_(d_q, weight[:width])
-        d_weight = torch.cat([weight_gradient(d_q, new), weight_gradient(d_kv, rows)])
+        d_weight = torch.cat([d_q.T @ new, d_kv.T @ rows])
         return d_rows, d_relative, None, d_weight, of_u, of_v, None
 
 
@@ -267,9 +266,9 @@ class RelativeAttention(nn.Module):
             self.span = AdaptiveSpan(num_heads=num_heads, memory_length=memory_length, ramp=span_ramp)
         self.width, self.num_heads, self.head_width = width, num_heads, width // num_heads
         self.memory_length = memory_length
-        self.qkv = Linear(width, 3 * width, bias=False)
-        self.relative = Linear(width, width, bias=False)
-        self.output = Linear(width, width, bias=False)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.relative = nn.Linear(width, width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
         self.u = nn.Parameter(torch.zeros(num_heads, 1, self.head_width))
         self.v = nn.Parameter(torch.zeros(num_heads, 1, self.head_width))
 

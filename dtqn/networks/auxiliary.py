@@ -16,7 +16,6 @@ from torch.nn import functional as F
 
 from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gtrxl import GTrXL
-from dtqn.networks.products import Linear
 from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.types import Sequences, first_rows
 
@@ -64,7 +63,7 @@ class ContrastiveLoss(nn.Module):
     def __init__(self, *, width: int, mask_share: float, invariance_weight: float) -> None:
         super().__init__()
         self.mask_share, self.invariance_weight = mask_share, invariance_weight
-        self.critic = Linear(width, width, bias=False)
+        self.critic = nn.Linear(width, width, bias=False)
         nn.init.xavier_normal_(self.critic.weight)
 
     def forward(self, network: RecurrentQNetwork, batch: Sequences, generator: torch.Generator) -> Tensor:

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.networks.attention import sinusoid
-from dtqn.networks.products import Linear
 
 
 class Blocks(NamedTuple):
@@ -75,7 +74,7 @@ class Compression(nn.Module):
 
 def compressor(width: int, rate: int) -> nn.Linear:
     """A block's rows [c D] -> its row [D]; at first their mean."""
-    layer = Linear(rate * width, width)
+    layer = nn.Linear(rate * width, width)
     with torch.no_grad():
         layer.weight.copy_(torch.eye(width).repeat(1, rate) / rate)
         layer.bias.zero_()

@@ -26,7 +26,6 @@ from dtqn.networks.encoders import (
     set_encoder,
 )
 from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
-from dtqn.networks.products import Linear
 from dtqn.networks.rnn import chrono_lstm_, orthogonal_
 from dtqn.types import StepInputs
 
@@ -82,7 +81,7 @@ class FeatureMap(nn.Module):
                 layers = [layer for layer in network.convolutions if not isinstance(layer, nn.MaxPool2d)]
                 self.convolutions = nn.Sequential(*layers)
         filters = [module.out_channels for module in network.modules() if isinstance(module, nn.Conv2d)][-1]
-        self.join = Linear(filters, width)
+        self.join = nn.Linear(filters, width)
 
     def forward(self, picture: Tensor) -> Tensor:
         """[n, C, H, W] -> [n, P, D]"""
@@ -160,9 +159,9 @@ class AttentiveLSTMLayer(nn.Module):
     def __init__(self, *, width: int, longest: int | None, orthogonal: bool) -> None:
         """`longest` and `orthogonal`: see `LSTMLayer`. Initial values are torch's else."""
         super().__init__()
-        self.of_part = Linear(width, width)
-        self.of_hidden = Linear(width, width, bias=False)
-        self.score = Linear(width, 1, bias=False)  # a bias would cancel in the softmax
+        self.of_part = nn.Linear(width, width)
+        self.of_hidden = nn.Linear(width, width, bias=False)
+        self.score = nn.Linear(width, 1, bias=False)  # a bias would cancel in the softmax
         self.lstm = nn.LSTMCell(width, width)
         if orthogonal:
             orthogonal_(self.lstm.weight_ih, self.lstm.weight_hh, self.lstm.bias_ih, self.lstm.bias_hh)

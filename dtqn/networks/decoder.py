@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dtqn.networks.attention import sinusoid
-from dtqn.networks.gates import make_gate, make_norm
-from dtqn.networks.products import FeedForward, Linear
+from dtqn.networks.gates import feed_forward, make_gate, make_norm
 
 
 def _seen(x: Tensor, at: Tensor) -> Tensor:
@@ -44,11 +43,11 @@ class DecoderLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.num_heads, self.pre_norm = num_heads, norm == "pre"
-        self.qkv = Linear(width, 3 * width)
-        self.output = Linear(width, width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
         self.attention_norm = make_norm(norm, width)
         self.attention_gate = make_gate(gate, width=width, bias=gate_bias)
-        self.mlp = FeedForward(width, mlp_width)
+        self.mlp = feed_forward(width, mlp_width)
         self.mlp_norm = make_norm(norm, width)
         self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
 

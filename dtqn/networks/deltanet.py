@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dtqn.networks.delta_rule import delta_rule, delta_step
-from dtqn.networks.products import FeedForward, Linear
+from dtqn.networks.gates import feed_forward
 from dtqn.networks.rnn import chrono_bias
 
 RATE = (0.0, 16.0)
@@ -66,7 +66,7 @@ class GatedDeltaNetLayer(nn.Module):
         super().__init__()
         self.num_heads = num_heads
         self.norm = nn.LayerNorm(width)
-        self.join = Linear(width, 4 * width + 2 * num_heads, bias=False)
+        self.join = nn.Linear(width, 4 * width + 2 * num_heads, bias=False)
         """Rows: q, k, v and the output's gate, D each; beta and alpha, H each."""
         if longest is None:
             rate = torch.empty(num_heads).uniform_(*RATE).clamp(min=1e-4)
@@ -76,9 +76,9 @@ class GatedDeltaNetLayer(nn.Module):
             log_rate, decay_bias = torch.zeros(num_heads), -chrono_bias(num_heads, longest)
         self.log_rate, self.decay_bias = nn.Parameter(log_rate), nn.Parameter(decay_bias)
         self.output_norm = nn.Parameter(torch.ones(width // num_heads))
-        self.out = Linear(width, width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = FeedForward(width, mlp_width)
+        self.mlp = feed_forward(width, mlp_width)
 
     def forward(self, x: Tensor, want_trace: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
         """x [B, T, D], hidden [B, H, d, d] -> output [B, T, D]; hidden [B, T, H, d, d]."""

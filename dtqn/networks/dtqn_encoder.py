@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from dtqn.networks.embedding import Embedding, previous_action
 from dtqn.networks.gates import GRUGate
-from dtqn.networks.products import Linear
 from dtqn.types import StepInputs
 
 DEVIATION = 0.02
@@ -43,7 +42,7 @@ class DTQNEncoder(nn.Module):
         self.register_buffer("start", torch.as_tensor(start, dtype=torch.int64), persistent=False)
         self.embedding = Embedding(vocabulary, embedding_width) if vocabulary else None
         joined = size * embedding_width if vocabulary else size
-        self.join = Linear(joined, width - embedding_width * use_prev_action)
+        self.join = nn.Linear(joined, width - embedding_width * use_prev_action)
         self.prev_action = Embedding(num_actions, embedding_width) if use_prev_action else None
 
     @staticmethod

@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from dtqn.networks.distinct import on_distinct
 from dtqn.networks.embedding import Embedding, previous_action
 from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
-from dtqn.networks.products import Linear
 from dtqn.types import Observation, StepInputs
 
 ImageEncoder = Literal["nature", "impala", "minigrid"]
@@ -247,7 +246,7 @@ def _layer(width: int, is_first: bool, norm: bool) -> list[nn.Module]:
     """The parts of a layer on features; the first one has its linear map before it."""
     parts: list[nn.Module] = []
     if not is_first:
-        linear = Linear(width, width)
+        linear = nn.Linear(width, width)
         nn.init.xavier_normal_(linear.weight)
         nn.init.zeros_(linear.bias)
         parts.append(linear)
@@ -292,7 +291,7 @@ class StepEncoder(nn.Module):
         self.use_prev_reward = use_prev_reward
         joined = self.observation.output_width + int(use_prev_reward)
         joined += action_width * (use_prev_action and not has_layers)
-        self.join = Linear(joined, width)
+        self.join = nn.Linear(joined, width)
         self.values = set_encoder(observation_space, width)
         # Where no layers follow, a set of values in sight at first outweighs places and the previous action.
         nn.init.xavier_normal_(self.join.weight, gain=0.15 if self.values is not None else 1.0)

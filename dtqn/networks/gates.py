@@ -6,12 +6,11 @@ gates of its own. W, U are [D, D] without bias; b is the vector b_g [D].
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-from dtqn.networks.products import add_product, linear, on_rows, product, weight_gradient
+from torch.nn import functional as F
 
 GATE_BIAS = {"gru": 2.0, "output": 1.0, "highway": 1.0, "sigtanh": 1.0, "input": None, "residual": None}
 """b_g at initialisation; None where the gate has no bias."""
@@ -40,7 +39,7 @@ class InputGate(nn.Module):
         self.w = _gate_weight(1, width)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return torch.addcmul(y, torch.sigmoid(linear(x, self.w)), x)
+        return torch.addcmul(y, torch.sigmoid(F.linear(x, self.w)), x)
 
 
 class OutputGate(nn.Module):
@@ -52,7 +51,7 @@ class OutputGate(nn.Module):
         self.bias = nn.Parameter(torch.full((width,), bias))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return torch.addcmul(x, torch.sigmoid(linear(x, self.w, -self.bias)), y)
+        return torch.addcmul(x, torch.sigmoid(F.linear(x, self.w, -self.bias)), y)
 
 
 class HighwayGate(nn.Module):
@@ -64,7 +63,7 @@ class HighwayGate(nn.Module):
         self.bias = nn.Parameter(torch.full((width,), bias))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return torch.lerp(y, x, torch.sigmoid(linear(x, self.w, self.bias)))
+        return torch.lerp(y, x, torch.sigmoid(F.linear(x, self.w, self.bias)))
 
 
 class SigTanhGate(nn.Module):
@@ -76,7 +75,7 @@ class SigTanhGate(nn.Module):
         self.bias = nn.Parameter(torch.full((width,), bias))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        w, u = linear(y, self.wu).chunk(2, dim=-1)
+        w, u = F.linear(y, self.wu).chunk(2, dim=-1)
         return torch.addcmul(x, torch.sigmoid(w - self.bias), torch.tanh(u))
 
 
@@ -102,12 +101,12 @@ class _GRUGate(torch.autograd.Function):
         ctx: Any, x: Tensor, y: Tensor, w_rzg: Tensor, u_rz: Tensor, u_g: Tensor, bias: Tensor
     ) -> Tensor:
         w_rz, w_g = w_rzg.split([2 * x.shape[1], x.shape[1]])
-        rz = add_product(product(y, w_rz), x, u_rz)
+        rz = F.linear(y, w_rz).addmm_(x, u_rz.T)
         r, z = rz.chunk(2, dim=1)
         z.sub_(bias)
         rz.sigmoid_()
         rx = r * x
-        h = _tanh_(add_product(product(y, w_g), rx, u_g))
+        h = _tanh_(F.linear(y, w_g).addmm_(rx, u_g.T))
         ctx.save_for_backward(x, y, rz, h, rx, w_rz, w_g, u_rz, u_g)
         return torch.lerp(x, h, z)
 
@@ -120,12 +119,12 @@ class _GRUGate(torch.autograd.Function):
         dh = grad * z
         da_h = torch.ops.aten.tanh_backward(dh, h)
         torch.ops.aten.sigmoid_backward.grad_input((h - x).mul_(grad), z, grad_input=da_z)
-        d_rx = product(da_h, u_g.T)
+        d_rx = da_h @ u_g
         torch.ops.aten.sigmoid_backward.grad_input(d_rx * x, r, grad_input=da_r)
-        dx = add_product((grad - dh).addcmul_(d_rx, r), da_rz, u_rz.T)
-        dy = add_product(product(da_rz, w_rz.T), da_h, w_g.T)
-        of_w = torch.cat([weight_gradient(da_rz, y), weight_gradient(da_h, y)])
-        return dx, dy, of_w, weight_gradient(da_rz, x), weight_gradient(da_h, rx), -da_z.sum(dim=0)
+        dx = (grad - dh).addcmul_(d_rx, r).addmm_(da_rz, u_rz)
+        dy = (da_rz @ w_rz).addmm_(da_h, w_g)
+        of_w = torch.cat([da_rz.T @ y, da_h.T @ y])
+        return dx, dy, of_w, da_rz.T @ x, da_h.T @ rx, -da_z.sum(dim=0)
 
 
 class GRUGate(nn.Module):
@@ -142,13 +141,21 @@ class GRUGate(nn.Module):
         self.bias = nn.Parameter(torch.full((width,), bias))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        weights = self.w_rzg, self.u_rz, self.u_g, self.bias
-        return on_rows(lambda *rows: cast(Tensor, _GRUGate.apply(*rows, *weights)), self.w_rzg.numel(), x, y)
+        rows = (each.reshape(-1, each.shape[-1]) for each in (x, y))
+        gated: Tensor = _GRUGate.apply(*rows, self.w_rzg, self.u_rz, self.u_g, self.bias)
+        return gated.view(x.shape)
 
 
 def make_norm(norm: str, width: int) -> nn.Module:
     """LayerNorm for a sub-module's input (`pre`) or output (`post`); the identity for `none`."""
     return nn.Identity() if norm == "none" else nn.LayerNorm(width)
+
+
+def feed_forward(width: int, hidden_width: int) -> nn.Sequential:
+    """A linear map to a hidden layer, a ReLU and one back."""
+    return nn.Sequential(
+        nn.Linear(width, hidden_width), nn.ReLU(inplace=True), nn.Linear(hidden_width, width)
+    )
 
 
 def make_gate(name: str, *, width: int, bias: float | None) -> nn.Module:

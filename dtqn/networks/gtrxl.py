@@ -26,9 +26,8 @@ from torch.nn import functional as F
 
 from dtqn.networks.attention import RelativeAttention, Slots, sinusoid
 from dtqn.networks.compression import Blocks, Compression, compressor
-from dtqn.networks.gates import make_gate, make_norm
+from dtqn.networks.gates import feed_forward, make_gate, make_norm
 from dtqn.networks.packing import Layout, Packing, layout
-from dtqn.networks.products import FeedForward
 from dtqn.shapes import follow_data
 from dtqn.types import TraceSpec
 
@@ -83,7 +82,7 @@ class GTrXLLayer(nn.Module):
         self.compressor = None if compression_rate is None else compressor(width, compression_rate)
         self.attention_norm = make_norm(norm, width)
         self.attention_gate = make_gate(gate, width=width, bias=gate_bias)
-        self.mlp = FeedForward(width, mlp_width)
+        self.mlp = feed_forward(width, mlp_width)
         self.mlp_norm = make_norm(norm, width)
         self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
 

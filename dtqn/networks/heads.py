@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dtqn.networks.products import Linear
 from dtqn.types import QOutput
 
 
@@ -65,7 +64,7 @@ Prediction: TypeAlias = Expectation | Categorical | Quantiles
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:
-    layer = Linear(inputs, outputs)
+    layer = nn.Linear(inputs, outputs)
     nn.init.xavier_normal_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer

@@ -9,8 +9,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.products import Linear
-
 NATURE_SIDE = 36
 """The smallest side that Nature's kernels fit into."""
 POOL_ABOVE = 8
@@ -37,7 +35,7 @@ class NatureCNN(nn.Module):
         for i in range(3):
             layers += [nn.Conv2d(filters[i], filters[i + 1], kernels[i], strides[i], padding), nn.ReLU()]
         self.convolutions = nn.Sequential(*layers)
-        self.hidden = Linear(_features(self.convolutions, channels, height, width), self.output_width)
+        self.hidden = nn.Linear(_features(self.convolutions, channels, height, width), self.output_width)
 
     def forward(self, picture: Tensor) -> Tensor:
         return self.hidden(self.convolutions(picture).flatten(1)).relu()
@@ -65,7 +63,7 @@ class ImpalaResNet(nn.Module):
             sections += [ResidualBlock(filters), ResidualBlock(filters)]
             channels = filters
         self.sections = nn.Sequential(*sections)
-        self.hidden = Linear(_features(self.sections, first, height, width), self.output_width)
+        self.hidden = nn.Linear(_features(self.sections, first, height, width), self.output_width)
 
     def forward(self, picture: Tensor) -> Tensor:
         return self.hidden(self.sections(picture).relu().flatten(1)).relu()

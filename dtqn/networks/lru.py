@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dtqn.networks.products import Linear
 from dtqn.networks.scan import linear_scan
 
 R_MIN, R_MAX = 0.9, 0.999
@@ -41,7 +40,7 @@ class LRULayer(nn.Module):
         self.c = nn.Parameter(torch.randn(width, 2 * width) * width**-0.5)
         """Columns: the real parts of C, then the imaginary ones, with their sign turned."""
         self.d = nn.Parameter(torch.randn(width))
-        self.glu = Linear(width, 2 * width)
+        self.glu = nn.Linear(width, 2 * width)
 
     def eigenvalues(self) -> Tensor:
         """lambda [D], complex."""

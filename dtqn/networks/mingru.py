@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dtqn.networks.products import FeedForward, Linear
+from dtqn.networks.gates import feed_forward
 from dtqn.networks.rnn import chrono_bias
 from dtqn.networks.scan import linear_scan
 
@@ -36,12 +36,12 @@ class MinGRULayer(nn.Module):
     def __init__(self, *, width: int, mlp_width: int, longest: int | None) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        self.gate_and_candidate = Linear(width, 2 * width)
+        self.gate_and_candidate = nn.Linear(width, 2 * width)
         if longest is not None:
             with torch.no_grad():
                 self.gate_and_candidate.bias[:width] = -chrono_bias(width, longest)
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = FeedForward(width, mlp_width)
+        self.mlp = feed_forward(width, mlp_width)
 
     def forward(self, x: Tensor, want_trace: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
         """x [B, T, D], hidden [B, D] -> output [B, T, D]; hidden [B, T, D]."""

@@ -4,9 +4,9 @@ A third of a batch's rows are padding, and more where stored memory is short. Wh
 itself (encoder, projections, gates, feed-forward parts, head) runs on packed rows [n, D]. Attention alone
 needs blocks, and a `Layout` says how they are filled.
 
-A block's packed rows are filled up to a multiple of `products.ROWS`, so that products come in few shapes. The
-rows that fill it up are copies of its first one. Nothing reads what becomes of them: they lie in no block,
-and no gradient reaches them.
+A block's packed rows are filled up to a multiple of `ROWS`, so that products come in few shapes: in bfloat16
+torch prepares each shape for a millisecond. The rows that fill it up are copies of its first one. Nothing
+reads what becomes of them: they lie in no block, and no gradient reaches them.
 
 Legend: B sequences, W stored rows before a sequence, P burn-in rows, R rows of the learn block, N packed rows
 of a call, n those of them that are queries, T query places and J key places of a sequence.
@@ -23,10 +23,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dtqn.networks.products import ROWS
 from dtqn.types import Sequences, StepInputs, first_rows, map_tree
 
 T = TypeVar("T")
+
+ROWS = 32
+"""Packed rows come in multiples of so many."""
 
 NOWHERE = -(2**40)
 """A position before every row."""

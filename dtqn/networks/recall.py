@@ -23,7 +23,6 @@ from torch.nn import functional as F
 
 from dtqn.networks.encoders import has_one_set_of_values, is_code_picture
 from dtqn.networks.heads import Prediction
-from dtqn.networks.products import Linear
 from dtqn.networks.q_network import Head
 from dtqn.types import Observation, QOutput, Sequences, first_rows
 
@@ -123,7 +122,7 @@ class Recall(nn.Module):
         super().__init__()
         self.weight = weight
         self.shown = Shown(observation_space)
-        self.logits = Linear(width, self.shown.count)
+        self.logits = nn.Linear(width, self.shown.count)
 
     def forward(self, features: Tensor) -> Tensor:
         """[B, T, D] -> [B, T, V]"""

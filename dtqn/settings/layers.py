@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from dtqn.settings import gone
 from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, setting_of, spelled
 from dtqn.settings.values import OwnOr, choices, is_mapping, legal, mapping, mark_of, meant, nearest, shown
 from envs import entry_points, yaml_file
@@ -183,6 +184,11 @@ def layer_of(source: str, content: Mapping[str, Any]) -> Layer:
         raise ConfigError(f"{source}: {error}") from None
 
 
+def of_run(layer: Layer) -> Layer:
+    """The settings that a file of a run holds, which may be of an earlier version."""
+    return layer._replace(values=gone.dropped(layer.values, str(layer.source)))
+
+
 def environment_layer(environment: Mapping[str, str]) -> list[Layer]:
     """`WANDB_MODE`, in this suite's words."""
     mode = environment.get("WANDB_MODE", "").lower()
@@ -216,7 +222,8 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
     name = ".".join(map(str, error["loc"]))
     fields = fields_of()
     if error["type"] == "extra_forbidden":
-        return f"{name} is no setting{origin(layers, name)}{nearest(name, [*fields, *_GROUPS])}"
+        hint = gone.hint(name) or nearest(name, [*fields, *_GROUPS])
+        return f"{name} is no setting{origin(layers, name)}{hint}"
     if error["input"] is NO_HORIZON:
         env = next((layer.values["env"] for layer in reversed(layers) if "env" in layer.values), Config().env)
         return (

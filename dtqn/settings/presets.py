@@ -30,6 +30,7 @@ from dtqn.settings.layers import (
     layer_of,
     merge,
     nested,
+    of_run,
     origin,
     read_yaml,
     setting_in,
@@ -54,7 +55,7 @@ def _of_record(path: Path, content: Mapping[str, Any]) -> Layer | None:
     if not record_files.is_record(content):
         return None
     try:
-        return Layer(str(path), record_files.settings_of(content))
+        return of_run(Layer(str(path), record_files.settings_of(content)))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
@@ -86,6 +87,7 @@ class Shared(NamedTuple):
             right = "must be settings by the name of an agent, such as drqn: {learner: {n_step: 3}}"
             raise ConfigError(f"{path}: {_AGENTS} is {shown(groups)}: {right}")
         layer = layer_of(str(path), {name: value for name, value in content.items() if name != _AGENTS})
+        layer = of_run(layer) if _is_whole(layer) else layer
         return cls(layer, {name: _of_single(path, name, groups[name], configs) for name in groups})
 
     def layers(self, agent: Agent) -> list[Layer]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dtqn.settings.config import ConfigError
-from dtqn.settings.gone import without_gone
+from dtqn.settings.gone import without_off
 from dtqn.settings.layers import merge
 
 SUFFIX = ".jsonl"
@@ -80,4 +80,4 @@ def settings_of(content: Mapping[str, Any]) -> dict[str, Any]:
     groups = [content.get("defaults", {}), content["settings"]]
     if not all(isinstance(group, Mapping) for group in groups):
         raise ConfigError("settings and defaults of a record must be groups of settings")
-    return without_gone(merge(*groups)) | {name: content[name] for name in ("env", "agent", "seed")}
+    return without_off(merge(*groups)) | {name: content[name] for name in ("env", "agent", "seed")}

@@ -24,6 +24,7 @@ from dtqn.settings.layers import (
     file_layer,
     merge,
     nested,
+    of_run,
     setting_in,
     to_yaml,
 )
@@ -376,7 +377,7 @@ class RunDir:
                     f"{self.config_file}: has no {name}; a run's own file has every setting, so this one is "
                     "damaged: put it back, or move the folder away"
                 )
-        return build([layer])
+        return build([of_run(layer)])
 
     def resumed_config(self, flags: Mapping[str, Any], environment: Mapping[str, str]) -> Config:
         """The run's configuration with the flags that a resumed run may be given.

@@ -182,11 +182,9 @@ def test_a_run_counts_by_what_its_settings_mean_today(tmp_path, monkeypatch):
     assert not counts(lambda settings, defaults: settings["learner"].update(batch_size=batch + 1))
     # An early record tells no defaults: what it gives differed from one, and so did perhaps what it does not.
     assert not counts(lambda settings, defaults: settings["learner"].update(given), defaults=False)
-    monkeypatch.setattr(gone, "OFF", {"learner.hint": 0.5, "old": 1})
+    monkeypatch.setitem(gone.GONE, "learner.hint", gone.Gone(0.5, "hints"))
     for defaults in (True, False):
-        assert counts(
-            lambda settings, _: settings["learner"].update(hint=0.5) or settings.update(old=1), defaults
-        )
+        assert counts(lambda settings, _: settings["learner"].update(hint=0.5), defaults)
         assert not counts(lambda settings, _: settings["learner"].update(hint=0.25), defaults)
     assert not counts(lambda settings, _: settings["learner"].update(other=0))
     content["defaults"]["learner"]["hint"] = 0.5

@@ -1,0 +1,134 @@
+"""A run that an earlier version made: settings that have gone since stand in its files.
+
+`tests/data/run-c9b8378` is such a run, trained and finished at that commit.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dtqn import cli
+from dtqn.experiments import records
+from dtqn.export.verify import OK, _settings
+from dtqn.settings import gone, presets
+from dtqn.settings.config import ConfigError
+from dtqn.settings.layers import setting_in
+from dtqn.training.directory import RunDir, config_hash, hash_of, resolved
+from dtqn.training.metrics import read_rows
+
+MADE = Path(__file__).parents[1] / "data" / "run-c9b8378"
+HASH = "911dafb7"
+"""`config_hash` of the run at its own commit."""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return RunDir(Path(shutil.copytree(MADE, tmp_path / "run")))
+
+
+def set_to(run: RunDir, name: str, value: str) -> None:
+    leaf = name.rpartition(".")[2]
+    lines = run.config_file.read_text().splitlines(keepends=True)
+    changed = [f"  {leaf}: {value}\n" if line.startswith(f"  {leaf}:") else line for line in lines]
+    assert changed != lines
+    run.config_file.write_text("".join(changed))
+
+
+def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert cli.main(list(arguments)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line.removeprefix("error: ")
+
+
+def test_its_settings_are_read_and_it_is_the_same_run(run: RunDir) -> None:
+    text = run.config_file.read_text()
+    assert all(f"  {name.rpartition('.')[2]}: {of.off}\n" in text for name, of in gone.GONE.items())
+    assert config_hash(run.read_config()) == HASH
+    assert config_hash(presets.resolve(run.config_file, {}, {})) == HASH
+
+
+def test_it_goes_on_and_is_evaluated(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+    before = read_rows(run.metrics_file)
+    assert cli.main(["--resume", str(run.path), "--total-env-steps", "600"]) == 0
+    rows = read_rows(run.metrics_file)
+    assert rows[: len(before)] == before and rows[-1]["env_steps"] == 600
+    assert rows[-1]["learner_steps"] > before[-1]["learner_steps"]
+    assert cli.main(["eval", str(run.path), "--episodes", "2"]) == 0
+    assert not any(name.rpartition(".")[2] in run.config_file.read_text() for name in gone.GONE)
+
+
+@pytest.mark.parametrize(
+    "name, value, what",
+    [
+        ("network.dropout", "0.1", "dropout"),
+        ("network.bag_size", "4", "DTQN's bag"),
+        ("learner.ranks", "2", "learning in several processes"),
+    ],
+)
+def test_a_run_with_what_has_gone_is_one_line(
+    name: str, value: str, what: str, run: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_to(run, name, value)
+    end = f"{what} has gone, and commit c9b8378 is the last with it"
+    expected = f"{run.config_file}: {name} is {value}; {end}"
+    assert fails(capsys, "--resume", str(run.path)) == expected
+    assert fails(capsys, "eval", str(run.path)) == expected
+    assert fails(capsys, "--config", str(run.config_file)) == f"config is {expected}"
+
+
+@pytest.mark.parametrize("value", ["0.0", "0.1"])
+def test_who_names_what_has_gone_is_told(
+    value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end = "; dropout has gone, and commit c9b8378 is the last with it"
+    assert fails(capsys, "--network.dropout", value) == f"--network.dropout is no option{end}"
+    file = tmp_path / "my.yaml"
+    file.write_text(f"network: {{dropout: {value}}}")
+    told = fails(capsys, "--config", str(file))
+    assert told == f"network.dropout is no setting (from {file}){end}"
+
+
+def test_an_early_record_is_of_the_run_that_its_settings_are_now(run: RunDir) -> None:
+    config, result = run.read_config(), run.read_result()
+    assert result is not None
+    now = records.of_run(config, result, read_rows(run.metrics_file))
+
+    def with_dropout(value: float) -> records.Record:
+        settings = now.settings | {"network": now.settings["network"] | {"dropout": value}}
+        content = now.model_dump() | {"settings": settings, "settings_hash": hash_of(settings, None)}
+        return records.Record.model_validate(content)
+
+    early, other = with_dropout(0.0), with_dropout(0.1)
+    assert early.settings_hash != HASH
+    assert early.identity == now.identity == records.Identity.of(config)
+    assert other.identity.settings_hash == other.settings_hash not in (HASH, early.settings_hash)
+
+
+def test_a_record_with_every_setting_is_read(run: RunDir, tmp_path: Path) -> None:
+    """`--config RECORD`, whose defaults hold what has gone."""
+    result = run.read_result()
+    assert result is not None
+    record = records.of_run(run.read_config(), result, read_rows(run.metrics_file))
+    defaults = record.defaults | {"learner": record.defaults["learner"] | {"ranks": 1}}
+    file = tmp_path / "record.json"
+    file.write_text(record.model_copy(update={"defaults": defaults}).model_dump_json())
+    assert presets.is_record(file)
+    assert config_hash(presets.resolve(file, {}, {})) == HASH
+
+
+def test_an_early_certificate_states_the_same_settings(run: RunDir) -> None:
+    config = run.read_config()
+    settings = resolved(config).model_dump(mode="json")
+    settings["network"] |= {"dropout": 0.0, "bag_size": 0}
+    assert setting_in(settings, "network.dropout") == 0.0
+    assert _settings(config, {"settings": settings}).answer == OK
+    with pytest.raises(ConfigError, match=r"network\.dropout is 0\.3"):
+        gone.dropped({"network": {"dropout": 0.3}}, "a.json")
+
+
+def test_a_group_that_had_nothing_else_goes_too() -> None:
+    kept = {"env": "hallway", "network": {"kwargs": {}}}
+    assert gone.dropped({**kept, "learner": {"ranks": 1}}, "a.json") == kept
