@@ -598,8 +598,9 @@ def test_records_with_other_settings_are_told_of_once(tmp_path):
     for seed in (3, 4, 5):
         assert shelf.find(_config(seed=str(seed), total_env_steps="8000")) is None
     assert shelf.problems == [
-        f"{_name(file, _config(**old))}: is of dqn on {_TASK} with other settings (total_env_steps is 9000, here 8000, "
-        "warmup_env_steps is 1800, here 1600, learner.n_step is 4, here 10), so the run is not counted"
+        f"{_name(file, _config(**old))}: is of dqn on {_TASK} with other settings "
+        "(total_env_steps is 9000, here 8000, warmup_env_steps is 1800, here 1600, "
+        "learner.n_step is 4, here 10), so the run is not counted"
     ]
     shelf = Records(file)
     assert shelf.find(_config(seed="4")) is None and shelf.find(_config(agent="gru")) is None

@@ -12,7 +12,7 @@ from dtqn import cli
 from dtqn.experiments import compare, records, suites
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
-from tests.experiments import suite_program
+from tests.experiments import comparison_program, suite_program
 from tests.experiments.suite_program import FIGURES, MAZE, SUITE, begun_runs, lines_of, suite_of, table_of
 from tests.reference import statistics_twin as twin
 
@@ -488,7 +488,7 @@ def test_figures_of_others_stand_in_rows_of_their_own_with_source_and_budget(run
     assert told in table["under"][MAZE]
     assert all(told not in under for env, under in table["under"].items() if env != MAZE)
     assert not any("Others" in note for note in table["under"]["all tasks"])
-    text = (tmp_path / "a/out/table.txt").read_text()
+    text = comparison_program.text_of(tmp_path / "a")
     (row,) = [row for row in text.splitlines() if row.startswith("Others (published) ")]
     assert row.split()[2:5] == ["-", "42.0%", "-"]
     below_five = [note for note in table["under"][MAZE] if note.startswith("Fewer than 5 runs of dqn:")]

@@ -269,12 +269,12 @@ def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> 
     result = directory.read_result()
     assert result is not None
     record = of_run(directory.read_config(), result, read_rows(directory.metrics_file))
-    (runs / "two.json").write_text(record.model_dump_json())
+    (runs / "two.jsonl").write_text(record.model_dump_json())
     shutil.copytree(runs / "one", runs / "went-on")
     figures = []
     for seed, where, error in (
         (1, "one", None),
-        (2, "two.json", None),
+        (2, f"two.jsonl#{record.key}", None),
         (3, "gone", None),
         (4, "x", "broke"),
         (5, "went-on", None),
@@ -304,7 +304,7 @@ def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> 
     assert cli.main(["report", str(folder), *PLAYED, "--figures", str(figures)]) == 2
     assert f"--figures is {figures}: no run has a directory to play" in capsys.readouterr().err
     shutil.move(runs / "away", runs / "one")
-    (runs / "two.json").write_text("{")
+    (runs / "two.jsonl").write_text("{")
     begun = RunDir(runs / "gone")  # it is made again
     begun.prepare(directory.read_config())
     capsys.readouterr()
@@ -312,7 +312,7 @@ def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> 
     told = "gone: is not there any more, damaged, or being made again, so it is in the table only."
     assert told in page.read_text() and f"warning: {told}" in capsys.readouterr().err
     shutil.rmtree(begun.path)
-    assert "two.json: is not there any more, damaged, or being made again" in page.read_text()
+    assert f"two.jsonl#{record.key}: is not there any more, damaged, or being made again" in page.read_text()
     capsys.readouterr()
     assert cli.main(["report", str(folder), str(runs / "one")]) == 2
     assert f"{folder}: holds a comparison; give it alone" in capsys.readouterr().err
