@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtqn.commands import argtypes, train
 from dtqn.commands.parser import Parser, add_config, plain
+from dtqn.program import program
 from dtqn.settings.config import ConfigError, wrong
 from dtqn.settings.record_files import SUFFIX
 from dtqn.settings.values import nearest
@@ -27,6 +29,7 @@ _SLURM = "--slurm."
 
 def compare(arguments: Sequence[str]) -> int:
     """Compare agents on the same tasks and seeds."""
+    command = f"{program()} compare {shlex.join(arguments)}"
     arguments, slurm = _split_slurm(arguments)
     given = _compare_parser(arguments).read()
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
@@ -54,7 +57,7 @@ def compare(arguments: Sequence[str]) -> int:
         # Values are compared as they are given: a share of the suite's budgets scales some of them.
         whole = suite if suite is None else suite._replace(share=1.0)
         own = compare.plan(list(agents.values()), [first], file, given, whole, here=False)
-        search = searches.read(searched, agents, given, suite, file)
+        search = searches.read(searched, agents, given, suite)
         agents = search.items()
         items = list(agents.values())[: len(search.values)]  # of one agent: values mean the same to all
         search = search.settled(own, compare.plan(items, [first], file, given, whole, here=False))
@@ -83,6 +86,7 @@ def compare(arguments: Sequence[str]) -> int:
             launcher=launcher,
             metrics=metrics,
             search=search,
+            command=command,
         )
 
 

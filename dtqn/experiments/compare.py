@@ -193,6 +193,7 @@ def compare(
     launcher: Launcher | None = None,
     metrics: Sequence[str] = (),
     search: Search | None = None,
+    command: str = "",
 ) -> int:
     """Train what has not finished and write the comparison; the program's exit code.
 
@@ -209,6 +210,7 @@ def compare(
         launcher: where trainings run; None: on this machine.
         metrics: those that get a column in the tables.
         search: the runs are those of an equal search, which gets two more files.
+        command: what was typed, to be told with the table.
 
     Returns:
         0, 1 where a run has failed (the table is of the others) or a record could not be written, 128 + n
@@ -251,8 +253,8 @@ def compare(
         notes.append(f"{note(search, findings, share)} {files}")
     compared = _Compared(outcomes, runs, floors, scores, suite)
     table = _table(compared, baseline, notes)
-    for name, content in comparison_forms.files(table, runs).items():
-        write_whole(folder / name, content)
+    write_whole(folder / "table.md", comparison_forms.to_markdown(table, command))
+    write_whole(folder / "table.json", comparison_forms.to_json(table, runs))
     _draw(compared, folder)
     if search is not None:
         file = given.get("config")

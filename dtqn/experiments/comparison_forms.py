@@ -1,9 +1,7 @@
-"""The table of a comparison as text, Markdown, CSV and JSON."""
+"""The table of a comparison as text, Markdown and JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 from collections.abc import Mapping, Sequence
@@ -50,28 +48,24 @@ class Table(NamedTuple):
         return found
 
 
-def files(table: Table, runs: Sequence[RunFigures]) -> dict[str, str]:
-    """The content of the table's files, by name."""
-    return {
-        "table.txt": to_text(table),
-        "table.md": to_markdown(table),
-        "table.csv": to_csv(table),
-        "table.json": to_json(table, runs),
-    }
-
-
 def to_text(table: Table) -> str:
     """A table for each task, each with what is to be known right below it, and the notes."""
     parts = [[env, *columns(rows), *under, ""] for env, rows, under in table.parts]
     return "\n".join([*itertools.chain(*parts), *table.notes]) + "\n"
 
 
-def to_markdown(table: Table) -> str:
+def to_markdown(table: Table, command: str = "") -> str:
+    """A table for each task, and the notes.
+
+    Args:
+        command: what has made it, to be told as the last note; empty to leave it out.
+    """
     parts = []
     for env, rows, under in table.parts:
         parts += [f"### {env}", "", *markdown_table(rows), ""]
         parts += [text for note in under for text in (note, "")]
-    return "\n".join([*parts, *(f"- {note}" for note in table.notes)]) + "\n"
+    notes = [*table.notes, *([f"Command: `{command}`"] if command else [])]
+    return "\n".join([*parts, *(f"- {note}" for note in notes)]) + "\n"
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -84,27 +78,6 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
 def figure(value: float, score: str) -> str:
     """A value of the score of this name."""
     return f"{value:{_form(score)}}"
-
-
-def to_csv(table: Table) -> str:
-    """One table, a line a row; nothing where there is no figure."""
-    out = io.StringIO()
-    flats = []
-    for line in table.lines:
-        flat: dict[str, Any] = {}
-        for name, value in line._asdict().items():
-            if name in ("iqm", "improvement"):
-                found = (None, None, None) if value is None else value
-                flat |= dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))
-            elif name == "beside":
-                flat |= value
-            else:
-                flat[name.replace("episode_return", "return")] = value
-        flats.append(flat)
-    writer = csv.DictWriter(out, list(dict.fromkeys(itertools.chain(*flats))), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flats)
-    return out.getvalue()
 
 
 def to_json(table: Table, runs: Sequence[RunFigures]) -> str:

@@ -201,33 +201,26 @@ def _random_line(
     single = len(envs) == 1
     successes = [chance[env].success for env in envs]
     known = {score.name: score.random for score in scores[envs[0]]} if single else {NORMALISED: 0.0}
-    return AgentFigures(
-        env=beside.env,
-        agent=RANDOM,
-        finished=0,
-        runs=0,
-        fewest=0,
-        score=beside.score,
+    line = _line_without_runs(beside, RANDOM, known)
+    return line._replace(
         success=_mean(successes) if None not in successes and (single or beside.score != "return") else None,
         episode_return=chance[envs[0]].episode_return if single else None,
-        beside={name: known.get(name) for name in beside.beside},
         tasks=len(envs),
     )
 
 
 def _published_line(beside: AgentFigures, one: Published) -> AgentFigures:
     """The line of somebody else's figure in the table of another one."""
-    return AgentFigures(
-        env=beside.env,
-        agent=one.row,
-        finished=0,
-        runs=0,
-        fewest=0,
-        score=beside.score,
+    return _line_without_runs(beside, one.row, {one.column: one.figure})._replace(
         success=one.figure if one.unit == "success" else None,
         episode_return=one.figure if one.unit == "return" else None,
-        beside={name: one.figure if name == one.column else None for name in beside.beside},
     )
+
+
+def _line_without_runs(beside: AgentFigures, agent: str, known: Mapping[str, float | None]) -> AgentFigures:
+    """A line in the table of another one, with what is known in its columns of scores."""
+    columns = {name: known.get(name) for name in beside.beside}
+    return AgentFigures(beside.env, agent, 0, 0, 0, beside.score, beside=columns)
 
 
 def _line(

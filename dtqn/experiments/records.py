@@ -358,16 +358,9 @@ class Records:
         try:
             record = Record.model_validate_json(line)
         except (ValueError, RecursionError) as error:
-            if unknown := _unknown_key(error):
-                why = f"has {unknown}, which this version does not know, so the run is not counted"
-                self.problems.append(f"{place}: {why}; a newer dtqn may count it")
-            else:
-                self.problems.append(f"{place}: is no record of a run ({_why(error)}); it is left as it is")
+            self.problems.append(f"{place}: is no record of a run ({_why(error)}); it is left as it is")
             return
         self._found.setdefault(record.identity, []).append((f"{self._file}#{record.key}", record))
-
-    def __len__(self) -> int:
-        return len(self._found)
 
     def find(self, config: Config) -> Outcome | None:
         """The run with these settings on the task as it is now; None where there is no record of it."""
@@ -398,8 +391,9 @@ class Records:
         if record is None or env_and_agent in self._told:
             return
         self._told.add(env_and_agent)
-        differences = _first(_differences(record, config))
-        why = f"is of {config.agent} on {config.env} with other settings ({differences})"
+        told = _differences(record, config)
+        more = [f"and {len(told) - 3} more"] if len(told) > 3 else []
+        why = f"is of {config.agent} on {config.env} with other settings ({', '.join([*told[:3], *more])})"
         self.problems.append(f"{name}: {why}, so the run is not counted")
 
     def check_writable(self) -> None:
@@ -508,20 +502,6 @@ def _unknown(settings: Mapping[str, Any], group: str = "") -> list[str]:
 
 def _changed_task(record: Record, digest: str) -> str:
     return f"the task {record.env} has changed since (digest {record.result.task}, now {digest})"
-
-
-def _first(lines: Sequence[str]) -> str:
-    """The first few of them."""
-    more = [f"and {len(lines) - 3} more"] if len(lines) > 3 else []
-    return ", ".join([*lines[:3], *more])
-
-
-def _unknown_key(error: Exception) -> str:
-    """What a file holds that no record of this version has; empty where it has another fault."""
-    found = error.errors(include_url=False) if isinstance(error, ValidationError) else []
-    if not found or any(one["type"] != "extra_forbidden" for one in found):
-        return ""
-    return ".".join(map(str, found[0]["loc"]))
 
 
 def _why(error: Exception) -> str:

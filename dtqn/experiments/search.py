@@ -1,4 +1,7 @@
-"""An equal search: every agent of a comparison with the same values of one setting, and what suits each."""
+"""An equal search: every agent of a comparison with the same values of one setting, and what suits each.
+
+Agents are shipped presets: what was chosen for them stands in one file for `--config`.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,7 @@ class Search(NamedTuple):
     setting: str
     values: tuple[str, ...]
     """As they were given."""
-    agents: Mapping[str, str]
-    """By name, what stands for each as `--agents` takes it."""
+    agents: tuple[str, ...]
     meant: Mapping[str, Any] = {}
     """By value as it was given, the setting's."""
     own: Mapping[tuple[str, str], str] = {}
@@ -47,11 +49,7 @@ class Search(NamedTuple):
     def items(self) -> dict[str, str]:
         """Each agent with each value, by its name in the comparison, as `--agents` takes it."""
         pairs = [(agent, value) for agent in self.agents for value in self.values]
-        return {_name(*pair): self.item(_name(*pair), *pair) for pair in pairs}
-
-    def item(self, name: str, agent: str, value: str) -> str:
-        """The agent with this value, by another name."""
-        return f"{name}={self.agents[agent].removeprefix(f'{agent}=')}+{self.setting}={value}"
+        return {_name(*pair): f"{_name(*pair)}={pair[0]}+{self.setting}={pair[1]}" for pair in pairs}
 
     def settled(self, own: Sequence[Config], configs: Sequence[Config]) -> Search:
         """With the setting's values, and those that the agents have as they are.
@@ -63,7 +61,7 @@ class Search(NamedTuple):
         Raises:
             ConfigError: two values are one, or an agent has a value that is none of them.
         """
-        text, first = f"{self.setting}={','.join(self.values)}", next(iter(self.agents))
+        text, first = f"{self.setting}={','.join(self.values)}", self.agents[0]
         by_name = {config.agent: config for config in configs}
         meant = {value: _value(by_name[_name(first, value)], self.setting) for value in self.values}
         for index, value in enumerate(self.values):
@@ -168,14 +166,6 @@ class Finding(NamedTuple):
         return min(better, key=rank, default=None)
 
     @property
-    def value(self) -> str | None:
-        """What it gets or keeps; None before the search is over, and if it keeps several, by task."""
-        kept = set(self.own.values())
-        if self.lacking or (self.chosen is None and len(kept) > 1):
-            return None
-        return self.chosen or kept.pop()
-
-    @property
     def told(self) -> str:
         """`0.003`, or what it keeps."""
         if self.lacking:
@@ -184,22 +174,16 @@ class Finding(NamedTuple):
         return f"its own, {own}" if self.chosen is None else f"{self.chosen} (its own: {own})"
 
 
-def read(
-    text: str,
-    agents: Mapping[str, str],
-    given: Mapping[str, Any],
-    suite: Suite | None,
-    file: Path | None = None,
-) -> Search:
+def read(text: str, agents: Mapping[str, str], given: Mapping[str, Any], suite: Suite | None) -> Search:
     """The search that a text such as `learner.learning_rate=0.0003,0.001,0.003` asks for.
 
     Args:
         agents: by name, what stands for each.
         given: settings of all runs, by dotted name.
-        file: what `--config` names.
 
     Raises:
-        ConfigError: there is no such setting of an agent, or all agents are given a value of it.
+        ConfigError: there is no such setting of an agent, all agents are given a value of it, or one of them
+            is of the user's own.
     """
     name, equals, listed = text.partition("=")
     setting, values = spelled(name), tuple(listed.split(","))
@@ -213,18 +197,14 @@ def read(
     if setting_of(setting) not in known:
         raise wrong("--search", text, f"{name} is no setting of an agent{nearest(setting, known)}; {_RIGHT}")
     for agent, item in agents.items():
-        if layers.has_setting(presets.find_agent(item).variant.values, setting):
-            raise wrong("--search", text, f"{agent} sets {setting} itself, in {item}; leave that out")
+        if agent not in presets.agents():
+            raise wrong("--search", text, f"{item} is no shipped agent; search those alone")
     if setting in given:
         raise wrong("--search", text, f"{setting} is given for all runs; leave that out")
-    whole = presets.whole_of(file) if file is not None else None
-    if whole is not None and whole not in presets.agents():
-        right = "with --search must be a file without an agent's settings"
-        raise wrong("--config", file, f"it has every setting of {whole}; {right}")
     for task in suite.tasks if suite is not None else ():
         if any(layers.has_setting(layer.values, setting) for layer in (*task.settings, *task.budget)):
             raise wrong("--search", text, f"the suite sets {setting} for all agents")
-    return Search(setting, values, agents)
+    return Search(setting, values, tuple(agents))
 
 
 def to_markdown(search: Search, findings: Sequence[Finding]) -> str:
@@ -252,57 +232,21 @@ def note(search: Search, findings: Sequence[Finding], share: float = 1.0) -> str
     values = ", ".join(search.values)
     runs = "run" if count == 1 else "runs"
     line = f"Search of {search.setting}: {values}, {count} {runs} of every agent with each. Chosen: {found}."
-    misled = [
-        f"{agent} would get what was chosen for {base}, so compare it without chosen.yaml."
-        for agent, base in _misled(search, findings).items()
-    ]
-    return " ".join([line, *misled, *([] if share == 1 else [_SHARE])])
-
-
-def _misled(search: Search, findings: Sequence[Finding]) -> dict[str, str]:
-    """Agents of the user's own to which `chosen.yaml` would give what was chosen for another, by that one.
-
-    They are variants of it that keep what no single text for `--agents` can say: several values, by task, or
-    those of a search that is not over.
-    """
-    gets = {finding.agent for finding in findings if finding.chosen is not None}
-    bases = {
-        finding.agent: presets.find_agent(search.agents[finding.agent]).base
-        for finding in findings
-        if finding.value is None
-    }
-    return {agent: base for agent, base in bases.items() if base in gets and agent != base}
+    return line if share == 1 else f"{line} {_SHARE}"
 
 
 def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) -> str:
-    """What was chosen as a file for `--config`, on top of what the present one holds.
-
-    Agents of the user's own cannot stand in such a file, but a variant would get what was chosen for the
-    agent that it is made of. So a comment has each as `--agents` takes it, with its value, or says why it
-    has none.
-    """
-    known = presets.agents()
+    """What was chosen as a file for `--config`, on top of what the present one holds."""
     given = presets.Shared.of_file(file) if file is not None else presets.Shared(layers.Layer(None, {}), {})
-    content = dict(given.layer.values)
     singles = {name: layer.values for name, layer in given.by_agent.items()}
-    others = []
-    misled = _misled(search, findings)
     for finding in findings:
-        agent = finding.agent
-        if agent in known:
-            if finding.chosen is not None:
-                values = layers.nested({search.setting: search.meant[finding.chosen]})
-                singles[agent] = layers.merge(singles.get(agent, {}), values)
-        elif finding.value is not None:
-            others.append(f"# {search.item(agent, agent, finding.value)}")
-        else:
-            apart = f"; without this file, which gives it that of {misled[agent]}" if agent in misled else ""
-            others.append(f"# {search.agents[agent]}: {finding.told}{apart}")
+        if finding.chosen is not None:
+            values = layers.nested({search.setting: search.meant[finding.chosen]})
+            singles[finding.agent] = layers.merge(singles.get(finding.agent, {}), values)
     lines = [f"# Chosen by a search of {search.setting}: {', '.join(search.values)}."]
-    lines += [f"# {each.agent}: {each.told}." for each in findings if each.agent in known and each.lacking]
-    if others:
-        lines += ["# Agents of your own, for --agents:", *others]
-    return "\n".join(lines) + "\n" + layers.yaml_of(content | ({"agents": singles} if singles else {}))
+    lines += [f"# {each.agent}: {each.told}." for each in findings if each.lacking]
+    content = dict(given.layer.values) | ({"agents": singles} if singles else {})
+    return "\n".join(lines) + "\n" + layers.yaml_of(content)
 
 
 def _name(agent: str, value: str) -> str:

@@ -147,7 +147,7 @@ class Published(_Part):
 
 class _File(_Part):
     builds_on: str | None = None
-    """the name of a suite, or of a YAML file beside this one, whose keys it has but for those given here"""
+    """the name of a suite of this project, whose keys it has but for those given here"""
     description: str = Field(min_length=1)
     """text, a line about the suite"""
     needs: str | None = None
@@ -345,42 +345,20 @@ def known(configs: Path = CONFIGS) -> list[str]:
     return sorted(path.stem for path in (configs / FOLDER).glob("*.yaml"))
 
 
-def _path(name: str, folder: Path, configs: Path) -> Path | None:
-    """A suite's file: that of its name, or one of the user's own, seen from `folder`. None for no name."""
-    if name.endswith((".yaml", ".yml")) or "/" in name:
-        return folder / name
-    return configs / FOLDER / f"{name}.yaml" if name in known(configs) else None
-
-
-def _content(path: Path, configs: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """What a suite's file holds, over that of the suite which it builds on.
-
-    Args:
-        above: the files that build on this one.
-    """
+def _content(path: Path, configs: Path) -> dict[str, Any]:
+    """What a suite's file holds, over that of the suite which it builds on."""
     content = read_yaml(path, "a suite: description, tasks and more by name")
     name = content.get("builds_on")
     if not isinstance(name, str):  # left out, or what the check of the whole file names
         return content
-    below = _path(name, path.parent, configs)
-    builds_on = f"{path}: builds_on is {shown(name)}"
-    if below is None:
-        raise ConfigError(f"{builds_on}: it is no suite{nearest(name, known(configs))}")
-    chain = (*above, path)
-    if below.resolve() in {one.resolve() for one in chain}:
-        raise ConfigError(f"{builds_on}: it must not build on itself")
-    base = _content(below, configs, chain)
-    _checked(below, base)
+    if name not in known(configs):
+        raise ConfigError(
+            f"{path}: builds_on is {shown(name)}: it is no suite{nearest(name, known(configs))}"
+        )
+    base = _content(configs / FOLDER / f"{name}.yaml", configs)
     if "tasks" in content:  # figures are of tasks
         base.pop("published", None)
     return {**base, **content}
-
-
-def _checked(path: Path, content: Mapping[str, Any]) -> _File:
-    try:
-        return _File.model_validate(content)
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {_explain(error)}") from None
 
 
 def read(name: str, share: float = 1.0, configs: Path = CONFIGS) -> Suite:
@@ -389,10 +367,14 @@ def read(name: str, share: float = 1.0, configs: Path = CONFIGS) -> Suite:
     Raises:
         ConfigError: one line that names the file, the field, the value and what would be right.
     """
-    path = _path(name, Path(), configs)
-    if path is None:
+    is_path = name.endswith((".yaml", ".yml")) or "/" in name
+    if not is_path and name not in known(configs):
         raise ConfigError(f"--suite is {shown(name)}: it is no suite{nearest(name, known(configs))}")
-    file = _checked(path, _content(path, configs))
+    path = Path(name) if is_path else configs / FOLDER / f"{name}.yaml"
+    try:
+        file = _File.model_validate(_content(path, configs))
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_explain(error)}") from None
     if file.needs is not None and not _is_installed(file.needs):
         raise ConfigError(
             f"--suite is {shown(name)}: it needs the package {file.needs}, which is not installed: "

@@ -274,12 +274,6 @@ def _is_whole(layer: Layer) -> bool:
     return held > 0.75 * len(fields_of()) and layer.values.keys() >= {"env", "agent", "seed"}
 
 
-def whole_of(file: Path) -> str | None:
-    """The agent of a run's own config.yaml, which holds every setting of it; None for another file."""
-    layer = Shared.of_file(file).layer
-    return str(layer.values["agent"]) if _is_whole(layer) else None
-
-
 def _agent_file(name: str, configs: Path) -> Path:
     return configs / "agents" / f"{name}.yaml"
 

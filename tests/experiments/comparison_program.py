@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import compare, jobs
+from dtqn.experiments import compare, comparison_forms, jobs
 from dtqn.experiments.records import Outcome
 from dtqn.settings.presets import resolve
 from dtqn.training import chance_level
@@ -119,6 +119,11 @@ def config_of(agent, seed):
 
 def table_of(tmp_path):
     return json.loads((tmp_path / "out/table.json").read_text())
+
+
+def text_of(tmp_path):
+    """The table as it was printed."""
+    return comparison_forms.to_text(comparison_forms.from_json(table_of(tmp_path)))
 
 
 def finished_run(episodes, **flags):

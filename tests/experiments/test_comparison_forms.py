@@ -1,14 +1,11 @@
 """The table of a comparison in all its forms: the same figures, and no interval of few runs."""
 
-import csv
-import io
-
 import pytest
 
 from dtqn.experiments.comparison_forms import Table
 from dtqn.experiments.comparison_table import AgentFigures
 from tests.experiments import comparison_program
-from tests.experiments.comparison_program import SCORES, TASK, table_of
+from tests.experiments.comparison_program import SCORES, TASK, table_of, text_of
 from tests.reference import statistics_twin as twin
 
 run = comparison_program.run
@@ -29,41 +26,38 @@ def test_the_same_figures_in_every_form(run, tmp_path):
     code, printed = run({TASK: _MORE}, baseline="dtqn")
     assert code == 0
     lines = {line["agent"]: line for line in table_of(tmp_path)["table"]}
-    text = (tmp_path / "out/table.txt").read_text()
+    text = text_of(tmp_path)
     assert text in printed
     assert printed.rstrip().endswith(f"report   python -m dtqn report {tmp_path / 'out'}")
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "out/table.csv").read_text())))
-    assert [row["agent"] for row in rows] == [*_MORE, "random"]
+    assert list(lines) == [*_MORE, "random"]
     markdown = [
         line.split("|")[1:-1] for line in (tmp_path / "out/table.md").read_text().splitlines() if "|" in line
     ]
     header = [cell.strip() for cell in markdown[0]]
-    for row, cells in zip(rows, markdown[2:], strict=True):
-        line, cell = lines[row["agent"]], dict(zip(header, map(str.strip, cells), strict=True))
-        assert float(row["success"]) == line["success"]
+    for (agent, line), cells in zip(lines.items(), markdown[2:], strict=True):
+        cell = dict(zip(header, map(str.strip, cells), strict=True))
         assert cell["success"] == f"{line['success']:.1%}"
         for value in cell.values():
             assert value in text
         iqm, better = line["iqm"], line["improvement"]
-        assert (iqm is None, better is None) == (row["agent"] in ("drqn", "random"), row["agent"] != "gtrxl")
-        scores = [scores[-1] for scores in _MORE.get(row["agent"], [])]
+        assert (iqm is None, better is None) == (agent in ("drqn", "random"), agent != "gtrxl")
+        scores = [scores[-1] for scores in _MORE.get(agent, [])]
         if iqm is None:
-            assert (row["iqm"], row["iqm_low"], cell["IQM of success [95 %]"]) == ("", "", "-")
+            assert cell["IQM of success [95 %]"] == "-"
         else:
             assert iqm["value"] == pytest.approx(twin.iqm(scores))
             _near(iqm, twin.interval(lambda drawn: twin.iqm(drawn), [scores]))
-            assert float(row["iqm_low"]) == iqm["low"]
             shown = f"{iqm['value']:.1%} [{iqm['low']:.1%}, {iqm['high']:.1%}]"
             assert cell["IQM of success [95 %]"] == shown
         if better is None:
-            assert (row["improvement"], cell["P(better than dtqn) [95 %]"]) == ("", "-")
+            assert cell["P(better than dtqn) [95 %]"] == "-"
         else:
             others = [scores[-1] for scores in _MORE["dtqn"]]
             assert better["value"] == pytest.approx(twin.improvement(scores, others))
-        if row["agent"] == "random":
-            assert (cell["runs"], cell["success, min to max"], row["minimum"]) == ("-", "-", "")
+        if agent == "random":
+            assert (cell["runs"], cell["success, min to max"], line["minimum"]) == ("-", "-", None)
         else:
-            assert (float(row["minimum"]), float(row["maximum"])) == (min(scores), max(scores))
+            assert (line["minimum"], line["maximum"]) == (min(scores), max(scores))
             assert cell["success, min to max"] == f"{min(scores):.1%} to {max(scores):.1%}"
     few = "Fewer than 5 runs of drqn: minimum and maximum, no interval, no P(better). These figures do not "
     some = "Fewer than 20 runs of gtrxl, dtqn: intervals are narrower than they say."
@@ -77,13 +71,12 @@ def test_the_same_figures_in_every_form(run, tmp_path):
 
 def test_three_runs_show_no_interval_anywhere(run, tmp_path):
     run({TASK: SCORES}, baseline="dtqn", pictures=True)
-    for name in ("table.txt", "table.md"):
-        text = (tmp_path / "out" / name).read_text()
-        assert "95 %" not in text and "IQM" not in text and "[" not in text, name
+    for text in (text_of(tmp_path), (tmp_path / "out/table.md").read_text()):
+        assert "95 %" not in text and "IQM" not in text and "[" not in text
         assert text.count("P(better)") == 1, "in the note that says why there is none"
     assert "Fewer than 5 runs of gtrxl, dtqn, drqn" in text
-    for row in csv.DictReader(io.StringIO((tmp_path / "out/table.csv").read_text())):
-        assert not any(value for name, value in row.items() if name.startswith(("iqm", "improvement")))
+    for line in table_of(tmp_path)["table"]:
+        assert line["iqm"] is line["improvement"] is None
     for clock in ("env-steps", "minutes"):
         picture = (tmp_path / f"out/curves-{clock}.svg").read_text()
         assert "line and band: mean, minimum and maximum of runs" in picture and "95 %" not in picture

@@ -9,7 +9,7 @@ from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.presets import resolve
 from tests.experiments import comparison_program
-from tests.experiments.comparison_program import SCORES, TASK, finished_run, table_of
+from tests.experiments.comparison_program import SCORES, TASK, finished_run, table_of, text_of
 
 run = comparison_program.run
 
@@ -38,8 +38,8 @@ def test_the_table_says_what_is_the_same_for_all(run, tmp_path):
         "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
     ):
         assert any(said in note for note in notes), said
-    assert (tmp_path / "out/table.txt").read_text().endswith("\n".join(notes) + "\n")
-    assert "P(better" not in (tmp_path / "out/table.txt").read_text()
+    assert text_of(tmp_path).endswith("\n".join(notes) + "\n")
+    assert "P(better" not in text_of(tmp_path)
 
 
 def test_agents_that_are_evaluated_by_other_policies_are_told_of():

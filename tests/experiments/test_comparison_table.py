@@ -11,7 +11,7 @@ from dtqn.experiments.comparison_table import agent_figures, run_figures
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import RETURN, SUCCESS
 from tests.experiments import comparison_program
-from tests.experiments.comparison_program import TASK, config_of, finished_run, table_of
+from tests.experiments.comparison_program import TASK, config_of, finished_run, table_of, text_of
 from tests.reference import statistics_twin as twin
 
 run = comparison_program.run
@@ -106,9 +106,7 @@ def test_several_tasks_have_a_line_for_all(run, tmp_path):
     assert line["improvement"]["value"] == pytest.approx(twin.mean_improvement(scores, theirs))
     ceiling = envs.spec(other).success_ceiling
     assert f"Ceiling: in {other} no agent can exceed {ceiling:.1%} success." in table_of(tmp_path)["notes"]
-    assert (
-        "seeds" not in (tmp_path / "out/table.txt").read_text().partition("all tasks")[2].partition("\n\n")[0]
-    )
+    assert "seeds" not in text_of(tmp_path).partition("all tasks")[2].partition("\n\n")[0]
 
 
 def test_pooled_figures_need_five_runs_on_each_task(run, tmp_path):
@@ -137,7 +135,7 @@ def test_returns_of_different_tasks_are_not_averaged(run, tmp_path):
         twin.improvement(*([r[0] for r in _FIVE[a]] for a in _FIVE))
     )
     assert (floor["success"], floor["return"]) == (None, None)
-    assert "IQM of return [95 %]" in (tmp_path / "out/table.txt").read_text()
+    assert "IQM of return [95 %]" in text_of(tmp_path)
 
 
 def test_random_play_has_a_success_beside_the_return_that_a_suite_scores_by():

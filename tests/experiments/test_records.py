@@ -485,10 +485,8 @@ def test_a_record_of_a_newer_version_is_told_of_and_kept(tmp_path):
     (content,) = _contents(file)
     shelf = Records(_write(file, content | {"version": 3}))
     assert shelf.find(_config()) is None
-    assert shelf.problems == [
-        f"{file}, line 1: has version, which this version does not know, so the run is not counted; "
-        "a newer dtqn may count it"
-    ]
+    why = "version: Extra inputs are not permitted"
+    assert shelf.problems == [f"{file}, line 1: is no record of a run ({why}); it is left as it is"]
     records.put_in_order(file)
     assert _contents(file) == [content | {"version": 3}]
 
@@ -596,8 +594,9 @@ def test_records_with_other_settings_are_told_of_once(tmp_path):
     for seed in (3, 4, 5):
         assert shelf.find(_config(seed=str(seed), total_env_steps="8000")) is None
     assert shelf.problems == [
-        f"{_name(file, _config(**old))}: is of dqn on {_TASK} with other settings (total_env_steps is 9000, here 8000, "
-        "warmup_env_steps is 1800, here 1600, learner.n_step is 4, here 10), so the run is not counted"
+        f"{_name(file, _config(**old))}: is of dqn on {_TASK} with other settings "
+        "(total_env_steps is 9000, here 8000, warmup_env_steps is 1800, here 1600, "
+        "learner.n_step is 4, here 10), so the run is not counted"
     ]
     shelf = Records(file)
     assert shelf.find(_config(seed="4")) is None and shelf.find(_config(agent="gru")) is None
@@ -627,7 +626,7 @@ def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_without_a_file_there_are_no_records(tmp_path):
     shelf = Records(None)
     assert shelf.find(_config()) is None and shelf.keep(_config(), _result(_config()), _rows()) == ""
-    assert len(Records(tmp_path / "absent.jsonl")) == 0
+    assert Records(tmp_path / "absent.jsonl").find(_config()) is None
     with pytest.raises(ValueError, match=r"--records is .*file: must be a file with the ending \.jsonl"):
         Records(tmp_path / "file")
 

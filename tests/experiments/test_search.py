@@ -33,7 +33,7 @@ def _config(env=TASK, **flags):
 def _findings(own, by_value, envs=(TASK,)):
     """Of one agent, from (score, env steps to 90 % or others) by value, task by task and seed by seed."""
     own = {("lstm", env): own for env in envs} if isinstance(own, str) else own
-    asked = search.Search("learner.learning_rate", tuple(by_value), {"lstm": "lstm"}, own=own)
+    asked = search.Search("learner.learning_rate", tuple(by_value), ("lstm",), own=own)
     runs = [
         _figures(
             "lstm",
@@ -95,7 +95,7 @@ def test_the_evaluation_at_the_end_is_later_than_the_one_before_it():
     """Whether or not the end is that of a period."""
     for total, last, before in [("1000", 1000, 901), ("950", 950, 901), ("950", 953, 912)]:
         seeds = {"0.1": [(1.0, last)] * 2, "0.3": [(1.0, before)] * 2}
-        asked = search.Search("learner.n_step", tuple(seeds), {"lstm": "lstm"}, own={("lstm", TASK): "0.1"})
+        asked = search.Search("learner.n_step", tuple(seeds), ("lstm",), own={("lstm", TASK): "0.1"})
         runs = [
             _figures("lstm", value, seed, score, env_steps_to_90=steps)
             for value, results in seeds.items()
@@ -148,26 +148,18 @@ def test_on_several_tasks_a_value_has_to_be_better_on_all_where_it_is_not_the_ag
     assert _chosen(own, {"0.1": [low, low], "0.3": [low, low]}, envs) is None
 
 
-def test_agents_keep_their_names_settings_and_files(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text("network: {core: gru}")
-    agents = compare.read_agents(f"gtrxl,{file},long=gtrxl+network.memory_length=80,same=lstm")
+def test_every_agent_has_every_value():
+    agents = compare.read_agents("gtrxl,lstm")
     items = search.read("learner.learning-rate=0.01,2e-3", agents, {}, None).items()
     assert items == {
         "gtrxl-0.01": "gtrxl-0.01=gtrxl+learner.learning_rate=0.01",
         "gtrxl-2e-3": "gtrxl-2e-3=gtrxl+learner.learning_rate=2e-3",
-        "mine-0.01": f"mine-0.01={file}+learner.learning_rate=0.01",
-        "mine-2e-3": f"mine-2e-3={file}+learner.learning_rate=2e-3",
-        "long-0.01": "long-0.01=gtrxl+network.memory_length=80+learner.learning_rate=0.01",
-        "long-2e-3": "long-2e-3=gtrxl+network.memory_length=80+learner.learning_rate=2e-3",
-        "same-0.01": "same-0.01=lstm+learner.learning_rate=0.01",
-        "same-2e-3": "same-2e-3=lstm+learner.learning_rate=2e-3",
+        "lstm-0.01": "lstm-0.01=lstm+learner.learning_rate=0.01",
+        "lstm-2e-3": "lstm-2e-3=lstm+learner.learning_rate=2e-3",
     }
     configs = compare.plan(list(items.values()), [1], None, {"env": TASK})
     assert [config.agent for config in configs] == list(items)
-    assert [config.learner.learning_rate for config in configs] == [0.01, 0.002] * 4
-    assert [config.network.core for config in configs[2:4]] == ["gru"] * 2
-    assert [config.network.memory_length for config in configs[4:6]] == [80] * 2
+    assert [config.learner.learning_rate for config in configs] == [0.01, 0.002] * 2
 
 
 @pytest.mark.parametrize(
@@ -185,10 +177,6 @@ def test_agents_keep_their_names_settings_and_files(tmp_path):
         ("seed=1,2", "seed is no setting of an agent"),
         ("task.time_limit=10,20", "task.time_limit is no setting of an agent"),
         ("learner.gamma=0.9,0.99", "learner.gamma is given for all runs; leave that out"),
-        (
-            "network.width=32,64",
-            "long sets network.width itself, in long=lstm+network.width=80; leave that out",
-        ),
         ("agent=gtrxl,lstm", "agent is no setting of an agent"),
         ("evaluation.period=500,2000", "evaluation.period is no setting of an agent"),
         ("total_env_steps=500,2000", "total_env_steps is no setting of an agent"),
@@ -199,7 +187,7 @@ def test_agents_keep_their_names_settings_and_files(tmp_path):
     ],
 )
 def test_what_cannot_be_searched_is_refused(text, line):
-    agents = {"lstm": "lstm", "long": "long=lstm+network.width=80"}
+    agents = {"lstm": "lstm", "gtrxl": "gtrxl"}
     with pytest.raises(ConfigError) as error:
         search.read(text, agents, {"learner.gamma": "0.9"}, suites.read("length", 1.0))
     assert re.match(rf"--search is '?{re.escape(text)}'?: ", str(error.value)) and line in str(error.value)
@@ -227,75 +215,28 @@ def test_what_was_chosen_is_a_file_for_config(tmp_path):
     given = tmp_path / "given.yaml"
     single = "{pqn: {network: {width: 8}}, lstm: {learner.learning-rate: 0.01, learner.n_step: 2}}"
     given.write_text(f"learner: {{gamma: 0.5}}\nagents: {single}")
-    agents = {"pqn": "pqn", "lstm": "lstm", "gtrxl": "gtrxl", "my": "my=lstm+network.width=16"}
-    agents |= {"same": "same=lstm+network.width=24"}
+    agents = {"pqn": "pqn", "lstm": "lstm", "gtrxl": "gtrxl"}
     asked = _settled(SEARCH, agents)
-    best = {"pqn": "0.0003", "lstm": "0.001", "gtrxl": "0.001", "my": "0.0003", "same": "0.003"}
+    best = {"pqn": "0.0003", "lstm": "0.001", "gtrxl": "0.001"}
     runs = [_figures(agent, value, 1, float(value == best[agent])) for agent in agents for value in VALUES]
     findings = asked.findings([_config()] * len(runs), runs)
-    assert [found.chosen for found in findings] == ["0.0003", "0.001", None, "0.0003", None]
+    assert [found.chosen for found in findings] == ["0.0003", "0.001", None]
     chosen = tmp_path / "chosen.yaml"
     chosen.write_text(search.chosen_yaml(asked, findings, given))
-    mine = [
-        line.removeprefix("# ")
-        for line in chosen.read_text().splitlines()
-        if line.startswith("# ") and "+" in line
-    ]
-    assert mine == [
-        "my=lstm+network.width=16+learner.learning_rate=0.0003",
-        "same=lstm+network.width=24+learner.learning_rate=0.003",
-    ], "what was chosen for lstm would be theirs too"
-    configs = compare.plan(["pqn", "lstm", "gtrxl", *mine], [1], chosen, {"env": TASK})
+    configs = compare.plan(list(agents), [1], chosen, {"env": TASK})
     found = {config.agent: config.learner for config in configs}
     assert {agent: learner.learning_rate for agent, learner in found.items()} == {
         agent: float(value) for agent, value in best.items()
     }
     assert {learner.gamma for learner in found.values()} == {0.5}
     assert (found["pqn"].n_step, found["lstm"].n_step) == (3, 2)
-    assert [config.network.width for config in configs] == [8, 64, 64, 16, 24]
+    assert [config.network.width for config in configs] == [8, 64, 64]
     chosen.write_text(search.chosen_yaml(asked, findings[2:3], None))
     assert layers.read_yaml(chosen) == {}, "nothing was chosen, and --config takes the file all the same"
     presets.resolve(chosen, {"env": TASK}, {})
-
-
-def test_a_variant_is_not_given_what_was_chosen_for_another_unsaid(tmp_path):
-    """No text for `--agents` says one value for this task and another for that."""
-    envs = (TASK, "bsuite-memory-len-5")
-    agents = {"lstm": "lstm", "my": "my=lstm+network.width=16", "mine": f"mine={tmp_path / 'mine.yaml'}"}
-    own = {(agent, env): value for agent in agents for env, value in zip(envs, VALUES, strict=False)}
-    meant = dict(zip(VALUES, map(float, VALUES), strict=True))
-    (tmp_path / "mine.yaml").write_text("network: {core: gru}")
-    asked = search.Search("learner.learning_rate", VALUES, agents, meant, own)
-    runs = [
-        _figures(agent, value, 1, float(agent == "lstm" and value == "0.003"), env=env)
-        for agent in agents
-        for value in VALUES
-        for env in envs
-    ]
-    findings = asked.findings([_config(run.env) for run in runs], runs)
-    assert [found.value for found in findings] == ["0.003", None, None]
-    assert search.chosen_yaml(asked, findings, None).splitlines()[1:4] == [
-        "# Agents of your own, for --agents:",
-        "# my=lstm+network.width=16: its own, 0.0003 or 0.001; without this file, which gives it that of "
-        "lstm",
-        f"# mine={tmp_path / 'mine.yaml'}: its own, 0.0003 or 0.001",
-    ]
-    warned = "my would get what was chosen for lstm, so compare it without chosen.yaml."
-    assert search.note(asked, findings).endswith(warned)
-    missing = [run._replace(score=None) if run.agent.startswith("my-") else run for run in runs]
-    findings = asked.findings([_config(run.env) for run in runs], missing)
-    assert search.note(asked, findings).endswith(warned)
-    assert "my=lstm+network.width=16: not yet, without a result of 6 of its runs; without this file" in (
-        search.chosen_yaml(asked, findings, None)
-    )
-    missing = [run._replace(score=None) if run.seed == 1 else run for run in runs]
-    findings = asked.findings([_config(run.env) for run in runs], missing)
-    told = "# lstm: not yet, without a result of 6 of its runs."
-    assert search.chosen_yaml(asked, findings, None).splitlines()[1] == told
-    kept = [run._replace(score=0.5, success=0.5) for run in runs]
-    findings = asked.findings([_config(run.env) for run in runs], kept)
-    assert [found.chosen for found in findings] == [None] * 3
-    assert "without" not in search.note(asked, findings) + search.chosen_yaml(asked, findings, None)
+    missing = asked.findings([_config()] * len(runs), [run._replace(score=None) for run in runs])
+    told = "# lstm: not yet, without a result of 3 of its runs."
+    assert search.chosen_yaml(asked, missing, None).splitlines()[2] == told
 
 
 def test_a_share_of_the_budget_leaves_the_values_as_they_are_given(run, tmp_path, monkeypatch, capsys):
@@ -322,20 +263,18 @@ def test_a_share_of_the_budget_leaves_the_values_as_they_are_given(run, tmp_path
     assert anneal == {"dqn-400": 40, "dqn-40": 4}
 
 
-def test_files_that_hold_an_agent_are_refused(tmp_path, capsys):
-    """The own file of a variant's run cannot lie under another name; a record has an agent of its own."""
-    file, record = tmp_path / "config.yaml", tmp_path / "record.json"
-    config = presets.resolve(None, {"env": TASK, "agent": "my=lstm+network.width=16"}, {})
-    file.write_text(layers.to_yaml(config))
-    flags = ["compare", "--env", TASK, "--agents", "my=lstm+network.width=16", "--search", SEARCH]
-    assert cli.main([*flags, "--config", str(file)]) == 2
-    right = "it has every setting of my; with --search must be a file without an agent's settings"
-    assert capsys.readouterr().err == f"error: --config is {file}: {right}\n"
+def test_agents_of_the_users_own_and_files_that_hold_an_agent_are_refused(tmp_path, capsys):
+    """What was chosen for an own agent could stand in no file for `--config`."""
+    record = tmp_path / "runs.jsonl"
+    flags = ["compare", "--env", TASK, "--search", SEARCH, "--agents"]
+    assert cli.main([*flags, "lstm,my=lstm+network.width=16"]) == 2
+    right = "my=lstm+network.width=16 is no shipped agent; search those alone"
+    assert capsys.readouterr().err == f"error: --search is {SEARCH}: {right}\n"
     run = {"env": TASK, "agent": "lstm", "seed": 1, "settings_hash": "12345678", "settings": {}}
     record.write_text(json.dumps(run))
-    assert cli.main(["compare", "--agents", "lstm", "--config", str(record)]) == 2
+    assert cli.main(["compare", "--agents", "lstm", "--config", f"{record}#{TASK}/lstm/1"]) == 2
     right = "it is the record of a run, with its agent; must be a file of settings for all agents"
-    assert capsys.readouterr().err == f"error: --config is {record}: {right}\n"
+    assert capsys.readouterr().err == f"error: --config is {record}#{TASK}/lstm/1: {right}\n"
 
 
 def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypatch, capsys):
@@ -356,7 +295,7 @@ def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypa
     ]
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Search of"))
     assert "2 runs of every agent with each. Chosen: lstm: its own, 0.003; dqn: its own, 0.001." in line
-    assert str(out / "chosen.yaml") in line and line in (out / "table.txt").read_text().splitlines()
+    assert str(out / "chosen.yaml") in line and f"- {line}" in (out / "table.md").read_text().splitlines()
     assert layers.read_yaml(out / "chosen.yaml") == {}
     assert cli.main([*flags, "--search", "learner.learning_rate=0.01,0.03"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -12,7 +12,7 @@ from dtqn import cli
 from dtqn.experiments import compare, records, suites
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
-from tests.experiments import suite_program
+from tests.experiments import comparison_program, suite_program
 from tests.experiments.suite_program import FIGURES, MAZE, SUITE, begun_runs, lines_of, suite_of, table_of
 from tests.reference import statistics_twin as twin
 
@@ -165,36 +165,33 @@ def test_a_tasks_settings_lie_over_the_shares_of_all_tasks(tmp_path):
 
 
 def test_a_suite_that_builds_on_another_has_its_keys_but_for_its_own(tmp_path):
-    whole = suite_of(tmp_path)
-    (tmp_path / "middle.yaml").write_text("builds_on: own.yaml\ndescription: Other.\ntask_presets: false\n")
-    (tmp_path / "top.yaml").write_text(f"builds_on: {tmp_path}/middle.yaml\npublished: []\nfigure_axis: k\n")
-    middle, top = (suites.read(str(tmp_path / f"{name}.yaml")) for name in ("middle", "top"))
-    assert (middle.description, middle.task_presets, top.task_presets) == ("Other.", False, False)
+    (tmp_path / "top.yaml").write_text("builds_on: dtqn-one-preset\npublished: []\nfigure_axis: k\n")
+    whole, middle = suites.read("dtqn"), suites.read("dtqn-one-preset")
+    top = suites.read(str(tmp_path / "top.yaml"))
     assert middle.published == whole.published and not top.published and whole.published
-    assert (middle.figure_axis, top.figure_axis, top.description) == ("length", "k", "Other.")
+    assert (middle.figure_axis, top.figure_axis, top.description) == (None, "k", middle.description)
+    assert (whole.task_presets, middle.task_presets, top.task_presets) == (True, False, False)
     configs = [compare.plan(["lstm"], [1], None, {}, suite) for suite in (middle, top)]
-    assert configs[0] == configs[1] and [task.env_steps for task in top.tasks] == [200, 400, 1000]
+    assert configs[0] == configs[1] and [task.env_steps for task in top.tasks] == [
+        task.env_steps for task in whole.tasks
+    ]
     tasks = "tasks: [{name: hallway, env_steps: 9, scores: [{of: success, random: 0.4, optimal: 1}]}]"
-    (tmp_path / "tasks.yaml").write_text(f"builds_on: own.yaml\n{tasks}\n")
+    (tmp_path / "tasks.yaml").write_text(f"builds_on: dtqn\n{tasks}\n")
     fewer = suites.read(str(tmp_path / "tasks.yaml"))
     assert [task.name for task in fewer.tasks] == ["hallway"] and not fewer.published
 
 
 @pytest.mark.parametrize(
-    ("mine", "other", "message"),
+    ("mine", "message"),
     [
-        ("dtqnn", "", "own.yaml: builds_on is dtqnn: it is no suite; did you mean dtqn?"),
-        ("3", "", "own.yaml: builds_on is 3: must be the name of a suite"),
-        ("absent.yaml", "", "absent.yaml: there is no such file"),
-        ("own.yaml", "", "own.yaml: builds_on is own.yaml: it must not build on itself"),
-        ("other.yaml", "builds_on: ./own.yaml", "other.yaml: builds_on is ./own.yaml: it must not build on"),
-        ("other.yaml", "description: 3\ntasks: []", "other.yaml: description is 3: must be text"),
-        ("dtqn\ntask: []", "", "own.yaml: task is no key of a suite; did you mean tasks?"),
+        ("dtqnn", "own.yaml: builds_on is dtqnn: it is no suite; did you mean dtqn?"),
+        ("3", "own.yaml: builds_on is 3: must be the name of a suite"),
+        ("own.yaml", "own.yaml: builds_on is own.yaml: it is no suite; known: dtqn, dtqn-one-preset"),
+        ("dtqn\ntask: []", "own.yaml: task is no key of a suite; did you mean tasks?"),
     ],
 )
-def test_a_wrong_suite_to_build_on_is_one_line(tmp_path, mine, other, message):
+def test_a_wrong_suite_to_build_on_is_one_line(tmp_path, mine, message):
     (tmp_path / "own.yaml").write_text(f"builds_on: {mine}\n")
-    (tmp_path / "other.yaml").write_text(other)
     with pytest.raises(ConfigError) as error:
         suites.read(str(tmp_path / "own.yaml"))
     assert message in str(error.value) and "\n" not in str(error.value)
@@ -488,7 +485,7 @@ def test_figures_of_others_stand_in_rows_of_their_own_with_source_and_budget(run
     assert told in table["under"][MAZE]
     assert all(told not in under for env, under in table["under"].items() if env != MAZE)
     assert not any("Others" in note for note in table["under"]["all tasks"])
-    text = (tmp_path / "a/out/table.txt").read_text()
+    text = comparison_program.text_of(tmp_path / "a")
     (row,) = [row for row in text.splitlines() if row.startswith("Others (published) ")]
     assert row.split()[2:5] == ["-", "42.0%", "-"]
     below_five = [note for note in table["under"][MAZE] if note.startswith("Fewer than 5 runs of dqn:")]
