@@ -128,13 +128,13 @@ def _note_relative(
 def _note_decoder(layer: DecoderLayer, seen: list[_Seen]) -> Callable[..., Tensor]:
     own = type(layer)._attend
 
-    def note(x: Tensor, generator: Any, at: Tensor | None) -> Tensor:
+    def note(x: Tensor, at: Tensor | None) -> Tensor:
         q, k, v = layer.qkv(x).unflatten(2, (3, layer.num_heads, -1)).permute(2, 0, 3, 1, 4)[:, 0]
         length = x.shape[1]
         scores = q @ k.mT / q.shape[-1] ** 0.5
         causal = torch.ones(length, length, dtype=torch.bool).tril()
         weights = scores.masked_fill(~causal, -torch.inf).softmax(dim=-1)
         seen.append(_Seen(weights, weights * _lengths(v, layer.output.weight, layer.num_heads)[:, None]))
-        return own(layer, x, generator, at)
+        return own(layer, x, at)
 
     return note
