@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import envs
-from benchmarks import agents, checkouts, gpu, parameters, pool, random_play, rivals, staleness
+from benchmarks import agents, checkouts, gpu, parameters, pool, random_play, rivals
 from benchmarks.agent import flop_per_update
 
 DOCS = Path(parameters.__file__).parents[1] / "docs"
@@ -117,41 +117,6 @@ def test_the_plain_rivals_have_the_published_size() -> None:
     """Esslinger et al.'s public code, without its masks, which it counts."""
     sizes = [sum(p.numel() for p in rival.parameters()) for rival in (rivals.PlainDTQN(), rivals.PlainDRQN())]
     assert sizes == [426_942, 155_838]
-
-
-def test_staleness_is_measured_before_and_after_the_task_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first full evaluation parts the measurements; here any success counts as solved."""
-    monkeypatch.setattr(staleness, "SOLVED", 0.0)
-    flags = {
-        "env": "gridverse-memory-5x5",
-        "task.time_limit": "20",
-        "total_env_steps": "1200",
-        "warmup_env_steps": "200",
-        "evaluation.period": "500",
-        "evaluation.episodes": "10",
-        "evaluation.num_envs": "10",
-        "learner.batch_size": "4",
-        "replay.learn_length": "8",
-        "replay.sequence_period": "8",
-    }
-    found = staleness.run("mingru", flags, every=300, sequences=40)
-    assert found["solved_at_env_steps"] is not None
-    assert 500 <= found["solved_at_env_steps"] < 600
-    assert [point["env_steps"] // 300 for point in found["points"]] == [1, 2, 3, 4]
-    assert found["before_solved"]["measurements"] == 1
-    assert found["last_half"]["learned"]["stale_action_share"] is not None
-    never = [point["never_refreshed"] for point in found["points"]]
-    assert 0 < never[-1] < 1
-    assert found["last_half"]["never_refreshed"] == np.mean(never[2:])
-
-
-def test_rows_are_counted_that_no_update_has_made_anew() -> None:
-    rows = {"version": np.array([0, 0, 3, 5]), "trace_version": np.array([0, 2, 3, 7])}
-    replay = SimpleNamespace(get_state=lambda: {"rows": rows})
-    trainer = SimpleNamespace(
-        replay=replay, config=SimpleNamespace(replay=SimpleNamespace(memory="refreshed"))
-    )
-    assert staleness.never_refreshed(trainer) == 0.5
 
 
 def test_each_side_is_the_learner_of_its_checkout(tmp_path: Path) -> None:
