@@ -45,15 +45,6 @@ class WindowState(NamedTuple):
     """[B] how many of the newest of `rows` are of this episode."""
 
 
-class Window(NamedTuple):
-    """A window of each sequence of a batch."""
-
-    rows: StepInputs
-    """[B, S, ...] at most K rows, the oldest at position 0."""
-    at: Tensor
-    """[B, R] the positions whose Q-values are wanted."""
-
-
 def pick(tree: StepInputs, index: Tensor) -> StepInputs:
     """Rows `index` [B, S] of every array [B, T, ...]."""
     batch = torch.arange(len(index), device=index.device)[:, None]
@@ -82,12 +73,6 @@ def empty_rows(space: gymnasium.Space, shape: tuple[int, ...], like: Tensor) -> 
     )
 
 
-def empty_window(space: gymnasium.Space, batch_size: int, held_rows: int, like: Tensor) -> WindowState:
-    """The state at an episode's start; the arguments are those of `empty_rows`."""
-    filled = torch.zeros(batch_size, dtype=torch.int64, device=like.device)
-    return WindowState(empty_rows(space, (batch_size, held_rows), like), filled)
-
-
 def window_after(empty: WindowState, rows: dict[str, Tensor], valid: Tensor) -> WindowState:
     """The state after raw rows, from the one at an episode's start.
 
@@ -106,7 +91,7 @@ def window_after(empty: WindowState, rows: dict[str, Tensor], valid: Tensor) -> 
     return WindowState(map_tree(newest, empty.rows, from_leaves(empty.rows, rows)), real.sum(dim=1))
 
 
-def learn_in_windows(batch: Sequences, size: int, read: Callable[[Window], QOutput]) -> QOutput:
+def learn_in_windows(batch: Sequences, size: int, read: Callable[[StepInputs, Tensor], QOutput]) -> QOutput:
     """The output [B, R, ...] of a batch's learn blocks, read in windows of at most `size` rows.
 
     The burn-in rows, here context with gradient, and the learn block's are one run of rows. Its first `size`
@@ -114,27 +99,28 @@ def learn_in_windows(batch: Sequences, size: int, read: Callable[[Window], QOutp
     from a second window, the run's last `size` rows, without gradient.
 
     Args:
-        read: gives the output [B, R, ...] of a window at its wanted positions.
+        read: gives the output [B, R, ...] of a window of rows [B, S, ...] at the positions [B, R] that are
+            wanted.
     """
     context, device = batch.burn_in.first.shape[1], batch.learn_rows.device
     before, total = batch.burn_in_rows[:, None], (batch.burn_in_rows + batch.learn_rows)[:, None]
     joined = map_tree(lambda a, b: torch.cat([a, b], dim=1), batch.burn_in, batch.learn)
 
-    def window(start: Tensor | int, rows: int, at: Tensor) -> Window:
-        """The `rows` rows from place `start` of each run on, and their values at the places `at` of it."""
+    def window(start: Tensor | int, rows: int, at: Tensor) -> QOutput:
+        """The values at the places `at` [B, R] of each run, by its `rows` rows from place `start` on."""
         # Places past the run's end, which no real row sees, repeat its last row.
         place = torch.minimum(start + torch.arange(rows, device=device), total - 1)
         index = torch.where(place < before, place, place - before + context)
-        return Window(pick(joined, index), at - start)
+        return read(pick(joined, index), at - start)
 
     longest = largest(total, context + batch.learn.first.shape[1])
     place = torch.minimum(before + torch.arange(batch.learn.first.shape[1], device=device), total - 1)
-    output = read(window(0, min(size, longest), place.clamp(max=size - 1)))
+    output = window(0, min(size, longest), place.clamp(max=size - 1))
     if longest <= size:
         return output
     with torch.no_grad():
         beyond = torch.minimum(size + torch.arange(longest - size, device=device), total - 1)
-        second = read(window((total - size).clamp(min=0), size, beyond))
+        second = window((total - size).clamp(min=0), size, beyond)
         sequence = torch.arange(len(total), device=device)[:, None]
         later = map_tree(lambda x: x[sequence, (place - size).clamp(min=0)], second)
 
@@ -227,12 +213,14 @@ class WindowedQNetwork(nn.Module):
         self, batch: Sequences, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
         """The output [B, R, ...] of the learn block, from windows of K rows; the trace is empty."""
-        output = learn_in_windows(batch, self.context_length, lambda w: self.window(w.rows, w.at))
+        output = learn_in_windows(batch, self.context_length, self.window)
         return output, {} if want_trace else None
 
     def initial_state(self, batch_size: int) -> WindowState:
         """The state at an episode's start: no row is real."""
-        return empty_window(self.observation_space, batch_size, self.held_rows, next(self.parameters()))
+        like = next(self.parameters())
+        filled = torch.zeros(batch_size, dtype=torch.int64, device=like.device)
+        return WindowState(empty_rows(self.observation_space, (batch_size, self.held_rows), like), filled)
 
     def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> WindowState:
         """The state after context rows [B, W, ...] by their paths in `StepInputs`, newest last.

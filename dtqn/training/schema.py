@@ -130,11 +130,10 @@ class Schema:
     def __init__(self, rows: Rows[Field], memory: Memory, device: torch.device) -> None:
         """`device`: where the learner's tensors are."""
         self.rows, self.memory, self.device = rows, memory, device
-        self.trace_window = max((field.window for field in rows.trace.values()), default=0)
-        """How many rows before a sequence come with it."""
+        window = max((field.window for field in rows.trace.values()), default=0)
         version = rows.version
-        if memory.is_refreshed and self.trace_window:
-            version = replace(version, block="trace", window=self.trace_window)
+        if memory.is_refreshed and window:
+            version = replace(version, block="trace", window=window)
         self.fields: dict[str, Field] = {**named(rows), memory.version: version}
         """Name -> field, as replay takes them."""
         self.input_names = [
