@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import (
     BaseModel,
@@ -334,25 +334,15 @@ class Records:
         """By name in the order of the file."""
         self._told = set[tuple[str, str]]()
         """Tasks and agents with a line of other settings."""
-        self._read_until = self._lines = 0
-        """Bytes and lines of the file that have been read."""
         if file is not None and file.is_dir():
             right = f"must be a file; to make one: {program()} records FILE{record_files.SUFFIX} {file}"
             raise wrong("--records", file, f"is a folder, as records were kept before; {right}")
         if file is not None and file.suffix != record_files.SUFFIX:
             raise wrong("--records", file, f"must be a file with the ending {record_files.SUFFIX}")
-        if file is not None and file.exists():
-            with file.open("rb") as stream:
-                self._read(stream)
-
-    def _read(self, stream: BinaryIO) -> None:
-        """Read the lines that have come since the last call."""
-        stream.seek(self._read_until)
-        for line in stream:
-            self._lines += 1
+        lines = file.read_bytes().splitlines() if file is not None and file.exists() else []
+        for number, line in enumerate(lines, start=1):
             if line.strip():
-                self._add(f"{self._file}, line {self._lines}", line)
-        self._read_until = stream.tell()
+                self._add(f"{file}, line {number}", line)
 
     def _add(self, place: str, line: bytes) -> None:
         try:
@@ -402,7 +392,7 @@ class Records:
             make_writable("--records", self._file.parent)
 
     def keep(self, config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> str:
-        """Add a finished run's record to the file, if there is one and it is not there yet.
+        """Add a finished run's record to the file, if there is one and `find` has not found it there.
 
         Returns:
             One line where that could not be done; empty if it has been.
@@ -416,10 +406,8 @@ class Records:
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with locked(self._file) as stream:
-                self._read(stream)  # another comparison may have kept it meanwhile
-                if record.identity not in self._found:
+                if Records(self._file).find(config) is None:  # another comparison may have kept it meanwhile
                     append_line(stream, _text(record))
-                    self._read(stream)
         except OSError as error:
             self.unwritten += 1
             return f"{self._file}: cannot be written: {error.strerror}"
@@ -435,6 +423,8 @@ def put_in_order(file: Path, others: Sequence[Path] = ()) -> tuple[int, int]:
     Raises:
         ConfigError: naming a line that is no record, or a path that cannot be read.
     """
+    if not others and not file.exists():
+        raise ConfigError(f"{file}: there is no such file")
     with file_errors(file, "cannot be written"), locked(file) as stream:
         stream.seek(0)
         mine = _distinct(_contents(str(file), stream.read().splitlines()))

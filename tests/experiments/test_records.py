@@ -346,6 +346,8 @@ def test_a_file_with_a_line_that_is_no_record_is_not_sorted(tmp_path, capsys, li
     assert file.read_bytes() == before
     assert cli.main(["records", str(tmp_path / "x.json")]) == 2
     assert "its name must end in .jsonl" in capsys.readouterr().err
+    assert cli.main(["records", str(tmp_path / "absent.jsonl")]) == 2
+    assert "there is no such file" in capsys.readouterr().err and list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.parametrize(

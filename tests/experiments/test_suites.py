@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dtqn.experiments import compare, records, suites
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from tests.experiments import comparison_program, suite_program
+from tests.experiments.comparison_program import draw_nothing
 from tests.experiments.suite_program import FIGURES, MAZE, SUITE, begun_runs, lines_of, suite_of, table_of
 from tests.reference import statistics_twin as twin
 
@@ -605,6 +607,21 @@ tasks:
     assert table[0] == table[1] and f"{last['train/total_success'] / 300:.1%}" in table[0]
     record = json.loads(line)
     assert record["result"]["code"] and record["result"]["machine"]
+
+
+@pytest.mark.parametrize("name", ["dtqn", "dtqn-one-preset-lstm", "t-maze", "popgym-easy", "gates-7x7"])
+def test_the_results_are_made_of_their_records_to_the_digit(tmp_path, monkeypatch, name):
+    """The command below a published table counts every record and trains nothing."""
+    published = (_ROOT / f"docs/results/{name}/table.md").read_text(encoding="utf-8").splitlines()
+    *table, last = published
+    words = shlex.split(last.partition("`")[2].partition("`")[0])
+    assert words[:3] == ["python", "run.py", "compare"]
+    words[words.index("--records") + 1] = str(_ROOT / words[words.index("--records") + 1])
+    words[words.index("--out") + 1] = str(tmp_path / "out")
+    monkeypatch.setattr(compare.plots, "comparison", draw_nothing)
+    monkeypatch.setattr(compare, "_job", lambda *_: pytest.fail("a run is to be trained"))
+    assert cli.main(words[2:]) == 0
+    assert (tmp_path / "out/table.md").read_text().splitlines()[:-1] == table
 
 
 def test_a_run_that_leaves_no_record_ends_a_comparison_with_1(tmp_path, run, monkeypatch):
