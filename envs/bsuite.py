@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -23,9 +23,10 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, TILE, WALL
+from envs.fields import Field, FieldDynamics
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays, Dynamics, check_fields, read_field
+from envs.vector import Arrays, Dynamics
 
 _SOURCE: Final = "bsuite (arXiv 1908.03568)"
 _LENGTH_OF_SIZES: Final = 2
@@ -42,7 +43,7 @@ def chain_space(bits: int) -> Box:
     return Box(low, high, dtype=np.float32)
 
 
-class MemoryChainDynamics(Dynamics):
+class MemoryChainDynamics(FieldDynamics):
     """A chain of `length` with `bits` bits. The fields of a state, integers:
 
     context: [b] bits, 0 or 1.
@@ -52,51 +53,39 @@ class MemoryChainDynamics(Dynamics):
 
     action_space = Discrete(2)
     action_names = ("bit 0", "bit 1")
+    context: NDArray[np.int64]
+    query: NDArray[np.int64]
+    time: NDArray[np.int64]
 
     def __init__(self, length: int, bits: int) -> None:
         self._length, self._bits = length, bits
         self.observation_space = chain_space(bits)
-
-    def start(self, num: int, rng: np.random.Generator) -> None:
-        self._context = np.zeros((num, self._bits), np.int64)
-        self._query, self._time = np.zeros((2, num), np.int64)
-        self.restart(np.arange(num), rng)
+        self.fields = (
+            Field("context", (bits,), np.int64, 0, 1),
+            Field("query", (), np.int64, 0, bits - 1, 0),
+            Field("time", (), np.int64, 0, length + 1, 0),
+        )
 
     def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        self._context[rows] = rng.integers(2, size=(len(rows), self._bits))
-        self._query[rows] = rng.integers(self._bits, size=len(rows))
-        self._time[rows] = 0
+        self.context[rows] = rng.integers(2, size=(len(rows), self._bits))
+        self.query[rows] = rng.integers(self._bits, size=len(rows))
+        self.time[rows] = 0
 
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        self._time = np.minimum(self._time + 1, self._length + 1)
-        over = self._time > self._length
-        right = action == self._context[np.arange(len(action)), self._query]
+        self.time = np.minimum(self.time + 1, self._length + 1)
+        over = self.time > self._length
+        right = action == self.context[np.arange(len(action)), self.query]
         return np.where(over, 2.0 * right - 1.0, 0.0), over
 
     def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
-        shown = np.maximum(self._time - 1, 0)
+        shown = np.maximum(self.time - 1, 0)
         observation = np.zeros((len(shown), 1, self._bits + 2), np.float32)
         observation[:, 0, 0] = 1 - shown / self._length
-        observation[:, 0, 1] = self._query * (shown == self._length - 1)
-        observation[:, 0, 2:] = (2 * self._context - 1) * (shown == 0)[:, None]
+        observation[:, 0, 1] = self.query * (shown == self._length - 1)
+        observation[:, 0, 2:] = (2 * self.context - 1) * (shown == 0)[:, None]
         return observation
-
-    def get(self) -> Arrays:
-        return {"context": self._context.copy(), "query": self._query.copy(), "time": self._time.copy()}
-
-    def put(self, state: Arrays) -> None:
-        self._context, self._query = state["context"].copy(), state["query"].copy()
-        self._time = state["time"].copy()
-
-    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        check_fields(state, ("context",), ("query", "time"))
-        return {
-            "context": read_field("context", state["context"], (self._bits,), num, np.int64, 0, 1),
-            "query": read_field("query", state.get("query", 0), (), num, np.int64, 0, self._bits - 1),
-            "time": read_field("time", state.get("time", 0), (), num, np.int64, 0, self._length + 1),
-        }
 
     def success(
         self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
@@ -118,17 +107,17 @@ class MemoryChainDynamics(Dynamics):
         """
         picture = np.empty((2 * TILE, self._bits * TILE, 3), np.uint8)
         picture[:] = FLOOR
-        for bit, value in enumerate(self._context[copy].tolist()):
-            edge = 2 if bit == self._query[copy] else TILE // 4
+        for bit, value in enumerate(self.context[copy].tolist()):
+            edge = 2 if bit == self.query[copy] else TILE // 4
             tile = picture[:TILE, bit * TILE : (bit + 1) * TILE]
             tile[edge:-edge, edge:-edge] = GREEN if value else RED
         bar = picture[TILE:]
         bar[:] = WALL
-        bar[4:-4, : round(self._time[copy] / (self._length + 1) * bar.shape[1])] = AGENT
+        bar[4:-4, : round(self.time[copy] / (self._length + 1) * bar.shape[1])] = AGENT
         return picture
 
 
-class DiscountingChainDynamics(Dynamics):
+class DiscountingChainDynamics(FieldDynamics):
     """Five chains, of which `best` has the larger reward. The fields of a state, integers:
 
     chain: the chain that was chosen, 0 to 4; -1 before the first step.
@@ -140,49 +129,43 @@ class DiscountingChainDynamics(Dynamics):
     )
     action_space = Discrete(len(_REWARD_STEPS))
     action_names = tuple(f"reward after {steps}" for steps in _REWARD_STEPS)
+    fields = (
+        Field("chain", (), np.int64, -1, len(_REWARD_STEPS) - 1),
+        Field("time", (), np.int64, 0, _CHAIN_STEPS, 0),
+    )
+    chain: NDArray[np.int64]
+    time: NDArray[np.int64]
 
     def __init__(self, best: int) -> None:
         self._rewards = np.ones(len(_REWARD_STEPS))
         self._rewards[best] += _BONUS
 
-    def start(self, num: int, rng: np.random.Generator) -> None:
-        self._chain, self._time = np.full(num, -1), np.zeros(num, np.int64)
-
     def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        self._chain[rows] = -1
-        self._time[rows] = 0
+        self.chain[rows] = -1
+        self.time[rows] = 0
 
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        self._chain = np.where(self._time == 0, action, self._chain)
-        self._time = np.minimum(self._time + 1, _CHAIN_STEPS)
-        due = self._time == _REWARD_STEPS[self._chain]
-        return np.where(due, self._rewards[self._chain], 0.0), self._time == _CHAIN_STEPS
+        self.chain = np.where(self.time == 0, action, self.chain)
+        self.time = np.minimum(self.time + 1, _CHAIN_STEPS)
+        due = self.time == _REWARD_STEPS[self.chain]
+        return np.where(due, self._rewards[self.chain], 0.0), self.time == _CHAIN_STEPS
 
     def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
-        observation = np.empty((len(self._chain), 1, 2), np.float32)
-        observation[:, 0, 0] = self._chain
-        observation[:, 0, 1] = self._time / _CHAIN_STEPS
+        observation = np.empty((len(self.chain), 1, 2), np.float32)
+        observation[:, 0, 0] = self.chain
+        observation[:, 0, 1] = self.time / _CHAIN_STEPS
         return observation
 
-    def get(self) -> Arrays:
-        return {"chain": self._chain.copy(), "time": self._time.copy()}
-
-    def put(self, state: Arrays) -> None:
-        self._chain, self._time = state["chain"].copy(), state["time"].copy()
-
-    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        check_fields(state, ("chain",), ("time",))
-        chain = read_field("chain", state["chain"], (), num, np.int64, -1, len(_REWARD_STEPS) - 1)
-        time = read_field("time", state.get("time", 0), (), num, np.int64, 0, _CHAIN_STEPS)
+    def check(self, state: Arrays) -> None:
+        chain, time = state["chain"], state["time"]
         wrong = (chain == -1) != (time == 0)
         if wrong.any():
             raise ValueError(
                 f"state 'chain' holds {chain[wrong][0]} at time {time[wrong][0]}; it must be -1 at time 0,"
                 f" and 0 to {len(_REWARD_STEPS) - 1} later"
             )
-        return {"chain": chain, "time": time}
 
     def picture(self, copy: int) -> NDArray[np.uint8]:
         """The five chains, each as long as the way to its reward; the chosen one is dark so far."""
@@ -191,8 +174,8 @@ class DiscountingChainDynamics(Dynamics):
         for chain, steps in enumerate(_REWARD_STEPS.tolist()):
             row = picture[chain, 4:-4]
             row[:, : 4 * steps] = LINE
-            if chain == self._chain[copy]:
-                row[:, : 4 * min(steps, int(self._time[copy]))] = AGENT
+            if chain == self.chain[copy]:
+                row[:, : 4 * min(steps, int(self.time[copy]))] = AGENT
             row[:, 4 * steps - 4 : 4 * steps] = GREEN
         return picture.reshape(-1, 4 * _CHAIN_STEPS, 3)
 

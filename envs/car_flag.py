@@ -6,7 +6,6 @@ Legend: N copies.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -14,9 +13,10 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from envs.drawing import AGENT, FLOOR, GREEN, RED, VIEW, WALL
+from envs.fields import Field, FieldDynamics, require
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays, Dynamics, check_fields, read_field
+from envs.vector import Arrays
 
 POWER: Final = 0.0015  # what a full force adds to the velocity
 MAX_POSITION: Final = 1.1
@@ -37,73 +37,52 @@ _HEAVEN: Final = GREEN
 _HELL: Final = RED
 
 
-class CarFlagDynamics(Dynamics):
+class CarFlagDynamics(FieldDynamics):
     """The road. The fields of a state, doubles: `position`, `velocity`, and `heaven`, the side +1 or -1.
 
-    Observations are rounded to float32; the state is not.
+    Without a velocity the car is at rest. Observations are rounded to float32; the state is not.
     """
 
     observation_space = OBSERVATION_SPACE
+    fields = (
+        Field("position", (), np.float64, -MAX_POSITION, MAX_POSITION),
+        Field("velocity", (), np.float64, -MAX_VELOCITY, MAX_VELOCITY, 0.0),
+        Field("heaven", (), np.float64, -1, 1),
+    )
+    position: NDArray[np.float64]
+    velocity: NDArray[np.float64]
+    heaven: NDArray[np.float64]
 
     def __init__(self, *, continuous: bool) -> None:
         self.action_space = Box(-1.0, 1.0, (1,), np.float32) if continuous else Discrete(3)
         self.action_names = () if continuous else ("push left", "no push", "push right")
         self._continuous = continuous
 
-    def start(self, num: int, rng: np.random.Generator) -> None:
-        self._position, self._velocity, self._heaven = np.zeros((3, num))
-        self.restart(np.arange(num), rng)
-
     def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        self._heaven[rows] = 2.0 * rng.integers(2, size=len(rows)) - 1.0
-        self._position[rows] = rng.uniform(*START, size=len(rows))
-        self._velocity[rows] = 0.0
+        self.heaven[rows] = 2.0 * rng.integers(2, size=len(rows)) - 1.0
+        self.position[rows] = rng.uniform(*START, size=len(rows))
+        self.velocity[rows] = 0.0
 
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         force = action[:, 0].astype(np.float64) if self._continuous else action - 1.0
-        self._velocity = (self._velocity + POWER * force).clip(-MAX_VELOCITY, MAX_VELOCITY)
-        self._position = (self._position + self._velocity).clip(-MAX_POSITION, MAX_POSITION)
-        terminated = abs(self._position) >= FLAG
-        return np.where(terminated, np.sign(self._position) * self._heaven, 0.0), terminated
+        self.velocity = (self.velocity + POWER * force).clip(-MAX_VELOCITY, MAX_VELOCITY)
+        self.position = (self.position + self.velocity).clip(-MAX_POSITION, MAX_POSITION)
+        terminated = abs(self.position) >= FLAG
+        return np.where(terminated, np.sign(self.position) * self.heaven, 0.0), terminated
 
     def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
-        heard = (self._position >= PRIEST[0]) & (self._position <= PRIEST[1])
-        observation = np.empty((len(self._position), 3), np.float32)
-        observation[:, 0] = self._position
-        observation[:, 1] = self._velocity
+        heard = (self.position >= PRIEST[0]) & (self.position <= PRIEST[1])
+        observation = np.empty((len(self.position), 3), np.float32)
+        observation[:, 0] = self.position
+        observation[:, 1] = self.velocity
         # A product with False would be -0.0 on one side, which tells it.
-        observation[:, 2] = np.where(heard, self._heaven, 0.0)
+        observation[:, 2] = np.where(heard, self.heaven, 0.0)
         return observation
 
-    def get(self) -> Arrays:
-        return {
-            "position": self._position.copy(),
-            "velocity": self._velocity.copy(),
-            "heaven": self._heaven.copy(),
-        }
-
-    def put(self, state: Arrays) -> None:
-        self._position = state["position"].copy()
-        self._velocity = state["velocity"].copy()
-        self._heaven = state["heaven"].copy()
-
-    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        """Without a velocity the car is at rest."""
-        check_fields(state, ("position", "heaven"), ("velocity",))
-        heaven = read_field("heaven", state["heaven"], (), num, np.float64, -1, 1)
-        if (abs(heaven) != 1).any():
-            raise ValueError(f"state 'heaven' holds {heaven[abs(heaven) != 1][0]}; it must be -1 or 1")
-        return {
-            "position": read_field(
-                "position", state["position"], (), num, np.float64, -MAX_POSITION, MAX_POSITION
-            ),
-            "velocity": read_field(
-                "velocity", state.get("velocity", 0.0), (), num, np.float64, -MAX_VELOCITY, MAX_VELOCITY
-            ),
-            "heaven": heaven,
-        }
+    def check(self, state: Arrays) -> None:
+        require("heaven", state["heaven"], abs(state["heaven"]) == 1, "-1 or 1")
 
     def success(
         self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
@@ -121,7 +100,7 @@ class CarFlagDynamics(Dynamics):
 
         The stretch is filled while the priest is heard, with an arrow to heaven.
         """
-        position, heaven = self._position[copy], self._heaven[copy]
+        position, heaven = self.position[copy], self.heaven[copy]
         x = np.arange(-MAX_POSITION + 0.5 / PIXELS, MAX_POSITION, 1 / PIXELS)
         height, road = 96, 72
         y = np.arange(height)[:, None]

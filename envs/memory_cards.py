@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -15,9 +14,10 @@ from gymnasium.spaces import Discrete, MultiDiscrete
 from numpy.typing import NDArray
 
 from envs.drawing import CARD_HEIGHT, CARD_WIDTH, WALL, card
+from envs.fields import Field, FieldDynamics, require
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays, Dynamics, check_fields, read_field
+from envs.vector import Arrays
 
 PAIRS: Final = 5  # of DTQN's task
 MAX_PAIRS: Final = 9999
@@ -31,7 +31,7 @@ def observation_space(pairs: int) -> MultiDiscrete[Any]:
     return MultiDiscrete([values] * (2 * pairs), dtype=np.min_scalar_type(values).type)
 
 
-class MemoryCardsDynamics(Dynamics):
+class MemoryCardsDynamics(FieldDynamics):
     """`pairs` pairs of cards on 2 P positions. The fields of a state:
 
     cards: [2 P], the pair 1 to P that lies at each position, whether it is removed or not.
@@ -39,81 +39,67 @@ class MemoryCardsDynamics(Dynamics):
     shown: the position, not removed, whose card is face up; -1 once all are removed.
     """
 
+    cards: NDArray[Any]
+    removed: NDArray[np.bool_]
+    shown: NDArray[np.int64]
+
     def __init__(self, pairs: int) -> None:
         self._pairs = pairs
         self.observation_space = observation_space(pairs)
         self.action_space = Discrete(2 * pairs)
         self._deck = np.arange(1, pairs + 1, dtype=self.observation_space.dtype).repeat(2)
-
-    def start(self, num: int, rng: np.random.Generator) -> None:
-        self._copies = np.arange(num)
-        self._cards = np.tile(self._deck, (num, 1))
-        self._removed = np.zeros(self._cards.shape, np.bool_)
-        self._shown = np.zeros(num, np.int64)
-        self.restart(self._copies, rng)
+        positions = 2 * pairs
+        self.fields = (
+            Field("cards", (positions,), self._deck.dtype, 1, pairs),
+            Field("removed", (positions,), np.bool_, 0, 1, np.zeros(positions, np.bool_)),
+            Field("shown", (), np.int64, -1, positions - 1),
+        )
 
     def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        self._cards[rows] = rng.permuted(np.tile(self._deck, (len(rows), 1)), axis=1)
-        self._removed[rows] = False
-        self._shown[rows] = rng.integers(2 * self._pairs, size=len(rows))
+        self.cards[rows] = rng.permuted(np.tile(self._deck, (len(rows), 1)), axis=1)
+        self.removed[rows] = False
+        self.shown[rows] = rng.integers(2 * self._pairs, size=len(rows))
 
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        copies, shown = self._copies, self._shown
+        copies, shown = self._copies, self.shown
         # A removed card never matches: the one that is shown still has its mate.
-        same = self._cards[copies, action] == self._cards[copies, shown]
+        same = self.cards[copies, action] == self.cards[copies, shown]
         match = same & (action != shown)
         matched = match.nonzero()[0]
-        self._removed[matched, action[matched]] = True
-        self._removed[matched, shown[matched]] = True
-        in_play = ~self._removed
+        self.removed[matched, action[matched]] = True
+        self.removed[matched, shown[matched]] = True
+        in_play = ~self.removed
         count = in_play.sum(axis=1)
         over = count == 0
         # The position of the card number `nth` of those in play; there is none after the end.
         nth = rng.integers(np.maximum(count, 1))
-        self._shown = (in_play.cumsum(axis=1) > nth[:, None]).argmax(axis=1)
-        self._shown[over] = -1
+        self.shown = (in_play.cumsum(axis=1) > nth[:, None]).argmax(axis=1)
+        self.shown[over] = -1
         return match - 1.0, over
 
     def observe(self, rng: np.random.Generator) -> NDArray[Any]:
-        observation = self._removed * self._deck.dtype.type(self._pairs + 1)
-        up = (self._shown >= 0).nonzero()[0]
-        observation[up, self._shown[up]] = self._cards[up, self._shown[up]]
+        observation = self.removed * self._deck.dtype.type(self._pairs + 1)
+        up = (self.shown >= 0).nonzero()[0]
+        observation[up, self.shown[up]] = self.cards[up, self.shown[up]]
         return observation
 
-    def get(self) -> Arrays:
-        return {
-            "cards": self._cards.copy(),
-            "removed": self._removed.copy(),
-            "shown": self._shown.copy(),
-        }
-
     def put(self, state: Arrays) -> None:
-        self._copies = np.arange(len(state["shown"]))
-        self._cards, self._removed = state["cards"].copy(), state["removed"].copy()
-        self._shown = state["shown"].copy()
+        super().put(state)
+        self._copies = np.arange(len(self.shown))
 
-    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        check_fields(state, ("cards", "shown"), ("removed",))
-        positions = 2 * self._pairs
-        cards = read_field("cards", state["cards"], (positions,), num, self._deck.dtype, 1, self._pairs)
+    def check(self, state: Arrays) -> None:
+        cards, removed, shown = state["cards"], state["removed"], state["shown"]
         if (np.sort(cards, axis=1) != self._deck).any():
             raise ValueError(f"state 'cards' must hold each pair from 1 to {self._pairs} twice")
-        nothing = np.zeros(positions, np.bool_)
-        removed = read_field("removed", state.get("removed", nothing), (positions,), num, np.bool_, 0, 1)
         by_pair = np.take_along_axis(removed, cards.argsort(axis=1), axis=1)
         if (by_pair[:, 0::2] != by_pair[:, 1::2]).any():
             raise ValueError("state 'removed' holds one card of a pair; it must hold both or none")
-        shown = read_field("shown", state["shown"], (), num, np.int64, -1, positions - 1)
         # Once all cards are removed, position -1, the last one, is as removed as it has to be.
-        wrong = np.where(removed.all(axis=1), shown != -1, removed[np.arange(num), shown] | (shown == -1))
-        if wrong.any():
-            raise ValueError(
-                f"state 'shown' holds {shown[wrong][0]}; it must be a position that is not removed,"
-                " or -1 where all are"
-            )
-        return {"cards": cards, "removed": removed, "shown": shown}
+        in_play = (shown != -1) & ~removed[np.arange(len(shown)), shown]
+        right = np.where(removed.all(axis=1), shown == -1, in_play)
+        require("shown", shown, right, "a position that is not removed, or -1 where all are")
 
     def success(
         self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
@@ -131,10 +117,10 @@ class MemoryCardsDynamics(Dynamics):
         picture = np.empty((rows, CARD_HEIGHT, columns, CARD_WIDTH, 3), np.uint8)
         picture[:] = WALL
         for position, (pair, removed) in enumerate(
-            zip(self._cards[copy].tolist(), self._removed[copy].tolist(), strict=True)
+            zip(self.cards[copy].tolist(), self.removed[copy].tolist(), strict=True)
         ):
             if not removed:
-                up = position == self._shown[copy]
+                up = position == self.shown[copy]
                 picture[position // columns, :, position % columns] = card(pair, up)
         return picture.reshape(rows * CARD_HEIGHT, columns * CARD_WIDTH, 3)
 

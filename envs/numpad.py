@@ -20,9 +20,10 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from envs.drawing import AGENT, BLUE, FLOOR, GREEN
+from envs.fields import Field, FieldDynamics, require
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays, Dynamics, check_fields, read_field
+from envs.vector import Arrays
 
 SIZES: Final = (2, 3, 4)
 
@@ -90,7 +91,7 @@ def _walks_from(first: int, adjacent: NDArray[np.bool_]) -> NDArray[np.uint8]:
     return walks
 
 
-class NumpadDynamics(Dynamics):
+class NumpadDynamics(FieldDynamics):
     """`size` x `size` pads. The fields of a state:
 
     sequence: the pads in the order in which they have to be entered, integers [P].
@@ -100,13 +101,13 @@ class NumpadDynamics(Dynamics):
     completed: how often the sequence was completed, at least 0; 0 unless given.
     """
 
-    _sequence: NDArray[np.uint8]
-    _position: NDArray[np.float64]
-    _velocity: NDArray[np.float64]
-    _acceleration: NDArray[np.float64]
-    _lit: NDArray[np.int64]
-    _paid: NDArray[np.int64]
-    _completed: NDArray[np.int64]
+    sequence: NDArray[np.uint8]
+    position: NDArray[np.float64]
+    velocity: NDArray[np.float64]
+    acceleration: NDArray[np.float64]
+    lit: NDArray[np.int64]
+    paid: NDArray[np.int64]
+    completed: NDArray[np.int64]
     # These follow: each pad's place in the sequence [N, P], and the pad that is stood on [N].
     _rank: NDArray[np.intp]
     _pad: NDArray[np.intp]
@@ -118,26 +119,25 @@ class NumpadDynamics(Dynamics):
         self._start = np.array([0.0, self._edge])
         self.observation_space = observation_space(size)
         self.action_space = Discrete(len(FORCE))
-
-    def start(self, num: int, rng: np.random.Generator) -> None:
-        self.put(
-            {
-                "sequence": self._draw(num, rng),
-                "position": np.tile(self._start, (num, 1)),
-                "velocity": np.zeros((num, 2)),
-                "acceleration": np.zeros((num, 2)),
-                **{name: np.zeros(num, np.int64) for name in ("lit", "paid", "completed")},
-            }
+        last = self._num_pads - 1
+        self.fields = (
+            Field("sequence", (self._num_pads,), np.uint8, 0, last),
+            Field("position", (2,), np.float64, -self._edge, self._edge, self._start),
+            Field("velocity", (2,), np.float64, -MAX_SPEED, MAX_SPEED, np.zeros(2)),
+            Field("acceleration", (2,), np.float64, -MAX_SPEED, MAX_SPEED, np.zeros(2)),
+            Field("lit", (), np.int64, 0, last, 0),
+            Field("paid", (), np.int64, 0, last, 0),
+            Field("completed", (), np.int64, 0, np.iinfo(np.int32).max, 0),
         )
 
     def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        self._sequence[rows] = self._draw(len(rows), rng)
-        self._rank[rows] = self._sequence[rows].argsort(axis=1)
-        self._position[rows] = self._start
-        self._velocity[rows] = 0.0
-        self._acceleration[rows] = 0.0
-        self._pad[rows] = self._pad_at(self._position[rows])
-        for count in (self._lit, self._paid, self._completed):
+        self.sequence[rows] = self._draw(len(rows), rng)
+        self._rank[rows] = self.sequence[rows].argsort(axis=1)
+        self.position[rows] = self._start
+        self.velocity[rows] = 0.0
+        self.acceleration[rows] = 0.0
+        self._pad[rows] = self._pad_at(self.position[rows])
+        for count in (self.lit, self.paid, self.completed):
             count[rows] = 0
 
     def _draw(self, num: int, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -156,97 +156,62 @@ class NumpadDynamics(Dynamics):
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        velocity = self._velocity * VELOCITY_KEPT
+        velocity = self.velocity * VELOCITY_KEPT
         velocity += FORCE.take(action, axis=0)
-        position = self._position + velocity
+        position = self.position + velocity
         beyond = abs(position) > self._edge
         position.clip(-self._edge, self._edge, out=position)
         velocity[beyond] = 0.0
-        self._acceleration = velocity - self._velocity
-        self._position, self._velocity = position, velocity
+        self.acceleration = velocity - self.velocity
+        self.position, self.velocity = position, velocity
 
         pad = self._pad_at(position)
         entered = (pad != self._pad) & (pad >= 0)
         self._pad = pad
-        correct = entered & (self._rank[self._copies, pad] == self._lit)
-        self._lit += correct
-        self._lit[entered & ~correct] = 0
-        paid = self._lit > self._paid
-        self._paid += paid
-        complete = self._lit == self._num_pads
-        self._completed += complete
-        self._lit[complete] = 0
-        self._paid[complete] = 0
+        correct = entered & (self._rank[self._copies, pad] == self.lit)
+        self.lit += correct
+        self.lit[entered & ~correct] = 0
+        paid = self.lit > self.paid
+        self.paid += paid
+        complete = self.lit == self._num_pads
+        self.completed += complete
+        self.lit[complete] = 0
+        self.paid[complete] = 0
         return paid.astype(np.float64), np.zeros(len(pad), np.bool_)
 
     def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
-        observation = np.empty((len(self._lit), 6 + self._num_pads), np.float32)
-        observation[:, 0:2] = self._position
-        observation[:, 2:4] = self._velocity
-        observation[:, 4:6] = self._acceleration
-        observation[:, 6:] = self._rank < self._lit[:, None]
+        observation = np.empty((len(self.lit), 6 + self._num_pads), np.float32)
+        observation[:, 0:2] = self.position
+        observation[:, 2:4] = self.velocity
+        observation[:, 4:6] = self.acceleration
+        observation[:, 6:] = self._rank < self.lit[:, None]
         return observation
 
-    def get(self) -> Arrays:
-        return {
-            "sequence": self._sequence.copy(),
-            "position": self._position.copy(),
-            "velocity": self._velocity.copy(),
-            "acceleration": self._acceleration.copy(),
-            "lit": self._lit.copy(),
-            "paid": self._paid.copy(),
-            "completed": self._completed.copy(),
-        }
-
     def put(self, state: Arrays) -> None:
-        state = {name: value.copy() for name, value in state.items()}
-        self._sequence = state["sequence"]
-        self._position, self._velocity = state["position"], state["velocity"]
-        self._acceleration = state["acceleration"]
-        self._lit, self._paid, self._completed = state["lit"], state["paid"], state["completed"]
-        self._rank = self._sequence.argsort(axis=1)
-        self._pad = self._pad_at(self._position)
-        self._copies = np.arange(len(self._lit))
+        super().put(state)
+        self._rank = self.sequence.argsort(axis=1)
+        self._pad = self._pad_at(self.position)
+        self._copies = np.arange(len(self.lit))
 
     def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        check_fields(
-            state, ("sequence",), ("position", "velocity", "acceleration", "lit", "paid", "completed")
-        )
-        last = self._num_pads - 1
+        return super().read({"paid": state.get("lit", 0), **state}, num)
 
-        def floats(name: str, default: Any, bound: float) -> NDArray[Any]:
-            return read_field(name, state.get(name, default), (2,), num, np.float64, -bound, bound)
-
-        def count(name: str, default: Any, high: int) -> NDArray[Any]:
-            return read_field(name, state.get(name, default), (), num, np.int64, 0, high)
-
-        sequence = read_field("sequence", state["sequence"], (self._num_pads,), num, np.uint8, 0, last)
+    def check(self, state: Arrays) -> None:
+        sequence = state["sequence"]
         follows = neighbours(self._size)[sequence[:, :-1], sequence[:, 1:]].all(axis=1)
         wrong = (np.sort(sequence, axis=1) != np.arange(self._num_pads)).any(axis=1) | ~follows
         if wrong.any():
             raise ValueError(
                 f"state 'sequence' holds {sequence[wrong][0].tolist()}; it must hold each pad from 0 to"
-                f" {last} once, each a neighbour of the one before it"
+                f" {self._num_pads - 1} once, each a neighbour of the one before it"
             )
-        lit = count("lit", 0, last)
-        paid = count("paid", lit, last)
-        if (paid < lit).any():
-            raise ValueError(f"state 'paid' holds {paid[paid < lit][0]}; it must be at least 'lit'")
-        return {
-            "sequence": sequence,
-            "position": floats("position", self._start, self._edge),
-            "velocity": floats("velocity", 0.0 * self._start, MAX_SPEED),
-            "acceleration": floats("acceleration", 0.0 * self._start, MAX_SPEED),
-            "lit": lit,
-            "paid": paid,
-            "completed": count("completed", 0, np.iinfo(np.int32).max),
-        }
+        require("paid", state["paid"], state["paid"] >= state["lit"], "at least 'lit'")
 
     def success(
         self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
         """The sequence was completed at least once."""
-        return self._completed > 0
+        return self.completed > 0
 
     def picture(self, copy: int) -> NDArray[np.uint8]:
         """Lit pads are green and the next one has an orange ring. The line, which fades towards the end of
@@ -255,9 +220,9 @@ class NumpadDynamics(Dynamics):
         x, y = np.meshgrid(side, side)
         picture = np.empty((*x.shape, 3), np.uint8)
         picture[:] = FLOOR
-        order = self._sequence[copy].astype(np.intp)
+        order = self.sequence[copy].astype(np.intp)
         centre = np.stack([order % self._size, order // self._size], axis=1) + (0.5 - self._edge)
-        lit = int(self._lit[copy])
+        lit = int(self.lit[copy])
         for place, (pad_x, pad_y) in enumerate(centre):
             distance = np.hypot(x - pad_x, y - pad_y)
             picture[distance <= PAD_RADIUS] = _LIT if place < lit else _PAD
@@ -267,8 +232,8 @@ class NumpadDynamics(Dynamics):
             fade = place / self._num_pads
             colour = (1 - fade) * np.array(_LINE) + fade * np.array(FLOOR)
             picture[_to_segment(x, y, centre[place], centre[place + 1]) < 0.03] = colour.astype(np.uint8)
-        agent = self._position[copy]
-        picture[_to_segment(x, y, agent, agent + self._velocity[copy]) < 0.03] = AGENT
+        agent = self.position[copy]
+        picture[_to_segment(x, y, agent, agent + self.velocity[copy]) < 0.03] = AGENT
         picture[np.hypot(x - agent[0], y - agent[1]) < 0.11] = AGENT
         return np.pad(picture, ((6, 6), (6, 6), (0, 0)), constant_values=_WALL)
 

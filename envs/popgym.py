@@ -29,9 +29,10 @@ from gymnasium.spaces import Discrete, MultiDiscrete
 from numpy.typing import NDArray
 
 from envs.drawing import AGENT, CARD_HEIGHT, CARD_WIDTH, VIEW, WALL, card
+from envs.fields import Field, FieldDynamics
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays, Dynamics, check_fields, read_field
+from envs.vector import Arrays, Dynamics
 
 DECK: Final = 52
 _SUITS: Final = 4
@@ -78,17 +79,15 @@ def deck(kinds: int, decks: int) -> Kinds:
     return np.arange(kinds, dtype=np.uint8).repeat(DECK * decks // kinds)
 
 
-def read_deck(name: str, value: Any, cards: Kinds, num: int) -> Kinds:
-    """A field of a state, [num, n]: an order of the deck `cards`."""
-    most = int(cards[-1])
-    given: Kinds = read_field(name, value, cards.shape, num, np.uint8, 0, most)
+def check_deck(name: str, given: Kinds, cards: Kinds) -> None:
+    """ValueError where a field of a state, [N, n], is no order of the deck `cards` [n]."""
     if (np.sort(given, axis=1) != cards).any():
+        most = int(cards[-1])
         each = len(cards) // (most + 1)
         raise ValueError(f"state {name!r} must hold each number from 0 to {most} {each} times")
-    return given
 
 
-class RecallDynamics(Dynamics):
+class RecallDynamics(FieldDynamics):
     """A game whose actions are answers. The fields of a state:
 
     cards: [n] kinds in the order of dealing.
@@ -102,6 +101,8 @@ class RecallDynamics(Dynamics):
         observation_space: one copy's.
     """
 
+    time: NDArray[np.int64]
+
     def __init__(
         self,
         tape: Callable[..., Tape],
@@ -114,47 +115,41 @@ class RecallDynamics(Dynamics):
         _, right = tape(*(cards[None] for cards in decks.values()))
         self._end = right.shape[1] - 1
         self._scale = 1 / int((right[0, :-1] >= 0).sum())
-
-    def start(self, num: int, rng: np.random.Generator) -> None:
-        self._copies = np.arange(num)
-        self._deal({name: np.tile(cards, (num, 1)) for name, cards in self._decks.items()})
-        self._time = np.zeros(num, np.int64)
-        self.restart(self._copies, rng)
+        self.fields = (
+            *(Field(name, cards.shape, np.uint8, 0, int(cards[-1])) for name, cards in decks.items()),
+            Field("time", (), np.int64, 0, self._end, 0),
+        )
 
     def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
         for name, cards in self._decks.items():
-            self._dealt[name][rows] = rng.permuted(np.tile(cards, (len(rows), 1)), axis=1)
-        self._rows[rows], self._right[rows] = self._tape(*(dealt[rows] for dealt in self._dealt.values()))
-        self._time[rows] = 0
+            getattr(self, name)[rows] = rng.permuted(np.tile(cards, (len(rows), 1)), axis=1)
+        self._rows[rows], self._right[rows] = self._tape(*(dealt[rows] for dealt in self._dealt()))
+        self.time[rows] = 0
 
-    def _deal(self, dealt: dict[str, Kinds]) -> None:
-        self._dealt = dealt
-        rows, right = self._tape(*dealt.values())
-        self._rows, self._right = rows.copy(), right
+    def _dealt(self) -> list[Kinds]:
+        """The fields but time."""
+        return [getattr(self, name) for name in self._decks]
+
+    def put(self, state: Arrays) -> None:
+        super().put(state)
+        self._copies = np.arange(len(self.time))
+        rows, self._right = self._tape(*self._dealt())
+        self._rows = rows.copy()
+
+    def check(self, state: Arrays) -> None:
+        for name, cards in self._decks.items():
+            check_deck(name, state[name], cards)
 
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        right = self._right[self._copies, self._time]
-        self._time = np.minimum(self._time + 1, self._end)
+        right = self._right[self._copies, self.time]
+        self.time = np.minimum(self.time + 1, self._end)
         reward = np.where(action == right, self._scale, -self._scale)
-        return np.where(right < 0, 0.0, reward), self._time == self._end
+        return np.where(right < 0, 0.0, reward), self.time == self._end
 
     def observe(self, rng: np.random.Generator) -> NDArray[Any]:
-        return self._rows[self._copies, self._time].astype(self.observation_space.dtype, copy=False)
-
-    def get(self) -> Arrays:
-        return {name: dealt.copy() for name, dealt in self._dealt.items()} | {"time": self._time.copy()}
-
-    def put(self, state: Arrays) -> None:
-        self._copies = np.arange(len(state["time"]))
-        self._deal({name: state[name].copy() for name in self._decks})
-        self._time = state["time"].copy()
-
-    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        check_fields(state, tuple(self._decks), ("time",))
-        decks = {name: read_deck(name, state[name], cards, num) for name, cards in self._decks.items()}
-        return decks | {"time": read_field("time", state.get("time", 0), (), num, np.int64, 0, self._end)}
+        return self._rows[self._copies, self.time].astype(self.observation_space.dtype, copy=False)
 
     def picture(self, copy: int) -> NDArray[np.uint8]:
         """The last rows, the present one on the right, and below each its right answer, where one is asked.
@@ -165,7 +160,7 @@ class RecallDynamics(Dynamics):
         lines = rows.shape[1] + 1
         picture = np.empty((lines, CARD_HEIGHT, _STRIP, CARD_WIDTH, 3), np.uint8)
         picture[:] = WALL
-        now = int(self._time[copy])
+        now = int(self.time[copy])
         for place, row in enumerate(range(now - _STRIP + 1, now + 1)):
             if row < 0:
                 continue
@@ -179,7 +174,7 @@ class RecallDynamics(Dynamics):
         return np.concatenate([picture.reshape(lines * CARD_HEIGHT, -1, 3), bar])
 
 
-class ConcentrationDynamics(Dynamics):
+class ConcentrationDynamics(FieldDynamics):
     """Pairs among `cards`, a sorted deck. The fields of a state, by position 0 to n - 1:
 
     cards: [n] kinds, whether they are face up or not.
@@ -191,98 +186,84 @@ class ConcentrationDynamics(Dynamics):
     A card that is face down shows K, the number of kinds.
     """
 
+    cards: Kinds
+    face_up: NDArray[np.bool_]
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+
     def __init__(self, cards: Kinds) -> None:
         n, self._down = len(cards), int(cards[-1]) + 1
         self._deck = cards
         self._match, self._miss = 1 / (n // 2), -1 / (STEPS_PER_CARD * n)
         self.observation_space = MultiDiscrete([self._down + 1] * n, dtype=np.uint8)
         self.action_space = Discrete(n)
-
-    def start(self, num: int, rng: np.random.Generator) -> None:
-        self._copies = np.arange(num)
-        self._cards = np.tile(self._deck, (num, 1))
-        self._table = np.empty_like(self._cards)  # what is seen without the present turn
-        self._first, self._second = np.full((2, num), -1)
-        self.restart(self._copies, rng)
+        self.fields = (
+            Field("cards", (n,), np.uint8, 0, self._down - 1),
+            Field("face_up", (n,), np.bool_, 0, 1, np.zeros(n, np.bool_)),
+            Field("first", (), np.int64, -1, n - 1, -1),
+            Field("second", (), np.int64, -1, n - 1, -1),
+        )
 
     def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        self._cards[rows] = rng.permuted(np.tile(self._deck, (len(rows), 1)), axis=1)
-        self._table[rows] = self._down
-        self._first[rows] = self._second[rows] = -1
+        self.cards[rows] = rng.permuted(np.tile(self._deck, (len(rows), 1)), axis=1)
+        self.face_up[rows] = False
+        self.first[rows] = self.second[rows] = -1
 
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        copies, first, action = self._copies, self._first, action.astype(np.int64)  # -1 must have a place
-        in_turn = (first >= 0) & (self._second < 0)
-        found_before = self._table[copies, action] != self._down
-        kind = self._cards[copies, action]
-        match = in_turn & (kind == self._cards[copies, first]) & ~found_before & (action != first)
+        copies, first, action = self._copies, self.first, action.astype(np.int64)  # -1 must have a place
+        in_turn = (first >= 0) & (self.second < 0)
+        found_before = self.face_up[copies, action]
+        kind = self.cards[copies, action]
+        match = in_turn & (kind == self.cards[copies, first]) & ~found_before & (action != first)
         reward = np.where(in_turn, 2 * self._miss, np.where(found_before, self._miss, 0.0))
         reward[match] = self._match
         found = match.nonzero()[0]
-        self._table[found, action[found]] = self._table[found, first[found]] = kind[found]
+        self.face_up[found, action[found]] = self.face_up[found, first[found]] = True
         over = np.zeros(len(copies), np.bool_)
-        over[found] = (self._table[found] != self._down).all(axis=1)
-        self._first = np.where(in_turn, first, np.where(found_before, -1, action))
-        self._second = np.where(in_turn, action, -1)
+        over[found] = self.face_up[found].all(axis=1)
+        self.first = np.where(in_turn, first, np.where(found_before, -1, action))
+        self.second = np.where(in_turn, action, -1)
         return reward, over
 
     def observe(self, rng: np.random.Generator) -> Kinds:
-        observation = self._table.copy()
-        for turned in (self._first, self._second):
+        observation = np.where(self.face_up, self.cards, np.uint8(self._down))
+        for turned in (self.first, self.second):
             copies = (turned >= 0).nonzero()[0]
-            observation[copies, turned[copies]] = self._cards[copies, turned[copies]]
+            observation[copies, turned[copies]] = self.cards[copies, turned[copies]]
         return observation
 
-    def get(self) -> Arrays:
-        return {
-            "cards": self._cards.copy(),
-            "face_up": self._table != self._down,
-            "first": self._first.copy(),
-            "second": self._second.copy(),
-        }
-
     def put(self, state: Arrays) -> None:
-        self._copies = np.arange(len(state["first"]))
-        self._cards = state["cards"].copy()
-        self._table = np.where(state["face_up"], self._cards, np.uint8(self._down))
-        self._first, self._second = state["first"].copy(), state["second"].copy()
+        super().put(state)
+        self._copies = np.arange(len(self.first))
 
-    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        check_fields(state, ("cards",), ("face_up", "first", "second"))
-        n = len(self._deck)
-        cards = read_deck("cards", state["cards"], self._deck, num)
-        face_up = state.get("face_up", np.zeros(n, np.bool_))
-        face_up = read_field("face_up", face_up, (n,), num, np.bool_, 0, 1)
+    def check(self, state: Arrays) -> None:
+        cards, face_up, first, second = (state[field.name] for field in self.fields)
+        check_deck("cards", cards, self._deck)
         for kind in range(self._down):
             if ((face_up & (cards == kind)).sum(axis=1) % 2).any():
                 raise ValueError(
                     f"state 'face_up' holds an odd number of cards of kind {kind}; they are found in pairs"
                 )
-        first, second = (
-            read_field(name, state.get(name, -1), (), num, np.int64, -1, n - 1)
-            for name in ("first", "second")
-        )
         wrong = (first < 0) & (second >= 0)
         if wrong.any():
             raise ValueError(
                 f"state 'second' holds {second[wrong][0]} where 'first' holds -1; it must be -1 too"
             )
-        wrong = (first >= 0) & (second < 0) & face_up[np.arange(num), first]
+        wrong = (first >= 0) & (second < 0) & face_up[np.arange(len(first)), first]
         if wrong.any():
             raise ValueError(
                 f"state 'first' holds {first[wrong][0]}, which is face up; while 'second' is -1"
                 " it must be a card that is face down"
             )
-        return {"cards": cards, "face_up": face_up, "first": first, "second": second}
 
     def picture(self, copy: int) -> NDArray[np.uint8]:
         """The cards in rows of 13: the agent does not see the pale numbers."""
         columns = DECK // _SUITS
-        up = self._table[copy] != self._down
-        up[[turned for turned in (self._first[copy], self._second[copy]) if turned >= 0]] = True
-        tiles = [card(kind, bool(seen)) for kind, seen in zip(self._cards[copy].tolist(), up, strict=True)]
+        up = self.face_up[copy].copy()
+        up[[turned for turned in (self.first[copy], self.second[copy]) if turned >= 0]] = True
+        tiles = [card(kind, bool(seen)) for kind, seen in zip(self.cards[copy].tolist(), up, strict=True)]
         table = np.array(tiles).reshape(-1, columns, CARD_HEIGHT, CARD_WIDTH, 3)
         return table.swapaxes(1, 2).reshape(-1, columns * CARD_WIDTH, 3)
 

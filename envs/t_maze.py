@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -19,9 +18,10 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, VIEW, WALL
+from envs.fields import Field, FieldDynamics, require
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays, Dynamics, check_fields, read_field
+from envs.vector import Arrays
 
 OBSERVATION_SPACE: Final = Box(np.array([0, -1], np.float32), np.array([1, 1], np.float32), dtype=np.float32)
 _MOVE: Final = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])  # (x, y) by action
@@ -31,7 +31,7 @@ _GOAL: Final = GREEN
 _OTHER: Final = RED
 
 
-class TMazeDynamics(Dynamics):
+class TMazeDynamics(FieldDynamics):
     """A corridor of `length`. The fields of a state, integers:
 
     position: [2], the cell (x, y).
@@ -44,65 +44,55 @@ class TMazeDynamics(Dynamics):
     observation_space = OBSERVATION_SPACE
     action_space = Discrete(4)
     action_names = ("right", "up", "left", "down")
+    position: NDArray[np.int64]
+    goal: NDArray[np.int64]
+    time: NDArray[np.int64]
+    visited: NDArray[np.bool_]
 
     def __init__(self, length: int, *, active: bool) -> None:
         self._start = 1 if active else 0
         self._junction = self._start + length
         self._duration = length + 2 * self._start + 1
         self._penalty = -1.0 / length
-
-    def start(self, num: int, rng: np.random.Generator) -> None:
-        self._x, self._y, self._time, self._goal = np.zeros((4, num), np.int64)
-        self._visited = np.zeros(num, np.bool_)
-        self.restart(np.arange(num), rng)
+        self.fields = (
+            Field("position", (2,), np.int64, -1, self._junction),
+            Field("goal", (), np.int64, -1, 1),
+            Field("time", (), np.int64, 0, self._duration, 0),
+            Field("visited", (), np.bool_, 0, 1, False),
+        )
 
     def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        self._x[rows] = self._start
-        self._y[rows] = 0
-        self._time[rows] = 0
-        self._visited[rows] = False
-        self._goal[rows] = 2 * rng.integers(2, size=len(rows)) - 1
+        self.position[rows] = (self._start, 0)
+        self.time[rows] = 0
+        self.visited[rows] = False
+        self.goal[rows] = 2 * rng.integers(2, size=len(rows)) - 1
 
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        self._visited |= self._x == 0
-        move = _MOVE.take(action, axis=0)
-        x, y = self._x + move[:, 0], self._y + move[:, 1]
+        self.visited |= self.position[:, 0] == 0
+        target = self.position + _MOVE.take(action, axis=0)
+        x, y = target.T
         at_junction = x == self._junction
         legal = (x >= 0) & (x <= self._junction) & (abs(y) <= at_junction)
-        self._x = np.where(legal, x, self._x)
-        self._y = np.where(legal, y, self._y)
-        self._time += 1
-        over = self._time >= self._duration
-        late = self._x < self._time - self._start
-        reward = np.where(over, self._y == self._goal, self._penalty * late)
+        self.position = np.where(legal[:, None], target, self.position)
+        self.time += 1
+        over = self.time >= self._duration
+        x, y = self.position.T
+        late = x < self.time - self._start
+        reward = np.where(over, y == self.goal, self._penalty * late)
         return reward, over
 
     def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
-        observation = np.empty((len(self._x), 2), np.float32)
-        at_junction = self._x == self._junction
-        observation[:, 0] = at_junction
-        shown = (self._x == 0) & ~self._visited
-        observation[:, 1] = self._y + self._goal * shown  # y is 0 where it is not shown
+        x, y = self.position.T
+        observation = np.empty((len(x), 2), np.float32)
+        observation[:, 0] = x == self._junction
+        shown = (x == 0) & ~self.visited
+        observation[:, 1] = y + self.goal * shown  # y is 0 where it is shown
         return observation
 
-    def get(self) -> Arrays:
-        return {
-            "position": np.stack([self._x, self._y], axis=1),
-            "goal": self._goal.copy(),
-            "time": self._time.copy(),
-            "visited": self._visited.copy(),
-        }
-
-    def put(self, state: Arrays) -> None:
-        self._x, self._y = state["position"].T.copy()
-        self._goal, self._time = state["goal"].copy(), state["time"].copy()
-        self._visited = state["visited"].copy()
-
-    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        check_fields(state, ("position", "goal"), ("time", "visited"))
-        position = read_field("position", state["position"], (2,), num, np.int64, -1, self._junction)
+    def check(self, state: Arrays) -> None:
+        position = state["position"]
         x, y = position.T
         wrong = (x < 0) | (abs(y) > (x == self._junction))
         if wrong.any():
@@ -110,15 +100,7 @@ class TMazeDynamics(Dynamics):
                 f"state 'position' holds {tuple(position[wrong][0].tolist())}; it must be (0, 0) to"
                 f" ({self._junction}, 0) or ({self._junction}, -1 or 1)"
             )
-        goal = read_field("goal", state["goal"], (), num, np.int64, -1, 1)
-        if (goal == 0).any():
-            raise ValueError("state 'goal' holds 0; it must be -1 or 1")
-        return {
-            "position": position,
-            "goal": goal,
-            "time": read_field("time", state.get("time", 0), (), num, np.int64, 0, self._duration),
-            "visited": read_field("visited", state.get("visited", False), (), num, np.bool_, 0, 1),
-        }
+        require("goal", state["goal"], state["goal"] != 0, "-1 or 1")
 
     def success(
         self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
@@ -139,20 +121,21 @@ class TMazeDynamics(Dynamics):
         cells, height = self._junction + 1, 24
         width = min(cells * height, 960)
         end = max(6, width // cells)  # the cells at both ends, however narrow the others are
-        goal = int(self._goal[copy])
+        goal = int(self.goal[copy])
+        x, y = self.position[copy].tolist()
         picture = np.empty((3, height, width, 3), np.uint8)
         picture[:] = WALL
         picture[1] = FLOOR
         if width // cells > 4:
             picture[1, :, np.arange(cells) * width // cells] = LINE
         picture[1 - goal, :, -end:], picture[1 + goal, :, -end:] = _GOAL, _OTHER
-        if not self._visited[copy]:
+        if not self.visited[copy]:
             picture[1, :, :end] = _ORACLE
             picture[1, (slice(0, height // 2) if goal > 0 else slice(height // 2, None)), :end] = _GOAL
-        middle = (2 * int(self._x[copy]) + 1) * width // (2 * cells)
+        middle = (2 * x + 1) * width // (2 * cells)
         half = max(2, width // cells // 4)
         middle = min(max(middle, half), width - 1 - half)
-        picture[1 - int(self._y[copy]), 5:-5, middle - half : middle + half + 1] = AGENT
+        picture[1 - y, 5:-5, middle - half : middle + half + 1] = AGENT
         return picture.reshape(3 * height, width, 3)
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.fields import Field, FieldDynamics
 from envs.pomdp.model import Model, Rows
-from envs.vector import Arrays, Dynamics, check_fields, read_field
+from envs.vector import Arrays
 
 Draw = Callable[[int, int], NDArray[np.uint8]]
 """The picture of a state and the observation last shown."""
 
 
-class PomdpDynamics(Dynamics):
-    """Any model. The fields of a state are `state`, and `observation`, the symbol last shown; both scalar.
+class PomdpDynamics(FieldDynamics):
+    """Any model. The fields of a state are `state`, and `observation`, the symbol last shown; both scalar. An
+    observation that is not given is the symbol that a start shows.
 
     A start shows the extra symbol O, so that observations are 0 to O, as in gym-pomdps. A step draws s', then
     o of s', and pays the reward of (a, s, s', o). It ends the episode where `model.reset[a, s]`.
@@ -26,6 +28,9 @@ class PomdpDynamics(Dynamics):
         model: the tables.
         draw: makes the pictures.
     """
+
+    state: NDArray[np.intp]
+    observation: NDArray[np.int64]
 
     def __init__(self, model: Model, draw: Draw) -> None:
         num_actions, num_states = model.reset.shape
@@ -41,52 +46,32 @@ class PomdpDynamics(Dynamics):
         lengths = np.array(model.reward.shape)
         self._strides = np.where(lengths == 1, 0, lengths.prod() // lengths.cumprod())
         self._draw, self._model = draw, model
-        self._state: NDArray[np.intp]
-        self._shown: NDArray[np.int64]
-
-    def start(self, num: int, rng: np.random.Generator) -> None:
-        self._state = self._initial(num, rng)
-        self._shown = np.full(num, self._first_symbol, np.int64)
+        self.fields = (
+            Field("state", (), np.intp, 0, num_states - 1),
+            Field("observation", (), np.int64, 0, self._first_symbol, self._first_symbol),
+        )
 
     def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        self._state[rows] = self._initial(len(rows), rng)
-        self._shown[rows] = self._first_symbol
-
-    def _initial(self, num: int, rng: np.random.Generator) -> NDArray[np.intp]:
-        return self._start.draw(np.zeros(num, np.intp), rng.random(num))
+        self.state[rows] = self._start.draw(np.zeros(len(rows), np.intp), rng.random(len(rows)))
+        self.observation[rows] = self._first_symbol
 
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        action, state = action.astype(np.intp), self._state
+        action, state = action.astype(np.intp), self.state
         uniform = rng.random((2, len(state)))
         first_row = action * self._num_states
         row = first_row + state
-        self._state = self._transition.draw(row, uniform[0])
-        self._shown = self._observation.draw(first_row + self._state, uniform[1])
+        self.state = self._transition.draw(row, uniform[0])
+        self.observation = self._observation.draw(first_row + self.state, uniform[1])
         entry = np.zeros_like(row)
-        for stride, index in zip(self._strides, (action, state, self._state, self._shown), strict=True):
+        for stride, index in zip(self._strides, (action, state, self.state, self.observation), strict=True):
             if stride:
                 entry += stride * index
         return self._reward.take(entry), self._reset.take(row)
 
     def observe(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        return self._shown.copy()
-
-    def get(self) -> Arrays:
-        return {"state": self._state.copy(), "observation": self._shown.copy()}
-
-    def put(self, state: Arrays) -> None:
-        self._state, self._shown = state["state"].copy(), state["observation"].copy()
-
-    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        """Without an observation it is the symbol that a start shows."""
-        check_fields(state, ("state",), ("observation",))
-        shown = state.get("observation", self._first_symbol)
-        return {
-            "state": read_field("state", state["state"], (), num, np.intp, 0, self._num_states - 1),
-            "observation": read_field("observation", shown, (), num, np.int64, 0, self._first_symbol),
-        }
+        return self.observation.copy()
 
     def other(self, state: Arrays) -> Arrays | None:
         other_state, other_observation = self._model.other_state, self._model.other_observation
@@ -96,7 +81,7 @@ class PomdpDynamics(Dynamics):
         return {"state": other_state[state["state"]], "observation": shown}
 
     def picture(self, copy: int) -> NDArray[np.uint8]:
-        return self._draw(int(self._state[copy]), int(self._shown[copy]))
+        return self._draw(int(self.state[copy]), int(self.observation[copy]))
 
 
 class GoalDynamics(PomdpDynamics):
