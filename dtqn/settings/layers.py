@@ -231,15 +231,27 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
             f"is no such number: must be {legal(fields[name])}"
         )
     if name in fields:
-        hint = meant(str(error["input"]), choices(fields[name]))
-        if not hint and mark_of(fields[name], OwnOr):
-            own_form = entry_points.own_form(str(error["input"]), f"make_{name.rpartition('.')[2]}")
-            hint = f"; write {own_form}" if own_form else ""
-        right = legal(fields[name], error["input"])
-        return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be {right}{hint}"
+        right = legal(fields[name], error["input"]) + _hint(name, str(error["input"]))
+        return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be {right}"
     if name in _GROUPS and error["type"] != "value_error":
         return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be a group of settings"
-    text = str(error["ctx"]["error"])
+    return _with_sources(str(error["ctx"]["error"]), layers)
+
+
+def _hint(name: str, value: str) -> str:
+    """What a wrong value of a setting may have meant."""
+    field = fields_of()[name]
+    if hint := meant(value, choices(field)):
+        return hint
+    own_form = ""
+    if mark_of(field, OwnOr):
+        own_form = entry_points.own_form(value, f"make_{name.rpartition('.')[2]}")
+    return f"; write {own_form}" if own_form else ""
+
+
+def _with_sources(text: str, layers: Sequence[Layer]) -> str:
+    """A rule's line, with where each setting that it names comes from."""
+    fields = fields_of()
     named = (match.group() for match in re.finditer(r"[\w.]+\w", text) if match.group() in fields)
     sources = [
         f"{setting} {source}"

@@ -204,29 +204,14 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     """
     head, *changes = re.split(r"\+(?=[A-Za-z][\w.-]*=)", text)
     named, equals, base = head.rpartition("=")
-    known = agents(configs)
-    bare = re.fullmatch(r"(.*)\+([A-Za-z][\w.-]*)", base)
-    if bare and not _is_file(base) and (_is_file(bare[1]) or bare[1] in known):
-        raise ConfigError(f"{shown(text)}: {bare[2]} has no value; write {bare[2]}=VALUE")
-    if _is_file(base) or "/" in base or os.sep in base:
-        file = Path(base)
-        preset, name = file_layer(file), named if equals else file.stem
-    elif base in known:
-        file = _agent_file(base, configs)
-        preset, name = file_layer(file), named if equals else base
-    else:
-        raise ConfigError(f"{shown(base)} is no agent{nearest(base, known)}")
+    file, own_name = _base_of(text, base, configs)
+    preset = file_layer(file)
     if changes and not equals:
         raise ConfigError(f"{shown(text)} has no name; write NAME={shown(text)}")
-    if not re.fullmatch(r"[^\W_][\w.-]*", name):  # pictures leave out what begins with a dash below
-        raise ConfigError(f"{shown(name)} is no name; use letters, digits, dots and dashes: NAME={base}")
-    is_shipped = name in known
+    name = named if equals else own_name
     shipped = file.stem if file.resolve() == _agent_file(file.stem, configs).resolve() else None
-    is_other = is_shipped and shipped != name
-    if name == RANDOM or is_other or (is_shipped and changes):
-        whose = "random actions" if name == RANDOM else "a shipped agent"
-        other = "+".join([f"my-{name}={base}", *changes])
-        raise ConfigError(f"{name} is the name of {whose}; write {other}")
+    is_shipped = name in agents(configs)
+    _check_name(name, base, changes, is_taken=is_shipped and (shipped != name or bool(changes)))
     settings: dict[str, Any] = {}
     for change in changes:
         setting, _, value = change.partition("=")
@@ -235,6 +220,29 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     if not isinstance(over_task, bool):
         raise ConfigError(f"{preset.source}: {_OVER_TASK} is {shown(over_task)}: must be true or false")
     return Agent(name, shipped, _of_agent(preset), over_task, _of_agent(Layer(f"agent {name}", settings)))
+
+
+def _base_of(text: str, base: str, configs: Path) -> tuple[Path, str]:
+    """The file of the agent `base`, a preset's name or a file, and the name that it has by itself."""
+    known = agents(configs)
+    bare = re.fullmatch(r"(.*)\+([A-Za-z][\w.-]*)", base)
+    if bare and not _is_file(base) and (_is_file(bare[1]) or bare[1] in known):
+        raise ConfigError(f"{shown(text)}: {bare[2]} has no value; write {bare[2]}=VALUE")
+    if _is_file(base) or "/" in base or os.sep in base:
+        return Path(base), Path(base).stem
+    if base in known:
+        return _agent_file(base, configs), base
+    raise ConfigError(f"{shown(base)} is no agent{nearest(base, known)}")
+
+
+def _check_name(name: str, base: str, changes: Sequence[str], is_taken: bool) -> None:
+    """Refuses a name that is none, and one that random actions or another agent has."""
+    if not re.fullmatch(r"[^\W_][\w.-]*", name):  # pictures leave out what begins with a dash below
+        raise ConfigError(f"{shown(name)} is no name; use letters, digits, dots and dashes: NAME={base}")
+    if name == RANDOM or is_taken:
+        whose = "random actions" if name == RANDOM else "a shipped agent"
+        other = "+".join([f"my-{name}={base}", *changes])
+        raise ConfigError(f"{name} is the name of {whose}; write {other}")
 
 
 def _is_file(name: str) -> bool:

@@ -111,16 +111,25 @@ def read(value: Any, field: FieldInfo) -> Any:
     if _holds(tuple, kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
         items = value.split(",") if isinstance(value, str) else value
         return tuple(int(str(item)) for item in (items if isinstance(items, list | tuple) else [items]))
-    if _is_flag(kinds):
-        if isinstance(value, str) and value.lower() in ("true", "false"):
-            return value.lower() == "true"
-        if not isinstance(value, bool) and not (isinstance(value, str) and value in kinds):
-            raise ValueError("no boolean")
+    return _flag(value, kinds) if _is_flag(kinds) else _number(value, kinds, _largest(field))
+
+
+def _flag(value: Any, kinds: set[Any]) -> Any:
+    """A boolean, or another of the values that the setting lists."""
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool) and not (isinstance(value, str) and value in kinds):
+        raise ValueError("no boolean")
+    return value
+
+
+def _number(value: Any, kinds: set[Any], largest: float) -> Any:
+    """An integer where the setting is one; other values as they are, for pydantic to read."""
     if kinds & {int, float} and isinstance(value, bool):
         raise ValueError("no number")
     if int in kinds and isinstance(value, str):
         value = _integer(value)
-    if int in kinds and isinstance(value, int) and abs(value) > _largest(field):
+    if int in kinds and isinstance(value, int) and abs(value) > largest:
         raise ValueError("too large")
     return value
 
