@@ -14,7 +14,7 @@ from dtqn.experiments.comparison_forms import Table
 from dtqn.experiments.records import Outcome, Record, of_record
 from dtqn.settings.config import Config, ConfigError, fields_of
 from dtqn.settings.layers import Layer, build, setting_in
-from dtqn.settings.record_files import find, names_records
+from dtqn.settings.record_files import find, names_records, settings_of
 from dtqn.settings.task import task_of
 from dtqn.text import number, one_line
 from dtqn.training import chance
@@ -155,10 +155,11 @@ def _found(where: str, folder: Path) -> tuple[Outcome, RunDir | None] | None:
         path = base / where
         if names_records(path):
             try:
-                record = Record.model_validate(find(str(path)))
+                content = find(str(path))
+                record, settings = Record.model_validate(content), settings_of(content, where)
             except ValueError:
                 continue
-            config = build([Layer(None, record.whole_settings)])
+            config = build([Layer(None, settings)])
             task_of(config)
             return _at_hand(config, folder) or (of_record(config, record, where), None)
         if (path / "config.yaml").is_file():
