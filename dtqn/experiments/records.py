@@ -8,6 +8,7 @@ what it ran on, but no weights. A file of records (`dtqn.settings.record_files`)
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 from collections.abc import Mapping, Sequence
@@ -28,9 +29,9 @@ from pydantic import (
 from dtqn.experiments.scores import first_solved
 from dtqn.files import append_line, locked, write_whole
 from dtqn.program import program
-from dtqn.settings import record_files
+from dtqn.settings import gone, record_files
 from dtqn.settings.config import Config, ConfigError, fields_of, wrong
-from dtqn.settings.layers import setting_in, without
+from dtqn.settings.layers import merge, setting_in, without
 from dtqn.text import one_line
 from dtqn.training.directory import (
     HOW_IT_RUNS,
@@ -163,18 +164,17 @@ class Record(BaseModel):
             raise ValueError("settings_hash is not that of its settings")
         return self
 
-    @property
-    def whole_settings(self) -> dict[str, Any]:
-        """All settings of the run, by group, as far as it tells them."""
-        return record_files.settings_of(dict(self))
-
     @functools.cached_property
     def apart(self) -> dict[str, Any]:
         """What its settings mean today (`_apart`), whatever the defaults were, and without what has gone.
 
-        Of an early record, which does not tell the defaults, all that differed from these.
+        A run with what has gone keeps that, so it is none of today. Of an early record, which does not tell
+        the defaults, all that differed from these.
         """
-        return _apart(self.whole_settings) if self.defaults else _named(self.whole_settings)
+        settings = merge(self.defaults, self.settings)
+        with contextlib.suppress(ConfigError):
+            settings = gone.dropped(settings, "")
+        return _apart(settings) if self.defaults else _named(settings)
 
     @property
     def identity(self) -> Identity:

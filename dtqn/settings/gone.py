@@ -37,18 +37,7 @@ def hint(name: str) -> str:
     return f"; {gone.what} has gone, and commit {LAST_COMMIT} is the last with it" if gone else ""
 
 
-def without_off(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by group, without those that have gone and were off."""
-    kept = {name: dict(value) if isinstance(value, Mapping) else value for name, value in settings.items()}
-    for name, gone in GONE.items():
-        group, _, leaf = name.partition(".")
-        inner = kept.get(group)
-        if isinstance(inner, dict) and inner.get(leaf) == gone.off:
-            del inner[leaf]
-    return {name: value for name, value in kept.items() if value != {} or not settings[name]}
-
-
-def dropped(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
+def dropped(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     """The settings of a run, by group, without those that have gone.
 
     Args:
@@ -57,10 +46,25 @@ def dropped(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
     Raises:
         ConfigError: one of these has another value than "off".
     """
-    kept = without_off(settings)
-    for name in GONE:
-        group, _, leaf = name.partition(".")
-        inner = kept.get(group)
-        if isinstance(inner, dict) and leaf in inner:
-            raise ConfigError(f"{source}: {name} is {inner[leaf]}{hint(name)}")
-    return kept
+    for name, gone in GONE.items():
+        if (found := _in(values, name)) not in (None, gone.off):
+            raise ConfigError(f"{source}: {name} is {found}{hint(name)}")
+    return _without_gone(values)
+
+
+def _in(values: Mapping[str, Any], name: str) -> Any:
+    group, _, leaf = name.partition(".")
+    inner = values.get(group)
+    return inner.get(leaf) if isinstance(inner, Mapping) else None
+
+
+def _without_gone(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    rest: dict[str, Any] = {}
+    for key, value in values.items():
+        if (name := prefix + key) in GONE:
+            continue
+        is_group = isinstance(value, Mapping) and not prefix
+        left = _without_gone(value, f"{name}.") if is_group else value
+        if left or not is_group:
+            rest[key] = left
+    return rest

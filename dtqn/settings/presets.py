@@ -54,10 +54,7 @@ def _of_record(path: Path, content: Mapping[str, Any]) -> Layer | None:
     """All settings of the run whose record this is; None for another file."""
     if not record_files.is_record(content):
         return None
-    try:
-        return of_run(Layer(str(path), record_files.settings_of(content)))
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+    return Layer(str(path), record_files.settings_of(content, str(path)))
 
 
 def is_record(file: Path) -> bool:

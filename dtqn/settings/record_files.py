@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dtqn.settings import gone
 from dtqn.settings.config import ConfigError
-from dtqn.settings.gone import without_off
 from dtqn.settings.layers import merge
 
 SUFFIX = ".jsonl"
@@ -75,9 +75,17 @@ def _parsed(line: bytes) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def settings_of(content: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings of a record's run, by group, as far as it tells them: early ones have no defaults."""
+def settings_of(content: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """All settings of a record's run, by group, as far as it tells them: early ones have no defaults.
+
+    Args:
+        source: what the record is called.
+
+    Raises:
+        ConfigError: where it holds no settings, or one that has gone and was not off.
+    """
     groups = [content.get("defaults", {}), content["settings"]]
     if not all(isinstance(group, Mapping) for group in groups):
-        raise ConfigError("settings and defaults of a record must be groups of settings")
-    return without_off(merge(*groups)) | {name: content[name] for name in ("env", "agent", "seed")}
+        raise ConfigError(f"{source}: settings and defaults of a record must be groups of settings")
+    run = {name: content[name] for name in ("env", "agent", "seed")}
+    return gone.dropped(merge(*groups), source) | run

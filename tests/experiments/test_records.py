@@ -182,7 +182,7 @@ def test_a_run_counts_by_what_its_settings_mean_today(tmp_path, monkeypatch):
     assert not counts(lambda settings, defaults: settings["learner"].update(batch_size=batch + 1))
     # An early record tells no defaults: what it gives differed from one, and so did perhaps what it does not.
     assert not counts(lambda settings, defaults: settings["learner"].update(given), defaults=False)
-    monkeypatch.setitem(gone.GONE, "learner.hint", gone.Gone(0.5, "hints"))
+    monkeypatch.setattr(gone, "GONE", {"learner.hint": gone.Gone(0.5, "hints")})
     for defaults in (True, False):
         assert counts(lambda settings, _: settings["learner"].update(hint=0.5), defaults)
         assert not counts(lambda settings, _: settings["learner"].update(hint=0.25), defaults)
@@ -582,7 +582,7 @@ def test_every_record_of_the_results_is_a_run_of_today_by_its_name():
         assert len(set(names)) == len(names), file
         for content in contents[:: max(1, len(contents) // 4)]:
             record = records.Record.model_validate(content)
-            config = build([Layer(None, record.whole_settings)])
+            config = build([Layer(None, record_files.settings_of(content, ""))])
             assert (config.env, config.agent, config.seed) == record.identity[:3]
             if record.defaults:
                 assert Identity.of(config) == record.identity, record.key
