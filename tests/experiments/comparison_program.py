@@ -9,6 +9,9 @@ import pytest
 
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import compare, comparison_forms, jobs
+from dtqn.experiments.comparison_forms import Table
+from dtqn.experiments.comparison_table import AgentFigures
+from dtqn.experiments.intervals import Estimate
 from dtqn.experiments.records import Outcome
 from dtqn.settings.presets import resolve
 from dtqn.training import chance_level
@@ -121,9 +124,29 @@ def table_of(tmp_path):
     return json.loads((tmp_path / "out/table.json").read_text())
 
 
+def from_json(content):
+    """The table that `to_json` wrote."""
+
+    def line(figures):
+        named = {name.replace("return", "episode_return"): value for name, value in figures.items()}
+        estimates = {
+            name: Estimate(**named[name]) for name in ("iqm", "improvement") if named[name] is not None
+        }
+        return AgentFigures(**(named | estimates))
+
+    lines = [line(figures) for figures in content["table"]]
+    table = Table(lines, content["baseline"], {}, content["notes"])
+    made_again = {env: under for env, _, under in table.parts}
+    under = {
+        env: [text for text in texts if text not in made_again.get(env, ())]
+        for env, texts in content["under"].items()
+    }
+    return table._replace(under=under)
+
+
 def text_of(tmp_path):
     """The table as it was printed."""
-    return comparison_forms.to_text(comparison_forms.from_json(table_of(tmp_path)))
+    return comparison_forms.to_text(from_json(table_of(tmp_path)))
 
 
 def finished_run(episodes, **flags):
