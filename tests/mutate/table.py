@@ -703,12 +703,12 @@ ENVS = [
     *_in(
         "PomdpDynamics.step",
         "test_pomdp_dynamics",
-        ("observed-before-the-move", "first_row + self._state", "first_row + state"),
+        ("observed-before-the-move", "first_row + self.state", "first_row + state"),
     ),
     *_in(
         "TMazeDynamics.observe",
         "test_t_maze",
-        ("oracle-on-every-visit", "(self._x == 0) & ~self._visited", "self._x == 0"),
+        ("oracle-on-every-visit", "(x == 0) & ~self.visited", "x == 0"),
     ),
     *_in(
         "MemoryCardsDynamics.step",
@@ -718,7 +718,7 @@ ENVS = [
     *_in(
         "MemoryChainDynamics.observe",
         "test_bsuite",
-        ("context-in-one-row", "np.maximum(self._time - 1, 0)", "self._time"),
+        ("context-in-one-row", "np.maximum(self.time - 1, 0)", "self.time"),
     ),
     *_in(
         "autoencode",
