@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from gymnasium import Space, spaces
@@ -85,24 +85,34 @@ def reward_problem(found: Any) -> str:
 
 def misfit(array: Any, dtype: Any, shape: tuple[int, ...]) -> str | None:
     """How a value is no array of this dtype and shape, in the words of errors; None where it is one."""
-    if not isinstance(array, np.ndarray):
-        found = f"one {type(array).__name__}"
-    elif array.dtype == dtype and array.shape == shape:
+    if isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == shape:
         return None
-    else:
-        found = f"{array.dtype} of the shape {array.shape}"
-    return f"{found}; it must be {np.dtype(dtype)} of the shape {shape}"
+    return f"{_form(array)}; it must be {np.dtype(dtype)} of the shape {shape}"
+
+
+def _form(value: Any) -> str:
+    """The type and shape of an array, or the type of what is none, in the words of errors."""
+    is_array = isinstance(value, np.ndarray)
+    return f"{value.dtype} of the shape {value.shape}" if is_array else f"one {type(value).__name__}"
+
+
+NUMBERS: Final = {2: "two", 5: "five"}
+
+
+def row_problem(what: str, row: Any, names: tuple[str, ...]) -> str | None:
+    """How what the method `what` returned is no tuple of the values `names`; None where it is one."""
+    if isinstance(row, tuple) and len(row) == len(names):
+        return None
+    found = f"{len(row)} values" if isinstance(row, tuple) else f"one {type(row).__name__}"
+    return f"its {what} returns {found}; it must return {NUMBERS[len(names)]}: {', '.join(names)}"
 
 
 def picture_problem(picture: Any) -> str | None:
     """How a value is no picture, as the rest of a sentence about its task; None where it is one."""
-    if not isinstance(picture, np.ndarray):
-        found = f"one {type(picture).__name__}"
-    elif picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[-1] == 3:
+    fits = isinstance(picture, np.ndarray) and picture.dtype == np.uint8
+    if fits and picture.ndim == 3 and picture.shape[-1] == 3:
         return None
-    else:
-        found = f"{picture.dtype} of the shape {picture.shape}"
-    return f"its picture is {found}; it must be uint8 [height, width, 3]"
+    return f"its picture is {_form(picture)}; it must be uint8 [height, width, 3]"
 
 
 def state_problem(state: Any, num: int) -> str | None:

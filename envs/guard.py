@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.checks import ObservationCheck, check_reward, misfit, picture_problem, state_problem
+from envs.checks import ObservationCheck, check_reward, misfit, picture_problem, row_problem, state_problem
 from envs.entry_points import located
 from envs.errors import ANY_FAULT, TaskError
 from envs.vector import Arrays, Dynamics, NativeVectorEnv, Seed
@@ -46,9 +46,8 @@ class GuardedDynamics(Dynamics):
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         row = self._lend("step", lambda action: self._dynamics.step(action, rng), action=action)
-        if not isinstance(row, tuple) or len(row) != 2:
-            found = f"{len(row)} values" if isinstance(row, tuple) else f"one {type(row).__name__}"
-            raise self.error(f"its step returns {found}; it must return two: rewards, terminated")
+        if problem := row_problem("step", row, ("rewards", "terminated")):
+            raise self.error(problem)
         reward, terminated = row
         self._fits("rewards", reward, np.float64)
         self._fits("terminated", terminated, np.bool_)

@@ -12,15 +12,15 @@ import gymnasium
 import numpy as np
 
 from envs.adapters.spaces import Actions, Observations, part_name, parts
-from envs.checks import is_reward, picture_problem, reward_problem
+from envs.checks import NUMBERS, is_reward, picture_problem, reward_problem, row_problem
 from envs.entry_points import located, place_of
 from envs.errors import ANY_FAULT, TaskError
 from envs.vector import brief
 
 _GYMNASIUM: Final = str(Path(gymnasium.__file__).parent)
 _ROWS: Final = {
-    "reset": ("two", ("observation", "info")),
-    "step": ("five", ("observation", "reward", "terminated", "truncated", "info")),
+    "reset": ("observation", "info"),
+    "step": ("observation", "reward", "terminated", "truncated", "info"),
 }
 ROUNDING: Final = 1e-9
 """By how much of the sum of its rewards' sizes an episode's return may be off."""
@@ -177,10 +177,8 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def row(self, what: str, call: Callable[[], Any]) -> Any:
         """The values that `reset` or `step` returns: as many as it must be, the last of them a dict."""
         row = self._attempt(what, call)
-        number, names = _ROWS[what]
-        if not isinstance(row, tuple) or len(row) != len(names):
-            found = f"{len(row)} values" if isinstance(row, tuple) else f"one {type(row).__name__}"
-            raise self.error(f"its {what} returns {found}; it must return {number}: {', '.join(names)}")
+        if problem := row_problem(what, row, _ROWS[what]):
+            raise self.error(problem)
         if not isinstance(row[-1], Mapping):
             raise self.error(f"its {what} gave the info {brief(row[-1])}; it must be a dict")
         return row
@@ -197,8 +195,8 @@ def attempt(task: str, what: str, call: Callable[[], Any]) -> Any:
         raise
     except ANY_FAULT as error:  # whatever another package raises
         if "unpack" in str(error) and place_of(error).filename.startswith(_GYMNASIUM) and what in _ROWS:
-            number, names = _ROWS[what]  # a wrapper of Gymnasium's could not read it
-            problem = f"its {what} does not return {number} values: {', '.join(names)}"
+            names = _ROWS[what]  # a wrapper of Gymnasium's could not read it
+            problem = f"its {what} does not return {NUMBERS[len(names)]} values: {', '.join(names)}"
         else:
             problem = f"its {what} failed: {located(error)}"
         raise TaskError(task, problem) from error
