@@ -9,21 +9,17 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
-import numpy as np
-
-from dtqn import plots
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import (
     budget,
     comparison_forms,
     comparison_notes,
+    comparison_pictures,
     comparison_table,
-    suite_pictures,
 )
 from dtqn.experiments.comparison_table import RunFigures
-from dtqn.experiments.intervals import LEAST_RUNS, band
 from dtqn.experiments.jobs import Job, Pool
 from dtqn.experiments.launcher import Launcher
 from dtqn.experiments.records import Outcome, Records, of_finished
@@ -39,15 +35,6 @@ from dtqn.training import chance_level
 from dtqn.training.directory import RunDir, config_hash, make_writable, report_command
 from dtqn.training.display import open_runs_view
 from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row, whole
-
-Clock = tuple[str, str, float]
-_CLOCKS: dict[str, Clock] = {
-    "env-steps": ("environment steps", "env_steps", 1.0),
-    "minutes": ("minutes of training", "seconds", 60.0),
-}
-"""By file name: the axis, the key of the metrics file and what it is divided by."""
-_SEED = 0
-"""The seed of the bands' bootstrap."""
 
 
 def read_agents(text: str) -> dict[str, str]:
@@ -240,7 +227,7 @@ def compare(
     ]
     own = [f"Agents of your own: {', '.join(own_agents)}."] if own_agents else []
     notes = [
-        *comparison_notes.notes(outcomes, runs, baseline, given, suite),
+        *comparison_notes.notes(outcomes, runs, given, suite),
         *own,
         *comparison_notes.missing(outcomes, runs),
         *comparison_notes.of_metrics(metrics, runs),
@@ -251,11 +238,12 @@ def compare(
         chosen = folder / "chosen.yaml"
         files = f"search.md has these runs, --config {chosen} what was chosen."
         notes.append(f"{note(search, findings, share)} {files}")
-    compared = _Compared(outcomes, runs, floors, scores, suite)
-    table = _table(compared, baseline, notes)
+    table = _table(runs, configs, baseline, floors, scores, suite, notes)
     write_whole(folder / "table.md", comparison_forms.to_markdown(table, command))
     write_whole(folder / "table.json", comparison_forms.to_json(table, runs))
-    _draw(compared, folder)
+    comparison_pictures.draw_curves(outcomes, floors, scores, folder)
+    if suite is not None:
+        comparison_pictures.draw_suite(suite, runs, folder)
     if search is not None:
         file = given.get("config")
         write_whole(folder / "search.md", to_markdown(search, findings))
@@ -267,46 +255,35 @@ def compare(
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
-class _Compared(NamedTuple):
-    """All that tables and pictures are made of."""
-
-    outcomes: Sequence[Outcome]
-    runs: Sequence[RunFigures]
-    """Those of the outcomes."""
-    floors: Mapping[str, EvaluationResult]
-    """Random actions, by task."""
-    scores: Mapping[str, Sequence[Score]]
-    """By task."""
-    suite: Suite | None
-
-
-def _table(of: _Compared, baseline: str | None, notes: Sequence[str]) -> comparison_forms.Table:
+def _table(
+    runs: Sequence[RunFigures],
+    configs: Sequence[Config],
+    baseline: str | None,
+    floors: Mapping[str, EvaluationResult],
+    scores: Mapping[str, Sequence[Score]],
+    suite: Suite | None,
+    notes: Sequence[str],
+) -> comparison_forms.Table:
     """The figures of all agents, task by task and pooled, with the lines below each part."""
-    families = _families(of.suite)
-    published = of.suite.published if of.suite is not None else ()
-    groups = {env: [env] for env in of.floors} | families | {comparison_table.ALL_TASKS: list(of.floors)}
-    configs = [outcome.config for outcome in of.outcomes]
+    groups = {env: [env] for env in dict.fromkeys(config.env for config in configs)}
+    tasks, families = list(groups), {} if suite is None else suite.families
+    if len(families) > 1:
+        pooled = {name: [task.name for task in each] for name, each in families.items()}
+        groups |= {name: envs for name, envs in pooled.items() if len(envs) > 1}
+    if len(tasks) > 1:
+        groups[comparison_table.ALL_TASKS] = tasks
+    published = suite.published if suite is not None else ()
+    lines = comparison_table.agent_lines(runs, baseline, floors, scores, groups, published)
     under = {
         name: [
             *comparison_notes.unlike([config for config in configs if config.env in envs]),
-            *comparison_notes.codes([run for run in of.runs if run.env in envs]),
+            *comparison_notes.codes([run for run in runs if run.env in envs]),
             *(one.note for one in published if [one.task] == envs),
+            *comparison_notes.few_runs([line for line in lines if line["env"] == name], baseline),
         ]
         for name, envs in groups.items()
     }
-    lines = comparison_table.agent_figures(of.runs, baseline, of.floors, of.scores, families, published)
     return comparison_forms.Table(lines, baseline, under, notes)
-
-
-def _draw(of: _Compared, folder: Path) -> None:
-    """Write the curves, and the pictures of a suite."""
-    for name, clock in _CLOCKS.items():
-        panels = _panels(of.outcomes, clock, of.floors, of.scores)
-        panels = [panel for panel in panels if panel.curves] or panels  # nothing is trained of some yet
-        for suffix in ("png", "svg"):
-            plots.comparison(panels, folder / f"curves-{name}.{suffix}", clock[0], _lines_and_bands(panels))
-    if of.suite is not None:
-        suite_pictures.draw(of.suite, of.runs, folder)
 
 
 def _gathered(
@@ -374,23 +351,6 @@ def _known(floor: EvaluationResult, scores: Sequence[Score]) -> EvaluationResult
     )
 
 
-def _families(suite: Suite | None) -> dict[str, list[str]]:
-    """Tasks that are pooled by themselves: those of one entry of the suite's file, where it has others."""
-    found = {} if suite is None or len(suite.families) == 1 else suite.families
-    return {name: [task.name for task in tasks] for name, tasks in found.items() if len(tasks) > 1}
-
-
-def _lines_and_bands(panels: Sequence[plots.Panel]) -> str:
-    """The meaning of lines and bands, by the numbers of runs."""
-    counts = [count for panel in panels for curve in panel.curves for count in curve.runs]
-    many, few = "interquartile mean and 95 % bootstrap interval of runs", "mean, minimum and maximum of runs"
-    if all(count < LEAST_RUNS for count in counts):
-        return f"line and band: {few}"
-    if all(count >= LEAST_RUNS for count in counts):
-        return f"line and band: {many}"
-    return f"line and band: {many}; of fewer than {LEAST_RUNS}: {few}"
-
-
 def _job(config: Config, runs_dir: Path) -> Job:
     directory = RunDir.of_config(config, runs_dir)
     directory.prepare(config)
@@ -436,49 +396,3 @@ def _outcome(job: Job) -> Outcome:
         return of_finished(job.config, result, rows, where)
     error = job.error if job.state == "failed" else ""
     return Outcome(job.config, job.state, rows, None, where, error)
-
-
-def _panels(
-    runs: Sequence[Outcome],
-    clock: Clock,
-    floors: Mapping[str, EvaluationResult],
-    scores: Mapping[str, Sequence[Score]],
-) -> list[plots.Panel]:
-    """A panel for each task, of runs that have finished."""
-    panels = []
-    for env in dict.fromkeys(run.config.env for run in runs):
-        here = [run for run in runs if run.config.env == env]
-        spec = task_of(here[0].config)
-        name = "success" if spec.has_success else "return"
-        curves = []
-        for agent in dict.fromkeys(run.config.agent for run in here):
-            mine = [run for run in here if run.config.agent == agent and run.state == "finished"]
-            if mine:
-                curves.append(curve(agent, mine, f"eval/{name}", clock))
-        floor = floors[env].success if spec.has_success else floors[env].episode_return
-        blind = next((score.observation_alone for score in scores[env] if score.kind == name), None)
-        panels.append(plots.Panel(env, name, curves, spec.success_ceiling, floor, observation_alone=blind))
-    return panels
-
-
-def curve(agent: str, runs: Sequence[Outcome], key: str, clock: Clock) -> plots.Curve:
-    """The middle of the runs and their spread at every moment at which one of them was evaluated.
-
-    Between its evaluations a run's value is on the straight line, after its end it stays. The curve begins
-    where every run has been evaluated once.
-    """
-    _, axis, unit = clock
-    points = [
-        (
-            np.array([float(row[axis] or 0) / unit for row in rows]),
-            np.array([float(row[key] or 0) for row in rows]),
-        )
-        for rows in ([row for row in run.rows if row.get(key) is not None] for run in runs)
-    ]
-    begin = max(x[0] for x, _ in points)
-    x = np.unique(np.concatenate([x for x, _ in points]))
-    x = x[x >= begin]
-    values = np.stack([np.interp(x, *point) for point in points], axis=1)
-    found = band(values, np.random.default_rng(_SEED))
-    low, high = (found.low.tolist(), found.high.tolist()) if len(runs) > 1 else (None, None)
-    return plots.Curve(agent, x.tolist(), found.middle.tolist(), low, high, [len(runs)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,12 +11,14 @@ import numpy as np
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments.intervals import Estimate, estimate, improvement, interquartile_mean
 from dtqn.experiments.records import Outcome
-from dtqn.experiments.scores import NORMALISED, Score, first_solved
+from dtqn.experiments.scores import NORMALISED, SHARES, Score, first_solved
 from dtqn.experiments.suites import Published
 from dtqn.settings.presets import RANDOM
+from dtqn.text import number
 from dtqn.training.metrics import Row
 
 ALL_TASKS = "all tasks"
+_NEVER = float("inf")
 _SEED = 0
 """The bootstrap's seed, so that a table is the same whenever it is made."""
 
@@ -63,47 +65,6 @@ class RunFigures(NamedTuple):
     machine: str | None = None
     changed_at: Sequence[int] = ()
     """Env steps at which the code of its task, or of a network of the user's own, became another."""
-
-
-class AgentFigures(NamedTuple):
-    """One agent in one task, or in several; means over finished runs.
-
-    The row `random` and the figures of others have no runs.
-    """
-
-    env: str
-    agent: str
-    finished: int
-    """Runs that the figures are of."""
-    runs: int
-    fewest: int
-    """Finished runs on the task that has the fewest."""
-    score: str
-    """The name of what minimum, maximum, IQM and improvement are of."""
-    success: float | None = None
-    episode_return: float | None = None
-    beside: Mapping[str, float | None] = {}
-    """Scores but success and return, and metrics, by name."""
-    solved: int | None = None
-    """Tasks whose mean score is above the suite's threshold; None where there is none."""
-    tasks: int = 1
-    minimum: float | None = None
-    maximum: float | None = None
-    iqm: Estimate | None = None
-    """None below five runs on each task, as is the next one."""
-    improvement: Estimate | None = None
-    """Over the baseline; None for the baseline itself."""
-    reached_90: int | None = None
-    """Runs that reached 90 % success; None if the task defines no success."""
-    env_steps_to_90: float | None = None
-    """The median over runs; one that never got there is later than all, and None if the median is such."""
-    minutes_to_90: float | None = None
-    env_steps: float | None = None
-    """Of a whole run, the median over runs, as are the next two."""
-    learner_steps: float | None = None
-    minutes: float | None = None
-    parameters: int | None = None
-    updates_per_second: float | None = None
 
 
 def run_figures(run: Outcome, scores: Sequence[Score], metrics: Sequence[str] = ()) -> RunFigures:
@@ -161,122 +122,262 @@ _EVALUATED = ("success", "return")
 """Scores that every run has, of its last evaluation."""
 
 
-def agent_figures(
+class Group:
+    """The runs of one agent in a task, or in several.
+
+    Attributes:
+        runs: all of them; `done`, those that have a score.
+        has_success: all finished runs on these tasks have one, whosever they are.
+        scale: the name of what `samples` are; None where several tasks have no scale in common.
+        samples: the scores of the finished runs, an array [runs] a task; `theirs`, the baseline's.
+        is_full: there are as many finished runs on every task, so that each has the same weight.
+        pooled: the scores of all tasks, where they can be pooled.
+    """
+
+    def __init__(
+        self,
+        env: str,
+        envs: Sequence[str],
+        agent: str,
+        runs: Sequence[RunFigures],
+        baseline: str | None,
+        scores: Mapping[str, Sequence[Score]],
+    ) -> None:
+        self.env, self.agent, self.envs, self.baseline = env, agent, envs, baseline
+        self.main = [scores[each][0] for each in envs]
+        here = [run for run in runs if run.env in envs]
+        self.runs = [run for run in here if run.agent == agent]
+        self.done = [run for run in self.runs if run.score is not None]
+        successes = [run.success for run in here if run.score is not None]
+        self.has_success = bool(successes) and None not in successes
+        self.scale = _scale(self.main)
+        self.samples = [_scores(self.done, each, self.scale) for each in envs]
+        others = [run for run in here if run.agent == baseline]
+        self.theirs = [_scores(others, each, self.scale) for each in envs]
+        counts = set(map(len, self.samples))
+        self.is_full = counts != {0} and len(counts) == 1
+        can_be_pooled = self.is_full and (len(envs) == 1 or self.scale is not None)
+        self.pooled = list(map(float, np.concatenate(self.samples))) if can_be_pooled else []
+
+    def mean(self, name: str) -> float | None:
+        return _mean(getattr(run, name) for run in self.done)
+
+    def median(self, name: str) -> float | None:
+        """The median over runs; a time that never came is later than all, None if the median is such."""
+        times = [getattr(run, name) for run in self.done]
+        median = statistics.median([_NEVER if time is None else time for time in times] or [_NEVER])
+        return median if median < _NEVER else None
+
+    def beside(self) -> dict[str, float | None]:
+        """Scores but success and return, and metrics, by name; of several tasks the normalised score."""
+        if len(self.envs) > 1:
+            return {NORMALISED: _mean(self.pooled)} if self.scale == NORMALISED else {}
+        columns = {name: [run.beside[name] for run in self.done] for name in self.runs[0].beside}
+        return {name: None if None in values else _mean(values) for name, values in columns.items()}
+
+    def solved(self) -> int | None:
+        """Tasks whose mean normalised score is above the threshold; None where a task has no threshold."""
+        if len(self.envs) == 1 or not self.is_full:
+            return None
+        solved = 0
+        for env, score in zip(self.envs, self.main, strict=True):
+            mean = _mean(run.normalised for run in self.done if run.env == env)
+            if mean is None or score.solved_above is None:
+                return None
+            solved += mean > score.solved_above
+        return solved
+
+    def estimate(self, statistic: Any, samples: Sequence[np.ndarray]) -> Estimate | None:
+        return estimate(statistic, samples, np.random.default_rng(_SEED))
+
+
+Line = dict[str, Any]
+"""The figures of an agent in one task, or in several, by their keys.
+
+The row `random` and the figures of others have no runs.
+"""
+
+
+class Figure(NamedTuple):
+    """A figure of a line, and its column."""
+
+    key: str
+    """Its name in `table.json`."""
+    of: Callable[[Group], Any]
+    """Its value; None where there is none."""
+    column: str = ""
+    """The head, in which score and baseline are filled in; empty where the figure has no column."""
+    form: Callable[[Any, Line], str] = lambda value, line: str(value)
+    single: bool = False
+    """Of several tasks there is none."""
+
+
+def _formatted(spec: str) -> Callable[[Any, Line], str]:
+    return lambda value, line: format(value, spec)
+
+
+def _median(
+    key: str, column: str = "", form: Callable[[Any, Line], str] = lambda value, line: number(value)
+) -> Figure:
+    """The median over runs of one of their figures."""
+    return Figure(key, lambda of: of.median(key), column, form, single=True)
+
+
+def _mean_of(name: str, column: str) -> Figure:
+    """The mean over runs of one of their figures."""
+    key = name.removeprefix("episode_")
+    return Figure(key, lambda of: of.mean(name), column, _formatted(".3g"), single=True)
+
+
+def _of_runs(runs: int, line: Line) -> str:
+    if not runs:
+        return "-"
+    return str(runs) if line["finished"] == runs else f"{line['finished']} of {runs}"
+
+
+def _range(minimum: float, line: Line) -> str:
+    return " to ".join(scored(end, line["score"]) for end in (minimum, line["maximum"]))
+
+
+def _reached(reached: int, line: Line) -> str:
+    steps = line["env_steps_to_90"]
+    return f"{'-' if steps is None else number(steps)} ({reached}/{line['finished']})"
+
+
+FIGURES = (
+    Figure("env", lambda of: of.env),
+    Figure("agent", lambda of: of.agent, "agent"),
+    Figure("finished", lambda of: len(of.done)),
+    Figure("runs", lambda of: len(of.runs), "runs", _of_runs),
+    Figure("fewest", lambda of: min(map(len, of.samples))),
+    Figure("score", lambda of: of.scale or "return"),
+    Figure(
+        "success",
+        lambda of: of.mean("success") if of.is_full and of.has_success else None,
+        "success",
+        _formatted(".1%"),
+    ),
+    _mean_of("episode_return", "return"),
+    Figure("beside", lambda of: of.beside()),
+    Figure(
+        "solved",
+        lambda of: of.solved(),
+        "tasks solved",
+        lambda solved, line: f"{solved} of {line['tasks']} ({solved / line['tasks']:.2f})",
+    ),
+    Figure("tasks", lambda of: len(of.envs)),
+    Figure("minimum", lambda of: min(of.pooled, default=None), "{score}, min to max", _range),
+    Figure("maximum", lambda of: max(of.pooled, default=None)),
+    Figure(
+        "iqm",
+        lambda of: of.estimate(interquartile_mean, of.samples) if of.pooled else None,
+        "IQM of {score} [95 %]",
+        lambda found, line: _with_ends(found, lambda value: scored(value, line["score"])),
+    ),
+    Figure(
+        "improvement",
+        lambda of: (
+            of.estimate(improvement, [*of.samples, *of.theirs])
+            if of.is_full and of.agent != of.baseline
+            else None
+        ),
+        "P(better than {baseline}) [95 %]",
+        lambda found, line: _with_ends(found, "{:.2f}".format),
+    ),
+    Figure(
+        "reached_90",
+        lambda of: sum(run.env_steps_to_90 is not None for run in of.done) if of.has_success else None,
+        "env steps to 90 %",
+        _reached,
+        single=True,
+    ),
+    _median("env_steps_to_90"),
+    _median("minutes_to_90", "minutes to 90 %", _formatted(".1f")),
+    _median("env_steps", "env steps"),
+    _median("learner_steps", "updates"),
+    _median("minutes", "minutes", _formatted(".1f")),
+    _median("parameters", "parameters"),
+    _mean_of("updates_per_second", "updates/s"),
+)
+"""All figures of a line, in the order of the table's columns."""
+
+
+def scored(value: float, score: str) -> str:
+    """A value of the score of this name."""
+    return format(value, ".1%" if score in SHARES else ".3f" if score == NORMALISED else ".3g")
+
+
+def _with_ends(found: Estimate, form: Callable[[float], str]) -> str:
+    return f"{form(found.value)} [{form(found.low)}, {form(found.high)}]"
+
+
+def cells(line: Line, baseline: str | None) -> dict[str, str]:
+    """A line as people read it, by column."""
+    texts = {}
+    for figure in FIGURES:
+        if figure.key == "beside":
+            beside = line["beside"].items()
+            texts |= {name: "-" if value is None else scored(value, name) for name, value in beside}
+        if figure.column and not (figure.single and line["tasks"] > 1):
+            value, name = line[figure.key], figure.column.format(score=line["score"], baseline=baseline)
+            texts[name] = "-" if value is None else figure.form(value, line)
+    return texts
+
+
+def agent_lines(
     runs: Sequence[RunFigures],
     baseline: str | None,
     chance: Mapping[str, EvaluationResult],
     scores: Mapping[str, Sequence[Score]],
-    families: Mapping[str, Sequence[str]] | None = None,
+    groups: Mapping[str, Sequence[str]],
     published: Sequence[Published] = (),
-) -> list[AgentFigures]:
-    """A line for each agent in each task, in each family and, of several tasks, in all; in `runs`' order.
+) -> list[Line]:
+    """A line for each agent in each group of tasks, in `runs`' order.
 
     Args:
         chance: by task, what random actions reach there: the line below the agents'.
         scores: of each task, that which runs are compared by first.
-        families: tasks that are pooled too, by name.
+        groups: tasks by the name of their table; a task alone has its own.
         published: figures of others, the last lines of their tasks.
     """
-    tasks, agents = _unique(run.env for run in runs), _unique(run.agent for run in runs)
-    groups = {env: [env] for env in tasks}
-    groups |= {name: list(envs) for name, envs in (families or {}).items()}
-    if len(tasks) > 1:
-        groups[ALL_TASKS] = tasks
     lines = []
     for name, envs in groups.items():
+        agents = dict.fromkeys(run.agent for run in runs)
         present = {run.agent for run in runs if run.env in envs}
-        here = [_line(name, envs, agent, runs, baseline, scores) for agent in agents if agent in present]
-        lines += [*here, _random_line(here[0], envs, chance, scores)]
-        lines += [_published_line(here[0], one) for one in published if [one.task] == envs]
+        made = [Group(name, envs, agent, runs, baseline, scores) for agent in agents if agent in present]
+        here = [
+            {figure.key: None if figure.single and len(envs) > 1 else figure.of(group) for figure in FIGURES}
+            for group in made
+        ]
+        known = {RANDOM: _known_of_random(here[0]["score"], envs, chance, scores)}
+        known |= {one.row: {one.column: one.figure} for one in published if [one.task] == envs}
+        lines += [*here, *(_line_without_runs(here[0], *one) for one in known.items())]
     return lines
 
 
-def _random_line(
-    beside: AgentFigures,
+def _known_of_random(
+    score: str,
     envs: Sequence[str],
     chance: Mapping[str, EvaluationResult],
     scores: Mapping[str, Sequence[Score]],
-) -> AgentFigures:
-    """The line of random actions in the table of another one."""
-    single = len(envs) == 1
+) -> dict[str, float | None]:
+    """By column, the figures of random actions in the table of these tasks, whose score is `score`."""
+    if len(envs) == 1:
+        found = chance[envs[0]]
+        known = {each.name: each.random for each in scores[envs[0]]}
+        return known | {"success": found.success, "return": found.episode_return}
     successes = [chance[env].success for env in envs]
-    known = {score.name: score.random for score in scores[envs[0]]} if single else {NORMALISED: 0.0}
-    line = _line_without_runs(beside, RANDOM, known)
-    return line._replace(
-        success=_mean(successes) if None not in successes and (single or beside.score != "return") else None,
-        episode_return=chance[envs[0]].episode_return if single else None,
-        tasks=len(envs),
-    )
+    is_known = None not in successes and score != "return"
+    return {NORMALISED: 0.0, "success": _mean(successes) if is_known else None}
 
 
-def _published_line(beside: AgentFigures, one: Published) -> AgentFigures:
-    """The line of somebody else's figure in the table of another one."""
-    return _line_without_runs(beside, one.row, {one.column: one.figure})._replace(
-        success=one.figure if one.unit == "success" else None,
-        episode_return=one.figure if one.unit == "return" else None,
-    )
-
-
-def _line_without_runs(beside: AgentFigures, agent: str, known: Mapping[str, float | None]) -> AgentFigures:
+def _line_without_runs(beside: Line, agent: str, known: Mapping[str, float | None]) -> Line:
     """A line in the table of another one, with what is known in its columns of scores."""
-    columns = {name: known.get(name) for name in beside.beside}
-    return AgentFigures(beside.env, agent, 0, 0, 0, beside.score, beside=columns)
-
-
-def _line(
-    name: str,
-    envs: list[str],
-    agent: str,
-    runs: Sequence[RunFigures],
-    baseline: str | None,
-    scores: Mapping[str, Sequence[Score]],
-) -> AgentFigures:
-    here = [run for run in runs if run.env in envs]
-    mine = [run for run in here if run.agent == agent]
-    done = [run for run in mine if run.score is not None]
-    successes = [run.success for run in here if run.score is not None]
-    has_success = bool(successes) and None not in successes
-    single = len(envs) == 1
-    scale = _scale([scores[env][0] for env in envs])
-    samples = [_scores(done, env, scale) for env in envs]
-    others = [_scores([run for run in here if run.agent == baseline], env, scale) for env in envs]
-    full = all(map(len, samples)) and len(set(map(len, samples))) == 1  # each task has the same weight
-    comparable = single or scale is not None  # returns of different tasks are of different scales
-    pooled = [score for sample in samples for score in sample.tolist()] if full and comparable else []
-    beside = {}
-    if single:
-        beside = {name: _mean_of_all([run.beside[name] for run in done]) for name in mine[0].beside}
-    elif scale == NORMALISED:
-        beside = {NORMALISED: statistics.fmean(pooled) if pooled else None}
-    return AgentFigures(
-        env=name,
-        agent=agent,
-        finished=len(done),
-        runs=len(mine),
-        fewest=min(map(len, samples)),
-        score=scale or "return",
-        success=_mean(run.success for run in done) if full and has_success else None,
-        episode_return=_mean(run.episode_return for run in done) if full and single else None,
-        beside=beside,
-        solved=_solved(done, envs, scores) if full and not single else None,
-        tasks=len(envs),
-        minimum=min(pooled, default=None),
-        maximum=max(pooled, default=None),
-        iqm=_estimate(interquartile_mean, samples) if pooled else None,
-        improvement=_estimate(improvement, [*samples, *others]) if full and agent != baseline else None,
-        reached_90=sum(run.env_steps_to_90 is not None for run in done) if single and has_success else None,
-        env_steps_to_90=_median_time([run.env_steps_to_90 for run in done]) if single else None,
-        minutes_to_90=_median_time([run.minutes_to_90 for run in done]) if single else None,
-        env_steps=_median_time([run.env_steps for run in done]) if single else None,
-        learner_steps=_median_time([run.learner_steps for run in done]) if single else None,
-        minutes=_median_time([run.minutes for run in done]) if single else None,
-        parameters=done[0].parameters if done and single else None,
-        updates_per_second=_mean(run.updates_per_second for run in done) if done and single else None,
-    )
-
-
-def _unique(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
+    same = {key: beside[key] for key in ("env", "score", "tasks")}
+    none = dict.fromkeys(("finished", "runs", "fewest"), 0)
+    columns = {name: known.get(name) for name in beside["beside"]}
+    shown = {name: known.get(name) for name in ("success", "return")}
+    return dict.fromkeys(beside) | same | none | shown | {"agent": agent, "beside": columns}
 
 
 def _scale(scores: Sequence[Score]) -> str | None:
@@ -291,35 +392,7 @@ def _scores(runs: Iterable[RunFigures], env: str, scale: str | None) -> np.ndarr
     return np.array([value for value in values if value is not None])
 
 
-def _solved(
-    runs: Sequence[RunFigures], envs: Sequence[str], scores: Mapping[str, Sequence[Score]]
-) -> int | None:
-    """How many tasks' mean normalised score is above the threshold; None where a task has no threshold."""
-    solved = 0
-    for env in envs:
-        mean, threshold = _mean(run.normalised for run in runs if run.env == env), scores[env][0].solved_above
-        if mean is None or threshold is None:
-            return None
-        solved += mean > threshold
-    return solved
-
-
-def _estimate(statistic: Any, samples: Sequence[np.ndarray]) -> Estimate | None:
-    return estimate(statistic, samples, np.random.default_rng(_SEED))
-
-
 def _mean(values: Iterable[float | None]) -> float | None:
     """The mean of the values that are there; None where there are none."""
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
-
-
-def _mean_of_all(values: Sequence[float | None]) -> float | None:
-    """The mean; None where one is missing, or all."""
-    return None if None in values else _mean(values)
-
-
-def _median_time(times: Sequence[float | None]) -> float | None:
-    """The median; a time that never came is later than all, and the result None if the median is such."""
-    median = statistics.median([float("inf") if time is None else time for time in times] or [float("inf")])
-    return median if median < float("inf") else None

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dtqn.experiments.comparison_forms import figure, markdown_table
-from dtqn.experiments.comparison_table import RunFigures
+from dtqn.experiments.comparison_forms import markdown_table
+from dtqn.experiments.comparison_table import RunFigures, scored
 from dtqn.experiments.scores import SOLVED
 from dtqn.experiments.suites import Suite
 from dtqn.settings import layers, presets
@@ -124,7 +124,7 @@ class Standing(NamedTuple):
     def cell(self) -> str:
         if self.run.score is None:
             return "-"
-        score = figure(self.run.score, self.run.score_name)
+        score = scored(self.run.score, self.run.score_name)
         return score if self.env_steps is None else number(self.env_steps)
 
 

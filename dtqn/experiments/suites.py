@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -257,12 +257,8 @@ class Suite(NamedTuple):
             found.setdefault(task.family, []).append(task)
         return found
 
-    def notes(self, published: Sequence[str] = ()) -> list[str]:
-        """Lines below the tables: what the suite is, and how it scores.
-
-        Args:
-            published: agents that keep their own settings.
-        """
+    def notes(self) -> list[str]:
+        """Lines below the tables: what the suite is, and how it scores."""
         notes = [f"Suite {self.name}: {self.description}"]
         if self.left_out:
             count = len(self.tasks)
@@ -274,16 +270,6 @@ class Suite(NamedTuple):
             )
         if not self.task_presets:
             notes.append("The presets of tasks are left out: the suite's settings are the same on all tasks.")
-        before = "" if self.share == 1 else ", before the share of the budget"
-        whose = f", of which {', '.join(published)} takes what it lacks" if published else ""
-        notes += [
-            f"Settings of the suite{whose}{before}: {text}."
-            for text in self._told(lambda task: task.settings)
-        ]
-        notes += [
-            f"Shares of the budget, for every agent{before}: {text}."
-            for text in self._told(lambda task: task.budget[1:])
-        ]
         by_score: dict[tuple[Score, ...], list[str]] = {}
         for family, tasks in self.families.items():
             by_score.setdefault(tasks[0].scores, []).append(family)
@@ -291,20 +277,6 @@ class Suite(NamedTuple):
             told = [score.explained for score in scores]
             notes.append(f"Scores in {', '.join(names)}: {'; beside it '.join(told)}.")
         return notes
-
-    def _told(self, settings_of: Callable[[SuiteTask], Sequence[Layer]]) -> list[str]:
-        """Settings of the suite in words, families with the same ones together."""
-        told: dict[str, list[str]] = {}
-        for family, tasks in self.families.items():
-            merged: dict[str, Any] = {}
-            for layer in settings_of(tasks[0]):
-                merged = merge(merged, layer.values)
-            if merged:
-                with_n = ""
-                if len(tasks) > 1:
-                    with_n = f" (with n = {tasks[0].n}; shares of the budget grow with it)"
-                told.setdefault(f"{', '.join(_flat(merged))}", []).append(f"{family}{with_n}")
-        return [f"{settings} in {', '.join(families)}" for settings, families in told.items()]
 
     def scaled(self, config: Config) -> Config:
         """The settings of a run with the suite's share of its budget.
@@ -326,15 +298,6 @@ class Suite(NamedTuple):
             "evaluation": {"period": period},
         }
         return build([Layer("--budget-share", merge(config.model_dump(), changes))])
-
-
-def _flat(values: Mapping[str, Any], group: str = "") -> Iterator[str]:
-    """Nested settings as `group.name value`."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{group}{name}.")
-        else:
-            yield f"{group}{name} {value}"
 
 
 FOLDER = "suites"

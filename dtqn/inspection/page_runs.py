@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dtqn.acting.statistics import NORMAL_QUANTILE
-from dtqn.experiments.compare import curve
+from dtqn.experiments.comparison_pictures import curve
 from dtqn.experiments.intervals import LEAST_RUNS
 from dtqn.experiments.records import Outcome
 from dtqn.plots import Curve, Panel

@@ -8,9 +8,8 @@ import sys
 import pytest
 
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import compare, comparison_forms, jobs
-from dtqn.experiments.comparison_forms import Table
-from dtqn.experiments.comparison_table import AgentFigures
+from dtqn.experiments import compare, comparison_forms, comparison_pictures, jobs
+from dtqn.experiments.comparison_table import agent_lines
 from dtqn.experiments.intervals import Estimate
 from dtqn.experiments.records import Outcome
 from dtqn.settings.presets import resolve
@@ -89,10 +88,10 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
     monkeypatch.setattr(chance_level, "play", lambda config, episodes: CHANCE)
 
-    draw = compare.plots.comparison
+    draw = comparison_pictures.plots.comparison
 
     def run(scores, *, baseline=None, at_change=lambda runs: None, parallel=2, settings=None, pictures=False):
-        monkeypatch.setattr(compare.plots, "comparison", draw if pictures else draw_nothing)
+        monkeypatch.setattr(comparison_pictures.plots, "comparison", draw if pictures else draw_nothing)
         (tmp_path / "scores.json").write_text(json.dumps(scores))
         monkeypatch.setattr(compare, "open_runs_view", lambda out, runs: _View(runs, at_change))
         given = {"total_env_steps": "400"} | (settings or {})
@@ -124,29 +123,21 @@ def table_of(tmp_path):
     return json.loads((tmp_path / "out/table.json").read_text())
 
 
-def from_json(content):
-    """The table that `to_json` wrote."""
-
-    def line(figures):
-        named = {name.replace("return", "episode_return"): value for name, value in figures.items()}
-        estimates = {
-            name: Estimate(**named[name]) for name in ("iqm", "improvement") if named[name] is not None
-        }
-        return AgentFigures(**(named | estimates))
-
-    lines = [line(figures) for figures in content["table"]]
-    table = Table(lines, content["baseline"], {}, content["notes"])
-    made_again = {env: under for env, _, under in table.parts}
-    under = {
-        env: [text for text in texts if text not in made_again.get(env, ())]
-        for env, texts in content["under"].items()
-    }
-    return table._replace(under=under)
-
-
 def text_of(tmp_path):
-    """The table as it was printed."""
-    return comparison_forms.to_text(from_json(table_of(tmp_path)))
+    """The table as it is printed."""
+    found = table_of(tmp_path)
+    lines = [
+        line | {name: Estimate(**line[name]) for name in ("iqm", "improvement") if line[name]}
+        for line in found["table"]
+    ]
+    table = comparison_forms.Table(lines, found["baseline"], found["under"], found["notes"])
+    return comparison_forms.to_text(table)
+
+
+def lines_of(runs, floors, scores):
+    """The lines of tasks alone and, of several, of all."""
+    groups = {env: [env] for env in scores} | ({"all tasks": list(scores)} if len(scores) > 1 else {})
+    return agent_lines(runs, None, floors, scores, groups)
 
 
 def finished_run(episodes, **flags):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dtqn.experiments import compare, jobs, suites
+from dtqn.experiments import compare, comparison_pictures, jobs, suites
 from dtqn.training import chance_level
 from tests.experiments.comparison_program import CHANCE, draw_nothing
 
@@ -99,7 +99,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(compare, "Pool", functools.partial(jobs.Pool, program=program))
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
     monkeypatch.setattr(chance_level, "play", lambda config, episodes: CHANCE)
-    draw = compare.plots.comparison
+    draw = comparison_pictures.plots.comparison
 
     def run(
         clone="a",
@@ -111,7 +111,7 @@ def run(tmp_path, monkeypatch):
         parallel=4,
         **given,
     ):
-        monkeypatch.setattr(compare.plots, "comparison", draw if pictures else draw_nothing)
+        monkeypatch.setattr(comparison_pictures.plots, "comparison", draw if pictures else draw_nothing)
         suite = suite_of(tmp_path, share=given.pop("share", 1.0))
         configs = compare.plan(list(agents), seeds, None, {}, suite)
         out, folder = io.StringIO(), tmp_path / clone

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from dtqn import cli
-from dtqn.experiments import compare
+from dtqn.experiments import compare, comparison_pictures
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.config import ConfigError
 from dtqn.settings.layers import to_yaml
@@ -237,9 +237,13 @@ def test_the_curves_are_means_over_runs_at_every_evaluation():
         return type("Job", (), {"config": config, "state": "finished", "rows": [{"env_steps": 1}, *rows]})
 
     runs = [job(1, (100, 0.0), (200, 1.0)), job(2, (100, 0.5), (200, 0.5)), job(3, (150, 0.4), (300, 0.7))]
-    steps, minutes = compare._CLOCKS["env-steps"], compare._CLOCKS["minutes"]
-    floors, scores = {TASK: CHANCE}, {TASK: [Score("mmer"), SUCCESS._replace(observation_alone=0.25)]}
-    (panel,) = compare._panels(runs, steps, floors, scores)
+    steps, minutes = comparison_pictures._CLOCKS.values()
+    scores = [Score("mmer"), SUCCESS._replace(observation_alone=0.25)]
+
+    def panel_of(runs, clock):
+        return comparison_pictures._over_time(TASK, runs, clock, CHANCE, scores)
+
+    panel = panel_of(runs, steps)
     (curve,) = panel.curves
     assert (panel.title, panel.name, panel.ceiling, panel.chance) == (TASK, "success", 1.0, 0.125)
     assert panel.observation_alone == 0.25
@@ -247,12 +251,12 @@ def test_the_curves_are_means_over_runs_at_every_evaluation():
     at_150, at_200, at_300 = [0.5, 0.5, 0.4], [1.0, 0.5, 0.5], [1.0, 0.5, 0.7]
     assert curve.y == pytest.approx([sum(at) / 3 for at in (at_150, at_200, at_300)]), "three runs: the mean"
     assert (curve.low, curve.high) == (pytest.approx([0.4, 0.5, 0.5]), pytest.approx([0.5, 1.0, 1.0]))
-    (panel,) = compare._panels(runs[:1], minutes, floors, scores)
+    panel = panel_of(runs[:1], minutes)
     assert (panel.curves[0].x, panel.curves[0].low, panel.curves[0].runs) == ([100.0, 200.0], None, [1])
     failed = [*runs[:1], type("Job", (), {"config": runs[1].config, "state": "failed", "rows": []})]
-    assert compare._panels(failed, steps, floors, scores)[0].curves[0].y == [0.0, 1.0]
+    assert panel_of(failed, steps).curves[0].y == [0.0, 1.0]
     five = [job(seed, (100, score)) for seed, score in enumerate([0.2, 0.95, 0.4, 0.9, 0.7], 1)]
-    (curve,) = compare._panels(five, steps, floors, scores)[0].curves
+    (curve,) = panel_of(five, steps).curves
     assert curve.y == [pytest.approx(twin.iqm([0.2, 0.95, 0.4, 0.9, 0.7]))]
     exact = twin.interval(lambda drawn: twin.iqm(drawn), [[0.2, 0.95, 0.4, 0.9, 0.7]])
     assert (curve.low[0], curve.high[0]) == pytest.approx(exact, abs=0.03)

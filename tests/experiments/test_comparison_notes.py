@@ -4,12 +4,12 @@ import pytest
 
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import comparison_notes
-from dtqn.experiments.comparison_table import agent_figures, run_figures
+from dtqn.experiments.comparison_table import run_figures
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.presets import resolve
 from tests.experiments import comparison_program
-from tests.experiments.comparison_program import SCORES, TASK, finished_run, table_of, text_of
+from tests.experiments.comparison_program import SCORES, TASK, finished_run, lines_of, table_of, text_of
 
 run = comparison_program.run
 
@@ -31,11 +31,10 @@ def test_the_table_says_what_is_the_same_for_all(run, tmp_path):
     notes = table_of(tmp_path)["notes"]
     for said in (
         "Budget: 400 env steps, for every agent.",
-        "settings given for all alike: total_env_steps 400, learner.n_step 5.",
+        "Settings given for all alike: total_env_steps 400, learner.n_step 5.",
         "Episodes in a full evaluation: 500, for every agent.",
         "Actions in evaluations: greedy, for every agent.",
         "Evaluations: 4, for every agent.",
-        "Evaluation seeds: evaluation i of the runs with seed k has the same for every agent.",
     ):
         assert any(said in note for note in notes), said
     assert text_of(tmp_path).endswith("\n".join(notes) + "\n")
@@ -49,7 +48,7 @@ def test_agents_that_are_evaluated_by_other_policies_are_told_of():
     ]
     runs = [run_figures(outcome, [SUCCESS]) for outcome in outcomes]
     differ = "Actions in evaluations DIFFER: random-at-times: epsilon-greedy (0.05); gtrxl, dqn: greedy."
-    assert differ in comparison_notes.notes(outcomes, runs, None, {}, None)
+    assert differ in comparison_notes.notes(outcomes, runs, {}, None)
 
 
 def test_agents_with_other_options_of_the_task_are_told_of():
@@ -59,7 +58,7 @@ def test_agents_with_other_options_of_the_task_are_told_of():
             for agent in agents
         ]
         runs = [run_figures(outcome, [SUCCESS]) for outcome in outcomes]
-        notes = comparison_notes.notes(outcomes, runs, None, {}, None)
+        notes = comparison_notes.notes(outcomes, runs, {}, None)
         return [note for note in notes if note.startswith("Task options")]
 
     assert told("gtrxl", "wide=gtrxl+network.width=16") == []
@@ -74,7 +73,7 @@ def test_a_published_agent_with_other_settings_is_told_of():
     def told(**flags):
         config = resolve(None, {"env": TASK} | flags, {})
         outcome = Outcome(config, "waiting", [], None, "", "not yet")
-        notes = comparison_notes.notes([outcome], [run_figures(outcome, [SUCCESS])], None, {}, None)
+        notes = comparison_notes.notes([outcome], [run_figures(outcome, [SUCCESS])], {}, None)
         return [note for note in notes if note.startswith("Not as published")]
 
     assert told(agent="dqn-paper") == [] == told(agent="gtrxl", **{"learner.n_step": "7"})
@@ -87,7 +86,7 @@ def test_a_published_agent_with_other_settings_is_told_of():
 def test_a_last_evaluation_of_fewer_episodes_is_told_of():
     def told(*outcomes):
         runs = [run_figures(outcome, [SUCCESS]) for outcome in outcomes]
-        notes = comparison_notes.notes(outcomes, runs, None, {}, None)
+        notes = comparison_notes.notes(outcomes, runs, {}, None)
         return [note for note in notes if note.startswith("Episodes of the last")]
 
     assert told(finished_run(500, seed="1"), finished_run(500, seed="2")) == []
@@ -105,16 +104,20 @@ def test_a_finished_run_without_the_score_is_named_and_in_no_figure():
         f"FINISHED, in no figure: {TASK} dqn seed 1, no training success: {why} (run)"
     ]
     assert run_figures(run, [Score("bsuite", episodes=40)]).score == 9 / 40
-    lines = agent_figures(
+    lines = lines_of(
         [
             run_figures(run, [SUCCESS, score]),
             run_figures(finished_run(500, seed="2"), [SUCCESS, Score("bsuite")]),
         ],
-        None,
         {TASK: EvaluationResult(0.0, 0.0, 0.1, 0.0, 3.0, 9)},
         {TASK: [SUCCESS, score]},
     )
-    assert (lines[0].finished, lines[0].success, lines[0].beside) == (2, 0.5, {"training success": None})
+    first = lines[0]
+    assert (first["finished"], first["success"], first["beside"]) == (
+        2,
+        0.5,
+        {"training success": None},
+    )
 
 
 @pytest.mark.parametrize("stops", [None, "success", "return"])
@@ -177,16 +180,16 @@ def test_the_step_size_of_each_agent_is_told():
             for env, agent in runs
         ]
         figures = [run_figures(outcome, [SUCCESS]) for outcome in outcomes]
-        notes = comparison_notes.notes(outcomes, figures, None, {}, None)
+        notes = comparison_notes.notes(outcomes, figures, {}, None)
         return [note for note in notes if note.startswith("Step size")]
 
     low = "low=gtrxl+learner.learning_rate=0.0003"
     assert told((TASK, "gtrxl"), (TASK, "mingru")) == ["Step size: 0.001, for every agent."]
     assert told((TASK, "gtrxl"), (TASK, low), (TASK, "mingru")) == [
-        "Step size: 0.001 for gtrxl, mingru; 0.0003 for low."
+        "Step size DIFFER: low: 0.0003; gtrxl, mingru: 0.001."
     ]
     assert told((TASK, "gtrxl"), ("hallway", low)) == [
-        f"Step size: 0.001 for gtrxl in {TASK}; 0.0003 for low in hallway."
+        f"Step size: 0.001 in {TASK}; 0.0003 in hallway, for every agent."
     ]
 
 
@@ -195,7 +198,7 @@ def test_settings_of_single_agents_and_code_that_changed_are_told(tmp_path):
     file.write_text("agents: {dqn: {learner: {n_step: 5}, network.width: 32}, lstm: {learner: {n_step: 9}}}")
     run = finished_run(500, seed="1")
     run = run._replace(result={**run.result, "changed_at": [608, 1600]})
-    told = comparison_notes.notes([run], [run_figures(run, [SUCCESS])], None, {"config": str(file)}, None)
+    told = comparison_notes.notes([run], [run_figures(run, [SUCCESS])], {"config": str(file)}, None)
     assert "Settings of single agents in tuned.yaml: dqn network.width 32, learner.n_step 5." in told
     assert any(
         line.endswith(f"(--accept-changed-code): {TASK} dqn seed 1 at 608, 1 600 env steps.") for line in told
@@ -208,5 +211,5 @@ def test_settings_of_single_agents_and_code_that_changed_are_told(tmp_path):
         "",
         "not yet",
     )
-    told = comparison_notes.notes([drqn], [run_figures(drqn, [SUCCESS])], None, {}, None)
+    told = comparison_notes.notes([drqn], [run_figures(drqn, [SUCCESS])], {}, None)
     assert "Settings of single agents in gridverse-memory.yaml: drqn learner.learning_rate 0.003." in told

@@ -6,12 +6,12 @@ import pytest
 
 import envs
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import comparison_forms, comparison_notes
-from dtqn.experiments.comparison_table import agent_figures, run_figures
+from dtqn.experiments import comparison_notes, comparison_table
+from dtqn.experiments.comparison_table import run_figures
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import RETURN, SUCCESS
 from tests.experiments import comparison_program
-from tests.experiments.comparison_program import TASK, config_of, finished_run, table_of, text_of
+from tests.experiments.comparison_program import TASK, config_of, finished_run, lines_of, table_of, text_of
 from tests.reference import statistics_twin as twin
 
 run = comparison_program.run
@@ -54,11 +54,11 @@ def test_a_metric_has_a_column_and_who_lacks_it_is_named():
     outcomes.append(finished_run(500, agent="gru")._replace(result=None, error="it failed"))
     runs = [run_figures(outcome, [SUCCESS], metrics) for outcome in outcomes]
     floor = {TASK: EvaluationResult(0.0, 0.0, 0.1, 0.0, 3.0, 9)}
-    dqn, lstm, gru, _ = lines = agent_figures(runs, None, floor, {TASK: [SUCCESS]})
-    assert dqn.beside == {"learner/loss": 0.5, name: None}
-    assert lstm.beside == {"learner/loss": None, name: 0.5}
-    assert gru.beside == {"learner/loss": None, name: None}
-    shown = [[comparison_forms.cells(line, None)[metric] for metric in metrics] for line in lines]
+    dqn, lstm, gru, _ = lines = lines_of(runs, floor, {TASK: [SUCCESS]})
+    assert dqn["beside"] == {"learner/loss": 0.5, name: None}
+    assert lstm["beside"] == {"learner/loss": None, name: 0.5}
+    assert gru["beside"] == {"learner/loss": None, name: None}
+    shown = [[comparison_table.cells(line, None)[metric] for metric in metrics] for line in lines]
     assert shown == [["0.5", "-"], ["-", "0.5"], ["-", "-"], ["-", "-"]]
     assert comparison_notes.of_metrics(metrics, runs) == [
         f"learner/loss, {name}: the mean over the second half of a run, then over runs.",
@@ -74,8 +74,8 @@ def test_an_agent_has_no_line_for_a_task_that_it_did_not_run():
     runs = [run_figures(run, [SUCCESS]) for run in (finished_run(500), other)]
     floor = EvaluationResult(0.0, 0.0, 0.1, 0.0, 3.0, 9)
     envs = [run.env for run in runs]
-    lines = agent_figures(runs, None, dict.fromkeys(envs, floor), {env: [SUCCESS] for env in envs})
-    named = [(line.env, line.agent) for line in lines]
+    lines = lines_of(runs, dict.fromkeys(envs, floor), {env: [SUCCESS] for env in envs})
+    named = [(line["env"], line["agent"]) for line in lines]
     assert named[:4] == [(TASK, "dqn"), (TASK, "random"), (envs[1], "lstm"), (envs[1], "random")]
     assert [agent for _, agent in named[4:]] == ["dqn", "lstm", "random"], "the table of all tasks"
 
@@ -141,5 +141,10 @@ def test_returns_of_different_tasks_are_not_averaged(run, tmp_path):
 def test_random_play_has_a_success_beside_the_return_that_a_suite_scores_by():
     floor = {TASK: EvaluationResult(0.25, 0.2, 0.3, -1.5, 3.0, 50)}
     scores = {TASK: [RETURN, SUCCESS]}
-    line, random = agent_figures([run_figures(finished_run(50), scores[TASK])], None, floor, scores)
-    assert (line.score, line.success, random.success, random.episode_return) == ("return", 0.5, 0.25, -1.5)
+    line, random = lines_of([run_figures(finished_run(50), scores[TASK])], floor, scores)
+    assert (line["score"], line["success"], random["success"], random["return"]) == (
+        "return",
+        0.5,
+        0.25,
+        -1.5,
+    )

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from dtqn import cli
-from dtqn.experiments import compare, search, suites
+from dtqn.experiments import compare, comparison_pictures, search, suites
 from dtqn.experiments.comparison_table import RunFigures
 from dtqn.settings import layers, presets
 from dtqn.settings.config import ConfigError
@@ -241,7 +241,7 @@ def test_what_was_chosen_is_a_file_for_config(tmp_path):
 
 def test_a_share_of_the_budget_leaves_the_values_as_they_are_given(run, tmp_path, monkeypatch, capsys):
     """The runs have a tenth of these steps, and so has a comparison at that share with what was chosen."""
-    monkeypatch.setattr(compare.plots, "comparison", comparison_program.draw_nothing)
+    monkeypatch.setattr(comparison_pictures.plots, "comparison", comparison_program.draw_nothing)
     suite, mine, out = tmp_path / "mine.yaml", tmp_path / "given.yaml", tmp_path / "out"
     score = "{of: success, random: 0.1, optimal: 1}"
     suite.write_text(f"description: a task\ntasks: [{{name: {TASK}, env_steps: 2000, scores: [{score}]}}]")
@@ -278,7 +278,7 @@ def test_agents_of_the_users_own_and_files_that_hold_an_agent_are_refused(tmp_pa
 
 
 def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(compare.plots, "comparison", comparison_program.draw_nothing)
+    monkeypatch.setattr(comparison_pictures.plots, "comparison", comparison_program.draw_nothing)
     worse, better = [[0.1, 0.4], [0.2, 0.3]], [[0.1, 0.5], [0.96, 1.0]]
     scores = {"lstm-0.001": worse, "lstm-0.003": better, "dqn-0.001": better, "dqn-0.003": worse}
     (tmp_path / "scores.json").write_text(json.dumps({TASK: scores}))
@@ -304,7 +304,7 @@ def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypa
 
 
 def test_an_agents_own_value_is_that_with_the_given_file(run, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(compare.plots, "comparison", comparison_program.draw_nothing)
+    monkeypatch.setattr(comparison_pictures.plots, "comparison", comparison_program.draw_nothing)
     (tmp_path / "scores.json").write_text(json.dumps({TASK: {"dqn-0.02": [[0.4]], "dqn-0.03": [[0.3]]}}))
     (tmp_path / "given.yaml").write_text("learner: {learning_rate: 0.02}")
     flags = [

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dtqn.experiments import suite_pictures
+from dtqn.experiments import comparison_pictures
+from dtqn.experiments.comparison_pictures import _against_n, _profile
 from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.intervals import profile
-from dtqn.experiments.suite_pictures import _against_n, _profile
 from tests.experiments import suite_program
 from tests.experiments.suite_program import SUITE, suite_of
 
@@ -35,7 +35,7 @@ def test_tasks_that_stand_alone_have_no_picture_against_n(tmp_path):
     suite = suite_of(tmp_path, text)
     assert suite.figure_axis == "length"
     runs = [RunFigures(task.name, "dqn", 1, "", score=0.5, normalised=0.5) for task in suite.tasks]
-    suite_pictures.draw(suite, runs, tmp_path)
+    comparison_pictures.draw_suite(suite, runs, tmp_path)
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["profile.png"]
 
 
@@ -44,13 +44,15 @@ def test_lengths_from_1_on_are_on_a_logarithmic_axis(tmp_path, monkeypatch, n, i
     """It has no place for 0."""
     logarithmic = {}
     monkeypatch.setattr(
-        suite_pictures.plots, "comparison", lambda _, path, *rest: logarithmic.update({path.name: rest[-1]})
+        comparison_pictures.plots,
+        "comparison",
+        lambda _, path, *rest: logarithmic.update({path.name: rest[-1]}),
     )
     text = SUITE.replace("bsuite-memory-len-{n}", "bsuite-discounting-chain-{n}").replace("[1, 3]", str(n))
     text = text.replace("bsuite-memory-len-1", "bsuite-discounting-chain-0")
     suite = suite_of(tmp_path, text)
     runs = [RunFigures(task.name, "dqn", 1, "", score=0.5, normalised=0.5) for task in suite.tasks]
-    suite_pictures.draw(suite, runs, tmp_path)
+    comparison_pictures.draw_suite(suite, runs, tmp_path)
     assert logarithmic["against-n.png"] is is_logarithmic
 
 
