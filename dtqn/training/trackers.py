@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from dtqn.settings.config import Config
 from dtqn.text import one_line
-from dtqn.training import tensorboard_tracker, wandb_tracker
 from dtqn.training.metrics import Row
 from dtqn.training.tracker import Gone, Say, Start, Tracker
 
-_KINDS = {"wandb": wandb_tracker, "tensorboard": tensorboard_tracker}
-"""By their names among the settings. `start` of one gives None where it is switched off."""
+
+def _kind(setting: str) -> ModuleType:
+    """The module of a tracker by its name among the settings; its `start` may give None: it is off."""
+    if setting == "tensorboard":
+        from dtqn.training import tensorboard_tracker
+
+        return tensorboard_tracker
+    from dtqn.training import wandb_tracker
+
+    return wandb_tracker
 
 
 class Trackers:
@@ -74,7 +82,7 @@ def open_tracker(
     """
     start, opened = Start(config, directory, run_id, rows, say, about or {}, page), []
     for setting in config.trackers:
-        kind = _KINDS[setting]
+        kind = _kind(setting)
         try:
             tracker = kind.start(start)
         except (Exception, SystemExit) as error:
