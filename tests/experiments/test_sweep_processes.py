@@ -150,10 +150,12 @@ def test_a_claim_is_of_one_process(tmp_path):
     study.close()
     context = multiprocessing.get_context("spawn")
     start, answers = context.Barrier(4), context.Queue()
-    workers = [context.Process(target=_claimed, args=(path, out, start, answers)) for _ in range(4)]
+    workers = [
+        context.Process(target=_claimed, args=(path, out, start, answers), daemon=True) for _ in range(4)
+    ]
     for worker in workers:
         worker.start()
-    numbers = [number for _ in workers for number in answers.get()]
+    numbers = [number for _ in workers for number in answers.get(timeout=30)]
     for worker in workers:
         worker.join()
     assert sorted(numbers) == list(range(1, 31))

@@ -81,6 +81,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
 _HALVING = "early_terminate: {type: hyperband, min_iter: 2, eta: 2}"
 
 
+@pytest.mark.filterwarnings("error")  # Optuna's, where an evaluation is reported twice
 def test_rungs_by_hand(tmp_path):
     """min_iter 2, eta 2: after evaluations 2, 4, 8, ... a run goes on if it is in the upper half so far."""
     study = _study(tmp_path, "random", "{learner.gamma: {min: 0.5, max: 0.9}}", _HALVING)
