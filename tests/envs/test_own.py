@@ -320,7 +320,7 @@ OTHERS = {
 UNRESTORED = {
     "NoGet": "its get failed: AttributeError: .* has no attribute 'cues'",
     "Objects": "its state 'name' is <U6, which a checkpoint cannot hold; it must be numbers",
-    "PutsHalf": "(after its put of a state that its get returned)?its step failed: AttributeError: .* 'cue'",
+    "PutsHalf": "(after its put of a state that its get returned, )?its step failed: AttributeError: .* 'cue'",
     "PutsUnknown": "its put failed: KeyError: 'time'",
     "ReadsUnknown": "its read failed: KeyError: 'time'",
 }
@@ -340,7 +340,9 @@ BROKEN = {
     "WritesReturn": "its success writes to its argument `episode_return`; it must leave that as it is",
     "MeanReward": "after the same step its reward hangs on the copies beside it$",
     "RestartsTime": "after the same step its .* hangs on the copies beside it; its restart may change only",
-    "RestartsCues": "after the same step its state 'cue' hangs on the copies beside it; its restart may change",
+    "RestartsCues": (
+        "after the same step its state 'cue' hangs on the copies beside it; its restart may change"
+    ),
     "OwnGenerator": "two environments of one seed differ at step",
     "Forgetful": "one that was restored and its original differ .* steps later",
     "NoArrays": r"its state 'cue' is \[.*; it must be an array \[N, ...\]",
@@ -438,7 +440,7 @@ define(
             step=lambda self, action, rng: spoilt(self, *Late.step(self, action, rng)),
         ),
         # 2 is a category of the first component alone.
-        "LateCategory": recall(observe=late(lambda self, seen: seen + [[0, 0], [0, 2]])),
+        "LateCategory": recall(observe=late(lambda self, seen: np.add(seen, [[0, 0], [0, 2]]))),
         "LateShape": recall(observe=late(lambda self, seen: seen[:1])),
         "LateType": recall(observe=late(lambda self, seen: seen.astype(np.int32))),
         "LateInfinity": recall(
