@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import envs
 from envs import entry_points, pictures
 from envs.vector import Arrays, Dynamics, NativeVectorEnv, check_fields, read_field
+from tests.envs.variants import define
 
 HERE = __name__
 
@@ -116,17 +117,13 @@ def recall(**members: Any) -> dict[str, Any]:
     return members
 
 
-def define(classes: dict[str, dict[str, Any]], base: type = Recall) -> None:
-    """Makes each a class of this module, for `module:Class`: `base` with other members."""
-    for name, members in classes.items():
-        globals()[name] = type(name, (base,), {"__module__": __name__, **members})
-
-
 class Unfinished(Dynamics):
     pass
 
 
 define(
+    HERE,
+    Recall,
     {
         "NoSpace": recall(observation_space=None),
         "ManyActions": recall(action_space=gymnasium.spaces.MultiDiscrete([2, 2])),
@@ -139,7 +136,7 @@ define(
             lambda self, seen: seen.clip(0, 1).astype(np.int8),
             observation_space=gymnasium.spaces.MultiBinary(2),
         ),
-    }
+    },
 )
 
 
@@ -192,6 +189,8 @@ def fails(*_: Any) -> Any:
 
 
 define(
+    HERE,
+    Recall,
     {
         "AnotherType": observing(lambda self, seen: seen.astype(np.int32)),
         "AnotherShape": observing(lambda self, seen: seen[:, :1]),
@@ -231,7 +230,7 @@ define(
         "OtherFails": recall(other=fails),
         "PictureRaises": recall(picture=fails),
         "OtherIsOneArray": recall(other=lambda self, state: 1 - state["cue"]),
-    }
+    },
 )
 
 
@@ -320,7 +319,9 @@ OTHERS = {
 UNRESTORED = {
     "NoGet": "its get failed: AttributeError: .* has no attribute 'cues'",
     "Objects": "its state 'name' is <U6, which a checkpoint cannot hold; it must be numbers",
-    "PutsHalf": "(after its put of a state that its get returned, )?its step failed: AttributeError: .* 'cue'",
+    "PutsHalf": (
+        "(after its put of a state that its get returned, )?its step failed: AttributeError: .* 'cue'"
+    ),
     "PutsUnknown": "its put failed: KeyError: 'time'",
     "ReadsUnknown": "its read failed: KeyError: 'time'",
 }
@@ -426,12 +427,17 @@ class Late(Recall):
 
 def late(change: Callable[..., Any]) -> Callable[..., Any]:
     """`change` of itself and a right observation once it is late; the right one before."""
-    return lambda self, rng: (change if self.is_late else lambda _, seen: seen)(
-        self, Recall.observe(self, rng)
-    )
+
+    def observe(self: Late, rng: np.random.Generator) -> Any:
+        seen = Recall.observe(self, rng)
+        return change(self, seen) if self.is_late else seen
+
+    return observe
 
 
 define(
+    HERE,
+    Late,
     {
         "LateStep": recall(
             step=lambda self, action, rng: [][1] if self.is_late else Late.step(self, action, rng)
@@ -454,7 +460,6 @@ define(
             success=lambda self, reward, total, over: reward if self.is_late else reward > 0
         ),
     },
-    Late,
 )
 
 
