@@ -73,14 +73,28 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
 
 
 class Change:
-    """One change of observations of the space `before`."""
+    """One change of observations, array by array; made for the observation space of one copy.
 
-    space: gymnasium.Space[Any]
-    """After the change, of one copy."""
+    A subclass has `changed`, and `convert` or, where arrays are not changed each by itself, `apply`.
+    """
+
+    def __init__(self, space: gymnasium.Space[Any]) -> None:
+        self._before = _parts(space)
+        changed = each(self.changed, self._before)
+        self.space: gymnasium.Space[Any] = Dict(changed) if isinstance(changed, dict) else changed
+        """After the change, of one copy."""
+
+    def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+        """The space of an array after the change, from that before it."""
+        raise NotImplementedError
+
+    def convert(self, array: Array, space: gymnasium.Space[Any], rng: np.random.Generator) -> Array:
+        """A changed array [N, ...], from one of `space` before the change."""
+        raise NotImplementedError
 
     def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
         """The changed observation [N, ...], a new one; `first` [N] are the rows that begin an episode."""
-        raise NotImplementedError
+        return each(lambda array, space: self.convert(array, space, rng), observation, self._before)
 
     def get_state(self) -> dict[str, Any]:
         return {}
@@ -163,31 +177,11 @@ def _parts(space: gymnasium.Space[Any]) -> Any:
     return dict(space.spaces) if isinstance(space, Dict) else space
 
 
-def _joined(parts: Any) -> gymnasium.Space[Any]:
-    return Dict(parts) if isinstance(parts, dict) else parts
-
-
 def _list(parts: Any) -> list[Any]:
     return list(parts.values()) if isinstance(parts, dict) else [parts]
 
 
-class Stateless(Change):
-    """A change of each array by itself: `convert` maps [N, ...] to [N, ...]."""
-
-    def __init__(self, space: gymnasium.Space[Any]) -> None:
-        self.space = _joined(each(self.changed, _parts(space)))
-
-    def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-        raise NotImplementedError
-
-    def convert(self, array: Array) -> Array:
-        raise NotImplementedError
-
-    def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
-        return each(self.convert, observation)
-
-
-class Hide(Stateless):
+class Hide(Change):
     """A vector without the components `hidden`."""
 
     def __init__(self, space: gymnasium.Space[Any], id: str, hidden: tuple[int, ...]) -> None:
@@ -210,7 +204,7 @@ class Hide(Stateless):
                 return _multi_discrete(space.nvec[self.kept], space.start[self.kept], space)
         return MultiBinary(len(self.kept))
 
-    def convert(self, array: Array) -> Array:
+    def convert(self, array: Array, space: gymnasium.Space[Any], rng: np.random.Generator) -> Array:
         return array[:, self.kept]
 
 
@@ -219,13 +213,12 @@ def is_picture(space: gymnasium.Space[Any]) -> bool:
     return isinstance(space, Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
 
 
-class Pictures(Stateless):
+class Pictures(Change):
     """A change of those arrays that are pictures."""
 
     def __init__(self, space: gymnasium.Space[Any], id: str, option: str, wanted: str) -> None:
         if not any(map(self.applies, _list(_parts(space)))):
             raise ValueError(f"task.{option}, but {id} observes no {wanted} but {space}")
-        self._applies = each(self.applies, _parts(space))
         super().__init__(space)
 
     def applies(self, space: gymnasium.Space[Any]) -> bool:
@@ -235,13 +228,14 @@ class Pictures(Stateless):
         if not self.applies(space):
             return space
         assert isinstance(space, Box)
-        low, high = self.convert(space.low[None])[0], self.convert(space.high[None])[0]
-        return Box(low, high, dtype=np.uint8)
+        return Box(self.draw(space.low[None])[0], self.draw(space.high[None])[0], dtype=np.uint8)
 
-    def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
-        return each(
-            lambda array, applies: self.convert(array) if applies else array, observation, self._applies
-        )
+    def convert(self, array: Array, space: gymnasium.Space[Any], rng: np.random.Generator) -> Array:
+        return self.draw(array) if self.applies(space) else array
+
+    def draw(self, pictures: Array) -> Array:
+        """The changed pictures [N, ...]."""
+        raise NotImplementedError
 
 
 class Grayscale(Pictures):
@@ -253,8 +247,8 @@ class Grayscale(Pictures):
     def applies(self, space: gymnasium.Space[Any]) -> bool:
         return is_picture(space) and len(space.shape or ()) == 3 and (space.shape or ())[2] == 3
 
-    def convert(self, array: Array) -> Array:
-        return np.rint(array @ np.array([0.299, 0.587, 0.114], np.float32)).astype(np.uint8)
+    def draw(self, pictures: Array) -> Array:
+        return np.rint(pictures @ np.array([0.299, 0.587, 0.114], np.float32)).astype(np.uint8)
 
 
 class Resize(Pictures):
@@ -264,11 +258,11 @@ class Resize(Pictures):
         self.side = positive_int("task.resize", side)
         super().__init__(space, id, f"resize is {side}", "picture")
 
-    def convert(self, array: Array) -> Array:
-        rows, columns = (_area_weights(array.shape[axis], self.side) for axis in (1, 2))
-        channels = array.reshape(*array.shape[:3], -1).transpose(0, 3, 1, 2).astype(np.float32)
-        small = (rows @ channels @ columns.T).transpose(0, 2, 3, 1)
-        return np.rint(small).astype(np.uint8).reshape(len(array), self.side, self.side, *array.shape[3:])
+    def draw(self, pictures: Array) -> Array:
+        rows, columns = (_area_weights(pictures.shape[axis], self.side) for axis in (1, 2))
+        channels = pictures.reshape(*pictures.shape[:3], -1).transpose(0, 3, 1, 2).astype(np.float32)
+        small = np.rint((rows @ channels @ columns.T).transpose(0, 2, 3, 1)).astype(np.uint8)
+        return small.reshape(len(pictures), self.side, self.side, *pictures.shape[3:])
 
 
 def _area_weights(old: int, new: int) -> NDArray[np.float32]:
@@ -289,27 +283,22 @@ class Noise(Change):
         if not (math.isfinite(sigma) and sigma >= 0):
             raise ValueError(f"task.noise is {sigma}; it must be a number of at least 0")
         self.sigma = sigma
-        self._before = _parts(space)
-        if not any(isinstance(part, Box) for part in _list(self._before)):
+        if not any(isinstance(part, Box) for part in _list(_parts(space))):
             raise ValueError(f"task.noise is {sigma}, but {id} observes no numbers (Box) but {space}")
-        self.space = _joined(each(self._noisy, self._before))
+        super().__init__(space)
 
-    @staticmethod
-    def _noisy(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+    def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
         if not isinstance(space, Box) or space.dtype.kind != "f":
             return space
         return Box(-np.inf, np.inf, space.shape, space.dtype.type)
 
-    def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
-        def noisy(array: Array, space: gymnasium.Space[Any]) -> Array:
-            if not isinstance(space, Box):
-                return array
-            numbers = array + self.sigma * rng.standard_normal(array.shape)
-            if space.dtype.kind != "f":
-                numbers = np.clip(np.rint(numbers), space.low, space.high)
-            return numbers.astype(array.dtype)
-
-        return each(noisy, observation, self._before)
+    def convert(self, array: Array, space: gymnasium.Space[Any], rng: np.random.Generator) -> Array:
+        if not isinstance(space, Box):
+            return array
+        numbers = array + self.sigma * rng.standard_normal(array.shape)
+        if space.dtype.kind != "f":
+            numbers = np.clip(np.rint(numbers), space.low, space.high)
+        return numbers.astype(array.dtype)
 
 
 class Flicker(Change):
@@ -322,7 +311,22 @@ class Flicker(Change):
         if not 0 <= probability <= 1:
             raise ValueError(f"task.flicker is {probability}; it must be a probability from 0 to 1")
         self.probability = probability
-        self.space = _joined(each(_with_zero, _parts(space)))
+        super().__init__(space)
+
+    def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+        """The smallest space of its kind that holds `space` and zero."""
+        match space:
+            case Discrete():
+                low, high = min(int(space.start), 0), max(int(space.start + space.n), 1)
+                return Discrete(high - low, start=low)
+            case MultiDiscrete():
+                start = np.minimum(space.start, 0)
+                return _multi_discrete(np.maximum(space.start + space.nvec, 1) - start, start, space)
+            case Box():
+                # Of a single value NumPy makes no array, and of its bounds alone Box makes the shape [1].
+                lowest, highest = np.asarray(np.minimum(space.low, 0)), np.asarray(np.maximum(space.high, 0))
+                return Box(lowest, highest, space.shape, space.dtype.type)
+        return space
 
     def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
         seen = rng.random(len(first)) >= self.probability
@@ -331,22 +335,6 @@ class Flicker(Change):
             return np.where(seen.reshape(-1, *[1] * (array.ndim - 1)), array, np.zeros((), array.dtype))
 
         return each(dark, observation)
-
-
-def _with_zero(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-    """The smallest space of its kind that holds `space` and zero."""
-    match space:
-        case Discrete():
-            low, high = min(int(space.start), 0), max(int(space.start + space.n), 1)
-            return Discrete(high - low, start=low)
-        case MultiDiscrete():
-            start = np.minimum(space.start, 0)
-            return _multi_discrete(np.maximum(space.start + space.nvec, 1) - start, start, space)
-        case Box():
-            # Of a single value NumPy makes no array, and of its bounds alone Box would make the shape [1].
-            lowest, highest = np.asarray(np.minimum(space.low, 0)), np.asarray(np.maximum(space.high, 0))
-            return Box(lowest, highest, space.shape, space.dtype.type)
-    return space
 
 
 class FrameStack(Change):
@@ -358,11 +346,10 @@ class FrameStack(Change):
 
     def __init__(self, space: gymnasium.Space[Any], k: int) -> None:
         self.k = positive_int("task.frame_stack", k)
-        self.space = _joined(each(self._stacked, _parts(space)))
-        self._are_pictures = each(is_picture, _parts(space))
+        super().__init__(space)
         self._frames: Any = None
 
-    def _stacked(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+    def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
         def repeated(bound: Any) -> Array:
             frames = np.repeat(np.asarray(bound)[None, None], self.k, axis=1)
             return self._side_by_side(frames, is_picture(space))[0]
@@ -394,13 +381,13 @@ class FrameStack(Change):
                 lambda array: np.repeat(np.zeros_like(array)[:, None], self.k, axis=1), observation
             )
 
-        def push(frames: Array, array: Array, are_pictures: bool) -> Array:
+        def push(frames: Array, array: Array, space: gymnasium.Space[Any]) -> Array:
             frames[:, :-1] = frames[:, 1:]
             frames[:, -1] = array
             frames[first] = array[first, None]
-            return self._side_by_side(frames, are_pictures)
+            return self._side_by_side(frames, is_picture(space))
 
-        return each(push, self._frames, observation, self._are_pictures)
+        return each(push, self._frames, observation, self._before)
 
     def get_state(self) -> dict[str, Any]:
         return {"frames": each(np.copy, self._frames)}

@@ -142,19 +142,3 @@ def test_contexts_and_queries_are_uniform() -> None:
 def test_a_wrong_name_is_told(id: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         envs.spec(id)
-
-
-@pytest.mark.parametrize(
-    ("id", "state", "said"),
-    [
-        ("bsuite-memory-len-3", {"query": 0}, "has no 'context'"),
-        ("bsuite-memory-len-3", {"context": [2]}, "'context' holds 2; it must hold integers from 0 to 1"),
-        ("bsuite-memory-size-3", {"context": [1, 0, 1], "query": 3}, "'query' holds 3"),
-        ("bsuite-memory-len-3", {"context": [1], "time": 5}, "'time' holds 5"),
-        ("bsuite-discounting-chain-0", {"chain": 1}, "'chain' holds 1 at time 0; it must be -1 at time 0"),
-        ("bsuite-discounting-chain-0", {"chain": -1, "time": 4}, "'chain' holds -1 at time 4"),
-    ],
-)
-def test_a_wrong_state_is_told(id: str, state: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        envs.make_vector(id, 2, 1).reset(options={"state": state})

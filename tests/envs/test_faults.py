@@ -6,6 +6,7 @@ import os
 import pickle
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 import envs
 from envs.adapters.plain import SuccessRule
+from tests.envs.variants import define
 
 HERE = __name__
 LATE = 30
@@ -49,17 +51,6 @@ class Good(gymnasium.Env[Any, Any]):
         ended = self.t == 25
         info = {"won": self.episode % 2 == 0, "score": 3} if ended else {}
         return self.observation(), float(self.episode % 2), ended, False, info
-
-
-class FourTuple(Good):
-    def step(self, action: Any) -> Any:
-        observation, reward, terminated, _, info = super().step(action)
-        return observation, reward, terminated, info
-
-
-class OldReset(Good):
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        return super().reset(seed=seed)[0]
 
 
 def play(env: Any, steps: int) -> None:
@@ -109,96 +100,26 @@ def test_a_reward_is_a_finite_number(name: str, since: int) -> None:
     assert "\n" not in str(error.value)
 
 
-class NoneTruncated(Good):
-    def step(self, action: Any) -> Any:
-        observation, reward, terminated, _, info = super().step(action)
-        return observation, reward, terminated, None, info
+def stepping(change: Callable[..., Any]) -> dict[str, Any]:
+    """The members of a class whose step returns what `change` makes of the right values."""
+    return {"step": lambda self, action: change(*Good.step(self, action))}
 
 
-class NoneInfo(Good):
-    def step(self, action: Any) -> Any:
-        return *super().step(action)[:4], None
+def showing(part: Callable[[Any], Any], name: str = "numbers") -> dict[str, Any]:
+    """The members of a class one part of whose observation is what `part` makes of the environment."""
+    return {"observation": lambda self: Good.observation(self) | {name: part(self)}}
 
 
-class WrongShape(Good):
-    def observation(self) -> Any:
-        return super().observation() | {"numbers": np.zeros(3, np.float32)}
+def seeing(space: gymnasium.Space[Any], observation: Callable[[Any], Any]) -> dict[str, Any]:
+    """The members of a class of another observation."""
+    return {"observation_space": space, "observation": observation}
 
 
-class WrongType(Good):
-    def observation(self) -> Any:
-        return super().observation() | {"numbers": np.zeros(2)}
+def raising(error: Exception) -> Callable[..., Any]:
+    def method(*_: Any, **__: Any) -> Any:
+        raise error
 
-
-class Nan(Good):
-    def observation(self) -> Any:
-        return super().observation() | {"numbers": np.array([0, np.nan if self.t == 5 else 0], np.float32)}
-
-
-class Outside(Good):
-    def observation(self) -> Any:
-        return super().observation() | {"picture": np.full((3, 3), 10 * self.t, np.uint8)}
-
-
-class NoPicture(Good):
-    def observation(self) -> Any:
-        return {"numbers": super().observation()["numbers"]}
-
-
-class OutsideDiscrete(Good):
-    observation_space = Discrete(4)
-
-    def observation(self) -> Any:
-        return self.t
-
-
-class OutsideMultiDiscrete(Good):
-    observation_space = MultiDiscrete([4, 4])
-
-    def observation(self) -> Any:
-        return np.array([self.t, 0])
-
-
-class Raises(Good):
-    def step(self, action: Any) -> Any:
-        return super().step(action), 1 // 0
-
-
-class ResetRaises(Good):
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        raise RuntimeError("no level\nof that name")
-
-
-class Exits(Good):
-    def step(self, action: Any) -> Any:
-        sys.exit(0)
-
-
-class CloseFails(Good):
-    def close(self) -> None:
-        raise RuntimeError("cannot close")
-
-
-class CloseFailsLater(Good):
-    def close(self) -> None:
-        if self.steps:
-            raise RuntimeError("cannot close")
-
-
-class ListOfBytes(Good):
-    """Gymnasium takes a list for one of its space, and no batch of them."""
-
-    observation_space = Box(0, 9, (2,), np.uint8)
-
-    def observation(self) -> Any:
-        return [1, 2]
-
-
-class RealBits(Good):
-    observation_space = MultiBinary(2)
-
-    def observation(self) -> Any:
-        return np.ones(2, np.float32)
+    return method
 
 
 class ChangesFolder(Good):
@@ -207,36 +128,88 @@ class ChangesFolder(Good):
         return super().reset(seed=seed)
 
 
-EARLY = [
-    (ListOfBytes, "its observation is int64; its space is uint8"),
-    (RealBits, "its observation is float32; its space is int8"),
-    (ChangesFolder, "its reset or step changed the working directory; it must leave that as it is"),
-    (CloseFailsLater, r"its close failed: RuntimeError: cannot close \(test_faults\.py, line \d+\)"),
-    (Exits, r"its step failed: SystemExit: 0 \(test_faults\.py, line \d+\)"),
-    (CloseFails, r"its close failed: RuntimeError: cannot close \(test_faults\.py, line \d+\)"),
-    (
-        FourTuple,
+CANNOT_CLOSE = r"its close failed: RuntimeError: cannot close \(test_faults\.py, line \d+\)"
+EARLY: dict[str, tuple[dict[str, Any], str]] = {
+    # Gymnasium takes a list for one of its space, and no batch of them.
+    "ListOfBytes": (
+        seeing(Box(0, 9, (2,), np.uint8), lambda self: [1, 2]),
+        "its observation is int64; its space is uint8",
+    ),
+    "RealBits": (
+        seeing(MultiBinary(2), lambda self: np.ones(2, np.float32)),
+        "its observation is float32; its space is int8",
+    ),
+    "Exits": (
+        {"step": lambda self, action: sys.exit(0)},
+        r"its step failed: SystemExit: 0 \(test_faults\.py, line \d+\)",
+    ),
+    "CloseFails": ({"close": raising(RuntimeError("cannot close"))}, CANNOT_CLOSE),
+    "CloseFailsLater": (
+        {"close": lambda self: self.steps and raising(RuntimeError("cannot close"))()},
+        CANNOT_CLOSE,
+    ),
+    "FourTuple": (
+        stepping(lambda observation, reward, over, _, info: (observation, reward, over, info)),
         "its step returns 4 values; it must return five: observation, reward, terminated, truncated",
     ),
-    (OldReset, "its reset returns one dict; it must return two: observation, info"),
-    (NoneTruncated, "its step gave truncated None; it must be True or False"),
-    (NoneInfo, "its step gave the info None; it must be a dict"),
-    (WrongShape, r"its observation 'numbers' has the shape \(3,\); its space has \(2,\)"),
-    (WrongType, "its observation 'numbers' is float64; its space is float32"),
-    (Nan, "its observation 'numbers' holds nan"),
-    (Outside, r"its observation 'picture' holds 10, which is outside its space Box\(0, 9, \(3, 3\), uint8\)"),
-    (NoPicture, "it gave no observation 'picture'; it gave {'numbers'"),
-    (OutsideDiscrete, r"its observation is 4, which is outside its space Discrete\(4\)"),
-    (OutsideMultiDiscrete, r"its observation is array\(\[4, 0\]\), which is outside its space MultiDiscrete"),
-    (Raises, r"its step failed: ZeroDivisionError: .* \(test_faults\.py, line \d+\)"),
-    (ResetRaises, r"its reset failed: RuntimeError: no level of that name \(test_faults\.py, line \d+\)"),
-]
+    "OldReset": (
+        {"reset": lambda self, *, seed=None, options=None: Good.reset(self, seed=seed)[0]},
+        "its reset returns one dict; it must return two: observation, info",
+    ),
+    "NoneTruncated": (
+        stepping(lambda observation, reward, over, _, info: (observation, reward, over, None, info)),
+        "its step gave truncated None; it must be True or False",
+    ),
+    "NoneInfo": (stepping(lambda *row: (*row[:4], None)), "its step gave the info None; it must be a dict"),
+    "WrongShape": (
+        showing(lambda self: np.zeros(3, np.float32)),
+        r"its observation 'numbers' has the shape \(3,\); its space has \(2,\)",
+    ),
+    "WrongType": (
+        showing(lambda self: np.zeros(2)),
+        "its observation 'numbers' is float64; its space is float32",
+    ),
+    "Nan": (
+        showing(lambda self: np.array([0, np.nan if self.t == 5 else 0], np.float32)),
+        "its observation 'numbers' holds nan",
+    ),
+    "Outside": (
+        showing(lambda self: np.full((3, 3), 10 * self.t, np.uint8), "picture"),
+        r"its observation 'picture' holds 10, which is outside its space Box\(0, 9, \(3, 3\), uint8\)",
+    ),
+    "NoPicture": (
+        {"observation": lambda self: {"numbers": Good.observation(self)["numbers"]}},
+        "it gave no observation 'picture'; it gave {'numbers'",
+    ),
+    "OutsideDiscrete": (
+        seeing(Discrete(4), lambda self: self.t),
+        r"its observation is 4, which is outside its space Discrete\(4\)",
+    ),
+    "OutsideMultiDiscrete": (
+        seeing(MultiDiscrete([4, 4]), lambda self: np.array([self.t, 0])),
+        r"its observation is array\(\[4, 0\]\), which is outside its space MultiDiscrete",
+    ),
+    "Raises": (
+        stepping(lambda *row: (row, 1 // 0)),
+        r"its step failed: ZeroDivisionError: .* \(test_faults\.py, line \d+\)",
+    ),
+    "ResetRaises": (
+        {"reset": raising(RuntimeError("no level\nof that name"))},
+        r"its reset failed: RuntimeError: no level of that name \(test_faults\.py, line \d+\)",
+    ),
+}
+"""By the name of a class: its members, and what a trial says of it."""
+define(HERE, Good, {name: members for name, (members, _) in EARLY.items()})
+PROBLEMS = {
+    "ChangesFolder": "its reset or step changed the working directory; it must leave that as it is",
+    **{name: problem for name, (_, problem) in EARLY.items()},
+}
 
 
-@pytest.mark.parametrize(("env", "problem"), EARLY, ids=[env.__name__ for env, _ in EARLY])
-def test_a_trial_names_task_and_field(env: type, problem: str) -> None:
-    with pytest.raises(envs.TaskError, match=f"task {HERE}:{env.__name__}: {problem}") as error:
-        envs.try_task(f"{HERE}:{env.__name__}")
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_trial_names_task_and_field(name: str) -> None:
+    with pytest.raises(envs.TaskError, match=f"task {HERE}:{name}: {PROBLEMS[name]}") as error:
+        envs.try_task(f"{HERE}:{name}")
     assert "\n" not in str(error.value)
 
 
@@ -286,73 +259,58 @@ def test_tasks_of_this_project_are_not_tried(monkeypatch: pytest.MonkeyPatch) ->
         envs.try_task("hallwa")
 
 
-class LateNan(Good):
-    def observation(self) -> Any:
-        number = np.inf if self.steps == LATE else 0
-        return super().observation() | {"numbers": np.array([0, number], np.float32)}
+def from_late(wrong: Callable[[], Any]) -> dict[str, Any]:
+    """The members of a class whose step has another action from `LATE` on, or fails to make one."""
+    return {"step": lambda self, action: Good.step(self, action if self.steps < LATE else wrong())}
 
 
-class LateShape(Good):
-    def observation(self) -> Any:
-        return super().observation() | {"picture": np.zeros((3, 2 if self.steps == LATE else 3), np.uint8)}
+CARDS = Dict({"cards": MultiDiscrete([4, 6]), "flags": MultiBinary(2)})
+TOO_LATE: dict[str, tuple[dict[str, Any], str]] = {
+    # 257 is 1 in eight bits.
+    "LateBits": (
+        seeing(MultiBinary(2), lambda self: np.array([257 if self.steps == LATE else 1, 0])),
+        ": its observation holds 257; its space is int8",
+    ),
+    "LateNan": (
+        showing(lambda self: np.array([0, np.inf if self.steps == LATE else 0], np.float32)),
+        ", copy 0: its observation 'numbers' holds inf",
+    ),
+    "LateShape": (
+        showing(lambda self: np.zeros((3, 2 if self.steps == LATE else 3), np.uint8), "picture"),
+        r": its observation 'picture' has the shape \(3, 2\); its space has \(3, 3\)",
+    ),
+    "LateDiscrete": (
+        seeing(Discrete(4, start=2), lambda self: np.int64(1 if self.steps == LATE else 2 + self.t % 4)),
+        ", copy 0: its observation holds 1; its space has 2 to 5 there",
+    ),
+    # 5 is a category of the second component alone.
+    "LateMultiDiscrete": (
+        seeing(CARDS, lambda self: cards(5 if self.steps == LATE else 3, 1)),
+        ", copy 0: its observation 'cards' holds 5; its space has 0 to 3 there",
+    ),
+    "LateFlag": (
+        seeing(CARDS, lambda self: cards(3, 2 if self.steps == LATE else 1)),
+        ", copy 0: its observation 'flags' holds 2; its space has 0 to 1 there",
+    ),
+    "LateExit": (
+        from_late(lambda: sys.exit("bye")),
+        r": its step failed: SystemExit: bye \(test_faults\.py, line \d+\)",
+    ),
+    "LateError": (
+        from_late(lambda: [][1]),
+        r": its step failed: IndexError: .* \(test_faults\.py, line \d+\)",
+    ),
+}
+define(HERE, Good, {name: members for name, (members, _) in TOO_LATE.items()})
 
 
-class LateDiscrete(Good):
-    observation_space = Discrete(4, start=2)
-
-    def observation(self) -> Any:
-        return np.int64(1 if self.steps == LATE else 2 + self.t % 4)
+def cards(card: int, flag: int) -> dict[str, Any]:
+    return {"cards": np.array([card, 5]), "flags": np.array([1, flag], np.int8)}
 
 
-class LateMultiDiscrete(Good):
-    """5 is a category of the second component alone."""
-
-    observation_space = Dict({"cards": MultiDiscrete([4, 6]), "flags": MultiBinary(2)})
-
-    def observation(self) -> Any:
-        cards = np.array([5 if self.steps == LATE else 3, 5])
-        return {"cards": cards, "flags": np.ones(2, np.int8)}
-
-
-class LateFlag(LateMultiDiscrete):
-    def observation(self) -> Any:
-        return {"cards": np.array([3, 5]), "flags": np.array([1, 2 if self.steps == LATE else 1], np.int8)}
-
-
-class LateExit(Good):
-    def step(self, action: Any) -> Any:
-        return super().step(action if self.steps < LATE else sys.exit("bye"))
-
-
-class LateError(Good):
-    def step(self, action: Any) -> Any:
-        return super().step(action if self.steps < LATE else [][1])
-
-
-class LateBits(Good):
-    """257 is 1 in eight bits."""
-
-    observation_space = MultiBinary(2)
-
-    def observation(self) -> Any:
-        return np.array([257 if self.steps == LATE else 1, 0])
-
-
-@pytest.mark.parametrize(
-    ("env", "problem"),
-    [
-        (LateBits, ": its observation holds 257; its space is int8"),
-        (LateNan, ", copy 0: its observation 'numbers' holds inf"),
-        (LateShape, r": its observation 'picture' has the shape \(3, 2\); its space has \(3, 3\)"),
-        (LateDiscrete, ", copy 0: its observation holds 1; its space has 2 to 5 there"),
-        (LateMultiDiscrete, ", copy 0: its observation 'cards' holds 5; its space has 0 to 3 there"),
-        (LateFlag, ", copy 0: its observation 'flags' holds 2; its space has 0 to 1 there"),
-        (LateExit, r": its step failed: SystemExit: bye \(test_faults\.py, line \d+\)"),
-        (LateError, r": its step failed: IndexError: .* \(test_faults\.py, line \d+\)"),
-    ],
-)
-def test_what_goes_wrong_later_is_named_too(env: type, problem: str) -> None:
-    id = f"{HERE}:{env.__name__}"
+@pytest.mark.parametrize("name", TOO_LATE)
+def test_what_goes_wrong_later_is_named_too(name: str) -> None:
+    id, problem = f"{HERE}:{name}", TOO_LATE[name][1]
     envs.try_task(id)
     made = envs.make_vector(id, 2, seed=1)
     with pytest.raises(envs.TaskError, match=f"task {id}{problem}") as error:

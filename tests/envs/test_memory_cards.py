@@ -240,33 +240,6 @@ def test_names() -> None:
         assert "\n" not in str(error.value)
 
 
-GOOD = {"cards": [1, 2, 1, 2], "shown": 0}
-
-
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        ({"cards": [1, 2, 1, 1]}, "'cards' must hold each pair from 1 to 2 twice"),
-        ({"cards": [1, 2, 1, 3]}, "'cards' holds 3; it must hold integers from 1 to 2"),
-        ({"cards": [1, 2]}, r"'cards' has shape \(2,\); it must be \(4,\)"),
-        ({"removed": [True, False, False, False]}, "'removed' holds one card of a pair"),
-        ({"removed": [0, 0, 0, 0]}, "'removed' .* must be booleans"),
-        (
-            {"removed": [True, False, True, False]},
-            "'shown' holds 0; it must be a position that is not removed",
-        ),
-        ({"shown": -1}, "'shown' holds -1"),
-        ({"shown": 4}, "'shown' holds 4; it must hold integers from -1 to 3"),
-        ({"removed": [True] * 4, "shown": 2}, "'shown' holds 2; .* or -1 where all are"),
-        ({"show": 1}, "unknown key 'show'; did you mean 'shown'"),
-    ],
-)
-def test_invalid_states_are_refused(state: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as error:
-        at(make(3, pairs=2), **{**GOOD, **state})
-    assert "\n" not in str(error.value)
-
-
 def test_the_picture_shows_what_lies_where() -> None:
     env = make(render_mode="rgb_array")
     at(env, cards=[1, 2, 3, 4, 5, 5, 4, 3, 2, 1], shown=6, removed=[p in (1, 8) for p in range(10)])

@@ -417,36 +417,6 @@ def test_the_packages_own_names_are_still_the_packages() -> None:
 SUITS = np.arange(52) % 4
 
 
-@pytest.mark.parametrize(
-    ("id", "state", "said"),
-    [
-        ("repeat-first-easy", {"time": 1}, "has no 'cards'"),
-        ("repeat-first-easy", {"cards": SUITS // 2}, "'cards' must hold each number from 0 to 3 13 times"),
-        ("repeat-first-easy", {"cards": SUITS + 1}, "'cards' holds 4; it must hold integers from 0 to 3"),
-        ("repeat-first-easy", {"cards": SUITS, "time": 52}, "'time' holds 52"),
-        ("repeat-first-easy", {"cards": SUITS, "queries": SUITS}, "unknown key 'queries'"),
-        ("autoencode-easy", {"cards": SUITS, "time": 104}, "'time' holds 104; .* from 0 to 103"),
-        ("count-recall-easy", {"cards": SUITS // 2}, "has no 'queries'"),
-        ("concentration-easy", {"cards": SUITS // 2, "second": 1}, "'second' holds 1 where 'first' holds -1"),
-        (
-            "concentration-easy",
-            {"cards": SUITS // 2, "face_up": np.arange(52) == 3},
-            "odd number of cards of kind 1",
-        ),
-        (
-            "concentration-easy",
-            {"cards": SUITS // 2, "face_up": np.arange(52) < 2, "first": 1},
-            "'first' holds 1, which is face up",
-        ),
-        ("concentration-easy", {"cards": SUITS // 2, "first": 52}, "'first' holds 52"),
-    ],
-)
-def test_a_wrong_state_is_told(id: str, state: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said) as error:
-        envs.make_vector(f"popgym-{id}", 2, 1).reset(options={"state": state})
-    assert "\n" not in str(error.value)
-
-
 def test_pictures_show_what_is_seen_and_what_is_right() -> None:
     env = envs.make_vector("popgym-repeat-previous-easy", 1, 1, render_mode="rgb_array")
     env.reset(options={"state": {"cards": SUITS, "time": 8}})

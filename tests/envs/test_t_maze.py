@@ -141,28 +141,6 @@ def test_names() -> None:
         envs.spec("t-maze-pasive-50")
 
 
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        (
-            {"position": (3, 1)},
-            r"'position' holds \(3, 1\); it must be \(0, 0\) to \(6, 0\) or \(6, -1 or 1\)",
-        ),
-        ({"position": (-1, 0)}, r"'position' holds \(-1, 0\)"),
-        ({"position": (7, 0)}, "'position' holds 7; it must hold integers from -1 to 6"),
-        ({"position": 3}, r"'position' has shape \(\); it must be \(2,\)"),
-        ({"position": (0, 0), "goal": 0}, "'goal' holds 0; it must be -1 or 1"),
-        ({"position": (0, 0), "time": 9}, "'time' holds 9; it must hold integers from 0 to 8"),
-        ({"position": (0, 0), "visited": 1}, "'visited' is 1; it must be booleans"),
-        ({"position": (0, 0), "tme": 1}, "unknown key 'tme'; did you mean 'time'"),
-    ],
-)
-def test_invalid_states_are_refused(state: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as error:
-        at(make("active", 5, 3), **state)
-    assert "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize("length", [5, 1500, 10**8])
 def test_the_picture_shows_the_agent_and_the_goal(length: int) -> None:
     env = make("passive", length, render_mode="rgb_array")
