@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from envs.gridverse import values
 from envs.vector import brief
 
 
@@ -44,27 +45,5 @@ class WorldFacts:
                 near = difflib.get_close_matches(str(key), known, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise ValueError(f"task holds the unknown key {key!r}{hint} (known: {', '.join(known)})")
-            right = _RIGHT[key]
-            if not right[0](value):
-                raise ValueError(f"task.{key} is {brief(value)}; it must be {right[1]}")
+            values.read(value, f"task.{key}", values.FACTS[key])
         return cls(**data)
-
-
-def _is_line(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and len(value.splitlines()) == 1
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-_LINE = (_is_line, "one line of text")
-_RIGHT = {
-    "description": _LINE,
-    "source": _LINE,
-    "observation": (lambda value: value in ("grid", "vector"), "grid or vector"),
-    "time_limit": (lambda value: type(value) is int and value >= 1, "an integer of at least 1"),
-    "best_return": (_is_number, "a number"),
-    "success_ceiling": (lambda value: _is_number(value) and 0 < value <= 1, "a number above 0, at most 1"),
-}
-"""By key: whether a value is right, and what would be."""

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.errors import unreadable
-from envs.gridverse import codes, views
+from envs.gridverse import codes, values, views
 from envs.gridverse.endings import ENDINGS
 from envs.gridverse.facts import WorldFacts
 from envs.gridverse.resets import LAYOUTS, RESETS
@@ -40,75 +40,6 @@ _TABLES: Final[dict[str, _Table]] = {
     "visibility": views.VISIBILITIES,
     "terminating": ENDINGS,
 }
-_MAX_SIDE: Final = 255  # rows and columns are uint8 in the states that users see
-
-
-# -- Values of parameters ------------------------------------------------------------------------------------
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    if not isinstance(value, list | tuple) or len(value) != 2 or not all(map(_is_int, value)):
-        raise ValueError("a pair of integers")
-    return value[0], value[1]
-
-
-def _sizes(value: Any) -> tuple[int, int]:
-    pair = _pair(value)
-    if not 1 <= min(pair) <= max(pair) <= _MAX_SIDE:
-        raise ValueError(f"a pair of integers from 1 to {_MAX_SIDE}")
-    return pair
-
-
-def _area(value: Any) -> Area:
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise ValueError("two pairs of integers [[y0, y1], [x0, x1]]")
-    (y0, y1), (x0, x1) = _pair(value[0]), _pair(value[1])
-    if not (y0 <= 0 <= y1 and x0 <= 0 <= x1):
-        raise ValueError("[[y0, y1], [x0, x1]] with the agent's own cell (0, 0) inside")
-    if (x1 - x0) % 2:
-        raise ValueError("[[y0, y1], [x0, x1]] with an odd number of columns")
-    return (y0, y1), (x0, x1)
-
-
-def _integer(value: Any) -> int:
-    if not _is_int(value):
-        raise ValueError("an integer")
-    return int(value)
-
-
-def _number(value: Any) -> float:
-    if not _is_int(value) and not isinstance(value, float):
-        raise ValueError("a number")
-    return float(value)
-
-
-def _boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
-
-
-def _one_of(names: tuple[str, ...]) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        if value not in names:
-            raise ValueError(f"one of {', '.join(names)}")
-        return str(value)
-
-    return read
-
-
-def _some_of(names: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
-    def read(value: Any) -> tuple[str, ...]:
-        is_list = isinstance(value, list | tuple) and len(value) > 0
-        if not is_list or any(v not in names for v in value) or len(set(value)) < len(value):
-            raise ValueError(f"a list of different names out of {', '.join(names)}")
-        return tuple(value)
-
-    return read
 
 
 # Lists of functions, and one function, as parameters of others: what they are.
@@ -118,26 +49,6 @@ _NESTED: Final = {
     "terminating_functions": "terminating",
     "visibility_function": "visibility",
 }
-_READERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "shape": _sizes,
-    "layout": _sizes,
-    "area": _area,
-    "colors": _some_of(codes.COLOURS),
-    "object_type": _one_of(codes.OBJECTS),
-    "distance_function": _one_of(("manhattan", "euclidean")),
-    "random_agent": _boolean,
-    "random_exit": _boolean,
-    "absolute_counts": _boolean,
-    "num_obstacles": _integer,
-    "num_rivers": _integer,
-    "num_beacons": _integer,
-    "num_exits": _integer,
-    **{
-        name: functools.partial(lambda key, value: function_specs(value, key, _NESTED[key]), name)
-        for name in _NESTED
-    },
-}  # all others are numbers
-
 _IGNORED: Final = {("reset", "teleport", "random_agent")}
 """Parameters that the original's own files hold and that it drops in silence."""
 
@@ -147,12 +58,9 @@ _IGNORED: Final = {("reset", "teleport", "random_agent")}
 
 def _parameter(what: str, key: str, value: Any) -> Any:
     """The value of a parameter of the function `what`."""
-    try:
-        return _READERS.get(key, _number)(value)
-    except _NestedError as error:
-        raise ValueError(str(error)) from None
-    except ValueError as error:
-        raise ValueError(f"{what}: {key} is {brief(value)}; it must be {error}") from None
+    if key in _NESTED:  # whose errors are whole lines
+        return function_specs(value, key, _NESTED[key])
+    return values.read(value, f"{what}: {key}", values.PARAMETERS.get(key, values.number))
 
 
 @dataclass(frozen=True)
@@ -215,20 +123,13 @@ class FunctionSpec:
         return functools.partial(function, **{key: _bound(value) for key, value in self.params})
 
 
-class _NestedError(ValueError):
-    """The fault of a function within a function, in full."""
-
-
 def function_specs(data: Any, key: str, kind: str) -> Any:
     """A function, where `key` is in the singular, or a list of one or more as a tuple."""
-    try:
-        if key.endswith("_function"):
-            return FunctionSpec.from_data(data, kind)
-        if not isinstance(data, list | tuple) or not data:
-            raise ValueError(f"{key} is {brief(data)}; it must be a list of functions")
-        return tuple(FunctionSpec.from_data(item, kind) for item in data)
-    except ValueError as error:
-        raise _NestedError(str(error)) from None
+    if key.endswith("_function"):
+        return FunctionSpec.from_data(data, kind)
+    if not isinstance(data, list | tuple) or not data:
+        raise ValueError(f"{key} is {brief(data)}; it must be a list of functions")
+    return tuple(FunctionSpec.from_data(item, kind) for item in data)
 
 
 def _to_data(value: Any) -> Any:
@@ -307,7 +208,9 @@ class WorldSpec:
             colors=colors,
             observation_objects=seen_objects,
             observation_colors=seen_colors,
-            actions=_read(data.get("action_space", codes.ACTIONS), "action_space", _some_of(codes.ACTIONS)),
+            actions=values.read(
+                data.get("action_space", codes.ACTIONS), "action_space", values.some_of(codes.ACTIONS)
+            ),
             reset=FunctionSpec.from_data(data["reset_function"], "reset"),
             transitions=function_specs(data["transition_functions"], "transition_functions", "transition"),
             rewards=function_specs(data["reward_functions"], "reward_functions", "reward"),
@@ -413,20 +316,13 @@ class WorldSpec:
         return [f for reward in self.rewards for f in reward.all() if f.name in NEEDS_ONE]
 
 
-def _read(value: Any, name: str, reader: Callable[[Any], Any]) -> Any:
-    try:
-        return reader(value)
-    except ValueError as error:
-        raise ValueError(f"{name} is {brief(value)}; it must be {error}") from None
-
-
 def _read_space(data: Any, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Objects and colours."""
     if not isinstance(data, Mapping) or set(data) != {"objects", "colors"}:
         raise ValueError(f"{name} is {brief(data)}; it must be a mapping with 'objects' and 'colors'")
     return (
-        _read(data["objects"], f"{name}.objects", _some_of(codes.OBJECTS)),
-        _read(data["colors"], f"{name}.colors", _some_of(codes.COLOURS)),
+        values.read(data["objects"], f"{name}.objects", values.some_of(codes.OBJECTS)),
+        values.read(data["colors"], f"{name}.colors", values.some_of(codes.COLOURS)),
     )
 
 
