@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from dtqn.experiments.records import Outcome
 from dtqn.settings.config import Config
-from dtqn.text import columns, duration, number
+from dtqn.text import duration
 from dtqn.training import machine
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import read_rows
@@ -68,33 +67,35 @@ def fitting(
     """
     pairs = len({(config.env, config.agent) for config in configs})
     print(f"trying out {pairs} pairs of task and agent, some seconds each", file=out, flush=True)
+    print("Estimate, from a short trial of each, evaluations counted at their most:", file=out)
     seconds: dict[tuple[str, str], float] = {}
-    fits, needed = [], []
-    ends = [0.0] * parallel
+    fits: list[bool] = []
+    whole, inside = [0.0] * parallel, [0.0] * parallel
     for config in configs:
         left = _left(config, RunDir.of_config(config, runs_dir))
         key = config.env, config.agent
         if left and key not in seconds:
             seconds[key] = START_SECONDS + trial(config).run_seconds(config)
-        needed.append(left * seconds[key] if left else 0.0)
-        fits.append(min(ends) + needed[-1] <= 60 * minutes)
+            print(f"{' '.join(key)}: {duration(seconds[key])} a run", file=out, flush=True)
+        needed = left * seconds[key] if left else 0.0
+        _add(whole, needed)
+        fits.append(min(inside) + needed <= 60 * minutes)
         if fits[-1]:
-            _add(ends, needed[-1])
-    print("\n".join(_report(configs, needed, fits, parallel, minutes)), file=out, flush=True)
+            _add(inside, needed)
+    print(
+        f"In all {duration(max(whole))} with {parallel} at a time; {duration(max(inside))} of it within the "
+        f"{minutes:g} minutes.",
+        file=out,
+    )
+    missing = [f"{c.env} {c.agent} seed {c.seed}" for c, fit in zip(configs, fits, strict=True) if not fit]
+    if missing:
+        print(f"Not trained, as it does not fit: {', '.join(missing)}.", file=out, flush=True)
     return fits
 
 
 def _add(ends: list[float], seconds: float) -> None:
     """Let a training begin where the first one ends."""
     ends[ends.index(min(ends))] += seconds
-
-
-def _length(needed: Sequence[float], parallel: int) -> float:
-    """Seconds until all of these trainings have ended."""
-    ends = [0.0] * parallel
-    for seconds in needed:
-        _add(ends, seconds)
-    return max(ends)
 
 
 def unrun(config: Config, minutes: float) -> Outcome:
@@ -113,36 +114,3 @@ def _left(config: Config, directory: RunDir) -> float:
     rows = read_rows(directory.metrics_file)
     done = int(rows[-1]["env_steps"] or 0) if rows else 0
     return max(0.0, 1 - done / config.total_env_steps)
-
-
-def _report(
-    configs: Sequence[Config], needed: Sequence[float], fits: Sequence[bool], parallel: int, minutes: float
-) -> list[str]:
-    """The estimate of each task and agent and in all, and which runs do not fit."""
-    groups: dict[tuple[str, str], list[int]] = {}
-    for index, config in enumerate(configs):
-        groups.setdefault((config.env, config.agent), []).append(index)
-    rows = [["task", "agent", "env steps", "updates", "a run", "runs to train", "that fit"]]
-    for (env, agent), indices in groups.items():
-        config = configs[indices[0]]
-        to_train = [index for index in indices if needed[index]]
-        rows.append(
-            [
-                env,
-                agent,
-                number(config.total_env_steps),
-                number(planned_updates(config)),
-                duration(statistics.fmean(needed[index] for index in to_train)) if to_train else "-",
-                str(len(to_train)),
-                str(sum(fits[index] for index in to_train)),
-            ]
-        )
-    whole = _length(needed, parallel)
-    inside = _length([time for time, fit in zip(needed, fits, strict=True) if fit], parallel)
-    lines = ["Estimate, from a short trial of each, evaluations counted at their most:", *columns(rows)]
-    lines.append(
-        f"In all {duration(whole)} with {parallel} at a time; {duration(inside)} of it within the "
-        f"{minutes:g} minutes."
-    )
-    missing = [f"{c.env} {c.agent} seed {c.seed}" for c, fit in zip(configs, fits, strict=True) if not fit]
-    return [*lines, f"Not trained, as it does not fit: {', '.join(missing)}."] if missing else lines

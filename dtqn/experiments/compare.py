@@ -233,11 +233,10 @@ def compare(
         *comparison_notes.of_metrics(metrics, runs),
     ]
     if search is not None:
-        share = suite.share if suite is not None else 1.0
         findings = search.findings(configs, runs)
         chosen = folder / "chosen.yaml"
         files = f"search.md has these runs, --config {chosen} what was chosen."
-        notes.append(f"{note(search, findings, share)} {files}")
+        notes.append(f"{note(search, findings)} {files}")
     table = _table(runs, configs, baseline, floors, scores, suite, notes)
     write_whole(folder / "table.md", comparison_forms.to_markdown(table, command))
     write_whole(folder / "table.json", comparison_forms.to_json(table, runs))

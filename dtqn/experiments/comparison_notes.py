@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def _ends(configs: Sequence[Config]) -> list[str]:
     """Where runs end before their budget, and what nobody can exceed."""
     lines = []
     for name in ("success", "return"):
-        goals = _values(configs, lambda config, name=name: getattr(config, f"stop_at_{name}"))
+        goals = _values(configs, attrgetter(f"stop_at_{name}"))
         if set(goals.values()) != {"None"}:
             lines.append(_same(f"Runs end early at {name}", goals))
     for config in {config.env: config for config in configs}.values():

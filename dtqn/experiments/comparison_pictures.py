@@ -165,8 +165,8 @@ def _against_n(
     shown = [one for one in suite.published if one.task in places and one.column == score.name]
     for label in dict.fromkeys(one.row for one in shown):
         theirs = sorted((places[one.task], one.figure) for one in shown if one.row == label)
-        x, y = zip(*theirs, strict=True)
-        curves.append(plots.Curve(label, x, y, None, None, [], marker="D"))
+        there, figures = zip(*theirs, strict=True)
+        curves.append(plots.Curve(label, there, figures, None, None, [], marker="D"))
     return plots.Panel(
         f"{family}: {score.name}",
         score.name,

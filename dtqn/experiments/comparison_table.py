@@ -313,7 +313,7 @@ def _with_ends(found: Estimate, form: Callable[[float], str]) -> str:
 
 def cells(line: Line, baseline: str | None) -> dict[str, str]:
     """A line as people read it, by column."""
-    texts = {}
+    texts: dict[str, str] = {}
     for figure in FIGURES:
         if figure.key == "beside":
             beside = line["beside"].items()
@@ -345,10 +345,11 @@ def agent_lines(
         agents = dict.fromkeys(run.agent for run in runs)
         present = {run.agent for run in runs if run.env in envs}
         made = [Group(name, envs, agent, runs, baseline, scores) for agent in agents if agent in present]
-        here = [
+        here: list[Line] = [
             {figure.key: None if figure.single and len(envs) > 1 else figure.of(group) for figure in FIGURES}
             for group in made
         ]
+        known: dict[str, Mapping[str, float | None]]
         known = {RANDOM: _known_of_random(here[0]["score"], envs, chance, scores)}
         known |= {one.row: {one.column: one.figure} for one in published if [one.task] == envs}
         lines += [*here, *(_line_without_runs(here[0], *one) for one in known.items())]
@@ -356,7 +357,7 @@ def agent_lines(
 
 
 def _known_of_random(
-    score: str,
+    score: Any,
     envs: Sequence[str],
     chance: Mapping[str, EvaluationResult],
     scores: Mapping[str, Sequence[Score]],

@@ -23,15 +23,7 @@ from dtqn.training.directory import MAY_CHANGE
 _RIGHT = "must be SETTING=A,B,..., such as learner.learning_rate=0.0003,0.001,0.003"
 _NOT_OF_AGENTS = {"env", "agent", "seed", "task", "evaluation", "metrics_every", *MAY_CHANGE}
 """Groups and settings: what is measured, where a run ends and how it is run is no agent's."""
-_RULE = (
-    "A cell has, seed by seed, the env steps to 90 % success, or to the score at which a run ends early; "
-    "the score at the end if the run did not get there or did not stay. The run that got there at an "
-    "earlier evaluation is better; one that did not get there is worse than all that did, and better than "
-    "another such run with a lower score. An agent gets a value that is better than its own with every "
-    "seed on every task where it is another one, of several the one with the best mean rank among these; "
-    "if there is none, it keeps its own."
-)
-_SHARE = "Whole runs may ask for other values: search at the budget that is reported."
+_RULE = "docs/compare.md has what a cell shows and how a value is chosen."
 
 
 class Search(NamedTuple):
@@ -221,18 +213,13 @@ def to_markdown(search: Search, findings: Sequence[Finding]) -> str:
     return "\n".join([*parts, _RULE]) + "\n"
 
 
-def note(search: Search, findings: Sequence[Finding], share: float = 1.0) -> str:
-    """The line of the comparison's notes.
-
-    Args:
-        share: of a suite's budgets that the runs have.
-    """
+def note(search: Search, findings: Sequence[Finding]) -> str:
+    """The line of the comparison's notes."""
     count = len(findings[0].runs[search.values[0]])
     found = "; ".join(f"{finding.agent}: {finding.told}" for finding in findings)
     values = ", ".join(search.values)
     runs = "run" if count == 1 else "runs"
-    line = f"Search of {search.setting}: {values}, {count} {runs} of every agent with each. Chosen: {found}."
-    return line if share == 1 else f"{line} {_SHARE}"
+    return f"Search of {search.setting}: {values}, {count} {runs} of every agent with each. Chosen: {found}."
 
 
 def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from dtqn.experiments import budget, compare
 from dtqn.experiments.budget import Pace
+from dtqn.text import duration
 from dtqn.training.preflight import planned_updates
 from tests.experiments import suite_program
 from tests.experiments.suite_program import MAZE, begun_runs, suite_of, table_of
@@ -40,8 +41,8 @@ def test_what_fits_into_the_minutes_is_said_and_trained(run, tmp_path, monkeypat
     assert code == 0 and len(measured) == 6, "one trial a task and agent"
     assert len(begun_runs(tmp_path)) == 11 and f"{MAZE} dqn 2" not in begun_runs(tmp_path)
     assert f"Not trained, as it does not fit: {MAZE} dqn seed 2." in printed
-    rows = [line.split() for line in printed.splitlines() if line.startswith("bsuite-memory-len-1  ")]
-    assert [row[:3] for row in rows] == [["bsuite-memory-len-1", agent, "200"] for agent in ("mingru", "dqn")]
+    for agent, time in (("mingru", seconds[8]), ("dqn", seconds[10])):
+        assert f"{MAZE} {agent}: {duration(time)} a run\n" in printed
     assert re.search(
         r"NOT TRAINED, in no figure: t-maze-passive-10 dqn seed 2, does not fit --budget-minutes", printed
     )
