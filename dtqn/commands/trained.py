@@ -63,8 +63,8 @@ The exit code is 1 where a contract between acting and learning is broken."""
     _add_played(parser, 100)
     replacements = f"other episodes that give what is shown in place of a step; default {_REPLACEMENTS}"
     option(parser, "--replacements M", replacements, argtypes.positive)
-    memoryless = """runs of agents without memory on the same task, such as dqn's, without and with frame stacks:
-    does the task need a memory, and of how many steps?"""
+    memoryless = """runs of agents without memory on the same task, such as dqn's, without and with frame
+    stacks: does the task need a memory, and of how many steps?"""
     option(parser, "--memoryless A,B", memoryless)
     option(parser, "--out DIR", "folder of the files; default RUN_DIR/debug", argtypes.path)
     option(parser, "--json", "print debug.json")
