@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from matplotlib import rc_context
@@ -16,7 +16,7 @@ from matplotlib.ticker import EngFormatter, NullFormatter, PercentFormatter
 from dtqn.files import replacing
 
 Row = Mapping[str, float | int | None]
-_EVALUATION, _TRAINING = "#1f5fa8", "#e07b39"
+_MAIN, _MARKED = "#1f5fa8", "#e07b39"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195")
 """Told apart without seeing red from green (Okabe and Ito 2008, whose yellow is too faint for lines)."""
 _DASHES = ("-", "--", ":", "-.")
@@ -75,8 +75,6 @@ def learning_curve(
 ) -> None:
     """Draw success, or the return where the task defines none, against environment steps.
 
-    Both axes of a success begin at 0, and the steps do in any case.
-
     Args:
         rows: the metrics file's rows.
         path: the PNG, replaced atomically.
@@ -85,21 +83,41 @@ def learning_curve(
         chance: what uniformly random actions reach, on the scale of y; None where that is not known.
         policy: that of evaluations (`EvaluationConfig.policy`).
     """
-    figure = Figure(figsize=(7.0, 4.2), layout="constrained")
-    axes = figure.subplots()
     name = "success" if any(row.get("eval/success") is not None for row in rows) else "return"
-    _training_curve(axes, rows, name)
-    _evaluation_curve(axes, rows, name, policy)
+    evaluation = f"{policy} evaluation{_episodes(rows)}"
+    training = Curve("training, exploring", *_points(rows, f"train/{name}"), None, None, [])
+    curves = [evaluations(evaluation, rows, name)._replace(marker="o"), training]
+    panel = Panel(title, name, [curve for curve in curves if curve.x], ceiling, chance)
+    notes = ["band: 95 % interval of its episodes (Wilson)"] if curves[0].low else []
     if chance is not None:
-        text = f"random actions, {chance:.1%}" if name == "success" else f"random actions, {chance:.3g}"
-        axes.axhline(chance, color="0.4", linestyle=":", linewidth=1, label=text)
-    _dress(axes, name, title, ceiling)
-    axes.set_xlim(left=0)
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.set_xlabel("environment steps")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, loc="best")
-    save(figure, path)
+        notes.append(
+            f"random actions: {chance:.1%}" if name == "success" else f"random actions: {chance:.3g}"
+        )
+    comparison([panel], path, "environment steps", "; ".join(notes))
+
+
+def evaluations(label: str, rows: Sequence[Row], name: str) -> Curve:
+    """The success, or the return, of one run's evaluations; the band of a success is that of its episodes."""
+    low, high = (_points(rows, f"eval/success_{edge}")[1] for edge in ("low", "high"))
+    x, y = _points(rows, f"eval/{name}")
+    if name != "success" or not len(low) == len(high) == len(x):
+        return Curve(label, x, y, None, None, [])
+    return Curve(label, x, y, low, high, [])
+
+
+def _episodes(rows: Sequence[Row]) -> str:
+    """How many episodes an evaluation had, for the legend."""
+    counts = [int(count) for count in _points(rows, "eval/episodes")[1]]
+    if not counts:
+        return ""
+    low, high = min(counts), max(counts)
+    return f", n = {low}" if low == high else f", n = {low} to {high}"
+
+
+def _points(rows: Sequence[Row], key: str) -> tuple[list[float], list[float]]:
+    """Environment steps and values of the rows that have `key`."""
+    pairs = [(row["env_steps"], value) for row in rows if (value := row.get(key)) is not None]
+    return [float(steps or 0) for steps, _ in pairs], [float(value) for _, value in pairs]
 
 
 def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: bool = False) -> None:
@@ -111,14 +129,10 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: 
         note: what lines and bands are; below the panels.
         log: draw x by its logarithm.
     """
-    columns = min(len(panels), _COLUMNS if len(panels) <= _MANY else 2 * _COLUMNS)
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(5.2 * columns + 1.6, 3.7 * rows + 0.3), layout="constrained")
+    columns = _COLUMNS if len(panels) <= _MANY else 2 * _COLUMNS
+    figure, grid = _grid(len(panels), columns, (5.2, 3.7), (1.6, 0.3))
     styles = _styles(panels)
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in grid[len(panels) :]:
-        axes.set_visible(False)
-    for axes, panel in zip(grid, panels, strict=False):
+    for axes, panel in zip(grid, panels, strict=True):
         for above, curve in zip(reversed(range(len(panel.curves))), panel.curves, strict=True):
             _comparison_curve(axes, curve, styles[curve.label], above)
         for level, line, width, label in (
@@ -201,8 +215,33 @@ def _dress(axes: Axes, name: str, title: str, ceiling: float) -> None:
             axes.axhline(ceiling, color="0.4", linestyle="--", linewidth=1, label=f"ceiling {ceiling:.1%}")
     axes.set_ylabel({"success": "success rate", "return": "episode return"}.get(name, name))
     axes.set_title(title, fontsize=11)
-    axes.grid(alpha=0.25)
+    _open(axes)
+
+
+def _open(axes: Axes, along: Literal["both", "x"] = "both") -> None:
+    """Lines of a grid, and no frame above and on the right."""
+    axes.grid(axis=along, alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _grid(
+    count: int, columns: int, inches: tuple[float, float], beside: tuple[float, float], **shared: Any
+) -> tuple[Figure, list[Axes]]:
+    """A picture of so many panels.
+
+    Args:
+        columns: of panels, at most.
+        inches: width and height of a panel.
+        beside: what is added to those of all together.
+    """
+    columns = min(count, columns)
+    rows = -(-count // columns)
+    size = (inches[0] * columns + beside[0], inches[1] * rows + beside[1])
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    return figure, list(grid[:count])
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -211,52 +250,6 @@ def save(figure: Figure, path: Path) -> None:
     no_date: dict[str, Any] | None = {"Date": None} if kind == "svg" else None
     with replacing(path) as temporary, rc_context({"svg.hashsalt": "dtqn"}):
         figure.savefig(temporary, format=kind, dpi=120, metadata=no_date)
-
-
-def _evaluation_curve(axes: Axes, rows: Sequence[Row], name: str, policy: str) -> None:
-    steps, values = _points(rows, f"eval/{name}")
-    if not steps:
-        return
-    axes.plot(
-        steps,
-        values,
-        color=_EVALUATION,
-        marker="o",
-        markersize=4,
-        linewidth=1.8,
-        label=f"{policy} evaluation{_episodes(rows)}",
-        clip_on=False,  # a marker at 0 is drawn whole
-        zorder=3,
-    )
-    low, high = _points(rows, "eval/success_low")[1], _points(rows, "eval/success_high")[1]
-    if name != "success" or not len(low) == len(high) == len(steps):
-        return
-    interval = "95 % interval of its episodes (Wilson)"
-    if len(steps) == 1:  # a band of no width is not seen
-        axes.vlines(steps, low, high, color=_EVALUATION, alpha=0.4, linewidth=4, label=interval)
-    else:
-        axes.fill_between(steps, low, high, color=_EVALUATION, alpha=0.18, linewidth=0, label=interval)
-
-
-def _episodes(rows: Sequence[Row]) -> str:
-    """How many episodes an evaluation had, for the legend."""
-    counts = [int(count) for count in _points(rows, "eval/episodes")[1]]
-    if not counts:
-        return ""
-    low, high = min(counts), max(counts)
-    return f", n = {low}" if low == high else f", n = {low} to {high}"
-
-
-def _training_curve(axes: Axes, rows: Sequence[Row], name: str) -> None:
-    steps, values = _points(rows, f"train/{name}")
-    if steps:
-        axes.plot(steps, values, color=_TRAINING, linewidth=1.2, label="training, exploring")
-
-
-def _points(rows: Sequence[Row], key: str) -> tuple[list[float], list[float]]:
-    """Environment steps and values of the rows that have `key`."""
-    pairs = [(row["env_steps"], value) for row in rows if (value := row.get(key)) is not None]
-    return [float(steps or 0) for steps, _ in pairs], [float(value) for _, value in pairs]
 
 
 class Share(Protocol):
@@ -294,7 +287,7 @@ def importance(shares: Sequence[Share], path: Path, metric: str, r2: float, runs
         places,
         [share.importance for share in shares],
         xerr=[share.deviation for share in shares],
-        color=_EVALUATION,
+        color=_MAIN,
         ecolor="0.4",
         height=0.6,
     )
@@ -310,8 +303,7 @@ def importance(shares: Sequence[Share], path: Path, metric: str, r2: float, runs
     right.axvline(0, color="0.4", linewidth=0.8)
     right.set_xlabel("rank correlation\n(where values are ordered)")
     for axes in (left, right):
-        axes.grid(axis="x", alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        _open(axes, "x")
         axes.tick_params(axis="y", length=0)
     figure.suptitle(f"Dependence of {metric} on settings: held-out R² = {r2:.2f}, {runs} runs", fontsize=11)
     save(figure, path)
@@ -342,20 +334,16 @@ def by_parameter(
         metric: what they are.
         best: the run that is marked in all panels.
     """
-    columns = min(len(parameters), 4)
-    rows = -(-len(parameters) // columns)
-    figure = Figure(figsize=(max(2.7 * columns, 5.0) + 0.4, 2.3 * rows + 0.5), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
-    for axes in grid[len(parameters) :]:
-        axes.set_visible(False)
-    for axes, parameter in zip(grid, parameters, strict=False):
-        axes.scatter(parameter.positions, values, s=16, color=_EVALUATION, alpha=0.6, linewidth=0)
+    figure, grid = _grid(len(parameters), 4, (2.7, 2.3), (0.4, 0.5), sharey=True)
+    figure.set_figwidth(max(figure.get_figwidth(), 5.4))
+    for axes, parameter in zip(grid, parameters, strict=True):
+        axes.scatter(parameter.positions, values, s=16, color=_MAIN, alpha=0.6, linewidth=0)
         axes.scatter(
             parameter.positions[best],
             values[best],
             s=44,
             facecolor="none",
-            edgecolor=_TRAINING,
+            edgecolor=_MARKED,
             linewidth=1.8,
         )
         places, texts = zip(*parameter.ticks, strict=True)
@@ -363,8 +351,7 @@ def by_parameter(
         axes.margins(x=0.12)
         axes.tick_params(axis="y", labelsize=8)
         axes.set_title(parameter.name, fontsize=9)
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        _open(axes)
     figure.supylabel(metric, fontsize=10)
     figure.suptitle(f"{len(values)} runs; ringed: the best single one", fontsize=11)
     save(figure, path)
@@ -382,27 +369,21 @@ class DependenceMap(NamedTuple):
 
 def dependence_maps(maps: Sequence[DependenceMap], path: Path, title: str) -> None:
     """Draw what each decision hangs on, an episode a panel, all in one scale."""
-    columns = min(len(maps), 2)
-    rows = -(-len(maps) // columns)
-    figure = Figure(figsize=(4.4 * columns + 0.6, 4.0 * rows + 0.5), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in grid[len(maps) :]:
-        axes.set_visible(False)
+    figure, grid = _grid(len(maps), 2, (4.4, 4.0), (0.6, 0.5))
     highest = max(float(x.values.max()) for x in maps)
     scale = min(highest, 1.0) or 1.0
-    for axes, of in zip(grid, maps, strict=False):
+    for axes, of in zip(grid, maps, strict=True):
         length = len(of.values)
         lower = np.ma.masked_where(np.triu(np.ones((length, length), bool), 1), of.values)
         picture = axes.imshow(lower, cmap="viridis", vmin=0, vmax=scale, interpolation="nearest")
         for step in of.marked or ():
-            axes.plot(step, length - 0.5, marker="^", color=_TRAINING, markersize=7, clip_on=False, zorder=3)
+            axes.plot(step, length - 0.5, marker="^", color=_MARKED, markersize=7, clip_on=False, zorder=3)
         axes.set_title(of.title, fontsize=10)
         axes.set_xlabel("step that showed something else" + (" (triangle: the cue)" if of.marked else ""))
         axes.set_ylabel("decision at step")
         axes.spines[["top", "right"]].set_visible(False)
-    bar = figure.colorbar(
-        picture, ax=list(grid[: len(maps)]), shrink=0.8, extend="max" if highest > scale else "neither"
-    )
+    ends = "max" if highest > scale else "neither"
+    bar = figure.colorbar(picture, ax=grid, shrink=0.8, extend=ends)
     bar.set_label("change of advantages, share of the episode's range of Q")
     figure.suptitle(title, fontsize=11)
     save(figure, path)

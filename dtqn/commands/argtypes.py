@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from math import inf, nan
 from pathlib import Path
 
 
@@ -13,8 +14,19 @@ def path(text: str) -> Path:
     return Path(text)
 
 
-def positive(text: str) -> int:
-    return _at_least(text, 1)
+def _at_least(low: int) -> Callable[[str], int]:
+    """The kind of integers from `low` on."""
+
+    def kind(text: str) -> int:
+        number = _integer(text)
+        if number is None or number < low:
+            raise argparse.ArgumentTypeError(f"{text} must be an integer of at least {low}")
+        return number
+
+    return kind
+
+
+natural, positive, several = _at_least(0), _at_least(1), _at_least(2)
 
 
 def up_to(most: int) -> Callable[[str], int]:
@@ -29,19 +41,25 @@ def up_to(most: int) -> Callable[[str], int]:
     return kind
 
 
-def several(text: str) -> int:
-    return _at_least(text, 2)
+def _number(right: str, is_right: Callable[[float], bool]) -> Callable[[str], float]:
+    """The kind of numbers that are `right`, in words; nan, which a text is that is no number, is not."""
+
+    def kind(text: str) -> float:
+        number = _real(text)
+        if not is_right(number):
+            raise argparse.ArgumentTypeError(f"{text} must be {right}")
+        return number
+
+    return kind
 
 
-def natural(text: str) -> int:
-    return _at_least(text, 0)
-
-
-def _at_least(text: str, low: int) -> int:
-    number = _integer(text)
-    if number is None or number < low:
-        raise argparse.ArgumentTypeError(f"{text} must be an integer of at least {low}")
-    return number
+share = _number("a number above 0 and at most 1", lambda x: 0 < x <= 1)
+probability = _number("a number between 0 and 1", lambda x: 0 <= x <= 1)
+seconds = _number("a number from 0 to 3600", lambda x: 0 <= x <= 3600)
+above_zero = _number("a number above 0", lambda x: 0 < x < inf)
+gpus = _number(
+    "a whole number, or a share between 0 and 1", lambda x: 0 <= x <= 1 or (x > 1 and x.is_integer())
+)
 
 
 def _integer(text: str) -> int | None:
@@ -53,46 +71,8 @@ def _integer(text: str) -> int | None:
         return int(number) if number.is_integer() else None
 
 
-def gpus(text: str) -> float:
-    number = _real(text)
-    if not 0 <= number < float("inf") or (number > 1 and not number.is_integer()):
-        raise argparse.ArgumentTypeError(f"{text} must be a whole number, or a share between 0 and 1")
-    return number
-
-
-def share(text: str) -> float:
-    return _number(text, 1.0)
-
-
-def probability(text: str) -> float:
-    number = _real(text)
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"{text} must be a number between 0 and 1")
-    return number
-
-
-def seconds(text: str) -> float:
-    number = _real(text)
-    if not 0 <= number <= 3600:
-        raise argparse.ArgumentTypeError(f"{text} must be a number from 0 to 3600")
-    return number
-
-
-def above_zero(text: str) -> float:
-    return _number(text, None)
-
-
-def _number(text: str, most: float | None) -> float:
-    number = _real(text)
-    if not 0 < number < float("inf") or (most is not None and number > most):
-        end = "" if most is None else f" and at most {most:g}"
-        raise argparse.ArgumentTypeError(f"{text} must be a number above 0{end}")
-    return number
-
-
 def _real(text: str) -> float:
-    """The number; nan, which no range holds, where the text is none."""
-    return float(text) if is_number(text) else float("nan")
+    return float(text) if is_number(text) else nan
 
 
 def is_number(text: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtqn.commands import argtypes, train
-from dtqn.commands.parser import Parser, add_config, plain
+from dtqn.commands.parser import Parser, add_config, option, plain
 from dtqn.program import program
 from dtqn.settings.config import ConfigError, wrong
 from dtqn.settings.record_files import SUFFIX
@@ -25,6 +25,16 @@ _RECORDS = Path("docs/results/records")
 _MOST_SEEDS = 10_000
 """A seed given as a number of seeds would be planned for minutes."""
 _SLURM = "--slurm."
+_AGENTS = """presets, YAML files of your own and variants such as long=gtrxl+network.memory_length=80, with
+commas between"""
+_BUDGET_MINUTES = """estimate beforehand what every run will take, and train only those that fit into M
+minutes"""
+_RECORDS_HELP = f"""JSON Lines where finished runs are found and leave their records; default none, with
+--suite and its full budget {_RECORDS}/SUITE{SUFFIX} if that folder is there"""
+_METRICS = """metrics that get a column in the tables, such as replay/stale_action_share: the mean over the
+second half of a run; default none"""
+_SEARCH = """train every agent with each of these values of one setting, such as
+learner.learning_rate=0.0003,0.001,0.003, and write what suits each into search.md and chosen.yaml"""
 
 
 def compare(arguments: Sequence[str]) -> int:
@@ -91,89 +101,27 @@ def compare(arguments: Sequence[str]) -> int:
 
 
 def _compare_parser(arguments: Sequence[str]) -> Parser:
-    parser = Parser(
-        "compare",
-        arguments,
-        usage="--agents A,B,... [--option value ...]",
-        description="Compare agents on the same tasks and seeds; what has been trained is not trained again.",
-    )
+    description = "Compare agents on the same tasks and seeds; what has been trained is not trained again."
+    parser = Parser("compare", arguments, "--agents A,B,...", description)
     own = parser.add_argument_group("comparison")
-    own.add_argument(
-        "--agents",
-        metavar="A,B",
-        required=True,
-        help="presets, YAML files of your own and variants such as long=gtrxl+network.memory_length=80, with "
-        "commas between",
-    )
-    own.add_argument(
-        "--seeds",
-        type=argtypes.up_to(_MOST_SEEDS),
-        default=5,
-        metavar="N",
-        help="how many seeds; default %(default)s",
-    )
-    own.add_argument(
-        "--first-seed",
-        type=argtypes.natural,
-        default=1,
-        metavar="S",
-        help="the first seed; take seeds that no setting was chosen on; default %(default)s",
-    )
-    own.add_argument("--baseline", metavar="A", help="compare the others with this agent; default none")
+    option(own, "--agents A,B", _AGENTS, required=True)
+    option(own, "--seeds N", "how many seeds", argtypes.up_to(_MOST_SEEDS), 5)
+    first = "the first seed; take seeds that no setting was chosen on"
+    option(own, "--first-seed S", first, argtypes.natural, 1)
+    option(own, "--baseline A", "compare the others with this agent; default none")
     _add_jobs(own)
-    own.add_argument(
-        "--suite",
-        metavar="NAME",
-        help="the tasks, budgets and scores of a suite, or of a YAML file of your own",
-    )
-    own.add_argument(
-        "--tasks",
-        metavar="A,B",
-        help="these tasks of the suite alone, such as 'bsuite-*,t-maze-passive-50'; default all",
-    )
-    own.add_argument(
-        "--budget-share",
-        type=argtypes.share,
-        default=1.0,
-        metavar="X",
-        help="run this share of the suite's env steps, for a first look; default all",
-    )
-    own.add_argument(
-        "--budget-minutes",
-        type=argtypes.above_zero,
-        metavar="M",
-        help="estimate beforehand what every run will take, and train only those that fit into M minutes",
-    )
-    own.add_argument(
-        "--records",
-        metavar="FILE",
-        type=argtypes.path,
-        help=f"JSON Lines where finished runs are found and leave their records; default none, with --suite "
-        f"and its full budget {_RECORDS}/SUITE{SUFFIX} if that folder is there",
-    )
-    own.add_argument(
-        "--metrics",
-        metavar="A,B",
-        default="",
-        help="metrics that get a column in the tables, such as replay/stale_action_share: the mean over the "
-        "second half of a run; default none",
-    )
-    own.add_argument(
-        "--search",
-        metavar="SETTING=A,B",
-        action="append",
-        help="train every agent with each of these values of one setting, such as "
-        "learner.learning_rate=0.0003,0.001,0.003, and write what suits each into search.md and chosen.yaml",
-    )
-    own.add_argument(
-        "--runs-dir", metavar="DIR", type=argtypes.path, default=Path("runs"), help="default %(default)s"
-    )
-    own.add_argument(
-        "--out",
-        metavar="DIR",
-        type=argtypes.path,
-        help="folder of table and curves; default <runs-dir>/compare/<task or suite>-<hash>",
-    )
+    option(own, "--suite NAME", "the tasks, budgets and scores of a suite, or of a YAML file of your own")
+    tasks = "these tasks of the suite alone, such as 'bsuite-*,t-maze-passive-50'; default all"
+    option(own, "--tasks A,B", tasks)
+    share = "run this share of the suite's env steps, for a first look"
+    option(own, "--budget-share X", share, argtypes.share, 1.0)
+    option(own, "--budget-minutes M", _BUDGET_MINUTES, argtypes.above_zero)
+    option(own, "--records FILE", _RECORDS_HELP, argtypes.path)
+    option(own, "--metrics A,B", _METRICS)
+    option(own, "--search SETTING=A,B", _SEARCH, action="append")
+    option(own, "--runs-dir DIR", "", argtypes.path, Path("runs"))
+    out = "folder of table and curves; default <runs-dir>/compare/<task or suite>-<hash>"
+    option(own, "--out DIR", out, argtypes.path)
     run = parser.add_argument_group("settings of all runs (--env: one task, or several with commas between)")
     add_config(run)
     parser.add_settings(lambda name: name not in ("agent", "seed"), run)
@@ -182,20 +130,11 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
 
 def records(arguments: Sequence[str]) -> int:
     """Bring a file of records into order."""
-    parser = Parser(
-        "records",
-        arguments,
-        usage="FILE [MORE ...]",
-        description="Sort a file of records, as after a merge, so that each record is there once.",
-    )
-    parser.add_argument("file", metavar="FILE", type=argtypes.path, help=f"its name ends in {SUFFIX}")
-    parser.add_argument(
-        "more",
-        metavar="MORE",
-        type=argtypes.path,
-        nargs="*",
-        help="files whose records it gets too, or folders with a file a record, as were kept before",
-    )
+    description = "Sort a file of records, as after a merge, so that each record is there once."
+    parser = Parser("records", arguments, "FILE [MORE ...]", description)
+    option(parser, "file FILE", f"its name ends in {SUFFIX}", argtypes.path)
+    more = "files whose records it gets too, or folders with a file a record, as were kept before"
+    option(parser, "more MORE", more, argtypes.path, nargs="*")
     given = parser.read()
     file: Path = given["file"]
     if file.suffix != SUFFIX:
@@ -233,34 +172,15 @@ def _suite(given: dict[str, Any], share: float) -> Suite | None:
 def sweep(arguments: Sequence[str]) -> int:
     """Search settings as a file says."""
     arguments, slurm = _split_slurm(arguments)
-    parser = Parser(
-        "sweep",
-        arguments,
-        usage="FILE [--jobs N] [--option value ...]",
-        description="Search settings as a W&B sweep file says; the same command goes on after a kill.",
-    )
+    description = "Search settings as a W&B sweep file says; the same command goes on after a kill."
+    parser = Parser("sweep", arguments, "FILE [--jobs N]", description)
     own = parser.add_argument_group("sweep")
-    own.add_argument(
-        "file", metavar="FILE", type=argtypes.path, help="such as configs/sweeps/learning-rate.yaml"
-    )
+    option(own, "file FILE", "such as configs/sweeps/learning-rate.yaml", argtypes.path)
     _add_jobs(own)
-    own.add_argument(
-        "--run-cap", type=argtypes.positive, metavar="N", help="runs in all; default the file's run_cap"
-    )
-    own.add_argument(
-        "--search-seed",
-        type=argtypes.natural,
-        default=0,
-        metavar="N",
-        help="seed of the choices; default %(default)s",
-    )
-    own.add_argument("--runs-dir", metavar="DIR", type=argtypes.path, help="default the file's, or runs")
-    own.add_argument(
-        "--out",
-        metavar="DIR",
-        type=argtypes.path,
-        help="folder of results; default <runs-dir>/sweeps/<name>-<hash>",
-    )
+    option(own, "--run-cap N", "runs in all; default the file's run_cap", argtypes.positive)
+    option(own, "--search-seed N", "seed of the choices", argtypes.natural, 0)
+    option(own, "--runs-dir DIR", "default the file's, or runs", argtypes.path)
+    option(own, "--out DIR", "folder of results; default <runs-dir>/sweeps/<name>-<hash>", argtypes.path)
     run = parser.add_argument_group("settings of all runs")
     add_config(run)
     parser.add_settings(lambda _: True, run)
@@ -277,30 +197,15 @@ def sweep(arguments: Sequence[str]) -> int:
 
 
 def _add_jobs(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--jobs",
-        type=argtypes.positive,
-        metavar="N",
-        help="trainings at a time; default CPUs / threads, at most one a GPU; elsewhere the launcher's room",
-    )
-    group.add_argument(
-        "--launcher",
-        metavar="X",
-        default="local",
-        help="where trainings run: local, ray or slurm (docs/launchers.md); default %(default)s",
-    )
-    group.add_argument(
-        "--ray-address", metavar="ADDR", help="join this Ray cluster; default: start a Ray on this machine"
-    )
-    group.add_argument(
-        "--ray-gpus",
-        type=argtypes.gpus,
-        metavar="X",
-        help="GPUs of a training; default 1 with --device cuda, else 0",
-    )
-    group.add_argument(
-        f"{_SLURM}NAME", metavar="X", help="sbatch's option NAME of each training, such as --slurm.partition"
-    )
+    jobs = """trainings at a time; default CPUs / threads, at most one a GPU; elsewhere the launcher's room"""
+    option(group, "--jobs N", jobs, argtypes.positive)
+    launcher = "where trainings run: local, ray or slurm (docs/launchers.md)"
+    option(group, "--launcher X", launcher, default="local")
+    option(group, "--ray-address ADDR", "join this Ray cluster; default: start a Ray on this machine")
+    gpus = "GPUs of a training; default 1 with --device cuda, else 0"
+    option(group, "--ray-gpus X", gpus, argtypes.gpus)
+    slurm = "sbatch's option NAME of each training, such as --slurm.partition"
+    option(group, f"{_SLURM}NAME X", slurm)
 
 
 def _split_slurm(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -26,20 +26,21 @@ class Parser(argparse.ArgumentParser):
     """argparse without guessing: names in full, dash and underscore alike, mistakes as `ConfigError`."""
 
     def __init__(
-        self, command: str, arguments: Sequence[str], usage: str | None = None, **texts: Any
+        self, command: str, arguments: Sequence[str], takes: str, description: str, epilog: str | None = None
     ) -> None:
         """
         Args:
             arguments: what is to be read; `--help-all` among them makes every setting visible.
-            usage: what follows the command.
+            takes: what follows the command, before its options.
         """
         prog = f"{program()} {command}".rstrip()
         super().__init__(
             prog=prog,
-            usage=f"{prog} {usage}" if usage else None,
+            usage=" ".join(f"{prog} {takes} [--option value ...]".split()),
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            **texts,
+            description=description,
+            epilog=epilog,
         )
         self._given = list(arguments)
         self._shows_all = "help_all" in map(plain, arguments)
@@ -112,14 +113,37 @@ def _help(name: str) -> str:
     return f"{text} [{legal(field)}; default {default}{of}]".replace("%", "%%")
 
 
-def plain(option: str) -> str:
-    return option.partition("=")[0].lstrip("-").replace("-", "_")
+def plain(word: str) -> str:
+    return word.partition("=")[0].lstrip("-").replace("-", "_")
+
+
+def option(
+    place: argparse._ActionsContainer,
+    form: str,
+    text: str = "",
+    kind: Callable[[str], Any] = str,
+    default: Any = None,
+    **more: Any,
+) -> None:
+    """Declare an option, or an argument without dashes.
+
+    Args:
+        form: as it is typed, such as `--seed N`; what has no value is a switch.
+        text: its help, which ends in the default that is given here.
+        kind: one of `argtypes`.
+    """
+    name, _, metavar = form.partition(" ")
+    if metavar:
+        more |= {"metavar": metavar, "type": kind, "default": default}
+    else:
+        more["action"] = "store_true"
+    if default is not None:
+        text = f"{text}; default %(default)s".removeprefix("; ")
+    place.add_argument(name, help=text, **more)
 
 
 def add_config(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--config", metavar="FILE", type=argtypes.path, help="YAML file of settings, laid over the presets"
-    )
+    option(group, "--config FILE", "YAML file of settings, laid over the presets", argtypes.path)
 
 
 def terminal_width() -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import envs
 from dtqn.commands import argtypes
-from dtqn.commands.parser import Parser, terminal_width
+from dtqn.commands.parser import Parser, option, terminal_width
 from dtqn.settings import presets
 from dtqn.settings.config import ConfigError, wrong
 from dtqn.settings.task import task_of
@@ -15,15 +15,11 @@ from dtqn.text import columns
 
 def list_tasks(arguments: Sequence[str]) -> int:
     """List the tasks, or show one."""
-    parser = Parser("envs", arguments, description="List the tasks, or show one.")
-    parser.add_argument("--env", metavar="X", help="show this task")
-    parser.add_argument(
-        "--render",
-        metavar="FILE",
-        type=argtypes.path,
-        help="write a picture of it; .png: the first state, .gif: a random episode",
-    )
-    parser.add_argument("--seed", type=argtypes.natural, default=1, metavar="N", help="default %(default)s")
+    parser = Parser("envs", arguments, "", "List the tasks, or show one.")
+    option(parser, "--env X", "show this task")
+    picture = "write a picture of it; .png: the first state, .gif: a random episode"
+    option(parser, "--render FILE", picture, argtypes.path)
+    option(parser, "--seed N", "", argtypes.natural, 1)
     parser.add_settings(lambda name: name.startswith("task."))
     given = parser.read()
     id, file, seed = (given.pop(name) for name in ("env", "render", "seed"))

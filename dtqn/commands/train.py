@@ -8,7 +8,7 @@ from pathlib import Path
 
 import dtqn
 from dtqn.commands import argtypes
-from dtqn.commands.parser import Parser, add_config
+from dtqn.commands.parser import Parser, add_config, option
 from dtqn.program import program
 from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, ConfigError, wrong
@@ -31,6 +31,10 @@ commands:
   sweep FILE      search settings as a W&B sweep file says, with or without an account
   envs            list the tasks, or show one
 """
+_RESUME = """go on with the run in this directory; auto: go on with the run of these very settings, in
+<runs-dir>/<env>/<agent>/seed<k>-<hash of the settings>, or start it"""
+_ACCEPT = """with --resume RUN_DIR: go on with the task, and with a network of your own, as they are now,
+though their code or files have changed since the run began"""
 _TRAIN_ONLY = ("config", "print_config", "resume", "accept_changed_code", "run_dir", "runs_dir")
 _AUTO = Path("auto")
 
@@ -72,36 +76,16 @@ def train(arguments: Sequence[str]) -> int:
 
 def parser_of(arguments: Sequence[str]) -> Parser:
     """What reads the arguments of `train`."""
-    parser = Parser(
-        "",
-        arguments,
-        usage="[COMMAND] [--option value ...]",
-        description=_DESCRIPTION,
-        epilog=f"`{program()} COMMAND --help` explains a command.",
-    )
+    more = f"`{program()} COMMAND --help` explains a command."
+    parser = Parser("", arguments, "[COMMAND]", _DESCRIPTION, more)
     run = parser.add_argument_group("run")
     run.add_argument("--version", action="version", version=dtqn.__version__)
     add_config(run)
-    run.add_argument("--print-config", action="store_true", help="print every setting as YAML and end")
-    run.add_argument(
-        "--run-dir", metavar="DIR", type=argtypes.path, help="default <runs-dir>/<env>/<agent>/seed<k>"
-    )
-    run.add_argument(
-        "--runs-dir", metavar="DIR", type=argtypes.path, help="folder of run directories; default runs"
-    )
-    run.add_argument(
-        "--resume",
-        metavar="RUN_DIR",
-        type=argtypes.path,
-        help="go on with the run in this directory; auto: go on with the run of these very settings, in "
-        "<runs-dir>/<env>/<agent>/seed<k>-<hash of the settings>, or start it",
-    )
-    run.add_argument(
-        "--accept-changed-code",
-        action="store_true",
-        help="with --resume RUN_DIR: go on with the task, and with a network of your own, as they are now, "
-        "though their code or files have changed since the run began",
-    )
+    option(run, "--print-config", "print every setting as YAML and end")
+    option(run, "--run-dir DIR", "default <runs-dir>/<env>/<agent>/seed<k>", argtypes.path)
+    option(run, "--runs-dir DIR", "folder of run directories; default runs", argtypes.path)
+    option(run, "--resume RUN_DIR", _RESUME, argtypes.path)
+    option(run, "--accept-changed-code", _ACCEPT)
     parser.add_settings(lambda _: True, run)
     return parser
 

@@ -8,11 +8,12 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dtqn.commands import argtypes
-from dtqn.commands.parser import Parser, terminal_width
+from dtqn.commands.parser import Parser, option, terminal_width
 from dtqn.program import program
 from dtqn.settings.config import Config, fields_of, wrong
 from dtqn.settings.layers import Layer, build, environment_layer
@@ -30,23 +31,14 @@ _LONG_SECONDS = 60.0
 
 def evaluate(arguments: Sequence[str]) -> int:
     """Evaluate the weights of a run."""
-    parser = Parser("eval", arguments, description="Evaluate the weights of a run.")
-    parser.add_argument("run_dir", metavar="RUN_DIR", type=argtypes.path)
-    parser.add_argument(
-        "--episodes", type=argtypes.positive, default=500, metavar="N", help="default %(default)s"
-    )
-    _add_played(parser)
-    parser.add_argument(
-        "--epsilon",
-        type=argtypes.probability,
-        metavar="E",
-        help="share of random actions; default that of the run's evaluations, mostly 0: greedy",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser = Parser("eval", arguments, "RUN_DIR", "Evaluate the weights of a run.")
+    _add_played(parser, 500)
+    chance = "share of random actions; default that of the run's evaluations, mostly 0: greedy"
+    option(parser, "--epsilon E", chance, argtypes.probability)
+    option(parser, "--json", "print one JSON object")
     given = parser.read()
-    directory, weights, seed = RunDir(given["run_dir"]), given["checkpoint"], given["seed"]
-    config = directory.read_config()
-    task = task_of(config)
+    directory, config = _run_of(given)
+    weights, seed, task = given["checkpoint"], given["seed"], task_of(config)
     epsilon = config.evaluation.epsilon if given["epsilon"] is None else given["epsilon"]
     from dtqn.training import trained
 
@@ -65,50 +57,28 @@ def evaluate(arguments: Sequence[str]) -> int:
 
 def debug(arguments: Sequence[str]) -> int:
     """Say what the decisions of a trained agent hang on; 1 where a contract is broken."""
-    parser = Parser(
-        "debug",
-        arguments,
-        usage="RUN_DIR [--option value ...]",
-        description="Say what the decisions of a trained agent hang on, and whether it uses its memory. The "
-        "exit code is 1 where a contract between acting and learning is broken.",
-    )
-    parser.add_argument("run_dir", metavar="RUN_DIR", type=argtypes.path)
-    parser.add_argument(
-        "--episodes",
-        type=argtypes.positive,
-        default=100,
-        metavar="N",
-        help="greedy episodes; default %(default)s",
-    )
-    parser.add_argument(
-        "--replacements",
-        type=argtypes.positive,
-        metavar="M",
-        help=f"other episodes that give what is shown in place of a step; default {_REPLACEMENTS}",
-    )
-    _add_played(parser)
-    parser.add_argument(
-        "--memoryless",
-        metavar="A,B",
-        default="",
-        help="runs of agents without memory on the same task, such as dqn's, without and with frame stacks: "
-        "does the task need a memory, and of how many steps?",
-    )
-    parser.add_argument(
-        "--out", metavar="DIR", type=argtypes.path, help="folder of the files; default RUN_DIR/debug"
-    )
-    parser.add_argument("--json", action="store_true", help="print debug.json")
+    description = """Say what the decisions of a trained agent hang on, and whether it uses its memory.
+The exit code is 1 where a contract between acting and learning is broken."""
+    parser = Parser("debug", arguments, "RUN_DIR", description)
+    _add_played(parser, 100)
+    replacements = f"other episodes that give what is shown in place of a step; default {_REPLACEMENTS}"
+    option(parser, "--replacements M", replacements, argtypes.positive)
+    memoryless = """runs of agents without memory on the same task, such as dqn's, without and with frame
+    stacks: does the task need a memory, and of how many steps?"""
+    option(parser, "--memoryless A,B", memoryless)
+    option(parser, "--out DIR", "folder of the files; default RUN_DIR/debug", argtypes.path)
+    option(parser, "--json", "print debug.json")
     given = parser.read()
     directory, episodes = RunDir(given["run_dir"]), given["episodes"]
     others = given["replacements"] or max(min(_REPLACEMENTS, episodes - 1), 1)
     if episodes <= others:
         least = f"above --replacements {others}" if given["replacements"] else "at least 2"
         raise wrong("--episodes", episodes, f"it must be {least}")
-    task_of(directory.read_config())
+    _run_of(given)
     from dtqn.inspection import debug, debug_text, trials
 
     out = given["out"] or directory.path / "debug"
-    rivals = [Path(path) for path in given["memoryless"].split(",") if path]
+    rivals = [Path(path) for path in (given["memoryless"] or "").split(",") if path]
     found = debug.debug(
         directory, trials.Asked(episodes, others, given["seed"], given["checkpoint"], rivals), out
     )
@@ -123,38 +93,20 @@ def debug(arguments: Sequence[str]) -> int:
 
 def watch(arguments: Sequence[str]) -> int:
     """Show episodes of a trained agent."""
-    parser = Parser(
-        "watch",
-        arguments,
-        usage="RUN_DIR [--option value ...]",
-        description="Show greedy episodes of a trained agent step by step: the task's picture, Q-values, "
-        "action, reward, and how much each decision hangs on past steps; a line a step without a terminal.",
-    )
-    parser.add_argument("run_dir", metavar="RUN_DIR", type=argtypes.path)
-    parser.add_argument(
-        "--episodes", type=argtypes.positive, default=1, metavar="N", help="default %(default)s"
-    )
-    _add_played(parser)
-    parser.add_argument(
-        "--delay",
-        type=argtypes.seconds,
-        default=0.4,
-        metavar="S",
-        help="seconds that a step is shown; default %(default)s",
-    )
+    description = """Show greedy episodes of a trained agent step by step: the task's picture, Q-values,
+action, reward, and how much each decision hangs on past steps; a line a step without a terminal."""
+    parser = Parser("watch", arguments, "RUN_DIR", description)
+    _add_played(parser, 1)
+    option(parser, "--delay S", "seconds that a step is shown", argtypes.seconds, 0.4)
     for name in ("gif", "mp4"):
-        parser.add_argument(
-            f"--{name}", metavar="FILE", type=argtypes.path, help=f"keep the first episode as FILE.{name}"
-        )
+        option(parser, f"--{name} FILE", f"keep the first episode as FILE.{name}", argtypes.path)
     given = parser.read()
-    directory = RunDir(given["run_dir"])
-    config = directory.read_config()
-    task_of(config)
+    directory, config = _run_of(given)
     from dtqn.inspection import film, watch
 
     films = {f"--{name}": given[name] for name in ("gif", "mp4") if given[name] is not None}
-    for option, file in films.items():
-        film.check(option, file)
+    for form, file in films.items():
+        film.check(form, file)
     _warn_of_change(directory, config)
     asked = watch.Asked(given["episodes"], given["seed"], given["checkpoint"], given["delay"], films)
     watch.watch(directory, asked, sys.stdout)
@@ -163,40 +115,20 @@ def watch(arguments: Sequence[str]) -> int:
 
 def report(arguments: Sequence[str]) -> int:
     """Write a page about runs, or about a comparison."""
-    parser = Parser(
-        "report",
-        arguments,
-        usage="RUN_DIR ... | COMPARISON_DIR [--option value ...]",
-        description="Write one HTML file about trained runs, or about those of a comparison: episodes to "
-        "step through, what each decision hangs on, a table and a curve. It needs no network.",
+    description = """Write one HTML file about trained runs, or about those of a comparison: episodes to step
+through, what each decision hangs on, a table and a curve. It needs no network."""
+    parser = Parser("report", arguments, "RUN_DIR ... | COMPARISON_DIR", description)
+    option(parser, "paths DIR", "runs, or one comparison", argtypes.path, nargs="+")
+    option(
+        parser, "--out FILE", "the page; default report.html in DIR, or beside several runs", argtypes.path
     )
-    parser.add_argument("paths", metavar="DIR", nargs="+", type=argtypes.path, help="runs, or one comparison")
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        type=argtypes.path,
-        help="the page; default report.html in DIR, or beside several runs",
-    )
-    parser.add_argument(
-        "--episodes",
-        type=argtypes.several,
-        default=100,
-        metavar="N",
-        help="episodes to play; default %(default)s",
-    )
-    parser.add_argument(
-        "--shown",
-        type=argtypes.positive,
-        metavar="N",
-        help=f"episodes of a run that are shown, failures and successes; default {_SHOWN}",
-    )
-    _add_played(parser)
-    parser.add_argument(
-        "--wandb",
-        metavar="X",
-        help="how W&B gets the page of runs that it has, as an artifact; default WANDB_MODE, or as the run "
-        f"[{legal(fields_of()['wandb'])}]",
-    )
+    option(parser, "--episodes N", "episodes to play", argtypes.several, 100)
+    shown = f"episodes of a run that are shown, failures and successes; default {_SHOWN}"
+    option(parser, "--shown N", shown, argtypes.positive)
+    _add_choice(parser)
+    sending = f"""how W&B gets the page of runs that it has, as an artifact; default WANDB_MODE, or as the run
+    [{legal(fields_of()["wandb"])}]"""
+    option(parser, "--wandb X", sending)
     given = parser.read()
     shown = given["shown"] or min(_SHOWN, given["episodes"])
     if shown > given["episodes"]:
@@ -216,33 +148,16 @@ def report(arguments: Sequence[str]) -> int:
 
 def export(arguments: Sequence[str]) -> int:
     """Write a trained agent for others."""
-    parser = Parser(
-        "export",
-        arguments,
-        usage="RUN_DIR --to DIR [--option value ...]",
-        description="Write a trained agent for others: weights, settings, a model card and a certificate.",
-    )
-    parser.add_argument("run_dir", metavar="RUN_DIR", type=argtypes.path)
-    parser.add_argument(
-        "--to", metavar="DIR", type=argtypes.path, required=True, help="a new folder, or an empty one"
-    )
-    parser.add_argument(
-        "--episodes",
-        type=argtypes.positive,
-        default=500,
-        metavar="N",
-        help="for its score; default %(default)s",
-    )
-    parser.add_argument(
-        "--seed", type=argtypes.natural, default=7, metavar="N", help="seed of these; default %(default)s"
-    )
-    parser.add_argument(
-        "--push", metavar="ORG/NAME", help="send it to this model repository of the Hugging Face Hub as well"
-    )
+    description = "Write a trained agent for others: weights, settings, a model card and a certificate."
+    parser = Parser("export", arguments, "RUN_DIR --to DIR", description)
+    option(parser, "run_dir RUN_DIR", kind=argtypes.path)
+    option(parser, "--to DIR", "a new folder, or an empty one", argtypes.path, required=True)
+    option(parser, "--episodes N", "for its score", argtypes.positive, 500)
+    option(parser, "--seed N", "seed of these", argtypes.natural, 7)
+    option(parser, "--push ORG/NAME", "send it to this model repository of the Hugging Face Hub as well")
     given = parser.read()
-    directory, to, repository = RunDir(given["run_dir"]), given["to"], given["push"]
-    config = directory.read_config()
-    task_of(config)
+    to, repository = given["to"], given["push"]
+    directory, config = _run_of(given)
     from dtqn.export import card, folder, hub
 
     _warn_of_change(directory, config)
@@ -260,26 +175,14 @@ def export(arguments: Sequence[str]) -> int:
 
 def verify(arguments: Sequence[str]) -> int:
     """Say whether an exported agent is what its certificate claims; 1 where it is not."""
-    parser = Parser(
-        "verify",
-        arguments,
-        usage="DIR [--option value ...]",
-        description="Say whether an exported agent is what its certificate claims: its files, and its score, "
-        "for which its episodes are played again. The exit code is 1 where one differs.",
-    )
-    parser.add_argument("run_dir", metavar="DIR", type=argtypes.path)
-    parser.add_argument(
-        "--episodes",
-        type=argtypes.natural,
-        metavar="N",
-        help="play so many, 0 for none; default the certificate's",
-    )
-    parser.add_argument(
-        "--seed", type=argtypes.natural, metavar="N", help="seed of these; default the certificate's"
-    )
+    description = """Say whether an exported agent is what its certificate claims: its files, and its score,
+for which its episodes are played again. The exit code is 1 where one differs."""
+    parser = Parser("verify", arguments, "DIR", description)
+    option(parser, "run_dir DIR", kind=argtypes.path)
+    option(parser, "--episodes N", "play so many, 0 for none; default the certificate's", argtypes.natural)
+    option(parser, "--seed N", "seed of these; default the certificate's", argtypes.natural)
     given = parser.read()
-    directory = RunDir(given["run_dir"])
-    task_of(directory.read_config())
+    directory, _ = _run_of(given)
     from dtqn.export import verify
 
     differs = False
@@ -289,14 +192,25 @@ def verify(arguments: Sequence[str]) -> int:
     return int(differs)
 
 
-def _add_played(parser: Parser) -> None:
+def _add_played(parser: Parser, episodes: int) -> None:
+    """The run whose episodes are played, how many, and which."""
+    option(parser, "run_dir RUN_DIR", kind=argtypes.path)
+    option(parser, "--episodes N", "episodes to play", argtypes.positive, episodes)
+    _add_choice(parser)
+
+
+def _add_choice(parser: Parser) -> None:
     """Which episodes are played, and by which weights."""
-    parser.add_argument(
-        "--seed", type=argtypes.natural, default=7, metavar="N", help="seed of the tasks; default %(default)s"
-    )
-    parser.add_argument(
-        "--checkpoint", choices=["last", "best"], default="last", help="which weights; default %(default)s"
-    )
+    option(parser, "--seed N", "seed of the tasks", argtypes.natural, 7)
+    option(parser, "--checkpoint X", "which weights, last or best", default="last", choices=["last", "best"])
+
+
+def _run_of(given: Mapping[str, Any]) -> tuple[RunDir, Config]:
+    """The run that a command is about, and its settings, whose task is there."""
+    directory = RunDir(given["run_dir"])
+    config = directory.read_config()
+    task_of(config)
+    return directory, config
 
 
 @contextlib.contextmanager

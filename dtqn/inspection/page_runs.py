@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dtqn.acting.statistics import NORMAL_QUANTILE
+from dtqn import plots
 from dtqn.experiments.comparison_pictures import curve
 from dtqn.experiments.intervals import LEAST_RUNS
 from dtqn.experiments.records import Outcome
@@ -16,13 +16,14 @@ from dtqn.plots import Curve, Panel
 from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.task import task_of
 from dtqn.text import number, one_line
+from dtqn.training import metrics
 from dtqn.training.directory import RunDir
-from dtqn.training.metrics import Row, read_run
+from dtqn.training.metrics import Row
 from dtqn.training.setup import task_spec
 
 _TABLE = "table.json"
 _CLOCK = ("environment steps", "env_steps", 1.0)
-HEADER = ("task", "agent", "seed", "score [95 %]", "env steps", "minutes")
+HEADER = ("task", "agent", "seed", "score", "env steps", "minutes")
 
 
 class Run(NamedTuple):
@@ -96,7 +97,7 @@ def _of_directory(path: Path) -> tuple[Outcome, RunDir]:
         )
     config = directory.read_config()
     task_of(config)
-    rows, result = read_run(directory)
+    rows, result = metrics.read_run(directory)
     if not any(row.get("eval/return") is not None for row in rows):
         raise ConfigError(
             f"{path}: has not been evaluated yet, so there is nothing to report; "
@@ -137,20 +138,12 @@ def _finished(where: str, folder: Path) -> Path | None:
 
 
 def _labelled(found: Sequence[tuple[Outcome, RunDir]]) -> list[Run]:
-    """The runs with the shortest names that tell them apart."""
-
-    def differs(name: str) -> bool:
-        return len({getattr(outcome.config, name) for outcome, _ in found}) > 1
-
-    parts = [name for name in ("env", "agent") if differs(name)]
+    """The runs by task, agent and seed, and by their directories where these are the same."""
+    names = [f"{of.config.env} {of.config.agent} seed {of.config.seed}" for of, _ in found]
+    counts = Counter(names)
     labels = [
-        " ".join([*(getattr(outcome.config, name) for name in parts), f"seed {outcome.config.seed}"])
-        for outcome, _ in found
-    ]
-    counts = Counter(labels)
-    labels = [
-        label if counts[label] == 1 else f"{label} ({outcome.where})"
-        for label, (outcome, _) in zip(labels, found, strict=True)
+        name if counts[name] == 1 else f"{name} ({of.where})"
+        for name, (of, _) in zip(names, found, strict=True)
     ]
     return [Run(label, *each) for label, each in zip(labels, found, strict=True)]
 
@@ -167,29 +160,10 @@ def _row(run: Run) -> list[str]:
         run.config.env,
         run.config.agent,
         str(run.config.seed),
-        _score(last),
+        metrics.outcome(last),
         number(last["env_steps"] or 0) + unfinished,
         f"{(last.get('seconds') or 0) / 60:.1f}",
     ]
-
-
-def _score(row: Row) -> str:
-    """Success, or the return where the task defines none, and the interval of the evaluation's episodes."""
-    name = "success" if row.get("eval/success") is not None else "return"
-    middle, edges = row[f"eval/{name}"] or 0, _interval(row, name)
-    form = ".1%" if name == "success" else ".4g"
-    return f"{middle:{form}}" + (f" [{edges[0]:{form}}, {edges[1]:{form}}]" if edges else "")
-
-
-def _interval(row: Row, name: str) -> tuple[float, float] | None:
-    """That of an evaluation's episodes; None where the row does not tell it."""
-    if name == "success":
-        low, high = row.get("eval/success_low"), row.get("eval/success_high")
-        return None if low is None or high is None else (low, high)
-    middle, error = row.get("eval/return"), row.get("eval/return_error")
-    if middle is None or error is None:
-        return None
-    return middle - NORMAL_QUANTILE * error, middle + NORMAL_QUANTILE * error
 
 
 def panels(runs: Sequence[Run]) -> list[Panel]:
@@ -212,21 +186,13 @@ def _curves(runs: Sequence[Run], name: str) -> list[Curve]:
         mine = [run for run in runs if run.config.agent == agent]
         finished = [run for run in mine if run.is_finished]
         if len(mine) == 1:
-            curves.append(_of_one(mine[0], agent, name))
+            curves.append(plots.evaluations(agent, mine[0].outcome.rows, name))
             continue
         if len(finished) > 1:
             curves.append(curve(agent, [run.outcome for run in finished], f"eval/{name}", _CLOCK))
         alone = [run for run in mine if not run.is_finished or len(finished) == 1]
-        curves += [_of_one(run, run.label, name) for run in alone]
+        curves += [plots.evaluations(run.label, run.outcome.rows, name) for run in alone]
     return curves
-
-
-def _of_one(run: Run, label: str, name: str) -> Curve:
-    rows = run.evaluations
-    x, y = ([float(row[key] or 0) for row in rows] for key in ("env_steps", f"eval/{name}"))
-    edges = [edge for row in rows if (edge := _interval(row, name)) is not None]
-    low, high = zip(*edges, strict=True) if len(edges) == len(rows) else (None, None)
-    return Curve(label, x, y, low, high, [])
 
 
 def explained(panels: Sequence[Panel]) -> str:

@@ -23,6 +23,8 @@ from dtqn.training.directory import EXPORTED_WEIGHTS, RunDir
 from dtqn.training.setup import make_env
 from tests.inspection.conftest import PLAYED
 
+_NAME = "t-maze-passive-6 gtrxl seed"
+
 
 def data(page: Path, name: str) -> Any:
     """The JSON of a script element."""
@@ -48,13 +50,13 @@ def test_the_table_has_a_row_for_each_run(page: Path, runs: Path) -> None:
         result = RunDir(runs / name).read_result()
         assert result is not None
         assert row[:3] == ["t-maze-passive-6", "gtrxl", seed]
-        assert row[3].startswith(f"{result['last_evaluation']['eval/success']:.1%} [")
+        assert row[3].startswith(f"success {result['last_evaluation']['eval/success']:.1%} [")
         assert row[4].replace(" ", "") == str(result["env_steps"])
 
 
 def test_episodes_are_those_that_the_debugger_plays(page: Path, runs: Path) -> None:
     """Q-values, actions, returns and maps against episodes that are played here again."""
-    for label, name in (("seed 1", "one"), ("seed 2", "two")):
+    for label, name in ((f"{_NAME} 1", "one"), (f"{_NAME} 2", "two")):
         (of_page,) = (run for run in data(page, "player")["runs"] if run["label"] == label)
         directory = RunDir(runs / name)
         config = directory.read_config()
@@ -179,7 +181,7 @@ def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> 
     capsys.readouterr()
     assert cli.main(["report", str(folder), *PLAYED]) == 0
     page, errors = folder / "report.html", capsys.readouterr().err
-    assert [run["label"] for run in data(page, "player")["runs"]] == ["seed 1"]
+    assert [run["label"] for run in data(page, "player")["runs"]] == [f"{_NAME} 1"]
     for name in ("gone", "two.json", "again"):
         line = f"{name}: is no directory of a finished run, so it is not on the page"
         assert f"warning: {line}" in errors and line in page.read_text(encoding="utf-8")
