@@ -596,11 +596,11 @@ EXPERIMENTS = [
         ("first-evaluation-for-the-last", "evaluations[-1]", "evaluations[0]"),
     ),
     *_in(
-        "_median_time",
+        "Group.median",
         "test_killed_twice_it_ends_with_the_right_table",
         (
             "never-is-left-out-of-the-median",
-            "[float('inf') if time is None else time for time in times]",
+            "[_NEVER if time is None else time for time in times]",
             "[time for time in times if time is not None]",
         ),
     ),
