@@ -596,7 +596,7 @@ EXPERIMENTS = [
         ("first-evaluation-for-the-last", "evaluations[-1]", "evaluations[0]"),
     ),
     *_in(
-        "comparison_table:Group.median",
+        "Group.median",
         "test_killed_twice_it_ends_with_the_right_table",
         (
             "never-is-left-out-of-the-median",
