@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from dtqn.experiments.sweep_space import Key, Parameter, mistake
+from pydantic import Field
+
+from dtqn.experiments.sweep_space import Number, Parameter, Part, read_part
 from dtqn.settings.config import ConfigError, fields_of, setting_of, spelled
 from dtqn.settings.layers import read_yaml
 from dtqn.settings.values import nearest
@@ -16,30 +18,40 @@ from dtqn.training.metrics import METRICS
 _PROGRAM, _ARGS = "${program}", "${args}"
 _PROGRAMS = ("run.py", "dtqn/__main__.py")
 """The programs of this suite that W&B's agent can run, from the root of the repository."""
-_KEYS = {
-    "method": Key("text", among=("bayes", "grid", "random")),
-    "metric": Key("a mapping"),
-    "parameters": Key("a mapping"),
-    "early_terminate": Key("a mapping", None),
-    "run_cap": Key("an integer", None, least=1),
-    "command": Key("a list", [_PROGRAM, _ARGS]),
-    "program": Key("text", _PROGRAMS[0]),
-    "name": Key("text", None),
+_Mapping = Annotated[dict[Any, Any], Field(description="a mapping")]
+
+
+class _File(Part):
+    method: Literal["bayes", "grid", "random"]
+    metric: _Mapping
+    parameters: _Mapping
+    early_terminate: _Mapping | None = Field(None, description="a mapping")
+    run_cap: int | None = Field(None, ge=1)
+    command: list[Any] = Field([_PROGRAM, _ARGS], description="a list")
+    program: str = _PROGRAMS[0]
+    name: str | None = Field(None, description="text")
     # What W&B's server alone reads.
-    **{name: Key("text", None) for name in ("project", "entity", "description", "kind", "apiVersion")},
-    **{name: Key("anything", None) for name in ("controller", "preemptible")},
-}
-_METRIC = {
-    "name": Key("text"),
-    "goal": Key("text", "minimize", among=("minimize", "maximize")),
-    "target": Key("a number", None),
-}
-_HYPERBAND = {
-    "type": Key("text", among=("hyperband",)),
-    "min_iter": Key("an integer", least=1),
-    "eta": Key("an integer", 3, least=2),
-}
-"""W&B's `max_iter` and `s` say the same from the other end."""
+    project: Any = None
+    entity: Any = None
+    description: Any = None
+    kind: Any = None
+    apiVersion: Any = None  # noqa: N815
+    controller: Any = None
+    preemptible: Any = None
+
+
+class _Metric(Part):
+    name: str
+    goal: Literal["minimize", "maximize"] = "minimize"
+    target: Number | None = Field(None, description="a number")
+
+
+class Hyperband(Part):
+    """Early termination. W&B's `max_iter` and `s` say the same from the other end."""
+
+    type: Literal["hyperband"]
+    min_iter: int = Field(ge=1)
+    eta: int = Field(3, ge=2)
 
 
 class SweepFile(NamedTuple):
@@ -54,7 +66,7 @@ class SweepFile(NamedTuple):
     """The result that ends the search."""
     parameters: dict[str, Parameter]
     """By their dotted names."""
-    early_terminate: Mapping[str, Any] | None
+    early_terminate: Hyperband | None
     run_cap: int | None
     flags: list[str]
     """The program's flags in `command` besides `${args}`."""
@@ -67,10 +79,10 @@ class SweepFile(NamedTuple):
     @property
     def search(self) -> dict[str, Any]:
         """What makes it another search, as JSON has it."""
-        names = ("method", "metric", "goal", "early_terminate")
+        rungs = self.early_terminate and self.early_terminate.model_dump()
+        content = {"method": self.method, "metric": self.metric, "goal": self.goal, "early_terminate": rungs}
         specs = {f"parameters.{name}": one.spec for name, one in self.parameters.items()}
-        content: dict[str, Any] = {name: getattr(self, name) for name in names} | specs
-        return dict(json.loads(json.dumps(content)))
+        return dict(json.loads(json.dumps(content | specs)))
 
     @property
     def fixed(self) -> dict[str, Any]:
@@ -109,26 +121,31 @@ def read_file(path: Path) -> SweepFile:
         ConfigError: one line that names the file, the key and what would be right.
     """
     content = read_yaml(path, "a sweep: method, metric and parameters by name")
-    places = {"": _KEYS, "metric.": _METRIC, "early_terminate.": _HYPERBAND}
-    for place, keys in places.items():
-        inside = content if not place else content.get(place[:-1])
-        if inside is not None and (text := mistake(inside, keys, place[:-1] or "a sweep file", place)):
-            raise ConfigError(f"{path}: {text}")
-    metric, method = content["metric"], content["method"]
-    if metric["name"] not in METRICS:
-        hint = nearest(metric["name"], METRICS) or "; try mean_success or mean_return"
-        raise ConfigError(f"{path}: metric.name is {metric['name']}: there is no such metric{hint}")
+    try:
+        return _checked(path, content)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _checked(path: Path, content: Mapping[str, Any]) -> SweepFile:
+    """A ValueError tells the first mistake."""
+    file = read_part(_File, content, "a sweep file")
+    metric = read_part(_Metric, file.metric, "metric", "metric.")
+    rungs = file.early_terminate
+    if metric.name not in METRICS:
+        hint = nearest(metric.name, METRICS) or "; try mean_success or mean_return"
+        raise ValueError(f"metric.name is {metric.name}: there is no such metric{hint}")
     return SweepFile(
         path,
-        content.get("name", path.stem),
-        method,
-        metric["name"],
-        metric.get("goal", "minimize"),
-        metric.get("target"),
-        _parameters(path, content["parameters"], method == "grid"),
-        content.get("early_terminate"),
-        content.get("run_cap"),
-        _flags(path, content),
+        file.name or path.stem,
+        file.method,
+        metric.name,
+        metric.goal,
+        metric.target,
+        _parameters(file.parameters, file.method == "grid"),
+        rungs and read_part(Hyperband, rungs, "early_terminate", "early_terminate."),
+        file.run_cap,
+        _flags(file),
     )
 
 
@@ -137,14 +154,14 @@ def is_within(name: str, setting: str) -> bool:
     return f"{name}.".startswith(f"{setting}.")
 
 
-def _parameters(path: Path, parameters: Mapping[str, Any], is_grid: bool) -> dict[str, Parameter]:
+def _parameters(parameters: Mapping[str, Any], is_grid: bool) -> dict[str, Parameter]:
     found = dict[str, Parameter]()
     for name, spec in _flat(parameters):
         if name in found:
-            raise ConfigError(f"{path}: parameters.{name} is there twice; must be there once")
-        found[name] = _parameter(path, name, spec, is_grid)
+            raise ValueError(f"parameters.{name} is there twice; must be there once")
+        found[name] = _parameter(name, spec, is_grid)
     if not found:
-        raise ConfigError(f"{path}: parameters is {parameters}; must hold settings to search")
+        raise ValueError(f"parameters is {parameters}; must hold settings to search")
     return found
 
 
@@ -158,35 +175,27 @@ def _flat(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield name, spec
 
 
-def _parameter(path: Path, name: str, spec: Any, is_grid: bool) -> Parameter:
+def _parameter(name: str, spec: Any, is_grid: bool) -> Parameter:
     if setting_of(name) is None:
-        raise ConfigError(f"{path}: parameters.{name} is no setting{nearest(name, fields_of())}")
+        raise ValueError(f"parameters.{name} is no setting{nearest(name, fields_of())}")
     try:
         parameter = Parameter(spec, is_grid)
     except ValueError as error:
-        raise ConfigError(f"{path}: parameters.{name}{error}") from None
-    if spelled(name) == "evaluation.epsilon" and parameter.is_searched:
-        raise ConfigError(
-            f"{path}: parameters.{name} is searched, which ranks runs by how they are measured; "
-            "must have one value"
-        )
+        raise ValueError(f"parameters.{name}{error}") from None
+    if name == "evaluation.epsilon" and parameter.is_searched:
+        right = "which ranks runs by how they are measured; must have one value"
+        raise ValueError(f"parameters.{name} is searched, {right}")
     return parameter
 
 
-def _flags(path: Path, content: Mapping[str, Any]) -> list[str]:
+def _flags(file: _File) -> list[str]:
     """The words of `command` that are the program's: those after it, but what W&B fills in."""
-    program = content.get("program", _PROGRAMS[0])
-    if not any(f"/{program}".endswith(f"/{ours}") for ours in _PROGRAMS):
-        raise ConfigError(f"{path}: program is {program}: W&B would run that; must be {_PROGRAMS[0]}")
-    command = [str(word) for word in content.get("command", [_PROGRAM, _ARGS])]
-    if _PROGRAM not in command:
-        raise ConfigError(
-            f"{path}: command is {' '.join(command)}; must hold {_PROGRAM}, with the program's flags after it"
-        )
-    if _ARGS not in command[command.index(_PROGRAM) :]:
-        raise ConfigError(
-            f"{path}: command is {' '.join(command)}; must hold {_ARGS} after {_PROGRAM}: "
-            "without it W&B would run every configuration alike"
-        )
-    words = [word for word in command[command.index(_PROGRAM) + 1 :] if not word.startswith("${")]
-    return words[1:] if words[:1] == ["train"] else words
+    if not any(f"/{file.program}".endswith(f"/{ours}") for ours in _PROGRAMS):
+        raise ValueError(f"program is {file.program}: W&B would run that; must be {_PROGRAMS[0]}")
+    command = [str(word) for word in file.command]
+    words = command[command.index(_PROGRAM) + 1 :] if _PROGRAM in command else []
+    if _ARGS not in words:
+        right = f"must hold {_PROGRAM}, and {_ARGS} and the program's flags after it"
+        raise ValueError(f"command is {' '.join(command)}; {right}")
+    flags = [word for word in words if not word.startswith("${")]
+    return flags[1:] if flags[:1] == ["train"] else flags

@@ -5,74 +5,60 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from dtqn.settings.values import meant, nearest
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-REQUIRED = object()
-_KINDS: Mapping[str, Any] = {
-    "a list": list,
-    "a mapping": Mapping,
-    "a number": int | float,
-    "an integer": int,
-    "anything": object,
-    "text": str,
-}
-_NUMBERS = ("a number", "an integer")
+from dtqn.settings.values import choices, legal, meant, nearest, shown
+
 _INNERMOST = 1e-9
 """The least quantile that is drawn, as some distributions have no end."""
 
 Spec = Mapping[str, Any]
+Number = Annotated[float, Field(description="a number; YAML reads 1.0e-5 as one, not 1e-5")]
 
 
-class Key(NamedTuple):
-    """What a sweep file may say under a key."""
+class Part(BaseModel):
+    """What a sweep file may say in one place."""
 
-    kind: str
-    default: Any = REQUIRED
-    least: float = -math.inf
-    above: float = -math.inf
-    among: Sequence[str] = ()
-
-    def right(self, value: Any) -> str:
-        """What would be right in place of a value; empty where it is right."""
-        if self.among and value not in self.among:
-            return f"one of {', '.join(self.among)}{meant(str(value), self.among)}"
-        if not isinstance(value, _KINDS[self.kind]) or (isinstance(value, bool) and self.kind in _NUMBERS):
-            return self.kind + ("; YAML reads 1.0e-5 as one, not 1e-5" if self.kind == _NUMBERS[0] else "")
-        if isinstance(value, int | float) and value < self.least:
-            return f"at least {self.least:g}"
-        if isinstance(value, int | float) and value <= self.above:
-            return f"above {self.above:g}"
-        return "a list of at least 1 item" if value == [] else ""
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
-def mistake(content: Mapping[Any, Any], keys: Mapping[str, Key], what: str, inside: str = "") -> str:
-    """The first mistake in a mapping, in words; empty where there is none.
+_P = TypeVar("_P", bound=Part)
+
+
+def read_part(kind: type[_P], content: Mapping[Any, Any], what: str, inside: str = "") -> _P:
+    """The part that a mapping holds.
 
     Args:
         what: the mapping is.
         inside: the key that it stands under, with a point.
+
+    Raises:
+        ValueError: the first mistake, in words.
     """
-    for name in content:
-        if name not in keys:
-            return f"{inside}{name} is no key of {what}{nearest(str(name), keys)}"
-    for name, key in keys.items():
-        if name not in content and key.default is REQUIRED:
-            return f"{inside}{name} is missing"
-        if name in content and (right := key.right(content[name])):
-            return f"{inside}{name} is {content[name]}: must be {right}"
-    return ""
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        # A misspelt key is a missing one too.
+        found = min(error.errors(), key=lambda one: one["loc"][0] in kind.model_fields)
+    name = str(found["loc"][0])
+    if name not in kind.model_fields:
+        raise ValueError(f"{inside}{name} is no key of {what}{nearest(name, kind.model_fields)}")
+    if found["type"] == "missing":
+        raise ValueError(f"{inside}{name} is missing")
+    field, value = kind.model_fields[name], content[name]
+    right = f"{field.description or legal(field)}{meant(str(value), choices(field))}"
+    raise ValueError(f"{inside}{name} is {shown(value)}: must be {right}")
 
 
 class Distribution(NamedTuple):
     """A row of the table."""
 
-    keys: Mapping[str, Key]
+    keys: Mapping[str, Any]
+    """By name, the type and the default, as pydantic takes them."""
     value: Callable[[Spec, float], Any]
     """The value at a quantile, as at W&B."""
-    listed: Callable[[Spec], Sequence[Any]] | None = None
-    """All values, of which a grid is made; None where W&B lets no grid have it."""
 
 
 def _uniform(spec: Spec, share: float) -> float:
@@ -81,6 +67,10 @@ def _uniform(spec: Spec, share: float) -> float:
 
 def _log_uniform_values(spec: Spec, share: float) -> float:
     return float(spec["min"] * (spec["max"] / spec["min"]) ** share)
+
+
+def _int_uniform(spec: Spec, share: float) -> int:
+    return min(math.floor(spec["min"] + share * (spec["max"] + 1 - spec["min"])), int(spec["max"]))
 
 
 def _normal(spec: Spec, share: float) -> float:
@@ -101,66 +91,33 @@ def _weighted(spec: Spec, share: float) -> Any:
     return spec["values"][-1]
 
 
-def _place(values: Sequence[Any], share: float) -> Any:
-    return values[min(int(share * len(values)), len(values) - 1)]
-
-
-def _whole(spec: Spec) -> range:
-    return range(spec["min"], spec["max"] + 1)
-
-
-def _steps(spec: Spec) -> list[Any]:
-    """From the lower end on, without the upper one."""
-    count = math.ceil((spec["max"] - spec["min"]) / spec["q"])
-    return [spec["min"] + step * spec["q"] for step in range(count)]
-
-
-_NUMBER, _POSITIVE = Key("a number"), Key("a number", above=0)
-_ENDS = {"min": _NUMBER, "max": _NUMBER}
-_MOMENTS = {"mu": Key("a number", 0.0), "sigma": Key("a number", 1.0, least=0)}
+_LIST = Annotated[list[Any], Field(min_length=1, description="a list of at least 1 item")]
+_SHARES = Annotated[list[Annotated[float, Field(ge=0)]], Field(description="a list of numbers of at least 0")]
+_POSITIVE = Annotated[float, Field(gt=0)]
+_ENDS = {"min": (Number, ...), "max": (Number, ...)}
+_MOMENTS = {"mu": (Number, 0.0), "sigma": (Annotated[float, Field(ge=0)], 1.0)}
 _ONCE = {
     "uniform": Distribution(_ENDS, _uniform),
     "log_uniform": Distribution(_ENDS, lambda spec, share: math.exp(_uniform(spec, share))),
-    "log_uniform_values": Distribution({"min": _POSITIVE, "max": _NUMBER}, _log_uniform_values),
+    "log_uniform_values": Distribution({**_ENDS, "min": (_POSITIVE, ...)}, _log_uniform_values),
     "normal": Distribution(_MOMENTS, _normal),
     "log_normal": Distribution(_MOMENTS, lambda spec, share: math.exp(_normal(spec, share))),
-    "beta": Distribution({"a": Key("a number", 1, above=0), "b": Key("a number", 1, above=0)}, _beta),
+    "beta": Distribution({"a": (_POSITIVE, 1), "b": (_POSITIVE, 1)}, _beta),
 }
-
-
-def _quantised(name: str) -> Distribution:
-    """Rounded to a multiple of q, which may lie up to q / 2 beyond the ends, as at W&B."""
-    keys, value, _ = _ONCE[name]
-
-    def rounded(spec: Spec, share: float) -> Any:
-        return round(value(spec, share) / spec["q"]) * spec["q"]
-
-    return Distribution(
-        {**keys, "q": Key("a number", 1.0, above=0)}, rounded, _steps if name == "uniform" else None
-    )
-
-
 DISTRIBUTIONS: Mapping[str, Distribution] = {
-    "constant": Distribution({"value": Key("anything")}, lambda spec, share: spec["value"]),
-    "categorical": Distribution(
-        {"values": Key("a list")},
-        lambda spec, share: _place(spec["values"], share),
-        lambda spec: spec["values"],
-    ),
+    "constant": Distribution({"value": (Any, ...)}, lambda spec, share: spec["value"]),
+    "categorical": Distribution({"values": (_LIST, ...)}, lambda spec, share: spec["values"][share]),
     "categorical_w_probabilities": Distribution(
-        {"values": Key("a list"), "probabilities": Key("a list")}, _weighted
+        {"values": (_LIST, ...), "probabilities": (_SHARES, ...)}, _weighted
     ),
-    "int_uniform": Distribution(
-        {"min": Key("an integer"), "max": Key("an integer")},
-        lambda spec, share: _place(_whole(spec), share),
-        _whole,
-    ),
+    "int_uniform": Distribution({"min": (int, ...), "max": (int, ...)}, _int_uniform),
     **_ONCE,
-    **{f"q_{name}": _quantised(name) for name in _ONCE},
+    **{f"q_{name}": row._replace(keys={**row.keys, "q": (_POSITIVE, 1.0)}) for name, row in _ONCE.items()},
     "inv_log_uniform": Distribution(_ENDS, lambda spec, share: math.exp(-_uniform(spec, 1 - share))),
     "inv_log_uniform_values": _ONCE["log_uniform_values"],  # inverses are spread alike
 }
-"""W&B's names. `log_uniform` and its kin have exponents of e as their ends, `..._values` the values."""
+"""W&B's names. `log_uniform` and its kin have exponents of e as their ends, `..._values` the values; `q_...`
+is rounded to a multiple of q, which may lie up to q / 2 beyond the ends."""
 
 
 class Parameter:
@@ -171,20 +128,32 @@ class Parameter:
         self.distribution = _named(spec) if isinstance(spec, Mapping) else ""
         if not self.distribution:
             raise ValueError(f" is {spec}: must be {{value: X}}, {{values: [X, Y]}} or {{min: X, max: Y}}")
-        if text := Key("text", among=list(DISTRIBUTIONS)).right(self.distribution):
-            raise ValueError(f".distribution is {self.distribution}: must be {text}")
+        if self.distribution not in DISTRIBUTIONS:
+            right = f"one of {', '.join(DISTRIBUTIONS)}{meant(self.distribution, DISTRIBUTIONS)}"
+            raise ValueError(f".distribution is {self.distribution}: must be {right}")
         row = DISTRIBUTIONS[self.distribution]
         given = {key: value for key, value in spec.items() if key != "distribution"}
-        if text := mistake(given, row.keys, self.distribution) or _odd(given):
-            raise ValueError(f".{text}")
-        self.spec = {name: key.default for name, key in row.keys.items()} | given
-        if is_grid and self.is_searched and row.listed is None:
-            raise ValueError(f" is {self.distribution}: a grid needs values, int_uniform or q_uniform")
+        part = read_part(create_model("Spec", __base__=Part, **row.keys), given, self.distribution, ".")
+        _check(given)
+        self.spec = part.model_dump() | given
         self._value = row.value
-        self.listed: list[Any] | None = None
+        self.listed = self._all_values() if is_grid or self.distribution == "categorical" else None
         """The values of which Optuna draws the place; None: it draws a quantile."""
-        if row.listed is not None and (is_grid or self.distribution == "categorical"):
-            self.listed = list(row.listed(self.spec))
+        if is_grid and self.is_searched and self.listed is None:
+            raise ValueError(f" is {self.distribution}: a grid needs values, int_uniform or q_uniform")
+
+    def _all_values(self) -> list[Any] | None:
+        """The points of a grid; None where W&B lets no grid have the distribution."""
+        spec = self.spec
+        if self.distribution == "categorical":
+            return list(spec["values"])
+        if self.distribution == "int_uniform":
+            return list(range(spec["min"], spec["max"] + 1))
+        if self.distribution == "q_uniform":  # without the upper end
+            return [
+                spec["min"] + k * spec["q"] for k in range(math.ceil((spec["max"] - spec["min"]) / spec["q"]))
+            ]
+        return None
 
     @property
     def is_searched(self) -> bool:
@@ -197,13 +166,17 @@ class Parameter:
 
     def value(self, drawn: Any) -> Any:
         """The setting's value for what was drawn."""
-        return self._value(self.spec, drawn) if self.listed is None else self.listed[drawn]
+        return self._at(drawn) if self.listed is None else self.listed[drawn]
+
+    def _at(self, share: float) -> Any:
+        value = self._value(self.spec, share)
+        return round(value / self.spec["q"]) * self.spec["q"] if "q" in self.spec else value
 
     def typical_values(self) -> Sequence[Any]:
         """All values of a list; of a range some near its ends, which a setting need not take (`above 0`)."""
         if "values" in self.spec:
             return list(self.spec["values"])
-        return [self._value(self.spec, share) for share in ((0.001, 0.999) if "min" in self.spec else (0.5,))]
+        return [self._at(share) for share in ((0.001, 0.999) if "min" in self.spec else (0.5,))]
 
 
 def _named(spec: Mapping[str, Any]) -> str:
@@ -218,15 +191,10 @@ def _named(spec: Mapping[str, Any]) -> str:
     return ("int_uniform" if all(isinstance(end, int) for end in ends) else "uniform") if ends else ""
 
 
-def _odd(spec: Mapping[str, Any]) -> str:
-    """What is wrong with values that are right by themselves."""
+def _check(spec: Mapping[str, Any]) -> None:
+    """A ValueError where values that are right by themselves are wrong together."""
     if "min" in spec and spec["min"] >= spec["max"]:
-        return f"min {spec['min']} is not less than max {spec['max']}"
-    parts = spec.get("probabilities", [1])
-    if not all(isinstance(part, int | float) and part >= 0 for part in parts) or not math.isclose(
-        sum(parts), 1
-    ):
-        return f"probabilities is {parts}: must hold numbers of at least 0, which sum to 1"
-    if len(parts) != len(spec["values"] if "probabilities" in spec else parts):
-        return f"probabilities is {parts}: must hold one for each value"
-    return ""
+        raise ValueError(f".min {spec['min']} is not less than max {spec['max']}")
+    parts = spec.get("probabilities")
+    if parts is not None and not (len(parts) == len(spec["values"]) and math.isclose(sum(parts), 1)):
+        raise ValueError(f".probabilities is {parts}: must hold one for each value, which sum to 1")

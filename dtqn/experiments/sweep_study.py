@@ -115,9 +115,7 @@ def _pruner(file: SweepFile) -> optuna.pruners.BasePruner:
     """Successive halving compares all runs at each rung, as W&B's hyperband does; Optuna's does not."""
     if file.early_terminate is None:
         return optuna.pruners.NopPruner()
-    return optuna.pruners.SuccessiveHalvingPruner(
-        file.early_terminate["min_iter"], file.early_terminate.get("eta", 3)
-    )
+    return optuna.pruners.SuccessiveHalvingPruner(file.early_terminate.min_iter, file.early_terminate.eta)
 
 
 class _JournalLock:

@@ -101,12 +101,15 @@ def _one(key, text):
         ("{min: 1, max: true}", ".max is True: must be an integer"),
         (
             "{values: [1], probabilities: [-1]}",
-            ".probabilities is [-1]: must hold numbers of at least 0, which",
+            ".probabilities is [-1]: must be a list of numbers of at least 0",
         ),
         ("{values: [1, 2], probabilities: [1]}", ".probabilities is [1]: must hold one for each value"),
-        ("{values: [1], probabilities: [0.9]}", ".probabilities is [0.9]: must hold numbers"),
-        ("{distribution: log_uniform_values, min: 0, max: 1}", ".min is 0: must be above 0"),
-        ("{distribution: normal, sigma: -1}", ".sigma is -1: must be at least 0"),
+        (
+            "{values: [1], probabilities: [0.9]}",
+            ".probabilities is [0.9]: must hold one for each value, which sum to 1",
+        ),
+        ("{distribution: log_uniform_values, min: 0, max: 1}", ".min is 0: must be a number above 0"),
+        ("{distribution: normal, sigma: -1}", ".sigma is -1: must be a number of at least 0"),
         ("{distribution: constant}", ".value is missing"),
         ("{distribution: int_unifrm, min: 0, max: 1}", "did you mean int_uniform?"),
         ("{distribution: [1]}", ".distribution is [1]: must be one of constant, categorical, "),
@@ -226,7 +229,7 @@ def test_a_malformed_parameter_is_told(tmp_path, spec, message):
         (
             _one("early_terminate", "{type: hyperband, min_iter: 0}"),
             [],
-            "early_terminate.min_iter is 0: must be at least 1",
+            "early_terminate.min_iter is 0: must be an integer of at least 1",
         ),
         (
             _one("early_terminate", "{type: hyperband, max_iter: 2, s: 2}"),
@@ -244,7 +247,7 @@ def test_a_malformed_parameter_is_told(tmp_path, spec, message):
         (
             _one("command", "[python, run.py, '${args}']"),
             [],
-            "command is python run.py ${args}; must hold ${program}, with the program's flags after it",
+            "command is python run.py ${args}; must hold ${program}, and ${args} and the program's flags after it",
         ),
         (
             _one("command", "['${program}', eval, '${args}']"),
@@ -254,7 +257,7 @@ def test_a_malformed_parameter_is_told(tmp_path, spec, message):
         (
             _one("command", "[python, '${program}', --agent=gru]"),
             [],
-            "command is python ${program} --agent=gru; must hold ${args} after ${program}: without it W&B",
+            "command is python ${program} --agent=gru; must hold ${program}, and ${args} and the program's",
         ),
         (
             _one("program", "train.py"),
@@ -266,7 +269,7 @@ def test_a_malformed_parameter_is_told(tmp_path, spec, message):
         (
             _SEARCH.replace("2", "0") + "parameters: {seed: {values: [1]}}",
             [],
-            "run_cap is 0: must be at least 1",
+            "run_cap is 0: must be an integer of at least 1",
         ),
         (
             _SEARCH.replace("2", "true") + "parameters: {seed: {values: [1]}}",
