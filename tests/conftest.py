@@ -42,6 +42,14 @@ def _busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "free_cores", lambda: 1)
 
 
+@pytest.fixture(autouse=True)
+def _no_job_of_the_test_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`compare` and `sweep` say in the environment, for their runs, what W&B is to call them."""
+    for name in ("WANDB_RUN_GROUP", "WANDB_JOB_TYPE"):
+        monkeypatch.setenv(name, "")  # so that whatever the test leaves is undone
+        monkeypatch.delenv(name)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line that says whether the page of `report` was tried in a browser; CI prints it again."""
     found = {

@@ -35,7 +35,7 @@ class _File(Part):
     entity: Any = None
     description: Any = None
     kind: Any = None
-    apiVersion: Any = None  # noqa: N815
+    apiVersion: Any = None
     controller: Any = None
     preemptible: Any = None
 
@@ -143,7 +143,7 @@ def _checked(path: Path, content: Mapping[str, Any]) -> SweepFile:
         metric.goal,
         metric.target,
         _parameters(file.parameters, file.method == "grid"),
-        rungs and read_part(Hyperband, rungs, "early_terminate", "early_terminate."),
+        read_part(Hyperband, rungs, "early_terminate", "early_terminate.") if rungs else None,
         file.run_cap,
         _flags(file),
     )

