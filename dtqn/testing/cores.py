@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dtqn.networks.q_network import Core
 from dtqn.settings.config import NetworkConfig
@@ -45,8 +45,6 @@ def check_core(
 ) -> None:
     """Holds the cores that `make_core(config)` makes to `dtqn.networks.q_network.Core`.
 
-    Their parameters are moved a little, so that none hides behind an initial zero.
-
     Args:
         name: stands in the error.
         trace_dtype: the setting `replay.trace_dtype`, in which replay stores the trace.
@@ -55,51 +53,31 @@ def check_core(
         ContractError: one line that names the contract that is broken, and the largest difference.
     """
 
-    def make() -> nn.Module:
-        return faults.moved(faults.called(name, "can be made", lambda: make_core(config)), name)
+    def subject(dtype: torch.dtype, batch: int) -> _Core:
+        return _Core(lambda: make_core(config), name, dtype, batch, config, trace_dtype)
 
     with faults.seeded():
-        subject = _Core(make, config, name, trace_dtype, torch.float64, faults.BATCH)
-        for check in (
-            _shapes_and_dtypes,
-            _arguments_are_left_alone,
-            _fresh_start,
-            _batch_rows,
-            _reset,
-            _causality,
-            _chunks,
-            _switches,
-            _parity,
-            _invalid_rows,
-            _padding,
-            _long_parity,
-            _gradient_arrives,
-            _parameters_are_followed,
-        ):
-            check(subject)
-        subject = _Core(make, config, name, trace_dtype, torch.float32, faults.MANY)
-        for check in (_shapes_and_dtypes, _batch_rows, _switches, _parity, _invalid_rows, _padding):
-            check(subject)
+        subject(torch.float64, faults.BATCH).hold(_PROMISES)
+        rounded = [(contract, check) for contract, check in _PROMISES if check in _OF_FLOAT32]
+        subject(torch.float32, faults.MANY).hold(rounded)
 
 
-class _Core:
+class _Core(faults.Subject):
     """A core under test: its calls and what it is called with."""
 
     def __init__(
         self,
-        make: Callable[[], nn.Module],
-        config: NetworkConfig,
+        make: Callable[[], Any],
         name: str,
-        trace_dtype: str,
         dtype: torch.dtype,
         batch: int,
+        config: NetworkConfig,
+        trace_dtype: str,
     ) -> None:
-        self.dtype, self.batch, self.tolerance = dtype, batch, faults.TOLERANCE[dtype]
-        self._make = make
-        module: Any = self.another()
-        self.module, self.name, self.width = module, name, config.width
+        super().__init__(make, name, dtype, batch)
+        self.width = config.width
         self._shape = (_PARTS, config.width) if config.soft_attention else (config.width,)
-        self.spec = self.attempt("trace_spec", module.trace_spec)
+        self.spec = self.called("its trace_spec", self.module.trace_spec)
         self.fields = leaves(self.spec)
         self.stored_as = {
             path: torch.from_numpy(np.empty(0, field.dtype or trace_dtype)).dtype
@@ -108,11 +86,6 @@ class _Core:
         self.windows = {name: field.window for name, field in self.fields.items()}
         self.window = max(self.windows.values(), default=0)
         self._generator = torch.Generator().manual_seed(1)
-
-    def another(self) -> nn.Module:
-        """One with parameters of its own. In float32 it is as a run makes it: a cast would mend constants."""
-        module = self._make()
-        return module if self.dtype == torch.float32 else module.to(self.dtype)
 
     def features(self, steps: int, batch: int | None = None) -> Tensor:
         size = (batch or self.batch, steps, *self._shape)
@@ -123,20 +96,25 @@ class _Core:
             output, after, trace = self.module(x, state, want_trace)
             return output, after, trace
 
-        return self.attempt(f"call on {tuple(x.shape)}", call)
+        called: tuple[Tensor, State, Trace] = self.called(f"its call on {tuple(x.shape)}", call)
+        return called
 
     def output(self, x: Tensor, state: State) -> Tensor:
         return self(x, state)[0]
 
     def initial_state(self, batch: int | None = None) -> State:
-        return self.attempt("initial_state", lambda: self.module.initial_state(batch or self.batch))
+        return self.called("its initial_state", lambda: self.module.initial_state(batch or self.batch))
+
+    def after(self, steps: int) -> State:
+        """The state after so many steps of an episode."""
+        return self(self.features(steps), self.initial_state())[1]
 
     def state_from_trace(self, rows: Mapping[str, Tensor], valid: Tensor, steps: Tensor) -> State:
         tree = from_leaves(self.spec, rows)
-        return self.attempt("state_from_trace", lambda: self.module.state_from_trace(tree, valid, steps))
+        return self.called("its state_from_trace", lambda: self.module.state_from_trace(tree, valid, steps))
 
     def cache(self, state: State) -> State:
-        return self.attempt("cache", lambda: self.module.cache(state))
+        return self.called("its cache", lambda: self.module.cache(state))
 
     def some_rows(self, count: int) -> dict[str, Tensor]:
         """The last rows [B, count, ...] that `state_from_trace` reads after so many steps from the start."""
@@ -158,146 +136,91 @@ class _Core:
         """The rows as replay gives them back."""
         return {name: x.to(self.stored_as[name]) for name, x in rows.items()}
 
-    def same(
-        self, contract: str, what: str, one: Tensor, other: Tensor, tolerance: float | None = None
-    ) -> None:
-        faults.same(self.name, contract, what, one, other, self.tolerance if tolerance is None else tolerance)
-
-    def must(self, holds: bool, contract: str, problem: str) -> None:
-        if not holds:
-            raise faults.broken(self.name, contract, problem)
-
-    def attempt(self, what: str, call: Callable[[], Any]) -> Any:
-        return faults.called(self.name, f"its {what}", call)
-
 
 def _shapes_and_dtypes(core: _Core) -> None:
-    contract = faults.SHAPES
     state = core.initial_state()
-
-    def like_the_first(other: State, what: str) -> None:
-        first, second = leaves(state), leaves(other)
-        core.must(
-            set(first) == set(second),
-            contract,
-            f"{what} has {sorted(second)}, and initial_state {sorted(first)}; they must be alike",
-        )
-        for path, leaf in second.items():
-            right = first[path]
-            core.must(
-                (leaf.shape, leaf.dtype) == (right.shape, right.dtype),
-                contract,
-                f"{what} is {kind(leaf)} at {path or 'its root'}, and initial_state {kind(right)}; "
-                "they must be alike",
-            )
-
     for path, leaf in leaves(state).items():
         at = path or "its root"
-        core.must(isinstance(leaf, Tensor), contract, f"initial_state is {type(leaf).__name__} at {at}")
-        core.must(
-            leaf.dim() >= 1 and len(leaf) == core.batch,
-            contract,
-            f"initial_state({core.batch}) is {kind(leaf)} at {at}; its first dimension must be {core.batch}",
+        core.must(isinstance(leaf, Tensor), f"initial_state is {type(leaf).__name__} at {at}")
+        rows = (
+            f"initial_state({core.batch}) is {kind(leaf)} at {at}; its first dimension must be {core.batch}"
         )
-        core.must(
-            not leaf.is_floating_point() or leaf.dtype == core.dtype,
-            contract,
-            f"initial_state is {kind(leaf)} at {at}; it must have the parameters' dtype, {core.dtype} here",
+        core.must(leaf.dim() >= 1 and len(leaf) == core.batch, rows)
+        dtype = (
+            f"initial_state is {kind(leaf)} at {at}; it must have the parameters' dtype, {core.dtype} here"
         )
+        core.must(not leaf.is_floating_point() or leaf.dtype == core.dtype, dtype)
     for steps in (1, faults.STEPS):
         x = core.features(steps)
         output, after, trace = core(x.requires_grad_(), state)
-        wanted = (core.batch, steps, core.width)
-        core.must(
-            (tuple(output.shape), output.dtype) == (wanted, x.dtype),
-            contract,
-            f"its output is {kind(output)}; it must be {x.dtype} {wanted}",
-        )
-        core.must(bool(output.isfinite().all()), contract, "its output is not finite")
-        like_the_first(after, f"the state after {steps} steps")
-        core.must(
-            not any(leaf.requires_grad for leaf in leaves(after).values()),
-            contract,
-            "gradient enters the state after a call; detach it",
-        )
-        left = leaves(trace)
-        core.must(
-            set(left) >= set(core.fields),
-            contract,
-            f"its trace has {sorted(left)}, and trace_spec {sorted(core.fields)}",
-        )
-        for path, field in core.fields.items():
-            wanted = (core.batch, steps, *field.shape)
-            core.must(
-                tuple(left[path].shape) == wanted,
-                contract,
-                f"its trace is {kind(left[path])} at {path}; by its trace_spec it must be {wanted}",
-            )
+        wanted = f"{x.dtype} {(core.batch, steps, core.width)}"
+        core.must(kind(output) == wanted, f"its output is {kind(output)}; it must be {wanted}")
+        core.must(bool(output.isfinite().all()), "its output is not finite")
+        kinds, right = _kinds(after), _kinds(state)
+        unlike = f"the state after {steps} steps is {kinds}, and initial_state {right}; they must be alike"
+        core.must(kinds == right, unlike)
+        is_left = any(leaf.requires_grad for leaf in leaves(after).values())
+        core.must(not is_left, "gradient enters the state after a call; detach it")
+        of_trace = {path: tuple(leaf.shape) for path, leaf in leaves(trace).items() if path in core.fields}
+        spec = {path: (core.batch, steps, *field.shape) for path, field in core.fields.items()}
+        core.must(of_trace == spec, f"its trace is {of_trace}; by its trace_spec it must be {spec}")
     for count in (0, 1):  # at an episode's start replay has no row
-        rows = core.stored(core.some_rows(count))
-        made = core.state_from_trace(rows, *_all_valid(core.batch, count, count))
-        kinds = [{path: leaf.dtype for path, leaf in leaves(one).items()} for one in (made, state)]
-        core.must(
-            kinds[0] == kinds[1],
-            contract,
-            f"state_from_trace of {count} rows as replay stores them has {kinds[0]}; it must have {kinds[1]}",
-        )
+        rows_stored = core.stored(core.some_rows(count))
+        made = core.state_from_trace(rows_stored, *_all_valid(core.batch, count, count))
+        dtypes, right_ones = ({path: leaf.dtype for path, leaf in leaves(x).items()} for x in (made, state))
+        what = f"state_from_trace of {count} rows as replay stores them"
+        core.must(dtypes == right_ones, f"{what} has {dtypes}; it must have {right_ones}")
+
+
+def _kinds(state: State) -> dict[str, str]:
+    return {path: kind(leaf) for path, leaf in leaves(state).items()}
 
 
 def _arguments_are_left_alone(core: _Core) -> None:
-    x, (_, state, _) = core.features(faults.STEPS), core(core.features(2), core.initial_state())
+    x, state = core.features(faults.STEPS), core.after(2)
     for want_trace in (True, False):
         what = f"a call with want_trace={want_trace}"
-        given = {"input": x, "state": state}
-        faults.unwritten(core.name, what, given, partial(core, x, state, want_trace))
-    faults.unwritten(core.name, "cache", {"state": state}, lambda: core.cache(state))
+        core.unwritten(what, {"input": x, "state": state}, partial(core, x, state, want_trace))
+    core.unwritten("cache", {"state": state}, lambda: core.cache(state))
     count = min(faults.STEPS, core.window)
     rows, (valid, steps) = core.some_rows(count), _all_valid(core.batch, count, faults.STEPS)
     given = {"rows": rows, "valid": valid, "episode_step": steps}
-    faults.unwritten(core.name, "state_from_trace", given, lambda: core.state_from_trace(rows, valid, steps))
-
-
-_RESET = "a reset equals a fresh start"
+    core.unwritten("state_from_trace", given, lambda: core.state_from_trace(rows, valid, steps))
 
 
 def _fresh_start(core: _Core) -> None:
     x, probe = core.features(faults.STEPS), core.features(faults.STEPS)
     fresh = core.output(x, core.initial_state())
     core(probe, core.initial_state())
-    core.same(
-        _RESET,
-        "the outputs of an episode, first and again later,",
-        core.output(x, core.initial_state()),
-        fresh,
-    )
+    again = core.output(x, core.initial_state())
+    core.same("the outputs of an episode, first and again later,", again, fresh)
 
 
 def _reset(core: _Core) -> None:
     x = core.features(faults.STEPS)
     fresh = core.output(x, core.initial_state())
-    _, state, _ = core(core.features(faults.STEPS), core.initial_state())
+    state = core.after(faults.STEPS)
     first = torch.arange(core.batch) % 2 == 0
     carried = core.output(x, state)
     mixed = core.output(x, reset_rows(state, core.initial_state(), first))
-    core.same(
-        _RESET, "the outputs of a batch row that was reset and of a fresh one", mixed[first], fresh[first]
-    )
-    core.same(
-        _RESET, "the outputs of a row beside one that was reset and without", mixed[~first], carried[~first]
-    )
+    core.same("the outputs of a batch row that was reset and of a fresh one", mixed[first], fresh[first])
+    core.same("the outputs of a row beside one that was reset and without", mixed[~first], carried[~first])
 
 
-def _switches(core: _Core) -> None:
-    x, (_, state, _) = core.features(faults.STEPS), core(core.features(3), core.initial_state())
-    output, bare = core.output(x, state), core(x, state, False)[0]
-    core.same("want_trace changes no output", "the outputs with it and without", bare, output)
+def _trace_is_wanted(core: _Core) -> None:
+    x, state = core.features(faults.STEPS), core.after(3)
+    bare = core(x, state, False)[0]
+    core.same("the outputs with it and without", bare, core.output(x, state))
+
+
+def _cache(core: _Core) -> None:
+    x, state = core.features(faults.STEPS), core.after(3)
     cached = core.output(x, core.cache(state))
-    core.same("a cache changes no output", "the outputs with it and without", cached, output)
+    core.same("the outputs with it and without", cached, core.output(x, state))
 
 
 def _chunks(core: _Core) -> None:
-    contract = "any split into calls is the same function"
-    x, state = core.features(faults.STEPS), core(core.features(2), core.initial_state())[1]
+    x, state = core.features(faults.STEPS), core.after(2)
     whole, after, trace = core(x, state)
     probe = core.features(3)
     for cuts in (range(1, faults.STEPS), (2, 7), (5,)):
@@ -307,30 +230,28 @@ def _chunks(core: _Core) -> None:
             outputs.append(output)
             left.append(leaves(rows))
         how = f"one call on {faults.STEPS} steps and {len(cuts) + 1} calls"
-        core.same(contract, f"its output in {how}", torch.cat(outputs, dim=1), whole)
+        core.same(f"its output in {how}", torch.cat(outputs, dim=1), whole)
         for name in core.fields:
             joined = torch.cat([rows[name] for rows in left], dim=1)
-            core.same(contract, f"its trace's {name} in {how}", joined, leaves(trace)[name])
-        core.same(contract, f"the state after {how}", core.output(probe, now), core.output(probe, after))
+            core.same(f"its trace's {name} in {how}", joined, leaves(trace)[name])
+        core.same(f"the state after {how}", core.output(probe, now), core.output(probe, after))
 
 
 def _causality(core: _Core) -> None:
-    contract = "causality"
     x, other = core.features(faults.STEPS), core.features(faults.STEPS)
     output = core.output(x, core.initial_state())
     for at in range(1, faults.STEPS):
         changed = core.output(torch.cat([x[:, :at], other[:, at:]], dim=1), core.initial_state())
         what = f"the output of steps before {at} when the inputs from {at} on change"
-        core.same(contract, what, changed[:, :at], output[:, :at])
+        core.same(what, changed[:, :at], output[:, :at])
 
 
 def _batch_rows(core: _Core) -> None:
-    contract = "batch rows are independent"
-    x, (_, state, _) = core.features(faults.STEPS), core(core.features(3), core.initial_state())
+    x, state = core.features(faults.STEPS), core.after(3)
     output = core.output(x, state)
     for row in range(core.batch):
         alone = core.output(x[row : row + 1], map_tree(lambda leaf, at=row: leaf[at : at + 1], state))
-        core.same(contract, f"batch row {row} alone and beside others", alone[0], output[row])
+        core.same(f"batch row {row} alone and beside others", alone[0], output[row])
 
 
 def _parity(core: _Core) -> None:
@@ -347,7 +268,6 @@ def _long_parity(core: _Core) -> None:
 @torch.no_grad()
 def _states_are_the_carried_ones(core: _Core, counts: set[int], batch: int) -> None:
     """After so many steps each, of trace rows as they are and as replay stores them."""
-    contract = "the state made of stored trace rows is the carried one"
     stored_as = ", ".join(sorted({str(dtype).removeprefix("torch.") for dtype in core.stored_as.values()}))
     x, probe = core.features(max(counts), batch), core.features(3, batch)
     state, rows = core.initial_state(batch), core.no_rows(batch)
@@ -355,11 +275,8 @@ def _states_are_the_carried_ones(core: _Core, counts: set[int], batch: int) -> N
     for start, steps in zip([0, *cuts], cuts, strict=False):
         if steps > start:
             output, state, trace = core(x[:, start:steps], state)
-            core.must(
-                bool(output.isfinite().all()),
-                faults.SHAPES,
-                f"its output is not finite within {steps} steps",
-            )
+            if not output.isfinite().all():
+                raise core.broken(f"its output is not finite within {steps} steps", faults.SHAPES)
             new = leaves(trace)
             rows = core.newest({name: torch.cat([old, new[name]], dim=1) for name, old in rows.items()})
         if steps not in counts:
@@ -372,11 +289,10 @@ def _states_are_the_carried_ones(core: _Core, counts: set[int], batch: int) -> N
         ):
             made = core.output(probe, core.state_from_trace(given, valid, at))
             what = f"the output after the state that {steps} steps left, carried and made anew{made_of},"
-            core.same(contract, what, made, carried, tolerance)
+            core.same(what, made, carried, tolerance)
 
 
 def _invalid_rows(core: _Core) -> None:
-    contract = "junk in invalid trace rows changes nothing"
     window = min(core.window, LONG_WINDOW)
     if not window:
         return
@@ -390,48 +306,67 @@ def _invalid_rows(core: _Core) -> None:
             last = valid[:, window - leaf.shape[1] :]
             rows[name] = leaf.masked_fill(~last.view(*last.shape, *[1] * (leaf.dim() - 2)), junk)
         outputs.append(core.output(probe, core.state_from_trace(rows, valid, steps)))
-        core.same(contract, f"the output with 0 and with {junk:g} in them", outputs[-1], outputs[0])
+        core.same(f"the output with 0 and with {junk:g} in them", outputs[-1], outputs[0])
     fresh = core.output(probe[:1], core.initial_state(1))
-    core.same(contract, "the output without any valid row and a fresh one", outputs[0][:1], fresh)
+    core.same("the output without any valid row and a fresh one", outputs[0][:1], fresh)
 
 
 def _padding(core: _Core) -> None:
-    contract = "junk in padding changes nothing"
     is_real = first_rows(2 + torch.arange(core.batch) % (faults.STEPS - 1), faults.STEPS)
     x = core.features(faults.STEPS)
     mask = is_real.view(*is_real.shape, *[1] * (x.dim() - 2))
-    parameters = faults.trainable(core.module)
     results: list[Sequence[Tensor]] = []
     for given in (x, torch.where(mask, x, 1e6)):
         output = core.output(given, core.initial_state())[is_real]
-        results.append([output, *faults.gradient(core.name, output, parameters)])
+        results.append([output, *core.gradient(output, core.trainable)])
     for at, (one, other) in enumerate(zip(*results, strict=True)):
         what = "the gradient of the real steps" if at else "the output of the real steps"
-        core.same(contract, what, other, one)
+        core.same(what, other, one)
 
 
 def _gradient_arrives(core: _Core) -> None:
-    contract = "a gradient reaches its parameters and its input"
     x = core.features(faults.STEPS).requires_grad_()
     output = core.output(x, core.initial_state())
-    *of_parameters, of_x = faults.gradient(core.name, output, [*faults.trainable(core.module), x])
-    faults.some_gradient(core.name, contract, of_parameters)
-    core.must(bool(of_x.any()), contract, "none reaches its input, and so no encoder learns")
+    *of_parameters, of_x = core.gradient(output, [*core.trainable, x])
+    core.some_gradient(of_parameters)
+    core.must(bool(of_x.any()), "none reaches its input, and so no encoder learns")
 
 
 def _parameters_are_followed(core: _Core) -> None:
     x = core.features(faults.STEPS)
 
     def output(module: Any) -> Tensor:
-        def call() -> Tensor:
-            result: Tensor = module(x, module.initial_state(len(x)), True)[0]
-            return result
+        return core.called("its call", lambda: module(x, module.initial_state(len(x)), True)[0])
 
-        return core.attempt("call", call)
-
-    faults.follows(core.name, core.module, core.another, output, core.tolerance)
+    core.follows(output)
 
 
 def _all_valid(batch: int, rows: int, steps: int) -> tuple[Tensor, Tensor]:
     """`valid` and `episode_step` of `state_from_trace` after so many steps, with no row too many."""
     return torch.ones(batch, rows, dtype=torch.bool), torch.full((batch,), steps)
+
+
+_CARRIED = "the state made of stored trace rows is the carried one"
+_RESET = "a reset equals a fresh start"
+_PROMISES: Final = (
+    (faults.SHAPES, _shapes_and_dtypes),
+    (faults.LEFT_ALONE, _arguments_are_left_alone),
+    (_RESET, _fresh_start),
+    (faults.BATCH_ROWS, _batch_rows),
+    (_RESET, _reset),
+    ("causality", _causality),
+    ("any split into calls is the same function", _chunks),
+    ("want_trace changes no output", _trace_is_wanted),
+    ("a cache changes no output", _cache),
+    (_CARRIED, _parity),
+    ("junk in invalid trace rows changes nothing", _invalid_rows),
+    ("junk in padding changes nothing", _padding),
+    (_CARRIED, _long_parity),
+    ("a gradient reaches its parameters and its input", _gradient_arrives),
+    (faults.FOLLOWS, _parameters_are_followed),
+)
+"""By their contracts."""
+_OF_FLOAT32: Final = {
+    *(_shapes_and_dtypes, _batch_rows, _trace_is_wanted, _cache, _parity, _invalid_rows, _padding),
+}
+"""Those that rows and rounding can break."""

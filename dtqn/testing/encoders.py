@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dtqn.networks.q_network import Encoder
 from dtqn.settings.config import NetworkConfig
@@ -39,86 +39,111 @@ def check_encoder(
         ContractError: one line that names the contract that is broken, and the largest difference.
     """
     space = observation_space or gymnasium.spaces.Discrete(5)
-
-    def make() -> nn.Module:
-        return faults.moved(
-            faults.called(name, "can be made", lambda: make_encoder(config, space, num_actions)), name
-        )
-
     with faults.seeded():
-        module: Any = make()
-        inputs, others = (_inputs(space, num_actions, seed) for seed in (1, 2))
-
-        def features(given: StepInputs, module: Any = module) -> Tensor:
-            return faults.called(name, "its call", lambda: module(given))
-
-        def same(contract: str, what: str, one: Tensor, other: Tensor) -> None:
-            faults.same(name, contract, what, one, other, faults.TOLERANCE[torch.float32])
-
-        # The actor's rows and replay's are read again.
-        whole = faults.unwritten(name, "a call", inputs, lambda: features(inputs))
-        wanted = (faults.BATCH, faults.STEPS, config.width)
-        good = tuple(whole.shape) == wanted or (
-            config.soft_attention and whole.dim() == 4 and (*whole.shape[:2], whole.shape[3]) == wanted
+        encoder = _Encoder(
+            lambda: make_encoder(config, space, num_actions), name, torch.float32, faults.BATCH
         )
-        if not good or whole.dtype != torch.float32:
-            right = f"torch.float32 {wanted}, by network.width"
-            raise faults.broken(
-                name, faults.SHAPES, f"its features are {faults.kind(whole)}; they must be {right}"
-            )
-        if not bool(whole.isfinite().all()):
-            raise faults.broken(name, faults.SHAPES, "its features are not finite")
-        features(others)
-        contract = "the features of a step are of that step alone"
-        same(contract, "a first call and a later one", features(inputs), whole)
-        for at in range(faults.STEPS):
-            alone = features(map_tree(lambda x, at=at: x[:, at : at + 1], inputs))
-            same(contract, f"step {at} alone and among others", alone, whole[:, at : at + 1])
-        contract = "batch rows are independent"
-        for given in (inputs, _inputs(space, num_actions, 3, faults.MANY, 2)):
-            together = features(given)
-            for row, beside in enumerate(together):
-                alone = features(map_tree(lambda x, row=row: x[row : row + 1], given))
-                same(contract, f"batch row {row} alone and beside others", alone[0], beside)
-        changed = torch.where(inputs.first, (inputs.prev_action + 1) % num_actions, inputs.prev_action)
-        what = "the features with one previous action and another"
-        contract = "no previous action is read where an episode begins"
-        same(contract, what, features(inputs._replace(prev_action=changed)), whole)
-        contract = "integers of any dtype are read alike"
-        same(contract, "the features of int64 and of uint8", features(map_tree(_narrow, inputs)), whole)
-        gradient = faults.gradient(name, features(inputs), faults.trainable(module))
-        faults.some_gradient(name, "a gradient reaches its parameters", gradient)
-        faults.follows(name, module, make, lambda one: features(inputs, one), faults.TOLERANCE[torch.float32])
+        encoder.config, encoder.space, encoder.num_actions = config, space, num_actions
+        encoder.inputs, encoder.others = (encoder.rows(seed) for seed in (1, 2))
+        encoder.hold(_PROMISES)
 
 
-def _inputs(
-    space: gymnasium.Space,
-    num_actions: int,
-    seed: int,
-    batch: int = faults.BATCH,
-    steps: int = faults.STEPS,
-) -> StepInputs:
-    """Random rows [B, T, ...], from an episode's first one on."""
-    generator = torch.Generator().manual_seed(seed)
-    space.seed(seed)
-    samples = [space.sample() for _ in range(batch * steps)]
+class _Encoder(faults.Subject):
+    """An encoder under test, and what it is called with."""
 
-    def stacked(*parts: Any) -> Tensor:
-        tensors = [torch.as_tensor(part) for part in parts]
-        return torch.stack(tensors).view(batch, steps, *tensors[0].shape)
+    config: NetworkConfig
+    space: gymnasium.Space
+    num_actions: int
+    inputs: StepInputs
+    others: StepInputs
 
-    first = torch.zeros(batch, steps, dtype=torch.bool)
-    first[:, 0] = True
-    reward = torch.randn(batch, steps, generator=generator).masked_fill(first, 0.0)
-    action = torch.randint(num_actions, (batch, steps), generator=generator)
-    if isinstance(space, gymnasium.spaces.Dict):
-        return StepInputs(
-            {key: stacked(*(sample[key] for sample in samples)) for key in space}, action, reward, first
-        )
-    return StepInputs(stacked(*samples), action, reward, first)
+    def features(self, given: StepInputs, module: Any = None) -> Tensor:
+        """[B, T, D] or [B, T, P, D] by the encoder, or by another module."""
+        features: Tensor = self.called("its call", lambda: (module or self.module)(given))
+        return features
+
+    def rows(self, seed: int, batch: int = faults.BATCH, steps: int = faults.STEPS) -> StepInputs:
+        """Random rows [B, T, ...], from an episode's first one on."""
+        generator = torch.Generator().manual_seed(seed)
+        self.space.seed(seed)
+        samples = [self.space.sample() for _ in range(batch * steps)]
+
+        def stacked(*parts: Any) -> Tensor:
+            tensors = [torch.as_tensor(part) for part in parts]
+            return torch.stack(tensors).view(batch, steps, *tensors[0].shape)
+
+        first = torch.zeros(batch, steps, dtype=torch.bool)
+        first[:, 0] = True
+        reward = torch.randn(batch, steps, generator=generator).masked_fill(first, 0.0)
+        action = torch.randint(self.num_actions, (batch, steps), generator=generator)
+        return StepInputs(map_tree(stacked, *samples), action, reward, first)
+
+
+def _rows_are_left_alone(encoder: _Encoder) -> None:
+    """The actor's rows and replay's are read again."""
+    encoder.unwritten("a call", encoder.inputs, lambda: encoder.features(encoder.inputs))
+
+
+def _shapes_and_dtypes(encoder: _Encoder) -> None:
+    whole = encoder.features(encoder.inputs)
+    wanted = (faults.BATCH, faults.STEPS, encoder.config.width)
+    has_parts = encoder.config.soft_attention and whole.dim() == 4
+    shape = (*whole.shape[:2], *whole.shape[3 if has_parts else 2 :])
+    right = f"its features are {faults.kind(whole)}; they must be torch.float32 {wanted}, by network.width"
+    encoder.must(shape == wanted and whole.dtype == torch.float32, right)
+    encoder.must(bool(whole.isfinite().all()), "its features are not finite")
+
+
+def _steps(encoder: _Encoder) -> None:
+    whole = encoder.features(encoder.inputs)
+    encoder.features(encoder.others)
+    encoder.same("a first call and a later one", encoder.features(encoder.inputs), whole)
+    for at in range(faults.STEPS):
+        alone = encoder.features(map_tree(lambda x, at=at: x[:, at : at + 1], encoder.inputs))
+        encoder.same(f"step {at} alone and among others", alone, whole[:, at : at + 1])
+
+
+def _batch_rows(encoder: _Encoder) -> None:
+    for given in (encoder.inputs, encoder.rows(3, faults.MANY, 2)):
+        for row, beside in enumerate(encoder.features(given)):
+            alone = encoder.features(map_tree(lambda x, row=row: x[row : row + 1], given))
+            encoder.same(f"batch row {row} alone and beside others", alone[0], beside)
+
+
+def _first_action(encoder: _Encoder) -> None:
+    own = encoder.inputs
+    changed = torch.where(own.first, (own.prev_action + 1) % encoder.num_actions, own.prev_action)
+    other = encoder.features(own._replace(prev_action=changed))
+    encoder.same("the features with one previous action and another", other, encoder.features(own))
+
+
+def _dtypes(encoder: _Encoder) -> None:
+    narrow = encoder.features(map_tree(_narrow, encoder.inputs))
+    encoder.same("the features of int64 and of uint8", narrow, encoder.features(encoder.inputs))
 
 
 def _narrow(x: Tensor) -> Tensor:
     if x.is_floating_point() or x.dtype == torch.bool or x.min() < 0 or x.max() > 255:
         return x
     return x.to(torch.uint8)
+
+
+def _gradient_arrives(encoder: _Encoder) -> None:
+    encoder.some_gradient(encoder.gradient(encoder.features(encoder.inputs), encoder.trainable))
+
+
+def _parameters_are_followed(encoder: _Encoder) -> None:
+    encoder.follows(lambda module: encoder.features(encoder.inputs, module))
+
+
+_PROMISES = (
+    (faults.LEFT_ALONE, _rows_are_left_alone),
+    (faults.SHAPES, _shapes_and_dtypes),
+    ("the features of a step are of that step alone", _steps),
+    (faults.BATCH_ROWS, _batch_rows),
+    ("no previous action is read where an episode begins", _first_action),
+    ("integers of any dtype are read alike", _dtypes),
+    ("a gradient reaches its parameters", _gradient_arrives),
+    (faults.FOLLOWS, _parameters_are_followed),
+)
+"""By their contracts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -28,8 +28,11 @@ SMALL: Final = NetworkConfig(
     head_width=6,
 )
 """The settings of the modules that are made where none are given."""
+MADE: Final = "can be made"
 SHAPES: Final = "shapes and dtypes"
-_LEFT_ALONE: Final = "a call leaves its arguments alone"
+LEFT_ALONE: Final = "a call leaves its arguments alone"
+FOLLOWS: Final = "the output follows the parameters"
+BATCH_ROWS: Final = "batch rows are independent"
 
 
 class ContractError(AssertionError):
@@ -44,99 +47,127 @@ def seeded() -> Iterator[None]:
         yield
 
 
-def moved(module: Any, name: str) -> Any:
-    if not isinstance(module, nn.Module):
-        raise broken(name, "can be made", f"it made a {type(module).__name__}; it must be a torch.nn.Module")
-    with torch.no_grad():
-        for path, parameter in module.named_parameters():
-            if not parameter.is_floating_point():
-                problem = f"{path} is of {parameter.dtype}; what is not of a floating type must be a buffer"
-                raise broken(name, "can be made", problem)
-            parameter.add_(torch.randn_like(parameter), alpha=0.05)
-    return module
+class Subject:
+    """A module under test.
 
+    Its parameters are moved a little, so that none hides behind an initial zero.
+    """
 
-def called(name: str, what: str, call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except ContractError:
-        raise
-    except ANY_FAULT as error:  # whatever a user's class raises
-        raise broken(name, SHAPES, f"{what} failed: {located(error)}") from error
+    def __init__(self, make: Callable[[], Any], name: str, dtype: torch.dtype, batch: int) -> None:
+        """
+        Args:
+            make: gives a module with parameters of its own each time.
+            name: stands in the error.
+            batch: the rows of its calls.
+        """
+        self.name, self.dtype, self.tolerance, self.batch = name, dtype, TOLERANCE[dtype], batch
+        self.contract = MADE
+        """The promise that is looked at."""
+        self._make = make
+        self.module: Any = self.another()
 
+    def another(self) -> Any:
+        """One with parameters of its own. In float32 it is as a run makes it: a cast would mend constants."""
+        module = self.called("it", self._make)
+        if not isinstance(module, nn.Module):
+            raise self.broken(f"it made a {type(module).__name__}; it must be a torch.nn.Module")
+        self._move(module)
+        return module if self.dtype == torch.float32 else module.to(self.dtype)
 
-def unwritten(name: str, what: str, arguments: Any, call: Callable[[], Any]) -> Any:
-    """The result of a call, which must leave the tree of its arguments as it was."""
-    kept = leaves(map_tree(torch.clone, arguments))
-    result = call()
-    for path, leaf in leaves(arguments).items():
-        same(name, _LEFT_ALONE, f"{path} before and after {what}", leaf, kept[path], 0.0)
-    return result
+    def _move(self, module: nn.Module) -> None:
+        with torch.no_grad():
+            for path, parameter in module.named_parameters():
+                if not parameter.is_floating_point():
+                    problem = (
+                        f"{path} is of {parameter.dtype}; what is not of a floating type must be a buffer"
+                    )
+                    raise self.broken(problem, MADE)
+                parameter.add_(torch.randn_like(parameter), alpha=0.05)
 
+    def hold(self, promises: Iterable[tuple[str, Callable[[Any], None]]]) -> None:
+        """Look at each promise by its check, which reads this."""
+        for self.contract, check in promises:
+            check(self)
 
-def trainable(module: nn.Module) -> list[nn.Parameter]:
-    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+    def broken(self, problem: str, contract: str | None = None) -> ContractError:
+        text = f"{self.name} breaks the contract '{contract or self.contract}': {problem}"
+        return ContractError(" ".join(text.split()))
 
+    def must(self, holds: bool, problem: str) -> None:
+        if not holds:
+            raise self.broken(problem)
 
-def gradient(name: str, output: Tensor, of: Sequence[Tensor]) -> Sequence[Tensor]:
-    """That of some function of the output; 0 of what it does not depend on."""
-    if not of or not output.requires_grad:
-        return [torch.zeros_like(one) for one in of]
-    loss = output.sin().sum()
-    return called(
-        name,
-        "its gradient",
-        lambda: torch.autograd.grad(loss, of, allow_unused=True, materialize_grads=True),
-    )
+    def called(self, what: str, call: Callable[[], Any]) -> Any:
+        """The result of a call of the user's code."""
+        try:
+            return call()
+        except ContractError:
+            raise
+        except ANY_FAULT as error:  # whatever a user's class raises
+            raise self.broken(f"{what} failed: {located(error)}", SHAPES) from error
 
+    def same(self, what: str, one: Tensor, other: Tensor, tolerance: float | None = None) -> None:
+        """Whether both are alike, relative to the larger of 1 and their largest number."""
+        if one.shape != other.shape:
+            raise self.broken(f"{what}: the shapes are {tuple(one.shape)} and {tuple(other.shape)}")
+        if one.numel() == 0:
+            return
+        difference = _difference(one, other)
+        scale = max(1.0, float(other.detach().double().abs().max()))
+        if difference > scale * (self.tolerance if tolerance is None else tolerance):
+            raise self.broken(f"{what} differ (by {difference:.2g} at most)")
 
-def some_gradient(name: str, contract: str, gradient: Sequence[Tensor]) -> None:
-    if gradient and not any(bool(one.any()) for one in gradient):
+    def unwritten(self, what: str, arguments: Any, call: Callable[[], Any]) -> Any:
+        """The result of a call, which must leave the tree of its arguments as it was."""
+        kept = leaves(map_tree(torch.clone, arguments))
+        result = call()
+        for path, leaf in leaves(arguments).items():
+            self.same(f"{path} before and after {what}", leaf, kept[path], 0.0)
+        return result
+
+    @property
+    def trainable(self) -> list[nn.Parameter]:
+        return [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+
+    def gradient(self, output: Tensor, of: Sequence[Tensor]) -> Sequence[Tensor]:
+        """That of some function of the output; 0 of what it does not depend on."""
+        if not of or not output.requires_grad:
+            return [torch.zeros_like(one) for one in of]
+        loss = output.sin().sum()
+        return self.called(
+            "its gradient",
+            lambda: torch.autograd.grad(loss, of, allow_unused=True, materialize_grads=True),
+        )
+
+    def some_gradient(self, gradient: Sequence[Tensor]) -> None:
+        """Whether one of the parameters gets any."""
         problem = "none reaches any parameter; what is not to learn must be frozen (requires_grad_(False))"
-        raise broken(name, contract, problem)
+        self.must(not gradient or any(bool(one.any()) for one in gradient), problem)
 
+    def follows(self, output: Callable[[Any], Tensor]) -> None:
+        """The actor and the target network are given the learner's parameters, and must then be its function.
 
-def follows(
-    name: str,
-    module: nn.Module,
-    make: Callable[[], nn.Module],
-    output: Callable[[nn.Module], Tensor],
-    tolerance: float,
-) -> None:
-    """The actor and the target network are given the learner's parameters, and must then be its function."""
-    contract = "the output follows the parameters"
-    first = output(module)
-    other = make()
-    output(other)  # what it keeps of its first call must not outlive its parameters
-    what = "the outputs of one before and after another was made and called"
-    same(name, contract, what, output(module), first, tolerance)
-    called(name, "loading the state_dict of another", lambda: other.load_state_dict(module.state_dict()))
-    what = "the outputs of one and of another that has loaded its state_dict"
-    same(name, contract, what, output(other), first, tolerance)
-    moved(module, name)
-    if any(True for _ in module.parameters()) and _difference(output(module), first) < tolerance / 100:
-        raise broken(name, contract, "its parameters have changed, and its output has not")
-
-
-def same(name: str, contract: str, what: str, one: Tensor, other: Tensor, tolerance: float) -> None:
-    """A `ContractError` unless both are alike, relative to the larger of 1 and their largest number."""
-    if one.shape != other.shape:
-        raise broken(name, contract, f"{what}: the shapes are {tuple(one.shape)} and {tuple(other.shape)}")
-    if one.numel() == 0:
-        return
-    difference = _difference(one, other)
-    if difference > tolerance * max(1.0, float(other.detach().double().abs().max())):
-        raise broken(name, contract, f"{what} differ (by {difference:.2g} at most)")
+        Args:
+            output: of a module, for the same input each time.
+        """
+        first = output(self.module)
+        other = self.another()
+        output(other)  # what it keeps of its first call must not outlive its parameters
+        what = "the outputs of one before and after another was made and called"
+        self.same(what, output(self.module), first)
+        state = self.module.state_dict()
+        self.called("loading the state_dict of another", lambda: other.load_state_dict(state))
+        self.same("the outputs of one and of another that has loaded its state_dict", output(other), first)
+        self._move(self.module)
+        has_moved = _difference(output(self.module), first) >= self.tolerance / 100
+        is_free = not any(True for _ in self.module.parameters())
+        self.must(has_moved or is_free, "its parameters have changed, and its output has not")
 
 
 def _difference(one: Tensor, other: Tensor) -> float:
     """The largest; infinite where there is none to tell."""
     difference = (one.detach().double() - other.detach().double()).abs().max()
     return float(difference.nan_to_num(nan=float("inf")))
-
-
-def broken(name: str, contract: str, problem: str) -> ContractError:
-    return ContractError(" ".join(f"{name} breaks the contract '{contract}': {problem}".split()))
 
 
 def kind(x: Any) -> str:
