@@ -247,7 +247,7 @@ def test_a_malformed_parameter_is_told(tmp_path, spec, message):
         (
             _one("command", "[python, run.py, '${args}']"),
             [],
-            "command is python run.py ${args}; must hold ${program}, and ${args} and the program's flags after it",
+            "command is python run.py ${args}; must hold ${program}, and ${args} and the program's",
         ),
         (
             _one("command", "['${program}', eval, '${args}']"),
