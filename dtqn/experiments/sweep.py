@@ -7,6 +7,7 @@ command may be given more than once at a time: each process makes the next choic
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -15,7 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from dtqn.experiments import launchers
 from dtqn.experiments.jobs import Job, Pool, fitting
@@ -29,7 +30,7 @@ from dtqn.training.directory import RunDir, changed_settings, lasting_settings, 
 from dtqn.training.display import RunsView, open_runs_view
 
 try:
-    from dtqn.experiments.sweep_file import SweepFile, is_within, read_file
+    from dtqn.experiments.sweep_file import SweepFile, read_file
     from dtqn.experiments.sweep_results import Results
     from dtqn.experiments.sweep_study import Study, Trial, draws
 except ImportError as error:
@@ -62,12 +63,9 @@ class Sweep:
         self.run_cap = run_cap
         self.study = Study(file, folder, seed)
         self._exhausted = False
-        trials = self.study.trials()
-        for trial in trials:
+        for trial in self.study.trials():
             if trial.run_dir:
                 self._check_same(trial)
-        self._again = {trial.number for trial in trials if trial.state == "failed"}
-        """Those that failed before: what they failed of may have been mended."""
 
     def results(self) -> Results:
         """What it came to so far, with its leaderboard written."""
@@ -96,42 +94,42 @@ class Sweep:
     def next_job(self) -> tuple[Trial, Job] | None:
         """Claim a trial: one that was left by its process, or else a new one; None where there is none."""
         with self.study.alone():
-            claimed = self._left() or self._new()
-        if claimed is None:
+            trial = self._left() or self._new()
+        if trial is None:
             return None
-        trial, config = claimed
         directory = RunDir(Path(trial.run_dir))
-        directory.prepare(config)
+        directory.prepare(self.resolve(trial.parameters))
         return trial, Job(f"run {trial.number}", directory)
 
-    def _left(self) -> tuple[Trial, Config] | None:
+    def _left(self) -> Trial | None:
         for trial in self.study.trials():
-            if self.study.is_left(trial) and (trial.state == "open" or trial.number in self._again):
-                self._again.discard(trial.number)
-                config = self.resolve(trial.parameters)
-                run_dir = str(RunDir.of_config(config, self.runs_dir).path)
-                return self.study.take(trial.number, run_dir), config
+            if self.study.is_left(trial):
+                path = RunDir.of_config(self.resolve(trial.parameters), self.runs_dir).path
+                return self.study.take(trial.number, str(path))
         return None
 
-    def _new(self) -> tuple[Trial, Config] | None:
-        if self._is_complete():
-            return None
-        for draw in self.study.draws():
+    def _new(self) -> Trial | None:
+        draws = self.study.draws()
+        while not self._is_complete():
+            if (draw := next(draws, None)) is None:
+                self._exhausted = True
+                break
             try:
-                config = self.resolve(draw.parameters)
+                path = self._unused(draw.parameters)
             except ConfigError as error:  # such as a width that its heads do not divide
-                self.study.refuse(draw, str(error))
+                self.study.add(draw, refused=str(error))
             else:
-                path = RunDir.of_config(config, self.runs_dir).path
-                same = [one for one in self.study.trials() if _is_same(path, one.run_dir)]
-                if not same:
-                    return self.study.begin(draw, str(path)), config
-                # An agent's variant fixes what is searched, say, or it is no matter of a run's result.
-                self.study.refuse(draw, f"its settings are those of run {same[0].number}")
-            if self._is_complete():
-                return None
-        self._exhausted = True
+                return self.study.add(draw, str(path))
         return None
+
+    def _unused(self, parameters: Mapping[str, Any]) -> Path:
+        """The directory of a run; a ConfigError where a trial has it."""
+        path = RunDir.of_config(self.resolve(parameters), self.runs_dir).path
+        for trial in self.study.trials():
+            if _is_same(path, trial.run_dir):
+                # An agent's variant fixes what is searched, say, or it is no matter of a run's result.
+                raise ConfigError(f"its settings are those of run {trial.number}")
+        return path
 
     def _is_complete(self) -> bool:
         trials = self.study.trials()
@@ -157,12 +155,10 @@ class Sweep:
     def finish(self) -> list[str]:
         """Write the best configuration and the pictures; what is to be told."""
         results = self.results()
-        board = results.leaderboard()
-        if not board or board[0].value is None:
+        if not (board := results.ranked()):
             return ["no configuration has a result"]
-        config = self.resolve(board[0].trials[0].parameters)
         with self.study.alone():
-            return results.write_best(board[0], config)
+            return results.write_best(self.resolve(board[0].trials[0].parameters))
 
 
 def _is_same(path: Path, run_dir: str) -> bool:
@@ -201,24 +197,11 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
     settings = {name: value for name, value in flags.items() if setting_of(name)} | dict(asked.settings)
     config_file = asked.config or flags.get("config")
     runs_dir = asked.runs_dir or flags.get("runs_dir") or Path("runs")
-    for name, searched in itertools.product(settings, file.searched):
-        if is_within(searched, name):
-            what = "it" if searched == name else searched
-            raise ConfigError(f"--{name} is {settings[name]}, but {path} searches {what}; leave it out")
     file = file.without(settings)
     run_cap = asked.run_cap or file.run_cap
     if run_cap is None and file.method != "grid":
         raise ConfigError(f"{path}: method {file.method} has no end; give --run-cap N")
-    from dtqn.training import preflight
-
-    def resolve(parameters: Mapping[str, Any]) -> Config:
-        choice = Layer(str(path), nested(parameters))
-        config = presets.resolve(config_file, settings, os.environ, below=[choice])
-        config = config.settled(free_cores=1)  # jobs fill the others
-        file.check_metric(config.env, task_of(config).has_success)
-        preflight.check(config, asked.launcher.is_here)
-        return config
-
+    resolve = functools.partial(_resolved, file, config_file, settings, asked.launcher.is_here)
     config = check(file, resolve)  # before anything is there
     jobs = asked.jobs or (fitting(config) if asked.launcher.is_local else None)
     os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the runs tell W&B
@@ -232,6 +215,23 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
         return run(sweep, jobs, launcher)
 
 
+def _resolved(
+    file: SweepFile,
+    config_file: Path | None,
+    settings: Mapping[str, str],
+    is_here: bool,
+    parameters: Mapping[str, Any],
+) -> Config:
+    from dtqn.training import preflight
+
+    choice = Layer(str(file.path), nested(parameters))
+    config = presets.resolve(config_file, settings, os.environ, below=[choice])
+    config = config.settled(free_cores=1)  # jobs fill the others
+    file.check_metric(config.env, task_of(config).has_success)
+    preflight.check(config, is_here)
+    return config
+
+
 def check(file: SweepFile, resolve: Resolve) -> Config:
     """A configuration of the search that can be run.
 
@@ -242,9 +242,8 @@ def check(file: SweepFile, resolve: Resolve) -> Config:
     for point in points or [{}]:
         with contextlib.suppress(MisfitError):
             resolve({**file.fixed, **point})
-    found = draws(file, 0)
     first = ""
-    for draw in found if file.method == "grid" else itertools.islice(found, _PROBES):
+    for draw in itertools.islice(draws(file, 0), _PROBES):
         try:
             return resolve(draw.parameters)
         except ConfigError as error:
@@ -259,9 +258,7 @@ def default_folder(file: SweepFile, given: Mapping[str, Any], seed: int, runs_di
     return runs_dir / "sweeps" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
-def run(
-    sweep: Sweep, parallel: int | None, launcher: Launcher | None = None, out: TextIO | None = None
-) -> int:
+def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> int:
     """Take part in a sweep until nothing is left to claim; the program's exit code.
 
     Args:
@@ -271,27 +268,20 @@ def run(
     Returns:
         0, 1 where a run has failed or none has a result, 128 + n after signal n.
     """
-    out = out or sys.stdout
     with Pool(parallel, launcher=launcher) as pool:
-        view = open_runs_view(out, pool.jobs)
-        try:
+        with contextlib.closing(open_runs_view(sys.stdout, pool.jobs)) as view:
             _train(sweep, pool, view)
-        finally:
-            view.close()
     results = sweep.results()
-    trials = results.trials
     if pool.caught is not None:
-        ended = sum(trial.state != "open" for trial in trials)
-        print(f"interrupted after {counted(ended, 'run')}; the same command goes on", file=out)
+        ended = sum(trial.state != "open" for trial in results.trials)
+        print(f"interrupted after {counted(ended, 'run')}; the same command goes on")
         return 128 + pool.caught
-    unhappy = [trial for trial in trials if trial.state in ("failed", "refused")]
-    told = [f"run {trial.number} {trial.state}: {trial.error}" for trial in unhappy]
-    if others := sum(trial.state == "open" for trial in trials):
-        told.append(f"{counted(others, 'run')} of other processes not at an end yet")
-    print("\n".join([*told, "", *results.table()]), file=out, flush=True)
-    print("\n".join([*sweep.finish(), f"all in {sweep.folder}"]), file=out)
-    fruitless = not any(trial.state in ("finished", "stopped") for trial in trials)
-    return 1 if fruitless or any(trial.state == "failed" for trial in unhappy) else 0
+    for trial in results.trials:
+        if trial.error:
+            print(f"run {trial.number} {trial.state}: {trial.error}")
+    print("\n".join(["", *results.table(), *sweep.finish(), f"all in {sweep.folder}"]), flush=True)
+    states = {trial.state for trial in results.trials}
+    return 1 if "failed" in states or not states & {"finished", "stopped"} else 0
 
 
 def _train(sweep: Sweep, pool: Pool, view: RunsView) -> None:

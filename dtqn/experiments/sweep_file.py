@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -79,7 +80,7 @@ class SweepFile(NamedTuple):
     @property
     def search(self) -> dict[str, Any]:
         """What makes it another search, as JSON has it."""
-        rungs = self.early_terminate and self.early_terminate.model_dump()
+        rungs = self.early_terminate and self.early_terminate.model_dump(exclude_unset=True)
         content = {"method": self.method, "metric": self.metric, "goal": self.goal, "early_terminate": rungs}
         specs = {f"parameters.{name}": one.spec for name, one in self.parameters.items()}
         return dict(json.loads(json.dumps(content | specs)))
@@ -99,10 +100,22 @@ class SweepFile(NamedTuple):
         values = {name: self.parameters[name].value(drawn[name]) for name in self.searched}
         return {name: (values | self.fixed)[name] for name in self.parameters}
 
-    def without(self, given: Collection[str]) -> SweepFile:
-        """The file without its parameters that settings of these names give otherwise."""
-        gone = {name for name in self.parameters if any(is_within(name, one) for one in given)}
-        kept = {name: one for name, one in self.parameters.items() if name not in gone}
+    def without(self, given: Mapping[str, str]) -> SweepFile:
+        """The file without its parameters that settings give otherwise.
+
+        Raises:
+            ConfigError: one of these is searched.
+        """
+        kept = dict(self.parameters)
+        for name, setting in itertools.product(self.parameters, given):
+            if not _is_within(name, setting):
+                continue
+            if self.parameters[name].is_searched:
+                what = "it" if name == setting else name
+                raise ConfigError(
+                    f"--{setting} is {given[setting]}, but {self.path} searches {what}; leave it out"
+                )
+            kept.pop(name, None)
         return self._replace(parameters=kept)
 
     def check_metric(self, env: str, has_success: bool) -> None:
@@ -149,7 +162,7 @@ def _checked(path: Path, content: Mapping[str, Any]) -> SweepFile:
     )
 
 
-def is_within(name: str, setting: str) -> bool:
+def _is_within(name: str, setting: str) -> bool:
     """Whether a setting that is given decides one: itself, or a name in the mapping that it is."""
     return f"{name}.".startswith(f"{setting}.")
 

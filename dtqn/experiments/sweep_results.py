@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import json
+import math
 import shlex
 import shutil
 import statistics
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dtqn import plots
-from dtqn.experiments.importance import LEAST_RUNS, axis_of, dependence
+from dtqn.experiments.importance import LEAST_RUNS, Axis, axis_of, dependence
 from dtqn.experiments.intervals import LEAST_RUNS as COMPARABLE
 from dtqn.experiments.sweep_file import SweepFile
 from dtqn.experiments.sweep_study import Trial
@@ -38,6 +37,12 @@ class Line(NamedTuple):
     rank: int | None
     """From 1 on; those with the same value share one. None where there is no value."""
 
+    def cells(self, names: Sequence[str]) -> list[str]:
+        """The line of a table with these parameters."""
+        runs = [f"{one.number}" + f" ({one.state})" * (one.state != "finished") for one in self.trials]
+        values = [_cell(self.parameters[name]) for name in names]
+        return [f"{self.rank}.", f"{self.value:.4f}", ", ".join(runs), *values]
+
 
 class Results(NamedTuple):
     """The trials of a sweep and the folder that they are told in."""
@@ -48,66 +53,61 @@ class Results(NamedTuple):
 
     def leaderboard(self) -> list[Line]:
         """All configurations, the best first, those without a result last."""
-        groups: dict[str, Line] = {}
+        groups: dict[str, list[Trial]] = {}
         for trial in self.trials:
             parameters = {name: trial.parameters[name] for name in self.file.searched if name != "seed"}
-            group = groups.setdefault(json.dumps(parameters), Line(parameters, [], None, None))
-            group.trials.append(trial)
-        lines = [group._replace(value=_mean(group.trials)) for group in groups.values()]
-        known = sorted(-self.file.sign * line.value for line in lines if line.value is not None)
-        lines = [
-            line if line.value is None else line._replace(rank=1 + known.index(-self.file.sign * line.value))
-            for line in lines
-        ]
-        return sorted(lines, key=lambda line: (line.rank is None, line.rank or 0))
+            groups.setdefault(json.dumps(parameters), []).append(trial)
+        means = [_mean(trials) for trials in groups.values()]
+        known = sorted((mean for mean in means if mean is not None), reverse=self.file.goal == "maximize")
+        ranks = [None if mean is None else 1 + known.index(mean) for mean in means]
+        lines = map(Line, map(json.loads, groups), groups.values(), means, ranks)
+        return sorted(lines, key=lambda line: line.rank or math.inf)
+
+    def ranked(self) -> list[Line]:
+        """The lines that have a result."""
+        return [line for line in self.leaderboard() if line.value is not None]
 
     def table(self) -> list[str]:
         """The top of the leaderboard with the parameters that vary, as many as the terminal is wide for."""
-        board = [line for line in self.leaderboard() if line.value is not None]
-        if not board:
-            return []
-        names = [
-            name for name in board[0].parameters if len({_cell(line.parameters[name]) for line in board}) > 1
-        ]
-        rows = [["", self.file.metric, "run", *(_leaf(name, names) for name in names)]]
-        for line in board[:_SHOWN]:
-            runs = ", ".join(map(_told, line.trials))
-            cells = [_cell(line.parameters[name]) for name in names]
-            rows.append([f"{line.rank}.", f"{line.value:.4f}", runs, *cells])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        ends = itertools.accumulate(widths, lambda end, width: end + 2 + width)
-        shown = max(3, sum(end <= _width() for end in ends))
-        lines = columns([row[:shown] for row in rows])
-        hidden = len(widths) - shown
-        more = [f"{hidden} more parameters in {self.folder / 'leaderboard.csv'}"] if hidden else []
-        return [*lines, *more]
+        board = self.ranked()
+        names = [name for name in self.file.searched if name != "seed"]
+        names = [name for name in names if len({_cell(line.parameters[name]) for line in board}) > 1]
+        leaves = [name.rpartition(".")[2] for name in names]
+        heads = [leaf if leaves.count(leaf) == 1 else name for leaf, name in zip(leaves, names, strict=True)]
+        rows = [["", self.file.metric, "run", *heads], *(line.cells(names) for line in board[:_SHOWN])]
+        width = shutil.get_terminal_size((100, 24)).columns
+        shown = len(rows[0])
+        while shown > 3 and max(map(len, columns([row[:shown] for row in rows]))) > width:
+            shown -= 1
+        return columns([row[:shown] for row in rows]) if board else []
 
     def write_board(self) -> None:
         """Write `leaderboard.csv`."""
-        ranks = {trial.number: line.rank for line in self.leaderboard() for trial in line.trials}
-        rows = [trial._asdict() | {"rank": ranks[trial.number]} | trial.parameters for trial in self.trials]
         metric = self.file.metric
         header = ["rank", metric, *self.file.searched, "number", "state", "env_steps", "run_dir", "error"]
+        rows = [
+            trial._asdict() | trial.parameters | {"rank": line.rank, metric: trial.value}
+            for line in self.leaderboard()
+            for trial in line.trials
+        ]
+        rows.sort(key=lambda row: (row["rank"] or math.inf, row["number"]))
         with (
             replacing(self.folder / "leaderboard.csv") as temporary,
             temporary.open("w", encoding="utf-8", newline="") as file,
         ):
-            writer = csv.writer(file)
-            writer.writerow(header)
-            for row in sorted(rows, key=lambda row: (row["rank"] is None, row["rank"] or 0, row["number"])):
-                writer.writerow([(row | {metric: row["value"]})[name] for name in header])
+            writer = csv.DictWriter(file, header, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(rows)
 
-    def write_best(self, best: Line, config: Config) -> list[str]:
-        """Write `best.yaml`; the lines that tell of it."""
-        file = self.folder / "best.yaml"
+    def write_best(self, config: Config) -> list[str]:
+        """Write `best.yaml` with the best configuration, and the pictures; the lines that tell of them."""
+        file, board = self.folder / "best.yaml", self.ranked()
+        best = board[0]
         settings = ", ".join(f"{name} {_cell(value)}" for name, value in best.parameters.items())
         text = f"{self.file.metric} {best.value:.4f}" + (f" with {settings}" if settings else "")
         write_whole(file, f"# {text}\n{to_yaml(config)}")
-        ranked = [line for line in self.leaderboard() if line.rank is not None]
-        told = [textwrap.fill(f"best: {text}", _width(), subsequent_indent="  ", break_on_hyphens=False)]
-        if tied := sum(line.rank == 1 for line in ranked) - 1:
-            told.append(f"{tied} other{'s' if tied > 1 else ''} came to the same")
-        if min(len(line.trials) for line in ranked) < COMPARABLE:
+        told = [f"best: {text}"]
+        if min(len(line.trials) for line in board) < COMPARABLE:
             right = "these ranks do not tell which settings are better"
             told.append(f"fewer than {COMPARABLE} runs a line: {right}")
         again = f"again with another seed: {program()} --config {shlex.quote(str(file))} --seed N"
@@ -115,54 +115,42 @@ class Results(NamedTuple):
 
     def draw(self) -> list[str]:
         """Draw the pictures; what is missing of them."""
-        ended = [trial for trial in self.trials if _has_result(trial)]
+        ended = [trial for trial in self.trials if _result(trial) is not None]
         values = [float(trial.value or 0) for trial in ended]
-        metric, sign = self.file.metric, self.file.sign
         axes = [
             axis_of(name, self.file.parameters[name].spec, [trial.parameters[name] for trial in ended])
             for name in self.file.searched
         ]
         if not axes:
             return []
-        found = dependence(axes, values, sign)
-        shares = found.shares if found else []
-        ranks = {share.name: rank for rank, share in enumerate(shares)}
-        ordered = sorted(axes, key=lambda axis: ranks.get(axis.name, len(ranks)))
-        best = max(range(len(values)), key=lambda run: sign * values[run])
-        plots.by_parameter(ordered, values, self.folder / "by_parameter.png", metric, best)
+        order, told = self._importance(axes, values)
+        axes.sort(key=lambda axis: order.index(axis.name) if axis.name in order else len(order))
+        best = max(range(len(values)), key=lambda run: self.file.sign * values[run])
+        plots.by_parameter(axes, values, self.folder / "by_parameter.png", self.file.metric, best)
+        return told
+
+    def _importance(self, axes: Sequence[Axis], values: Sequence[float]) -> tuple[list[str], list[str]]:
+        """Write the importances: the parameters that have one, the most important first; what is missing."""
+        found, metric = dependence(axes, values, self.file.sign), self.file.metric
         if found is None:
-            return [f"no parameter importance: it needs {LEAST_RUNS} runs with different results"]
+            return [], [f"no parameter importance: it needs {LEAST_RUNS} runs with different results"]
         about = {"runs": found.runs, "held_out_r2": found.r2, "dependence_found": found.found}
-        content = about | {"parameters": [share._asdict() for share in shares]}
+        content = about | {"parameters": [share._asdict() for share in found.shares]}
         write_whole(self.folder / "importance.json", json.dumps(content, indent=2) + "\n")
-        plots.importance(shares, self.folder / "importance.png", metric, found.r2, found.runs)
-        if not found.found:
-            return [f"no dependence of {metric} on the parameters found (held-out R² {found.r2:.2f})"]
-        return []
+        plots.importance(found.shares, self.folder / "importance.png", metric, found.r2, found.runs)
+        missing = f"no dependence of {metric} on the parameters found (held-out R² {found.r2:.2f})"
+        return [share.name for share in found.shares], [] if found.found else [missing]
 
 
-def _has_result(trial: Trial) -> bool:
-    return trial.state in ("finished", "stopped") and trial.value is not None
+def _result(trial: Trial) -> float | None:
+    """What a run came to, if it has ended."""
+    return trial.value if trial.state in ("finished", "stopped") else None
 
 
 def _mean(trials: Sequence[Trial]) -> float | None:
-    known = [trial.value for trial in trials if trial.value is not None and _has_result(trial)]
+    known = [value for value in map(_result, trials) if value is not None]
     return statistics.fmean(known) if len(known) == len(trials) else None
 
 
 def _cell(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _leaf(name: str, names: Sequence[str]) -> str:
-    """The name without its group, where no other ends alike."""
-    leaf = name.rpartition(".")[2]
-    return leaf if [other.rpartition(".")[2] for other in names].count(leaf) == 1 else name
-
-
-def _told(trial: Trial) -> str:
-    return str(trial.number) if trial.state == "finished" else f"{trial.number} ({trial.state})"
-
-
-def _width() -> int:
-    return shutil.get_terminal_size((100, 24)).columns

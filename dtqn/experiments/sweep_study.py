@@ -10,9 +10,10 @@ import contextlib
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import optuna
@@ -23,7 +24,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dtqn.experiments.sweep_file import SweepFile
 from dtqn.experiments.sweep_space import Parameter
-from dtqn.files import lock_file
+from dtqn.files import lock_file, locked
 from dtqn.settings.config import ConfigError
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -111,51 +112,40 @@ def _distribution(parameter: Parameter) -> BaseDistribution:
     return FloatDistribution(*parameter.quantiles)
 
 
-def _pruner(file: SweepFile) -> optuna.pruners.BasePruner:
-    """Successive halving compares all runs at each rung, as W&B's hyperband does; Optuna's does not."""
-    if file.early_terminate is None:
-        return optuna.pruners.NopPruner()
-    return optuna.pruners.SuccessiveHalvingPruner(file.early_terminate.min_iter, file.early_terminate.eta)
-
-
 class _JournalLock:
     """The lock of the journal for Optuna and for claims; the system frees it with its process."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._depth = path, 0
-        self._file: IO[bytes]
+        self._held = contextlib.ExitStack()
 
     def acquire(self) -> bool:
         if self._depth == 0:
-            self._file = self._path.open("a+b")
-            lock_file(self._file.fileno(), wait=True)
-            self._mend()
+            journal = self._held.enter_context(locked(self._path))
+            journal.seek(0)
+            # Half a line may be left of a process that was killed while it wrote.
+            journal.truncate(journal.read().rfind(b"\n") + 1)
         self._depth += 1
         return True
-
-    def _mend(self) -> None:
-        """Cut off half a line, which a process left that was killed while it wrote."""
-        if not (size := self._file.seek(0, os.SEEK_END)):
-            return
-        self._file.seek(size - 1)
-        if self._file.read() != b"\n":
-            self._file.seek(0)
-            self._file.truncate(self._file.read().rfind(b"\n") + 1)
 
     def release(self) -> None:
         self._depth -= 1
         if self._depth == 0:
-            self._file.close()
+            self._held.close()
 
 
 def _opened(journal: Path, lock: _JournalLock, file: SweepFile) -> optuna.Study:
     """The study that the journal holds, or a new one."""
-    sampler, pruner = optuna.samplers.RandomSampler(), _pruner(file)  # `draws` has samplers of its own
+    pruner = None
+    if (
+        rungs := file.early_terminate
+    ):  # Optuna's Hyperband would not compare all runs at a rung, as W&B's does
+        pruner = optuna.pruners.SuccessiveHalvingPruner(rungs.min_iter, rungs.eta)
     try:
         storage = JournalStorage(JournalFileBackend(str(journal), lock))  # type: ignore[arg-type]
         if storage.get_all_studies():
-            return optuna.load_study(study_name=None, storage=storage, sampler=sampler, pruner=pruner)
-        return optuna.create_study(storage=storage, sampler=sampler, pruner=pruner, direction=file.goal)
+            return optuna.load_study(study_name=None, storage=storage, pruner=pruner)
+        return optuna.create_study(storage=storage, pruner=pruner, direction=file.goal)
     except (ValueError, LookupError, TypeError, AssertionError) as error:
         raise ConfigError(
             f"{journal}: is no record of a sweep ({type(error).__name__}); move it away, "
@@ -173,12 +163,16 @@ class Study:
         """
         self._file, self._folder, self._seed = file, folder, seed
         self._lock = _JournalLock(folder / _JOURNAL)
-        self._me = f"{socket.gethostname()}-{os.getpid()}"
-        self._mine = set[int]()
-        self._check_age()
+        if (folder / "sweep.json").exists():
+            raise ConfigError(
+                f"{folder}: holds a sweep of an earlier version (sweep.json), which cannot go on; "
+                "give another --out"
+            )
         with self.alone():
             self._study = _opened(folder / _JOURNAL, self._lock, file)
             self._check_search()
+        # The number of a process may come again.
+        self._me = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
         (folder / "processes").mkdir(exist_ok=True)
         self._alive = (folder / "processes" / self._me).open("wb")
         lock_file(self._alive.fileno())
@@ -187,13 +181,6 @@ class Study:
         """Free the trials that are open."""
         (self._folder / "processes" / self._me).unlink(missing_ok=True)
         self._alive.close()
-
-    def _check_age(self) -> None:
-        if (self._folder / "sweep.json").exists():
-            raise ConfigError(
-                f"{self._folder}: holds a sweep of an earlier version (sweep.json), which cannot go on; "
-                "give another --out"
-            )
 
     def _check_search(self) -> None:
         """Compare with what the record was begun for."""
@@ -227,33 +214,27 @@ class Study:
     def draws(self) -> Iterator[Draw]:
         return draws(self._file, self._seed, self._frozen())
 
-    def begin(self, draw: Draw, run_dir: str) -> Trial:
-        """Note a new trial of this process down, in one line of the journal."""
-        return self._add(draw, TrialState.RUNNING, run_dir, "")
+    def add(self, draw: Draw, run_dir: str = "", refused: str = "") -> Trial:
+        """Note a new trial of this process down, in one line of the journal.
 
-    def refuse(self, draw: Draw, error: str) -> None:
-        """Note down that a configuration cannot be run."""
-        self._add(draw, TrialState.FAIL, "", error)
-
-    def _add(self, draw: Draw, state: TrialState, run_dir: str, error: str) -> Trial:
+        Args:
+            refused: why it cannot be run.
+        """
         frozen = create_trial(
-            state=state,
+            state=TrialState.FAIL if refused else TrialState.RUNNING,
             params=draw.frozen.params,
             distributions=draw.frozen.distributions,
             system_attrs=draw.frozen.system_attrs,  # the point of a grid
         )
-        about = {"parameters": draw.parameters, "run_dir": run_dir, "error": error, "claim": self._me}
+        about = {"parameters": draw.parameters, "run_dir": run_dir, "error": refused, "claim": self._me}
         frozen.set_user_attr("trial", about)
         self._study.add_trial(frozen)
-        trial = self.trials()[-1]
-        self._mine.add(trial.number)
-        return trial
+        return self.trials()[-1]
 
     def is_left(self, trial: Trial) -> bool:
         """Whether a trial has not ended and the process whose it was is gone."""
-        if trial.state not in ("open", "failed") or trial.number in self._mine:
-            return False
-        return trial.claim == self._me or not self._lives(trial.claim)
+        is_mine = trial.claim == self._me
+        return trial.state in ("open", "failed") and not is_mine and not self._lives(trial.claim)
 
     def _lives(self, process: str) -> bool:
         """Whether a process, on whatever machine, holds the lock of the file that it opened."""
@@ -266,7 +247,6 @@ class Study:
     def take(self, number: int, run_dir: str) -> Trial:
         """Make a trial that was left this process's, under its number."""
         self._note(number, run_dir=run_dir, error="", claim=self._me)
-        self._mine.add(number)
         return self.trials()[number - 1]
 
     def _note(self, number: int, **changes: Any) -> optuna.trial.Trial:
@@ -294,8 +274,10 @@ class Study:
         self._note(number, env_steps=env_steps, error=error)
         if state == "failed":
             return
-        told = TrialState.PRUNED if state == "stopped" else TrialState.FAIL if value is None else None
-        self._study.tell(number - 1, value if told is None else None, told)
+        if state == "stopped":
+            self._study.tell(number - 1, state=TrialState.PRUNED)  # its value is the last that was reported
+        else:
+            self._study.tell(number - 1, value, TrialState.FAIL if value is None else TrialState.COMPLETE)
 
 
 def importances(

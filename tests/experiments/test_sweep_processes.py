@@ -104,7 +104,7 @@ def test_the_trial_of_a_dead_process_goes_on_under_its_number(run):
     (held,) = (
         one for one in before if (one["parameters"]["learner.n_step"], one["parameters"]["seed"]) == (2, 1)
     )
-    assert held["state"] == "open" and held["claim"].endswith(f"-{process.pid}")
+    assert held["state"] == "open" and held["claim"].split("-")[-2] == str(process.pid)
     (here / "held").write_text("")
     code, printed, _ = run(GRID)
     assert code == 0, printed
@@ -112,7 +112,7 @@ def test_the_trial_of_a_dead_process_goes_on_under_its_number(run):
     assert {k: after[held["number"] - 1][k] for k in ("parameters", "run_dir")} == {
         k: held[k] for k in ("parameters", "run_dir")
     }
-    assert after[held["number"] - 1]["claim"].endswith(f"-{os.getpid()}")
+    assert after[held["number"] - 1]["claim"].split("-")[-2] == str(os.getpid())
     assert _begun(here).count("2 1") == 2
 
 
@@ -128,7 +128,7 @@ def _claimed(path, out, start, answers):
             if left:
                 mine.append(study.take(left[0].number, "").number)
             elif draw := next(study.draws(), None):
-                mine.append(study.begin(draw, "").number)
+                mine.append(study.add(draw, "").number)
     answers.put(mine)
     start.wait()  # alive until all have claimed
 
@@ -145,7 +145,7 @@ def test_a_claim_is_of_one_process(tmp_path):
     out.mkdir()
     study = Study(read_file(path), out, 0)
     for draw in itertools.islice(draws(read_file(path), 0), 10):
-        study.begin(draw, "")
+        study.add(draw, "")
     study.close()
     context = multiprocessing.get_context("spawn")
     start, answers = context.Barrier(4), context.Queue()

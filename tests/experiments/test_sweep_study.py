@@ -24,7 +24,7 @@ def _study(folder, method, parameters, more="", goal="maximize", seed=0):
 
 def _run(study, result):
     """Draw a configuration, and say what its run came to."""
-    trial = study.begin(next(study.draws()), "a/b/c")
+    trial = study.add(next(study.draws()), "a/b/c")
     study.end(trial.number, "finished", result(trial.parameters), 10)
     return trial.parameters
 
@@ -55,10 +55,10 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     study = _study(tmp_path, "random", "{learner.gamma: {min: 0.5, max: 0.9}, seed: {value: 3}}")
     draws = study.draws()
     for state, value in (("finished", 0.5), ("finished", None), ("failed", 0.1)):
-        trial = study.begin(next(draws), f"runs/{state}")
+        trial = study.add(next(draws), f"runs/{state}")
         study.end(trial.number, state, value, 7, "broken" if state == "failed" else "")
-    study.refuse(next(draws), "odd")
-    study.begin(next(draws), "runs/open")
+    study.add(next(draws), refused="odd")
+    study.add(next(draws), "runs/open")
     before = study.trials()
     assert [(trial.number, trial.state, trial.value, trial.error) for trial in before] == [
         (1, "finished", 0.5, ""),
@@ -95,7 +95,7 @@ def test_rungs_by_hand(tmp_path):
         (0.0, 0.7, 0.9, 0.8, 0.9): True,  # of 0.9 0.8 0.3 one
     }
     for history, hopeless in histories.items():
-        trial = study.begin(next(draws), "")
+        trial = study.add(next(draws), "")
         assert study.is_hopeless(trial.number, history) == hopeless, history
         if hopeless:
             assert study.is_hopeless(trial.number, (*history, 1.0)), "and it stays so"
@@ -111,7 +111,7 @@ def test_a_verdict_outlives_its_process(tmp_path):
     study = _study(tmp_path, "random", parameters, _HALVING)
     draws = study.draws()
     for history, hopeless in (([0.5, 0.5], False), ([0.1, 0.1], True)):
-        assert study.is_hopeless(study.begin(next(draws), "").number, history) == hopeless
+        assert study.is_hopeless(study.add(next(draws), "").number, history) == hopeless
     study.close()
     study = _study(tmp_path, "random", parameters, _HALVING)
     study.take(2, "")
@@ -121,7 +121,7 @@ def test_a_verdict_outlives_its_process(tmp_path):
 
 def test_without_early_termination_nothing_is_reported(tmp_path):
     study = _study(tmp_path, "random", "{learner.gamma: {min: 0.5, max: 0.9}}")
-    trial = study.begin(next(study.draws()), "")
+    trial = study.add(next(study.draws()), "")
     journal = (tmp_path / "out" / "journal.log").read_text()
     assert not study.is_hopeless(trial.number, [0.1] * 9)
     assert (tmp_path / "out" / "journal.log").read_text() == journal
@@ -131,9 +131,9 @@ def test_without_early_termination_nothing_is_reported(tmp_path):
 def test_a_process_is_alive_as_long_as_it_holds_its_lock(tmp_path):
     """A number of a process may come again; the file of a dead one is of no account."""
     study = _study(tmp_path, "random", "{learner.gamma: {min: 0.5, max: 0.9}}")
-    trial = study.begin(next(study.draws()), "")
+    trial = study.add(next(study.draws()), "")
     (file,) = (tmp_path / "out" / "processes").iterdir()
-    assert trial.claim == file.name and file.name.endswith(f"-{os.getpid()}")
+    assert trial.claim == file.name and file.name.split("-")[-2] == str(os.getpid())
     other = file.rename(file.with_name("elsewhere-1"))
     assert not study.is_left(trial._replace(number=9, claim=other.name))
     study.close()
