@@ -159,8 +159,8 @@ def positions_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
 def window_seen_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     own = DecoderLayer._attend
 
-    def ahead(self: DecoderLayer, x: Any, generator: Any, at: Any) -> Any:
-        return own(self, x if at is not None else x + 0.1 * x.mean(dim=1, keepdim=True), generator, at)
+    def ahead(self: DecoderLayer, x: Any, at: Any) -> Any:
+        return own(self, x if at is not None else x + 0.1 * x.mean(dim=1, keepdim=True), at)
 
     monkeypatch.setattr(DecoderLayer, "_attend", ahead)
 
