@@ -72,15 +72,6 @@ def q_values(
     return torch.cat(parts, dim=1)
 
 
-@torch.no_grad()
-def states(network: QNetwork, episode: Episode) -> Iterator[State]:
-    """The state [1, ...] before each row."""
-    state = network.initial_state(1)
-    for t in range(episode.length):
-        yield state
-        state = network(map_tree(lambda x, t=t: x[:, t : t + 1], episode.inputs), state)[1]
-
-
 def effect(episode: Episode, after: Tensor, start: int = 0) -> Effect:
     """The change from the episode's own Q-values to `after` [M, T - start, A], from step `start` on."""
     q = episode.q[start:]
@@ -121,6 +112,27 @@ def shown(inputs: StepInputs, observation: Observation, steps: Tensor) -> StepIn
     return replaced
 
 
+@torch.no_grad()
+def _from_each(
+    network: QNetwork, episode: Episode, steps: Collection[int] | None
+) -> Iterator[tuple[int, State, StepInputs]]:
+    """Each of the `steps`, or all: its number, the state [1, ...] before it, and the rows from it on."""
+    state = network.initial_state(1)
+    for k in range(episode.length):
+        rest = map_tree(lambda x, k=k: x[:, k:], episode.inputs)
+        if steps is None or k in steps:
+            yield k, state, rest
+        state = network(map_tree(lambda x: x[:, :1], rest), state)[1]
+
+
+def _changed(network: QNetwork, episode: Episode, k: int, state: State, rows: StepInputs) -> Effect:
+    """The effect of other rows [M, T - k, ...] from step k on, whose state [1, ...] is as it was."""
+    count = len(rows.first)
+    return effect(
+        episode, q_values(network, rows, map_tree(lambda x: x.expand(count, *x.shape[1:]), state)), k
+    )
+
+
 def one_step(
     network: QNetwork, episode: Episode, others: Observation, steps: Collection[int] | None = None
 ) -> Dependence:
@@ -130,23 +142,19 @@ def one_step(
         steps: those that are replaced, the columns of the others are nan; None: all.
     """
     length = episode.length
-    found = np.zeros((4, length, length))
-    same = np.zeros(length)
-    for k, state in enumerate(states(network, episode)):
-        if steps is not None and k not in steps:
-            found[:, :, k] = same[k] = np.nan
-            continue
-        rest = map_tree(lambda x, k=k: x[:, k:], episode.inputs)
+    found = np.full((4, length, length), np.nan)
+    same = np.full(length, np.nan)
+    for k, state, rest in _from_each(network, episode, steps):
         at = torch.zeros(1, length - k, dtype=torch.bool)
         at[0, 0] = True
         rows = shown(rest, map_tree(lambda x, k=k: x[:, k:], others), at)
         count = len(rows.first)
-        state = map_tree(lambda x, n=count: x.expand(n, *x.shape[1:]), state)
-        found_here = effect(episode, q_values(network, rows, state), k)
-        found[0, k:, k] = found_here.advantage.mean(axis=0)
-        found[1, k:, k] = found_here.advantage.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else 0.0
-        found[2, k:, k] = found_here.value.mean(axis=0)
-        found[3, k:, k] = found_here.flips.mean(axis=0)
+        change = _changed(network, episode, k, state, rows)
+        found[:, :, k] = 0.0
+        found[0, k:, k] = change.advantage.mean(axis=0)
+        found[1, k:, k] = change.advantage.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else 0.0
+        found[2, k:, k] = change.value.mean(axis=0)
+        found[3, k:, k] = change.flips.mean(axis=0)
         same[k] = _equal(rest.observation, rows.observation).mean()
     advantage, error, value, flips = found
     return Dependence(advantage, error, value, flips, same)
@@ -173,20 +181,15 @@ def actions_before(
     The mean over all other actions, 0 where there are none; the rows show what they showed. `steps` is that
     of `one_step`.
     """
-    length = episode.length
-    found = np.zeros((length, length))
-    for k, state in enumerate(states(network, episode)):
-        if steps is not None and k not in steps:
-            found[:, k] = np.nan
-            continue
+    found = np.full((episode.length, episode.length), np.nan)
+    for k, state, rest in _from_each(network, episode, steps):
+        found[:, k] = 0.0
         if k == 0 or num_actions == 1:  # the first row names no action
             continue
-        rest = map_tree(lambda x, k=k: x[:, k:], episode.inputs)
         rows = map_tree(lambda x: x.repeat(num_actions - 1, *[1] * (x.dim() - 1)), rest)
         taken = int(rest.prev_action[0, 0])
         rows.prev_action[:, 0] = torch.tensor([a for a in range(num_actions) if a != taken])
-        state = map_tree(lambda x: x.expand(num_actions - 1, *x.shape[1:]), state)
-        found[k:, k] = effect(episode, q_values(network, rows, state), k).advantage.mean(axis=0)
+        found[k:, k] = _changed(network, episode, k, state, rows).advantage.mean(axis=0)
     return found
 
 

@@ -21,13 +21,8 @@ from dtqn.types import Observation, map_tree
 
 REPLACEMENTS = 16
 """Other episodes that give what is shown in place of a step."""
-MOST_STEPS = 200
+MOST_STEPS = 100
 """Steps shown of an episode; of a longer one so many at equal distances, and those that show the cue."""
-_ROWS = 400_000
-"""Rows that a network runs for the maps of an episode, at most: fewer steps are shown where that needs it."""
-_WINDOW_ROWS = 4
-"""Rows of windows that cost as much as one of a network with a state: there are many to a call."""
-_FEWEST_STEPS = 8
 MILLE = 1000
 """The unit of the maps."""
 
@@ -59,16 +54,10 @@ def greedy(directory: RunDir, asked: Asked, pictures: Pictures) -> Played:
     chosen = choose(outcomes(run.network, run.copies()), asked.shown, run.task.has_success)
     why = ""
     try:
-        episodes = play(
-            run.network,
-            run.copies("rgb_array"),
-            others_of=chosen,
-            pictures_of=chosen,
-            keep_picture=pictures.add,
-        )
+        episodes = play(run.network, run.copies("rgb_array"), pictures_of=chosen, keep_picture=pictures.add)
     except Exception as error:  # whatever a task's own renderer raises
         why = one_line(error)
-        episodes = play(run.network, run.copies(), others_of=chosen)
+        episodes = play(run.network, run.copies())
     return Played(run, episodes, chosen, why)
 
 
@@ -89,23 +78,13 @@ def choose(episodes: Sequence[Outcome], count: int, has_success: bool) -> list[i
     return [*bad[:some_bad], *good[: count - some_bad]]
 
 
-def steps_of(episode: Episode, replaced: int, context: int | None = None) -> np.ndarray:
-    """[S] the steps of an episode that are shown, in order: all, if they are few enough.
-
-    Args:
-        replaced: how often a network runs from a step to the end.
-        context: steps of the window that it re-reads for each decision; None: it carries a state.
-    """
-    length = rows = episode.length
-    if context is not None and length > context:
-        rows = context + (length - context) * context // _WINDOW_ROWS
-    most = min(MOST_STEPS, max(_FEWEST_STEPS, 2 * _ROWS // (replaced * rows)))
-    if length <= most:
-        return np.arange(length)
-    spread = np.linspace(0, length - 1, most).round().astype(int)
-    if episode.cue is None:
-        return np.unique(spread)
-    return np.union1d(spread, np.flatnonzero(episode.cue)[:most])
+def steps_of(episode: Episode) -> np.ndarray:
+    """[S] the steps of an episode that are shown, in order: all, if they are few enough."""
+    if episode.length <= MOST_STEPS:
+        return np.arange(episode.length)
+    spread = np.linspace(0, episode.length - 1, MOST_STEPS).round().astype(int)
+    cue = [] if episode.cue is None else np.flatnonzero(episode.cue)[:MOST_STEPS]
+    return np.union1d(spread, np.array(cue, int))
 
 
 def as_data(played: Played, pictures: Pictures) -> dict[str, Any]:
@@ -135,8 +114,7 @@ def _episode(
 ) -> dict[str, Any]:
     episode, run = played.episodes[number], played.run
     count = min(REPLACEMENTS, len(played.episodes) - 1)
-    replaced = count + num_actions(run.task) - 1
-    steps = steps_of(episode, replaced, getattr(run.network, "context_length", None))
+    steps = steps_of(episode)
     seen = observations.of(map_tree(lambda x: x[:, steps], episode.inputs.observation))
     pictures, shown = episode.pictures, [*steps, episode.length]
     others = dependence.replacements(played.episodes, number, count, generator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,16 +74,8 @@ def read(paths: Sequence[Path]) -> Found:
     if twice := [path for path, real in zip(paths, given, strict=True) if given.count(real) > 1]:
         raise ConfigError(f"{twice[0]}: is given twice; give each run once")
     runs = _labelled([_of_directory(path) for path in paths])
-    home = paths[0] if len(paths) == 1 else _common(sorted({path.parent for path in given}))
+    home = paths[0] if len(paths) == 1 else Path(os.path.commonpath([path.parent for path in given]))
     return Found(runs, [], home)
-
-
-def _common(folders: Sequence[Path]) -> Path:
-    """The deepest folder that all of these are in."""
-    first = folders[0]
-    return next(
-        folder for folder in (first, *first.parents) if all(other.is_relative_to(folder) for other in folders)
-    )
 
 
 def _of_directory(path: Path) -> tuple[Outcome, RunDir]:

@@ -41,10 +41,7 @@ class Episode(NamedTuple):
     inputs: StepInputs
     """[1, T, ...]"""
     other: Observation | None
-    """[1, T, ...] what the same places would have shown with another secret.
-
-    None: the task names none, or it was not asked.
-    """
+    """[1, T, ...] what the same places would have shown with another secret; None: the task names none."""
     action: np.ndarray
     """[T]"""
     q: Tensor
@@ -118,7 +115,6 @@ def play(
     network: QNetwork,
     env: gymnasium.vector.VectorEnv[Any, Any, Any],
     *,
-    others_of: Collection[int] | None = None,
     pictures_of: Collection[int] = (),
     keep_picture: Callable[[np.ndarray], Any] = lambda picture: picture,
 ) -> list[Episode]:
@@ -126,7 +122,6 @@ def play(
 
     Args:
         env: fresh copies; they are closed afterwards.
-        others_of: the copies whose episodes have `other`, which costs time; None: all.
         pictures_of: the copies whose episodes have `pictures`; `env` must have a render mode.
         keep_picture: makes what is kept of a picture, uint8 [height, width, 3].
 
@@ -135,7 +130,6 @@ def play(
     """
     kept: list[_Tick] = []
     seen: dict[int, list[Any]] = {copy: [] for copy in pictures_of}
-    copies = range(env.num_envs) if others_of is None else others_of
 
     def keep(tick: _Tick) -> None:
         kept.append(tick)
@@ -151,11 +145,8 @@ def play(
             for copy, picture in zip(wanted, pictures.of_copies(env, wanted), strict=True):
                 seen[copy].append(keep_picture(picture))
 
-    ends = outcomes(network, env, keep=keep, others_of=copies, look=look)
-    return [
-        _episode(kept, copy, end, copy in copies)._replace(pictures=seen.get(copy))
-        for copy, end in enumerate(ends)
-    ]
+    ends = outcomes(network, env, keep=keep, look=look)
+    return [_episode(kept, copy, end)._replace(pictures=seen.get(copy)) for copy, end in enumerate(ends)]
 
 
 def outcomes(
@@ -165,7 +156,6 @@ def outcomes(
     intervene: Intervention | None = None,
     random_actions: RandomActions | None = None,
     show_other: bool = False,
-    others_of: Collection[int] = (),
     keep: Callable[[_Tick], None] | None = None,
     look: Callable[[Collection[int]], None] = lambda copies: None,
 ) -> list[Outcome]:
@@ -176,8 +166,7 @@ def outcomes(
         intervene: changes the network's state before each row.
         random_actions: takes some actions at random; None: all are those of largest Q.
         show_other: let the network see what another secret would show, in the task as it is.
-        others_of: the copies for which `keep` is told what another secret would show.
-        keep: is given all that is seen and done.
+        keep: is given all that is seen and done, and what another secret would show.
         look: is told the copies at each decision of their episodes, and at their ends.
     """
     with contextlib.closing(env):
@@ -189,8 +178,8 @@ def outcomes(
         while left := [copy for copy, end in enumerate(ends) if end is None]:
             look(left)
             inputs = rows.inputs(parameter.device, parameter.dtype)
-            asked = left if show_other else [copy for copy in left if copy in others_of]
-            other = _other(env, asked, inputs.observation)
+            asks = show_other or keep is not None
+            other = _other(env, left, inputs.observation) if asks else None
             if show_other and other is not None:
                 inputs = inputs._replace(observation=other)
             with torch.no_grad():
@@ -221,7 +210,7 @@ class _Tick(NamedTuple):
     inputs: StepInputs
     """[N, 1, ...]"""
     other: Observation | None
-    """Copies that are not asked show their own; None: the task names no secret, or none is asked."""
+    """Copies whose episode is over show their own; None: the task names no secret."""
     action: np.ndarray
     """[N]"""
     q: Tensor
@@ -238,7 +227,7 @@ def _bytes(tick: _Tick) -> int:
 def _other(env: Any, copies: list[int], observation: Observation) -> Observation | None:
     """The observation [N, 1, ...], with that of another secret in these copies."""
     observe = getattr(env, "observe_other", None)
-    shown = observe(copies) if copies and observe is not None else None
+    shown = None if observe is None else observe(copies)
     if shown is None:
         return None
 
@@ -249,7 +238,7 @@ def _other(env: Any, copies: list[int], observation: Observation) -> Observation
     return found
 
 
-def _episode(ticks: list[_Tick], copy: int, end: Outcome, asked: bool) -> Episode:
+def _episode(ticks: list[_Tick], copy: int, end: Outcome) -> Episode:
     inputs, others, actions, q, rewards = zip(*ticks[: end.length], strict=True)
 
     def joined(trees: tuple[Any, ...]) -> Any:
@@ -258,7 +247,7 @@ def _episode(ticks: list[_Tick], copy: int, end: Outcome, asked: bool) -> Episod
 
     return Episode(
         inputs=joined(inputs),
-        other=joined(others) if asked and others[0] is not None else None,
+        other=None if others[0] is None else joined(others),
         action=np.array([x[copy] for x in actions]),
         q=torch.stack([x[copy] for x in q]),
         reward=np.array([x[copy] for x in rewards]),

@@ -85,18 +85,11 @@ def _writable(file: Path) -> None:
 
 
 def _to_play(runs: Sequence[Run]) -> list[Run]:
-    """All, or where they are many one of each agent and task: that of the middle result."""
+    """All, or where they are many the first of each agent and task."""
     if len(runs) <= MOST_PLAYERS:
         return list(runs)
-    groups: dict[tuple[str, str], list[Run]] = {}
-    for run in runs:
-        groups.setdefault((run.config.env, run.config.agent), []).append(run)
-    middle = [sorted(group, key=_last_return)[len(group) // 2] for group in groups.values()]
-    return middle[:MOST_PLAYERS]
-
-
-def _last_return(run: Run) -> float:
-    return float(run.evaluations[-1]["eval/return"] or 0)
+    firsts = {(run.config.env, run.config.agent): run for run in reversed(runs)}
+    return list(reversed(firsts.values()))[:MOST_PLAYERS]
 
 
 def _title(runs: Sequence[Run]) -> str:
@@ -128,18 +121,12 @@ def _notes(asked: Asked, runs: Sequence[Run], played: Sequence[dict[str, Any]]) 
     ]
     if len(runs) > MOST_PLAYERS:
         notes.append(
-            f"The page plays {len(played)} of {len(runs)} runs: of each agent in each task the one whose "
-            f"last return is in the middle, {MOST_PLAYERS} at most."
+            f"The page plays {len(played)} of {len(runs)} runs: the first of each agent in each task, "
+            f"{MOST_PLAYERS} at most."
         )
     for run in played:
         if run["no_pictures"]:
             notes.append(f"{run['label']} has no pictures of the world: {run['no_pictures']}.")
-        for episode in run["episodes"]:
-            if len(episode["steps"]) < episode["length"]:
-                notes.append(
-                    f"{run['label']}, episode {episode['number']}: {len(episode['steps'])} of its "
-                    f"{episode['length']} steps are shown."
-                )
     return notes
 
 

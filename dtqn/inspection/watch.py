@@ -92,7 +92,7 @@ def _dependence(run: TrainedRun, episode: Episode, seed: int) -> np.ndarray | No
     """By replacement of each step with what other episodes showed there (docs/debug.md)."""
     if REPLACEMENTS * episode.length**2 / 2 > MOST_ROWS:
         return None
-    others = play(run.network, run._replace(episodes=REPLACEMENTS, seed=(seed, 0)).copies(), others_of=())
+    others = play(run.network, run._replace(episodes=REPLACEMENTS, seed=(seed, 0)).copies())
     generator = np.random.default_rng(seed)
     shown = dependence.replacements([episode, *others], 0, REPLACEMENTS, generator)
     return dependence.one_step(run.network, episode, shown).advantage
