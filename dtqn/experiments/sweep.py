@@ -268,9 +268,11 @@ def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> int:
     Returns:
         0, 1 where a run has failed or none has a result, 128 + n after signal n.
     """
-    with Pool(parallel, launcher=launcher) as pool:
-        with contextlib.closing(open_runs_view(sys.stdout, pool.jobs)) as view:
-            _train(sweep, pool, view)
+    with (
+        Pool(parallel, launcher=launcher) as pool,
+        contextlib.closing(open_runs_view(sys.stdout, pool.jobs)) as view,
+    ):
+        _train(sweep, pool, view)
     results = sweep.results()
     if pool.caught is not None:
         ended = sum(trial.state != "open" for trial in results.trials)
