@@ -83,8 +83,9 @@ def steps_of(episode: Episode) -> np.ndarray:
     if episode.length <= MOST_STEPS:
         return np.arange(episode.length)
     spread = np.linspace(0, episode.length - 1, MOST_STEPS).round().astype(int)
-    cue = [] if episode.cue is None else np.flatnonzero(episode.cue)[:MOST_STEPS]
-    return np.union1d(spread, np.array(cue, int))
+    if episode.cue is None:
+        return spread
+    return np.union1d(spread, np.flatnonzero(episode.cue)[:MOST_STEPS])
 
 
 def as_data(played: Played, pictures: Pictures) -> dict[str, Any]:
