@@ -39,11 +39,8 @@ class Attention(NamedTuple):
     """[T, T] over all layers; rows sum to 1."""
 
 
-class _Seen(NamedTuple):
-    weights: Tensor
-    """[H, T, T]"""
-    looked: Tensor
-    """[H, T, T]"""
+_Seen = tuple[Tensor, Tensor]
+"""[H, T, T] weights, and these times the norm of the value."""
 
 
 def attention(network: QNetwork, episode: Episode) -> Attention | None:
@@ -119,7 +116,7 @@ def _note_relative(
         inside = (distance >= 0) & (distance <= reach)
         on_steps = torch.where(inside, weights[:, 0].gather(-1, place), 0.0)
         lengths = _lengths(v[:, 0, reach:], module.output.weight, module.num_heads)
-        seen.append(_Seen(on_steps, on_steps * lengths[:, None]))
+        seen.append((on_steps, on_steps * lengths[:, None]))
         return own(module, weights, v)
 
     return note
@@ -134,7 +131,7 @@ def _note_decoder(layer: DecoderLayer, seen: list[_Seen]) -> Callable[..., Tenso
         scores = q @ k.mT / q.shape[-1] ** 0.5
         causal = torch.ones(length, length, dtype=torch.bool).tril()
         weights = scores.masked_fill(~causal, -torch.inf).softmax(dim=-1)
-        seen.append(_Seen(weights, weights * _lengths(v, layer.output.weight, layer.num_heads)[:, None]))
+        seen.append((weights, weights * _lengths(v, layer.output.weight, layer.num_heads)[:, None]))
         return own(layer, x, at)
 
     return note

@@ -56,7 +56,7 @@ def report(
             problems.append(warning)
         say(f"playing {asked.played} episodes of {run.label}")
         try:
-            of_run = page_episodes.greedy(run.directory, asked, pictures)
+            of_run = page_episodes.greedy(run.directory, asked)
         except ConfigError as error:
             problems.append(f"{run.label} has no episodes on the page: {one_line(str(error))}")
             continue

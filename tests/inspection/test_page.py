@@ -18,7 +18,7 @@ import envs
 from dtqn.experiments.records import Outcome as RunOutcome
 from dtqn.inspection import page_runs
 from dtqn.inspection.page_episodes import MOST_STEPS, choose, steps_of
-from dtqn.inspection.page_observations import Observations, Part, Pictures, _part
+from dtqn.inspection.page_observations import Observations, Part, Pictures, _part, png
 from dtqn.inspection.page_runs import Run
 from dtqn.inspection.recorder import Episode, Outcome
 from dtqn.settings.config import ConfigError
@@ -39,25 +39,17 @@ def test_pictures_are_kept_to_the_bit_and_once() -> None:
     env.reset()
     rendered: Any = env.render()
     pictures = Pictures()
-    numbers = [pictures.show(pictures.add(picture)) for picture in (*rendered, rendered[0])]
-    assert numbers[3] == numbers[0] and len(pictures) == len({p.tobytes() for p in rendered})
+    numbers = [pictures.add(png(picture)) for picture in (*rendered, rendered[0])]
+    assert numbers[3] == numbers[0] and len(pictures.links()) == len({p.tobytes() for p in rendered})
     for number, picture in zip(numbers, rendered, strict=False):
         np.testing.assert_array_equal(_opened(pictures.links()[number]), picture)
-
-
-def test_pictures_that_are_not_shown_take_no_bytes() -> None:
-    pictures = Pictures()
-    first, second, third = (pictures.add(np.full((8, 8), grey, np.uint8)) for grey in (10, 20, 30))
-    pictures.show(second)
-    links = pictures.links()
-    assert (links[first], links[third]) == ("", "") and (_opened(links[second]) == 20).all()
 
 
 def test_pictures_are_made_smaller_until_they_fit() -> None:
     pictures = Pictures()
     rng = np.random.default_rng(0)
     for _ in range(3):
-        pictures.show(pictures.add(rng.integers(256, size=(100, 500, 3), dtype=np.uint8)))
+        pictures.add(png(rng.integers(256, size=(100, 500, 3), dtype=np.uint8)))
     full, less = pictures.links(10**9), pictures.links(100_000)
     assert _opened(full[0]).shape == (64, 320, 3), "LARGEST_SIDE"
     assert sum(map(len, less)) < 110_000 < sum(map(len, full))
