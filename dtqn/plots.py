@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from matplotlib import rc_context
@@ -252,23 +252,19 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, format=kind, dpi=120, metadata=no_date)
 
 
-class Share(Protocol):
-    """How much a sweep's result depends on a parameter, by two measures."""
+class Importance(NamedTuple):
+    """How much the result depends on a parameter."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def importance(self) -> float: ...
-
-    @property
-    def deviation(self) -> float: ...
-
-    @property
-    def correlation(self) -> float | None: ...
+    name: str
+    importance: float
+    """Its part of PED-ANOVA's whole, which is 1; the mean over parts of the runs."""
+    deviation: float
+    """Its standard deviation over these."""
+    correlation: float | None
+    """Spearman's, with the metric; None for a parameter whose values have no order."""
 
 
-def importance(shares: Sequence[Share], path: Path, metric: str, r2: float, runs: int) -> None:
+def importance(shares: Sequence[Importance], path: Path, metric: str, r2: float, runs: int) -> None:
     """Draw the importance and the correlation of each parameter, the first at the top.
 
     Args:
@@ -309,23 +305,25 @@ def importance(shares: Sequence[Share], path: Path, metric: str, r2: float, runs
     save(figure, path)
 
 
-class Parameter(Protocol):
-    """The values of a setting that were tried."""
+class Axis(NamedTuple):
+    """A parameter of runs as numbers."""
+
+    name: str
+    positions: list[float]
+    """One a run, on the scale that it is searched on (a logarithm, or a place in a list)."""
+    ticks: list[tuple[float, str]]
+    ordered: bool
+    """Whether larger positions mean more of something."""
 
     @property
-    def name(self) -> str: ...
-
-    @property
-    def positions(self) -> Sequence[float]:
-        """One a run."""
-        ...
-
-    @property
-    def ticks(self) -> Sequence[tuple[float, str]]: ...
+    def column(self) -> np.ndarray:
+        """The positions: in [0, 1] where they are ordered, else the numbers of kinds."""
+        positions = np.array(self.positions)
+        return (positions - positions.min()) / np.ptp(positions) if self.ordered else positions
 
 
 def by_parameter(
-    parameters: Sequence[Parameter], values: Sequence[float], path: Path, metric: str, best: int
+    parameters: Sequence[Axis], values: Sequence[float], path: Path, metric: str, best: int
 ) -> None:
     """Draw every run's result against each parameter, a panel a parameter, in the given order.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -92,16 +92,6 @@ class Policy:
         self._state = self._initial
         self._prev_action = np.zeros(self._count, np.int64)
         self._begins = np.ones(self._count, bool)
-
-    @overload
-    def act(
-        self, observation: Any, reward: Any = ..., first: Any = ..., *, return_q: Literal[False] = ...
-    ) -> Any: ...
-
-    @overload
-    def act(
-        self, observation: Any, reward: Any = ..., first: Any = ..., *, return_q: Literal[True]
-    ) -> tuple[Any, np.ndarray]: ...
 
     @torch.no_grad()
     def act(self, observation: Any, reward: Any = None, first: Any = None, *, return_q: bool = False) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtqn.experiments.sweep_study import importances
+from dtqn.plots import Axis, Importance
 
 LEAST_RUNS = 20
 """Runs that importance needs."""
@@ -18,23 +19,6 @@ _WIDTH = 0.3
 """Of the kernel: the part of a parameter's range over which results are alike."""
 _NOISE = 0.3
 """Variance of a run's chance, in parts of the variance that the parameters bring."""
-
-
-class Axis(NamedTuple):
-    """A parameter as numbers."""
-
-    name: str
-    positions: list[float]
-    """One a trial, on the scale that it is searched on (a logarithm, or a place in a list)."""
-    ticks: list[tuple[float, str]]
-    ordered: bool
-    """Whether larger positions mean more of something."""
-
-    @property
-    def column(self) -> np.ndarray:
-        """The positions: in [0, 1] where they are ordered, else the numbers of kinds."""
-        positions = np.array(self.positions)
-        return (positions - positions.min()) / np.ptp(positions) if self.ordered else positions
 
 
 def axis_of(name: str, spec: Mapping[str, Any], values: Sequence[Any]) -> Axis:
@@ -51,18 +35,6 @@ def axis_of(name: str, spec: Mapping[str, Any], values: Sequence[Any]) -> Axis:
     ranked = sorted(listed) if numbers else list(listed)
     positions = [float(ranked.index(value)) for value in values]
     return Axis(name, positions, [(float(i), str(value)) for i, value in enumerate(ranked)], numbers)
-
-
-class Importance(NamedTuple):
-    """How much the result depends on a parameter."""
-
-    name: str
-    importance: float
-    """Its part of PED-ANOVA's whole, which is 1; the mean over parts of the runs."""
-    deviation: float
-    """Its standard deviation over these."""
-    correlation: float | None
-    """Spearman's, with the metric; None for a parameter whose values have no order."""
 
 
 class Dependence(NamedTuple):

@@ -29,21 +29,13 @@ from dtqn.networks.q_network import QNetwork
 class Attention(NamedTuple):
     """How T steps of an episode attend to each other, in L layers of H heads."""
 
-    weights: np.ndarray
-    """[L, H, T, T] softmax weights of step t (third) on step k (last)."""
     looked: np.ndarray
-    """[L, H, T, T] the same times the norm of the value, after the output projection."""
+    """[L, H, T, T] softmax weights of step t (third) on step k (last), times the norm of the value after the
+    output projection."""
     openness: np.ndarray
     """[L, T] how much of a layer's output its attention gate let in: |change| / (|change| + |input|)."""
     rollout: np.ndarray
     """[T, T] over all layers; rows sum to 1."""
-
-
-class _Seen(NamedTuple):
-    weights: Tensor
-    """[H, T, T]"""
-    looked: Tensor
-    """[H, T, T]"""
 
 
 def attention(network: QNetwork, episode: Episode) -> Attention | None:
@@ -54,15 +46,14 @@ def attention(network: QNetwork, episode: Episode) -> Attention | None:
     context: int | None = getattr(network, "context_length", None)
     if not layers or (context is not None and episode.length > context):
         return None
-    seen: list[_Seen] = []
+    seen: list[Tensor] = []
     gates: list[Tensor] = []
     with _watched(layers, seen, gates, episode.length):
         q_values(network, episode.inputs)
     if len(seen) != len(layers):  # an episode too long for one call
         return None
-    weights, looked = (torch.stack(x).double().numpy() for x in zip(*seen, strict=True))
-    openness = torch.stack(gates).double().numpy()
-    return Attention(weights, looked, openness, _rollout(looked, openness))
+    looked, openness = (torch.stack(x).double().numpy() for x in (seen, gates))
+    return Attention(looked, openness, _rollout(looked, openness))
 
 
 def _rollout(looked: np.ndarray, openness: np.ndarray) -> np.ndarray:
@@ -75,8 +66,8 @@ def _rollout(looked: np.ndarray, openness: np.ndarray) -> np.ndarray:
 
 
 @contextmanager
-def _watched(layers: list[Any], seen: list[_Seen], gates: list[Tensor], length: int) -> Iterator[None]:
-    """Notes the weights, values and gates of a call on `length` steps."""
+def _watched(layers: list[Any], seen: list[Tensor], gates: list[Tensor], length: int) -> Iterator[None]:
+    """Notes where each layer of a call on `length` steps looks, and its gates."""
     with ExitStack() as undo:
         for gate in dict.fromkeys(layer.attention_gate for layer in layers):  # all layers may share one
             undo.callback(gate.register_forward_hook(_note_gate(gates)).remove)
@@ -106,7 +97,7 @@ def _lengths(values: Tensor, output: Tensor, num_heads: int) -> Tensor:
 
 
 def _note_relative(
-    module: RelativeAttention, seen: list[_Seen], length: int
+    module: RelativeAttention, seen: list[Tensor], length: int
 ) -> Callable[[Tensor, Tensor], Tensor]:
     own = type(module)._mixed
 
@@ -119,13 +110,13 @@ def _note_relative(
         inside = (distance >= 0) & (distance <= reach)
         on_steps = torch.where(inside, weights[:, 0].gather(-1, place), 0.0)
         lengths = _lengths(v[:, 0, reach:], module.output.weight, module.num_heads)
-        seen.append(_Seen(on_steps, on_steps * lengths[:, None]))
+        seen.append(on_steps * lengths[:, None])
         return own(module, weights, v)
 
     return note
 
 
-def _note_decoder(layer: DecoderLayer, seen: list[_Seen]) -> Callable[..., Tensor]:
+def _note_decoder(layer: DecoderLayer, seen: list[Tensor]) -> Callable[..., Tensor]:
     own = type(layer)._attend
 
     def note(x: Tensor, at: Tensor | None) -> Tensor:
@@ -134,7 +125,7 @@ def _note_decoder(layer: DecoderLayer, seen: list[_Seen]) -> Callable[..., Tenso
         scores = q @ k.mT / q.shape[-1] ** 0.5
         causal = torch.ones(length, length, dtype=torch.bool).tril()
         weights = scores.masked_fill(~causal, -torch.inf).softmax(dim=-1)
-        seen.append(_Seen(weights, weights * _lengths(v, layer.output.weight, layer.num_heads)[:, None]))
+        seen.append(weights * _lengths(v, layer.output.weight, layer.num_heads)[:, None])
         return own(layer, x, at)
 
     return note

@@ -6,6 +6,8 @@ to the same Q-values and names the contract that does not hold.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -49,42 +51,16 @@ def check(config: Config, network: QNetwork, seed: int = 0) -> list[Check]:
     highest = max(float(x.q_max.max()) for x in played.episodes)
     scale = max(highest - min(float(x.q_taken.min()) for x in played.episodes), 1e-9)
 
-    def of(name: str, contract: str, differences: list[float]) -> Check:
-        """The stored memory alone is rounded."""
-        tolerance = TOLERANCE[config.replay.trace_dtype if name == "learning" else "float32"]
-        largest = max(differences) / scale if differences else None
-        return Check(name, largest, largest is None or largest <= tolerance, contract)
-
-    first = [x for x in played.episodes if x.number == 0]
-    later = [x for x in played.episodes if x.number > 0]
-    return [
-        of(
-            "parity",
-            "the actor, step by step, sees the Q-values of one call on the episode",
-            _by_one_call(network, first),
-        ),
-        of("reset", "an episode begins without any memory of the one before", _by_one_call(network, later)),
-        of(
-            "chunks",
-            "the split of an episode into calls changes no Q-value",
-            _by_chunks(network, played.episodes),
-        ),
-        of(
-            "learning",
-            "the learner, from stored memory, sees the Q-values that the actor saw",
-            _learned(config, network, played),
-        ),
-        of(
-            "causality",
-            "what a step shows changes no earlier decision",
-            _of_later_steps(network, played),
-        ),
-        of(
-            "distance",
-            "what lies beyond the memory changes no decision",
-            _of_forgotten_steps(config, network, played),
-        ),
-    ]
+    found = []
+    for name, (contract, differences) in _CONTRACTS.items():
+        stored = (
+            config.replay.trace_dtype if name == "learning" else "float32"
+        )  # that memory alone is rounded
+        of_check = differences(played)
+        largest = max(of_check) / scale if of_check else None
+        holds = largest is None or largest <= TOLERANCE[stored]
+        found.append(Check(name, largest, holds, contract))
+    return found
 
 
 class _Stretch(NamedTuple):
@@ -100,6 +76,8 @@ class _Stretch(NamedTuple):
 
 
 class _Played(NamedTuple):
+    config: Config
+    network: QNetwork
     episodes: list[_Stretch]
     sample: Observation
     """[...] drawn from the observation space."""
@@ -137,7 +115,7 @@ def _play(config: Config, network: QNetwork, seed: int) -> _Played:
     sample = env.single_observation_space.sample()
     if isinstance(env.single_observation_space, gymnasium.spaces.Dict):
         sample = dict(sample)
-    return _Played(_stretches(ticks), map_tree(torch.as_tensor, sample), schema, replay)
+    return _Played(config, network, _stretches(ticks), map_tree(torch.as_tensor, sample), schema, replay)
 
 
 def _stretches(ticks: list[tuple[StepInputs, Any]]) -> list[_Stretch]:
@@ -161,22 +139,27 @@ def _difference(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max()) if one.numel() else 0.0
 
 
-def _by_one_call(network: QNetwork, episodes: list[_Stretch]) -> list[float]:
+def _by_one_call(played: _Played, later: bool) -> list[float]:
+    """In the first episodes of the copies, or in later ones."""
     return [
-        _difference(q_values(network, x.inputs)[0].amax(dim=-1), torch.from_numpy(x.q_max)) for x in episodes
+        _difference(q_values(played.network, x.inputs)[0].amax(dim=-1), torch.from_numpy(x.q_max))
+        for x in played.episodes
+        if (x.number > 0) == later
     ]
 
 
-def _by_chunks(network: QNetwork, episodes: list[_Stretch]) -> list[float]:
+def _by_chunks(played: _Played) -> list[float]:
     found = []
-    for episode in episodes:
-        whole = q_values(network, episode.inputs)
-        found += [_difference(q_values(network, episode.inputs, piece=size), whole) for size in (1, 3)]
+    for episode in played.episodes:
+        whole = q_values(played.network, episode.inputs)
+        pieces = (q_values(played.network, episode.inputs, piece=size) for size in (1, 3))
+        found += [_difference(q, whole) for q in pieces]
     return found
 
 
-def _learned(config: Config, network: QNetwork, played: _Played) -> list[float]:
+def _learned(played: _Played) -> list[float]:
     """The learn blocks of sequences from replay, by `learn_values`, against what the actor saw there."""
+    config, network = played.config, played.network
     ids = played.replay.ids()
     if not MEMORIES[config.replay.memory].is_read or not trace_window(network):
         # Only what starts with its episode is to be the same.
@@ -209,8 +192,8 @@ def _changed(inputs: StepInputs, k: int, shown: Observation) -> StepInputs:
     return inputs._replace(observation=map_tree(put, inputs.observation, shown))
 
 
-def _of_later_steps(network: QNetwork, played: _Played) -> list[float]:
-    found = []
+def _of_later_steps(played: _Played) -> list[float]:
+    network, found = played.network, []
     for episode in played.episodes:
         whole = q_values(network, episode.inputs)
         steps = whole.shape[1]
@@ -220,13 +203,13 @@ def _of_later_steps(network: QNetwork, played: _Played) -> list[float]:
     return found
 
 
-def _of_forgotten_steps(config: Config, network: QNetwork, played: _Played) -> list[float]:
-    reach, found = farthest(config), []
+def _of_forgotten_steps(played: _Played) -> list[float]:
+    reach, network, found = farthest(played.config), played.network, []
     if reach is None:
         return []
     for episode in played.episodes:
-        whole = q_values(network, episode.inputs)
         beyond = reach + 1
+        whole = q_values(network, episode.inputs)
         if whole.shape[1] > beyond:
             changed = q_values(network, _changed(episode.inputs, 0, played.sample))
             found.append(_difference(changed[:, beyond:], whole[:, beyond:]))
@@ -243,3 +226,20 @@ def farthest(config: Config) -> int | None:
     if network.core == "gtrxl" and not network.compressed_slots:
         return network.num_layers * network.memory_length
     return None
+
+
+_CONTRACTS: dict[str, tuple[str, Callable[[_Played], list[float]]]] = {
+    "parity": (
+        "the actor, step by step, sees the Q-values of one call on the episode",
+        partial(_by_one_call, later=False),
+    ),
+    "reset": (
+        "an episode begins without any memory of the one before",
+        partial(_by_one_call, later=True),
+    ),
+    "chunks": ("the split of an episode into calls changes no Q-value", _by_chunks),
+    "learning": ("the learner, from stored memory, sees the Q-values that the actor saw", _learned),
+    "causality": ("what a step shows changes no earlier decision", _of_later_steps),
+    "distance": ("what lies beyond the memory changes no decision", _of_forgotten_steps),
+}
+"""Each in a sentence, and what gives the differences between two ways to the same Q-values."""

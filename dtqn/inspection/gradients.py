@@ -45,17 +45,20 @@ class _Given(nn.Module):
     def __init__(self, features: Tensor) -> None:
         super().__init__()
         self._features = features
+        self.asked: list[Tensor] = []
+        """`first` of the rows of each call."""
 
     def forward(self, inputs: StepInputs) -> Tensor:
+        self.asked.append(inputs.first)
         return self._features
 
 
 @contextmanager
-def _encoder(network: Any, encoder: nn.Module) -> Iterator[None]:
-    own = network.encoder
-    network.encoder = encoder
+def _given(network: Any, features: Tensor) -> Iterator[_Given]:
+    """The network with these features in place of its encoder's."""
+    own, network.encoder = network.encoder, _Given(features)
     try:
-        yield
+        yield network.encoder
     finally:
         network.encoder = own
 
@@ -90,7 +93,7 @@ def integrated(
     def gap(given: Tensor) -> Tensor:
         count = len(given)
         inputs = map_tree(lambda rows: rows.expand(count, *rows.shape[1:]), upto)
-        with _encoder(network, _Given(given)):
+        with _given(network, given):
             q = network(inputs, network.initial_state(count), False)[0].q[:, t]
         return q[:, first] - q[:, second]
 
@@ -108,16 +111,9 @@ def integrated(
 
 def _reads_once(network: QNetwork, inputs: StepInputs, x: Tensor) -> bool:
     """Whether a call on all steps asks the encoder once, for these steps in their order."""
-    asked: list[Tensor] = []
-
-    class Watch(nn.Module):
-        def forward(self, rows: StepInputs) -> Tensor:
-            asked.append(rows.first)
-            return x
-
-    with torch.no_grad(), _encoder(network, Watch()):
+    with torch.no_grad(), _given(network, x) as encoder:
         try:
             network(inputs, network.initial_state(1), False)
         except (RuntimeError, IndexError):  # features of other shapes were wanted
             return False
-    return len(asked) == 1 and asked[0].shape == inputs.first.shape
+    return len(encoder.asked) == 1 and encoder.asked[0].shape == inputs.first.shape

@@ -112,19 +112,20 @@ def recall_density(maps: Sequence[Map]) -> list[Figure | None]:
 
 def times_its_share(found: Cue, of: Map) -> float:
     """The last decision's dependence on the cue's rows, as a multiple of their share of the rows before."""
-    last = len(found.rows) - 1
-    before = of.dependence.advantage[last, :last]
-    rows = found.rows[:last]
-    total = float(before.sum())
-    return float(before[rows].sum()) / total / float(rows.mean()) if total > 0 else math.nan
+    rows = found.rows[:-1]
+    return _share_of(rows, of) / float(rows.mean())
 
 
 def contamination(found: Cue, of: Map) -> float:
     """The share of the last decision's dependence on earlier rows that show no cue."""
-    last = len(found.rows) - 1
-    before = of.dependence.advantage[last, :last]
+    return _share_of(~found.rows[:-1], of)
+
+
+def _share_of(rows: np.ndarray, of: Map) -> float:
+    """That of some of the rows before the last decision in its dependence; nan where it has none."""
+    before = of.dependence.advantage[-1, :-1]
     total = float(before.sum())
-    return float(before[~found.rows[:last]].sum()) / total if total > 0 else math.nan
+    return float(before[rows].sum()) / total if total > 0 else math.nan
 
 
 def held(found: Cue) -> int:

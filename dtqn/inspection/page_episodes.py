@@ -12,7 +12,7 @@ import numpy as np
 
 from dtqn.inspection import dependence, gradients
 from dtqn.inspection.attention import attention
-from dtqn.inspection.page_observations import Observations, Pictures, parts_of
+from dtqn.inspection.page_observations import Observations, Pictures, parts_of, png
 from dtqn.inspection.recorder import Episode, Outcome, TrainedRun, load, outcomes, play
 from dtqn.text import one_line
 from dtqn.training.directory import RunDir
@@ -41,20 +41,20 @@ class Played(NamedTuple):
 
     run: TrainedRun
     episodes: list[Episode]
-    """Their `pictures` are numbers of `Pictures`."""
+    """Their `pictures` are files, as `png` makes them."""
     chosen: list[int]
     """Failures first."""
     no_pictures: str
     """Why there are no pictures; empty where there are."""
 
 
-def greedy(directory: RunDir, asked: Asked, pictures: Pictures) -> Played:
+def greedy(directory: RunDir, asked: Asked) -> Played:
     """Plays all episodes, chooses, and plays the same ones again for their pictures."""
     run = load(directory, asked.weights, asked.played, asked.seed)
     chosen = choose(outcomes(run.network, run.copies()), asked.shown, run.task.has_success)
     why = ""
     try:
-        episodes = play(run.network, run.copies("rgb_array"), pictures_of=chosen, keep_picture=pictures.add)
+        episodes = play(run.network, run.copies("rgb_array"), pictures_of=chosen, keep_picture=png)
     except Exception as error:  # whatever a task's own renderer raises
         why = one_line(error)
         episodes = play(run.network, run.copies())
@@ -129,7 +129,7 @@ def _episode(
         "reward": [_digits(episode.reward[t]) for t in steps],
         "q": [[_digits(x) for x in row] for row in episode.q[steps].tolist()],
         "view": seen,
-        "picture": None if pictures is None else [observations.pictures.show(pictures[t]) for t in shown],
+        "picture": None if pictures is None else [observations.pictures.add(pictures[t]) for t in shown],
         "cue": None if episode.cue is None else np.flatnonzero(episode.cue[steps]).tolist(),
         "maps": _maps(run, episode, steps, others, mean_features),
     }

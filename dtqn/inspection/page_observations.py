@@ -31,45 +31,31 @@ _IN_A_ROW = 8
 
 
 class Pictures:
-    """Pictures by number, in the order in which they came, each once and only those that are shown."""
+    """The page's pictures by number, in the order in which they came, each once."""
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
-        self._files: list[bytes] = []
-        self._shown: set[int] = set()
 
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def add(self, picture: np.ndarray) -> int:
-        """The number of a picture, uint8 [height, width, 3] or [height, width], that may be shown."""
-        key = repr(picture.shape).encode() + picture.tobytes()
-        if key not in self._numbers:
-            self._numbers[key] = len(self._files)
-            self._files.append(_png(Image.fromarray(picture), LARGEST_SIDE))
-        return self._numbers[key]
-
-    def show(self, number: int) -> int:
-        """The number again, of a picture that the page shows."""
-        self._shown.add(number)
-        return number
+    def add(self, file: bytes) -> int:
+        """The number of a picture, as `png` has made it."""
+        return self._numbers.setdefault(file, len(self._numbers))
 
     def links(self, most_bytes: int = MOST_BYTES) -> list[str]:
-        """The pictures as `data:` links, which take `most_bytes` together if their sides allow it.
-
-        Those that are not shown are empty, so that the numbers of the others stay.
-        """
-        shown = {number: self._files[number] for number in sorted(self._shown)}
-        files, side = dict(shown), LARGEST_SIDE
-        while sum(map(len, files.values())) * 4 / 3 > most_bytes and side > SMALLEST_SIDE:
+        """The pictures as `data:` links, which take `most_bytes` together if their sides allow it."""
+        files, side = list(self._numbers), LARGEST_SIDE
+        while sum(map(len, files)) * 4 / 3 > most_bytes and side > SMALLEST_SIDE:
             side //= 2
-            files = {n: _png(Image.open(io.BytesIO(x)).convert("RGB"), side) for n, x in shown.items()}
-        links = {n: f"data:image/png;base64,{base64.b64encode(x).decode()}" for n, x in files.items()}
-        return [links.get(number, "") for number in range(len(self))]
+            files = [_png(Image.open(io.BytesIO(x)).convert("RGB"), side) for x in self._numbers]
+        return [f"data:image/png;base64,{base64.b64encode(x).decode()}" for x in files]
+
+
+def png(picture: np.ndarray) -> bytes:
+    """The file of a picture, uint8 [height, width, 3] or [height, width]."""
+    return _png(Image.fromarray(picture), LARGEST_SIDE)
 
 
 def _png(image: Image.Image, side: int) -> bytes:
-    """The file; without loss where the picture is small enough and has 256 colours at most."""
+    """Without loss where the picture is small enough and has 256 colours at most."""
     if max(image.size) > side:
         scale = side / max(image.size)
         size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
@@ -146,7 +132,7 @@ class Observations:
 
     def _value(self, part: Part, shown: np.ndarray) -> Any:
         if part.kind == "picture":
-            return self.pictures.show(self.pictures.add(_as_picture(shown)))
+            return self.pictures.add(png(_as_picture(shown)))
         flat = shown.ravel()[:_MOST_NUMBERS]
         return [float(f"{x:.4g}") for x in flat] if flat.dtype.kind == "f" else flat.astype(int).tolist()
 

@@ -24,6 +24,10 @@ from dtqn.training.setup import task_spec
 
 _TABLE = "table.json"
 _CLOCK = ("environment steps", "env_steps", 1.0)
+NOTE = (
+    "line and band: of one run its evaluations and the 95 % interval of their episodes; of several (n) mean, "
+    f"minimum and maximum; from {LEAST_RUNS} on interquartile mean and 95 % bootstrap interval"
+)
 HEADER = ("task", "agent", "seed", "score", "env steps", "minutes")
 
 
@@ -160,42 +164,19 @@ def _row(run: Run) -> list[str]:
 
 
 def panels(runs: Sequence[Run]) -> list[Panel]:
-    """The score of evaluations against environment steps, a panel a task.
-
-    Finished runs of one agent are one line; any other run is a line by itself.
-    """
+    """The score of evaluations against environment steps, a panel a task and a line an agent."""
     found = []
     for env in dict.fromkeys(run.config.env for run in runs):
         here = [run for run in runs if run.config.env == env]
         tasks = [task_spec(run.config) for run in here]
         name = "success" if all(task.has_success for task in tasks) else "return"
-        found.append(Panel(env, name, _curves(here, name), tasks[0].success_ceiling))
+        agents = dict.fromkeys(run.config.agent for run in here)
+        curves = [_curve(agent, [run for run in here if run.config.agent == agent], name) for agent in agents]
+        found.append(Panel(env, name, curves, tasks[0].success_ceiling))
     return found
 
 
-def _curves(runs: Sequence[Run], name: str) -> list[Curve]:
-    curves = []
-    for agent in dict.fromkeys(run.config.agent for run in runs):
-        mine = [run for run in runs if run.config.agent == agent]
-        finished = [run for run in mine if run.is_finished]
-        if len(mine) == 1:
-            curves.append(plots.evaluations(agent, mine[0].outcome.rows, name))
-            continue
-        if len(finished) > 1:
-            curves.append(curve(agent, [run.outcome for run in finished], f"eval/{name}", _CLOCK))
-        alone = [run for run in mine if not run.is_finished or len(finished) == 1]
-        curves += [plots.evaluations(run.label, run.outcome.rows, name) for run in alone]
-    return curves
-
-
-def explained(panels: Sequence[Panel]) -> str:
-    """The meaning of the lines and bands of these panels."""
-    counts = [sum(each.runs) for panel in panels for each in panel.curves]
-    texts = []
-    if any(count == 0 for count in counts):
-        texts.append("of a single run, the 95 % interval of an evaluation's episodes")
-    if any(0 < count < LEAST_RUNS for count in counts):
-        texts.append("of several (n), mean, minimum and maximum")
-    if any(count >= LEAST_RUNS for count in counts):
-        texts.append(f"of {LEAST_RUNS} runs or more (n), interquartile mean and 95 % bootstrap interval")
-    return f"line and band: {'; '.join(texts)}"
+def _curve(agent: str, runs: Sequence[Run], name: str) -> Curve:
+    if len(runs) == 1:
+        return plots.evaluations(agent, runs[0].outcome.rows, name)
+    return curve(agent, [run.outcome for run in runs], f"eval/{name}", _CLOCK)

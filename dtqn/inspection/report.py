@@ -20,7 +20,7 @@ from dtqn.inspection.page_observations import Pictures
 from dtqn.inspection.page_runs import Run
 from dtqn.settings.config import ConfigError
 from dtqn.text import counted, one_line, size
-from dtqn.training.directory import file_errors
+from dtqn.training.directory import file_errors, make_writable
 
 MOST_PLAYERS = 8
 """Runs with episodes on the page."""
@@ -56,7 +56,7 @@ def report(
             problems.append(warning)
         say(f"playing {asked.played} episodes of {run.label}")
         try:
-            of_run = page_episodes.greedy(run.directory, asked, pictures)
+            of_run = page_episodes.greedy(run.directory, asked)
         except ConfigError as error:
             problems.append(f"{run.label} has no episodes on the page: {one_line(str(error))}")
             continue
@@ -75,13 +75,9 @@ def told(made: Made) -> str:
 
 def _writable(file: Path) -> None:
     """Whether the file can be written is known before any episode is played."""
-    with file_errors(file, "cannot be written"):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if file.is_dir():
-            raise ConfigError(f"--out is {file}: a folder; must be a file such as {file / FILE}")
-        probe = file.with_name(f".{file.name}.tmp")
-        probe.write_bytes(b"")
-        probe.unlink()
+    if file.is_dir():
+        raise ConfigError(f"--out is {file}: a folder; must be a file such as {file / FILE}")
+    make_writable("--out", file.parent)
 
 
 def _to_play(runs: Sequence[Run]) -> list[Run]:
@@ -168,8 +164,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _curve(runs: Sequence[Run]) -> str:
     """The picture of the score against environment steps, as a `data:` link."""
-    panels = page_runs.panels(runs)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "curve.svg"
-        plots.comparison(panels, file, "environment steps", page_runs.explained(panels))
+        plots.comparison(page_runs.panels(runs), file, "environment steps", page_runs.NOTE)
         return f"data:image/svg+xml;base64,{base64.b64encode(file.read_bytes()).decode()}"
