@@ -32,7 +32,7 @@ MODULES = (
     *("dtqn.acting.actor", "dtqn.acting.evaluation", "dtqn.acting.statistics"),
     *("dtqn.inspection.recorder", "dtqn.inspection.dependence", "dtqn.inspection.gradients"),
     *("dtqn.inspection.attention", "dtqn.inspection.measures", "dtqn.inspection.verdict"),
-    *("envs", "envs.registry", "envs.task", "envs.options", "envs.vector", "envs.testing"),
+    *("envs", "envs.registry", "envs.task", "envs.options", "envs.vector", "envs.fields", "envs.testing"),
     *(
         "replay",
         "replay.storage",
