@@ -23,6 +23,8 @@ REPLACEMENTS = 16
 """Other episodes that give what is shown in place of a step."""
 MOST_STEPS = 100
 """Steps shown of an episode; of a longer one so many at equal distances, and those that show the cue."""
+MOST_WINDOWS = 16
+"""As many of one longer than the window that the network reads again for each decision, which takes long."""
 MILLE = 1000
 """The unit of the maps."""
 
@@ -78,14 +80,19 @@ def choose(episodes: Sequence[Outcome], count: int, has_success: bool) -> list[i
     return [*bad[:some_bad], *good[: count - some_bad]]
 
 
-def steps_of(episode: Episode) -> np.ndarray:
-    """[S] the steps of an episode that are shown, in order: all, if they are few enough."""
-    if episode.length <= MOST_STEPS:
+def steps_of(episode: Episode, context: int | None = None) -> np.ndarray:
+    """[S] the steps of an episode that are shown, in order: all, if they are few enough.
+
+    Args:
+        context: steps of the window that the network reads; None: it carries a state.
+    """
+    most = MOST_STEPS if context is None or episode.length <= context else MOST_WINDOWS
+    if episode.length <= most:
         return np.arange(episode.length)
-    spread = np.linspace(0, episode.length - 1, MOST_STEPS).round().astype(int)
+    spread = np.linspace(0, episode.length - 1, most).round().astype(int)
     if episode.cue is None:
         return spread
-    return np.union1d(spread, np.flatnonzero(episode.cue)[:MOST_STEPS])
+    return np.union1d(spread, np.flatnonzero(episode.cue)[:most])
 
 
 def as_data(played: Played, pictures: Pictures) -> dict[str, Any]:
@@ -115,7 +122,7 @@ def _episode(
 ) -> dict[str, Any]:
     episode, run = played.episodes[number], played.run
     count = min(REPLACEMENTS, len(played.episodes) - 1)
-    steps = steps_of(episode)
+    steps = steps_of(episode, getattr(run.network, "context_length", None))
     seen = observations.of(map_tree(lambda x: x[:, steps], episode.inputs.observation))
     pictures, shown = episode.pictures, [*steps, episode.length]
     others = dependence.replacements(played.episodes, number, count, generator)

@@ -17,7 +17,7 @@ from PIL import Image
 import envs
 from dtqn.experiments.records import Outcome as RunOutcome
 from dtqn.inspection import page_runs
-from dtqn.inspection.page_episodes import MOST_STEPS, choose, steps_of
+from dtqn.inspection.page_episodes import MOST_STEPS, MOST_WINDOWS, choose, steps_of
 from dtqn.inspection.page_observations import Observations, Part, Pictures, _part, png
 from dtqn.inspection.page_runs import Run
 from dtqn.inspection.recorder import Episode, Outcome
@@ -114,7 +114,8 @@ def test_failures_come_first_and_fill_what_successes_leave() -> None:
 def test_a_long_episode_is_shown_at_equal_distances_and_with_its_cue() -> None:
     assert steps_of(_episode(7)).tolist() == list(range(7))
     long = _episode(1000)
-    assert len(steps_of(long)) == MOST_STEPS
+    assert len(steps_of(long)) == MOST_STEPS == len(steps_of(long, context=1000))
+    assert len(steps_of(long, context=50)) == MOST_WINDOWS
     assert isinstance(long.inputs.observation, torch.Tensor)
     other = long.inputs.observation.clone()
     other[0, 7] += 1
