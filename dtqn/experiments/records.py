@@ -29,9 +29,9 @@ from pydantic import (
 from dtqn.experiments.scores import first_solved
 from dtqn.files import append_line, locked, write_whole
 from dtqn.program import program
-from dtqn.settings import gone, record_files
+from dtqn.settings import record_files
 from dtqn.settings.config import Config, ConfigError, fields_of, wrong
-from dtqn.settings.layers import merge, setting_in, without
+from dtqn.settings.layers import merge, of_today, setting_in, without
 from dtqn.text import one_line
 from dtqn.training.directory import (
     HOW_IT_RUNS,
@@ -173,7 +173,7 @@ class Record(BaseModel):
         """
         settings = merge(self.defaults, self.settings)
         with contextlib.suppress(ConfigError):
-            settings = gone.dropped(settings, "")
+            settings = of_today(settings, "")
         return _apart(settings) if self.defaults else _named(settings)
 
     @property

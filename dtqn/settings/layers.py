@@ -185,8 +185,24 @@ def layer_of(source: str, content: Mapping[str, Any]) -> Layer:
 
 
 def of_run(layer: Layer) -> Layer:
-    """The settings that a file of a run holds, which may be of an earlier version."""
-    return layer._replace(values=gone.dropped(layer.values, str(layer.source)))
+    """The settings that a file of a run holds, which may be of an earlier version; errors as `of_today`."""
+    return layer._replace(values=of_today(layer.values, str(layer.source)))
+
+
+def of_today(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The settings of a run, by group, without those that have gone.
+
+    Args:
+        source: the file that holds them.
+
+    Raises:
+        ConfigError: one of these has another value than "off".
+    """
+    for name, setting in gone.GONE.items():
+        if (found := setting_in(values, name)) not in (None, setting.off):
+            raise ConfigError(f"{source}: {name} is {found}{gone.hint(name)}")
+    rest = without(values, nested(dict.fromkeys(gone.GONE)))
+    return {name: value for name, value in rest.items() if value != {} or not values[name]}
 
 
 def environment_layer(environment: Mapping[str, str]) -> list[Layer]:

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dtqn.settings import gone
 from dtqn.settings.config import ConfigError
-from dtqn.settings.layers import merge
+from dtqn.settings.layers import merge, of_today
 
 SUFFIX = ".jsonl"
 _KEYS = {"env", "agent", "seed", "settings_hash", "settings"}
@@ -88,4 +87,4 @@ def settings_of(content: Mapping[str, Any], source: str) -> dict[str, Any]:
     if not all(isinstance(group, Mapping) for group in groups):
         raise ConfigError(f"{source}: settings and defaults of a record must be groups of settings")
     run = {name: content[name] for name in ("env", "agent", "seed")}
-    return gone.dropped(merge(*groups), source) | run
+    return of_today(merge(*groups), source) | run

@@ -20,9 +20,7 @@ from dtqn.settings import named_code
 from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
-from dtqn.training import chance_level as chance
-from dtqn.training import checkpoint, machine, preflight
-from dtqn.training import messages as lines
+from dtqn.training import chance_level, checkpoint, machine, messages, preflight
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
 from dtqn.training.display import Output, View, open_view
@@ -94,7 +92,7 @@ def resume(
             if not accept_changed_code:  # none of which it has run
                 directory.write_config(config)
             directory.write_result(_result_of(about))  # a kill may have come before it
-            print(lines.finished(directory, about["env_steps"], about["last_evaluation"]), file=shown)
+            print(messages.finished(directory, about["env_steps"], about["last_evaluation"]), file=shown)
             if in_sweep():
                 _report_finished(config, directory, about, shown)
             return 0
@@ -166,20 +164,12 @@ class _Run:
         self._process_bytes = process_bytes
         self._task_digest = run_identity(config).digest
         self._saved_at = None if about is None else int(about["env_steps"])
-        self._inexact_from: int | None = about.get("inexact_from") if about else None
-        """Env steps at the first resume with new episodes; rows after it do not come out again."""
-        if self._inexact_from is None and not trainer.resume_is_exact:
-            self._inexact_from = self._saved_at
         self._changed_at: list[int] = list(about.get("changed_at") or ()) if about else []
         """Env steps at which the code of the task, or of a network of the user's own, became another."""
         has_changed = about is not None and about.get("task") not in (None, self._task_digest)
         if about and has_changed:
             self._changed_at.append(int(about["env_steps"]))
             trainer.evaluator.forget_scores()
-        self._ended: list[Any] | None = about.get("ended") if about else None
-        """Where the run was to end at first, if that has changed since, and env steps at the change."""
-        if self._ended is None and about and about["ends_at"] != ends_at(config):
-            self._ended = [*about["ends_at"], self._saved_at]
         self._wandb_id = about["wandb_id"] if about and not in_sweep() else directory.wandb_id
         self._code = list(dict.fromkeys([*(about["code"] if about else ()), code_digest()]))
         """Digests of the sources that it has run, several where they changed between two stretches."""
@@ -272,7 +262,7 @@ class _Run:
 
     def _loop(self, signals: Signals) -> int:
         trainer, every = self.trainer, self.config.checkpoint_every
-        price = lines.Price(self.config.total_env_steps, trainer.env_steps, trainer.learner_steps)
+        price = messages.Price(self.config.total_env_steps, trainer.env_steps, trainer.learner_steps)
         goal = make_goal(self.config)
         self._record(signals)  # what was under way at the end of the last stretch
         while not trainer.finished and not self._evaluations.reached(goal):
@@ -299,7 +289,7 @@ class _Run:
         if trainer.evaluator.waiting and (code := self._interrupted(signals)):
             return code
         if left_out := trainer.learner.skipped_updates:
-            self._view.say(lines.skipped(left_out, trainer.learner_steps))
+            self._view.say(messages.skipped(left_out, trainer.learner_steps))
         try:
             trainer.film(self.directory.film)
         except envs.NoPictureError:
@@ -354,7 +344,7 @@ class _Run:
         def ends() -> bool:
             if not self._has_told_of_endless and time.monotonic() - since > _LONG_SECONDS:
                 self._has_told_of_endless = True
-                self._view.say(lines.endless(self.config, evaluator.waiting[0]))
+                self._view.say(messages.endless(self.config, evaluator.waiting[0]))
             return signals.caught is not None or self.out.lost
 
         while True:
@@ -385,9 +375,7 @@ class _Run:
             "task": self._task_digest,
             "env_steps": self.trainer.env_steps,
             "learner_steps": self.trainer.learner_steps,
-            "inexact_from": self._inexact_from,
             "changed_at": self._changed_at,
-            "ended": self._ended,
             "seconds": self._seconds,
             "rows": self._metrics.rows,
             "held": self._held,
@@ -425,7 +413,9 @@ class _Run:
         try:
             floor = None
             if finished and task_identity(self.config).is_native:
-                floor = chance.play(self.config, int(self._evaluations.last["eval/episodes"] or 1)).score
+                floor = chance_level.play(
+                    self.config, int(self._evaluations.last["eval/episodes"] or 1)
+                ).score
             rows = read_rows(self.directory.metrics_file)
             policy = self.config.evaluation.policy
             learning_curve(rows, self.directory.curve, title, ceiling, floor, policy)
@@ -438,7 +428,7 @@ class _Run:
             resumed = f"at {number(self.trainer.env_steps)} env steps"
             if not self.trainer.resume_is_exact:
                 resumed += ", not exact: with new episodes, as the state of its copies could not be saved"
-        return lines.introduction(
+        return messages.introduction(
             self.config,
             self.directory,
             _parameters(self.trainer.network),
@@ -449,7 +439,7 @@ class _Run:
         )
 
     def _result(self) -> str:
-        return lines.result(
+        return messages.result(
             self.directory,
             self.trainer.env_steps,
             self._seconds,

@@ -12,7 +12,7 @@ import pytest
 
 from dtqn import cli
 from dtqn.experiments import records
-from dtqn.settings import gone, presets
+from dtqn.settings import gone, layers, presets
 from dtqn.settings.config import ConfigError
 from dtqn.training.directory import RunDir, config_hash, hash_of
 from dtqn.training.metrics import read_rows
@@ -119,9 +119,9 @@ def test_a_record_with_every_setting_is_read(run: RunDir, tmp_path: Path) -> Non
 
 def test_a_setting_that_was_not_off_is_refused_by_its_name() -> None:
     with pytest.raises(ConfigError, match=r"network\.dropout is 0\.3"):
-        gone.dropped({"network": {"dropout": 0.3}}, "a.json")
+        layers.of_today({"network": {"dropout": 0.3}}, "a.json")
 
 
 def test_a_group_that_had_nothing_else_goes_too() -> None:
     kept = {"env": "hallway", "network": {"kwargs": {}}}
-    assert gone.dropped({**kept, "learner": {"ranks": 1}}, "a.json") == kept
+    assert layers.of_today({**kept, "learner": {"ranks": 1}}, "a.json") == kept
