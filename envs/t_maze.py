@@ -24,7 +24,7 @@ from envs.task import Task, TaskSpec, native_task
 from envs.vector import Arrays
 
 OBSERVATION_SPACE: Final = Box(np.array([0, -1], np.float32), np.array([1, 1], np.float32), dtype=np.float32)
-_MOVE: Final = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])  # (x, y) by action
+_MOVE: Final = np.array([(1, 0, -1, 0), (0, 1, 0, -1)])  # x and y by action
 
 _ORACLE: Final = VIEW
 _GOAL: Final = GREEN
@@ -71,11 +71,11 @@ class TMazeDynamics(FieldDynamics):
         self, action: NDArray[Any], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         self.visited |= self.position[:, 0] == 0
-        target = self.position + _MOVE.take(action, axis=0)
-        x, y = target.T
+        target = self.position.T + _MOVE.take(action, axis=1)
+        x, y = target
         at_junction = x == self._junction
         legal = (x >= 0) & (x <= self._junction) & (abs(y) <= at_junction)
-        self.position = np.where(legal[:, None], target, self.position)
+        self.position = np.where(legal, target, self.position.T).T
         self.time += 1
         over = self.time >= self._duration
         x, y = self.position.T
@@ -88,7 +88,7 @@ class TMazeDynamics(FieldDynamics):
         observation = np.empty((len(x), 2), np.float32)
         observation[:, 0] = x == self._junction
         shown = (x == 0) & ~self.visited
-        observation[:, 1] = y + self.goal * shown  # y is 0 where it is shown
+        observation[:, 1] = y + self.goal * shown  # y is 0 wherever the goal is shown
         return observation
 
     def check(self, state: Arrays) -> None:
