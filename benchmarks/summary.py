@@ -25,6 +25,7 @@ from scipy.stats import binomtest
 from benchmarks.options import one_line_errors
 from dtqn.experiments.scores import SOLVED, first_solved
 from dtqn.settings.config import ConfigError
+from dtqn.settings.layers import setting_in
 
 RESULTS: Final = Path("docs/results")
 COLUMNS: Final = ("gtrxl", "lstm", "mingru", "no memory")
@@ -49,13 +50,7 @@ def read(path: Path) -> list[Recorded]:
 
 def setting(record: Recorded, name: str) -> Any:
     """The value that a run had of a setting with a dotted name; None where its record does not tell."""
-    *groups, last = name.split(".")
-    for level in (record["settings"], record.get("defaults", {})):
-        for group in groups:
-            level = level.get(group, {})
-        if last in level:
-            return level[last]
-    return None
+    return setting_in(record["settings"], name, setting_in(record.get("defaults", {}), name))
 
 
 def chosen(

@@ -32,7 +32,6 @@ ACTIONS: Final = (
     "MOVE_FORWARD", "MOVE_BACKWARD", "MOVE_LEFT", "MOVE_RIGHT",
     "TURN_LEFT", "TURN_RIGHT", "ACTUATE", "PICK_N_DROP",
 )  # fmt: skip
-NUM_MOVES: Final = 4  # the first four actions are moves
 ACTUATE, PICK_N_DROP = ACTIONS.index("ACTUATE"), ACTIONS.index("PICK_N_DROP")
 
 
