@@ -62,9 +62,8 @@ def test_the_first_line_of_every_file_says_what_it_holds() -> None:
 
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_an_example_runs_from_a_folder_that_holds_only_its_files(
-    command: str, own_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: str, own_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("WANDB_JOB_TYPE", "compare")  # or `compare` sets it for the tests after this one
     for name, content in _FILES:
         (own_folder / name).write_text(content, encoding="utf-8")
     code = cli.main([*shlex.split(command), *_SHORT])

@@ -30,9 +30,6 @@ def _commands():
 def test_the_tutorial(tmp_path, monkeypatch, capsys):
     (tmp_path / "configs").symlink_to(_ROOT / "configs")
     monkeypatch.chdir(tmp_path)
-    for name in ("WANDB_RUN_GROUP", "WANDB_JOB_TYPE"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
     commands, printed = _commands(), []
     for command in commands:
         name = "train" if command[0].startswith("-") else command[0]

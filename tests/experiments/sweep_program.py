@@ -75,9 +75,6 @@ def run(tmp_path, monkeypatch, capsys):
     program = [sys.executable, "-I", "-S", str(tmp_path / "program.py")]
     monkeypatch.setattr(sweep, "Pool", functools.partial(jobs.Pool, program=program))
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
-    for name in ("WANDB_RUN_GROUP", "WANDB_JOB_TYPE"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
 
     def run(content, *arguments, jobs=2):
         file = content

@@ -390,9 +390,8 @@ _TINY = (
 )
 
 
-def test_real_trainings_killed_twice(tmp_path, capsys, monkeypatch):
+def test_real_trainings_killed_twice(tmp_path, capsys):
     """By SIGTERM, and by SIGKILL, which leaves the training without its parent: it saves and ends too."""
-    monkeypatch.setenv("WANDB_JOB_TYPE", "compare")  # or the command sets it for the tests after this one
     argv = ["compare", *_TINY.split(), "--runs-dir", str(tmp_path / "runs")]
     metrics = None
 

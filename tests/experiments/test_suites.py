@@ -571,8 +571,7 @@ def test_a_damaged_record_is_named_and_its_run_trained_anew(run, tmp_path):
     assert table_of(tmp_path, "b")["table"][-2]["finished"] == 3
 
 
-def test_a_suite_of_real_trainings_in_two_clones(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("WANDB_JOB_TYPE", "compare")
+def test_a_suite_of_real_trainings_in_two_clones(tmp_path, capsys):
     text = """
 description: One tiny task.
 tasks:
