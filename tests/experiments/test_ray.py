@@ -22,7 +22,7 @@ _ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
 _SMALL = (
-    "--env gridverse-memory-5x5 --agents dqn --seeds 3 --total-env-steps 4000 --warmup-env-steps 100 "
+    "--env gridverse-memory-5x5 --agents dqn --seeds 3 --total-env-steps 20000 --warmup-env-steps 100 "
     "--metrics-every 50 --actor.num-envs 4 --replay.capacity 5000 --evaluation.episodes 4 "
     "--evaluation.num-envs 4 --evaluation.period 1000 --task.time-limit 20 --wandb disabled "
     "--network.width 8 --network.head-width 8 --checkpoint-every 500"
@@ -209,7 +209,7 @@ def test_an_address_where_no_ray_answers_is_one_line(tmp_path, capfd, monkeypatc
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_no_training_outlives_its_parent(tmp_path, number):
     """A Ctrl-C reaches Ray's processes too. After a SIGKILL the trainings save and end by themselves."""
-    argv = ["compare", *_SMALL.replace("4000", "400000").split(), "--runs-dir", str(tmp_path)]
+    argv = ["compare", *_SMALL.replace("20000", "400000").split(), "--runs-dir", str(tmp_path)]
     command = [sys.executable, "-m", "dtqn", *argv, "--launcher", "ray"]
     with subprocess.Popen(
         command, cwd=_ROOT, start_new_session=True, stdout=subprocess.PIPE, text=True
