@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dtqn.settings import named_code
+from dtqn.settings import named_code, trust
 from dtqn.settings.config import ConfigError
 from dtqn.settings.values import nearest
 from dtqn.text import gpu_is_full
@@ -36,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code: 0, 1 where a run or a check fails, 2 for a mistake of the user's,
     128 + n for signal n."""
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        with trust.given(False):  # what `--trust-code` allows ends with the command
+            return _run(list(sys.argv[1:] if argv is None else argv))
     except ANY_FAULT as error:
         if (fault := named_code.fault(error)) is None:
             raise

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from dtqn.networks.q_network import QNetwork
+from dtqn.settings import trust
 from dtqn.settings.config import Config, wrong
 from dtqn.text import one_line
 from dtqn.training import trained
@@ -19,13 +20,20 @@ from dtqn.training.setup import make_env, num_actions, observation_fault, task_s
 from dtqn.types import StepInputs, reset_rows
 
 
-def load(run_dir: str | Path, weights: Literal["last", "best"] = "last", device: str = "cpu") -> Policy:
+def load(
+    run_dir: str | Path,
+    weights: Literal["last", "best"] = "last",
+    device: str = "cpu",
+    trust_code: bool = False,
+) -> Policy:
     """The greedy policy of a run.
 
     Args:
         run_dir: the directory of the run, which may still be training, or of an exported agent.
         weights: those of the last checkpoint, or those that did best in an evaluation.
         device: where the network runs, as torch names it.
+        trust_code: run code that the folder names, such as a task `module:Class`, though no run of yours
+            does.
 
     A task that has changed since the run began brings a UserWarning of one line; the policy acts in it as it
     is now.
@@ -38,7 +46,8 @@ def load(run_dir: str | Path, weights: Literal["last", "best"] = "last", device:
     except (AssertionError, RuntimeError) as error:  # as torch says that it was built without
         raise wrong("device", device, f"torch cannot use it here ({one_line(error)}); try cpu") from None
     directory = RunDir(Path(run_dir))
-    config = directory.read_config()
+    with trust.given(trust_code):
+        config = directory.read_config()
     if warning := directory.task_warning(config):
         warnings.warn(warning, stacklevel=2)
     network = trained.load_network(directory, config, weights).to(place)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from dtqn.settings import trust
 from dtqn.training import machine
 from tests.browser import executable
 
 # As runs have it: on tensors this small, two threads spend their time waiting for each other.
 torch.set_num_threads(1)
+
+# What tests train is nothing that the user's own list of trusted code should know of.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="dtqn-tests-")
 
 # A shell that starts pytest in the background lets it ignore Ctrl-C, and nohup a hangup. Tests send both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,6 +40,13 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+@pytest.fixture
+def trusting() -> Iterator[None]:
+    """The user has said `--trust-code`."""
+    with trust.given(True):
+        yield
 
 
 @pytest.fixture(autouse=True)

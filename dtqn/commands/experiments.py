@@ -193,7 +193,7 @@ def sweep(arguments: Sequence[str]) -> int:
     from dtqn.experiments import sweep
 
     asked = sweep.Asked(given, places, **own_options)
-    return sweep.command(path, asked, lambda flags: train.parser_of(flags).read())
+    return sweep.command(path, asked, lambda flags: train.parser_of(flags).read(typed=False))
 
 
 def _add_jobs(group: argparse._ArgumentGroup) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from dtqn.commands import argtypes
 from dtqn.program import program
-from dtqn.settings import gone
+from dtqn.settings import gone, trust
 from dtqn.settings.config import ConfigError, fields_of, setting_of, spelled
 from dtqn.settings.values import Cores, legal, mark_of, nearest
 
@@ -20,6 +20,9 @@ HELPED = {
     *("replay.learn_length", "actor.num_envs"),
 }
 """The settings that `--help` shows; `--help-all` shows all."""
+
+
+_TRUST = "run code that a file names, be it a stranger's"
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,15 +45,23 @@ class Parser(argparse.ArgumentParser):
             description=description,
             epilog=epilog,
         )
+        self.add_argument("--trust-code", action="store_true", help=_TRUST)
         self._given = list(arguments)
         self._shows_all = "help_all" in map(plain, arguments)
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
 
-    def read(self) -> dict[str, Any]:
-        """All arguments of the command by name, and the settings that were given."""
-        return vars(self.parse_args(self._spelled()))
+    def read(self, typed: bool = True) -> dict[str, Any]:
+        """All arguments of the command by name, and the settings that were given.
+
+        Args:
+            typed: whether the user has typed them; else a file gives them, and cannot trust itself.
+        """
+        given = vars(self.parse_args(self._spelled()))
+        if given.pop("trust_code") and typed:
+            trust.allow()
+        return given
 
     def _spelled(self) -> list[str]:
         """The arguments with every option in its declared spelling, and negative numbers tied to theirs."""

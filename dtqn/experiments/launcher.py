@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from dtqn.settings import trust
 from dtqn.settings.config import Config
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -38,7 +39,7 @@ class Command(NamedTuple):
 
         That is Python's path, numbers of threads and what W&B reads; the rest is the other machine's own.
         """
-        kept = ("PYTHONPATH", *_THREAD_VARIABLES)
+        kept = ("PYTHONPATH", trust.VARIABLE, *_THREAD_VARIABLES)
         environment = {
             name: value
             for name, value in self.environment.items()
@@ -65,9 +66,9 @@ class Command(NamedTuple):
 def command(
     program: Sequence[str], directory: Path, log: Path, environment: Mapping[str, str], threads: int
 ) -> Command:
-    """The command of a training with so many threads."""
-    counts = dict.fromkeys(_THREAD_VARIABLES, str(threads))
-    return Command(tuple(program), directory, log, {**environment, **counts}, Path.cwd())
+    """The command of a training with so many threads, whose settings have been looked at here."""
+    more = {name: str(threads) for name in _THREAD_VARIABLES} | {trust.VARIABLE: "1"}
+    return Command(tuple(program), directory, log, {**environment, **more}, Path.cwd())
 
 
 @functools.cache

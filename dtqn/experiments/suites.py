@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dtqn.experiments.scores import COLUMNS, SHARES, Kind, Score
 from dtqn.settings.config import Config, ConfigError, fields_of
-from dtqn.settings.layers import CONFIGS, Layer, build, merge, nested, read_yaml, without
+from dtqn.settings.layers import CONFIGS, Layer, build, check_code, merge, nested, read_yaml, without
 from dtqn.settings.values import legal, nearest, shown
 from dtqn.text import number
 
@@ -297,7 +297,7 @@ class Suite(NamedTuple):
             "actor": actor,
             "evaluation": {"period": period},
         }
-        return build([Layer("--budget-share", merge(config.model_dump(), changes))])
+        return build([Layer("--budget-share", merge(config.model_dump(), changes), is_typed=True)])
 
 
 FOLDER = "suites"
@@ -363,6 +363,7 @@ def read(name: str, share: float = 1.0, configs: Path = CONFIGS) -> Suite:
 def _task(
     path: Path, file: _File, place: str, entry: TaskEntry, name: str, n: int | None, share: float
 ) -> SuiteTask:
+    check_code([Layer(str(path), {"env": name})])
     steps = entry.env_steps + entry.env_steps_per_n * (n or 0)
     parts = (("", file), (f"{place}.", entry))
     settings = [_settings(path, f"{where}settings", part.settings) for where, part in parts]

@@ -23,7 +23,7 @@ from dtqn.experiments.jobs import Job, Pool, fitting
 from dtqn.experiments.launcher import Launcher
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, MisfitError, setting_of
-from dtqn.settings.layers import Layer, nested
+from dtqn.settings.layers import Layer, check_code, nested
 from dtqn.settings.task import task_of
 from dtqn.text import counted
 from dtqn.training.directory import RunDir, changed_settings, lasting_settings, make_writable
@@ -194,7 +194,9 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
         flags = read_flags(file.flags)
     except ConfigError as error:
         raise ConfigError(f"{path}: command: {error}") from None
-    settings = {name: value for name, value in flags.items() if setting_of(name)} | dict(asked.settings)
+    own = {name: value for name, value in flags.items() if setting_of(name)}
+    check_code([Layer(str(path), nested(own))])
+    settings = own | dict(asked.settings)
     config_file = asked.config or flags.get("config")
     runs_dir = asked.runs_dir or flags.get("runs_dir") or Path("runs")
     file = file.without(settings)

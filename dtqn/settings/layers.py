@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from dtqn.settings import gone
+from dtqn.settings import gone, trust
 from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, setting_of, spelled
 from dtqn.settings.values import OwnOr, choices, is_mapping, legal, mapping, mark_of, meant, nearest, shown
 from envs import entry_points, yaml_file
@@ -52,6 +52,8 @@ class Layer(NamedTuple):
     """The file or variable they come from; None for flags, where each setting is its own source."""
     values: dict[str, Any]
     """Nested, by group."""
+    is_typed: bool = False
+    """Whether its source is the command line all the same."""
 
     def settings(self) -> list[tuple[str, Any]]:
         """Names with dots, and values."""
@@ -218,6 +220,7 @@ def build(layers: Sequence[Layer]) -> Config:
         ConfigError: one line that names the setting, its value, where it came from and what would be right.
         MisfitError: where every setting is right by itself.
     """
+    check_code(layers)
     merged: dict[str, Any] = {}
     for layer in layers:
         merged = merge(merged, layer.values)
@@ -227,6 +230,17 @@ def build(layers: Sequence[Layer]) -> Config:
         found = min((dict(one) for one in error.errors()), key=_is_misfit)
         kind = MisfitError if _is_misfit(found) else ConfigError
         raise kind(_explain(found, layers)) from None
+
+
+def check_code(layers: Sequence[Layer]) -> None:
+    """A ConfigError where a file names code that the user has not asked for (`settings.trust`)."""
+    asked: dict[str, tuple[Any, str | None]] = {}
+    for name in trust.SETTINGS:
+        for layer in layers:
+            if has_setting(layer.values, name):
+                source = None if layer.is_typed else layer.source
+                asked[name] = setting_in(layer.values, name), source
+    trust.check(asked)
 
 
 def _is_misfit(error: Mapping[str, Any]) -> bool:

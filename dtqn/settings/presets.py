@@ -24,6 +24,7 @@ from dtqn.settings.layers import (
     NO_HORIZON,
     Layer,
     build,
+    check_code,
     environment_layer,
     file_layer,
     has_setting,
@@ -141,6 +142,7 @@ def resolve(
             raise ConfigError(f"agent is {shown(own.values['agent'])}: {right}")
         return build([record, *variables, *suite, *below, own])
     all_given = [*(file.layer for file in files), *variables, *suite, *below, own]
+    check_code(all_given)  # before a task is asked for its length
     env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(all_given, configs)
     name = Layer(None, {"agent": agent.name})
@@ -216,7 +218,13 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     over_task = preset.values.pop(_OVER_TASK, False)
     if not isinstance(over_task, bool):
         raise ConfigError(f"{preset.source}: {_OVER_TASK} is {shown(over_task)}: must be true or false")
-    return Agent(name, shipped, _of_agent(preset), over_task, _of_agent(Layer(f"agent {name}", settings)))
+    return Agent(
+        name,
+        shipped,
+        _of_agent(preset),
+        over_task,
+        _of_agent(Layer(f"agent {name}", settings, is_typed=True)),
+    )
 
 
 def _base_of(text: str, base: str, configs: Path) -> tuple[Path, str]:

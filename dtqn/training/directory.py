@@ -16,6 +16,7 @@ from typing import Any
 import envs
 from dtqn.files import lock_file, write_whole
 from dtqn.program import program
+from dtqn.settings import trust
 from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, value_of
 from dtqn.settings.layers import (
     Layer,
@@ -294,6 +295,7 @@ class RunDir:
             write_whole(self.task_file, json.dumps(content, indent=2) + "\n")
         with file_errors(self.config_file, "cannot be written"):
             write_whole(self.config_file, to_yaml(resolved(config)))
+        trust.remember({name: value_of(config, name) for name in trust.SETTINGS})
 
     def read_task_digest(self) -> str | None:
         """`run_identity`'s digest as it was when the run began; None where task.json does not tell."""

@@ -51,7 +51,7 @@ def test_a_core_and_an_encoder_of_a_users_own():
 _OWN_CORE = {"network.core": "my_code.cores:make"}
 
 
-def test_settings_of_an_own_core_are_those_of_a_file_a_flag_or_a_variant(tmp_path):
+def test_settings_of_an_own_core_are_those_of_a_file_a_flag_or_a_variant(tmp_path, trusting):
     (tmp_path / "mine.yaml").write_text(
         "network: {core: 'my_code.cores:make', kwargs: {heads: 4, a-b: [1, null]}}\n"
     )

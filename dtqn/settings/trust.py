@@ -1,0 +1,133 @@
+"""Code that settings name, and whether the user asked for it.
+
+A file may come from somebody else, so what it names is no more than text: code is run where the user has
+named it, on this command line or in this call, where they have said `--trust-code`, or where it is that of a
+run of their own. Those are known by digests in a file of the user's, outside of every run's folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from dtqn.files import locked
+from dtqn.settings.group import ConfigError
+from dtqn.settings.values import is_own
+from dtqn.text import one_line
+from envs import entry_points
+from envs.families import GRIDVERSE_FILE, OWN, family_of
+
+VARIABLE = "DTQN_TRUST_CODE"
+"""In the environment of processes that a command starts for runs that it has looked at."""
+_NAMES = ("env", "network.core", "network.encoder")
+SETTINGS = (*_NAMES, "task.kwargs", "task.backend", "network.kwargs")
+"""Settings that say which code is run, and with what."""
+_trusts: ContextVar[bool] = ContextVar("trusts", default=False)
+_of_this_process: set[str] = set()
+
+
+@contextlib.contextmanager
+def given(trust_code: bool) -> Iterator[None]:
+    """A block in which any code may be run, if `trust_code` says so."""
+    token = _trusts.set(_trusts.get() or trust_code)
+    try:
+        yield
+    finally:
+        _trusts.reset(token)
+
+
+def allow() -> None:
+    """Any code may be run from here on, to the end of the block of `given` that this is in."""
+    _trusts.set(True)
+
+
+def check(asked: Mapping[str, tuple[Any, str | None]]) -> None:
+    """Refuse code that only a file names.
+
+    Args:
+        asked: by name, the value of a setting and the file that it is from; None: the user has typed it.
+
+    Raises:
+        ConfigError: one line with the file, and the code that it wants to run.
+    """
+    values = {name: value for name, (value, _) in asked.items()}
+    code = named(values)
+    of_files = {name: asked[name][1] for name in _NAMES if name in code and asked[name][1] is not None}
+    if not of_files or _trusts.get() or os.environ.get(VARIABLE) == "1" or _digest(code) in _known():
+        return
+    wanted = ", ".join(f"{name} is {one_line(values[name], 80)}" for name in of_files)
+    raise ConfigError(
+        f"{next(iter(of_files.values()))}: {wanted}, which is code that a file wants to run; "
+        "--trust-code lets it, if you know what it does (docs/security.md)"
+    )
+
+
+def named(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings among `values` that name code, with the arguments that it is called with."""
+    code = {name: values[name] for name in _NAMES if name in values and _is_code(name, values)}
+    arguments = {"task.kwargs" if name == "env" else "network.kwargs" for name in code}
+    return code | {name: values.get(name) or {} for name in sorted(arguments)}
+
+
+def _is_code(name: str, values: Mapping[str, Any]) -> bool:
+    value = str(values[name])
+    if name != "env":
+        return is_own(value)
+    of_package = value.startswith(GRIDVERSE_FILE) and values.get("task.backend") == "gym-gridverse"
+    return of_package or family_of(value) is OWN  # gym-gridverse's files name functions
+
+
+def remember(values: Mapping[str, Any]) -> None:
+    """Keep in mind that the user has a run with these settings; without a home, for this process alone."""
+    code = named(values)
+    if not code or (digest := _digest(code)) in _known():
+        return
+    _of_this_process.add(digest)
+    with contextlib.suppress(OSError):
+        file = known_file()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with locked(file) as stream:
+            stream.write(f"{digest} {json.dumps(code, sort_keys=True, default=str)}\n".encode())
+
+
+def known_file() -> Path:
+    """The list of code that runs of the user's name, a line each. Who takes one out takes the trust back."""
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "dtqn" / "trusted-code.txt"
+
+
+def _known() -> set[str]:
+    try:
+        lines = known_file().read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        lines = []
+    return _of_this_process.union(line.partition(" ")[0] for line in lines)
+
+
+def _digest(code: Mapping[str, Any]) -> str:
+    """Of names, arguments and the modules' places: a `task.py` in another folder is another one."""
+    places = {name: _place(str(value)) for name, value in code.items() if name in _NAMES}
+    content = json.dumps([dict(code), places], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _place(value: str) -> str:
+    """Where the package of a name lies, which is not imported; of a world's file, what it holds."""
+    head, _, rest = value.partition(":")
+    if value.startswith(GRIDVERSE_FILE):
+        with contextlib.suppress(OSError):
+            return hashlib.sha256(Path(rest).read_bytes()).hexdigest()
+        return ""
+    entry_points.search_working_directory()
+    try:
+        found = importlib.util.find_spec(head.partition(".")[0])
+    except (ImportError, ValueError):
+        return ""
+    return os.path.realpath(found.origin) if found is not None and found.origin else ""
