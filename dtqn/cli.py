@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dtqn.settings import named_code, trust
 from dtqn.settings.config import ConfigError
 from dtqn.settings.values import nearest
-from dtqn.text import gpu_is_full
+from dtqn.text import gpu_is_full, one_line
 from envs.errors import ANY_FAULT, TaskError
 
 _COMMANDS = {
@@ -54,7 +54,7 @@ def _run(arguments: list[str]) -> int:
         exit_code: int = getattr(importlib.import_module(f"dtqn.commands.{module}"), function)(arguments)
         return exit_code
     except (ConfigError, TaskError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {one_line(str(error), 2000)}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever read the output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

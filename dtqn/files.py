@@ -48,6 +48,18 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def fault(file: Path, folder: Path) -> str:
+    """Why a file of the folder must not be opened; empty where it may be, or is not there.
+
+    A link may lead to what its owner never meant to show or to have overwritten, and a pipe has no end.
+    """
+    if file.is_symlink() and not file.resolve().is_relative_to(folder.resolve()):
+        return f"is a link to {os.readlink(file)}, outside of its folder; put the file itself there"
+    if file.exists() and not (file.is_file() or file.is_dir()):
+        return "is a pipe or a device; must be a file"
+    return ""
+
+
 @contextlib.contextmanager
 def locked(file: Path) -> Iterator[BinaryIO]:
     """A file, made if it is not there, open for reading and appending, for this process alone.

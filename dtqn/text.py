@@ -45,9 +45,13 @@ def size(count: float) -> str:
 
 
 def one_line(error: object, longest: int = 200) -> str:
-    """An error's type and message without line breaks; any other object's text."""
+    """An error's type and message without line breaks; any other object's text, be it from a stranger's file.
+
+    What cannot be printed, such as the escape sequences by which text repaints a terminal, becomes its code.
+    """
     text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
-    return " ".join(text.split())[:longest]
+    words = " ".join(text.split())[:longest]
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
 
 
 def gpu_is_full(error: BaseException) -> str:

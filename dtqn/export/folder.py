@@ -40,8 +40,6 @@ CERTIFICATE = "certificate.json"
 _FORMAT = 2
 """Format 1 had no digests of the card and of the rows, but of what training anew was compared with."""
 _PICTURES = ("learning_curve.png", "evaluation.gif")
-_FOR_ALL = 0o644
-"""Others may read the weights; safetensors writes them for their owner alone."""
 _PACKAGES = ("dtqn", "torch", "numpy", "gymnasium")
 """Those that decide the digits of an agent's episodes."""
 _TRAINED = (
@@ -98,7 +96,7 @@ def export(directory: RunDir, to: Path, episodes: int, seed: int) -> Scores:
         raise ConfigError(f"{directory.path}: is an exported agent already; copy the folder")
     config = directory.read_config()
     about, weights = checkpoint.load_described(directory.checkpoints)
-    directory.check_trained(config, about["config"])
+    directory.check_trained(config, about)
     kept = {"last": ({"env_steps": about["env_steps"]}, weights)}
     if checkpoint.best_figures(directory.checkpoints):
         kept["best"] = checkpoint.load_best_with_figures(directory.checkpoints)
@@ -110,7 +108,7 @@ def export(directory: RunDir, to: Path, episodes: int, seed: int) -> Scores:
                 shutil.copyfile(directory.path / name, folder / name)
         (folder / "metrics.jsonl").write_bytes(b"".join(row + b"\n" for row in rows))
         for name, (figures, tensors) in kept.items():
-            checkpoint.save_exported(folder, name, tensors, figures).chmod(_FOR_ALL)
+            checkpoint.save_exported(folder, name, tensors, figures)
         # Those of the folder, not of the run, which may have trained on by now.
         scores = {name: trained.evaluate_run(RunDir(folder), episodes, seed, name) for name in kept}
         pictures = [name for name in _PICTURES if (folder / name).exists()]

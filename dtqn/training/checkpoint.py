@@ -29,7 +29,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from dtqn.files import replacing, sync, write_whole
+from dtqn.files import fault, replacing, sync, write_whole
 from dtqn.settings.config import ConfigError
 from dtqn.text import one_line
 from dtqn.training.directory import EXPORTED_WEIGHTS, file_errors
@@ -38,6 +38,8 @@ from replay import Gathered
 FORMAT = 2
 _NETWORK, _STATE, _JSON = "network.safetensors", "state.safetensors", "state.json"
 _POINTER, _BEST = "latest", "best.safetensors"
+_FOR_ALL = 0o644
+"""Others may read the weights; safetensors writes them for their owner alone."""
 _ARRAY, _ITEMS, _TUPLE = "$array", "$items", "$tuple"
 _NAMES = {
     torch.bool: "BOOL",
@@ -91,7 +93,7 @@ def save(
     temporary, whole = folder / f".{name}.tmp", folder / name
     try:
         with _writing(whole):
-            _remove(temporary, whole)
+            _remove(*(path for path in (temporary, whole) if _is_ours(path)))
             temporary.mkdir()
             save_file(_independent(dict(weights)), temporary / _NETWORK)
             sync(temporary / _NETWORK)
@@ -102,7 +104,7 @@ def save(
     except BaseException:
         _remove(temporary, *([] if _pointed(folder) == name else [whole]))
         raise
-    _remove(*(other for other in folder.iterdir() if other.is_dir() and other != whole))
+    _remove(*(other for other in _completed(folder) if other != whole and _is_ours(other)))
     return whole
 
 
@@ -240,6 +242,7 @@ def _save_with_figures(path: Path, weights: Mapping[str, torch.Tensor], figures:
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(path, durable=True) as temporary:
             save_file(tensors, temporary, metadata=metadata)
+            temporary.chmod(_FOR_ALL)
 
 
 def load_best(folder: Path) -> dict[str, torch.Tensor]:
@@ -387,6 +390,13 @@ def _independent(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return result
 
 
+def _is_ours(path: Path) -> bool:
+    """Whether a folder is a checkpoint, or the beginning of one, and nobody has put anything there."""
+    if path.is_symlink() or not path.is_dir():
+        return False
+    return {inner.name for inner in path.iterdir()} <= {_NETWORK, _STATE, _JSON}
+
+
 def _remove(*paths: Path) -> None:
     for path in paths:
         shutil.rmtree(path, ignore_errors=True)
@@ -395,7 +405,7 @@ def _remove(*paths: Path) -> None:
 def _pointed(folder: Path) -> str:
     """The name in `latest`; empty where there is none."""
     try:
-        return (folder / _POINTER).read_text(encoding="utf-8").strip()
+        return _opened(folder / _POINTER, folder).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return ""
 
@@ -416,8 +426,15 @@ def _check_whole(checkpoint: Path) -> tuple[int, float]:
         return int(content["about"]["env_steps"]), float(content["about"]["seconds"])
 
 
+def _opened(path: Path, folder: Path) -> Path:
+    """The path of a file that may be opened."""
+    if problem := fault(path, folder):
+        raise CheckpointError(f"{path}: {problem}")
+    return path
+
+
 def _read_json(checkpoint: Path) -> dict[str, Any]:
-    path = checkpoint / _JSON
+    path = _opened(checkpoint / _JSON, checkpoint)
     with _reading(path):
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
@@ -430,7 +447,7 @@ def _read_json(checkpoint: Path) -> dict[str, Any]:
 
 
 def _check(path: Path, checksum: int) -> None:
-    with _reading(path):
+    with _reading(_opened(path, path.parent)):
         if _checksum(path) != checksum:
             raise CheckpointError(f"{path}: is damaged: its checksum is not the one in {_JSON}")
 
@@ -443,7 +460,7 @@ def _read_tensors(path: Path, checksum: int) -> dict[str, torch.Tensor]:
 
 def _read_with_figures(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Figures and weights."""
-    with _reading(path):
+    with _reading(_opened(path, path.parent)):
         with safe_open(path, "pt") as file:  # opened once, as a training may replace it
             metadata = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

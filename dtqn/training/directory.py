@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import envs
-from dtqn.files import lock_file, write_whole
+from dtqn.files import fault, lock_file, write_whole
 from dtqn.program import program
 from dtqn.settings import trust
 from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, value_of
@@ -44,6 +44,10 @@ MAY_CHANGE = HOW_IT_RUNS | {*ENDS}
 """Settings that a resumed run may be given anew: where it ends and how it is run, not what is learned."""
 
 
+_SUFFIXES = {
+    *(".yaml", ".json", ".jsonl", ".png", ".svg", ".gif", ".log", ".txt", ".md", ".html", ".safetensors"),
+}
+"""Of the files that a run, its reports and an exported agent hold."""
 EXPORTED_WEIGHTS = "model.safetensors"
 """In a folder that holds an exported agent, beside `best.safetensors`."""
 
@@ -217,14 +221,26 @@ class RunDir:
     def holds_run(self) -> bool:
         return self.config_file.exists() or self.metrics_file.exists() or self.checkpoints.exists()
 
+    def check_files(self) -> None:
+        """A ConfigError where a file of the run is not there, but a link to somewhere else, or is no file.
+
+        The folder of the checkpoints may be on another disk; what lies there is looked at when it is opened.
+        """
+        for path in self.path.glob("*") if self.path.is_dir() else ():
+            is_used = path.suffix in _SUFFIXES or (path.is_dir() and path.name != "checkpoint")
+            if is_used and (problem := fault(path, self.path)):
+                raise ConfigError(f"{path}: {problem}")
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """The directory for this process alone; the lock ends with the process, however that ends.
 
         Raises:
             InUseError: where another process has it.
+            ConfigError: as `check_files`.
         """
         self.writable()
+        self.check_files()
         with file_errors(self.path, "cannot be read"):
             descriptor = os.open(self.path, os.O_RDONLY)
         try:
@@ -369,6 +385,7 @@ class RunDir:
 
     def read_config(self) -> Config:
         """The configuration that the run was started or last resumed with."""
+        self.check_files()
         if not self.config_file.exists():
             lost = "; put that file back, or move the folder away" if self.holds_run else ""
             raise ConfigError(f"{self.path}: holds no run (there is no config.yaml){lost}")
@@ -405,12 +422,20 @@ class RunDir:
         self._check_same(stored, config, MAY_CHANGE, "leave it out to resume")
         return config
 
-    def check_trained(self, config: Config, trained: Mapping[str, Any]) -> None:
+    def check_trained(self, config: Config, about: Mapping[str, Any]) -> None:
         """Compare with the settings, nested by group, that the run's checkpoint says it was trained with.
 
+        Args:
+            about: what the checkpoint says.
+
         Raises:
-            ConfigError: where config.yaml has been changed since.
+            ConfigError: where config.yaml has been changed since, or the checkpoint does not tell.
         """
+        trained = about.get("config")
+        if not isinstance(trained, Mapping):
+            raise ConfigError(
+                f"{self.checkpoints}: the checkpoint is damaged: it tells no settings of its run"
+            )
         now = resolved(config).model_dump(mode="json")
         for name in fields_of():
             old, new = (setting_in(settings, name, _ABSENT) for settings in (trained, now))

@@ -81,7 +81,7 @@ def resume(
         checkpoint.remove_best(directory.checkpoints)
     else:
         about = checkpoint.read_about(directory.checkpoints)
-        directory.check_trained(config, about["config"])
+        directory.check_trained(config, about)
         if not accept_changed_code:
             _check_code(config, directory, about.get("task"), False, shown)
         if not checkpoint.has_pointer(directory.checkpoints):

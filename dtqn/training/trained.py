@@ -9,7 +9,7 @@ import torch
 
 from dtqn.acting.evaluation import EvaluationResult, evaluate
 from dtqn.networks.q_network import QNetwork
-from dtqn.settings.config import Config, wrong
+from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.text import counted, one_line
 from dtqn.training import checkpoint, machine
 from dtqn.training.checkpoint import CheckpointError
@@ -73,15 +73,34 @@ def load_network(directory: RunDir, config: Config, weights: str) -> QNetwork:
     if weights not in ("last", "best"):
         raise wrong("weights", weights, "must be last or best")
     with contextlib.suppress(CheckpointError):  # the weights that are asked for may be whole all the same
-        directory.check_trained(config, checkpoint.read_about(directory.checkpoints)["config"])
-    network = make_network(config)
+        directory.check_trained(config, checkpoint.read_about(directory.checkpoints))
+    network = _made(config, directory)
     load = checkpoint.load_best if weights == "best" else checkpoint.load_weights
+    loaded = load(directory.checkpoints)
     try:
-        network.load_state_dict(load(directory.checkpoints))
+        network.load_state_dict(loaded)
     except RuntimeError as error:
         problem = misfit(config, directory) or f"its weights do not fit config.yaml ({one_line(error)})"
         raise CheckpointError(f"{directory.checkpoints}: {problem}") from None
+    for name, own in network.state_dict().items():
+        problem = ""
+        if loaded[name].dtype != own.dtype:  # which torch would convert
+            problem = f"is {loaded[name].dtype}, must be {own.dtype}"
+        elif not own.isfinite().all():
+            problem = "holds numbers that are not finite"
+        if problem:
+            raise CheckpointError(f"{directory.checkpoints}: {weights} weights are damaged: {name} {problem}")
     return network
+
+
+def _made(config: Config, directory: RunDir) -> QNetwork:
+    try:
+        return make_network(config)
+    except RuntimeError as error:
+        if "allocate" not in str(error):
+            raise
+        why = f"its network does not fit into this machine's memory ({one_line(error, 100)})"
+        raise ConfigError(f"{directory.config_file}: {why}") from None
 
 
 def misfit(config: Config, directory: RunDir) -> str:

@@ -133,7 +133,16 @@ def test_the_same_name_in_another_folder_is_other_code(folder, monkeypatch, tmp_
         ("net.yaml", {"network": {"encoder": "cue:Cue"}}, ["--config", "net.yaml"]),
         (
             "suite.yaml",
-            {"description": "Mine.", "tasks": [{"name": "cue:Cue", "env_steps": 100, "scores": [{"of": "return"}]}]},
+            {
+                "description": "Mine.",
+                "tasks": [
+                    {
+                        "name": "cue:Cue",
+                        "env_steps": 100,
+                        "scores": [{"of": "return", "random": 0, "optimal": 1}],
+                    }
+                ],
+            },
             ["compare", "--agents", "gru", "--suite", "suite.yaml"],
         ),
         (
