@@ -37,7 +37,7 @@ _ALLOWED = {
     "dtqn.signals": set(),
     "dtqn.plots": {"matplotlib", "numpy", "dtqn.files"},
     "dtqn.schedules": {"numpy"},
-    "dtqn.settings": {"pydantic", "yaml", "envs", "dtqn.settings"},
+    "dtqn.settings": {"pydantic", "yaml", "envs", "dtqn.settings", "dtqn.files", "dtqn.text"},
     "dtqn.networks": _NETWORKS,
     "dtqn.testing": {*_NETWORKS, "dtqn.testing"},
     "dtqn.learning": {*_NETWORKS, "dtqn.learning", "dtqn.graphs"},

@@ -207,7 +207,7 @@ def test_each_set_of_arguments_is_a_task_of_its_own(folder: Path, monkeypatch: p
     assert (steps(), steps(length=7), steps(length=2), steps()) == (10, 7, 2, 10)
 
 
-def test_arguments_in_a_file_stay_as_they_are(tmp_path: Path) -> None:
+def test_arguments_in_a_file_stay_as_they_are(tmp_path: Path, trusting: None) -> None:
     """No dash or dot in them is taken for one of a setting's name; a flag replaces all of them."""
     kwargs = {"sizes": {"a-b": 1, "c.d": [1, None, True]}, "text": "1e3"}
     given = {"env": "corridor:Corridor", "task": {"kwargs": kwargs}}

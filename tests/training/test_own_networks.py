@@ -198,7 +198,7 @@ def test_an_own_core_and_encoder_train_and_go_on(own_folder: Path) -> None:
     Path("mine.yaml").write_text("network: {core: 'my_core:make_core', encoder: 'my_encoder:make_encoder'}\n")
     beside = ("--evaluator", "process")  # which finds them too
     for arguments in (
-        ("--agent", "mine.yaml", *SMALL, *beside, "--run-dir", "run", "--checkpoint-every", "150"),
+        ("--agent", "mine.yaml", "--trust-code", *SMALL, *beside, "--run-dir", "run", "--checkpoint-every", "150"),
         ("--resume", "run", "--total-env-steps", "400", "--evaluator", "inline"),
     ):
         assert cli.main(list(arguments)) == 0
@@ -322,7 +322,7 @@ def test_settings_of_ones_own_reach_both_functions_whatever_they_do_to_them(own_
     Path("mine.yaml").write_text(
         "network: {core: 'my_core:make_core', encoder: 'my_encoder:make_encoder', kwargs: {widths: [8]}}\n"
     )
-    assert cli.main(["--agent", "mine.yaml", *SMALL, "--run-dir", "run"]) == 0
+    assert cli.main(["--agent", "mine.yaml", "--trust-code", *SMALL, "--run-dir", "run"]) == 0
     assert "  kwargs:\n    widths:\n    - 8\n" in Path("run/config.yaml").read_text()
 
 
