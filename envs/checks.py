@@ -50,7 +50,8 @@ class ObservationCheck:
         for key, part in parts(observation):
             if part.dtype.kind == "f" and not np.isfinite(part).all():
                 copy, number = _first(part, ~np.isfinite(part))
-                raise TaskError(self._task, f"its {part_name(key)} holds {number}", copy)
+                problem = f"its {part_name(key)} holds {number}; must be finite in {part.dtype}"
+                raise TaskError(self._task, problem, copy)
             if key in self._categories:
                 self._check_categories(key, part)
 

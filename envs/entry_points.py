@@ -154,6 +154,7 @@ def check_kwargs(
             f"task.kwargs is {brief(dict(kwargs))}, but {id} takes no {key}{hint} "
             f"(it takes: {', '.join(taken) or 'nothing'})"
         )
-    missing = [p.name for p in named if p.default is p.empty and p.name not in {**kwargs, **(preset or {})}]
+    given = {"render_mode", *kwargs, *(preset or {})}
+    missing = [p.name for p in named if p.default is p.empty and p.name not in given]
     if missing:
         raise ValueError(f"task {id} needs {', '.join(missing)}; give it in task.kwargs")

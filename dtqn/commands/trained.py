@@ -37,14 +37,15 @@ def evaluate(arguments: Sequence[str]) -> int:
     option(parser, "--epsilon E", chance, argtypes.probability)
     option(parser, "--json", "print one JSON object")
     given = parser.read()
-    directory, config = _run_of(given)
-    weights, seed, task = given["checkpoint"], given["seed"], task_of(config)
-    epsilon = config.evaluation.epsilon if given["epsilon"] is None else given["epsilon"]
-    from dtqn.training import trained
+    with _stdout_of(given["json"]):
+        directory, config = _run_of(given)
+        weights, seed, task = given["checkpoint"], given["seed"], task_of(config)
+        epsilon = config.evaluation.epsilon if given["epsilon"] is None else given["epsilon"]
+        from dtqn.training import trained
 
-    _warn_of_change(directory, config)
-    with _told_of_endless(config):
-        result = trained.evaluate_run(directory, given["episodes"], seed, weights, epsilon)
+        _warn_of_change(directory, config)
+        with _told_of_endless(config):
+            result = trained.evaluate_run(directory, given["episodes"], seed, weights, epsilon)
     if given["json"]:
         which = {"env": config.env, "agent": config.agent, "checkpoint": weights, "seed": seed}
         print(json.dumps(which | {"epsilon": epsilon} | trained.evaluation_figures(result, task)))
@@ -53,6 +54,24 @@ def evaluate(arguments: Sequence[str]) -> int:
         random = f"{epsilon:g} of its actions at random, " if epsilon else ""
         print(f"{config.env}, {config.agent}, {weights} weights, {random}{in_words}")
     return 0
+
+
+@contextlib.contextmanager
+def _stdout_of(json_alone: bool) -> Iterator[None]:
+    """A block in which stdout stays empty for JSON: what a task, its C libraries or its children print
+    there goes to stderr."""
+    if not json_alone:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def debug(arguments: Sequence[str]) -> int:
@@ -74,16 +93,16 @@ The exit code is 1 where a contract between acting and learning is broken."""
     if episodes <= others:
         least = f"above --replacements {others}" if given["replacements"] else "at least 2"
         raise wrong("--episodes", episodes, f"it must be {least}")
-    _run_of(given)
-    from dtqn.inspection import debug, debug_text, trials
+    with _stdout_of(given["json"]):
+        _run_of(given)
+        from dtqn.inspection import debug, debug_text, trials
 
-    out = given["out"] or directory.path / "debug"
-    rivals = [Path(path) for path in (given["memoryless"] or "").split(",") if path]
-    found = debug.debug(
-        directory, trials.Asked(episodes, others, given["seed"], given["checkpoint"], rivals), out
-    )
-    for one in (directory, *map(RunDir, rivals)):
-        _warn_of_change(one, one.read_config())
+        out = given["out"] or directory.path / "debug"
+        rivals = [Path(path) for path in (given["memoryless"] or "").split(",") if path]
+        asked = trials.Asked(episodes, others, given["seed"], given["checkpoint"], rivals)
+        found = debug.debug(directory, asked, out)
+        for one in (directory, *map(RunDir, rivals)):
+            _warn_of_change(one, one.read_config())
     if given["json"]:
         print((out / "debug.json").read_text(), end="")
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import functools
+import inspect
 import json
 import re
 import sys
@@ -21,7 +22,8 @@ from envs import entry_points
 from envs.adapters import memory_maze
 from envs.adapters.foreign import Recipe, foreign_task
 from envs.adapters.plain import SuccessRule
-from envs.entry_points import located
+from envs.adapters.process import kept
+from envs.entry_points import brief_error, located
 from envs.errors import ANY_FAULT
 from envs.options import TaskOptions
 from envs.task import Task
@@ -140,8 +142,8 @@ def _make(
     kwargs = json.loads(kwargs_json)
     if not is_known(id):  # imports the package, in a process that has not done so yet
         raise ValueError(f"unknown task {id!r}")
-    wanted = {} if render_mode is None else {"render_mode": render_mode}
     target = _target(id)
+    wanted = {} if render_mode is None and not _needs_render_mode(target) else {"render_mode": render_mode}
     if id in memory_maze.IDS:
         own = memory_maze.time_limit(id)
         make, time_limit = functools.partial(memory_maze.make, id, render_mode), min(own, time_limit or own)
@@ -151,13 +153,13 @@ def _make(
     else:
         name = id if id in gymnasium.registry else id.partition(":")[2]
         registered = gymnasium.registry[name]
-        entry_points.check_kwargs(id, _creator(registered.entry_point), kwargs, registered.kwargs)
+        entry_points.check_kwargs(id, _creator(id, registered.entry_point), kwargs, registered.kwargs)
         make = functools.partial(
             gymnasium.make, name, time_limit, disable_env_checker=True, **wanted, **kwargs
         )
         time_limit = None
     try:
-        with contextlib.chdir("."):  # constructors that change the working directory are common
+        with contextlib.chdir("."), kept():  # constructors that change the working directory are common
             env = make()
     except ANY_FAULT as error:  # whatever another package raises
         raise ValueError(f"task {id} cannot be made: {located(error)}") from None
@@ -177,9 +179,22 @@ def _target(id: str) -> Any:
     return target
 
 
-def _creator(entry_point: Any) -> Any:
+def _needs_render_mode(target: Any) -> bool:
+    """Whether it has to be called with a `render_mode`, be that None."""
+    with contextlib.suppress(TypeError, ValueError):
+        parameter = inspect.signature(target).parameters.get("render_mode")
+        return parameter is not None and parameter.default is parameter.empty
+    return False
+
+
+def _creator(id: str, entry_point: Any) -> Any:
     """The callable by which Gymnasium makes a registered task."""
-    return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    if not isinstance(entry_point, str):
+        return entry_point
+    try:
+        return load_env_creator(entry_point)
+    except ANY_FAULT as error:  # a package that is not installed, say, of which Gymnasium tells the command
+        raise ValueError(f"task {id} cannot be made: {brief_error(error)}") from None
 
 
 def _description(id: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from envs.adapters import minigrid
+from envs.adapters import minigrid, trial
 from envs.adapters.plain import PlainEnv, SuccessRule, attempt
 from envs.adapters.spaces import Actions, Observations, actions, observations
 from envs.adapters.trial import TriedEnv
@@ -104,6 +104,8 @@ def foreign_task(
 def _try(recipe: Recipe, success: SuccessRule | None) -> None:
     with contextlib.closing(_plain(TriedEnv, recipe, success, None)) as env:
         env.try_out()
+    if recipe.resets_quickly:
+        trial.compare_copies(functools.partial(_plain, PlainEnv, recipe, success, None))
 
 
 @functools.lru_cache(maxsize=64)
@@ -126,7 +128,7 @@ def _facts(recipe: Recipe) -> Facts:
         if recipe.resets_quickly:
             plain = PlainEnv(env, id, facts.observations, facts.actions, None)
             _, info = plain.row("reset", lambda: env.reset(seed=0))
-            facts = facts._replace(says_success="is_success" in info)
+            facts = facts._replace(says_success="is_success" in info, time_limit=_time_limit(env))
     if facts.observations.left_out:
         print(f"{id}: {', '.join(facts.observations.left_out)} is text and left out", file=sys.stderr)
     return facts

@@ -12,8 +12,8 @@ from gymnasium.spaces import MultiDiscrete
 
 
 def max_steps(env: gymnasium.Env[Any, Any]) -> int | None:
-    """The limit that a MiniGrid environment keeps by itself; None for any other environment."""
-    return int(cast(Any, env.unwrapped).max_steps) if _is_minigrid(env) else None
+    """The limit that a MiniGrid environment keeps, which some set in their reset; None for others."""
+    return int(cast(Any, env.unwrapped).max_steps) or None if _is_minigrid(env) else None
 
 
 def _is_minigrid(env: gymnasium.Env[Any, Any]) -> bool:

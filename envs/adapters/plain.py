@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import gymnasium
 import numpy as np
 
+from envs.adapters.process import kept
 from envs.adapters.spaces import Actions, Observations, part_name, parts
 from envs.checks import NUMBERS, is_reward, picture_problem, reward_problem, row_problem
 from envs.entry_points import located, place_of
@@ -155,6 +156,11 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def close(self) -> None:
         self._attempt("close", self.env.close)
 
+    @property
+    def name(self) -> str:
+        """The task's id."""
+        return self._name
+
     def error(self, problem: str) -> TaskError:
         return TaskError(self._name, problem)
 
@@ -190,7 +196,8 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 def attempt(task: str, what: str, call: Callable[[], Any]) -> Any:
     """What `call`, of the method `what` of a task's environment, returns; a TaskError for its fault."""
     try:
-        return call()
+        with kept():
+            return call()
     except TaskError:
         raise
     except ANY_FAULT as error:  # whatever another package raises

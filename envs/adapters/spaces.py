@@ -2,8 +2,8 @@
 
 Observations: Discrete, MultiDiscrete, MultiBinary and Box stay what they are, and Dict and Tuple, however
 nested, become one flat Dict with the path to each part as its key (`camera/left`, `0`). Text is left out. A
-Dict or Tuple of which one part remains is that part. Two changes: float64 becomes float32, and pictures whose
-channels come first get them last.
+Dict or Tuple of which one part remains is that part. Three changes: float64 becomes float32, pictures whose
+channels come first get them last, and pictures of depth become float32 in [0, 1] with one channel.
 
 Actions: Discrete from any number becomes Discrete from 0, and MultiDiscrete and MultiBinary of at most 1024
 combinations one Discrete over all of them, the last component changing fastest.
@@ -17,7 +17,10 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from numpy.typing import NDArray
 
+MIN_SIDE = 8
+"""A smaller table of numbers is no picture of depth."""
 MAX_COMBINATIONS = 1024
 """Combinations of an action's components; more are not made one Discrete."""
 
@@ -113,16 +116,37 @@ def _part(key: str, path: tuple[Any, ...], space: Space) -> Part:
             last = Box(np.moveaxis(space.low, 0, -1), np.moveaxis(space.high, 0, -1), dtype=space.dtype.type)
             inner = _part(key, path, last)
             return inner._replace(convert=lambda value: inner.convert(np.moveaxis(value, 0, -1)))
+        case Box() if is_depth(space):
+            low, span = float(space.low.min()), float(space.high.max()) - float(space.low.min())
+            shape = space.shape if len(space.shape) == 3 else (*space.shape, 1)
+            return Part(
+                key,
+                path,
+                Box(0.0, 1.0, shape),
+                lambda value: np.reshape((np.asarray(value) - low) / span, shape).astype(np.float32),
+            )
         case Box() if space.dtype == np.float64:
-            with np.errstate(over="ignore"):
-                low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-            return Part(key, path, Box(low, high), lambda value: np.asarray(value, np.float32))
+            return Part(key, path, Box(_single(space.low), _single(space.high)), _single)
         case Box() | Discrete() | MultiDiscrete() | MultiBinary():
             return Part(key, path, space, lambda value: value)
     raise ValueError(
         f"its observations hold {space}; Discrete, MultiDiscrete, MultiBinary, Box, and Dict and Tuple of "
         "these can be read"
     )
+
+
+def _single(value: Any) -> NDArray[np.float32]:
+    """In float32, where a number beyond it is infinite: the check of observations names it."""
+    with np.errstate(over="ignore"):
+        return np.asarray(value, np.float32)
+
+
+def is_depth(space: Box) -> bool:
+    """Whether a Box is a picture with bounds: of integers of more than a byte, or without channels."""
+    if len(space.shape) not in (2, 3) or min(space.shape[:2]) < MIN_SIDE or space.dtype == np.uint8:
+        return False
+    bounded = space.is_bounded() and space.low.min() < space.high.max()
+    return bounded and (space.dtype.kind in "iu" or len(space.shape) == 2)
 
 
 def channels_first(space: Box) -> bool:
@@ -152,7 +176,7 @@ def actions(space: Space) -> Actions:
     match space:
         case Discrete():
             start = int(space.start)
-            return Actions(Discrete(space.n), lambda action: int(action) + start)
+            return Actions(Discrete(space.n), lambda action: space.dtype.type(action + start))
         case MultiDiscrete() | MultiBinary():
             nvec = space.nvec if isinstance(space, MultiDiscrete) else np.full(space.shape, 2)
             offset = space.start if isinstance(space, MultiDiscrete) else 0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
+import random
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -15,7 +18,7 @@ from gymnasium.spaces import Box, MultiBinary, MultiDiscrete
 from numpy.typing import NDArray
 
 from envs.adapters.plain import PlainEnv, float_or_nan
-from envs.adapters.spaces import at, leaves, part_name
+from envs.adapters.spaces import at, leaves, part_name, parts
 from envs.checks import is_reward, reward_problem
 from envs.vector import brief
 
@@ -54,6 +57,11 @@ class TriedEnv(PlainEnv):
         self._fits(observation, self.env.observation_space)
         seen = super()._seen(observation)
         self._fits(seen, self.observation_space)
+        for key, part in parts(seen):
+            numbers = np.asarray(part)
+            if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+                number = numbers[~np.isfinite(numbers)].flat[0]
+                raise self.error(f"its {part_name(key)} holds {number}; must be finite in {numbers.dtype}")
         return seen
 
     def _fits(self, observation: Any, space: gymnasium.Space[Any]) -> None:
@@ -76,6 +84,70 @@ class TriedEnv(PlainEnv):
                 if not isinstance(flag, bool | np.bool_) and not (isinstance(flag, int) and flag in (0, 1)):
                     raise self.error(f"its step gave {name} {brief(flag)}; it must be True or False")
         return row
+
+
+def compare_copies(make: Callable[[], PlainEnv]) -> None:
+    """Plays two copies in turn, and one alone: what it sees must not depend on the other.
+
+    A task that comes out otherwise each time, whatever its seed, is told of: its copies cannot be compared,
+    and neither can two runs of one seed.
+
+    Raises:
+        TaskError: where the copies are one object or share what they change.
+    """
+    with contextlib.ExitStack() as closing:
+        copies = [closing.enter_context(contextlib.closing(make())) for _ in range(4)]
+        alone, again, first, second = copies
+        if first.unwrapped is second.unwrapped:
+            raise first.error("its copies are one object; a new environment must be made at each call")
+        expected = list(_played(alone, 0))
+        if list(_played(again, 0)) != expected:
+            print(
+                f"task {first.name}: does not keep to the seed of its reset, so two runs of one seed differ",
+                file=sys.stderr,
+            )
+            return
+        turns = zip(_played(first, 0), _played(second, 1), strict=True)
+        if [row for row, _ in turns] != expected:
+            raise first.error(
+                "two of its copies share what they change, such as a variable of its class or module: one "
+                "alone sees something else; each must have its own"
+            )
+
+
+def _played(env: PlainEnv, seed: int) -> Iterator[tuple[Any, ...]]:
+    """The rows of some random steps, each as values that the environment cannot change.
+
+    The generators of the process, which a task may draw from, are this copy's own meanwhile, as if it were
+    alone, and begin anywhere: what comes out the same all the same has been seeded.
+    """
+    actions = copy.deepcopy(env.action_space)
+    actions.seed(seed)
+    generators = np.random.RandomState().get_state(), random.Random().getstate()
+    over = True
+    for step in range(STEPS):
+        others = _exchanged(generators)
+        if over:
+            row: tuple[Any, ...] = env.reset(seed=None if step else seed)[:1]
+            over = False
+        else:
+            row = env.step(actions.sample())[:4]
+            over = bool(row[2] or row[3])
+        generators = _exchanged(others)
+        yield _frozen(row)
+
+
+def _exchanged(generators: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The states of the process's generators, which get those that are given."""
+    before = np.random.get_state(), random.getstate()  # noqa: NPY002
+    np.random.set_state(generators[0])  # noqa: NPY002
+    random.setstate(generators[1])
+    return before
+
+
+def _frozen(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    seen = [(key, np.asarray(part).tobytes()) for key, part in parts(row[0])]
+    return tuple(seen), *row[1:]
 
 
 def misfit(value: Any, space: gymnasium.Space[Any]) -> str | None:

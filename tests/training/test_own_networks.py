@@ -198,7 +198,17 @@ def test_an_own_core_and_encoder_train_and_go_on(own_folder: Path) -> None:
     Path("mine.yaml").write_text("network: {core: 'my_core:make_core', encoder: 'my_encoder:make_encoder'}\n")
     beside = ("--evaluator", "process")  # which finds them too
     for arguments in (
-        ("--agent", "mine.yaml", "--trust-code", *SMALL, *beside, "--run-dir", "run", "--checkpoint-every", "150"),
+        ("--agent", "mine.yaml", "--trust-code", *SMALL, *beside, *("--run-dir", "run", "--checkpoint-every", "150")),
+            "--agent",
+            "mine.yaml",
+            "--trust-code",
+            *SMALL,
+            *beside,
+            "--run-dir",
+            "run",
+            "--checkpoint-every",
+            "150",
+        ),
         ("--resume", "run", "--total-env-steps", "400", "--evaluator", "inline"),
     ):
         assert cli.main(list(arguments)) == 0
