@@ -196,19 +196,10 @@ def test_an_own_core_and_encoder_train_and_go_on(own_folder: Path) -> None:
     (own_folder / "my_core.py").write_text(CORE)
     (own_folder / "my_encoder.py").write_text(ENCODER)
     Path("mine.yaml").write_text("network: {core: 'my_core:make_core', encoder: 'my_encoder:make_encoder'}\n")
+    mine = ("--agent", "mine.yaml", "--trust-code")
     beside = ("--evaluator", "process")  # which finds them too
     for arguments in (
-        ("--agent", "mine.yaml", "--trust-code", *SMALL, *beside, *("--run-dir", "run", "--checkpoint-every", "150")),
-            "--agent",
-            "mine.yaml",
-            "--trust-code",
-            *SMALL,
-            *beside,
-            "--run-dir",
-            "run",
-            "--checkpoint-every",
-            "150",
-        ),
+        (*mine, *SMALL, *beside, "--run-dir", "run", "--checkpoint-every", "150"),
         ("--resume", "run", "--total-env-steps", "400", "--evaluator", "inline"),
     ):
         assert cli.main(list(arguments)) == 0
