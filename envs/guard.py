@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from envs.checks import ObservationCheck, check_reward, misfit, picture_problem, row_problem, state_problem
 from envs.entry_points import located
 from envs.errors import ANY_FAULT, TaskError
-from envs.vector import Arrays, Dynamics, NativeVectorEnv, Seed
+from envs.vector import Arrays, Copies, Dynamics, Flags, NativeVectorEnv, Rewards, Rng, Seed
 
 
 class GuardedDynamics(Dynamics):
@@ -35,16 +35,14 @@ class GuardedDynamics(Dynamics):
         self._task, self._dynamics, self._num = task, dynamics, 0
         self._check = ObservationCheck(task, self.observation_space)
 
-    def start(self, num: int, rng: np.random.Generator) -> None:
+    def start(self, num: int, rng: Rng) -> None:
         self._num = num
         self.attempt("start", lambda: self._dynamics.start(num, rng))
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         self._lend("restart", lambda rows: self._dynamics.restart(rows, rng), rows=rows)
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         row = self._lend("step", lambda action: self._dynamics.step(action, rng), action=action)
         if problem := row_problem("step", row, ("rewards", "terminated")):
             raise self.error(problem)
@@ -53,7 +51,7 @@ class GuardedDynamics(Dynamics):
         self._fits("terminated", terminated, np.bool_)
         return reward.copy(), terminated.copy()  # they are changed, and may be arrays that the task keeps
 
-    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+    def observe(self, rng: Rng) -> NDArray[Any]:
         observation: NDArray[Any] = self.attempt("observe", lambda: self._dynamics.observe(rng))
         space = self.observation_space
         if problem := misfit(observation, space.dtype, (self._num, *(space.shape or ()))):
@@ -86,9 +84,7 @@ class GuardedDynamics(Dynamics):
         found: Arrays = read
         return found
 
-    def success(
-        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_] | None:
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags | None:
         success: NDArray[np.bool_] | None = self._lend(
             "success",
             self._dynamics.success,

@@ -35,14 +35,14 @@ class TaskSpec:
     """One copy's."""
     action_space: gymnasium.Space[Any]
     """One copy's."""
-    time_limit: int | None
-    """Steps after which an episode is truncated, unless another limit is asked for; None: never."""
-    success: str | None
-    """The definition of success; None where the task defines none."""
-    best_return: float | None
-    """The best achievable expected undiscounted return, where it is known."""
     source: str
     """The task's origin: a paper, a package or a file."""
+    time_limit: int | None = None
+    """Steps after which an episode is truncated, unless another limit is asked for; None: never."""
+    success: str | None = None
+    """The definition of success; None where the task defines none."""
+    best_return: float | None = None
+    """The best achievable expected undiscounted return, where it is known."""
     success_ceiling: float = 1.0
     """The highest success rate that any agent can reach, where that is known to be below 1."""
     horizon: int | None = None
@@ -51,6 +51,12 @@ class TaskSpec:
     """Names of the actions in their order; empty where they have none."""
     view: tuple[int, int] | None = None
     """(rows, columns) of the cells that a vector shows row by row, before what else it shows; None: none."""
+
+    @classmethod
+    def of(cls, dynamics: Dynamics, **facts: Any) -> TaskSpec:
+        """The facts of a native task: its spaces, its names of actions, and `facts` by the names above."""
+        names = ("observation_space", "action_space", "action_names")
+        return cls(**{**{name: getattr(dynamics, name) for name in names}, **facts})
 
     def name_actions(self) -> tuple[str, ...]:
         """A word for each of Discrete actions: its name, or its number where it has none."""

@@ -22,7 +22,12 @@ from numpy.typing import NDArray
 from envs.errors import NoPictureError
 
 Seed = int | np.random.SeedSequence | None
+Rng = np.random.Generator
 Arrays = dict[str, NDArray[Any]]
+Copies = NDArray[np.intp]
+"""Numbers of copies."""
+Rewards = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 if TYPE_CHECKING:
     AnyWrapper = VectorWrapper[Any, Any, Any, Any, Any]
 else:  # before Gymnasium 1.4 it takes no types
@@ -46,17 +51,15 @@ class Dynamics(ABC):
     for; None: never. This project's tasks say it in their `TaskSpec`."""
 
     @abstractmethod
-    def start(self, num: int, rng: np.random.Generator) -> None:
+    def start(self, num: int, rng: Rng) -> None:
         """Puts `num` copies into independent initial states."""
 
     @abstractmethod
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         """Puts the copies at `rows` into new independent initial states."""
 
     @abstractmethod
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         """Steps all copies: reward float64 [N] and terminated bool [N].
 
         Copies whose episode is over are stepped too, with any legal action; `restart` follows for them.
@@ -64,7 +67,7 @@ class Dynamics(ABC):
         """
 
     @abstractmethod
-    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+    def observe(self, rng: Rng) -> NDArray[Any]:
         """Observations of all copies, [N, ...]; called once after each start or step."""
 
     @abstractmethod
@@ -83,9 +86,7 @@ class Dynamics(ABC):
             ValueError: one line that names the field, the value and what would be right.
         """
 
-    def success(
-        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_] | None:
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags | None:
         """Whether an episode that ends with these rows is a success, bool [N]; None: the task defines none.
 
         `episode_return` is undiscounted, summed in double precision in the order of the steps.

@@ -81,7 +81,6 @@ def foreign_task(
         action_space=facts.actions.space,
         time_limit=facts.time_limit,
         success=None if success is None else success.text,
-        best_return=None,
         source=source,
     )
 

@@ -7,13 +7,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import gymnasium
-
 from envs.families import GRIDVERSE_FILE
 from envs.gridverse import views
 from envs.gridverse.checks import check_world
 from envs.gridverse.dynamics import make_dynamics
-from envs.gridverse.representations import OBSERVATIONS, Representation
+from envs.gridverse.representations import OBSERVATIONS
 from envs.gridverse.world import WorldSpec, load_world, read_file
 from envs.gridverse.worlds import SHIPPED, world
 from envs.options import TaskOptions
@@ -64,17 +62,15 @@ def _task(id: str, world: WorldSpec, options: TaskOptions) -> Task:
         raise ValueError(f"task.observation is {observation!r}; it must be one of {', '.join(OBSERVATIONS)}")
     make = _dynamics(world, observation, options.backend)
     facts = world.facts
-    spec = TaskSpec(
+    spec = TaskSpec.of(
+        make(),
         id=id,
         description=facts.description or _description(world),
-        observation_space=Representation(world, observation).space,
-        action_space=gymnasium.spaces.Discrete(len(world.actions)),
         time_limit=facts.time_limit,
         success=_success(id, world),
         best_return=facts.best_return,
         source=facts.source or id.removeprefix(GRIDVERSE_FILE),
         success_ceiling=facts.success_ceiling,
-        action_names=tuple(name.lower().replace("_", " ") for name in world.actions),
         view=views.size(world.area) if observation == "vector" else None,
     )
     return native_task(spec, make, options, takes=("observation", "backend"))

@@ -28,7 +28,7 @@ from envs.gridverse.resets import LAYOUTS, RESETS
 from envs.gridverse.rewards import NEEDS_ONE, REWARDS
 from envs.gridverse.state import Area, Bytes, Geometry, State, geometry
 from envs.gridverse.transitions import MOVES_AGENT_ONLY, REMOVES, TRANSITIONS
-from envs.vector import brief
+from envs.vector import Rng, brief
 
 _Table = Mapping[str, Callable[..., Any]]
 
@@ -409,7 +409,7 @@ class Engine:
         visible: NDArray[np.bool_] = self._visibility(view, rng)
         return visible
 
-    def observe(self, state: State, rng: np.random.Generator) -> Bytes:
+    def observe(self, state: State, rng: Rng) -> Bytes:
         """The cells in view of each agent, uint8 [h * w, N]; `codes.UNSEEN` where it cannot see."""
         view = self.view(state)
         view *= self.visible(view, rng).view(np.uint8)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from envs.fields import Field, FieldDynamics
 from envs.pomdp.model import Model, Rows
-from envs.vector import Arrays
+from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 Draw = Callable[[int, int], NDArray[np.uint8]]
 """The picture of a state and the observation last shown."""
@@ -36,7 +36,7 @@ class PomdpDynamics(FieldDynamics):
         num_actions, num_states = model.reset.shape
         self._num_states, self._first_symbol = num_states, len(model.observations)
         self.observation_space = gymnasium.spaces.Discrete(self._first_symbol + 1)
-        self.action_space = gymnasium.spaces.Discrete(num_actions)
+        self.action_space, self.action_names = gymnasium.spaces.Discrete(num_actions), model.actions
         self._start = Rows(model.start[None])
         self._transition = Rows(model.transition.reshape(num_actions * num_states, num_states))
         self._observation = Rows(model.observation.reshape(num_actions * num_states, -1))
@@ -51,13 +51,11 @@ class PomdpDynamics(FieldDynamics):
             Field("observation", (), np.int64, 0, self._first_symbol, self._first_symbol),
         )
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         self.state[rows] = self._start.draw(np.zeros(len(rows), np.intp), rng.random(len(rows)))
         self.observation[rows] = self._first_symbol
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         action, state = action.astype(np.intp), self.state
         uniform = rng.random((2, len(state)))
         first_row = action * self._num_states
@@ -70,7 +68,7 @@ class PomdpDynamics(FieldDynamics):
                 entry += stride * index
         return self._reward.take(entry), self._reset.take(row)
 
-    def observe(self, rng: np.random.Generator) -> NDArray[np.int64]:
+    def observe(self, rng: Rng) -> NDArray[np.int64]:
         return self.observation.copy()
 
     def other(self, state: Arrays) -> Arrays | None:
@@ -87,8 +85,5 @@ class PomdpDynamics(FieldDynamics):
 class GoalDynamics(PomdpDynamics):
     """A model whose episodes are successes where their undiscounted return is above zero (DTQN's measure)."""
 
-    def success(
-        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
-        success: NDArray[np.bool_] = episode_return > 0.0
-        return success
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags:
+        return episode_return > 0.0

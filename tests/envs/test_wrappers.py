@@ -59,7 +59,7 @@ def make(space: gymnasium.Space[Any], rows: Any, last: Any = None, seed: Any = 1
     """A scripted task with options."""
     first = next(iter(rows.values())) if isinstance(rows, dict) else rows
     ends = np.zeros(first.shape[:2], np.bool_) if last is None else last
-    spec = TaskSpec("scripted", "", space, Discrete(2), None, None, 1.0, "")
+    spec = TaskSpec("scripted", "", space, Discrete(2), "", best_return=1.0)
 
     def make_vector(num_envs: int, seed: Any = None, *, render_mode: str | None = None) -> Any:
         return Scripted(space, rows, ends)
