@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,19 +17,21 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.fields import Field, FieldDynamics
 from envs.gridverse import codes
-from envs.gridverse.checks import read_state
+from envs.gridverse.checks import check_state
 from envs.gridverse.render import render_state
 from envs.gridverse.representations import Representation
 from envs.gridverse.state import Bytes, Places, State, from_arrays, put, take, to_arrays
 from envs.gridverse.world import Engine, WorldSpec
-from envs.vector import Arrays, Copies, Dynamics, Flags, Rewards, Rng
+from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 
-class GridverseDynamics(Dynamics):
+class GridverseDynamics(FieldDynamics):
     """The part that both engines share.
 
-    The fields of a state are `grid` [H, W, 3], `agent` [3] and `item` [3], uint8.
+    The fields of a state are `grid` [H, W, 3], `agent` [3] and `item` [3], uint8; without an item nothing is
+    held. That is the form in which states are given and saved, and not the one that they are kept in.
 
     Args:
         observation: "grid" or "vector" (`envs.gridverse.representations`).
@@ -42,6 +43,11 @@ class GridverseDynamics(Dynamics):
         self.observation_space = self._representation.space
         self.action_space = gymnasium.spaces.Discrete(len(spec.actions))
         self.action_names = tuple(name.lower().replace("_", " ") for name in spec.actions)
+        self.fields = (
+            Field("grid", (*spec.shape, 3), np.uint8, 0, 255),
+            Field("agent", (3,), np.uint8, 0, 255),
+            Field("item", (3,), np.uint8, 0, 255, (codes.NOTHING, 0, codes.NO_COLOUR)),
+        )
         self._has_good_exit, self._ends_on_exit = spec.has_good_exit, spec.ends_on_exit
 
     @abstractmethod
@@ -51,9 +57,8 @@ class GridverseDynamics(Dynamics):
     def get(self) -> Arrays:
         return dict(zip(("grid", "agent", "item"), to_arrays(self.state()), strict=True))
 
-    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        """Without an item nothing is held."""
-        return read_state(state, self._engine.spec, num)
+    def check(self, state: Arrays) -> None:
+        check_state(state, self._engine.spec)
 
     def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags | None:
         """DTQN's measure where there is a good exit, a return above zero; elsewhere an end on an exit."""

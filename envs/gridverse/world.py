@@ -26,9 +26,9 @@ from envs.gridverse.endings import ENDINGS
 from envs.gridverse.facts import WorldFacts
 from envs.gridverse.resets import LAYOUTS, RESETS
 from envs.gridverse.rewards import NEEDS_ONE, REWARDS
-from envs.gridverse.state import Area, Bytes, Geometry, State, geometry
+from envs.gridverse.state import Area, Bytes, Geometry, State, Step, geometry
 from envs.gridverse.transitions import MOVES_AGENT_ONLY, REMOVES, TRANSITIONS
-from envs.vector import Rng, brief
+from envs.vector import Flags, Rewards, Rng, brief
 
 _Table = Mapping[str, Callable[..., Any]]
 
@@ -145,15 +145,16 @@ def _bound(value: Any) -> Any:
 
 
 _SPACES: Final = ("state_space", "observation_space")
-_REQUIRED: Final = (
-    *_SPACES,
-    "reset_function",
-    "transition_functions",
-    "reward_functions",
-    "observation_function",
-    "terminating_function",
-)
-_OPTIONAL: Final = ("action_space", "task")
+_FUNCTIONS: Final = {
+    "reset_function": ("reset", "reset"),
+    "transition_functions": ("transitions", "transition"),
+    "reward_functions": ("rewards", "reward"),
+    "observation_function": ("observation", "observation"),
+    "terminating_function": ("terminating", "terminating"),
+}
+"""A key of the data: the field of `WorldSpec`, and the kind of its function or functions."""
+_REQUIRED: Final = (*_SPACES, *_FUNCTIONS)
+_KNOWN: Final = (*_REQUIRED, "action_space", "task")
 
 
 @dataclass(frozen=True)
@@ -191,8 +192,8 @@ class WorldSpec:
         if not isinstance(data, Mapping):
             raise ValueError(f"the world is {brief(data)}; it must be a mapping with {', '.join(_REQUIRED)}")
         for key in data:
-            if key not in (*_REQUIRED, *_OPTIONAL):
-                raise ValueError(f"unknown key {key!r} (known: {', '.join((*_REQUIRED, *_OPTIONAL))})")
+            if key not in _KNOWN:
+                raise ValueError(f"unknown key {key!r} (known: {', '.join(_KNOWN)})")
         for key in _REQUIRED:
             if key not in data:
                 raise ValueError(f"the world has no {key!r}")
@@ -203,19 +204,14 @@ class WorldSpec:
                 raise ValueError(
                     f"observation_space.{noun} lacks {unseen[0]}, which is in state_space.{noun}"
                 )
+        actions = data.get("action_space", codes.ACTIONS)
         spec = cls(
             objects=objects,
             colors=colors,
             observation_objects=seen_objects,
             observation_colors=seen_colors,
-            actions=values.read(
-                data.get("action_space", codes.ACTIONS), "action_space", values.some_of(codes.ACTIONS)
-            ),
-            reset=FunctionSpec.from_data(data["reset_function"], "reset"),
-            transitions=function_specs(data["transition_functions"], "transition_functions", "transition"),
-            rewards=function_specs(data["reward_functions"], "reward_functions", "reward"),
-            observation=FunctionSpec.from_data(data["observation_function"], "observation"),
-            terminating=FunctionSpec.from_data(data["terminating_function"], "terminating"),
+            actions=values.read(actions, "action_space", values.some_of(codes.ACTIONS)),
+            **{field: function_specs(data[key], key, kind) for key, (field, kind) in _FUNCTIONS.items()},
             facts=WorldFacts.from_data(data.get("task", {})),
         )
         spec._check()
@@ -250,11 +246,7 @@ class WorldSpec:
                 "objects": list(self.observation_objects),
                 "colors": list(self.observation_colors),
             },
-            "reset_function": self.reset.to_data(),
-            "transition_functions": _to_data(self.transitions),
-            "reward_functions": _to_data(self.rewards),
-            "observation_function": self.observation.to_data(),
-            "terminating_function": self.terminating.to_data(),
+            **{key: _to_data(getattr(self, field)) for key, (field, _) in _FUNCTIONS.items()},
         }
 
     @property
@@ -363,10 +355,12 @@ class Engine:
 
     def __init__(self, spec: WorldSpec) -> None:
         self.spec = spec
-        self._reset = spec.reset.bind()
+        self.reset: Callable[[int, Rng], State] = spec.reset.bind()
+        """So many independent initial states."""
+        self.visible: Callable[[Bytes, Rng], Flags] = spec.observation.bind()
+        """Which cells of a `view` are seen, bool [h * w, N]."""
         self._transitions = [t.bind() for t in spec.transitions]
         self._reward = FunctionSpec("reward", "reduce_sum", (("reward_functions", spec.rewards),)).bind()
-        self._visibility = spec.observation.bind()
         self._terminating = spec.terminating.bind()
         numbers = np.array([codes.ACTIONS.index(action) for action in spec.actions])
         self._action_numbers = None if (numbers == np.arange(len(numbers))).all() else numbers
@@ -378,36 +372,21 @@ class Engine:
         state: State = self.spec.reset.bind(LAYOUTS)()
         return state
 
-    def reset(self, num: int, rng: np.random.Generator) -> State:
-        """`num` independent initial states."""
-        state: State = self._reset(num, rng)
-        return state
-
-    def step(
-        self, state: State, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[State, NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, state: State, action: NDArray[Any], rng: Rng) -> tuple[State, Rewards, Flags]:
         """Next states, rewards float64 [N] and whether the episode has ended, bool [N], for `action` [N]."""
         if self._action_numbers is not None:
             action = self._action_numbers.take(action)
         next_state = state
         for transition in self._transitions:
             next_state = transition(next_state, action, rng)
-        return (
-            next_state,
-            self._reward(state, action, next_state),
-            self._terminating(state, action, next_state),
-        )
+        taken = Step(state, action, next_state)
+        return next_state, self._reward(taken), self._terminating(taken)
 
     def view(self, state: State) -> Bytes:
         """The cells in view of each agent, seen or not, uint8 [h * w, N], bytes of `codes`."""
         cell = state.geometry.window(self.spec.area).take(state.pose, axis=1)
         cell += state.geometry.starts(len(state.pose))
         return state.cells.ravel().take(cell)
-
-    def visible(self, view: Bytes, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Which cells of `view` are seen, bool [h * w, N]."""
-        visible: NDArray[np.bool_] = self._visibility(view, rng)
-        return visible
 
     def observe(self, state: State, rng: Rng) -> Bytes:
         """The cells in view of each agent, uint8 [h * w, N]; `codes.UNSEEN` where it cannot see."""

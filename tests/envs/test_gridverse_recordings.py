@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import envs
 from envs.gridverse import codes, endings, representations, rewards, transitions, views
 from envs.gridverse.representations import Representation
-from envs.gridverse.state import State, from_arrays, take, to_arrays
+from envs.gridverse.state import State, Step, from_arrays, take, to_arrays
 from envs.gridverse.world import Engine, FunctionSpec, WorldSpec
 from envs.gridverse.worlds import DTQN, PACKAGE, world
 from tests.envs import recordings
@@ -184,11 +184,12 @@ def test_functions_on_random_grids(random_grids: State, action: int) -> None:
         for got, name in zip(to_arrays(state), ("grid", "agent", "item"), strict=True):
             np.testing.assert_array_equal(got, data[f"next_{name}"][:, action])
     assert list(REWARDS) == meta["reward_names"]
+    step = Step(random_grids, actions, after)
     for number, name in enumerate(meta["reward_names"]):
-        got = function(REWARDS[name], "reward")(random_grids, actions, after)
+        got = function(REWARDS[name], "reward")(step)
         np.testing.assert_array_equal(got, data["rewards"][:, action, number], name)
     for number, name in enumerate(meta["terminating_names"]):
-        got = function({"name": name}, "terminating")(random_grids, actions, after)
+        got = function({"name": name}, "terminating")(step)
         np.testing.assert_array_equal(got, data["terminating"][:, action, number], name)
 
 

@@ -12,7 +12,7 @@ import envs
 from envs import drawing
 from envs.gridverse import codes, render
 from envs.gridverse.resets import _repeat, _walls_of_rooms
-from envs.gridverse.state import State, geometry, initial
+from envs.gridverse.state import State, initial
 from envs.gridverse.world import Engine
 from envs.gridverse.worlds import DTQN, PACKAGE, world
 from tests.envs import recordings
@@ -186,7 +186,7 @@ def four_rooms(openings: tuple[int, ...], chosen: np.ndarray[Any, Any]) -> State
     cells[:, doors] = codes.cell(codes.FLOOR)
     for column, (kind, colour) in enumerate([(codes.BEACON, 1), (codes.EXIT, 1), (codes.EXIT, 2)]):
         cells[rows, place[:, column + 1]] = codes.cell(kind, colour=colour)
-    return initial(geometry(7, 7), cells, place[:, 0], np.zeros(len(rows), int))
+    return initial((7, 7), cells, place[:, 0], np.zeros(len(rows), int))
 
 
 @pytest.mark.slow
