@@ -85,13 +85,8 @@ class GuardedDynamics(Dynamics):
         return found
 
     def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags | None:
-        success: NDArray[np.bool_] | None = self._lend(
-            "success",
-            self._dynamics.success,
-            reward=reward,
-            episode_return=episode_return,
-            terminated=terminated,
-        )
+        arrays = {"reward": reward, "episode_return": episode_return, "terminated": terminated}
+        success: Flags | None = self._lend("success", self._dynamics.success, **arrays)
         if success is not None:
             self._fits("success", success, np.bool_)
         return success

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete
 from numpy.typing import NDArray
 
-from envs.drawing import CARD_HEIGHT, CARD_WIDTH, WALL, card
+from envs.drawing import CARD_HEIGHT, CARD_WIDTH, WALL, card, joined
 from envs.fields import Field, FieldDynamics, require
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
@@ -99,16 +99,12 @@ class MemoryCardsDynamics(FieldDynamics):
         The pale numbers of cards that are face down cannot be seen by the agent.
         """
         columns = min(10, len(self._deck))
-        rows = -(-len(self._deck) // columns)
-        picture = np.empty((rows, CARD_HEIGHT, columns, CARD_WIDTH, 3), np.uint8)
-        picture[:] = WALL
-        for position, (pair, removed) in enumerate(
-            zip(self.cards[copy].tolist(), self.removed[copy].tolist(), strict=True)
-        ):
-            if not removed:
-                up = position == self.shown[copy]
-                picture[position // columns, :, position % columns] = card(pair, up)
-        return picture.reshape(rows * CARD_HEIGHT, columns * CARD_WIDTH, 3)
+        tiles = np.empty((-(-len(self._deck) // columns), columns, CARD_HEIGHT, CARD_WIDTH, 3), np.uint8)
+        tiles[:] = WALL
+        for position in np.flatnonzero(~self.removed[copy]):
+            up = bool(position == self.shown[copy])
+            tiles[divmod(position, columns)] = card(int(self.cards[copy, position]), up)
+        return joined(tiles)
 
 
 def find(id: str, options: TaskOptions) -> Task | None:

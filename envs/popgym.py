@@ -28,7 +28,7 @@ import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete
 from numpy.typing import NDArray
 
-from envs.drawing import AGENT, CARD_HEIGHT, CARD_WIDTH, VIEW, WALL, card
+from envs.drawing import AGENT, CARD_HEIGHT, CARD_WIDTH, VIEW, WALL, card, joined
 from envs.fields import Field, FieldDynamics
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
@@ -255,8 +255,7 @@ class ConcentrationDynamics(FieldDynamics):
         up = self.face_up[copy].copy()
         up[[turned for turned in (self.first[copy], self.second[copy]) if turned >= 0]] = True
         tiles = [card(kind, bool(seen)) for kind, seen in zip(self.cards[copy].tolist(), up, strict=True)]
-        table = np.array(tiles).reshape(-1, columns, CARD_HEIGHT, CARD_WIDTH, 3)
-        return table.swapaxes(1, 2).reshape(-1, columns * CARD_WIDTH, 3)
+        return joined(np.array(tiles).reshape(-1, columns, CARD_HEIGHT, CARD_WIDTH, 3))
 
 
 class _Game(NamedTuple):
