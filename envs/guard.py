@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from envs.checks import ObservationCheck, check_reward, misfit, picture_problem, row_problem, state_problem
 from envs.entry_points import located
 from envs.errors import ANY_FAULT, TaskError
-from envs.vector import Arrays, Copies, Dynamics, Flags, NativeVectorEnv, Rewards, Rng, Seed
+from envs.vector import Arrays, Copies, Dynamics, Flags, NativeVectorEnv, Rewards, Rng, Row, Seed
 
 
 class GuardedDynamics(Dynamics):
@@ -153,9 +153,7 @@ class GuardedVectorEnv(NativeVectorEnv):
         self._task = task
         self._dynamics = self._guard = GuardedDynamics(task, dynamics)
 
-    def step(
-        self, actions: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+    def step(self, actions: NDArray[Any]) -> Row:
         row = super().step(actions)
         # Not within the task's own step: what it gives for the first row of an episode nobody sees.
         self._guard.attempt("step", lambda: check_reward(self._task, row[1]))

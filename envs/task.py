@@ -16,11 +16,10 @@ from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import VectorEnv
 
 from envs.options import TaskOptions
 from envs.single import NativeEnv
-from envs.vector import Dynamics, NativeVectorEnv, Seed, positive_int
+from envs.vector import AnyVectorEnv, Dynamics, NativeVectorEnv, Seed, positive_int
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class MakeVector(Protocol):
 
     def __call__(
         self, num_envs: int, seed: Seed = None, *, render_mode: str | None = None
-    ) -> VectorEnv[Any, Any, Any]: ...
+    ) -> AnyVectorEnv: ...
 
 
 class MakeSingle(Protocol):

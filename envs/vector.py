@@ -28,6 +28,11 @@ Copies = NDArray[np.intp]
 """Numbers of copies."""
 Rewards = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+FirstRow = tuple[Any, dict[str, Any]]
+"""What a reset returns."""
+Row = tuple[Any, Rewards, Flags, Flags, dict[str, Any]]
+"""What a step of all copies returns."""
+AnyVectorEnv = VectorEnv[Any, Any, Any]
 if TYPE_CHECKING:
     AnyWrapper = VectorWrapper[Any, Any, Any, Any, Any]
 else:  # before Gymnasium 1.4 it takes no types
@@ -181,9 +186,7 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._last = np.zeros(self.num_envs, np.bool_)
         self._first_rows = np.zeros(0, np.intp)  # the copies that emit a FIRST row at the next step
 
-    def reset(
-        self, *, seed: Any = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstRow:
         """Starts a new episode in every copy.
 
         Args:
@@ -216,9 +219,7 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             raise ValueError(f"options['state'] is {brief(given)}; it must be a dict of the state's fields")
         return self._dynamics.read(given, self.num_envs)
 
-    def step(
-        self, actions: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+    def step(self, actions: NDArray[Any]) -> Row:
         """Steps every copy; `actions` is an array [N, ...]. See the class for what a row holds.
 
         Raises:

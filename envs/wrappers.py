@@ -23,14 +23,13 @@ from typing import Any, Final
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
-from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from envs.options import TaskOptions
 from envs.single import NativeEnv
 from envs.task import Task
-from envs.vector import AnyWrapper, Seed, generator, positive_int
+from envs.vector import AnyVectorEnv, AnyWrapper, FirstRow, Seed, generator, positive_int
 
 Array = NDArray[Any]
 Observation = Any
@@ -58,9 +57,7 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
         view=task.spec.view if is_as_long else None,
     )
 
-    def make_vector(
-        num_envs: int, seed: Seed = None, *, render_mode: str | None = None
-    ) -> VectorEnv[Any, Any, Any]:
+    def make_vector(num_envs: int, seed: Seed = None, *, render_mode: str | None = None) -> AnyVectorEnv:
         seed = np.random.SeedSequence() if seed is None else seed
         env = task.make_vector(num_envs, seed, render_mode=render_mode)
         for layer in layers:
@@ -114,7 +111,7 @@ class ObservationWrapper(AnyWrapper):
         seed: the one that `env` was made with; the wrapper's generator is made from it too.
     """
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], change: Change, seed: Seed) -> None:
+    def __init__(self, env: AnyVectorEnv, change: Change, seed: Seed) -> None:
         super().__init__(env)
         self._change = change
         self.single_observation_space = change.space
@@ -128,9 +125,7 @@ class ObservationWrapper(AnyWrapper):
         name = [ord(letter) for letter in type(self._change).__name__]
         return generator(np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, *name)))
 
-    def reset(
-        self, *, seed: Any = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstRow:
         observation, infos = self.env.reset(seed=seed, options=options)
         if seed is not None:
             self._rng = self._generator(seed)
@@ -192,9 +187,8 @@ class Hide(Change):
             raise ValueError(f"task.hide is {text}, but {id} observes no vector but {space}")
         size = space.shape[0]
         if not all(0 <= index < size for index in value) or len(set(value)) in (0, size):
-            raise ValueError(
-                f"task.hide is {text}, but {id} observes {size} components; use some of 0 to {size - 1}, not all"
-            )
+            some = f"some of 0 to {size - 1}, not all"
+            raise ValueError(f"task.hide is {text}, but {id} observes {size} components; use {some}")
         self.kept = np.setdiff1d(np.arange(size), value)
         super().__init__(space, id, value)
 

@@ -15,7 +15,7 @@ from envs.adapters.spaces import Actions, Observations, part_name, parts
 from envs.checks import NUMBERS, is_reward, picture_problem, reward_problem, row_problem
 from envs.entry_points import located, place_of
 from envs.errors import ANY_FAULT, TaskError
-from envs.vector import brief
+from envs.vector import FirstRow, brief
 
 _GYMNASIUM: Final = str(Path(gymnasium.__file__).parent)
 _ROWS: Final = {
@@ -113,9 +113,7 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._parts = dict(parts(self.observation_space))
         self._return = self._size = 0.0  # sums of rewards and of their sizes
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> FirstRow:
         observation, _ = self.row("reset", lambda: self.env.reset(seed=seed, options=options))
         self._return = self._size = 0.0
         return self._seen(observation), self._info(False)

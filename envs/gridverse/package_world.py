@@ -22,7 +22,7 @@ from envs.gridverse.package import load
 from envs.gridverse.representations import OBSERVATIONS
 from envs.options import TaskOptions
 from envs.task import Task
-from envs.vector import positive_int
+from envs.vector import FirstRow, positive_int
 
 
 def task(id: str, path: str, data: Any, options: TaskOptions) -> Task:
@@ -92,9 +92,7 @@ class PackageWorld(gymnasium.Env[NDArray[np.uint8], Any]):
         self._env.set_seed(seed)
         self._package.seed_library(seed)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> FirstRow:
         super().reset(seed=seed)
         self._seed()
         self._state = self._env.functional_reset()
