@@ -28,12 +28,6 @@ START: Final = (-0.2, 0.2)
 _BOUND: Final = np.array([MAX_POSITION, MAX_VELOCITY, 1.0], np.float32)
 
 PIXELS: Final = 240  # of a picture, per unit of position
-_SKY: Final = FLOOR
-_ROAD: Final = WALL
-_CAR: Final = AGENT
-_PRIEST: Final = VIEW
-_HEAVEN: Final = GREEN
-_HELL: Final = RED
 
 
 class CarFlagDynamics(FieldDynamics):
@@ -99,20 +93,20 @@ class CarFlagDynamics(FieldDynamics):
         height, road = 96, 72
         y = np.arange(height)[:, None]
         picture = np.empty((height, len(x), 3), np.uint8)
-        picture[:] = _SKY
-        picture[road:] = _ROAD
+        picture[:] = FLOOR
+        picture[road:] = WALL
         heard = PRIEST[0] <= position <= PRIEST[1]
-        picture[(abs(x - sum(PRIEST) / 2) <= 0.2) & (y >= (road if heard else road + 12))] = _PRIEST
+        picture[(abs(x - sum(PRIEST) / 2) <= 0.2) & (y >= (road if heard else road + 12))] = VIEW
         if heard:
             tip = sum(PRIEST) / 2 + 0.06 * heaven
-            picture[(abs(y - 20) < PIXELS * 0.5 * (tip - x) * heaven) & (abs(x - tip) < 0.12)] = _PRIEST
+            picture[(abs(y - 20) < PIXELS * 0.5 * (tip - x) * heaven) & (abs(x - tip) < 0.12)] = VIEW
         for side in (-FLAG, FLAG):
-            colour = _HEAVEN if side == heaven else _HELL
-            picture[(abs(x - side) < 0.008) & (y >= 12) & (y < road)] = _ROAD
+            colour = GREEN if side == heaven else RED
+            picture[(abs(x - side) < 0.008) & (y >= 12) & (y < road)] = WALL
             picture[(x > side - 0.075) & (x < side) & (y >= 12) & (y < 34)] = colour
-        picture[(abs(x - position) < 0.05) & (y >= road - 16) & (y < road - 3)] = _CAR
+        picture[(abs(x - position) < 0.05) & (y >= road - 16) & (y < road - 3)] = AGENT
         for wheel in (-0.03, 0.03):
-            picture[((x - position - wheel) * PIXELS) ** 2 + (y - road + 4) ** 2 < 16] = _CAR
+            picture[((x - position - wheel) * PIXELS) ** 2 + (y - road + 4) ** 2 < 16] = AGENT
         return picture
 
 

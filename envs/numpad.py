@@ -46,9 +46,7 @@ FORCE: Final = np.stack([_X, _Y], axis=1)
 PIXELS: Final = 64  # of a picture, per unit of length
 _WALL: Final = 84
 _PAD: Final = (196, 192, 184)
-_LIT: Final = GREEN
 _NEXT: Final = (232, 140, 40)
-_LINE: Final = BLUE
 
 
 def neighbours(size: int) -> NDArray[np.bool_]:
@@ -213,12 +211,12 @@ class NumpadDynamics(FieldDynamics):
         lit = int(self.lit[copy])
         for place, (pad_x, pad_y) in enumerate(centre):
             distance = np.hypot(x - pad_x, y - pad_y)
-            picture[distance <= PAD_RADIUS] = _LIT if place < lit else _PAD
+            picture[distance <= PAD_RADIUS] = GREEN if place < lit else _PAD
             if place == lit:
                 picture[(distance <= PAD_RADIUS) & (distance > PAD_RADIUS - 0.06)] = _NEXT
         for place in range(self._num_pads - 2, -1, -1):
             fade = place / self._num_pads
-            colour = (1 - fade) * np.array(_LINE) + fade * np.array(FLOOR)
+            colour = (1 - fade) * np.array(BLUE) + fade * np.array(FLOOR)
             picture[_to_segment(x, y, centre[place], centre[place + 1]) < 0.03] = colour.astype(np.uint8)
         agent = self.position[copy]
         picture[_to_segment(x, y, agent, agent + self.velocity[copy]) < 0.03] = AGENT

@@ -1,4 +1,4 @@
-"""One copy of a native task as a Gymnasium environment: the vector environment with N = 1."""
+"""One copy of a task as a Gymnasium environment: the vector environment with N = 1."""
 
 from __future__ import annotations
 

@@ -25,10 +25,6 @@ from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 _MOVE: Final = np.array([(1, 0, -1, 0), (0, 1, 0, -1)])  # x and y by action
 
-_ORACLE: Final = VIEW
-_GOAL: Final = GREEN
-_OTHER: Final = RED
-
 
 class TMazeDynamics(FieldDynamics):
     """A corridor of `length`. The fields of a state, integers:
@@ -122,10 +118,10 @@ class TMazeDynamics(FieldDynamics):
         picture[1] = FLOOR
         if width // cells > 4:
             picture[1, :, np.arange(cells) * width // cells] = LINE
-        picture[1 - goal, :, -end:], picture[1 + goal, :, -end:] = _GOAL, _OTHER
+        picture[1 - goal, :, -end:], picture[1 + goal, :, -end:] = GREEN, RED
         if not self.visited[copy]:
-            picture[1, :, :end] = _ORACLE
-            picture[1, (slice(0, height // 2) if goal > 0 else slice(height // 2, None)), :end] = _GOAL
+            picture[1, :, :end] = VIEW
+            picture[1, (slice(0, height // 2) if goal > 0 else slice(height // 2, None)), :end] = GREEN
         middle = (2 * x + 1) * width // (2 * cells)
         half = max(2, width // cells // 4)
         middle = min(max(middle, half), width - 1 - half)

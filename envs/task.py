@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -80,28 +80,18 @@ class TaskSpec:
         return "" if self.success_ceiling == 1 else f" (no agent can exceed {self.success_ceiling:.1%})"
 
 
-class MakeVector(Protocol):
-    """Makes a vector of `num_envs` copies."""
-
-    def __call__(
-        self, num_envs: int, seed: Seed = None, *, render_mode: str | None = None
-    ) -> AnyVectorEnv: ...
-
-
-class MakeSingle(Protocol):
-    """Makes one environment."""
-
-    def __call__(self, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]: ...
-
-
 class Task(NamedTuple):
     """A task and how to make it; its spec and its environments have the options applied."""
 
     spec: TaskSpec
-    make_vector: MakeVector
-    make_single: MakeSingle
+    make_vector: Callable[..., AnyVectorEnv]
+    """(num_envs, seed=None, *, render_mode=None) -> a vector of so many copies."""
     try_out: Callable[[], None] | None = None
     """Plays a little on a copy of its own; a `TaskError` for what is wrong. None for this project's tasks."""
+
+    def make_single(self, render_mode: str | None = None) -> NativeEnv:
+        """One environment."""
+        return NativeEnv(self.make_vector(1, render_mode=render_mode))
 
 
 def _limited(spec: TaskSpec, limit: int) -> TaskSpec:
@@ -135,7 +125,4 @@ def native_task(
     def make_vector(num_envs: int, seed: Seed = None, *, render_mode: str | None = None) -> NativeVectorEnv:
         return vector(make_dynamics(), num_envs, seed, time_limit=spec.time_limit, render_mode=render_mode)
 
-    def make_single(*, render_mode: str | None = None) -> NativeEnv:
-        return NativeEnv(make_vector(1, render_mode=render_mode))
-
-    return Task(spec, make_vector, make_single)
+    return Task(spec, make_vector)

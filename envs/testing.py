@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import gymnasium
 import numpy as np
@@ -27,10 +27,8 @@ STEPS: Final = 10_000
 """Random steps of all copies together, after which an episode must have ended."""
 
 
-class MakeTask(Protocol):
-    """Makes the task with these options (`TaskOptions`)."""
-
-    def __call__(self, **options: Any) -> Task: ...
+MakeTask = Callable[..., Task]
+"""Makes the task with these options (`TaskOptions`)."""
 
 
 def check_spec(make_task: MakeTask) -> None:
@@ -145,13 +143,8 @@ def check_seeds_and_states(make_task: MakeTask) -> None:
         row = env.step(action)
         _same(id, f"at step {t}", "two environments of one seed", row, twin.step(action))
         if t >= 100:
-            _same(
-                id,
-                f"{t - 99} steps later",
-                "one that was restored and its original",
-                other.step(action),
-                row,
-            )
+            what = "one that was restored and its original"
+            _same(id, f"{t - 99} steps later", what, other.step(action), row)
 
 
 def check_copies(make_task: MakeTask) -> None:

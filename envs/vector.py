@@ -7,7 +7,6 @@ in common is here: episodes and their limits, autoreset, success, seeding, savin
 from __future__ import annotations
 
 import copy
-import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,7 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from envs.errors import NoPictureError
+from envs.errors import NoPictureError, meant
 
 Seed = int | np.random.SeedSequence | None
 Rng = np.random.Generator
@@ -374,9 +373,7 @@ def check_fields(state: Mapping[str, Any], required: tuple[str, ...], optional: 
     known = required + optional
     for key in state:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"options['state']: unknown key {key!r}{hint} (known: {known})")
+            raise ValueError(f"options['state']: unknown key {key!r}{meant(key, known)} (known: {known})")
     for key in required:
         if key not in state:
             more = f" ({', '.join(map(repr, optional))} optional)" if optional else ""

@@ -27,7 +27,6 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from envs.options import TaskOptions
-from envs.single import NativeEnv
 from envs.task import Task
 from envs.vector import AnyVectorEnv, AnyWrapper, FirstRow, Seed, generator, positive_int
 
@@ -64,10 +63,7 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
             env = ObservationWrapper(env, layer(env.single_observation_space), seed)
         return env
 
-    def make_single(*, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-        return NativeEnv(make_vector(1, render_mode=render_mode))
-
-    return task._replace(spec=spec, make_vector=make_vector, make_single=make_single)
+    return task._replace(spec=spec, make_vector=make_vector)
 
 
 class Change:

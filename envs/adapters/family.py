@@ -151,7 +151,9 @@ def _make(
     else:
         name = id if id in gymnasium.registry else id.partition(":")[2]
         registered = gymnasium.registry[name]
-        entry_points.check_kwargs(id, _creator(registered.entry_point), kwargs, registered.kwargs)
+        entry: Any = registered.entry_point
+        creator = load_env_creator(entry) if isinstance(entry, str) else entry
+        entry_points.check_kwargs(id, creator, kwargs, registered.kwargs)
         make = functools.partial(
             gymnasium.make, name, time_limit, disable_env_checker=True, **wanted, **kwargs
         )
@@ -175,11 +177,6 @@ def _target(id: str) -> Any:
     if target is not None and not callable(target):
         raise ValueError(f"task {id} is no gymnasium.Env: it is {brief(target)}")
     return target
-
-
-def _creator(entry_point: Any) -> Any:
-    """The callable by which Gymnasium makes a registered task."""
-    return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
 
 
 def _description(id: str) -> str:

@@ -87,13 +87,10 @@ def foreign_task(
         make = functools.partial(_plain, PlainEnv, recipe, success, render_mode)
         return AdaptedVectorEnv(spec, make, num_envs, seed)
 
-    def make_single(*, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-        return _plain(PlainEnv, recipe, success, render_mode)
-
     def try_out() -> None:
         _try(recipe, success)
 
-    return Task(spec, make_vector, make_single, try_out)
+    return Task(spec, make_vector, try_out)
 
 
 @functools.lru_cache(maxsize=64)  # once is enough: where it fails, nothing is kept

@@ -11,7 +11,7 @@ from envs.families import GRIDVERSE_FILE
 from envs.gridverse import views
 from envs.gridverse.checks import check_world
 from envs.gridverse.dynamics import make_dynamics
-from envs.gridverse.representations import OBSERVATIONS
+from envs.gridverse.representations import chosen
 from envs.gridverse.world import WorldSpec, load_world, read_file
 from envs.gridverse.worlds import SHIPPED, world
 from envs.options import TaskOptions
@@ -57,9 +57,7 @@ def own_names(data: Any) -> Iterator[str]:
 
 
 def _task(id: str, world: WorldSpec, options: TaskOptions) -> Task:
-    observation = options.observation or world.facts.observation
-    if observation not in OBSERVATIONS:
-        raise ValueError(f"task.observation is {observation!r}; it must be one of {', '.join(OBSERVATIONS)}")
+    observation = chosen(options.observation, world.facts.observation)
     make = _dynamics(world, observation, options.backend)
     facts = world.facts
     spec = TaskSpec.of(

@@ -19,7 +19,7 @@ from envs.entry_points import located, search_working_directory
 from envs.errors import ANY_FAULT
 from envs.gridverse.facts import WorldFacts
 from envs.gridverse.package import load
-from envs.gridverse.representations import OBSERVATIONS
+from envs.gridverse.representations import chosen
 from envs.options import TaskOptions
 from envs.task import Task
 from envs.vector import FirstRow, positive_int
@@ -36,9 +36,7 @@ def task(id: str, path: str, data: Any, options: TaskOptions) -> Task:
     """
     world = dict(data) if isinstance(data, dict) else data
     facts = WorldFacts.from_data(world.pop("task", {}) if isinstance(world, dict) else {})
-    observation = options.observation or facts.observation
-    if observation not in OBSERVATIONS:
-        raise ValueError(f"task.observation is {observation!r}; it must be one of {', '.join(OBSERVATIONS)}")
+    observation = chosen(options.observation, facts.observation)
     limit = facts.time_limit if options.time_limit is None else options.time_limit
     limit = positive_int("task.time_limit", limit)
     return foreign_task(

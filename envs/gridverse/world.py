@@ -9,7 +9,6 @@ view = engine.observe(state, rng)            # uint8 [h * w, 1024], bytes of cel
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.errors import unreadable
+from envs.errors import meant, unreadable
 from envs.gridverse import codes, values, views
 from envs.gridverse.endings import ENDINGS
 from envs.gridverse.facts import WorldFacts
@@ -85,9 +84,8 @@ class FunctionSpec:
             raise ValueError(f"{kind} function is {brief(data)}; it must be a mapping with a 'name'")
         name, table = data["name"], _TABLES[kind]
         if name not in table:
-            near = difflib.get_close_matches(name, table, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"unknown {kind} function {name!r}{hint} (supported: {', '.join(table)})")
+            hint = f"{meant(name, table)} (supported: {', '.join(table)})"
+            raise ValueError(f"unknown {kind} function {name!r}{hint}")
         given = {key: data[key] for key in data if key != "name" and (kind, name, key) not in _IGNORED}
         what = f"{kind} function {name!r}"
         signature = inspect.getfullargspec(table[name])

@@ -19,7 +19,6 @@ marks (a, s) as ending the episode, as in gym-pomdps.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from array import array
@@ -30,6 +29,7 @@ from typing import Final, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.errors import meant
 from envs.pomdp.model import Model
 
 TOLERANCE: Final = 1e-5
@@ -188,8 +188,7 @@ class _Reader:
             if number < len(names):
                 return number
             self._fail(token.line, f"{kind} {_short(token.text)} must be from 0 to {len(names) - 1}")
-        near = difflib.get_close_matches(token.text, names, n=1) if len(names) <= _MOST_COMPARED else []
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = meant(token.text, names) if len(names) <= _MOST_COMPARED else ""
         self._fail(token.line, f"unknown {kind} {_quoted(token)}{hint}")
 
     # Sections.

@@ -64,7 +64,7 @@ def make(space: gymnasium.Space[Any], rows: Any, last: Any = None, seed: Any = 1
     def make_vector(num_envs: int, seed: Any = None, *, render_mode: str | None = None) -> Any:
         return Scripted(space, rows, ends)
 
-    task = wrapped(Task(spec, make_vector, make_vector), TaskOptions(**options))
+    task = wrapped(Task(spec, make_vector), TaskOptions(**options))
     env = task.make_vector(1, seed)
     assert env.single_observation_space == task.spec.observation_space
     return env
