@@ -12,7 +12,7 @@ from envs.gridverse import views
 from envs.gridverse.checks import check_world
 from envs.gridverse.dynamics import make_dynamics
 from envs.gridverse.representations import chosen
-from envs.gridverse.world import WorldSpec, load_world, read_file
+from envs.gridverse.world import WorldSpec, read_file
 from envs.gridverse.worlds import SHIPPED, world
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
@@ -32,18 +32,18 @@ def find(id: str, options: TaskOptions) -> Task | None:
     if not id.startswith(GRIDVERSE_FILE):
         return None
     path = id.removeprefix(GRIDVERSE_FILE)
+    data = read_file(path)
     try:
-        spec = load_world(path)
+        spec = WorldSpec.from_data(data)
         check_world(spec)
     except ValueError as error:
-        data = read_file(path)  # where there is no such file, that is said here
         if options.backend == "gym-gridverse":
             from envs.gridverse import package_world
 
             return package_world.task(id, path, data, options)
         own = next(own_names(data), None)
         hint = f"; {own} is your own: --task.backend gym-gridverse gives the file to the package as it is"
-        raise ValueError(f"{error}{hint if own else ''}") from None
+        raise ValueError(f"{path}: {error}{hint if own else ''}") from None
     return _task(id, spec, options)
 
 

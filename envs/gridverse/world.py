@@ -332,19 +332,6 @@ def read_file(path: str | Path) -> Any:
         raise ValueError(f"{path}: {error}") from None
 
 
-def load_world(path: str | Path) -> WorldSpec:
-    """The world of a YAML file in gym-gridverse's own format.
-
-    Raises:
-        ValueError: one line, for a file that cannot be read or a world that is not supported.
-    """
-    data = read_file(path)
-    try:
-        return WorldSpec.from_data(data)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
 # -- The engine ----------------------------------------------------------------------------------------------
 
 

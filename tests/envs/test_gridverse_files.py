@@ -13,7 +13,7 @@ import yaml
 
 import envs
 from envs.gridverse import package
-from envs.gridverse.world import _TABLES, FunctionSpec, WorldSpec, load_world
+from envs.gridverse.world import _TABLES, FunctionSpec, WorldSpec, read_file
 from envs.gridverse.worlds import DTQN, PACKAGE, world
 
 # The layout of gym-gridverse's own files, by hand: a keydoor world with a view of its own and fewer actions.
@@ -75,6 +75,10 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def read(file: Path) -> WorldSpec:
+    return WorldSpec.from_data(read_file(file))
+
+
 def test_a_file_is_a_task(file: Path) -> None:
     id = f"gridverse:{file}"
     spec = envs.spec(id)
@@ -112,14 +116,14 @@ def test_a_file_says_what_it_is(tmp_path: Path, file: Path) -> None:
     shown = envs.facts(f"gridverse:{file}", observation="grid", time_limit=7)
     assert shown["success"] == "the episode ends on the exit (no agent can exceed 75.0%)"
     assert (shown["time limit"], shown["observation"][:12]) == ("7 steps", "MultiDiscret")
-    assert load_world(file).to_data() == WorldSpec.from_data(yaml.safe_load(TEXT)).to_data()
+    assert read(file).to_data() == WorldSpec.from_data(yaml.safe_load(TEXT)).to_data()
 
 
 def test_a_file_survives_its_data_form(file: Path) -> None:
-    spec = load_world(file)
+    spec = read(file)
     assert WorldSpec.from_data(spec.to_data()) == spec
     assert WorldSpec.from_data(yaml.safe_load(yaml.safe_dump(spec.to_data()))) == spec
-    assert hash(spec) == hash(load_world(file))
+    assert hash(spec) == hash(read(file))
     assert (spec.visibility, spec.shape, spec.holdable) == ("raytracing", (5, 6), ("Key",))
 
 
@@ -127,10 +131,10 @@ def test_a_file_survives_its_data_form(file: Path) -> None:
 def test_shipped_worlds_can_be_written_to_files_and_read(id: str, tmp_path: Path) -> None:
     file = tmp_path / "world.yaml"
     file.write_text(yaml.safe_dump(world(id).to_data()))
-    assert load_world(file) == world(id)
+    assert read(file) == world(id)
     observation: Any = "vector" if id in DTQN else "grid"
-    read = envs.spec(f"gridverse:{file}", observation=observation)
-    assert read.observation_space == envs.spec(id).observation_space
+    spec = envs.spec(f"gridverse:{file}", observation=observation)
+    assert spec.observation_space == envs.spec(id).observation_space
 
 
 def test_actions_default_to_all(file: Path) -> None:
