@@ -163,6 +163,20 @@ def test_partial_occlusion_on_any_grid(seed: int, y0: int, half: int, shift: int
     assert [tuple(cell) for cell in codes.unpack(seen[:, 0]).tolist()] == expected
 
 
+@pytest.mark.parametrize("id", WORLDS)
+def test_functions_change_nothing_in_place(id: str) -> None:
+    engine, rng = Engine(WorldSpec.from_data(WORLDS[id])), np.random.default_rng(3)
+    state = engine.reset(50, rng)
+    for _ in range(20):
+        kept = State(state.geometry, *(field.copy() for field in state[1:]))
+        action = rng.integers(len(engine.spec.actions), size=50)
+        after, _, _ = engine.step(state, action, rng)
+        engine.observe(state, rng)
+        for field, copy in zip(state[1:], kept[1:], strict=True):
+            np.testing.assert_array_equal(field, copy)
+        state = after
+
+
 # -- Chance --------------------------------------------------------------------------------------------------
 
 
