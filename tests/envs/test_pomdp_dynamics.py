@@ -158,13 +158,6 @@ def test_an_episode_without_reward_is_no_success() -> None:
     assert not infos["is_success"].any()
 
 
-def test_states_are_read_and_checked() -> None:
-    env = envs.make_vector("heavenhell", 3, seed=0)
-    observation, _ = env.reset(options={"state": {"state": [0, 1, 27], "observation": [15, 1, 14]}})
-    assert observation.tolist() == [15, 1, 14]
-    assert env.get_state()["state"]["state"].tolist() == [0, 1, 27]  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
     "id", ["heavenhell-0", "heavenhell-03", "heavenhell-101", "heavenhell-x", "heavenhell-"]
 )

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from envs.gridverse.dynamics import EngineDynamics, TableDynamics, initial_tables
 from envs.gridverse.representations import Representation
@@ -25,16 +24,9 @@ def memory_world(size: int) -> WorldSpec:
     return world(f"gridverse-memory-{size}x{size}")
 
 
-def nothing_held(num: int) -> NDArray[np.uint8]:
-    return np.zeros((num, 3), np.uint8)
-
-
 @pytest.mark.parametrize(
     ("id", "dynamics"),
-    [
-        *((f"gridverse-memory-{n}x{n}", dynamics) for n in recordings.SIZES for dynamics in DYNAMICS),
-        ("gridverse-memory-four-rooms-7x7", EngineDynamics),
-    ],
+    [("gridverse-memory-7x7", TableDynamics), ("gridverse-memory-four-rooms-7x7", EngineDynamics)],
 )
 def test_recorded_episodes_replay(id: str, dynamics: Callable[[WorldSpec, str], Dynamics]) -> None:
     """All 200 episodes side by side in the vector environment: every array equal, rewards to the last bit."""
@@ -74,7 +66,7 @@ def test_every_transition(size: int, dynamics: Callable[[WorldSpec, str], Dynami
     grid = data["grids"].repeat(num_poses, axis=0)
     agent = np.tile(data["poses"], (num_layouts, 1))
     for action in range(num_actions):
-        run.put({"grid": grid, "agent": agent, "item": nothing_held(len(agent))})
+        run.put({"grid": grid, "agent": agent, "item": np.zeros_like(agent)})
         np.testing.assert_array_equal(run.observe(rng), data["vec"].reshape(-1, 6))
         reward, terminated = run.step(np.full(len(agent), action), rng)
         np.testing.assert_array_equal(run.get()["agent"], data["next_pose"][:, :, action].reshape(-1, 3))

@@ -101,14 +101,6 @@ def test_hidden_components_are_left_out() -> None:
     ).single_observation_space == MultiBinary(2)
 
 
-def test_cartpole_without_velocities() -> None:
-    env, whole = (envs.make_vector("CartPole-v1", 3, 5, **o) for o in ({"hide": (1, 3)}, {}))
-    np.testing.assert_array_equal(env.reset()[0], whole.reset()[0][:, [0, 2]])
-    spec = envs.spec("CartPole-v1", hide=(1, 3))
-    assert spec.observation_space == env.single_observation_space
-    assert spec.observation_space.shape == (2,)
-
-
 def test_frames_are_stacked_within_an_episode_only() -> None:
     """The two copies end at different times; a FIRST row fills the stack anew."""
     rows = np.arange(10, dtype=np.int64).reshape(5, 2) % 9
@@ -229,27 +221,6 @@ def test_the_order_of_the_changes() -> None:
     assert 15 < dark.sum() < 45
     assert (abs(newest[~dark] - 7) < 0.6).all()
     assert len(np.unique(newest[~dark])) == 2 * (~dark).sum()
-
-
-@pytest.mark.parametrize("seed", [3, np.random.SeedSequence(3)], ids=["int", "sequence"])
-def test_the_task_is_the_same_with_and_without(seed: Any) -> None:
-    plain = envs.make_vector("gridverse-memory-7x7", 4, seed)
-    changed = envs.make_vector("gridverse-memory-7x7", 4, seed, flicker=0.5)
-    other = envs.make_vector("gridverse-memory-7x7", 4, seed, flicker=0.5)
-    assert envs.spec("gridverse-memory-7x7", flicker=0.5).best_return is None
-    rng = np.random.default_rng(1)
-    expected, seen = plain.reset()[0], changed.reset()[0]
-    np.testing.assert_array_equal(seen, other.reset()[0])
-    dark = 0
-    for _ in range(100):
-        dark += int((seen == 0).all(axis=1).sum())
-        np.testing.assert_array_equal(np.where((seen == 0).all(axis=1)[:, None], expected, seen), expected)
-        action = rng.integers(6, size=4)
-        row, same, like = changed.step(action), plain.step(action), other.step(action)
-        np.testing.assert_equal(row[1:], same[1:])
-        np.testing.assert_array_equal(row[0], like[0])
-        seen, expected = row[0], same[0]
-    assert 140 < dark < 260
 
 
 def layers(state: dict[str, Any]) -> list[dict[str, Any]]:
@@ -386,14 +357,6 @@ def test_a_state_of_another_task_is_refused() -> None:
     env.reset(), plain.reset()
     with pytest.raises(ValueError, match="environment state"):
         env.set_state(plain.get_state())  # type: ignore[attr-defined]
-
-
-def test_gymnasium_makes_it_too() -> None:
-    env: gymnasium.Env[Any, Any] = gymnasium.make("gridverse-memory-7x7", frame_stack=2)
-    observation, _ = env.reset(seed=1)
-    assert observation in env.observation_space
-    assert observation.shape == (12,)
-    assert env.step(0)[0][:6].tolist() == observation[6:].tolist()
 
 
 @pytest.mark.parametrize(
