@@ -99,26 +99,6 @@ def test_the_package_plays_the_same_discounting_chain(seed: int) -> None:
     assert_plays_alike(theirs, ours, 1_000, lambda: {"chain": theirs._context})
 
 
-@pytest.mark.parametrize("id", [id for id in LISTED if "memory" in id])
-def test_who_remembers_is_always_right_and_others_half_of_the_times(id: str) -> None:
-    """The query is in sight when the action that counts is chosen: the step before showed the last row."""
-    num = 2000
-    env = envs.make_vector(id, num, 5)
-    observation = env.reset()[0][:, 0]
-    context, over = observation[:, 2:], np.zeros(num, bool)
-    while not over.any():
-        query = observation[:, 1].astype(int)
-        answer = (context[np.arange(num), query] > 0).astype(int)
-        guess = np.zeros(num, int)
-        guess[::2] = answer[::2]
-        observation, reward, over, _, infos = env.step(guess)
-        observation = observation[:, 0]
-    assert over.all()
-    assert infos["is_success"][::2].all()
-    assert 0.42 < infos["is_success"][1::2].mean() < 0.58
-    assert set(reward) == {-1.0, 1.0}
-
-
 def test_contexts_and_queries_are_uniform() -> None:
     env = envs.make_vector("bsuite-memory-size-5", 4000, 2)
     env.reset()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from envs.gridverse import codes, resets
-from envs.gridverse.state import State, to_arrays
+from envs.gridverse.state import to_arrays
 from envs.gridverse.world import Engine
 from envs.gridverse.worlds import world
 from tests.envs import recordings
@@ -157,32 +157,6 @@ def test_resets_are_distributed_as_the_originals(name: str) -> None:
         assert strange <= NUM / 500, table
         p = p_value(ours, recorded)
         assert p > LIMIT, f"{table}: p = {p}"
-
-
-def test_a_wrong_distribution_would_be_seen() -> None:
-    """Passages as likely as rooms, or one heading in four a tenth too frequent."""
-    recorded = STATISTICS["gv_memory_four_rooms.7x7"]["tables"]["beacon_pos_yx"]
-    right = Counter(recorded)
-    assert p_value(right, recorded) > 0.99
-    uniform = Counter(dict.fromkeys(recorded, NUM // len(recorded)))
-    assert p_value(uniform, recorded) < 1e-100
-    headings = {"0": 7600, "1": 7500, "2": 7500, "3": 7400}
-    assert p_value(Counter({"0": 5500, "1": 4900, "2": 4800, "3": 4800}), headings) < LIMIT
-
-
-@pytest.mark.parametrize("id", ["GV-Crossing-7x7-v0", "GV-DynamicObstacles-7x7-v0", "GV-Keydoor-9x9-v0"])
-def test_one_state_and_many_are_drawn_alike(id: str) -> None:
-    """Batches of one have the distribution of a large batch."""
-    engine, rng = Engine(world(id)), np.random.default_rng(8)
-    singles = [engine.reset(1, rng) for _ in range(3_000)]
-    together = engine.reset(30_000, rng)
-
-    def walls(state: State) -> list[str]:
-        solid = codes.is_type(state.cells, codes.WALL) | codes.is_type(state.cells, codes.MOVING_OBSTACLE)
-        return [str(row.sum() * 1000 + row @ np.arange(len(row)) % 997) for row in solid]
-
-    ours = Counter(walls(s)[0] for s in singles)
-    assert p_value(ours, dict(Counter(walls(together)))) > LIMIT
 
 
 def test_distinct_numbers() -> None:

@@ -134,14 +134,6 @@ def test_sequences_are_drawn_uniformly(size: int) -> None:
         env.step(np.zeros(num, np.int64))
 
 
-def test_first_pads_of_4x4_are_drawn_by_their_share() -> None:
-    env = make(4, 40_000, 12)
-    env.reset()
-    first = np.bincount(env.get_state()["state"]["sequence"][:, 0], minlength=16)
-    share = np.bincount(numpad.sequences(4)[:, 0], minlength=16) / len(numpad.sequences(4))
-    assert chisquare(first, share * first.sum()).pvalue > 1e-4
-
-
 def pad_under(size: int, position: NDArray[np.float64]) -> NDArray[np.int64]:
     """The pads that positions [..., 2] are on, -1 for none."""
     cell = np.floor(position + size / 2).clip(0, size - 1).astype(np.int64)

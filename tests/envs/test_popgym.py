@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 import benchmarks.popgym as exact
 import envs
-from envs.popgym import ConcentrationDynamics, deck
-from envs.vector import NativeVectorEnv
 from tests.envs.small_recordings import recorded
 
 IDS = [id for id in envs.ids() if id.startswith("popgym-")]
@@ -289,27 +287,6 @@ def test_without_memory_by_playing(id: str) -> None:
         if reward[0] > 0:
             points, asked = points + 2 * (chosen == right)[1::2].mean() - 1, asked + 1
     assert points / asked == pytest.approx(exact.without_memory(id), abs=0.01)
-
-
-def test_concentration_by_hand() -> None:
-    """A pair, a miss, the same card twice, a found card second and first: what is seen and what it costs."""
-    env = NativeVectorEnv(ConcentrationDynamics(deck(2, 1)), 1, 1, time_limit=None)
-    cards = np.arange(52) % 2  # found: 0 and 2
-    steps = [
-        (0, 0.0, {0}), (2, 1 / 26, {0, 2}),
-        (1, 0.0, {0, 2, 1}), (4, -2 / 104, {0, 2, 1, 4}),
-        (1, 0.0, {0, 2, 1}), (1, -2 / 104, {0, 2, 1}),
-        (1, 0.0, {0, 2, 1}), (2, -2 / 104, {0, 2, 1}),
-        (2, -1 / 104, {0, 2}),
-        (3, 0.0, {0, 2, 3}), (1, 1 / 26, {0, 2, 3, 1}),
-    ]  # fmt: skip
-    observation, _ = env.reset(options={"state": {"cards": cards}})
-    assert (observation == 2).all()
-    for action, expected, up in steps:
-        observation, reward, over, _, _ = env.step(np.array([action]))
-        assert reward[0] == expected
-        assert not over[0]
-        assert observation[0].tolist() == [card if p in up else 2 for p, card in enumerate(cards)]
 
 
 @pytest.mark.parametrize(
