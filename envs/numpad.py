@@ -122,7 +122,8 @@ class NumpadDynamics(FieldDynamics):
         )
 
     def restart(self, rows: Copies, rng: Rng) -> None:
-        self.sequence[rows] = self._draw(len(rows), rng)
+        every = sequences(self._size)
+        self.sequence[rows] = every[rng.integers(len(every), size=len(rows))]
         self._rank[rows] = self.sequence[rows].argsort(axis=1)
         self.position[rows] = self._start
         self.velocity[rows] = 0.0
@@ -130,10 +131,6 @@ class NumpadDynamics(FieldDynamics):
         self._pad[rows] = self._pad_at(self.position[rows])
         for count in (self.lit, self.paid, self.completed):
             count[rows] = 0
-
-    def _draw(self, num: int, rng: Rng) -> NDArray[np.uint8]:
-        every = sequences(self._size)
-        return every[rng.integers(len(every), size=num)]
 
     def _pad_at(self, position: NDArray[np.float64]) -> NDArray[np.intp]:
         """The pad that a position [N, 2] is on, [N]; -1 for none. Pads do not touch each other."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
@@ -258,13 +258,8 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             raise ValueError(
                 f"actions are {action.dtype} of shape {action.shape}; they must be {kind} of shape {shape}"
             )
-        low: Any
-        high: Any
-        if isinstance(space, Discrete):
-            low, high = 0, int(space.n) - 1
-        else:
-            assert isinstance(space, Box)
-            low, high = space.low, space.high
+        bounds: Any = space
+        low, high = (0, int(space.n) - 1) if isinstance(space, Discrete) else (bounds.low, bounds.high)
         if not ((action >= low) & (action <= high)).all():
             last = self._last.reshape(-1, *[1] * (action.ndim - 1))
             action = np.where(last, low, action)

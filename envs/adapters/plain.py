@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -109,6 +110,7 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._draws = draws
         self.observation_space = observations.space
         self.action_space = actions.space
+        self._attempt = functools.partial(attempt, name)
         self._name, self._read, self._act, self._success = name, observations.read, actions.act, success
         self._parts = dict(parts(self.observation_space))
         self._return = self._size = 0.0  # sums of rewards and of their sizes
@@ -180,9 +182,6 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not isinstance(row[-1], Mapping):
             raise self.error(f"its {what} gave the info {brief(row[-1])}; it must be a dict")
         return row
-
-    def _attempt(self, what: str, call: Callable[[], Any]) -> Any:
-        return attempt(self._name, what, call)
 
 
 def attempt(task: str, what: str, call: Callable[[], Any]) -> Any:

@@ -65,7 +65,7 @@ class GridverseDynamics(FieldDynamics):
         if self._has_good_exit:
             return episode_return > 0.0
         if self._ends_on_exit:
-            return terminated & codes.is_type(self.under_agent(), codes.EXIT)
+            return terminated & codes.is_type(self.state().under_agent(), codes.EXIT)
         return None
 
     def other(self, state: Arrays) -> Arrays | None:
@@ -79,10 +79,6 @@ class GridverseDynamics(FieldDynamics):
             if len(others):
                 colour[beacons] = others[0]
         return state | {"grid": grid}
-
-    def under_agent(self) -> Bytes:
-        """The byte of the cell that each agent stands on, [N]."""
-        return self.state().under_agent()
 
     def picture(self, copy: int) -> NDArray[np.uint8]:
         return render_state(self._engine, take(self.state(), np.array([copy])))

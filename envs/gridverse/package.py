@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from envs.gridverse import codes
 from envs.gridverse.dynamics import GridverseDynamics
-from envs.gridverse.state import Bytes, State, from_arrays
+from envs.gridverse.state import State, from_arrays
 from envs.gridverse.world import WorldSpec
 from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
@@ -149,10 +149,6 @@ class PackageDynamics(GridverseDynamics):
         agent = [(*state.agent.position.yx, state.agent.orientation.value) for state in self._states]
         item = [_cell(state.agent.grid_object) for state in self._states]
         return from_arrays(np.array(grid, np.uint8), np.array(agent, np.uint8), np.array(item, np.uint8))
-
-    def under_agent(self) -> Bytes:
-        cells = [_cell(state.grid[state.agent.position]) for state in self._states]
-        return codes.pack(np.array(cells, np.uint8))
 
     def put(self, state: Arrays) -> None:
         self._states = [

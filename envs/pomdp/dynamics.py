@@ -27,12 +27,13 @@ class PomdpDynamics(FieldDynamics):
     Args:
         model: the tables.
         draw: makes the pictures.
+        has_goal: whether an episode is a success where its return is above zero (DTQN's measure).
     """
 
     state: NDArray[np.intp]
     observation: NDArray[np.int64]
 
-    def __init__(self, model: Model, draw: Draw) -> None:
+    def __init__(self, model: Model, draw: Draw, has_goal: bool = False) -> None:
         num_actions, num_states = model.reset.shape
         self._num_states, self._first_symbol = num_states, len(model.observations)
         self.observation_space = gymnasium.spaces.Discrete(self._first_symbol + 1)
@@ -45,7 +46,7 @@ class PomdpDynamics(FieldDynamics):
         # How far apart neighbours along a, s, s' and o lie in `_reward`; 0 along axes of length 1.
         lengths = np.array(model.reward.shape)
         self._strides = np.where(lengths == 1, 0, lengths.prod() // lengths.cumprod())
-        self._draw, self._model = draw, model
+        self._draw, self._model, self._has_goal = draw, model, has_goal
         self.fields = (
             Field("state", (), np.intp, 0, num_states - 1),
             Field("observation", (), np.int64, 0, self._first_symbol, self._first_symbol),
@@ -71,6 +72,9 @@ class PomdpDynamics(FieldDynamics):
     def observe(self, rng: Rng) -> NDArray[np.int64]:
         return self.observation.copy()
 
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags | None:
+        return episode_return > 0.0 if self._has_goal else None
+
     def other(self, state: Arrays) -> Arrays | None:
         other_state, other_observation = self._model.other_state, self._model.other_observation
         if other_state is None or other_observation is None:
@@ -80,10 +84,3 @@ class PomdpDynamics(FieldDynamics):
 
     def picture(self, copy: int) -> NDArray[np.uint8]:
         return self._draw(int(self.state[copy]), int(self.observation[copy]))
-
-
-class GoalDynamics(PomdpDynamics):
-    """A model whose episodes are successes where their undiscounted return is above zero (DTQN's measure)."""
-
-    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags:
-        return episode_return > 0.0

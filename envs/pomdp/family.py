@@ -8,7 +8,7 @@ import re
 from envs.families import POMDP_FILE
 from envs.options import TaskOptions
 from envs.pomdp import hallway, heavenhell, pictures
-from envs.pomdp.dynamics import Draw, GoalDynamics, PomdpDynamics
+from envs.pomdp.dynamics import Draw, PomdpDynamics
 from envs.pomdp.parser import load
 from envs.task import Task, TaskSpec, native_task
 
@@ -38,7 +38,7 @@ def find(id: str, options: TaskOptions) -> Task | None:
 
 
 def _hallway(options: TaskOptions) -> Task:
-    make = functools.partial(GoalDynamics, hallway.hallway(), hallway.draw)
+    make = functools.partial(PomdpDynamics, hallway.hallway(), hallway.draw, True)
     spec = TaskSpec.of(
         make(),
         id="hallway",
@@ -55,7 +55,7 @@ def _hallway(options: TaskOptions) -> Task:
 
 def _heavenhell(id: str, n: int, options: TaskOptions) -> Task:
     draw = functools.partial(heavenhell.draw, n)
-    make = functools.partial(GoalDynamics, heavenhell.heavenhell(n), draw)
+    make = functools.partial(PomdpDynamics, heavenhell.heavenhell(n), draw, True)
     spec = TaskSpec.of(
         make(),
         id=id,

@@ -57,7 +57,6 @@ _WORDS: Final = {
 _RESERVED: Final = (*_KEYWORDS, *_WORDS, "include", "exclude", "reward", "cost")
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WORD: Final = re.compile(r":|[^\s:]+")
-_MOST_COMPARED: Final = 1000  # names among which the nearest is looked for
 _NAME: Final = re.compile(r"[A-Za-z_][^\s:*]*")
 
 _Index = int | slice
@@ -188,8 +187,7 @@ class _Reader:
             if number < len(names):
                 return number
             self._fail(token.line, f"{kind} {_short(token.text)} must be from 0 to {len(names) - 1}")
-        hint = meant(token.text, names) if len(names) <= _MOST_COMPARED else ""
-        self._fail(token.line, f"unknown {kind} {_quoted(token)}{hint}")
+        self._fail(token.line, f"unknown {kind} {_quoted(token)}{meant(token.text, names)}")
 
     # Sections.
 
