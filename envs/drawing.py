@@ -28,7 +28,6 @@ CARD_HEIGHT, CARD_WIDTH = 40, 36  # pixels
 _BACK: Final = (196, 192, 184)
 _BACK_TEXT: Final = (150, 146, 138)
 _FACE: Final = (255, 252, 240)
-_FACE_TEXT: Final = AGENT
 # Digits of 3 x 5 pixels, rows from top to bottom as octal bits.
 _DIGITS: Final = ("75557", "26227", "71747", "71717", "55711", "74717", "74757", "71244", "75757", "75717")
 
@@ -50,5 +49,5 @@ def card(number: int, up: bool) -> NDArray[np.uint8]:
     scale = 3 if len(str(number)) < 3 else 2
     ink = ink.repeat(scale, axis=0).repeat(scale, axis=1)
     top, left = (CARD_HEIGHT - ink.shape[0]) // 2, (CARD_WIDTH - ink.shape[1]) // 2
-    card[top : top + ink.shape[0], left : left + ink.shape[1]][ink] = _FACE_TEXT if up else _BACK_TEXT
+    card[top : top + ink.shape[0], left : left + ink.shape[1]][ink] = AGENT if up else _BACK_TEXT
     return card

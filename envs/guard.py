@@ -54,8 +54,7 @@ class GuardedDynamics(Dynamics):
     def observe(self, rng: Rng) -> NDArray[Any]:
         observation: NDArray[Any] = self.attempt("observe", lambda: self._dynamics.observe(rng))
         space = self.observation_space
-        if problem := misfit(observation, space.dtype, (self._num, *(space.shape or ()))):
-            raise self.error(f"its observations: {problem}")
+        self._fits("observations", observation, space.dtype, *(space.shape or ()))
         self.attempt("observe", lambda: self._check(observation))
         return observation
 
@@ -109,8 +108,8 @@ class GuardedDynamics(Dynamics):
         self.has_failed = True
         return TaskError(self._task, problem)
 
-    def _fits(self, name: str, array: Any, dtype: Any) -> None:
-        if problem := misfit(array, dtype, (self._num,)):
+    def _fits(self, name: str, array: Any, dtype: Any, *shape: int) -> None:
+        if problem := misfit(array, dtype, (self._num, *shape)):
             raise self.error(f"its {name}: {problem}")
 
     def _lend(self, what: str, call: Callable[..., Any], **arrays: NDArray[Any]) -> Any:

@@ -74,9 +74,8 @@ def try_task(id: str, **options: Any) -> None:
             or is outside the task's own spaces.
         ValueError: as `spec`.
     """
-    found = task(id, **options)
-    if found.try_out is not None:
-        found.try_out()
+    if (try_out := task(id, **options).try_out) is not None:
+        try_out()
 
 
 def check_task(id: str, **options: Any) -> None:

@@ -390,9 +390,8 @@ def read_field(
     except ValueError:  # ragged
         array = np.empty(0, object)
     dtype = np.dtype(dtype)
-    kinds, noun = ("b", "booleans") if dtype.kind == "b" else ("iu", "integers")
-    if dtype.kind == "f":
-        kinds, noun = "iuf", "numbers"
+    nouns = {"b": ("b", "booleans"), "f": ("iuf", "numbers")}
+    kinds, noun = nouns.get(dtype.kind, ("iu", "integers"))
     if array.dtype.kind not in kinds:
         raise ValueError(f"state {name!r} is {brief(value)}; it must be {noun} of shape {shape}")
     if array.shape not in (shape, (num, *shape)):

@@ -87,10 +87,7 @@ def foreign_task(
         make = functools.partial(_plain, PlainEnv, recipe, success, render_mode)
         return AdaptedVectorEnv(spec, make, num_envs, seed)
 
-    def try_out() -> None:
-        _try(recipe, success)
-
-    return Task(spec, make_vector, try_out)
+    return Task(spec, make_vector, functools.partial(_try, recipe, success))
 
 
 @functools.lru_cache(maxsize=64)  # once is enough: where it fails, nothing is kept

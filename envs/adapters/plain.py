@@ -47,11 +47,9 @@ class SuccessRule(NamedTuple):
         """
         if match := re.fullmatch(r"\s*info:(\S+)\s*", text):
             return cls(key=match[1])
-        if match := re.fullmatch(r"\s*return\s*(>=?)\s*([+-]?[\d.]+(?:[eE][+-]?\d+)?)\s*", text):
-            try:
-                return cls(bound=float(match[2]), may_equal=match[1] == ">=")
-            except ValueError:
-                pass
+        number = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+        if match := re.fullmatch(rf"\s*return\s*(>=?)\s*({number})\s*", text):
+            return cls(bound=float(match[2]), may_equal=match[1] == ">=")
         raise ValueError(f"task.success is {text!r}; it must be info:KEY, return>X or return>=X")
 
     @property

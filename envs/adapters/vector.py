@@ -33,11 +33,7 @@ class AdaptedVectorEnv(AnyWrapper):
     """
 
     def __init__(
-        self,
-        spec: TaskSpec,
-        make_env: Callable[[], PlainEnv],
-        num_envs: int,
-        seed: Seed = None,
+        self, spec: TaskSpec, make_env: Callable[[], PlainEnv], num_envs: int, seed: Seed = None
     ) -> None:
         positive_int("num_envs", num_envs)
         self._own_generator = generator(seed)

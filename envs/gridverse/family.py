@@ -60,23 +60,20 @@ def _task(id: str, world: WorldSpec, options: TaskOptions) -> Task:
     observation = chosen(options.observation, world.facts.observation)
     make = _dynamics(world, observation, options.backend)
     facts = world.facts
+    height, width = views.size(world.area)
+    kind = f"A world of the kind {world.reset.name!r}, with {height} x {width} cells in view."
     spec = TaskSpec.of(
         make(),
         id=id,
-        description=facts.description or _description(world),
+        description=facts.description or kind,
         time_limit=facts.time_limit,
         success=_success(id, world),
         best_return=facts.best_return,
         source=facts.source or id.removeprefix(GRIDVERSE_FILE),
         success_ceiling=facts.success_ceiling,
-        view=views.size(world.area) if observation == "vector" else None,
+        view=(height, width) if observation == "vector" else None,
     )
     return native_task(spec, make, options, takes=("observation", "backend"))
-
-
-def _description(world: WorldSpec) -> str:
-    height, width = views.size(world.area)
-    return f"A world of the kind {world.reset.name!r}, with {height} x {width} cells in view."
 
 
 def _success(id: str, world: WorldSpec) -> str | None:

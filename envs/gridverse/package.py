@@ -54,9 +54,8 @@ class Package:
         finally:
             if stands_in:
                 del sys.modules[_GYM_PART]
-        self.make_env = factory_env_from_data
+        self.make_env, self.seed_library = factory_env_from_data, reset_gv_rng
         self.make_representation = make_observation_representation
-        self.seed_library = reset_gv_rng
         self._agent, self._grid, self._state = Agent, Grid, PackageState
         self._position, self._orientation = Position, Orientation
         self._color, self._types = Color, list(grid_object_registry)

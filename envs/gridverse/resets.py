@@ -1,7 +1,6 @@
 """Initial states: the reset functions of gym-gridverse, each for N states at once.
 
-    reset   (num, rng, *, parameters)  -> State of `num` independent initial states
-    layouts (*, parameters)            -> State of all initial states, where they are few and equally likely
+    reset (num, rng, *, parameters)  -> State of `num` independent initial states
 
 The distributions are the original's; the order of the random draws is not. Nothing is held at the start.
 Impossible parameters are a ValueError of one line.
@@ -10,7 +9,7 @@ Impossible parameters are a ValueError of one line.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise, permutations, product
 from typing import Final
 
@@ -330,5 +329,4 @@ def memory_rooms(
     return initial(shape, cells, places[:, 0], heading)
 
 
-LAYOUTS: Final[dict[str, Callable[..., State]]] = {"memory": layouts_memory}
 RESETS: Final = named(*(empty, rooms, dynamic_obstacles, keydoor, crossing, teleport, memory, memory_rooms))

@@ -23,7 +23,7 @@ from envs.errors import meant, unreadable
 from envs.gridverse import codes, values, views
 from envs.gridverse.endings import ENDINGS
 from envs.gridverse.facts import WorldFacts
-from envs.gridverse.resets import LAYOUTS, RESETS
+from envs.gridverse.resets import RESETS, layouts_memory
 from envs.gridverse.rewards import NEEDS_ONE, REWARDS
 from envs.gridverse.state import Area, Bytes, Geometry, State, Step, geometry
 from envs.gridverse.transitions import MOVES_AGENT_ONLY, REMOVES, TRANSITIONS
@@ -115,10 +115,10 @@ class FunctionSpec:
                 if isinstance(inner, FunctionSpec):
                     yield from inner.all()
 
-    def bind(self, table: _Table | None = None) -> Callable[..., Any]:
+    def bind(self) -> Callable[..., Any]:
         """The function with its parameters filled in."""
-        function = (table or _TABLES[self.kind])[self.name]
-        return functools.partial(function, **{key: _bound(value) for key, value in self.params})
+        parameters = {key: _bound(value) for key, value in self.params}
+        return functools.partial(_TABLES[self.kind][self.name], **parameters)
 
 
 def function_specs(data: Any, key: str, kind: str) -> Any:
@@ -352,10 +352,8 @@ class Engine:
 
     def layouts(self) -> State | None:
         """All equally likely initial states, or None where they are too many to list."""
-        if self.spec.reset.name not in LAYOUTS:
-            return None
-        state: State = self.spec.reset.bind(LAYOUTS)()
-        return state
+        reset = self.spec.reset
+        return layouts_memory(**dict(reset.params)) if reset.name == "memory" else None
 
     def step(self, state: State, action: NDArray[Any], rng: Rng) -> tuple[State, Rewards, Flags]:
         """Next states, rewards float64 [N] and whether the episode has ended, bool [N], for `action` [N]."""

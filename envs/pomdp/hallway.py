@@ -120,10 +120,10 @@ def draw(state: int, observation: int) -> NDArray[np.uint8]:
     """The corridor from above, north up: landmarks are discs, the goal an open square."""
     location, heading = divmod(state, _NUM_HEADINGS)
     marks = [
-        pictures.Mark(11, pictures.DISC, drawing.BLUE),
-        pictures.Mark(12, pictures.DISC, drawing.YELLOW),
-        pictures.Mark(13, pictures.DISC, drawing.RED),
-        pictures.Mark(GOAL, pictures.RING, drawing.GREEN),
-        pictures.Mark(location, pictures.ARROWS[heading], drawing.AGENT),
+        (11, pictures.DISC, drawing.BLUE),
+        (12, pictures.DISC, drawing.YELLOW),
+        (13, pictures.DISC, drawing.RED),
+        (GOAL, pictures.RING, drawing.GREEN),
+        (location, pictures.ARROWS[heading], drawing.AGENT),
     ]
     return pictures.draw_map(CELLS, marks)

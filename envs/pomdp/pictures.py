@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,8 @@ ARROWS: Final = tuple(np.rot90(ARROW, k=-quarter) for quarter in range(4))
 """The agent, facing up, right, down and left."""
 
 
-class Mark(NamedTuple):
-    """Something drawn on a cell of a map."""
-
-    cell: int
-    shape: NDArray[np.bool_]
-    """[TILE, TILE], the pixels that have the colour."""
-    colour: Colour
+Mark = tuple[int, NDArray[np.bool_], Colour]
+"""Something drawn on a cell of a map: the cell, the pixels [TILE, TILE] that have the colour, the colour."""
 
 
 def draw_map(cells: Sequence[tuple[int, int]], marks: Iterable[Mark]) -> NDArray[np.uint8]:
@@ -43,9 +38,9 @@ def draw_map(cells: Sequence[tuple[int, int]], marks: Iterable[Mark]) -> NDArray
         tile = tiles[y + 1, x + 1]
         tile[:] = FLOOR
         tile[0] = tile[:, 0] = LINE
-    for mark in marks:
-        y, x = cells[mark.cell]
-        tiles[y + 1, x + 1][mark.shape] = mark.colour
+    for cell, shape, colour in marks:
+        y, x = cells[cell]
+        tiles[y + 1, x + 1][shape] = colour
     return joined(tiles)
 
 
