@@ -44,9 +44,9 @@ class FieldDynamics(Dynamics):
         return {field.name: getattr(self, field.name).copy() for field in self.fields}
 
     def put(self, state: Arrays) -> None:
+        self.copies = np.arange(len(state[self.fields[0].name]))
         for field in self.fields:
             setattr(self, field.name, state[field.name].copy())
-        self.copies = np.arange(len(state[self.fields[0].name]))
 
     def read(self, state: Mapping[str, Any], num: int) -> Arrays:
         required = tuple(field.name for field in self.fields if field.default is None)
