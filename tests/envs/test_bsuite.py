@@ -13,8 +13,6 @@ from envs.bsuite import MemoryChainDynamics
 from envs.vector import NativeVectorEnv
 from tests.envs.small_recordings import recorded, step_major
 
-LISTED = [id for id in envs.ids() if id.startswith("bsuite")]
-
 
 def name_of(length: int, bits: int) -> str:
     return f"bsuite-memory-len-{length}" if bits == 1 else f"bsuite-memory-size-{bits}"

@@ -14,8 +14,6 @@ from scipy.stats import chisquare
 import envs
 from tests.envs.small_recordings import recorded
 
-PAIRS = (1, 2, 5, 10)
-
 
 def make(num: int = 1, seed: int = 1, pairs: int = 5, **kwargs: Any) -> Any:
     return envs.make_vector(f"memory-cards-{pairs}", num, seed, **kwargs)

@@ -13,7 +13,6 @@ import envs
 from envs import numpad
 from tests.reference.numpad_twin import NumpadTwin, count_sequences
 
-NONE, UP, UP_RIGHT, RIGHT, DOWN_RIGHT, DOWN, DOWN_LEFT, LEFT, UP_LEFT = range(9)
 SIZES = (2, 3, 4)
 
 

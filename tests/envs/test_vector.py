@@ -20,7 +20,7 @@ from envs.vector import Dynamics, NativeVectorEnv
 
 FORWARD, BACKWARD, LEFT, RIGHT, TURN_LEFT, TURN_RIGHT = range(6)
 WORLD = world("gridverse-memory-7x7")
-GRIDS, AGENTS, ITEMS = to_arrays(layouts_memory(shape=(7, 7), colors=codes.COLOURS[1:]))
+GRIDS, _, _ = to_arrays(layouts_memory(shape=(7, 7), colors=codes.COLOURS[1:]))
 GRID = GRIDS[0]  # the good exit is on the left
 
 Rows = tuple[NDArray[Any], ...]
