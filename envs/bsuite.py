@@ -26,21 +26,13 @@ from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, TILE, WALL
 from envs.fields import Field, FieldDynamics
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays, Dynamics
+from envs.vector import Arrays, Copies, Dynamics, Flags, Rewards, Rng
 
 _SOURCE: Final = "bsuite (arXiv 1908.03568)"
 _LENGTH_OF_SIZES: Final = 2
 _REWARD_STEPS: Final = np.array([1, 3, 10, 30, 100])  # by chain
 _BONUS: Final = 0.1
 _CHAIN_STEPS: Final = 100
-
-
-def chain_space(bits: int) -> Box:
-    """The space of one copy's observation [1, 2 + b]: time left, query, context."""
-    low, high = np.zeros((1, bits + 2), np.float32), np.ones((1, bits + 2), np.float32)
-    low[0, 2:] = -1.0
-    high[0, 1] = max(1, bits - 1)  # with one bit too, as Gymnasium warns of a range of one number
-    return Box(low, high, dtype=np.float32)
 
 
 class MemoryChainDynamics(FieldDynamics):
@@ -59,27 +51,29 @@ class MemoryChainDynamics(FieldDynamics):
 
     def __init__(self, length: int, bits: int) -> None:
         self._length, self._bits = length, bits
-        self.observation_space = chain_space(bits)
+        # [1, 2 + b]: time left, query, context.
+        low, high = np.zeros((1, bits + 2), np.float32), np.ones((1, bits + 2), np.float32)
+        low[0, 2:] = -1.0
+        high[0, 1] = max(1, bits - 1)  # with one bit too, as Gymnasium warns of a range of one number
+        self.observation_space = Box(low, high, dtype=np.float32)
         self.fields = (
             Field("context", (bits,), np.int64, 0, 1),
             Field("query", (), np.int64, 0, bits - 1, 0),
             Field("time", (), np.int64, 0, length + 1, 0),
         )
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         self.context[rows] = rng.integers(2, size=(len(rows), self._bits))
         self.query[rows] = rng.integers(self._bits, size=len(rows))
         self.time[rows] = 0
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         self.time = np.minimum(self.time + 1, self._length + 1)
         over = self.time > self._length
-        right = action == self.context[np.arange(len(action)), self.query]
+        right = action == self.context[self.copies, self.query]
         return np.where(over, 2.0 * right - 1.0, 0.0), over
 
-    def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
+    def observe(self, rng: Rng) -> NDArray[np.float32]:
         shown = np.maximum(self.time - 1, 0)
         observation = np.zeros((len(shown), 1, self._bits + 2), np.float32)
         observation[:, 0, 0] = 1 - shown / self._length
@@ -87,12 +81,9 @@ class MemoryChainDynamics(FieldDynamics):
         observation[:, 0, 2:] = (2 * self.context - 1) * (shown == 0)[:, None]
         return observation
 
-    def success(
-        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags:
         """The last action is the bit that was asked for."""
-        success: NDArray[np.bool_] = reward > 0
-        return success
+        return reward > 0
 
     def other(self, state: Arrays) -> Arrays:
         """The bit that is asked for is the other one."""
@@ -140,19 +131,17 @@ class DiscountingChainDynamics(FieldDynamics):
         self._rewards = np.ones(len(_REWARD_STEPS))
         self._rewards[best] += _BONUS
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         self.chain[rows] = -1
         self.time[rows] = 0
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         self.chain = np.where(self.time == 0, action, self.chain)
         self.time = np.minimum(self.time + 1, _CHAIN_STEPS)
         due = self.time == _REWARD_STEPS[self.chain]
         return np.where(due, self._rewards[self.chain], 0.0), self.time == _CHAIN_STEPS
 
-    def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
+    def observe(self, rng: Rng) -> NDArray[np.float32]:
         observation = np.empty((len(self.chain), 1, 2), np.float32)
         observation[:, 0, 0] = self.chain
         observation[:, 0, 1] = self.time / _CHAIN_STEPS
@@ -180,46 +169,35 @@ class DiscountingChainDynamics(FieldDynamics):
         return picture.reshape(-1, 4 * _CHAIN_STEPS, 3)
 
 
-def _chain(id: str, length: int, bits: int) -> tuple[TaskSpec, Callable[[], Dynamics]]:
+Maker = tuple[Callable[[], Dynamics], dict[str, Any]]
+"""What makes the `Dynamics` of a task, and the facts that its `TaskSpec` has beside."""
+
+
+def _chain(length: int, bits: int) -> Maker:
     of_bits = "a bit" if bits == 1 else f"one of {bits} bits"
-    spec = TaskSpec(
-        id=id,
-        description=f"Recall {of_bits}, shown at the start, after {length} steps.",
-        observation_space=chain_space(bits),
-        action_space=MemoryChainDynamics.action_space,
-        time_limit=None,
-        success="the last action is the bit that is asked for (its reward is 1)",
-        best_return=1.0,
-        source=_SOURCE,
-        horizon=length + 2,
-        action_names=MemoryChainDynamics.action_names,
-    )
-    return spec, functools.partial(MemoryChainDynamics, length, bits)
+    return functools.partial(MemoryChainDynamics, length, bits), {
+        "description": f"Recall {of_bits}, shown at the start, after {length} steps.",
+        "success": "the last action is the bit that is asked for (its reward is 1)",
+        "best_return": 1.0,
+        "horizon": length + 2,
+    }
 
 
-def _discounting(id: str, seed: int) -> tuple[TaskSpec, Callable[[], Dynamics]]:
+def _discounting(seed: int) -> Maker:
     best = seed % len(_REWARD_STEPS)
-    spec = TaskSpec(
-        id=id,
-        description=f"Choose the largest of five rewards, which comes after {_REWARD_STEPS[best]} steps.",
-        observation_space=DiscountingChainDynamics.observation_space,
-        action_space=DiscountingChainDynamics.action_space,
-        time_limit=None,
-        success=None,
-        best_return=1.0 + _BONUS,
-        source=_SOURCE,
-        horizon=_CHAIN_STEPS + 1,
-        action_names=DiscountingChainDynamics.action_names,
-    )
-    return spec, functools.partial(DiscountingChainDynamics, best)
+    return functools.partial(DiscountingChainDynamics, best), {
+        "description": f"Choose the largest of five rewards, which comes after {_REWARD_STEPS[best]} steps.",
+        "best_return": 1.0 + _BONUS,
+        "horizon": _CHAIN_STEPS + 1,
+    }
 
 
-_KINDS: Final[dict[str, tuple[str, int, Callable[[str, int], tuple[TaskSpec, Callable[[], Dynamics]]]]]] = {
-    "memory-len": ("length", 1, lambda id, length: _chain(id, length, 1)),
-    "memory-size": ("number of bits", 1, lambda id, bits: _chain(id, _LENGTH_OF_SIZES, bits)),
+_KINDS: Final[dict[str, tuple[str, int, Callable[[int], Maker]]]] = {
+    "memory-len": ("length", 1, lambda length: _chain(length, 1)),
+    "memory-size": ("number of bits", 1, lambda bits: _chain(_LENGTH_OF_SIZES, bits)),
     "discounting-chain": ("mapping seed", 0, _discounting),
 }
-"""Part of a task's name -> what its number is, the least number, and the task of an id and its number."""
+"""Part of a task's name -> what its number is, the least number, and the maker of a number."""
 
 
 def find(id: str, options: TaskOptions) -> Task | None:
@@ -227,10 +205,10 @@ def find(id: str, options: TaskOptions) -> Task | None:
     name = re.fullmatch(r"bsuite-(memory-len|memory-size|discounting-chain)(?:-(.*))?", id, re.DOTALL)
     if name is None:
         return None
-    noun, least, make = _KINDS[name[1]]
+    noun, least, maker = _KINDS[name[1]]
     if re.fullmatch(r"0|[1-9][0-9]{0,4}", name[2] or "") is None or int(name[2]) < least:
         raise ValueError(
             f"unknown task {id!r}; it must be bsuite-{name[1]}-<{noun}>, with a {noun} from {least} to 99999"
         )
-    spec, make_dynamics = make(id, int(name[2]))
-    return native_task(spec, make_dynamics, options)
+    make, facts = maker(int(name[2]))
+    return native_task(TaskSpec.of(make(), id=id, source=_SOURCE, **facts), make, options)

@@ -16,7 +16,7 @@ from envs.drawing import AGENT, FLOOR, GREEN, RED, VIEW, WALL
 from envs.fields import Field, FieldDynamics, require
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays
+from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 POWER: Final = 0.0015  # what a full force adds to the velocity
 MAX_POSITION: Final = 1.1
@@ -26,15 +26,8 @@ PRIEST: Final = (0.5 - 0.2, 0.5 + 0.2)  # from where to where the priest is hear
 START: Final = (-0.2, 0.2)
 
 _BOUND: Final = np.array([MAX_POSITION, MAX_VELOCITY, 1.0], np.float32)
-OBSERVATION_SPACE: Final = Box(-_BOUND, _BOUND, dtype=np.float32)
 
 PIXELS: Final = 240  # of a picture, per unit of position
-_SKY: Final = FLOOR
-_ROAD: Final = WALL
-_CAR: Final = AGENT
-_PRIEST: Final = VIEW
-_HEAVEN: Final = GREEN
-_HELL: Final = RED
 
 
 class CarFlagDynamics(FieldDynamics):
@@ -43,7 +36,7 @@ class CarFlagDynamics(FieldDynamics):
     Without a velocity the car is at rest. Observations are rounded to float32; the state is not.
     """
 
-    observation_space = OBSERVATION_SPACE
+    observation_space = Box(-_BOUND, _BOUND, dtype=np.float32)
     fields = (
         Field("position", (), np.float64, -MAX_POSITION, MAX_POSITION),
         Field("velocity", (), np.float64, -MAX_VELOCITY, MAX_VELOCITY, 0.0),
@@ -58,21 +51,19 @@ class CarFlagDynamics(FieldDynamics):
         self.action_names = () if continuous else ("push left", "no push", "push right")
         self._continuous = continuous
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         self.heaven[rows] = 2.0 * rng.integers(2, size=len(rows)) - 1.0
         self.position[rows] = rng.uniform(*START, size=len(rows))
         self.velocity[rows] = 0.0
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         force = action[:, 0].astype(np.float64) if self._continuous else action - 1.0
         self.velocity = (self.velocity + POWER * force).clip(-MAX_VELOCITY, MAX_VELOCITY)
         self.position = (self.position + self.velocity).clip(-MAX_POSITION, MAX_POSITION)
         terminated = abs(self.position) >= FLAG
         return np.where(terminated, np.sign(self.position) * self.heaven, 0.0), terminated
 
-    def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
+    def observe(self, rng: Rng) -> NDArray[np.float32]:
         heard = (self.position >= PRIEST[0]) & (self.position <= PRIEST[1])
         observation = np.empty((len(self.position), 3), np.float32)
         observation[:, 0] = self.position
@@ -84,12 +75,9 @@ class CarFlagDynamics(FieldDynamics):
     def check(self, state: Arrays) -> None:
         require("heaven", state["heaven"], abs(state["heaven"]) == 1, "-1 or 1")
 
-    def success(
-        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags:
         """The last step arrives in heaven."""
-        success: NDArray[np.bool_] = reward > 0.0
-        return success
+        return reward > 0.0
 
     def other(self, state: Arrays) -> Arrays:
         """Heaven is at the other end."""
@@ -105,37 +93,34 @@ class CarFlagDynamics(FieldDynamics):
         height, road = 96, 72
         y = np.arange(height)[:, None]
         picture = np.empty((height, len(x), 3), np.uint8)
-        picture[:] = _SKY
-        picture[road:] = _ROAD
+        picture[:] = FLOOR
+        picture[road:] = WALL
         heard = PRIEST[0] <= position <= PRIEST[1]
-        picture[(abs(x - sum(PRIEST) / 2) <= 0.2) & (y >= (road if heard else road + 12))] = _PRIEST
+        picture[(abs(x - sum(PRIEST) / 2) <= 0.2) & (y >= (road if heard else road + 12))] = VIEW
         if heard:
             tip = sum(PRIEST) / 2 + 0.06 * heaven
-            picture[(abs(y - 20) < PIXELS * 0.5 * (tip - x) * heaven) & (abs(x - tip) < 0.12)] = _PRIEST
+            picture[(abs(y - 20) < PIXELS * 0.5 * (tip - x) * heaven) & (abs(x - tip) < 0.12)] = VIEW
         for side in (-FLAG, FLAG):
-            colour = _HEAVEN if side == heaven else _HELL
-            picture[(abs(x - side) < 0.008) & (y >= 12) & (y < road)] = _ROAD
+            colour = GREEN if side == heaven else RED
+            picture[(abs(x - side) < 0.008) & (y >= 12) & (y < road)] = WALL
             picture[(x > side - 0.075) & (x < side) & (y >= 12) & (y < 34)] = colour
-        picture[(abs(x - position) < 0.05) & (y >= road - 16) & (y < road - 3)] = _CAR
+        picture[(abs(x - position) < 0.05) & (y >= road - 16) & (y < road - 3)] = AGENT
         for wheel in (-0.03, 0.03):
-            picture[((x - position - wheel) * PIXELS) ** 2 + (y - road + 4) ** 2 < 16] = _CAR
+            picture[((x - position - wheel) * PIXELS) ** 2 + (y - road + 4) ** 2 < 16] = AGENT
         return picture
 
 
 def find(id: str, options: TaskOptions) -> Task | None:
     if id not in ("car-flag", "car-flag-continuous"):
         return None
-    make_dynamics = functools.partial(CarFlagDynamics, continuous=id == "car-flag-continuous")
-    dynamics = make_dynamics()
-    spec = TaskSpec(
+    make = functools.partial(CarFlagDynamics, continuous=id == "car-flag-continuous")
+    spec = TaskSpec.of(
+        make(),
         id=id,
         description="Drive to the priest to learn which end of the road is heaven, then drive there.",
-        observation_space=OBSERVATION_SPACE,
-        action_space=dynamics.action_space,
         time_limit=200,
         success="the last step arrives in heaven (reward > 0)",
         best_return=1.0,
         source="DTQN (arXiv 2206.01078)",
-        action_names=dynamics.action_names,
     )
-    return native_task(spec, make_dynamics, options)
+    return native_task(spec, make, options)

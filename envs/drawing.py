@@ -21,14 +21,21 @@ YELLOW: Final = (232, 200, 40)
 TILE: Final = 32  # pixels per side of a cell of a map
 Y, X = np.meshgrid(*[(np.arange(TILE) + 0.5) * 2 / TILE - 1] * 2, indexing="ij")
 """Pixel centres of a tile from -1 to 1, downward and rightward."""
+FAR: Final = np.maximum(np.abs(Y), np.abs(X))  # from the middle, by the farther coordinate
+ARROW: Final = (np.abs(X) < 0.40 * (Y + 0.60)) & (Y < 0.55)  # an agent, facing up
 
 CARD_HEIGHT, CARD_WIDTH = 40, 36  # pixels
 _BACK: Final = (196, 192, 184)
 _BACK_TEXT: Final = (150, 146, 138)
 _FACE: Final = (255, 252, 240)
-_FACE_TEXT: Final = AGENT
 # Digits of 3 x 5 pixels, rows from top to bottom as octal bits.
 _DIGITS: Final = ("75557", "26227", "71747", "71717", "55711", "74717", "74757", "71244", "75757", "75717")
+
+
+def joined(tiles: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Tiles [rows, columns, height, width, 3] side by side, uint8 [rows * height, columns * width, 3]."""
+    rows, columns, height, width, _ = tiles.shape
+    return np.ascontiguousarray(tiles.swapaxes(1, 2).reshape(rows * height, columns * width, 3))
 
 
 def card(number: int, up: bool) -> NDArray[np.uint8]:
@@ -42,5 +49,5 @@ def card(number: int, up: bool) -> NDArray[np.uint8]:
     scale = 3 if len(str(number)) < 3 else 2
     ink = ink.repeat(scale, axis=0).repeat(scale, axis=1)
     top, left = (CARD_HEIGHT - ink.shape[0]) // 2, (CARD_WIDTH - ink.shape[1]) // 2
-    card[top : top + ink.shape[0], left : left + ink.shape[1]][ink] = _FACE_TEXT if up else _BACK_TEXT
+    card[top : top + ink.shape[0], left : left + ink.shape[1]][ink] = AGENT if up else _BACK_TEXT
     return card

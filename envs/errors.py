@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 ANY_FAULT: Final = (Exception, SystemExit)
 """What another's code may raise: a `sys.exit` in it is a fault like any other, and not the run's end."""
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for a known name that is near; nothing where there is none."""
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def unreadable(path: Path, error: OSError) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.vector import Arrays, Dynamics, check_fields, read_field
+from envs.vector import Arrays, Copies, Dynamics, Rng, check_fields, read_field
 
 
 class Field(NamedTuple):
@@ -33,8 +33,10 @@ class FieldDynamics(Dynamics):
     """
 
     fields: tuple[Field, ...]
+    copies: Copies
+    """The numbers of all copies, [N]."""
 
-    def start(self, num: int, rng: np.random.Generator) -> None:
+    def start(self, num: int, rng: Rng) -> None:
         self.put({field.name: np.zeros((num, *field.shape), field.dtype) for field in self.fields})
         self.restart(np.arange(num), rng)
 
@@ -42,6 +44,7 @@ class FieldDynamics(Dynamics):
         return {field.name: getattr(self, field.name).copy() for field in self.fields}
 
     def put(self, state: Arrays) -> None:
+        self.copies = np.arange(len(state[self.fields[0].name]))
         for field in self.fields:
             setattr(self, field.name, state[field.name].copy())
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from envs.checks import ObservationCheck, check_reward, misfit, picture_problem, row_problem, state_problem
 from envs.entry_points import located
 from envs.errors import ANY_FAULT, TaskError
-from envs.vector import Arrays, Dynamics, NativeVectorEnv, Seed
+from envs.vector import Arrays, Copies, Dynamics, Flags, NativeVectorEnv, Rewards, Rng, Row, Seed
 
 
 class GuardedDynamics(Dynamics):
@@ -35,16 +35,14 @@ class GuardedDynamics(Dynamics):
         self._task, self._dynamics, self._num = task, dynamics, 0
         self._check = ObservationCheck(task, self.observation_space)
 
-    def start(self, num: int, rng: np.random.Generator) -> None:
+    def start(self, num: int, rng: Rng) -> None:
         self._num = num
         self.attempt("start", lambda: self._dynamics.start(num, rng))
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         self._lend("restart", lambda rows: self._dynamics.restart(rows, rng), rows=rows)
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         row = self._lend("step", lambda action: self._dynamics.step(action, rng), action=action)
         if problem := row_problem("step", row, ("rewards", "terminated")):
             raise self.error(problem)
@@ -53,11 +51,10 @@ class GuardedDynamics(Dynamics):
         self._fits("terminated", terminated, np.bool_)
         return reward.copy(), terminated.copy()  # they are changed, and may be arrays that the task keeps
 
-    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+    def observe(self, rng: Rng) -> NDArray[Any]:
         observation: NDArray[Any] = self.attempt("observe", lambda: self._dynamics.observe(rng))
         space = self.observation_space
-        if problem := misfit(observation, space.dtype, (self._num, *(space.shape or ()))):
-            raise self.error(f"its observations: {problem}")
+        self._fits("observations", observation, space.dtype, *(space.shape or ()))
         self.attempt("observe", lambda: self._check(observation))
         return observation
 
@@ -86,16 +83,9 @@ class GuardedDynamics(Dynamics):
         found: Arrays = read
         return found
 
-    def success(
-        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_] | None:
-        success: NDArray[np.bool_] | None = self._lend(
-            "success",
-            self._dynamics.success,
-            reward=reward,
-            episode_return=episode_return,
-            terminated=terminated,
-        )
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags | None:
+        arrays = {"reward": reward, "episode_return": episode_return, "terminated": terminated}
+        success: Flags | None = self._lend("success", self._dynamics.success, **arrays)
         if success is not None:
             self._fits("success", success, np.bool_)
         return success
@@ -118,8 +108,8 @@ class GuardedDynamics(Dynamics):
         self.has_failed = True
         return TaskError(self._task, problem)
 
-    def _fits(self, name: str, array: Any, dtype: Any) -> None:
-        if problem := misfit(array, dtype, (self._num,)):
+    def _fits(self, name: str, array: Any, dtype: Any, *shape: int) -> None:
+        if problem := misfit(array, dtype, (self._num, *shape)):
             raise self.error(f"its {name}: {problem}")
 
     def _lend(self, what: str, call: Callable[..., Any], **arrays: NDArray[Any]) -> Any:
@@ -162,9 +152,7 @@ class GuardedVectorEnv(NativeVectorEnv):
         self._task = task
         self._dynamics = self._guard = GuardedDynamics(task, dynamics)
 
-    def step(
-        self, actions: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+    def step(self, actions: NDArray[Any]) -> Row:
         row = super().step(actions)
         # Not within the task's own step: what it gives for the first row of an episode nobody sees.
         self._guard.attempt("step", lambda: check_reward(self._task, row[1]))

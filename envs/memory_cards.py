@@ -13,22 +13,16 @@ import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete
 from numpy.typing import NDArray
 
-from envs.drawing import CARD_HEIGHT, CARD_WIDTH, WALL, card
+from envs.drawing import CARD_HEIGHT, CARD_WIDTH, WALL, card, joined
 from envs.fields import Field, FieldDynamics, require
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays
+from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 PAIRS: Final = 5  # of DTQN's task
 MAX_PAIRS: Final = 9999
 STEPS_PER_PAIR: Final = 10  # of the time limit
 _BEST_RETURN: Final = {1: 0.0, 2: -5 / 6}  # by search over all that a player can know
-
-
-def observation_space(pairs: int) -> MultiDiscrete[Any]:
-    """The space of one copy's observation, of the smallest type that holds it."""
-    values = pairs + 2
-    return MultiDiscrete([values] * (2 * pairs), dtype=np.min_scalar_type(values).type)
 
 
 class MemoryCardsDynamics(FieldDynamics):
@@ -44,26 +38,24 @@ class MemoryCardsDynamics(FieldDynamics):
     shown: NDArray[np.int64]
 
     def __init__(self, pairs: int) -> None:
-        self._pairs = pairs
-        self.observation_space = observation_space(pairs)
-        self.action_space = Discrete(2 * pairs)
+        self._pairs, positions, values = pairs, 2 * pairs, pairs + 2
+        self.observation_space = MultiDiscrete([values] * positions, dtype=np.min_scalar_type(values).type)
+        self.action_space = Discrete(positions)
+        self.action_names = tuple(f"card {place}" for place in range(positions))
         self._deck = np.arange(1, pairs + 1, dtype=self.observation_space.dtype).repeat(2)
-        positions = 2 * pairs
         self.fields = (
             Field("cards", (positions,), self._deck.dtype, 1, pairs),
             Field("removed", (positions,), np.bool_, 0, 1, np.zeros(positions, np.bool_)),
             Field("shown", (), np.int64, -1, positions - 1),
         )
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         self.cards[rows] = rng.permuted(np.tile(self._deck, (len(rows), 1)), axis=1)
         self.removed[rows] = False
         self.shown[rows] = rng.integers(2 * self._pairs, size=len(rows))
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        copies, shown = self._copies, self.shown
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
+        copies, shown = self.copies, self.shown
         # A removed card never matches: the one that is shown still has its mate.
         same = self.cards[copies, action] == self.cards[copies, shown]
         match = same & (action != shown)
@@ -79,15 +71,11 @@ class MemoryCardsDynamics(FieldDynamics):
         self.shown[over] = -1
         return match - 1.0, over
 
-    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+    def observe(self, rng: Rng) -> NDArray[Any]:
         observation = self.removed * self._deck.dtype.type(self._pairs + 1)
         up = (self.shown >= 0).nonzero()[0]
         observation[up, self.shown[up]] = self.cards[up, self.shown[up]]
         return observation
-
-    def put(self, state: Arrays) -> None:
-        super().put(state)
-        self._copies = np.arange(len(self.shown))
 
     def check(self, state: Arrays) -> None:
         cards, removed, shown = state["cards"], state["removed"], state["shown"]
@@ -101,9 +89,7 @@ class MemoryCardsDynamics(FieldDynamics):
         right = np.where(removed.all(axis=1), shown == -1, in_play)
         require("shown", shown, right, "a position that is not removed, or -1 where all are")
 
-    def success(
-        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags:
         """All cards are removed."""
         return terminated
 
@@ -113,16 +99,12 @@ class MemoryCardsDynamics(FieldDynamics):
         The pale numbers of cards that are face down cannot be seen by the agent.
         """
         columns = min(10, len(self._deck))
-        rows = -(-len(self._deck) // columns)
-        picture = np.empty((rows, CARD_HEIGHT, columns, CARD_WIDTH, 3), np.uint8)
-        picture[:] = WALL
-        for position, (pair, removed) in enumerate(
-            zip(self.cards[copy].tolist(), self.removed[copy].tolist(), strict=True)
-        ):
-            if not removed:
-                up = position == self.shown[copy]
-                picture[position // columns, :, position % columns] = card(pair, up)
-        return picture.reshape(rows * CARD_HEIGHT, columns * CARD_WIDTH, 3)
+        tiles = np.empty((-(-len(self._deck) // columns), columns, CARD_HEIGHT, CARD_WIDTH, 3), np.uint8)
+        tiles[:] = WALL
+        for position in np.flatnonzero(~self.removed[copy]):
+            up = bool(position == self.shown[copy])
+            tiles[divmod(position, columns)] = card(int(self.cards[copy, position]), up)
+        return joined(tiles)
 
 
 def find(id: str, options: TaskOptions) -> Task | None:
@@ -137,16 +119,15 @@ def find(id: str, options: TaskOptions) -> Task | None:
             f" with 1 to {MAX_PAIRS} pairs"
         )
     pairs = PAIRS if given is None else int(given)
-    spec = TaskSpec(
+    make = functools.partial(MemoryCardsDynamics, pairs)
+    spec = TaskSpec.of(
+        make(),
         id=id,
         description=f"Find the mate of the card that is shown, one card at a time, among {pairs} pairs.",
-        observation_space=observation_space(pairs),
-        action_space=Discrete(2 * pairs),
         time_limit=STEPS_PER_PAIR * pairs,
         success="all cards are removed",
         best_return=_BEST_RETURN.get(pairs),
         source="DTQN (arXiv 2206.01078)",
         horizon=STEPS_PER_PAIR * pairs + 1,
-        action_names=tuple(f"card {place}" for place in range(2 * pairs)),
     )
-    return native_task(spec, functools.partial(MemoryCardsDynamics, pairs), options)
+    return native_task(spec, make, options)

@@ -23,7 +23,7 @@ from envs.drawing import AGENT, BLUE, FLOOR, GREEN
 from envs.fields import Field, FieldDynamics, require
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays
+from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 SIZES: Final = (2, 3, 4)
 
@@ -38,27 +38,15 @@ _DIAGONAL: Final = PUSH / np.sqrt(2.0)
 ACTION_NAMES: Final = (
     *("no push", "up", "up right", "right", "down right", "down", "down left", "left", "up left"),
 )
-FORCE: Final = np.array(
-    [
-        (0.0, 0.0),
-        (0.0, -PUSH),
-        (_DIAGONAL, -_DIAGONAL),
-        (PUSH, 0.0),
-        (_DIAGONAL, _DIAGONAL),
-        (0.0, PUSH),
-        (-_DIAGONAL, _DIAGONAL),
-        (-PUSH, 0.0),
-        (-_DIAGONAL, -_DIAGONAL),
-    ]
-)
+_X: Final = (0.0, 0.0, _DIAGONAL, PUSH, _DIAGONAL, 0.0, -_DIAGONAL, -PUSH, -_DIAGONAL)
+_Y: Final = (0.0, -PUSH, -_DIAGONAL, 0.0, _DIAGONAL, PUSH, _DIAGONAL, 0.0, -_DIAGONAL)
+FORCE: Final = np.stack([_X, _Y], axis=1)
 
 
 PIXELS: Final = 64  # of a picture, per unit of length
 _WALL: Final = 84
 _PAD: Final = (196, 192, 184)
-_LIT: Final = GREEN
 _NEXT: Final = (232, 140, 40)
-_LINE: Final = BLUE
 
 
 def neighbours(size: int) -> NDArray[np.bool_]:
@@ -111,14 +99,17 @@ class NumpadDynamics(FieldDynamics):
     # These follow: each pad's place in the sequence [N, P], and the pad that is stood on [N].
     _rank: NDArray[np.intp]
     _pad: NDArray[np.intp]
-    _copies: NDArray[np.intp]
 
     def __init__(self, size: int) -> None:
         self._size, self._num_pads = size, size * size
         self._edge = size / 2.0
         self._start = np.array([0.0, self._edge])
-        self.observation_space = observation_space(size)
+        # Position, velocity, acceleration, and 1 for each lit pad.
+        bound, pads = np.array([size / 2] * 2 + [MAX_SPEED] * 4), np.ones(size * size)
+        low, high = np.concatenate([-bound, 0 * pads]), np.concatenate([bound, pads])
+        self.observation_space = Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
         self.action_space = Discrete(len(FORCE))
+        self.action_names = ACTION_NAMES
         last = self._num_pads - 1
         self.fields = (
             Field("sequence", (self._num_pads,), np.uint8, 0, last),
@@ -130,8 +121,9 @@ class NumpadDynamics(FieldDynamics):
             Field("completed", (), np.int64, 0, np.iinfo(np.int32).max, 0),
         )
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        self.sequence[rows] = self._draw(len(rows), rng)
+    def restart(self, rows: Copies, rng: Rng) -> None:
+        every = sequences(self._size)
+        self.sequence[rows] = every[rng.integers(len(every), size=len(rows))]
         self._rank[rows] = self.sequence[rows].argsort(axis=1)
         self.position[rows] = self._start
         self.velocity[rows] = 0.0
@@ -139,10 +131,6 @@ class NumpadDynamics(FieldDynamics):
         self._pad[rows] = self._pad_at(self.position[rows])
         for count in (self.lit, self.paid, self.completed):
             count[rows] = 0
-
-    def _draw(self, num: int, rng: np.random.Generator) -> NDArray[np.uint8]:
-        every = sequences(self._size)
-        return every[rng.integers(len(every), size=num)]
 
     def _pad_at(self, position: NDArray[np.float64]) -> NDArray[np.intp]:
         """The pad that a position [N, 2] is on, [N]; -1 for none. Pads do not touch each other."""
@@ -153,9 +141,7 @@ class NumpadDynamics(FieldDynamics):
         pad[offset[:, 0] + offset[:, 1] > PAD_RADIUS * PAD_RADIUS] = -1
         return pad
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         velocity = self.velocity * VELOCITY_KEPT
         velocity += FORCE.take(action, axis=0)
         position = self.position + velocity
@@ -168,7 +154,7 @@ class NumpadDynamics(FieldDynamics):
         pad = self._pad_at(position)
         entered = (pad != self._pad) & (pad >= 0)
         self._pad = pad
-        correct = entered & (self._rank[self._copies, pad] == self.lit)
+        correct = entered & (self._rank[self.copies, pad] == self.lit)
         self.lit += correct
         self.lit[entered & ~correct] = 0
         paid = self.lit > self.paid
@@ -179,7 +165,7 @@ class NumpadDynamics(FieldDynamics):
         self.paid[complete] = 0
         return paid.astype(np.float64), np.zeros(len(pad), np.bool_)
 
-    def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
+    def observe(self, rng: Rng) -> NDArray[np.float32]:
         observation = np.empty((len(self.lit), 6 + self._num_pads), np.float32)
         observation[:, 0:2] = self.position
         observation[:, 2:4] = self.velocity
@@ -191,7 +177,6 @@ class NumpadDynamics(FieldDynamics):
         super().put(state)
         self._rank = self.sequence.argsort(axis=1)
         self._pad = self._pad_at(self.position)
-        self._copies = np.arange(len(self.lit))
 
     def read(self, state: Mapping[str, Any], num: int) -> Arrays:
         return super().read({"paid": state.get("lit", 0), **state}, num)
@@ -207,9 +192,7 @@ class NumpadDynamics(FieldDynamics):
             )
         require("paid", state["paid"], state["paid"] >= state["lit"], "at least 'lit'")
 
-    def success(
-        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags:
         """The sequence was completed at least once."""
         return self.completed > 0
 
@@ -225,12 +208,12 @@ class NumpadDynamics(FieldDynamics):
         lit = int(self.lit[copy])
         for place, (pad_x, pad_y) in enumerate(centre):
             distance = np.hypot(x - pad_x, y - pad_y)
-            picture[distance <= PAD_RADIUS] = _LIT if place < lit else _PAD
+            picture[distance <= PAD_RADIUS] = GREEN if place < lit else _PAD
             if place == lit:
                 picture[(distance <= PAD_RADIUS) & (distance > PAD_RADIUS - 0.06)] = _NEXT
         for place in range(self._num_pads - 2, -1, -1):
             fade = place / self._num_pads
-            colour = (1 - fade) * np.array(_LINE) + fade * np.array(FLOOR)
+            colour = (1 - fade) * np.array(BLUE) + fade * np.array(FLOOR)
             picture[_to_segment(x, y, centre[place], centre[place + 1]) < 0.03] = colour.astype(np.uint8)
         agent = self.position[copy]
         picture[_to_segment(x, y, agent, agent + self.velocity[copy]) < 0.03] = AGENT
@@ -249,30 +232,19 @@ def _to_segment(
     return distance
 
 
-def observation_space(size: int) -> Box:
-    """The space of one copy's observation: position, velocity, acceleration, and 1 for each lit pad."""
-    bound = np.array([size / 2] * 2 + [MAX_SPEED] * 4, np.float32)
-    pads = np.ones(size * size, np.float32)
-    return Box(np.concatenate([-bound, 0 * pads]), np.concatenate([bound, pads]), dtype=np.float32)
-
-
-def _task(size: int, options: TaskOptions) -> Task:
-    spec = TaskSpec(
-        id=f"numpad-{size}x{size}",
-        description="Find the hidden sequence of all pads by trying, and repeat it while there is time.",
-        observation_space=observation_space(size),
-        action_space=Discrete(len(FORCE)),
-        time_limit=500,
-        success="the sequence was completed at least once",
-        best_return=None,
-        source="Humplik et al. (arXiv 1905.06424), GTrXL (arXiv 1910.06764)",
-        action_names=ACTION_NAMES,
-    )
-    return native_task(spec, functools.partial(NumpadDynamics, size), options)
-
-
 _SIZE_BY_ID: Final = {f"numpad-{size}x{size}": size for size in SIZES}
 
 
 def find(id: str, options: TaskOptions) -> Task | None:
-    return _task(_SIZE_BY_ID[id], options) if id in _SIZE_BY_ID else None
+    if id not in _SIZE_BY_ID:
+        return None
+    make = functools.partial(NumpadDynamics, _SIZE_BY_ID[id])
+    spec = TaskSpec.of(
+        make(),
+        id=id,
+        description="Find the hidden sequence of all pads by trying, and repeat it while there is time.",
+        time_limit=500,
+        success="the sequence was completed at least once",
+        source="Humplik et al. (arXiv 1905.06424), GTrXL (arXiv 1910.06764)",
+    )
+    return native_task(spec, make, options)

@@ -56,14 +56,12 @@ def _spec(id: str, target: type[Dynamics], made: Dynamics) -> TaskSpec:
     success = None
     if target.success is not Dynamics.success:
         success = entry_points.first_line(target.success) or f"as {target.__name__}.success says"
-    return TaskSpec(
+    return TaskSpec.of(
+        made,
         id=id,
         description=entry_points.first_line(target) or f"{id}, a task of your own.",
-        observation_space=made.observation_space,
-        action_space=made.action_space,
         time_limit=None if limit is None else positive_int(f"task {id}: its time_limit", limit),
         success=success,
-        best_return=None,
         source=entry_points.source(id),
         action_names=_action_names(id, made),
     )

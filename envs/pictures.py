@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
+
+from envs.vector import AnyVectorEnv
 
 SUFFIXES = (".png", ".gif")
 MAX_FRAMES = 300
 FRAME_MILLISECONDS = 120
 
 
-def random_episode(env: VectorEnv[Any, Any, Any], seed: int) -> list[NDArray[np.uint8]]:
+def random_episode(env: AnyVectorEnv, seed: int) -> list[NDArray[np.uint8]]:
     """Pictures of an episode of random actions in the one copy of `env`, the first `MAX_FRAMES` of them."""
     frames = [frame(env)]
     env.action_space.seed(seed)
@@ -28,7 +29,7 @@ def random_episode(env: VectorEnv[Any, Any, Any], seed: int) -> list[NDArray[np.
     return frames
 
 
-def save(env: VectorEnv[Any, Any, Any], file: Path, seed: int) -> int:
+def save(env: AnyVectorEnv, file: Path, seed: int) -> int:
     """Writes a .png of the first state or a .gif of a random episode; the number of pictures in it.
 
     Args:
@@ -66,7 +67,7 @@ def write(frames: Sequence[NDArray[np.uint8]], file: Path, milliseconds: int = F
     first.save(file, save_all=True, append_images=others, duration=milliseconds, loop=0)
 
 
-def of_copies(env: VectorEnv[Any, Any, Any], copies: Sequence[int]) -> list[NDArray[np.uint8]]:
+def of_copies(env: AnyVectorEnv, copies: Sequence[int]) -> list[NDArray[np.uint8]]:
     """The pictures of some copies of `env` as they are now, as far as it can without drawing the others."""
     base: Any = env.unwrapped
     if hasattr(base, "picture"):  # a native task
@@ -79,7 +80,7 @@ def of_copies(env: VectorEnv[Any, Any, Any], copies: Sequence[int]) -> list[NDAr
     return pictures
 
 
-def frame(env: VectorEnv[Any, Any, Any]) -> NDArray[np.uint8]:
+def frame(env: AnyVectorEnv) -> NDArray[np.uint8]:
     """The picture of the one copy of `env` as it is now."""
     pictures: Any = env.render()
     picture: NDArray[np.uint8] = pictures[0]

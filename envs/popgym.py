@@ -28,11 +28,11 @@ import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete
 from numpy.typing import NDArray
 
-from envs.drawing import AGENT, CARD_HEIGHT, CARD_WIDTH, VIEW, WALL, card
+from envs.drawing import AGENT, CARD_HEIGHT, CARD_WIDTH, VIEW, WALL, card, joined
 from envs.fields import Field, FieldDynamics
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays, Dynamics
+from envs.vector import Arrays, Copies, Dynamics, Flags, Rewards, Rng
 
 DECK: Final = 52
 _SUITS: Final = 4
@@ -120,7 +120,7 @@ class RecallDynamics(FieldDynamics):
             Field("time", (), np.int64, 0, self._end, 0),
         )
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         for name, cards in self._decks.items():
             getattr(self, name)[rows] = rng.permuted(np.tile(cards, (len(rows), 1)), axis=1)
         self._rows[rows], self._right[rows] = self._tape(*(dealt[rows] for dealt in self._dealt()))
@@ -132,7 +132,6 @@ class RecallDynamics(FieldDynamics):
 
     def put(self, state: Arrays) -> None:
         super().put(state)
-        self._copies = np.arange(len(self.time))
         rows, self._right = self._tape(*self._dealt())
         self._rows = rows.copy()
 
@@ -140,16 +139,14 @@ class RecallDynamics(FieldDynamics):
         for name, cards in self._decks.items():
             check_deck(name, state[name], cards)
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        right = self._right[self._copies, self.time]
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
+        right = self._right[self.copies, self.time]
         self.time = np.minimum(self.time + 1, self._end)
         reward = np.where(action == right, self._scale, -self._scale)
         return np.where(right < 0, 0.0, reward), self.time == self._end
 
-    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
-        return self._rows[self._copies, self.time].astype(self.observation_space.dtype, copy=False)
+    def observe(self, rng: Rng) -> NDArray[Any]:
+        return self._rows[self.copies, self.time].astype(self.observation_space.dtype, copy=False)
 
     def picture(self, copy: int) -> NDArray[np.uint8]:
         """The last rows, the present one on the right, and below each its right answer, where one is asked.
@@ -204,15 +201,13 @@ class ConcentrationDynamics(FieldDynamics):
             Field("second", (), np.int64, -1, n - 1, -1),
         )
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         self.cards[rows] = rng.permuted(np.tile(self._deck, (len(rows), 1)), axis=1)
         self.face_up[rows] = False
         self.first[rows] = self.second[rows] = -1
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        copies, first, action = self._copies, self.first, action.astype(np.int64)  # -1 must have a place
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
+        copies, first, action = self.copies, self.first, action.astype(np.int64)  # -1 must have a place
         in_turn = (first >= 0) & (self.second < 0)
         found_before = self.face_up[copies, action]
         kind = self.cards[copies, action]
@@ -227,16 +222,12 @@ class ConcentrationDynamics(FieldDynamics):
         self.second = np.where(in_turn, action, -1)
         return reward, over
 
-    def observe(self, rng: np.random.Generator) -> Kinds:
+    def observe(self, rng: Rng) -> Kinds:
         observation = np.where(self.face_up, self.cards, np.uint8(self._down))
         for turned in (self.first, self.second):
             copies = (turned >= 0).nonzero()[0]
             observation[copies, turned[copies]] = self.cards[copies, turned[copies]]
         return observation
-
-    def put(self, state: Arrays) -> None:
-        super().put(state)
-        self._copies = np.arange(len(self.first))
 
     def check(self, state: Arrays) -> None:
         cards, face_up, first, second = (state[field.name] for field in self.fields)
@@ -264,8 +255,7 @@ class ConcentrationDynamics(FieldDynamics):
         up = self.face_up[copy].copy()
         up[[turned for turned in (self.first[copy], self.second[copy]) if turned >= 0]] = True
         tiles = [card(kind, bool(seen)) for kind, seen in zip(self.cards[copy].tolist(), up, strict=True)]
-        table = np.array(tiles).reshape(-1, columns, CARD_HEIGHT, CARD_WIDTH, 3)
-        return table.swapaxes(1, 2).reshape(-1, columns * CARD_WIDTH, 3)
+        return joined(np.array(tiles).reshape(-1, columns, CARD_HEIGHT, CARD_WIDTH, 3))
 
 
 class _Game(NamedTuple):
@@ -339,19 +329,15 @@ def find(id: str, options: TaskOptions) -> Task | None:
     game = _GAMES.get(id)
     if game is None:
         return None
-    dynamics = game.make()
-    actions = dynamics.action_space
-    assert isinstance(actions, Discrete)
-    spec = TaskSpec(
+    dynamics: Any = game.make()
+    spec = TaskSpec.of(
+        dynamics,
         id=id,
         description=game.description,
-        observation_space=dynamics.observation_space,
-        action_space=actions,
         time_limit=game.time_limit,
-        success=None,
         best_return=game.best_return,
         source="POPGym (arXiv 2303.01859)",
         horizon=game.rows,
-        action_names=tuple(f"{game.action} {number}" for number in range(int(actions.n))),
+        action_names=tuple(f"{game.action} {number}" for number in range(dynamics.action_space.n)),
     )
     return native_task(spec, game.make, options)

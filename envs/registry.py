@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import functools
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import VectorEnv
 
 from envs import entry_points
 from envs.families import FAMILIES, ids
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec
-from envs.vector import Seed
+from envs.vector import AnyVectorEnv, Seed
 from envs.wrappers import wrapped
 
 
@@ -76,9 +74,8 @@ def try_task(id: str, **options: Any) -> None:
             or is outside the task's own spaces.
         ValueError: as `spec`.
     """
-    found = task(id, **options)
-    if found.try_out is not None:
-        found.try_out()
+    if (try_out := task(id, **options).try_out) is not None:
+        try_out()
 
 
 def check_task(id: str, **options: Any) -> None:
@@ -93,16 +90,12 @@ def check_task(id: str, **options: Any) -> None:
     from envs import testing  # not needed where nothing is checked
 
     for check in testing.CHECKS:
-        check(functools.partial(_remade, id, options))
-
-
-def _remade(id: str, options: dict[str, Any], **changes: Any) -> Task:
-    return task(id, **{**options, **changes})
+        check(lambda **changes: task(id, **{**options, **changes}))
 
 
 def make_vector(
     id: str, num_envs: int, seed: Seed = None, *, render_mode: str | None = None, **options: Any
-) -> VectorEnv[Any, Any, Any]:
+) -> AnyVectorEnv:
     """`num_envs` copies of the task `id` as one vector environment with NEXT_STEP autoreset.
 
     Besides Gymnasium's interface it has `get_state()` and `set_state(state)`, and where the task defines
@@ -126,7 +119,7 @@ def gymnasium_env(name: str, render_mode: str | None = None, **options: Any) -> 
     return task(name, **options).make_single(render_mode=render_mode)
 
 
-def gymnasium_vector_env(name: str, num_envs: int, **kwargs: Any) -> VectorEnv[Any, Any, Any]:
+def gymnasium_vector_env(name: str, num_envs: int, **kwargs: Any) -> AnyVectorEnv:
     """`make_vector` for `gymnasium.make_vec`: without an argument `id`, which would clash there."""
     return make_vector(name, num_envs, **kwargs)
 

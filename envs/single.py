@@ -1,4 +1,4 @@
-"""One copy of a native task as a Gymnasium environment: the vector environment with N = 1."""
+"""One copy of a task as a Gymnasium environment: the vector environment with N = 1."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import VectorEnv
+
+from envs.vector import AnyVectorEnv, FirstRow
 
 
 class NativeEnv(gymnasium.Env[Any, Any]):
@@ -19,7 +20,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
     # Gymnasium declares it as an instance variable, which a ClassVar may not override.
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012
 
-    def __init__(self, vector: VectorEnv[Any, Any, Any]) -> None:
+    def __init__(self, vector: AnyVectorEnv) -> None:
         self._vector = vector
         self.render_mode = vector.render_mode
         self.observation_space = vector.single_observation_space
@@ -31,9 +32,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         """Makes `np_random` the generator that episodes are drawn from."""
         self._np_random, self._np_random_seed = self._vector.np_random, self._vector.np_random_seed
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> FirstRow:
         """Starts an episode; `options={"state": ...}` in a given state (see `NativeVectorEnv.reset`)."""
         observation, _ = self._vector.reset(seed=seed, options=options)
         self._share_generator()

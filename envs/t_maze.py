@@ -21,14 +21,9 @@ from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, VIEW, WALL
 from envs.fields import Field, FieldDynamics, require
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays
+from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
-OBSERVATION_SPACE: Final = Box(np.array([0, -1], np.float32), np.array([1, 1], np.float32), dtype=np.float32)
 _MOVE: Final = np.array([(1, 0, -1, 0), (0, 1, 0, -1)])  # x and y by action
-
-_ORACLE: Final = VIEW
-_GOAL: Final = GREEN
-_OTHER: Final = RED
 
 
 class TMazeDynamics(FieldDynamics):
@@ -41,7 +36,7 @@ class TMazeDynamics(FieldDynamics):
         on the first visit only.
     """
 
-    observation_space = OBSERVATION_SPACE
+    observation_space = Box(np.array([0, -1], np.float32), np.array([1, 1], np.float32), dtype=np.float32)
     action_space = Discrete(4)
     action_names = ("right", "up", "left", "down")
     position: NDArray[np.int64]
@@ -61,15 +56,13 @@ class TMazeDynamics(FieldDynamics):
             Field("visited", (), np.bool_, 0, 1, False),
         )
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         self.position[rows] = (self._start, 0)
         self.time[rows] = 0
         self.visited[rows] = False
         self.goal[rows] = 2 * rng.integers(2, size=len(rows)) - 1
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         self.visited |= self.position[:, 0] == 0
         target = self.position.T + _MOVE.take(action, axis=1)
         x, y = target
@@ -83,7 +76,7 @@ class TMazeDynamics(FieldDynamics):
         reward = np.where(over, y == self.goal, self._penalty * late)
         return reward, over
 
-    def observe(self, rng: np.random.Generator) -> NDArray[np.float32]:
+    def observe(self, rng: Rng) -> NDArray[np.float32]:
         x, y = self.position.T
         observation = np.empty((len(x), 2), np.float32)
         observation[:, 0] = x == self._junction
@@ -102,12 +95,9 @@ class TMazeDynamics(FieldDynamics):
             )
         require("goal", state["goal"], state["goal"] != 0, "-1 or 1")
 
-    def success(
-        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags:
         """The episode ends in the goal."""
-        success: NDArray[np.bool_] = reward == 1.0
-        return success
+        return reward == 1.0
 
     def other(self, state: Arrays) -> Arrays:
         """The goal is on the other side."""
@@ -128,10 +118,10 @@ class TMazeDynamics(FieldDynamics):
         picture[1] = FLOOR
         if width // cells > 4:
             picture[1, :, np.arange(cells) * width // cells] = LINE
-        picture[1 - goal, :, -end:], picture[1 + goal, :, -end:] = _GOAL, _OTHER
+        picture[1 - goal, :, -end:], picture[1 + goal, :, -end:] = GREEN, RED
         if not self.visited[copy]:
-            picture[1, :, :end] = _ORACLE
-            picture[1, (slice(0, height // 2) if goal > 0 else slice(height // 2, None)), :end] = _GOAL
+            picture[1, :, :end] = VIEW
+            picture[1, (slice(0, height // 2) if goal > 0 else slice(height // 2, None)), :end] = GREEN
         middle = (2 * x + 1) * width // (2 * cells)
         half = max(2, width // cells // 4)
         middle = min(max(middle, half), width - 1 - half)
@@ -139,34 +129,28 @@ class TMazeDynamics(FieldDynamics):
         return picture.reshape(3 * height, width, 3)
 
 
-def _task(kind: str, length: int, options: TaskOptions) -> Task:
-    active = kind == "active"
-    spec = TaskSpec(
-        id=f"t-maze-{kind}-{length}",
-        description=(
-            f"Recall at the end of a corridor of {length} the side that was seen "
-            + ("one step behind the start, if one went there." if active else "at the start.")
-        ),
-        observation_space=OBSERVATION_SPACE,
-        action_space=TMazeDynamics.action_space,
-        time_limit=None,
-        success="the last step is at the goal (its reward is 1)",
-        best_return=1.0,
-        source="Ni et al. (arXiv 2307.03864)",
-        horizon=length + (4 if active else 2),
-        action_names=TMazeDynamics.action_names,
-    )
-    return native_task(spec, functools.partial(TMazeDynamics, length, active=active), options)
-
-
 def find(id: str, options: TaskOptions) -> Task | None:
     """A published task, or one of any other length from 1."""
     name = re.fullmatch(r"t-maze-(passive|active)(?:-(.*))?", id, re.DOTALL)
     if name is None:
         return None
-    kind, length = name.groups()
-    if re.fullmatch(r"[1-9][0-9]{0,8}", length or "") is None:
+    kind, number = name.groups()
+    if re.fullmatch(r"[1-9][0-9]{0,8}", number or "") is None:
         raise ValueError(
             f"unknown task {id!r}; it must be t-maze-{kind}-<length>, with a length from 1 to 999999999"
         )
-    return _task(kind, int(length), options)
+    length, active = int(number), kind == "active"
+    make = functools.partial(TMazeDynamics, length, active=active)
+    spec = TaskSpec.of(
+        make(),
+        id=id,
+        description=(
+            f"Recall at the end of a corridor of {length} the side that was seen "
+            + ("one step behind the start, if one went there." if active else "at the start.")
+        ),
+        success="the last step is at the goal (its reward is 1)",
+        best_return=1.0,
+        source="Ni et al. (arXiv 2307.03864)",
+        horizon=length + (4 if active else 2),
+    )
+    return native_task(spec, make, options)

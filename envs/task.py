@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import VectorEnv
 
 from envs.options import TaskOptions
 from envs.single import NativeEnv
-from envs.vector import Dynamics, NativeVectorEnv, Seed, positive_int
+from envs.vector import AnyVectorEnv, Dynamics, NativeVectorEnv, Seed, positive_int
 
 
 @dataclass(frozen=True)
@@ -35,14 +34,14 @@ class TaskSpec:
     """One copy's."""
     action_space: gymnasium.Space[Any]
     """One copy's."""
-    time_limit: int | None
-    """Steps after which an episode is truncated, unless another limit is asked for; None: never."""
-    success: str | None
-    """The definition of success; None where the task defines none."""
-    best_return: float | None
-    """The best achievable expected undiscounted return, where it is known."""
     source: str
     """The task's origin: a paper, a package or a file."""
+    time_limit: int | None = None
+    """Steps after which an episode is truncated, unless another limit is asked for; None: never."""
+    success: str | None = None
+    """The definition of success; None where the task defines none."""
+    best_return: float | None = None
+    """The best achievable expected undiscounted return, where it is known."""
     success_ceiling: float = 1.0
     """The highest success rate that any agent can reach, where that is known to be below 1."""
     horizon: int | None = None
@@ -51,6 +50,12 @@ class TaskSpec:
     """Names of the actions in their order; empty where they have none."""
     view: tuple[int, int] | None = None
     """(rows, columns) of the cells that a vector shows row by row, before what else it shows; None: none."""
+
+    @classmethod
+    def of(cls, dynamics: Dynamics, **facts: Any) -> TaskSpec:
+        """The facts of a native task: its spaces, its names of actions, and `facts` by the names above."""
+        names = ("observation_space", "action_space", "action_names")
+        return cls(**{**{name: getattr(dynamics, name) for name in names}, **facts})
 
     def name_actions(self) -> tuple[str, ...]:
         """A word for each of Discrete actions: its name, or its number where it has none."""
@@ -75,28 +80,18 @@ class TaskSpec:
         return "" if self.success_ceiling == 1 else f" (no agent can exceed {self.success_ceiling:.1%})"
 
 
-class MakeVector(Protocol):
-    """Makes a vector of `num_envs` copies."""
-
-    def __call__(
-        self, num_envs: int, seed: Seed = None, *, render_mode: str | None = None
-    ) -> VectorEnv[Any, Any, Any]: ...
-
-
-class MakeSingle(Protocol):
-    """Makes one environment."""
-
-    def __call__(self, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]: ...
-
-
 class Task(NamedTuple):
     """A task and how to make it; its spec and its environments have the options applied."""
 
     spec: TaskSpec
-    make_vector: MakeVector
-    make_single: MakeSingle
+    make_vector: Callable[..., AnyVectorEnv]
+    """(num_envs, seed=None, *, render_mode=None) -> a vector of so many copies."""
     try_out: Callable[[], None] | None = None
     """Plays a little on a copy of its own; a `TaskError` for what is wrong. None for this project's tasks."""
+
+    def make_single(self, render_mode: str | None = None) -> NativeEnv:
+        """One environment."""
+        return NativeEnv(self.make_vector(1, render_mode=render_mode))
 
 
 def _limited(spec: TaskSpec, limit: int) -> TaskSpec:
@@ -130,7 +125,4 @@ def native_task(
     def make_vector(num_envs: int, seed: Seed = None, *, render_mode: str | None = None) -> NativeVectorEnv:
         return vector(make_dynamics(), num_envs, seed, time_limit=spec.time_limit, render_mode=render_mode)
 
-    def make_single(*, render_mode: str | None = None) -> NativeEnv:
-        return NativeEnv(make_vector(1, render_mode=render_mode))
-
-    return Task(spec, make_vector, make_single)
+    return Task(spec, make_vector)

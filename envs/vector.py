@@ -7,22 +7,31 @@ in common is here: episodes and their limits, autoreset, success, seeding, savin
 from __future__ import annotations
 
 import copy
-import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from envs.errors import NoPictureError
+from envs.errors import NoPictureError, meant
 
 Seed = int | np.random.SeedSequence | None
+Rng = np.random.Generator
 Arrays = dict[str, NDArray[Any]]
+Copies = NDArray[np.intp]
+"""Numbers of copies."""
+Rewards = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+FirstRow = tuple[Any, dict[str, Any]]
+"""What a reset returns."""
+Row = tuple[Any, Rewards, Flags, Flags, dict[str, Any]]
+"""What a step of all copies returns."""
+AnyVectorEnv = VectorEnv[Any, Any, Any]
 if TYPE_CHECKING:
     AnyWrapper = VectorWrapper[Any, Any, Any, Any, Any]
 else:  # before Gymnasium 1.4 it takes no types
@@ -46,17 +55,15 @@ class Dynamics(ABC):
     for; None: never. This project's tasks say it in their `TaskSpec`."""
 
     @abstractmethod
-    def start(self, num: int, rng: np.random.Generator) -> None:
+    def start(self, num: int, rng: Rng) -> None:
         """Puts `num` copies into independent initial states."""
 
     @abstractmethod
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         """Puts the copies at `rows` into new independent initial states."""
 
     @abstractmethod
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         """Steps all copies: reward float64 [N] and terminated bool [N].
 
         Copies whose episode is over are stepped too, with any legal action; `restart` follows for them.
@@ -64,7 +71,7 @@ class Dynamics(ABC):
         """
 
     @abstractmethod
-    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+    def observe(self, rng: Rng) -> NDArray[Any]:
         """Observations of all copies, [N, ...]; called once after each start or step."""
 
     @abstractmethod
@@ -83,9 +90,7 @@ class Dynamics(ABC):
             ValueError: one line that names the field, the value and what would be right.
         """
 
-    def success(
-        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_] | None:
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags | None:
         """Whether an episode that ends with these rows is a success, bool [N]; None: the task defines none.
 
         `episode_return` is undiscounted, summed in double precision in the order of the steps.
@@ -180,9 +185,7 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._last = np.zeros(self.num_envs, np.bool_)
         self._first_rows = np.zeros(0, np.intp)  # the copies that emit a FIRST row at the next step
 
-    def reset(
-        self, *, seed: Any = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstRow:
         """Starts a new episode in every copy.
 
         Args:
@@ -215,9 +218,7 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             raise ValueError(f"options['state'] is {brief(given)}; it must be a dict of the state's fields")
         return self._dynamics.read(given, self.num_envs)
 
-    def step(
-        self, actions: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+    def step(self, actions: NDArray[Any]) -> Row:
         """Steps every copy; `actions` is an array [N, ...]. See the class for what a row holds.
 
         Raises:
@@ -257,13 +258,8 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             raise ValueError(
                 f"actions are {action.dtype} of shape {action.shape}; they must be {kind} of shape {shape}"
             )
-        low: Any
-        high: Any
-        if isinstance(space, Discrete):
-            low, high = 0, int(space.n) - 1
-        else:
-            assert isinstance(space, Box)
-            low, high = space.low, space.high
+        bounds: Any = space
+        low, high = (0, int(space.n) - 1) if isinstance(space, Discrete) else (bounds.low, bounds.high)
         if not ((action >= low) & (action <= high)).all():
             last = self._last.reshape(-1, *[1] * (action.ndim - 1))
             action = np.where(last, low, action)
@@ -372,9 +368,7 @@ def check_fields(state: Mapping[str, Any], required: tuple[str, ...], optional: 
     known = required + optional
     for key in state:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"options['state']: unknown key {key!r}{hint} (known: {known})")
+            raise ValueError(f"options['state']: unknown key {key!r}{meant(key, known)} (known: {known})")
     for key in required:
         if key not in state:
             more = f" ({', '.join(map(repr, optional))} optional)" if optional else ""
@@ -396,9 +390,8 @@ def read_field(
     except ValueError:  # ragged
         array = np.empty(0, object)
     dtype = np.dtype(dtype)
-    kinds, noun = ("b", "booleans") if dtype.kind == "b" else ("iu", "integers")
-    if dtype.kind == "f":
-        kinds, noun = "iuf", "numbers"
+    nouns = {"b": ("b", "booleans"), "f": ("iuf", "numbers")}
+    kinds, noun = nouns.get(dtype.kind, ("iu", "integers"))
     if array.dtype.kind not in kinds:
         raise ValueError(f"state {name!r} is {brief(value)}; it must be {noun} of shape {shape}")
     if array.shape not in (shape, (num, *shape)):

@@ -14,22 +14,21 @@ numbers come from a generator of their own, so that the task itself goes the sam
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
-from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from envs.options import TaskOptions
-from envs.single import NativeEnv
 from envs.task import Task
-from envs.vector import AnyWrapper, Seed, generator, positive_int
+from envs.vector import AnyVectorEnv, AnyWrapper, FirstRow, Seed, generator, positive_int
 
 Array = NDArray[Any]
 Observation = Any
@@ -57,28 +56,24 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
         view=task.spec.view if is_as_long else None,
     )
 
-    def make_vector(
-        num_envs: int, seed: Seed = None, *, render_mode: str | None = None
-    ) -> VectorEnv[Any, Any, Any]:
+    def make_vector(num_envs: int, seed: Seed = None, *, render_mode: str | None = None) -> AnyVectorEnv:
         seed = np.random.SeedSequence() if seed is None else seed
         env = task.make_vector(num_envs, seed, render_mode=render_mode)
         for layer in layers:
             env = ObservationWrapper(env, layer(env.single_observation_space), seed)
         return env
 
-    def make_single(*, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-        return NativeEnv(make_vector(1, render_mode=render_mode))
-
-    return task._replace(spec=spec, make_vector=make_vector, make_single=make_single)
+    return task._replace(spec=spec, make_vector=make_vector)
 
 
 class Change:
     """One change of observations, array by array; made for the observation space of one copy.
 
-    A subclass has `changed`, and `convert` or, where arrays are not changed each by itself, `apply`.
+    A subclass has `changed`, and `convert` or, where arrays are not changed each by itself, `apply`. All are
+    made from a space, the task's id, which errors name, and the option's value.
     """
 
-    def __init__(self, space: gymnasium.Space[Any]) -> None:
+    def __init__(self, space: gymnasium.Space[Any], id: str, value: Any) -> None:
         self._before = _parts(space)
         changed = each(self.changed, self._before)
         self.space: gymnasium.Space[Any] = Dict(changed) if isinstance(changed, dict) else changed
@@ -112,7 +107,7 @@ class ObservationWrapper(AnyWrapper):
         seed: the one that `env` was made with; the wrapper's generator is made from it too.
     """
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], change: Change, seed: Seed) -> None:
+    def __init__(self, env: AnyVectorEnv, change: Change, seed: Seed) -> None:
         super().__init__(env)
         self._change = change
         self.single_observation_space = change.space
@@ -126,9 +121,7 @@ class ObservationWrapper(AnyWrapper):
         name = [ord(letter) for letter in type(self._change).__name__]
         return generator(np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, *name)))
 
-    def reset(
-        self, *, seed: Any = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstRow:
         observation, infos = self.env.reset(seed=seed, options=options)
         if seed is not None:
             self._rng = self._generator(seed)
@@ -184,17 +177,16 @@ def _list(parts: Any) -> list[Any]:
 class Hide(Change):
     """A vector without the components `hidden`."""
 
-    def __init__(self, space: gymnasium.Space[Any], id: str, hidden: tuple[int, ...]) -> None:
+    def __init__(self, space: gymnasium.Space[Any], id: str, value: tuple[int, ...]) -> None:
+        text = ",".join(map(str, value))
         if not isinstance(space, Box | MultiDiscrete | MultiBinary) or len(space.shape) != 1:
-            raise ValueError(f"task.hide is {_commas(hidden)}, but {id} observes no vector but {space}")
+            raise ValueError(f"task.hide is {text}, but {id} observes no vector but {space}")
         size = space.shape[0]
-        if not all(0 <= index < size for index in hidden) or len(set(hidden)) in (0, size):
-            raise ValueError(
-                f"task.hide is {_commas(hidden)}, but {id} observes {size} components; use some of 0 to "
-                f"{size - 1}, not all"
-            )
-        self.kept = np.setdiff1d(np.arange(size), hidden)
-        super().__init__(space)
+        if not all(0 <= index < size for index in value) or len(set(value)) in (0, size):
+            some = f"some of 0 to {size - 1}, not all"
+            raise ValueError(f"task.hide is {text}, but {id} observes {size} components; use {some}")
+        self.kept = np.setdiff1d(np.arange(size), value)
+        super().__init__(space, id, value)
 
     def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
         match space:
@@ -216,10 +208,13 @@ def is_picture(space: gymnasium.Space[Any]) -> bool:
 class Pictures(Change):
     """A change of those arrays that are pictures."""
 
-    def __init__(self, space: gymnasium.Space[Any], id: str, option: str, wanted: str) -> None:
+    wanted = "picture"
+
+    def __init__(self, space: gymnasium.Space[Any], id: str, value: Any) -> None:
         if not any(map(self.applies, _list(_parts(space)))):
-            raise ValueError(f"task.{option}, but {id} observes no {wanted} but {space}")
-        super().__init__(space)
+            option = f"{type(self).__name__} is {value}".lower()
+            raise ValueError(f"task.{option}, but {id} observes no {self.wanted} but {space}")
+        super().__init__(space, id, value)
 
     def applies(self, space: gymnasium.Space[Any]) -> bool:
         return is_picture(space)
@@ -241,8 +236,7 @@ class Pictures(Change):
 class Grayscale(Pictures):
     """[H, W, 3] -> [H, W]: luminance 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), rounded."""
 
-    def __init__(self, space: gymnasium.Space[Any], id: str) -> None:
-        super().__init__(space, id, "grayscale is true", "coloured picture")
+    wanted = "coloured picture"
 
     def applies(self, space: gymnasium.Space[Any]) -> bool:
         return is_picture(space) and len(space.shape or ()) == 3 and (space.shape or ())[2] == 3
@@ -254,9 +248,9 @@ class Grayscale(Pictures):
 class Resize(Pictures):
     """[H, W] or [H, W, C] -> `side` x `side`: the average over the area of each new pixel, rounded."""
 
-    def __init__(self, space: gymnasium.Space[Any], id: str, side: int) -> None:
-        self.side = positive_int("task.resize", side)
-        super().__init__(space, id, f"resize is {side}", "picture")
+    def __init__(self, space: gymnasium.Space[Any], id: str, value: int) -> None:
+        self.side = positive_int("task.resize", value)
+        super().__init__(space, id, value)
 
     def draw(self, pictures: Array) -> Array:
         rows, columns = (_area_weights(pictures.shape[axis], self.side) for axis in (1, 2))
@@ -274,18 +268,18 @@ def _area_weights(old: int, new: int) -> NDArray[np.float32]:
 
 
 class Noise(Change):
-    """Gaussian noise of standard deviation `sigma`, independent for each number and row.
+    """Gaussian noise of standard deviation `value`, independent for each number and row.
 
     Floats are not clipped, so their space becomes unbounded; integers are rounded and clipped to theirs.
     """
 
-    def __init__(self, space: gymnasium.Space[Any], id: str, sigma: float) -> None:
-        if not (math.isfinite(sigma) and sigma >= 0):
-            raise ValueError(f"task.noise is {sigma}; it must be a number of at least 0")
-        self.sigma = sigma
+    def __init__(self, space: gymnasium.Space[Any], id: str, value: float) -> None:
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"task.noise is {value}; it must be a number of at least 0")
+        self.sigma = value
         if not any(isinstance(part, Box) for part in _list(_parts(space))):
-            raise ValueError(f"task.noise is {sigma}, but {id} observes no numbers (Box) but {space}")
-        super().__init__(space)
+            raise ValueError(f"task.noise is {value}, but {id} observes no numbers (Box) but {space}")
+        super().__init__(space, id, value)
 
     def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
         if not isinstance(space, Box) or space.dtype.kind != "f":
@@ -302,16 +296,16 @@ class Noise(Change):
 
 
 class Flicker(Change):
-    """Each row is replaced by zeros, all keys together, with probability `probability`, independently.
+    """Each row is replaced by zeros, all keys together, with probability `value`, independently.
 
     The space is widened to hold zero where it does not.
     """
 
-    def __init__(self, space: gymnasium.Space[Any], probability: float) -> None:
-        if not 0 <= probability <= 1:
-            raise ValueError(f"task.flicker is {probability}; it must be a probability from 0 to 1")
-        self.probability = probability
-        super().__init__(space)
+    def __init__(self, space: gymnasium.Space[Any], id: str, value: float) -> None:
+        if not 0 <= value <= 1:
+            raise ValueError(f"task.flicker is {value}; it must be a probability from 0 to 1")
+        self.probability = value
+        super().__init__(space, id, value)
 
     def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
         """The smallest space of its kind that holds `space` and zero."""
@@ -344,9 +338,9 @@ class FrameStack(Change):
     else there is, such as [H, W, C], is joined along its last axis, [H, W, k C].
     """
 
-    def __init__(self, space: gymnasium.Space[Any], k: int) -> None:
-        self.k = positive_int("task.frame_stack", k)
-        super().__init__(space)
+    def __init__(self, space: gymnasium.Space[Any], id: str, value: int) -> None:
+        self.k = positive_int("task.frame_stack", value)
+        super().__init__(space, id, value)
         self._frames: Any = None
 
     def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
@@ -400,23 +394,22 @@ def _multi_discrete(nvec: Array, start: Array, like: MultiDiscrete) -> MultiDisc
     return MultiDiscrete(nvec, dtype=like.dtype.type, start=start)
 
 
-def _commas(values: tuple[int, ...]) -> str:
-    return ",".join(map(str, values))
+_CHANGES: Final[dict[str, type[Change]]] = {
+    "grayscale": Grayscale,
+    "resize": Resize,
+    "hide": Hide,
+    "noise": Noise,
+    "flicker": Flicker,
+    "frame_stack": FrameStack,
+}
+"""By the name of the option, in their order."""
 
 
 def _layers(id: str, options: TaskOptions) -> list[Callable[[gymnasium.Space[Any]], Change]]:
     """The makers of the changes that are asked for, each from the space before it, in their order."""
-    layers: list[Callable[[gymnasium.Space[Any]], Change]] = []
-    if options.grayscale:
-        layers.append(lambda space: Grayscale(space, id))
-    if (side := options.resize) is not None:
-        layers.append(lambda space: Resize(space, id, side))
-    if (hidden := options.hide) is not None:
-        layers.append(lambda space: Hide(space, id, hidden))
-    if (sigma := options.noise) != 0:
-        layers.append(lambda space: Noise(space, id, sigma))
-    if (probability := options.flicker) != 0:
-        layers.append(lambda space: Flicker(space, probability))
-    if (k := options.frame_stack) != 1:
-        layers.append(lambda space: FrameStack(space, k))
-    return layers
+    asked = {name: getattr(options, name) for name in _CHANGES}
+    return [
+        functools.partial(_CHANGES[name], id=id, value=value)
+        for name, value in asked.items()
+        if value != getattr(TaskOptions, name)
+    ]

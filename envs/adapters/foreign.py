@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, TypeVar
 
 import gymnasium
-from gymnasium.vector import VectorEnv
 
 from envs.adapters import minigrid, trial
 from envs.adapters.plain import PlainEnv, SuccessRule, attempt
@@ -21,7 +20,7 @@ from envs.entry_points import brief_error
 from envs.errors import ANY_FAULT, NoPictureError
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec
-from envs.vector import Seed, brief
+from envs.vector import AnyVectorEnv, Seed, brief
 
 Plain = TypeVar("Plain", bound=PlainEnv)
 
@@ -81,23 +80,14 @@ def foreign_task(
         action_space=facts.actions.space,
         time_limit=facts.time_limit,
         success=None if success is None else success.text,
-        best_return=None,
         source=source,
     )
 
-    def make_vector(
-        num_envs: int, seed: Seed = None, *, render_mode: str | None = None
-    ) -> VectorEnv[Any, Any, Any]:
+    def make_vector(num_envs: int, seed: Seed = None, *, render_mode: str | None = None) -> AnyVectorEnv:
         make = functools.partial(_plain, PlainEnv, recipe, success, render_mode)
         return AdaptedVectorEnv(spec, make, num_envs, seed)
 
-    def make_single(*, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-        return _plain(PlainEnv, recipe, success, render_mode)
-
-    def try_out() -> None:
-        _try(recipe, success)
-
-    return Task(spec, make_vector, make_single, try_out)
+    return Task(spec, make_vector, functools.partial(_try, recipe, success))
 
 
 @functools.lru_cache(maxsize=64)  # once is enough: where it fails, nothing is kept

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -19,30 +18,22 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from envs.vector import FirstRow
+
 STEPS = {"9x9": 1000, "11x11": 2000, "13x13": 3000, "15x15": 4000}
 """Time limits: 250 to 1000 seconds at 4 steps a second."""
-VARIANTS: dict[str, dict[str, bool]] = {
-    "": {},
-    "Vis": {"good_visibility": True},
-    "6CL": {"randomize_colors": True},
-}
-"""The package's own names: balls that stand out and are seen from afar; six colours in every size."""
-IDS = tuple(
-    f"MemoryMaze-{size}-{variant}-v0" if variant else f"MemoryMaze-{size}-v0"
-    for variant in VARIANTS
+# The package's own names: balls that stand out and are seen from afar; six colours in every size.
+_VARIANTS = {"": {}, "-Vis": {"good_visibility": True}, "-6CL": {"randomize_colors": True}}
+IDS: dict[str, tuple[str, dict[str, bool]]] = {
+    f"MemoryMaze-{size}{variant}-v0": (size, options)
+    for variant, options in _VARIANTS.items()
     for size in STEPS
-)
+}
+"""Size and arguments of each."""
 
 
 def time_limit(id: str) -> int:
-    return STEPS[_parse(id)[0]]
-
-
-def _parse(id: str) -> tuple[str, str]:
-    """Size and variant of one of IDS."""
-    matched = re.fullmatch(r"MemoryMaze-(\d+x\d+)(?:-(\w+))?-v0", id)
-    assert matched is not None
-    return matched[1], matched[2] or ""
+    return STEPS[IDS[id][0]]
 
 
 def make(id: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
@@ -51,11 +42,11 @@ def make(id: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     Raises:
         ImportError: where the package or what it needs is not installed.
     """
-    size, variant = _parse(id)
+    size, options = IDS[id]
     task = getattr(tasks(), f"memory_maze_{size}")
 
     def make_maze(seed: int) -> Any:
-        return task(seed=seed, image_only_obs=True, **VARIANTS[variant])
+        return task(seed=seed, image_only_obs=True, **options)
 
     return DmEnv(make_maze, Box(0, 255, (64, 64, 3), np.uint8), Discrete(6), render_mode)
 
@@ -98,9 +89,7 @@ class DmEnv(gymnasium.Env[Any, Any]):
         self._env: Any = None
         self._shown: Any = None
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> FirstRow:
         super().reset(seed=seed)
         if seed is not None or self._env is None:
             self.close()

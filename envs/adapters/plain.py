@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from envs.adapters.spaces import Actions, Observations, part_name, parts
 from envs.checks import NUMBERS, is_reward, picture_problem, reward_problem, row_problem
 from envs.entry_points import located, place_of
 from envs.errors import ANY_FAULT, TaskError
-from envs.vector import brief
+from envs.vector import FirstRow, brief
 
 _GYMNASIUM: Final = str(Path(gymnasium.__file__).parent)
 _ROWS: Final = {
@@ -47,11 +48,9 @@ class SuccessRule(NamedTuple):
         """
         if match := re.fullmatch(r"\s*info:(\S+)\s*", text):
             return cls(key=match[1])
-        if match := re.fullmatch(r"\s*return\s*(>=?)\s*([+-]?[\d.]+(?:[eE][+-]?\d+)?)\s*", text):
-            try:
-                return cls(bound=float(match[2]), may_equal=match[1] == ">=")
-            except ValueError:
-                pass
+        number = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+        if match := re.fullmatch(rf"\s*return\s*(>=?)\s*({number})\s*", text):
+            return cls(bound=float(match[2]), may_equal=match[1] == ">=")
         raise ValueError(f"task.success is {text!r}; it must be info:KEY, return>X or return>=X")
 
     @property
@@ -110,13 +109,12 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._draws = draws
         self.observation_space = observations.space
         self.action_space = actions.space
+        self._attempt = functools.partial(attempt, name)
         self._name, self._read, self._act, self._success = name, observations.read, actions.act, success
         self._parts = dict(parts(self.observation_space))
         self._return = self._size = 0.0  # sums of rewards and of their sizes
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> FirstRow:
         observation, _ = self.row("reset", lambda: self.env.reset(seed=seed, options=options))
         self._return = self._size = 0.0
         return self._seen(observation), self._info(False)
@@ -188,9 +186,6 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not isinstance(row[-1], Mapping):
             raise self.error(f"its {what} gave the info {brief(row[-1])}; it must be a dict")
         return row
-
-    def _attempt(self, what: str, call: Callable[[], Any]) -> Any:
-        return attempt(self._name, what, call)
 
 
 def attempt(task: str, what: str, call: Callable[[], Any]) -> Any:

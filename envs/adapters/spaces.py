@@ -27,16 +27,6 @@ MAX_COMBINATIONS = 1024
 Space = gymnasium.Space[Any]
 
 
-class Part(NamedTuple):
-    """One array of an observation."""
-
-    key: str
-    path: tuple[Any, ...]
-    """Keys and places that lead to it in the environment's own observation."""
-    space: Space
-    convert: Callable[[Any], Any]
-
-
 class Observations(NamedTuple):
     """How to read an environment's observations."""
 
@@ -58,11 +48,11 @@ def observations(space: Space, replaced: Mapping[str, Space] | None = None) -> O
     Raises:
         ValueError: for a space that has no place here, naming it, and for two parts of one key.
     """
-    made = [_part(key, path, (replaced or {}).get(key, inner)) for key, path, inner in leaves(space)]
+    made = [(key, path, *_part((replaced or {}).get(key, inner))) for key, path, inner in leaves(space)]
     left_out = tuple(key for key, _, inner in _all_leaves(space) if _is_text(inner))
     if not made:
         raise ValueError(f"its observations are {space}, which holds no numbers")
-    keys = [part.key for part in made]
+    keys = [key for key, *_ in made]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
         raise ValueError(
             f"its observations have two parts whose path is {twice!r}; their keys, joined by /, must differ"
@@ -71,8 +61,8 @@ def observations(space: Space, replaced: Mapping[str, Space] | None = None) -> O
         _, path, inner, convert = made[0]
         return Observations(inner, lambda observation: convert(at(observation, path)), left_out)
     return Observations(
-        Dict({part.key: part.space for part in made}),
-        lambda observation: {part.key: part.convert(at(observation, part.path)) for part in made},
+        Dict({key: inner for key, _, inner, _ in made}),
+        lambda observation: {key: convert(at(observation, path)) for key, path, _, convert in made},
         left_out,
     )
 
@@ -110,25 +100,24 @@ def part_name(key: str) -> str:
     return f"observation {key!r}" if key else "observation"
 
 
-def _part(key: str, path: tuple[Any, ...], space: Space) -> Part:
+def _part(space: Space) -> tuple[Space, Callable[[Any], Any]]:
+    """The space of an array of an observation here, and how to make it from the environment's own."""
     match space:
         case Box() if channels_first(space):
             last = Box(np.moveaxis(space.low, 0, -1), np.moveaxis(space.high, 0, -1), dtype=space.dtype.type)
-            inner = _part(key, path, last)
-            return inner._replace(convert=lambda value: inner.convert(np.moveaxis(value, 0, -1)))
+            inner, convert = _part(last)
+            return inner, lambda value: convert(np.moveaxis(value, 0, -1))
         case Box() if is_depth(space):
             low, span = float(space.low.min()), float(space.high.max()) - float(space.low.min())
             shape = space.shape if len(space.shape) == 3 else (*space.shape, 1)
-            return Part(
-                key,
-                path,
+            return (
                 Box(0.0, 1.0, shape),
                 lambda value: np.reshape((np.asarray(value) - low) / span, shape).astype(np.float32),
             )
         case Box() if space.dtype == np.float64:
-            return Part(key, path, Box(_single(space.low), _single(space.high)), _single)
+            return Box(_single(space.low), _single(space.high)), _single
         case Box() | Discrete() | MultiDiscrete() | MultiBinary():
-            return Part(key, path, space, lambda value: value)
+            return space, lambda value: value
     raise ValueError(
         f"its observations hold {space}; Discrete, MultiDiscrete, MultiBinary, Box, and Dict and Tuple of "
         "these can be read"

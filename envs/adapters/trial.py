@@ -160,7 +160,7 @@ def misfit(value: Any, space: gymnasium.Space[Any]) -> str | None:
     try:
         array = np.asarray(value)
     except ValueError:  # ragged
-        return f"is {brief(value)}; its space is {brief_space(space)}"
+        return f"is {brief(value)}; its space is {brief(space)}"
     if isinstance(space, Box | MultiBinary | MultiDiscrete):
         other = _other_form(array, space, contained)
         if contained or other:
@@ -169,8 +169,8 @@ def misfit(value: Any, space: gymnasium.Space[Any]) -> str | None:
         return f"holds {array[~np.isfinite(array)].flat[0]}"
     if isinstance(space, Box):
         wrong = array[(array < space.low) | (array > space.high)]
-        return f"holds {wrong.flat[0]}, which is outside its space {brief_space(space)}"
-    return f"is {brief(value)}, which is outside its space {brief_space(space)}"
+        return f"holds {wrong.flat[0]}, which is outside its space {brief(space)}"
+    return f"is {brief(value)}, which is outside its space {brief(space)}"
 
 
 def _other_form(array: NDArray[Any], space: Box | MultiBinary | MultiDiscrete, contained: bool) -> str | None:
@@ -181,8 +181,3 @@ def _other_form(array: NDArray[Any], space: Box | MultiBinary | MultiDiscrete, c
     if array.dtype.kind == "O" or not np.can_cast(array.dtype, space.dtype, casting):
         return f"is {array.dtype}; its space is {space.dtype}"
     return None
-
-
-def brief_space(space: gymnasium.Space[Any]) -> str:
-    text = " ".join(str(space).split())
-    return text if len(text) <= 60 else text[:57] + "..."

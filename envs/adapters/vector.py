@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from numpy.typing import NDArray
 
 from envs.adapters.plain import PlainEnv
 from envs.checks import ObservationCheck
 from envs.entry_points import brief_error, located
 from envs.errors import ANY_FAULT, NoPictureError, TaskError
 from envs.task import TaskSpec
-from envs.vector import AnyWrapper, Seed, generator, positive_int
+from envs.vector import AnyWrapper, FirstRow, Row, Seed, generator, positive_int
 
 
 class AdaptedVectorEnv(AnyWrapper):
@@ -34,11 +33,7 @@ class AdaptedVectorEnv(AnyWrapper):
     """
 
     def __init__(
-        self,
-        spec: TaskSpec,
-        make_env: Callable[[], PlainEnv],
-        num_envs: int,
-        seed: Seed = None,
+        self, spec: TaskSpec, make_env: Callable[[], PlainEnv], num_envs: int, seed: Seed = None
     ) -> None:
         positive_int("num_envs", num_envs)
         self._own_generator = generator(seed)
@@ -64,16 +59,14 @@ class AdaptedVectorEnv(AnyWrapper):
         """-1, Gymnasium's mark for a seed that is not known: the copies have many."""
         return -1
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstRow:
         """Starts a new episode in every copy, each with a new seed; `seed` makes the generator anew."""
         if seed is not None:
             self._own_generator = generator(seed)
         seeds = self._own_generator.integers(2**31, size=self.num_envs).tolist()
         return self._row(lambda: self.env.reset(seed=seeds, options=options))[0], {}
 
-    def step(
-        self, actions: Any
-    ) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+    def step(self, actions: Any) -> Row:
         """One row of every copy; the action of a copy whose last row was LAST is ignored.
 
         Raises:

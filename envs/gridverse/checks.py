@@ -1,9 +1,6 @@
-"""Reads and checks a state that a user gives to `reset(options={"state": ...})`, and a world's own states."""
+"""Checks a state that a user gives to `reset(options={"state": ...})`, and a world's own states."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,27 +8,7 @@ from numpy.typing import NDArray
 from envs.gridverse import codes
 from envs.gridverse.state import from_arrays, to_arrays
 from envs.gridverse.world import Engine, WorldSpec
-from envs.vector import Arrays, check_fields, read_field
-
-
-def read_state(given: Mapping[str, Any], spec: WorldSpec, num: int) -> Arrays:
-    """The states of `num` copies that `given` asks for: `grid`, `agent` and, where something is held, `item`.
-
-    Raises:
-        ValueError: one line that names the field, the value and what would be right.
-    """
-    check_fields(given, ("grid", "agent"), ("item",))
-    state = {
-        "grid": _codes("grid", given["grid"], (*spec.shape, 3), num),
-        "agent": _codes("agent", given["agent"], (3,), num),
-        "item": _codes("item", given.get("item", (codes.NOTHING, 0, codes.NO_COLOUR)), (3,), num),
-    }
-    check_state(state, spec)
-    return state
-
-
-def _codes(name: str, value: Any, shape: tuple[int, ...], num: int) -> NDArray[np.uint8]:
-    return read_field(name, value, shape, num, np.uint8, 0, 255)
+from envs.vector import Arrays
 
 
 def check_state(state: Arrays, spec: WorldSpec) -> None:

@@ -125,7 +125,5 @@ def is_type(cells: NDArray[np.uint8], kind: int) -> NDArray[np.bool_]:
     return cells - _FIRST[kind] < _COUNT[kind]  # uint8 wraps round
 
 
-for _table in (NUM_STATUSES, CAN_BE_COLOURED, CAN_BE_HELD, BLOCKS_MOVEMENT, BLOCKS_VISION):
+for _table in [value for value in globals().values() if isinstance(value, np.ndarray)]:
     _table.flags.writeable = False
-for _array in (TURN_LEFT, TURN_RIGHT, ROTATION, MOVE, PACK, UNPACK, TYPE, STATUS, COLOUR, _FIRST, _COUNT):
-    _array.flags.writeable = False

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,19 +17,21 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.fields import Field, FieldDynamics
 from envs.gridverse import codes
-from envs.gridverse.checks import read_state
+from envs.gridverse.checks import check_state
 from envs.gridverse.render import render_state
 from envs.gridverse.representations import Representation
 from envs.gridverse.state import Bytes, Places, State, from_arrays, put, take, to_arrays
 from envs.gridverse.world import Engine, WorldSpec
-from envs.vector import Arrays, Dynamics
+from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 
-class GridverseDynamics(Dynamics):
+class GridverseDynamics(FieldDynamics):
     """The part that both engines share.
 
-    The fields of a state are `grid` [H, W, 3], `agent` [3] and `item` [3], uint8.
+    The fields of a state are `grid` [H, W, 3], `agent` [3] and `item` [3], uint8; without an item nothing is
+    held. That is the form in which states are given and saved, and not the one that they are kept in.
 
     Args:
         observation: "grid" or "vector" (`envs.gridverse.representations`).
@@ -41,6 +42,12 @@ class GridverseDynamics(Dynamics):
         self._representation = Representation(spec, observation)
         self.observation_space = self._representation.space
         self.action_space = gymnasium.spaces.Discrete(len(spec.actions))
+        self.action_names = tuple(name.lower().replace("_", " ") for name in spec.actions)
+        self.fields = (
+            Field("grid", (*spec.shape, 3), np.uint8, 0, 255),
+            Field("agent", (3,), np.uint8, 0, 255),
+            Field("item", (3,), np.uint8, 0, 255, (codes.NOTHING, 0, codes.NO_COLOUR)),
+        )
         self._has_good_exit, self._ends_on_exit = spec.has_good_exit, spec.ends_on_exit
 
     @abstractmethod
@@ -50,19 +57,15 @@ class GridverseDynamics(Dynamics):
     def get(self) -> Arrays:
         return dict(zip(("grid", "agent", "item"), to_arrays(self.state()), strict=True))
 
-    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        """Without an item nothing is held."""
-        return read_state(state, self._engine.spec, num)
+    def check(self, state: Arrays) -> None:
+        check_state(state, self._engine.spec)
 
-    def success(
-        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_] | None:
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags | None:
         """DTQN's measure where there is a good exit, a return above zero; elsewhere an end on an exit."""
         if self._has_good_exit:
-            success: NDArray[np.bool_] = episode_return > 0.0
-            return success
+            return episode_return > 0.0
         if self._ends_on_exit:
-            return terminated & codes.is_type(self.under_agent(), codes.EXIT)
+            return terminated & codes.is_type(self.state().under_agent(), codes.EXIT)
         return None
 
     def other(self, state: Arrays) -> Arrays | None:
@@ -77,10 +80,6 @@ class GridverseDynamics(Dynamics):
                 colour[beacons] = others[0]
         return state | {"grid": grid}
 
-    def under_agent(self) -> Bytes:
-        """The byte of the cell that each agent stands on, [N]."""
-        return self.state().under_agent()
-
     def picture(self, copy: int) -> NDArray[np.uint8]:
         return render_state(self._engine, take(self.state(), np.array([copy])))
 
@@ -93,20 +92,18 @@ class EngineDynamics(GridverseDynamics):
     def state(self) -> State:
         return self._state
 
-    def start(self, num: int, rng: np.random.Generator) -> None:
+    def start(self, num: int, rng: Rng) -> None:
         self._state = self._engine.reset(num, rng)
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         self._state = put(self._state, rows, self._engine.reset(len(rows), rng))
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         action = action.astype(np.intp, copy=False)
         self._state, reward, terminated = self._engine.step(self._state, action, rng)
         return reward, terminated
 
-    def observe(self, rng: np.random.Generator) -> NDArray[np.uint8]:
+    def observe(self, rng: Rng) -> NDArray[np.uint8]:
         return self._representation(self._engine.observe(self._state, rng), self._state.item)
 
     def put(self, state: Arrays) -> None:
@@ -212,23 +209,21 @@ class TableDynamics(GridverseDynamics):
             geometry, self._tables.cells[layout], self._tables.pose[self._now], self._tables.item[layout]
         )
 
-    def start(self, num: int, rng: np.random.Generator) -> None:
+    def start(self, num: int, rng: Rng) -> None:
         self._tables = self._initial  # layouts that were put in by hand are not needed any longer
         self._now = self._initial_states[rng.integers(len(self._initial_states), size=num)]
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         self._now[rows] = self._initial_states[rng.integers(len(self._initial_states), size=len(rows))]
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         transition = self._now * self._num_actions
         transition += action.astype(np.intp, copy=False)
         tables = self._tables
         self._now = tables.next_state.take(transition)
         return tables.reward.take(transition), tables.terminated.take(transition)
 
-    def observe(self, rng: np.random.Generator) -> NDArray[np.uint8]:
+    def observe(self, rng: Rng) -> NDArray[np.uint8]:
         return self._tables.observation.take(self._now, axis=0)
 
     def put(self, state: Arrays) -> None:

@@ -1,76 +1,58 @@
 """When an episode ends: the terminating functions of gym-gridverse, each over N transitions.
 
-    ending (state, action, next_state, *, parameters) -> bool [N]
-
-`action` [N] indexes `codes.ACTIONS`.
+ending (step, *, parameters) -> bool [N]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from envs.gridverse import codes
-from envs.gridverse.state import State
+from envs.gridverse.state import Step
+from envs.gridverse.values import named
+from envs.vector import Flags
 
-Action = NDArray[Any]
-Flags = NDArray[np.bool_]
-Ending = Callable[[State, Action, State], Flags]
-
-
-def agent_is_on(state: State, kind: int) -> Flags:
-    """Whether each agent stands on an object of a type, [N]."""
-    return codes.is_type(state.under_agent(), kind)
+Ending = Callable[[Step], Flags]
 
 
-def bumps_into_wall(state: State, action: Action) -> Flags:
-    """Whether the cell that each action aims at is a wall, [N]; actions that are no move aim at their own."""
+def agent_is_on(step: Step, kind: int) -> Flags:
+    """Whether each agent now stands on an object of a type, [N]."""
+    return codes.is_type(step.after.under_agent(), kind)
+
+
+def overlap(step: Step, *, object_type: str) -> Flags:
+    """Whether the agent now stands on an object of the type."""
+    return agent_is_on(step, codes.OBJECTS.index(object_type))
+
+
+def reach_exit(step: Step) -> Flags:
+    """Whether the agent now stands on an exit, whichever."""
+    return agent_is_on(step, codes.EXIT)
+
+
+def bump_moving_obstacle(step: Step) -> Flags:
+    """Whether an obstacle now stands where the agent does."""
+    return agent_is_on(step, codes.MOVING_OBSTACLE)
+
+
+def bump_into_wall(step: Step) -> Flags:
+    """Whether the cell that the action aims at is a wall; actions that are no move aim at their own."""
+    state, action, _ = step
     target = state.geometry.target.take(state.pose * len(codes.ACTIONS) + action)
     return codes.is_type(state.at(target), codes.WALL)
 
 
-def overlap(state: State, action: Action, next_state: State, *, object_type: str) -> Flags:
-    """Whether the agent now stands on an object of the type."""
-    return agent_is_on(next_state, codes.OBJECTS.index(object_type))
-
-
-def reach_exit(state: State, action: Action, next_state: State) -> Flags:
-    """Whether the agent now stands on an exit, whichever."""
-    return agent_is_on(next_state, codes.EXIT)
-
-
-def bump_moving_obstacle(state: State, action: Action, next_state: State) -> Flags:
-    """Whether an obstacle now stands where the agent does."""
-    return agent_is_on(next_state, codes.MOVING_OBSTACLE)
-
-
-def bump_into_wall(state: State, action: Action, next_state: State) -> Flags:
-    """Whether the agent meant to move into a wall."""
-    return bumps_into_wall(state, action)
-
-
-def reduce_any(
-    state: State, action: Action, next_state: State, *, terminating_functions: tuple[Ending, ...]
-) -> Flags:
+def reduce_any(step: Step, *, terminating_functions: tuple[Ending, ...]) -> Flags:
     """Whether any of several holds."""
-    return np.logical_or.reduce([ending(state, action, next_state) for ending in terminating_functions])
+    return np.logical_or.reduce([ending(step) for ending in terminating_functions])
 
 
-def reduce_all(
-    state: State, action: Action, next_state: State, *, terminating_functions: tuple[Ending, ...]
-) -> Flags:
+def reduce_all(step: Step, *, terminating_functions: tuple[Ending, ...]) -> Flags:
     """Whether all of several hold."""
-    return np.logical_and.reduce([ending(state, action, next_state) for ending in terminating_functions])
+    return np.logical_and.reduce([ending(step) for ending in terminating_functions])
 
 
-ENDINGS: Final[dict[str, Callable[..., Flags]]] = {
-    "overlap": overlap,
-    "reach_exit": reach_exit,
-    "bump_moving_obstacle": bump_moving_obstacle,
-    "bump_into_wall": bump_into_wall,
-    "reduce_any": reduce_any,
-    "reduce_all": reduce_all,
-}
+ENDINGS: Final = named(overlap, reach_exit, bump_moving_obstacle, bump_into_wall, reduce_any, reduce_all)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from envs.errors import meant
 from envs.gridverse import values
 from envs.vector import brief
 
@@ -42,8 +42,7 @@ class WorldFacts:
             raise ValueError(f"task is {brief(data)}; it must be a mapping with some of {', '.join(known)}")
         for key, value in data.items():
             if key not in known:
-                near = difflib.get_close_matches(str(key), known, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise ValueError(f"task holds the unknown key {key!r}{hint} (known: {', '.join(known)})")
+                hint = f"{meant(key, known)} (known: {', '.join(known)})"
+                raise ValueError(f"task holds the unknown key {key!r}{hint}")
             values.read(value, f"task.{key}", values.FACTS[key])
         return cls(**data)

@@ -7,14 +7,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import gymnasium
-
 from envs.families import GRIDVERSE_FILE
 from envs.gridverse import views
 from envs.gridverse.checks import check_world
 from envs.gridverse.dynamics import make_dynamics
-from envs.gridverse.representations import OBSERVATIONS, Representation
-from envs.gridverse.world import WorldSpec, load_world, read_file
+from envs.gridverse.representations import chosen
+from envs.gridverse.world import WorldSpec, read_file
 from envs.gridverse.worlds import SHIPPED, world
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec, native_task
@@ -34,18 +32,18 @@ def find(id: str, options: TaskOptions) -> Task | None:
     if not id.startswith(GRIDVERSE_FILE):
         return None
     path = id.removeprefix(GRIDVERSE_FILE)
+    data = read_file(path)
     try:
-        spec = load_world(path)
+        spec = WorldSpec.from_data(data)
         check_world(spec)
     except ValueError as error:
-        data = read_file(path)  # where there is no such file, that is said here
         if options.backend == "gym-gridverse":
             from envs.gridverse import package_world
 
             return package_world.task(id, path, data, options)
         own = next(own_names(data), None)
         hint = f"; {own} is your own: --task.backend gym-gridverse gives the file to the package as it is"
-        raise ValueError(f"{error}{hint if own else ''}") from None
+        raise ValueError(f"{path}: {error}{hint if own else ''}") from None
     return _task(id, spec, options)
 
 
@@ -59,30 +57,23 @@ def own_names(data: Any) -> Iterator[str]:
 
 
 def _task(id: str, world: WorldSpec, options: TaskOptions) -> Task:
-    observation = options.observation or world.facts.observation
-    if observation not in OBSERVATIONS:
-        raise ValueError(f"task.observation is {observation!r}; it must be one of {', '.join(OBSERVATIONS)}")
+    observation = chosen(options.observation, world.facts.observation)
     make = _dynamics(world, observation, options.backend)
     facts = world.facts
-    spec = TaskSpec(
+    height, width = views.size(world.area)
+    kind = f"A world of the kind {world.reset.name!r}, with {height} x {width} cells in view."
+    spec = TaskSpec.of(
+        make(),
         id=id,
-        description=facts.description or _description(world),
-        observation_space=Representation(world, observation).space,
-        action_space=gymnasium.spaces.Discrete(len(world.actions)),
+        description=facts.description or kind,
         time_limit=facts.time_limit,
         success=_success(id, world),
         best_return=facts.best_return,
         source=facts.source or id.removeprefix(GRIDVERSE_FILE),
         success_ceiling=facts.success_ceiling,
-        action_names=tuple(name.lower().replace("_", " ") for name in world.actions),
-        view=views.size(world.area) if observation == "vector" else None,
+        view=(height, width) if observation == "vector" else None,
     )
     return native_task(spec, make, options, takes=("observation", "backend"))
-
-
-def _description(world: WorldSpec) -> str:
-    height, width = views.size(world.area)
-    return f"A world of the kind {world.reset.name!r}, with {height} x {width} cells in view."
 
 
 def _success(id: str, world: WorldSpec) -> str | None:

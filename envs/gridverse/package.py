@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from envs.gridverse import codes
 from envs.gridverse.dynamics import GridverseDynamics
-from envs.gridverse.state import Bytes, State, from_arrays
+from envs.gridverse.state import State, from_arrays
 from envs.gridverse.world import WorldSpec
-from envs.vector import Arrays
+from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 INSTALL: Final = (
     "pip install more-itertools schema typing-extensions &&"
@@ -54,9 +54,8 @@ class Package:
         finally:
             if stands_in:
                 del sys.modules[_GYM_PART]
-        self.make_env = factory_env_from_data
+        self.make_env, self.seed_library = factory_env_from_data, reset_gv_rng
         self.make_representation = make_observation_representation
-        self.seed_library = reset_gv_rng
         self._agent, self._grid, self._state = Agent, Grid, PackageState
         self._position, self._orientation = Position, Orientation
         self._color, self._types = Color, list(grid_object_registry)
@@ -113,20 +112,18 @@ class PackageDynamics(GridverseDynamics):
     def _seed(self, seed: np.int64 | int) -> None:
         self._env.set_seed(int(seed))
 
-    def _reset(self, rng: np.random.Generator) -> Any:
+    def _reset(self, rng: Rng) -> Any:
         self._seed(rng.integers(2**63))
         return self._env.functional_reset()
 
-    def start(self, num: int, rng: np.random.Generator) -> None:
+    def start(self, num: int, rng: Rng) -> None:
         self._states = [self._reset(rng) for _ in range(num)]
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, rows: Copies, rng: Rng) -> None:
         for row in rows:
             self._states[row] = self._reset(rng)
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         reward, terminated = np.zeros(len(action)), np.zeros(len(action), np.bool_)
         for row, seed in enumerate(rng.integers(2**63, size=len(action))):
             self._seed(seed)
@@ -136,7 +133,7 @@ class PackageDynamics(GridverseDynamics):
             )
         return reward, terminated
 
-    def observe(self, rng: np.random.Generator) -> NDArray[np.uint8]:
+    def observe(self, rng: Rng) -> NDArray[np.uint8]:
         grids, items = [], []
         for state, seed in zip(self._states, rng.integers(2**63, size=len(self._states)), strict=True):
             self._seed(seed)
@@ -151,10 +148,6 @@ class PackageDynamics(GridverseDynamics):
         agent = [(*state.agent.position.yx, state.agent.orientation.value) for state in self._states]
         item = [_cell(state.agent.grid_object) for state in self._states]
         return from_arrays(np.array(grid, np.uint8), np.array(agent, np.uint8), np.array(item, np.uint8))
-
-    def under_agent(self) -> Bytes:
-        cells = [_cell(state.grid[state.agent.position]) for state in self._states]
-        return codes.pack(np.array(cells, np.uint8))
 
     def put(self, state: Arrays) -> None:
         self._states = [

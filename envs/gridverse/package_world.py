@@ -19,10 +19,10 @@ from envs.entry_points import located, search_working_directory
 from envs.errors import ANY_FAULT
 from envs.gridverse.facts import WorldFacts
 from envs.gridverse.package import load
-from envs.gridverse.representations import OBSERVATIONS
+from envs.gridverse.representations import chosen
 from envs.options import TaskOptions
 from envs.task import Task
-from envs.vector import positive_int
+from envs.vector import FirstRow, positive_int
 
 
 def task(id: str, path: str, data: Any, options: TaskOptions) -> Task:
@@ -36,9 +36,7 @@ def task(id: str, path: str, data: Any, options: TaskOptions) -> Task:
     """
     world = dict(data) if isinstance(data, dict) else data
     facts = WorldFacts.from_data(world.pop("task", {}) if isinstance(world, dict) else {})
-    observation = options.observation or facts.observation
-    if observation not in OBSERVATIONS:
-        raise ValueError(f"task.observation is {observation!r}; it must be one of {', '.join(OBSERVATIONS)}")
+    observation = chosen(options.observation, facts.observation)
     limit = facts.time_limit if options.time_limit is None else options.time_limit
     limit = positive_int("task.time_limit", limit)
     return foreign_task(
@@ -92,9 +90,7 @@ class PackageWorld(gymnasium.Env[NDArray[np.uint8], Any]):
         self._env.set_seed(seed)
         self._package.seed_library(seed)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> FirstRow:
         super().reset(seed=seed)
         self._seed()
         self._state = self._env.functional_reset()

@@ -8,7 +8,23 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.drawing import AGENT, BLUE, FLOOR, GREEN, LINE, RED, TILE, VIEW, WALL, YELLOW, X, Y
+from envs.drawing import (
+    AGENT,
+    ARROW,
+    BLUE,
+    FAR,
+    FLOOR,
+    GREEN,
+    LINE,
+    RED,
+    TILE,
+    VIEW,
+    WALL,
+    YELLOW,
+    X,
+    Y,
+    joined,
+)
 from envs.gridverse import codes
 from envs.gridverse.state import State, to_arrays
 from envs.gridverse.world import Engine
@@ -18,28 +34,26 @@ _BOX: Final = (150, 110, 60)
 # By colour code.
 _COLOURS: Final = ((150, 150, 150), RED, GREEN, BLUE, YELLOW)
 
-_FRAME: Final = np.maximum(np.abs(Y), np.abs(X)) > 0.82
-_FAR: Final = np.maximum(np.abs(Y), np.abs(X))  # from the middle, by the farther coordinate
+_FRAME: Final = FAR > 0.82
 _RADIUS: Final = np.hypot(Y, X)
 _KEY: Final = (np.hypot(Y, X + 0.36) < 0.30) & (np.hypot(Y, X + 0.36) > 0.12)
 _SHAFT: Final = (np.abs(Y) < 0.08) & (X > -0.10) & (X < 0.66)
 _BITS: Final = (Y > 0) & (Y < 0.30) & ((np.abs(X - 0.58) < 0.08) | (np.abs(X - 0.34) < 0.08))
 # Which pixels of a tile an object fills with its colour.
 _SHAPES: Final = {
-    codes.EXIT: (_FAR < 0.78) & (_FAR > 0.34),  # an open square
+    codes.EXIT: (FAR < 0.78) & (FAR > 0.34),  # an open square
     codes.BEACON: _RADIUS < 0.60,  # a disc
     codes.KEY: _KEY | _SHAFT | _BITS,
     codes.MOVING_OBSTACLE: np.abs(Y) + np.abs(X) < 0.80,  # a diamond
-    codes.BOX: _FAR < 0.66,
+    codes.BOX: FAR < 0.66,
     codes.TELEPOD: ((_RADIUS < 0.78) & (_RADIUS > 0.60)) | ((_RADIUS < 0.40) & (_RADIUS > 0.22)),  # two rings
 }
 _OWN_COLOURS: Final = {codes.MOVING_OBSTACLE: _OBSTACLE, codes.BOX: _BOX}
 _DOORS: Final = {
-    codes.OPEN: (_FAR < 0.90) & (_FAR > 0.70),  # a frame
-    codes.CLOSED: (_FAR < 0.90) & ~((np.abs(X - 0.5) < 0.14) & (np.abs(Y) < 0.14)),  # a leaf with a knob
-    codes.LOCKED: (_FAR < 0.90) & (_RADIUS > 0.22) & ~((np.abs(X) < 0.10) & (Y > 0) & (Y < 0.5)),  # a keyhole
+    codes.OPEN: (FAR < 0.90) & (FAR > 0.70),  # a frame
+    codes.CLOSED: (FAR < 0.90) & ~((np.abs(X - 0.5) < 0.14) & (np.abs(Y) < 0.14)),  # a leaf with a knob
+    codes.LOCKED: (FAR < 0.90) & (_RADIUS > 0.22) & ~((np.abs(X) < 0.10) & (Y > 0) & (Y < 0.5)),  # a keyhole
 }
-_ARROW: Final = (np.abs(X) < 0.40 * (Y + 0.60)) & (Y < 0.55)  # the agent, facing up
 
 
 def render_state(engine: Engine, state: State) -> NDArray[np.uint8]:
@@ -60,11 +74,11 @@ def render_state(engine: Engine, state: State) -> NDArray[np.uint8]:
     for row in range(height):
         for col in range(width):
             picture[row, col] = _tile(*grid[row, col].tolist(), bool(seen[row * width + col]))
-    turned = np.rot90(_ARROW, k=(0, 2, 1, 3)[heading])  # quarter turns to the left
+    turned = np.rot90(ARROW, k=(0, 2, 1, 3)[heading])  # quarter turns to the left
     picture[y, x][turned] = AGENT
     if item[0] != codes.NOTHING:
         picture[0, 0] = _tile(*item.tolist(), False)
-    return np.ascontiguousarray(picture.swapaxes(1, 2).reshape(height * TILE, width * TILE, 3))
+    return joined(picture)
 
 
 @functools.cache

@@ -20,6 +20,15 @@ from envs.gridverse.world import WorldSpec
 OBSERVATIONS: Final = ("grid", "vector")
 _NOTHING: Final = codes.cell(codes.NOTHING)
 
+
+def chosen(asked: str | None, own: str) -> str:
+    """The observation that is asked for, or else a world's own; a ValueError for one that is unknown."""
+    observation = asked or own
+    if observation not in OBSERVATIONS:
+        raise ValueError(f"task.observation is {observation!r}; it must be one of {', '.join(OBSERVATIONS)}")
+    return observation
+
+
 Table = NDArray[np.int64]
 
 

@@ -1,7 +1,6 @@
 """Initial states: the reset functions of gym-gridverse, each for N states at once.
 
-    reset   (num, rng, *, parameters)  -> State of `num` independent initial states
-    layouts (*, parameters)            -> State of all initial states, where they are few and equally likely
+    reset (num, rng, *, parameters)  -> State of `num` independent initial states
 
 The distributions are the original's; the order of the random draws is not. Nothing is held at the start.
 Impossible parameters are a ValueError of one line.
@@ -10,7 +9,7 @@ Impossible parameters are a ValueError of one line.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise, permutations, product
 from typing import Final
 
@@ -18,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.gridverse import codes
-from envs.gridverse.state import Bytes, Geometry, Places, State, geometry, initial, take
+from envs.gridverse.state import Bytes, Places, State, initial, take
+from envs.gridverse.values import named
+from envs.vector import Rng
 
-Rng = np.random.Generator
 Shape = tuple[int, int]
 
 _FLOOR: Final = codes.cell(codes.FLOOR)
@@ -94,7 +94,6 @@ def layouts_memory(*, shape: Shape, colors: tuple[str, ...]) -> State:
     grid[[1, height - 2], 2 : width - 2] = _FLOOR
     grid[2 : height - 2, width // 2] = _FLOOR
     combinations = list(product(permutations(palette, 2), (0, 1)))
-    where = geometry(height, width)
     cells = _repeat(grid, len(combinations))
     exits, beacons = ([y * width + x for x in (1, width - 2)] for y in (1, height - 2))
     for layout, ((good, bad), side) in enumerate(combinations):
@@ -102,10 +101,10 @@ def layouts_memory(*, shape: Shape, colors: tuple[str, ...]) -> State:
         cells[layout, exits[1 - side]] = codes.cell(codes.EXIT, colour=bad)
         cells[layout, beacons] = codes.cell(codes.BEACON, colour=good)
     middle = np.full(len(cells), height // 2 * width + width // 2)
-    return initial(where, cells, middle, np.full(len(cells), _UP))
+    return initial(shape, cells, middle, np.full(len(cells), _UP))
 
 
-def reset_memory(num: int, rng: Rng, *, shape: Shape, colors: tuple[str, ...]) -> State:
+def memory(num: int, rng: Rng, *, shape: Shape, colors: tuple[str, ...]) -> State:
     """States of `layouts_memory`; one draw of `integers(L, size=num)`."""
     layouts = layouts_memory(shape=shape, colors=colors)
     return take(layouts, rng.integers(len(layouts.cells), size=num))
@@ -119,11 +118,11 @@ def _check_empty(name: str, shape: Shape) -> None:
         raise ValueError(f"{name}: shape {list(shape)} must be at least 4 x 4")
 
 
-def _with_exit(shape: Shape, num: int) -> tuple[Geometry, Bytes]:
+def _with_exit(shape: Shape, num: int) -> Bytes:
     """Walled grids with an exit at the bottom right."""
     cells = _repeat(_walled(shape), num)
     cells[:, (shape[0] - 1) * shape[1] - 2] = _EXIT
-    return geometry(*shape), cells
+    return cells
 
 
 def empty(
@@ -146,7 +145,7 @@ def empty(
     heading = rng.integers(4, size=num) if random_agent else np.full(num, _RIGHT)
     cells = _repeat(_walled(shape), num)
     cells[np.arange(num), inner[exit]] = _EXIT
-    return initial(geometry(*shape), cells, inner[agent], heading)
+    return initial(shape, cells, inner[agent], heading)
 
 
 def dynamic_obstacles(
@@ -160,7 +159,7 @@ def dynamic_obstacles(
             f"dynamic_obstacles: num_obstacles is {num_obstacles}; it must be from 0 to {len(floor) - 1},"
             " the cells that agent and exit leave"
         )
-    where, cells = _with_exit(shape, num)
+    cells = _with_exit(shape, num)
     if random_agent:
         places = floor[distinct(rng, num, len(floor), 1 + num_obstacles)]
         agent, obstacles, heading = places[:, 0], places[:, 1:], rng.integers(4, size=num)
@@ -168,7 +167,7 @@ def dynamic_obstacles(
         agent, heading = np.full(num, floor[0]), np.full(num, _RIGHT)
         obstacles = floor[1 + distinct(rng, num, len(floor) - 1, num_obstacles)]
     cells[np.arange(num)[:, None], obstacles] = codes.cell(codes.MOVING_OBSTACLE)
-    return initial(where, cells, agent, heading)
+    return initial(shape, cells, agent, heading)
 
 
 def keydoor(num: int, rng: Rng, *, shape: Shape) -> State:
@@ -178,7 +177,7 @@ def keydoor(num: int, rng: Rng, *, shape: Shape) -> State:
     if width < 5:
         raise ValueError(f"keydoor: shape {list(shape)} must be at least 5 wide")
     yellow, rows = codes.COLOURS.index("YELLOW"), np.arange(num)
-    where, cells = _with_exit(shape, num)
+    cells = _with_exit(shape, num)
     wall = rng.integers(2, width - 2, size=num)
     for y in range(1, height - 1):
         cells[rows, y * width + wall] = _WALL
@@ -188,18 +187,18 @@ def keydoor(num: int, rng: Rng, *, shape: Shape) -> State:
     key = rng.integers(1, height - 1, size=num) * width + rng.integers(1, wall)
     cells[rows, key] = codes.cell(codes.KEY, colour=yellow)
     agent = rng.integers(1, height - 1, size=num) * width + rng.integers(1, wall)
-    return initial(where, cells, agent, rng.integers(4, size=num))
+    return initial(shape, cells, agent, rng.integers(4, size=num))
 
 
 def teleport(num: int, rng: Rng, *, shape: Shape) -> State:
     """Two red telepods on cells of Floor; the agent is at the top left, facing right or down."""
     _check_empty("teleport", shape)
-    where, cells = _with_exit(shape, num)
+    cells = _with_exit(shape, num)
     inner = _inner_places(shape)  # the first is the agent's, the last the exit's
     pods = inner[1 + distinct(rng, num, len(inner) - 2, 2)]
     cells[np.arange(num)[:, None], pods] = codes.cell(codes.TELEPOD, colour=codes.COLOURS.index("RED"))
     heading = np.array([_RIGHT, _DOWN])[rng.integers(2, size=num)]
-    return initial(where, cells, np.full(num, inner[0]), heading)
+    return initial(shape, cells, np.full(num, inner[0]), heading)
 
 
 def crossing(num: int, rng: Rng, *, shape: Shape, num_rivers: int, object_type: str) -> State:
@@ -216,7 +215,7 @@ def crossing(num: int, rng: Rng, *, shape: Shape, num_rivers: int, object_type: 
         raise ValueError(f"crossing: num_rivers is {num_rivers}; it must be at least 1")
     if object_type not in _RIVERS:
         raise ValueError(f"crossing: object_type is {object_type!r}; it must be one of {', '.join(_RIVERS)}")
-    where, cells = _with_exit(shape, num)
+    cells = _with_exit(shape, num)
     rows = np.arange(num)
     down, across = np.arange(2, height - 2, 2), np.arange(2, width - 2, 2)
     lines, is_row = np.concatenate([down, across]), np.arange(len(down) + len(across)) < len(down)
@@ -250,7 +249,7 @@ def crossing(num: int, rng: Rng, *, shape: Shape, num_rivers: int, object_type: 
         x = np.where(right, left[rows, j + 1], gap)
         grid[rows, y, x] = _FLOOR
         i, j = i + ~right, j + right
-    return initial(where, cells, np.full(num, width + 1), np.full(num, _RIGHT))
+    return initial(shape, cells, np.full(num, width + 1), np.full(num, _RIGHT))
 
 
 # -- rooms ---------------------------------------------------------------------------------------------------
@@ -296,7 +295,7 @@ def rooms(num: int, rng: Rng, *, shape: Shape, layout: tuple[int, int]) -> State
     """Rooms in rows and columns, joined by openings; agent and exit on any two cells of Floor."""
     cells, places = _rooms("rooms", num, rng, shape, layout, 2)
     cells[np.arange(num), places[:, 1]] = _EXIT
-    return initial(geometry(*shape), cells, places[:, 0], rng.integers(4, size=num))
+    return initial(shape, cells, places[:, 0], rng.integers(4, size=num))
 
 
 def memory_rooms(
@@ -327,17 +326,7 @@ def memory_rooms(
     rows = np.arange(num)[:, None]
     cells[rows, places[:, 1 : 1 + num_beacons]] = codes.PACK[codes.BEACON, 0, colour[:, :1]]
     cells[rows, places[:, 1 + num_beacons :]] = codes.PACK[codes.EXIT, 0, colour]
-    return initial(geometry(*shape), cells, places[:, 0], heading)
+    return initial(shape, cells, places[:, 0], heading)
 
 
-LAYOUTS: Final[dict[str, Callable[..., State]]] = {"memory": layouts_memory}
-RESETS: Final[dict[str, Callable[..., State]]] = {
-    "empty": empty,
-    "rooms": rooms,
-    "dynamic_obstacles": dynamic_obstacles,
-    "keydoor": keydoor,
-    "crossing": crossing,
-    "teleport": teleport,
-    "memory": reset_memory,
-    "memory_rooms": memory_rooms,
-}
+RESETS: Final = named(*(empty, rooms, dynamic_obstacles, keydoor, crossing, teleport, memory, memory_rooms))

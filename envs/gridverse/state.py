@@ -109,10 +109,19 @@ class State(NamedTuple):
         return self.at(self.place)
 
 
-def initial(shape: Geometry, cells: Bytes, place: Places, heading: NDArray[Any]) -> State:
-    """States with nothing held, from `cells` [N, H * W + 1]."""
+class Step(NamedTuple):
+    """N transitions."""
+
+    before: State
+    action: NDArray[Any]
+    """[N], places in `codes.ACTIONS`."""
+    after: State
+
+
+def initial(shape: tuple[int, int], cells: Bytes, place: Places, heading: NDArray[Any]) -> State:
+    """States of a shape with nothing held, from `cells` [N, H * W + 1]."""
     item = np.full(len(cells), codes.cell(codes.NOTHING), np.uint8)
-    return State(shape, cells, place * 4 + heading, item)
+    return State(geometry(*shape), cells, place * 4 + heading, item)
 
 
 def from_arrays(grid: Bytes, agent: Bytes, item: Bytes) -> State:

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from envs.gridverse import codes
 from envs.gridverse.state import State
+from envs.gridverse.values import named
+from envs.vector import Rng
 
 Action = NDArray[Any]
-Rng = np.random.Generator
 Transition = Callable[[State, Action, Rng], State]
 
 _FLOOR: Final = codes.cell(codes.FLOOR)
@@ -156,16 +157,9 @@ def chain(state: State, action: Action, rng: Rng, *, transition_functions: tuple
     return state
 
 
-TRANSITIONS: Final[dict[str, Callable[..., State]]] = {
-    "move_agent": move_agent,
-    "turn_agent": turn_agent,
-    "pickndrop": pickndrop,
-    "move_obstacles": move_obstacles,
-    "actuate_door": actuate_door,
-    "actuate_box": actuate_box,
-    "teleport": teleport,
-    "chain": chain,
-}
+TRANSITIONS: Final = named(
+    *(move_agent, turn_agent, pickndrop, move_obstacles, actuate_door, actuate_box, teleport, chain)
+)
 
 MOVES_AGENT_ONLY: Final = frozenset({"move_agent", "turn_agent"})
 """Transitions that change neither grid nor item and draw nothing: a world of these alone can be tabulated."""

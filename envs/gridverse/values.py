@@ -6,7 +6,7 @@ A reader's ValueError is the rest of "it must be ..."; `read` makes the whole li
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from envs.gridverse import codes
 from envs.gridverse.state import Area
@@ -15,6 +15,12 @@ from envs.vector import brief
 _MAX_SIDE: Final = 255  # rows and columns are uint8 in the states that users see
 
 Reader = Callable[[Any], Any]
+Result = TypeVar("Result")
+
+
+def named(*functions: Callable[..., Result]) -> dict[str, Callable[..., Result]]:
+    """Functions of one kind by the names that data has for them, which are their own."""
+    return {function.__name__: function for function in functions}
 
 
 def read(value: Any, name: str, reader: Reader) -> Any:

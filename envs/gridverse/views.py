@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from envs.gridverse import codes
 from envs.gridverse.state import Area, Bytes
+from envs.gridverse.values import named
+from envs.vector import Rng
 
-Rng = np.random.Generator
 Visible = NDArray[np.bool_]
 Visibility = Callable[..., Visible]
 
@@ -136,12 +137,7 @@ def stochastic_raytracing(view: Bytes, rng: Rng, area: Area) -> Visible:
     return seen
 
 
-VISIBILITIES: Final[dict[str, Callable[..., Visible]]] = {
-    "fully_transparent": fully_transparent,
-    "partially_occluded": partially_occluded,
-    "raytracing": raytracing,
-    "stochastic_raytracing": stochastic_raytracing,
-}
+VISIBILITIES: Final = named(fully_transparent, partially_occluded, raytracing, stochastic_raytracing)
 
 
 def from_visibility(view: Bytes, rng: Rng, *, area: Area, visibility_function: Visibility) -> Visible:

@@ -9,7 +9,6 @@ view = engine.observe(state, rng)            # uint8 [h * w, 1024], bytes of cel
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -20,15 +19,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.errors import unreadable
+from envs.errors import meant, unreadable
 from envs.gridverse import codes, values, views
 from envs.gridverse.endings import ENDINGS
 from envs.gridverse.facts import WorldFacts
-from envs.gridverse.resets import LAYOUTS, RESETS
+from envs.gridverse.resets import RESETS, layouts_memory
 from envs.gridverse.rewards import NEEDS_ONE, REWARDS
-from envs.gridverse.state import Area, Bytes, Geometry, State, geometry
+from envs.gridverse.state import Area, Bytes, Geometry, State, Step, geometry
 from envs.gridverse.transitions import MOVES_AGENT_ONLY, REMOVES, TRANSITIONS
-from envs.vector import brief
+from envs.vector import Flags, Rewards, Rng, brief
 
 _Table = Mapping[str, Callable[..., Any]]
 
@@ -85,9 +84,8 @@ class FunctionSpec:
             raise ValueError(f"{kind} function is {brief(data)}; it must be a mapping with a 'name'")
         name, table = data["name"], _TABLES[kind]
         if name not in table:
-            near = difflib.get_close_matches(name, table, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"unknown {kind} function {name!r}{hint} (supported: {', '.join(table)})")
+            hint = f"{meant(name, table)} (supported: {', '.join(table)})"
+            raise ValueError(f"unknown {kind} function {name!r}{hint}")
         given = {key: data[key] for key in data if key != "name" and (kind, name, key) not in _IGNORED}
         what = f"{kind} function {name!r}"
         signature = inspect.getfullargspec(table[name])
@@ -117,10 +115,10 @@ class FunctionSpec:
                 if isinstance(inner, FunctionSpec):
                     yield from inner.all()
 
-    def bind(self, table: _Table | None = None) -> Callable[..., Any]:
+    def bind(self) -> Callable[..., Any]:
         """The function with its parameters filled in."""
-        function = (table or _TABLES[self.kind])[self.name]
-        return functools.partial(function, **{key: _bound(value) for key, value in self.params})
+        parameters = {key: _bound(value) for key, value in self.params}
+        return functools.partial(_TABLES[self.kind][self.name], **parameters)
 
 
 def function_specs(data: Any, key: str, kind: str) -> Any:
@@ -145,15 +143,16 @@ def _bound(value: Any) -> Any:
 
 
 _SPACES: Final = ("state_space", "observation_space")
-_REQUIRED: Final = (
-    *_SPACES,
-    "reset_function",
-    "transition_functions",
-    "reward_functions",
-    "observation_function",
-    "terminating_function",
-)
-_OPTIONAL: Final = ("action_space", "task")
+_FUNCTIONS: Final = {
+    "reset_function": ("reset", "reset"),
+    "transition_functions": ("transitions", "transition"),
+    "reward_functions": ("rewards", "reward"),
+    "observation_function": ("observation", "observation"),
+    "terminating_function": ("terminating", "terminating"),
+}
+"""A key of the data: the field of `WorldSpec`, and the kind of its function or functions."""
+_REQUIRED: Final = (*_SPACES, *_FUNCTIONS)
+_KNOWN: Final = (*_REQUIRED, "action_space", "task")
 
 
 @dataclass(frozen=True)
@@ -191,8 +190,8 @@ class WorldSpec:
         if not isinstance(data, Mapping):
             raise ValueError(f"the world is {brief(data)}; it must be a mapping with {', '.join(_REQUIRED)}")
         for key in data:
-            if key not in (*_REQUIRED, *_OPTIONAL):
-                raise ValueError(f"unknown key {key!r} (known: {', '.join((*_REQUIRED, *_OPTIONAL))})")
+            if key not in _KNOWN:
+                raise ValueError(f"unknown key {key!r} (known: {', '.join(_KNOWN)})")
         for key in _REQUIRED:
             if key not in data:
                 raise ValueError(f"the world has no {key!r}")
@@ -203,19 +202,14 @@ class WorldSpec:
                 raise ValueError(
                     f"observation_space.{noun} lacks {unseen[0]}, which is in state_space.{noun}"
                 )
+        actions = data.get("action_space", codes.ACTIONS)
         spec = cls(
             objects=objects,
             colors=colors,
             observation_objects=seen_objects,
             observation_colors=seen_colors,
-            actions=values.read(
-                data.get("action_space", codes.ACTIONS), "action_space", values.some_of(codes.ACTIONS)
-            ),
-            reset=FunctionSpec.from_data(data["reset_function"], "reset"),
-            transitions=function_specs(data["transition_functions"], "transition_functions", "transition"),
-            rewards=function_specs(data["reward_functions"], "reward_functions", "reward"),
-            observation=FunctionSpec.from_data(data["observation_function"], "observation"),
-            terminating=FunctionSpec.from_data(data["terminating_function"], "terminating"),
+            actions=values.read(actions, "action_space", values.some_of(codes.ACTIONS)),
+            **{field: function_specs(data[key], key, kind) for key, (field, kind) in _FUNCTIONS.items()},
             facts=WorldFacts.from_data(data.get("task", {})),
         )
         spec._check()
@@ -250,11 +244,7 @@ class WorldSpec:
                 "objects": list(self.observation_objects),
                 "colors": list(self.observation_colors),
             },
-            "reset_function": self.reset.to_data(),
-            "transition_functions": _to_data(self.transitions),
-            "reward_functions": _to_data(self.rewards),
-            "observation_function": self.observation.to_data(),
-            "terminating_function": self.terminating.to_data(),
+            **{key: _to_data(getattr(self, field)) for key, (field, _) in _FUNCTIONS.items()},
         }
 
     @property
@@ -342,19 +332,6 @@ def read_file(path: str | Path) -> Any:
         raise ValueError(f"{path}: {error}") from None
 
 
-def load_world(path: str | Path) -> WorldSpec:
-    """The world of a YAML file in gym-gridverse's own format.
-
-    Raises:
-        ValueError: one line, for a file that cannot be read or a world that is not supported.
-    """
-    data = read_file(path)
-    try:
-        return WorldSpec.from_data(data)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
 # -- The engine ----------------------------------------------------------------------------------------------
 
 
@@ -363,40 +340,30 @@ class Engine:
 
     def __init__(self, spec: WorldSpec) -> None:
         self.spec = spec
-        self._reset = spec.reset.bind()
+        self.reset: Callable[[int, Rng], State] = spec.reset.bind()
+        """So many independent initial states."""
+        self.visible: Callable[[Bytes, Rng], Flags] = spec.observation.bind()
+        """Which cells of a `view` are seen, bool [h * w, N]."""
         self._transitions = [t.bind() for t in spec.transitions]
         self._reward = FunctionSpec("reward", "reduce_sum", (("reward_functions", spec.rewards),)).bind()
-        self._visibility = spec.observation.bind()
         self._terminating = spec.terminating.bind()
         numbers = np.array([codes.ACTIONS.index(action) for action in spec.actions])
         self._action_numbers = None if (numbers == np.arange(len(numbers))).all() else numbers
 
     def layouts(self) -> State | None:
         """All equally likely initial states, or None where they are too many to list."""
-        if self.spec.reset.name not in LAYOUTS:
-            return None
-        state: State = self.spec.reset.bind(LAYOUTS)()
-        return state
+        reset = self.spec.reset
+        return layouts_memory(**dict(reset.params)) if reset.name == "memory" else None
 
-    def reset(self, num: int, rng: np.random.Generator) -> State:
-        """`num` independent initial states."""
-        state: State = self._reset(num, rng)
-        return state
-
-    def step(
-        self, state: State, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[State, NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, state: State, action: NDArray[Any], rng: Rng) -> tuple[State, Rewards, Flags]:
         """Next states, rewards float64 [N] and whether the episode has ended, bool [N], for `action` [N]."""
         if self._action_numbers is not None:
             action = self._action_numbers.take(action)
         next_state = state
         for transition in self._transitions:
             next_state = transition(next_state, action, rng)
-        return (
-            next_state,
-            self._reward(state, action, next_state),
-            self._terminating(state, action, next_state),
-        )
+        taken = Step(state, action, next_state)
+        return next_state, self._reward(taken), self._terminating(taken)
 
     def view(self, state: State) -> Bytes:
         """The cells in view of each agent, seen or not, uint8 [h * w, N], bytes of `codes`."""
@@ -404,12 +371,7 @@ class Engine:
         cell += state.geometry.starts(len(state.pose))
         return state.cells.ravel().take(cell)
 
-    def visible(self, view: Bytes, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Which cells of `view` are seen, bool [h * w, N]."""
-        visible: NDArray[np.bool_] = self._visibility(view, rng)
-        return visible
-
-    def observe(self, state: State, rng: np.random.Generator) -> Bytes:
+    def observe(self, state: State, rng: Rng) -> Bytes:
         """The cells in view of each agent, uint8 [h * w, N]; `codes.UNSEEN` where it cannot see."""
         view = self.view(state)
         view *= self.visible(view, rng).view(np.uint8)

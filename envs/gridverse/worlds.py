@@ -68,10 +68,14 @@ def _world(
     }
 
 
+def _memory_world(task: str, reset: Data, area: list[list[int]], **facts: Any) -> Data:
+    return _world(task, reset, objects=["Beacon"], colors=_BRIGHT, rewards=_GOOD_EXIT, area=area, **facts)
+
+
 def _memory(size: int, area: list[list[int]], **facts: Any) -> Data:
     task = "Find the exit that has the colour of the beacons"
     reset = {"name": "memory", "shape": [size, size], "colors": _BRIGHT}
-    return _world(task, reset, objects=["Beacon"], colors=_BRIGHT, rewards=_GOOD_EXIT, area=area, **facts)
+    return _memory_world(task, reset, area, **facts)
 
 
 def _memory_rooms(size: int, rooms: int, area: list[list[int]], ceiling: float) -> Data:
@@ -82,23 +86,9 @@ def _memory_rooms(size: int, rooms: int, area: list[list[int]], ceiling: float) 
             or more (standard error below 0.0003).
     """
     task = "Find the exit that has the colour of the beacon in a maze of rooms"
-    reset = {
-        "name": "memory_rooms",
-        "shape": [size, size],
-        "layout": [rooms, rooms],
-        "colors": _BRIGHT,
-        "num_beacons": 1,
-        "num_exits": 2,
-    }
-    return _world(
-        task,
-        reset,
-        objects=["Beacon"],
-        colors=_BRIGHT,
-        rewards=_GOOD_EXIT,
-        area=area,
-        success_ceiling=ceiling,
-    )
+    reset: Data = {"name": "memory_rooms", "shape": [size, size], "layout": [rooms, rooms], "colors": _BRIGHT}
+    reset |= {"num_beacons": 1, "num_exits": 2}
+    return _memory_world(task, reset, area, success_ceiling=ceiling)
 
 
 def _goal(task: str, reset: Data) -> Data:

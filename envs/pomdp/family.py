@@ -5,13 +5,10 @@ from __future__ import annotations
 import functools
 import re
 
-import gymnasium
-
 from envs.families import POMDP_FILE
 from envs.options import TaskOptions
 from envs.pomdp import hallway, heavenhell, pictures
-from envs.pomdp.dynamics import Draw, GoalDynamics, PomdpDynamics
-from envs.pomdp.model import Model
+from envs.pomdp.dynamics import Draw, PomdpDynamics
 from envs.pomdp.parser import load
 from envs.task import Task, TaskSpec, native_task
 
@@ -41,68 +38,47 @@ def find(id: str, options: TaskOptions) -> Task | None:
 
 
 def _hallway(options: TaskOptions) -> Task:
-    model = hallway.hallway()
-    spec = _spec(
-        "hallway",
-        "Find the goal in a corridor with noisy motion and noisy wall sensors, from an unknown place.",
-        model,
+    make = functools.partial(PomdpDynamics, hallway.hallway(), hallway.draw, True)
+    spec = TaskSpec.of(
+        make(),
+        id="hallway",
+        description=(
+            "Find the goal in a corridor with noisy motion and noisy wall sensors, from an unknown place."
+        ),
         time_limit=HALLWAY_TIME_LIMIT,
         best_return=1.0,
         success=f"{_RETURN_SUCCESS}: the goal was reached",
         source="Littman, Cassandra, Kaelbling 1995 (ICML), gym-pomdps",
     )
-    return native_task(spec, functools.partial(GoalDynamics, model, hallway.draw), options)
+    return native_task(spec, make, options)
 
 
 def _heavenhell(id: str, n: int, options: TaskOptions) -> Task:
-    model = heavenhell.heavenhell(n)
-    spec = _spec(
-        id,
-        "Ask the priest which arm of a T leads to heaven, remember it, and go there.",
-        model,
+    draw = functools.partial(heavenhell.draw, n)
+    make = functools.partial(PomdpDynamics, heavenhell.heavenhell(n), draw, True)
+    spec = TaskSpec.of(
+        make(),
+        id=id,
+        description="Ask the priest which arm of a T leads to heaven, remember it, and go there.",
         time_limit=HEAVENHELL_LENGTHS * heavenhell.shortest_success(n),
         success=f"{_RETURN_SUCCESS}: heaven",
         best_return=1.0,
         source="Geffner, Bonet 1998 (AAAI Fall Symposium), gym-pomdps",
     )
-    return native_task(
-        spec, functools.partial(GoalDynamics, model, functools.partial(heavenhell.draw, n)), options
-    )
+    return native_task(spec, make, options)
 
 
 def _file(id: str, options: TaskOptions) -> Task:
     path = id.removeprefix(POMDP_FILE)
     model = load(path)
-    spec = _spec(
-        id,
-        f"The POMDP of a file: {len(model.states)} states, {len(model.observations)} observations.",
-        model,
+    sizes = f"{len(model.states)} states, {len(model.observations)} observations"
+    draw: Draw = functools.partial(pictures.draw_strips, len(model.states), len(model.observations) + 1)
+    make = functools.partial(PomdpDynamics, model, draw)
+    spec = TaskSpec.of(
+        make(),
+        id=id,
+        description=f"The POMDP of a file: {sizes}.",
         time_limit=FILE_TIME_LIMIT,
-        success=None,
         source=path,
     )
-    draw: Draw = functools.partial(pictures.draw_strips, len(model.states), len(model.observations) + 1)
-    return native_task(spec, functools.partial(PomdpDynamics, model, draw), options)
-
-
-def _spec(
-    id: str,
-    description: str,
-    model: Model,
-    *,
-    time_limit: int,
-    success: str | None,
-    source: str,
-    best_return: float | None = None,
-) -> TaskSpec:
-    return TaskSpec(
-        id=id,
-        description=description,
-        observation_space=gymnasium.spaces.Discrete(len(model.observations) + 1),
-        action_space=gymnasium.spaces.Discrete(len(model.actions)),
-        time_limit=time_limit,
-        success=success,
-        best_return=best_return,
-        source=source,
-        action_names=model.actions,
-    )
+    return native_task(spec, make, options)

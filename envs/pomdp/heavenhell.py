@@ -28,7 +28,6 @@ ACTIONS: Final = ("N", "S", "E", "W")
 MAX_N: Final = 100
 """Keeps the tables below 25 MB."""
 _OFFSETS: Final = ((-1, 0), (1, 0), (0, 1), (0, -1))
-_LEFT, _RIGHT = 0, 1  # worlds, by the side of heaven
 
 
 def num_cells(n: int) -> int:
@@ -54,15 +53,14 @@ def shortest_success(n: int) -> int:
 def heavenhell(n: int) -> Model:
     """The model of size `n`, 1 to `MAX_N`; every action at an end ends the episode."""
     place, num = cells(n), num_cells(n)
-    left_end, right_end = 2 * n, 3 * n
-    ends = (left_end, right_end)
+    ends = (2 * n, 3 * n)  # left and right
     start = np.zeros(2 * num)
     start[[0, num]] = 0.5
     transition = np.zeros((len(ACTIONS), 2 * num, 2 * num))
     reward = np.zeros((1, 2 * num, 1, 1))
     reset = np.zeros(2 * num, np.bool_)
     observation = np.zeros((2 * num, num + 1))
-    for world in (_LEFT, _RIGHT):
+    for world in (0, 1):
         first = num * world
         for cell, (y, x) in enumerate(place):
             state = first + cell
@@ -95,11 +93,11 @@ def heavenhell(n: int) -> Model:
 def draw(n: int, state: int, observation: int) -> NDArray[np.uint8]:
     """The world from above, north up: heaven a green open square, hell a red one, the priest a blue disc."""
     world, cell = divmod(state, num_cells(n))
-    heaven, hell = (2 * n, 3 * n) if world == _LEFT else (3 * n, 2 * n)
+    heaven, hell = (2 * n, 3 * n) if world == 0 else (3 * n, 2 * n)
     marks = [
-        pictures.Mark(heaven, pictures.RING, drawing.GREEN),
-        pictures.Mark(hell, pictures.RING, drawing.RED),
-        pictures.Mark(num_cells(n) - 1, pictures.DISC, drawing.BLUE),
-        pictures.Mark(cell, pictures.SPOT, drawing.AGENT),
+        (heaven, pictures.RING, drawing.GREEN),
+        (hell, pictures.RING, drawing.RED),
+        (num_cells(n) - 1, pictures.DISC, drawing.BLUE),
+        (cell, pictures.SPOT, drawing.AGENT),
     ]
     return pictures.draw_map(cells(n), marks)

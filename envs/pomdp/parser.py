@@ -19,17 +19,17 @@ marks (a, s) as ending the episode, as in gym-pomdps.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from array import array
 from collections import deque
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.errors import meant
 from envs.pomdp.model import Model
 
 TOLERANCE: Final = 1e-5
@@ -38,16 +38,8 @@ MAX_ENTRIES: Final = 50_000_000
 """Numbers that T, O and R may have together: 400 MB."""
 MAX_NAMES: Final = 100_000
 """States, actions or observations that a file may have."""
-MAX_BYTES: Final = 100_000_000
-"""Size that a file may have."""
-MAX_WRITTEN: Final = 20 * MAX_ENTRIES
-"""Numbers that all lines together may set, those that a later line replaces included: seconds of work."""
 
 _PREAMBLE: Final = ("discount", "values", "states", "actions", "observations")
-_SECTIONS: Final = ("T", "O", "R")
-_KEYWORDS: Final = (*_PREAMBLE, "start", *_SECTIONS)
-_RESERVED: Final = (*_KEYWORDS, "include", "exclude", "uniform", "identity", "reset", "reward", "cost")
-_KINDS: Final = {"states": "state", "actions": "action", "observations": "observation"}
 # The meaning of a line's indices, and how many of them there must be at least.
 _AXES: Final = {
     "T": ("action", "state", "state"),
@@ -55,9 +47,16 @@ _AXES: Final = {
     "R": ("action", "state", "state", "observation"),
 }
 _FEWEST: Final = {"T": 1, "O": 1, "R": 2}
+_KEYWORDS: Final = (*_PREAMBLE, "start", *_AXES)
+# Words in the place of numbers, and where they may stand.
+_WORDS: Final = {
+    "uniform": "rows of T and O",
+    "identity": "T: <action>",
+    "reset": "T: <action> : <state>",
+}
+_RESERVED: Final = (*_KEYWORDS, *_WORDS, "include", "exclude", "reward", "cost")
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WORD: Final = re.compile(r":|[^\s:]+")
-_MOST_COMPARED: Final = 1000  # names among which the nearest is looked for
 _NAME: Final = re.compile(r"[A-Za-z_][^\s:*]*")
 
 _Index = int | slice
@@ -69,11 +68,17 @@ class _Token(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """A line of R."""
+    """A line of T, O or R."""
 
     at: tuple[_Index, ...]
-    values: NDArray[np.float64]
+    values: NDArray[np.float64] | float
+    word: str
+    """What stands in the place of numbers, if there is such."""
     line: int
+
+    def gives(self, *place: int) -> bool:
+        """Whether it says anything of a row."""
+        return all(isinstance(at, slice) or at == number for at, number in zip(self.at, place, strict=False))
 
 
 def load(path: str | Path) -> Model:
@@ -82,16 +87,10 @@ def load(path: str | Path) -> Model:
     Raises:
         ValueError: one line, for a file that cannot be read or is not right; it begins with path and line.
     """
-    file, name = Path(path), f"POMDP file {str(path)!r}"
     try:
-        about = file.stat()
-        if not (file.is_file() or file.is_dir()):  # a device, which has no end
-            raise ValueError(f"{name} cannot be read: it is no regular file")
-        if about.st_size > MAX_BYTES:
-            raise ValueError(f"{name} has {about.st_size} bytes; {MAX_BYTES} are the most")
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise ValueError(f"{name} cannot be read: {error.strerror}") from None
+        raise ValueError(f"POMDP file {str(path)!r} cannot be read: {error.strerror}") from None
     return parse(text, str(path))
 
 
@@ -105,7 +104,7 @@ def parse(text: str, name: str = "text") -> Model:
 
 
 class _Reader:
-    """One pass over the words and colons of a file."""
+    """One pass over the words and colons of a file, which gathers its lines; then the tables are made."""
 
     def __init__(self, text: str, name: str) -> None:
         self._name = name
@@ -117,15 +116,12 @@ class _Reader:
         )
         self._ahead: deque[_Token] = deque()  # those that have been looked at and not taken
         self._end = _Token("the end of the file", max(1, len(lines)))
-        self._written = 0
         self._discount = self._sign = math.nan
         self._names: dict[str, dict[str, int]] = {}  # by kind: name -> number
         self._start: NDArray[np.float64] | None = None
-        self._tables: dict[str, NDArray[np.float64]] = {}  # T and O
-        self._lines: dict[str, NDArray[np.intp]] = {}  # [A, S], the last line that gave a row; 0: none
-        self._reset: NDArray[np.bool_]
-        self._rules: list[_Rule] = []
+        self._rules: dict[str, list[_Rule]] = {section: [] for section in _AXES}
         self._seen: set[str] = set()
+        self._entries = 0  # of the tables made so far
 
     # Words.
 
@@ -145,13 +141,17 @@ class _Reader:
     def _at(self, *texts: str) -> bool:
         return self._peek() is not self._end and self._peek().text in texts
 
-    def _expect_colon(self, before: str) -> None:
+    def _in_list(self) -> bool:
+        """Whether another name, or number, follows in a list of such."""
+        return self._peek() is not self._end and self._peek().text not in _RESERVED
+
+    def _at_number(self, place: int = 0) -> bool:
+        return _NUMBER.fullmatch(self._peek(place).text) is not None
+
+    def _take_colon(self, before: str) -> None:
         token = self._take()
         if token.text != ":":
             self._fail(token.line, f"expected ':' after {before}, found {_quoted(token)}")
-
-    def _at_number(self) -> bool:
-        return _NUMBER.fullmatch(self._peek().text) is not None
 
     def _number(self, what: str) -> float:
         token = self._take()
@@ -162,14 +162,14 @@ class _Reader:
             self._fail(token.line, f"{_short(token.text)} is too large")
         return value
 
-    def _numbers(self, shape: tuple[int, ...], what: str, *, probabilities: bool) -> NDArray[np.float64]:
+    def _numbers(self, shape: tuple[int, ...], what: str) -> NDArray[np.float64]:
         """The next numbers, as many as `shape` has; a single one where it is ()."""
         num = math.prod(shape)
         values = array("d")  # grows with what the file holds, however much it has promised
         for i in range(num):
             line = self._peek().line
             value = self._number(f"{what} {i + 1} of {num}" if num > 1 else f"a {what}")
-            if probabilities and not 0 <= value <= 1:
+            if what == "probability" and not 0 <= value <= 1:
                 self._fail(line, f"probability {value:g} must be from 0 to 1")
             values.append(value)
         return np.array(values).reshape(shape)
@@ -187,9 +187,7 @@ class _Reader:
             if number < len(names):
                 return number
             self._fail(token.line, f"{kind} {_short(token.text)} must be from 0 to {len(names) - 1}")
-        near = difflib.get_close_matches(token.text, names, n=1) if len(names) <= _MOST_COMPARED else []
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        self._fail(token.line, f"unknown {kind} {_quoted(token)}{hint}")
+        self._fail(token.line, f"unknown {kind} {_quoted(token)}{meant(token.text, names)}")
 
     # Sections.
 
@@ -200,31 +198,36 @@ class _Reader:
                 many = " (too many numbers before it?)" if _NUMBER.fullmatch(token.text) else ""
                 known = ", ".join(f"{word}:" for word in _KEYWORDS)
                 self._fail(token.line, f"expected one of {known}; found {_quoted(token)}{many}")
-            if token.text in self._seen and token.text not in _SECTIONS:
+            if token.text in self._seen and token.text not in _AXES:
                 self._fail(token.line, f"{token.text}: is given twice")
             self._seen.add(token.text)
-            if token.text == "start":
-                self._read_start(token.line)
-                continue
-            self._expect_colon(token.text)
-            if token.text in _KINDS:
-                self._read_names(_KINDS[token.text])
-            elif token.text == "discount":
-                self._read_discount()
-            elif token.text == "values":
-                self._read_values()
-            else:
-                self._need(token, *dict.fromkeys(_AXES[token.text]))
-                self._read_entry(token.text, token.line)
-        for word in (*_PREAMBLE, *_SECTIONS):
+            if token.text != "start":
+                self._take_colon(token.text)
+            self._read_section(*token)
+        for word in (*_PREAMBLE, *_AXES):
             if word not in self._seen:
                 self._fail(self._end.line, f"the file has no {word}:")
         return self._model()
 
-    def _need(self, token: _Token, *kinds: str) -> None:
-        for kind in kinds:
-            if kind not in self._names:
-                self._fail(token.line, f"{token.text}: must come after {kind}s:")
+    def _read_section(self, word: str, line: int) -> None:
+        match word:
+            case "discount":
+                self._read_discount()
+            case "values":
+                self._read_values()
+            case "states" | "actions" | "observations":
+                self._read_names(word.removesuffix("s"))
+            case "start":
+                self._need(word, line, "states")
+                self._read_start(line)
+            case _:
+                self._need(word, line, *(f"{kind}s" for kind in _AXES[word]))
+                self._read_entry(word, line)
+
+    def _need(self, word: str, line: int, *before: str) -> None:
+        for needed in before:
+            if needed not in self._seen:
+                self._fail(line, f"{word}: must come after {needed}:")
 
     def _read_discount(self) -> None:
         line = self._peek().line
@@ -248,7 +251,7 @@ class _Reader:
             self._names[kind] = {str(number): number for number in range(count)}
             return
         names: dict[str, int] = {}
-        while self._peek() is not self._end and self._peek().text not in _RESERVED:
+        while self._in_list():
             token = self._take()
             if not _NAME.fullmatch(token.text):
                 self._fail(token.line, f"{_quoted(token)} is no name of a {kind}; names begin with a letter")
@@ -267,37 +270,29 @@ class _Reader:
             self._fail(token.line, f"the number of {kind}s is {given}; {right}")
 
     def _read_start(self, line: int) -> None:
-        self._need(_Token("start", line), "state")
         choice = self._take().text if self._at("include", "exclude") else ""
-        self._expect_colon(f"start {choice}".strip())
+        self._take_colon(f"start {choice}".strip())
         num = len(self._names["state"])
-        if choice:
-            self._start = self._start_list(choice, line)
-        elif self._at("uniform"):
-            self._take()
-            self._start = np.full(num, 1.0 / num)
-        elif self._at_number() and (num == 1 or self._number_follows()):
-            self._start = self._numbers((num,), "probability", probabilities=True)
+        if not choice and self._at_number() and (num == 1 or self._at_number(1)):
+            # Two numbers are a vector, one is a state's.
+            self._start = self._numbers((num,), "probability")
             if abs(self._start.sum() - 1.0) > TOLERANCE:
                 self._fail(line, f"start sums to {self._start.sum():.9g}; it must be 1 within {TOLERANCE:g}")
+            return
+        chosen = np.zeros(num, np.bool_)
+        if choice:
+            while self._in_list():
+                chosen[self._reference("state")] = True
+        elif self._at("uniform"):
+            self._take()
+            chosen[:] = True
         else:
-            self._start = np.zeros(num)
-            self._start[self._reference("state")] = 1.0
-            self._start /= self._start.sum()
-
-    def _number_follows(self) -> bool:
-        """Whether the word after the next is a number too: then this is a vector, and no state's number."""
-        return _NUMBER.fullmatch(self._peek(1).text) is not None
-
-    def _start_list(self, choice: str, line: int) -> NDArray[np.float64]:
-        """Uniform over the states that are listed (include) or over the others (exclude)."""
-        listed = np.zeros(len(self._names["state"]), np.bool_)
-        while self._peek() is not self._end and self._peek().text not in _RESERVED:
-            listed[self._reference("state")] = True
-        chosen = listed if choice == "include" else ~listed
+            chosen[self._reference("state")] = True
+        if choice == "exclude":
+            chosen = ~chosen
         if not chosen.any():
             self._fail(line, f"start {choice}: leaves no state to start in")
-        return chosen / chosen.sum()
+        self._start = chosen / chosen.sum()
 
     def _read_entry(self, section: str, line: int) -> None:
         """Read what follows `T:`, `O:` or `R:`: indices, then a word or the numbers of the others."""
@@ -309,115 +304,82 @@ class _Reader:
         if len(index) < _FEWEST[section]:
             self._fail(line, f"{section}: must name at least {' and '.join(axes[: _FEWEST[section]])}")
         shape = tuple(len(self._names[kind]) for kind in axes[len(index) :])
+        values: NDArray[np.float64] | float = 0.0
+        word = ""
         if section == "R":
-            values = self._sign_of(line) * self._numbers(shape, "number", probabilities=False)
-            self._rules.append(_Rule(tuple(index), values, line))
-            return
-        if section not in self._tables:
-            self._allocate(section, line)
-        self._fill(section, tuple(index), shape, line)
-
-    def _sign_of(self, line: int) -> float:
-        if "values" not in self._seen:
-            self._fail(line, "R: must come after values:")
-        return self._sign
-
-    def _allocate(self, section: str, line: int) -> None:
-        shape = tuple(len(self._names[kind]) for kind in _AXES[section])
-        self._check_size(section, shape, line)
-        self._tables[section] = np.zeros(shape)
-        self._lines[section] = np.zeros(shape[:2], np.intp)
-        if section == "T":
-            self._reset = np.zeros(shape[:2], np.bool_)
-
-    def _check_size(self, section: str, shape: tuple[int, ...], line: int) -> None:
-        """Fails, before there is a table of this shape, where all tables would be too large together."""
-        taken = sum(table.size for table in self._tables.values())
-        if taken + math.prod(shape) > MAX_ENTRIES:
-            sizes = " x ".join(map(str, shape))
-            others = f", and other tables have {taken} of them" if taken else ""
-            self._fail(line, f"{section} would be {sizes} numbers; {MAX_ENTRIES} are the most{others}")
-
-    def _write(self, table: NDArray[Any], index: tuple[_Index, ...], values: Any, line: int) -> None:
-        part = table[index]
-        self._written += part.size
-        if self._written > MAX_WRITTEN:
-            self._fail(line, f"up to here all lines set more than {MAX_WRITTEN} numbers, which is the most")
-        table[index] = values
-
-    def _fill(self, section: str, index: tuple[_Index, ...], shape: tuple[int, ...], line: int) -> None:
-        table = self._tables[section]
-        values: Any
-        reset = identity = False
-        if shape and self._at("uniform"):
-            self._take()
-            values = 1.0 / shape[-1]
-        elif section == "T" and len(shape) == 2 and self._at("identity"):
-            self._take()
-            values, identity = 0.0, True
-        elif section == "T" and len(shape) == 1 and self._at("reset"):
-            self._take()
-            values, reset = 0.0, True  # the row of `start` comes in the end: it may be given later
-        elif self._at("identity", "reset", "uniform"):
-            word = self._peek()
-            places = {"identity": "T: <action>", "reset": "T: <action> : <state>"}
-            self._fail(word.line, f"{word.text!r} is for {places.get(word.text, 'rows of T and O')} only")
+            self._need(section, line, "values")
+            values = self._sign * self._numbers(shape, "number")
+        elif self._at(*_WORDS):
+            word = self._take_word(section, len(shape))
+            values = 1.0 / shape[-1] if word == "uniform" else 0.0
         else:
-            values = self._numbers(shape, "probability", probabilities=True)
-        self._write(table, index, values, line)
-        if identity:
-            np.einsum("...ii->...i", table[index])[...] = 1.0
-        self._lines[section][index[:2]] = line
-        if section == "T":
-            self._reset[index[:2]] = reset
+            values = self._numbers(shape, "probability")
+        self._rules[section].append(_Rule(tuple(index), values, word, line))
+
+    def _take_word(self, section: str, num_axes: int) -> str:
+        """The word in the place of the numbers of so many axes."""
+        word, line = self._take()
+        fitting = {"uniform": num_axes > 0, "identity": num_axes == 2, "reset": num_axes == 1}
+        if not fitting[word] or (section == "O" and word != "uniform"):
+            self._fail(line, f"{word!r} is for {_WORDS[word]} only")
+        return word
 
     # The whole.
 
     def _model(self) -> Model:
-        num_states = len(self._names["state"])
-        start = np.full(num_states, 1.0 / num_states) if self._start is None else self._start
-        transition = self._tables["T"]
-        transition[self._reset] = start
-        for section in self._tables:
-            self._check_sums(section)
+        states, actions, observations = (tuple(self._names[k]) for k in ("state", "action", "observation"))
+        start = np.full(len(states), 1.0 / len(states)) if self._start is None else self._start
+        reset = np.zeros((len(actions), len(states)), np.bool_)
+        for rule in self._rules["T"]:
+            reset[rule.at[:2]] = rule.word == "reset"
+        transition = self._table("T")
+        transition[reset] = start
+        observation = self._table("O")
+        self._check_sums("T", transition)
+        self._check_sums("O", observation)
         return Model(
-            states=tuple(self._names["state"]),
-            actions=tuple(self._names["action"]),
-            observations=tuple(self._names["observation"]),
+            states=states,
+            actions=actions,
+            observations=observations,
             discount=self._discount,
             start=start,
             transition=transition,
-            observation=self._tables["O"],
-            reward=self._reward(),
-            reset=self._reset,
+            observation=observation,
+            reward=self._table("R"),
+            reset=reset,
         )
 
-    def _check_sums(self, section: str) -> None:
-        """Fails unless every row sums to 1, naming the first that does not and the last line that gave it."""
-        sums = self._tables[section].sum(axis=-1)
-        for action, state in np.argwhere(np.abs(sums - 1.0) > TOLERANCE)[:1]:
-            names = [list(self._names[kind]) for kind in ("action", "state")]
-            row = f"{section}: {names[0][action]} : {names[1][state]}"
-            line = int(self._lines[section][action, state])
-            if line == 0:
-                self._fail(self._end.line, f"no line gives the row {row}")
-            self._fail(
-                line, f"the row {row} sums to {sums[action, state]:.9g}; it must be 1 within {TOLERANCE:g}"
-            )
+    def _table(self, section: str) -> NDArray[np.float64]:
+        """T, O or R; R with length 1 along the axes where every line has '*'."""
+        rules = self._rules[section]
+        shape = [len(self._names[kind]) for kind in _AXES[section]]
+        if section == "R":
+            for axis in range(len(shape)):
+                if all(axis < len(rule.at) and isinstance(rule.at[axis], slice) for rule in rules):
+                    shape[axis] = 1
+        line = rules[-1].line if section == "R" else rules[0].line
+        if self._entries + math.prod(shape) > MAX_ENTRIES:
+            sizes = " x ".join(map(str, shape))
+            others = f", and other tables have {self._entries} of them" if self._entries else ""
+            self._fail(line, f"{section} would be {sizes} numbers; {MAX_ENTRIES} are the most{others}")
+        table = np.zeros(shape)
+        self._entries += table.size
+        for rule in rules:
+            table[rule.at] = rule.values
+            if rule.word == "identity":
+                np.einsum("...ii->...i", table[rule.at])[...] = 1.0
+        return table
 
-    def _reward(self) -> NDArray[np.float64]:
-        """R, with length 1 along the axes where every line has '*'."""
-        sizes = [len(self._names[kind]) for kind in _AXES["R"]]
-        used = [
-            any(axis >= len(rule.at) or isinstance(rule.at[axis], int) for rule in self._rules)
-            for axis in range(len(sizes))
-        ]
-        shape = tuple(size if use else 1 for size, use in zip(sizes, used, strict=True))
-        self._check_size("R", shape, self._rules[-1].line)
-        reward = np.zeros(shape)
-        for rule in self._rules:
-            self._write(reward, rule.at, rule.values, rule.line)
-        return reward
+    def _check_sums(self, section: str, table: NDArray[np.float64]) -> None:
+        """Fails unless every row sums to 1, naming the first that does not and the last line that gave it."""
+        sums = table.sum(axis=-1)
+        for action, state in np.argwhere(np.abs(sums - 1.0) > TOLERANCE)[:1]:
+            row = f"{section}: {[*self._names['action']][action]} : {[*self._names['state']][state]}"
+            lines = [rule.line for rule in self._rules[section] if rule.gives(action, state)]
+            if not lines:
+                self._fail(self._end.line, f"no line gives the row {row}")
+            wrong = f"{sums[action, state]:.9g}; it must be 1 within {TOLERANCE:g}"
+            self._fail(lines[-1], f"the row {row} sums to {wrong}")
 
 
 def _quoted(token: _Token) -> str:

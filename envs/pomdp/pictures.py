@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.drawing import BLUE, FLOOR, LINE, RED, TILE, WALL, X, Y
+from envs.drawing import ARROW, BLUE, FAR, FLOOR, LINE, RED, TILE, WALL, X, Y, joined
 
 SQUARE: Final = 12  # pixels per side of a square of a strip
 STRIP_LENGTH: Final = 32  # squares per line of a strip
 
 Colour = tuple[int, int, int]
 
-_EDGE: Final = np.maximum(np.abs(Y), np.abs(X))
-RING: Final = (_EDGE < 0.84) & (_EDGE > 0.5)
+RING: Final = (FAR < 0.84) & (FAR > 0.5)
 DISC: Final = Y**2 + X**2 < 0.5
 SPOT: Final = Y**2 + X**2 < 0.16
-_ARROW: Final = (np.abs(X) < 0.40 * (Y + 0.60)) & (Y < 0.55)
-ARROWS: Final = tuple(np.rot90(_ARROW, k=-quarter) for quarter in range(4))
+ARROWS: Final = tuple(np.rot90(ARROW, k=-quarter) for quarter in range(4))
 """The agent, facing up, right, down and left."""
 
 
-class Mark(NamedTuple):
-    """Something drawn on a cell of a map."""
-
-    cell: int
-    shape: NDArray[np.bool_]
-    """[TILE, TILE], the pixels that have the colour."""
-    colour: Colour
+Mark = tuple[int, NDArray[np.bool_], Colour]
+"""Something drawn on a cell of a map: the cell, the pixels [TILE, TILE] that have the colour, the colour."""
 
 
 def draw_map(cells: Sequence[tuple[int, int]], marks: Iterable[Mark]) -> NDArray[np.uint8]:
@@ -45,10 +38,10 @@ def draw_map(cells: Sequence[tuple[int, int]], marks: Iterable[Mark]) -> NDArray
         tile = tiles[y + 1, x + 1]
         tile[:] = FLOOR
         tile[0] = tile[:, 0] = LINE
-    for mark in marks:
-        y, x = cells[mark.cell]
-        tiles[y + 1, x + 1][mark.shape] = mark.colour
-    return np.ascontiguousarray(tiles.swapaxes(1, 2).reshape(tiles.shape[0] * TILE, tiles.shape[1] * TILE, 3))
+    for cell, shape, colour in marks:
+        y, x = cells[cell]
+        tiles[y + 1, x + 1][shape] = colour
+    return joined(tiles)
 
 
 def draw_strips(num_states: int, num_symbols: int, state: int, observation: int) -> NDArray[np.uint8]:
@@ -78,5 +71,4 @@ def _strip(num: int, marked: int, colour: Colour) -> NDArray[np.uint8]:
     squares[marked] = colour
     squares[:num, 0] = LINE
     squares[:num, :, 0] = LINE
-    grid = squares.reshape(lines, columns, SQUARE, SQUARE, 3).swapaxes(1, 2)
-    return np.ascontiguousarray(grid.reshape(lines * SQUARE, columns * SQUARE, 3))
+    return joined(squares.reshape(lines, columns, SQUARE, SQUARE, 3))

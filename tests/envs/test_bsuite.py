@@ -13,8 +13,6 @@ from envs.bsuite import MemoryChainDynamics
 from envs.vector import NativeVectorEnv
 from tests.envs.small_recordings import recorded, step_major
 
-LISTED = [id for id in envs.ids() if id.startswith("bsuite")]
-
 
 def name_of(length: int, bits: int) -> str:
     return f"bsuite-memory-len-{length}" if bits == 1 else f"bsuite-memory-size-{bits}"
@@ -97,26 +95,6 @@ def test_the_package_plays_the_same_discounting_chain(seed: int) -> None:
     theirs = pytest.importorskip("bsuite.environments.discounting_chain").DiscountingChain(seed)
     ours = envs.make_vector(f"bsuite-discounting-chain-{seed}", 1, 1)
     assert_plays_alike(theirs, ours, 1_000, lambda: {"chain": theirs._context})
-
-
-@pytest.mark.parametrize("id", [id for id in LISTED if "memory" in id])
-def test_who_remembers_is_always_right_and_others_half_of_the_times(id: str) -> None:
-    """The query is in sight when the action that counts is chosen: the step before showed the last row."""
-    num = 2000
-    env = envs.make_vector(id, num, 5)
-    observation = env.reset()[0][:, 0]
-    context, over = observation[:, 2:], np.zeros(num, bool)
-    while not over.any():
-        query = observation[:, 1].astype(int)
-        answer = (context[np.arange(num), query] > 0).astype(int)
-        guess = np.zeros(num, int)
-        guess[::2] = answer[::2]
-        observation, reward, over, _, infos = env.step(guess)
-        observation = observation[:, 0]
-    assert over.all()
-    assert infos["is_success"][::2].all()
-    assert 0.42 < infos["is_success"][1::2].mean() < 0.58
-    assert set(reward) == {-1.0, 1.0}
 
 
 def test_contexts_and_queries_are_uniform() -> None:

@@ -57,16 +57,6 @@ def test_recorded_episodes_replay_bit_for_bit(kind: str) -> None:
     assert checked == {"discrete": 9761, "continuous": 3146}[kind]
 
 
-@pytest.mark.parametrize("force", [-1.0, -0.25, 0.0, 1.0])
-def test_continuous_and_discrete_forces_are_the_same_push(force: float) -> None:
-    env = make(id="car-flag-continuous")
-    at(env, position=0.1, velocity=0.01)
-    env.step(np.array([[force]], np.float32))
-    velocity = 0.01 + 0.0015 * force
-    assert env.get_state()["state"]["velocity"][0] == velocity
-    assert env.get_state()["state"]["position"][0] == 0.1 + velocity
-
-
 def test_bounds_of_position_and_velocity() -> None:
     env = make()
     at(env, position=0.95, velocity=0.07)

@@ -116,7 +116,6 @@ ADAPTED = [
     Case(f"{HERE}:MiniGrid-Purse-v0", positive, {"frame_stack": 3, "flicker": 0.2}),
     Case(f"{HERE}:MiniGrid-Purse-v0", positive, {"time_limit": 7}, copies=2),
 ]
-each_native = pytest.mark.parametrize("case", NATIVE, ids=lambda case: case.id)
 every_case = pytest.mark.parametrize("case", [*NATIVE, *ADAPTED], ids=lambda case: case.id.rpartition(":")[2])
 
 

@@ -488,8 +488,3 @@ def test_a_time_limit_may_come_before_the_key() -> None:
     rows = [env.step(np.zeros(1, np.int64)) for _ in range(5)]
     assert rows[-1][3][0]
     assert not rows[-1][4]["is_success"][0]
-
-
-def test_native_tasks_have_their_own_success() -> None:
-    with pytest.raises(ValueError, match=r"task\.success is 'return>0', but hallway has no such option"):
-        envs.spec("hallway", success="return>0")

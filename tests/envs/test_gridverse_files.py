@@ -13,7 +13,7 @@ import yaml
 
 import envs
 from envs.gridverse import package
-from envs.gridverse.world import _TABLES, FunctionSpec, WorldSpec, load_world
+from envs.gridverse.world import _TABLES, FunctionSpec, WorldSpec, read_file
 from envs.gridverse.worlds import DTQN, PACKAGE, world
 
 # The layout of gym-gridverse's own files, by hand: a keydoor world with a view of its own and fewer actions.
@@ -75,6 +75,10 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def read(file: Path) -> WorldSpec:
+    return WorldSpec.from_data(read_file(file))
+
+
 def test_a_file_is_a_task(file: Path) -> None:
     id = f"gridverse:{file}"
     spec = envs.spec(id)
@@ -112,14 +116,14 @@ def test_a_file_says_what_it_is(tmp_path: Path, file: Path) -> None:
     shown = envs.facts(f"gridverse:{file}", observation="grid", time_limit=7)
     assert shown["success"] == "the episode ends on the exit (no agent can exceed 75.0%)"
     assert (shown["time limit"], shown["observation"][:12]) == ("7 steps", "MultiDiscret")
-    assert load_world(file).to_data() == WorldSpec.from_data(yaml.safe_load(TEXT)).to_data()
+    assert read(file).to_data() == WorldSpec.from_data(yaml.safe_load(TEXT)).to_data()
 
 
 def test_a_file_survives_its_data_form(file: Path) -> None:
-    spec = load_world(file)
+    spec = read(file)
     assert WorldSpec.from_data(spec.to_data()) == spec
     assert WorldSpec.from_data(yaml.safe_load(yaml.safe_dump(spec.to_data()))) == spec
-    assert hash(spec) == hash(load_world(file))
+    assert hash(spec) == hash(read(file))
     assert (spec.visibility, spec.shape, spec.holdable) == ("raytracing", (5, 6), ("Key",))
 
 
@@ -127,10 +131,10 @@ def test_a_file_survives_its_data_form(file: Path) -> None:
 def test_shipped_worlds_can_be_written_to_files_and_read(id: str, tmp_path: Path) -> None:
     file = tmp_path / "world.yaml"
     file.write_text(yaml.safe_dump(world(id).to_data()))
-    assert load_world(file) == world(id)
+    assert read(file) == world(id)
     observation: Any = "vector" if id in DTQN else "grid"
-    read = envs.spec(f"gridverse:{file}", observation=observation)
-    assert read.observation_space == envs.spec(id).observation_space
+    spec = envs.spec(f"gridverse:{file}", observation=observation)
+    assert spec.observation_space == envs.spec(id).observation_space
 
 
 def test_actions_default_to_all(file: Path) -> None:
@@ -149,6 +153,10 @@ def test_what_the_original_drops_in_silence_is_accepted_where_its_own_files_hold
         FunctionSpec.from_data({**data, "name": "keydoor"}, "reset")
 
 
+def occluded(area: list[list[int]]) -> dict[str, Any]:
+    return {"name": "partially_occluded", "area": area}
+
+
 def changed(path: str, value: Any) -> dict[str, Any]:
     """The data of the text with what is at `a.b.0.c` replaced, or left out where the value is None."""
     data = copy.deepcopy(yaml.safe_load(TEXT))
@@ -163,126 +171,62 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     return data
 
 
+OBSERVATION = "observation_function"
+
+
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("path", "value", "message"),
     [
-        ([], r"the world is \[\]; it must be a mapping with state_space"),
-        (changed("state_space", None), "has no 'state_space'"),
-        (changed("tate_space", {}), r"unknown key 'tate_space' \(known: state_space, "),
-        (
-            changed("task", "find the exit"),
-            "task is 'find the exit'; it must be a mapping with some of descr",
-        ),
-        (changed("task", {"descripton": "x"}), "unknown key 'descripton'; did you mean 'description'"),
-        (
-            changed("task", {"description": "x\ny"}),
-            r"task.description is 'x\\ny'; it must be one line of text",
-        ),
-        (changed("task", {"source": 3}), "task.source is 3; it must be one line of text"),
-        (changed("task", {"time_limit": 0}), "task.time_limit is 0; it must be an integer of at least 1"),
-        (changed("task", {"observation": "cells"}), "task.observation is 'cells'; it must be grid or vector"),
-        (changed("task", {"best_return": "5"}), "task.best_return is '5'; it must be a number"),
-        (changed("task", {"success_ceiling": 2}), "task.success_ceiling is 2; it must be a number above 0"),
-        (
-            changed("state_space", ["Wall"]),
-            r"state_space is \['Wall'\]; it must be a mapping with 'objects' and",
-        ),
-        (
-            changed("state_space.objects", ["Wal"]),
-            r"state_space.objects is \['Wal'\]; it must be .* out of None.*Wall",
-        ),
-        (changed("state_space.objects", ["Wall", "coin_env:Coin"]), "must be a list of different names"),
-        (changed("state_space.colors", ["RED", "RED"]), "list of different names out of NONE, RED"),
-        (changed("observation_space.objects", ["Wall", "Floor"]), "observation_space.objects lacks Exit"),
-        (changed("observation_space.colors", ["NONE"]), "observation_space.colors lacks YELLOW"),
-        (changed("action_space", ["MOVE_FORWARD", "JUMP"]), "action_space is .* out of MOVE_FORWARD"),
-        (changed("action_space", []), r"action_space is \[\]"),
-        (
-            changed("reset_function.name", "key_door"),
-            "unknown reset function 'key_door'; did you mean 'keydoor'.*supported: empty, rooms",
-        ),
-        (changed("reset_function.name", "coin_env:coin_maze"), "unknown reset function 'coin_env:coin_maze'"),
-        (
-            changed("reset_function", "keydoor"),
-            "reset function is 'keydoor'; it must be a mapping with a 'name'",
-        ),
-        (changed("reset_function.shape", None), "reset function 'keydoor' has no 'shape'"),
-        (changed("reset_function.shape", [5]), r"'keydoor': shape is \[5\]; it must be a pair of integers"),
-        (changed("reset_function.shape", [5, 300]), "pair of integers from 1 to 255"),
-        (changed("reset_function.shape", [5, 2.0]), "pair of integers"),
-        (changed("reset_function.num_keys", 2), r"'keydoor' takes no 'num_keys' \(it takes: shape\)"),
-        (
-            changed("transition_functions", []),
-            r"transition_functions is \[\]; it must be a list of functions",
-        ),
-        (
-            changed("transition_functions.1.name", "actuate"),
-            "unknown transition function 'actuate'; did you mean",
-        ),
-        (changed("transition_functions.1.speed", 2), "'actuate_door' takes no 'speed' .it takes: nothing"),
-        (
-            changed("transition_functions.0.transition_functions.1.name", "turn_agnt"),
-            "unknown transition function 'turn_agnt'; did you mean 'turn_agent'",
-        ),
-        (changed("reward_functions.1.object_type", "Coin"), "object_type is 'Coin'; it must be one of None"),
-        (changed("reward_functions.1.object_type", None), "has no 'object_type', which it needs"),
-        (
-            changed("reward_functions.0.reward_functions.0.reward_on", "much"),
-            "'reach_exit': reward_on is 'much'; it must be a number",
-        ),
-        (changed("reward_functions.1.reward_closer", True), "reward_closer is True; it must be a number"),
-        (
-            changed("reward_functions.1.object_type", "Key"),
-            "needs one Key in the grid at all times, but pickndrop can take it out",
-        ),
-        (
-            changed("reward_functions.1.object_type", "Beacon"),
-            "does not fit.* holds 0 of Beacon; .* exactly one",
-        ),
-        (changed("observation_function.area", [[-2, 1], [-1, 2]]), "odd number of columns"),
-        (changed("observation_function.area", [[-2, -1], [-1, 1]]), "with the agent's own cell"),
-        (changed("observation_function.area", 7), "area is 7; it must be two pairs"),
-        (
-            changed("observation_function", {"name": "partially_occluded", "area": [[-2, 1], [-1, 1]]}),
-            "partially_occluded needs the agent on the bottom row",
-        ),
-        (
-            changed("observation_function", {"name": "partially_occluded", "area": [[-2, 0], [-32, 32]]}),
-            r"partially_occluded takes an area of at most 64 columns; it is \[\[-2, 0\], \[-32, 32\]\]",
-        ),
-        (
-            changed(
-                "observation_function", {"name": "raytracing", "area": [[-2, 1], [-1, 1]], "threshold": 2}
-            ),
-            "observation function 'raytracing' takes no 'threshold'",
-        ),
-        (
-            changed("observation_function.visibility_function.name", "rays"),
-            "unknown visibility function 'rays'",
-        ),
-        (changed("observation_function.visibility_function.absolute_counts", 1), "must be true or false"),
-        (
-            changed("terminating_function.name", "reduce"),
-            "unknown terminating function 'reduce'; did you mean",
-        ),
-        (
-            changed("terminating_function.terminating_functions.0", "reach_exit"),
-            "terminating function is 'reach_exit'; it must be a mapping with a 'name'",
-        ),
-        (changed("reset_function.shape", [5, 4]), "keydoor: shape .* must be at least 5 wide"),
-        (
-            changed("state_space.objects", ["Wall", "Floor", "Exit", "Door"]),
-            "reset function 'keydoor' does not fit",
-        ),
-        (
-            changed("state_space.colors", ["NONE"]),
-            r"does not fit the world: state 'grid' holds \(., ., 4\): the colour",
-        ),
+        ("state_space", None, "has no 'state_space'"),
+        ("tate_space", {}, r"unknown key 'tate_space' \(known: state_space, "),
+        ("task", "find it", "task is 'find it'; it must be a mapping with some of descr"),
+        ("task", {"descripton": "x"}, "unknown key 'descripton'; did you mean 'description'"),
+        ("task", {"description": "x\ny"}, r"task.description is 'x\\ny'; it must be one line of text"),
+        ("task", {"time_limit": 0}, "task.time_limit is 0; it must be an integer of at least 1"),
+        ("task", {"observation": "cells"}, "task.observation is 'cells'; it must be grid or vector"),
+        ("task", {"best_return": "5"}, "task.best_return is '5'; it must be a number"),
+        ("task", {"success_ceiling": 2}, "task.success_ceiling is 2; it must be a number above 0"),
+        ("state_space", ["Wall"], r"state_space is \['Wall'\]; it must be a mapping with 'objects' and"),
+        ("state_space.objects", ["Wal"], r"state_space.objects is \['Wal'\]; it must be .* None.*Wall"),
+        ("state_space.colors", ["RED", "RED"], "list of different names out of NONE, RED"),
+        ("observation_space.objects", ["Wall", "Floor"], "observation_space.objects lacks Exit"),
+        ("observation_space.colors", ["NONE"], "observation_space.colors lacks YELLOW"),
+        ("action_space", ["MOVE_FORWARD", "JUMP"], "action_space is .* out of MOVE_FORWARD"),
+        ("action_space", [], r"action_space is \[\]"),
+        ("reset_function.name", "key_door", "unknown reset function 'key_door'; did you mean 'keydoor'"),
+        ("reset_function", "keydoor", "reset function is 'keydoor'; it must be a mapping with a 'name'"),
+        ("reset_function.shape", None, "reset function 'keydoor' has no 'shape'"),
+        ("reset_function.shape", [5], r"'keydoor': shape is \[5\]; it must be a pair of integers"),
+        ("reset_function.shape", [5, 300], "pair of integers from 1 to 255"),
+        ("reset_function.shape", [5, 2.0], "pair of integers"),
+        ("reset_function.num_keys", 2, r"'keydoor' takes no 'num_keys' \(it takes: shape\)"),
+        ("transition_functions", [], r"transition_functions is \[\]; it must be a list of functions"),
+        ("transition_functions.1.speed", 2, "'actuate_door' takes no 'speed' .it takes: nothing"),
+        ("transition_functions.0.transition_functions.1.name", "turn", "unknown transition function 'turn'"),
+        ("reward_functions.1.object_type", "Coin", "object_type is 'Coin'; it must be one of None"),
+        ("reward_functions.1.object_type", None, "has no 'object_type', which it needs"),
+        ("reward_functions.0.reward_functions.0.reward_on", "much", "'reach_exit': reward_on is 'much'"),
+        ("reward_functions.1.reward_closer", True, "reward_closer is True; it must be a number"),
+        ("reward_functions.1.object_type", "Key", "needs one Key .* but pickndrop can take it out"),
+        ("reward_functions.1.object_type", "Beacon", "does not fit.* holds 0 of Beacon; .* exactly one"),
+        (f"{OBSERVATION}.area", [[-2, 1], [-1, 2]], "odd number of columns"),
+        (f"{OBSERVATION}.area", [[-2, -1], [-1, 1]], "with the agent's own cell"),
+        (f"{OBSERVATION}.area", 7, "area is 7; it must be two pairs"),
+        (OBSERVATION, occluded([[-2, 1], [-1, 1]]), "partially_occluded needs the agent on the bottom row"),
+        (OBSERVATION, occluded([[-2, 0], [-32, 32]]), r"64 columns; it is \[\[-2, 0\], \[-32, 32\]\]"),
+        (OBSERVATION, {**occluded([[-2, 0], [-1, 1]]), "threshold": 2}, "function .* takes no 'threshold'"),
+        (f"{OBSERVATION}.visibility_function.name", "rays", "unknown visibility function 'rays'"),
+        (f"{OBSERVATION}.visibility_function.absolute_counts", 1, "must be true or false"),
+        ("terminating_function.terminating_functions.0", "x", "terminating function is 'x'; it must be"),
+        ("reset_function.shape", [5, 4], "keydoor: shape .* must be at least 5 wide"),
+        ("state_space.objects", ["Wall", "Floor", "Exit", "Door"], "reset function 'keydoor' does not fit"),
+        ("state_space.colors", ["NONE"], r"does not fit .*: state 'grid' holds \(., ., 4\): the colour"),
     ],
-)
-def test_what_is_not_supported_is_refused_in_one_line(tmp_path: Path, data: Any, message: str) -> None:
-    file = tmp_path / "world.yaml"
-    file.write_text(yaml.safe_dump(data))
+)  # fmt: skip
+def test_what_is_not_supported_is_refused_in_one_line(
+    file: Path, path: str, value: Any, message: str
+) -> None:
+    file.write_text(yaml.safe_dump(changed(path, value)))
     with pytest.raises(ValueError, match=message) as error:
         envs.spec(f"gridverse:{file}")
     assert "\n" not in str(error.value)

@@ -18,7 +18,7 @@ import envs
 from dtqn import cli
 from envs.adapters import foreign
 from envs.gridverse import package
-from envs.gridverse.worlds import DTQN, PACKAGE, world
+from envs.gridverse.worlds import DTQN, PACKAGE
 from tests.envs import fake_gym_gridverse
 
 WORLDS = (*DTQN, *PACKAGE)
@@ -198,14 +198,6 @@ def test_what_is_missing_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) ->
 def test_unknown_backends_are_refused() -> None:
     with pytest.raises(ValueError, match=r"task\.backend is 'gym'; it must be one of native, gym-gridverse"):
         envs.spec("GV-Empty-4x4-v0", backend="gym")
-
-
-def test_worlds_are_given_to_the_package_as_data() -> None:
-    """In the layout of its own files, with every key that it needs and nothing that it would drop."""
-    data = world("GV-DynamicObstacles-5x5-v0").to_data()
-    assert data["terminating_function"]["terminating_functions"][2] == {"name": "bump_into_wall"}
-    assert data["reset_function"]["shape"] == [5, 5]
-    assert data["observation_function"] == {"name": "partially_occluded", "area": [[-6, 0], [-3, 3]]}
 
 
 # -- Worlds with objects and functions of a user's own -------------------------------------------------------

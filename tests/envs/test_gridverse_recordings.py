@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import envs
 from envs.gridverse import codes, endings, representations, rewards, transitions, views
 from envs.gridverse.representations import Representation
-from envs.gridverse.state import State, from_arrays, take, to_arrays
+from envs.gridverse.state import State, Step, from_arrays, take, to_arrays
 from envs.gridverse.world import Engine, FunctionSpec, WorldSpec
 from envs.gridverse.worlds import DTQN, PACKAGE, world
 from tests.envs import recordings
@@ -118,35 +118,17 @@ def test_every_transition_of_four_rooms() -> None:
 # -- Single functions on random grids ------------------------------------------------------------------------
 
 NUM_GRIDS = 500
+EXIT = {"object_type": "Exit"}
+CLOSER = {**EXIT, "reward_closer": 0.2, "reward_further": -0.2}
+PROPORTIONAL = {"name": "proportional_to_distance", **EXIT, "reward_per_unit_distance": -0.1}
+METRICS = ("manhattan", "euclidean")
 REWARDS: dict[str, dict[str, Any]] = {
     "reach_exit": {"name": "reach_exit", "reward_on": 5.0},
     "bump_moving_obstacle": {"name": "bump_moving_obstacle"},
     "bump_into_wall": {"name": "bump_into_wall"},
-    **{
-        f"getting_closer_{d}": {
-            "name": "getting_closer",
-            "object_type": "Exit",
-            "distance_function": d,
-            "reward_closer": 0.2,
-            "reward_further": -0.2,
-        }
-        for d in ("manhattan", "euclidean")
-    },
-    "getting_closer_shortest_path": {
-        "name": "getting_closer_shortest_path",
-        "object_type": "Exit",
-        "reward_closer": 0.2,
-        "reward_further": -0.2,
-    },
-    **{
-        f"proportional_{d}": {
-            "name": "proportional_to_distance",
-            "object_type": "Exit",
-            "distance_function": d,
-            "reward_per_unit_distance": -0.1,
-        }
-        for d in ("manhattan", "euclidean")
-    },
+    **{f"getting_closer_{d}": {"name": "getting_closer", **CLOSER, "distance_function": d} for d in METRICS},
+    "getting_closer_shortest_path": {"name": "getting_closer_shortest_path", **CLOSER},
+    **{f"proportional_{d}": {**PROPORTIONAL, "distance_function": d} for d in METRICS},
     "actuate_door": {"name": "actuate_door"},
     "pickndrop_key": {"name": "pickndrop", "object_type": "Key"},
     "reach_exit_memory": {"name": "reach_exit_memory", "reward_good": 5.0, "reward_bad": -5.0},
@@ -184,11 +166,12 @@ def test_functions_on_random_grids(random_grids: State, action: int) -> None:
         for got, name in zip(to_arrays(state), ("grid", "agent", "item"), strict=True):
             np.testing.assert_array_equal(got, data[f"next_{name}"][:, action])
     assert list(REWARDS) == meta["reward_names"]
+    step = Step(random_grids, actions, after)
     for number, name in enumerate(meta["reward_names"]):
-        got = function(REWARDS[name], "reward")(random_grids, actions, after)
+        got = function(REWARDS[name], "reward")(step)
         np.testing.assert_array_equal(got, data["rewards"][:, action, number], name)
     for number, name in enumerate(meta["terminating_names"]):
-        got = function({"name": name}, "terminating")(random_grids, actions, after)
+        got = function({"name": name}, "terminating")(step)
         np.testing.assert_array_equal(got, data["terminating"][:, action, number], name)
 
 

@@ -14,8 +14,6 @@ from scipy.stats import chisquare
 import envs
 from tests.envs.small_recordings import recorded
 
-PAIRS = (1, 2, 5, 10)
-
 
 def make(num: int = 1, seed: int = 1, pairs: int = 5, **kwargs: Any) -> Any:
     return envs.make_vector(f"memory-cards-{pairs}", num, seed, **kwargs)
@@ -59,46 +57,6 @@ def test_recorded_episodes_replay_exactly() -> None:
     assert step == 4006
 
 
-@pytest.mark.parametrize("pairs", PAIRS)
-def test_random_play_follows_the_rules(pairs: int) -> None:
-    """The rules once more in plain Python, with what is shown next taken from the environment."""
-    env = make(1, pairs, pairs)
-    rng = np.random.default_rng(pairs)
-    observation = env.reset()[0][0]
-    ended = 0
-    for _ in range(20):
-        cards = env.get_state()["state"]["cards"][0].tolist()
-        assert sorted(cards) == sorted(2 * list(range(1, pairs + 1)))
-        removed: set[int] = set()
-        for _ in range(10 * pairs):
-            shown = env.get_state()["state"]["shown"][0]
-            action = int(rng.integers(2 * pairs))
-            match = action != shown and action not in removed and cards[action] == cards[shown]
-            removed |= {action, int(shown)} if match else set()
-            row = env.step(np.array([action]))
-            observation = row[0][0]
-            over = len(removed) == 2 * pairs
-            assert (row[1][0], row[2][0], row[4]["is_success"][0]) == (0.0 if match else -1.0, over, over)
-            assert set(np.flatnonzero(observation == pairs + 1)) == removed
-            up = np.flatnonzero((observation > 0) & (observation <= pairs))
-            assert [observation[p] for p in up] == [cards[p] for p in up]
-            assert up.tolist() == ([] if over else env.get_state()["state"]["shown"].tolist())
-            if over:
-                break
-        assert row[2][0] or row[3][0]  # 10 steps a pair
-        ended += int(row[2][0])
-        env.step(np.array([0]))
-    assert ended > 0 or pairs == 10  # which random play does not finish
-
-
-def test_choosing_the_shown_or_a_removed_card_is_a_mistake() -> None:
-    env = make(1, pairs=2)
-    for action in (0, 1, 3):  # another card, one that is removed, the one that is shown
-        at(env, cards=[2, 1, 1, 2], removed=[False, True, True, False], shown=3)
-        _, reward, terminated, *_ = env.step(np.array([action]))
-        assert (reward[0], terminated[0]) == ((0.0, True) if action == 0 else (-1.0, False))
-
-
 def test_shuffles_are_uniform() -> None:
     """The 6 rows of two pairs x the 4 positions shown, at the start and at restarts."""
     num = 24_000
@@ -115,15 +73,6 @@ def test_shuffles_are_uniform() -> None:
         env.step(np.zeros(num, np.int64))
 
 
-def test_every_pair_lies_anywhere() -> None:
-    env = make(20_000, 4)
-    env.reset()
-    cards = env.get_state()["state"]["cards"]
-    for pair in range(1, 6):
-        # Both cards of a pair are within one row, so the counts vary less than independent ones.
-        assert chisquare((cards == pair).sum(axis=0)).pvalue > 1e-4
-
-
 def test_the_next_card_is_uniform_over_those_in_play() -> None:
     env = make(24_000, 5)
     removed = [False, True, False, False, True, False, False, False, True, True]
@@ -136,20 +85,6 @@ def test_the_next_card_is_uniform_over_those_in_play() -> None:
         assert set(shown) == set(left)
         assert chisquare(np.bincount(shown)[left]).pvalue > 1e-4
         assert (observation[np.arange(24_000), shown] == np.array(cards)[shown]).all()
-
-
-@pytest.mark.parametrize("pairs", PAIRS)
-def test_who_knows_all_cards_makes_no_mistake(pairs: int) -> None:
-    env = make(50, 6, pairs)
-    env.reset()
-    for step in range(pairs):
-        state = env.get_state()["state"]
-        cards, shown = state["cards"], state["shown"]
-        mate = (cards == cards[np.arange(50), shown][:, None]) & (np.arange(2 * pairs) != shown[:, None])
-        _, reward, terminated, _, infos = env.step(mate.argmax(axis=1))
-        assert (reward == 0.0).all()
-        assert (terminated == (step == pairs - 1)).all()
-    assert infos["is_success"].all()
 
 
 def remember(pairs: int, episodes: int) -> tuple[float, float]:

@@ -13,7 +13,6 @@ import envs
 from envs import numpad
 from tests.reference.numpad_twin import NumpadTwin, count_sequences
 
-NONE, UP, UP_RIGHT, RIGHT, DOWN_RIGHT, DOWN, DOWN_LEFT, LEFT, UP_LEFT = range(9)
 SIZES = (2, 3, 4)
 
 
@@ -105,104 +104,6 @@ def test_twins_agree_on_completions() -> None:
     assert min(completed, cleared, unpaid) > 50
 
 
-def enter(env: Any, pad: int, size: int) -> tuple[float, NDArray[np.bool_]]:
-    """Enters a pad from the gap to its lower right, all else kept: the reward and which pads are lit."""
-    state = env.get_state()
-    state["state"]["position"][:] = centre(size, np.array(pad)) + 0.4
-    state["state"]["velocity"][:] = 0.0
-    env.set_state(state)
-    observation, reward, *_ = env.step(np.array([UP_LEFT]))
-    return float(reward[0]), observation[0, 6:] == 1
-
-
-def test_the_rules_one_by_one() -> None:
-    size, order = 3, [0, 1, 2, 5, 4, 3, 6, 7, 8]
-    env = make(size)
-    at(env, sequence=order)
-
-    def press(*pads: int) -> list[tuple[float, int]]:
-        rows = [enter(env, pad, size) for pad in pads]
-        return [(reward, int(lit.sum())) for reward, lit in rows]
-
-    assert press(4) == [(0, 0)]  # wrong, with nothing to clear
-    assert press(0, 1, 2) == [(1, 1), (1, 2), (1, 3)]
-    reward, lit = enter(env, 5, size)
-    assert (reward, np.flatnonzero(lit).tolist()) == (1.0, [0, 1, 2, 5])
-    assert press(0) == [(0, 0)]  # wrong clears all; although it is the first pad, this press does not count
-    assert press(0, 1, 2, 5) == [(0, 1), (0, 2), (0, 3), (0, 4)]  # each number pays once
-    assert press(4) == [(1, 5)]
-    assert press(4) == [(0, 0)]  # a lit pad is wrong, too
-    assert press(*order[:8]) == [(0, n) for n in range(1, 6)] + [(1, 6), (1, 7), (1, 8)]
-    assert env.get_state()["state"]["completed"].tolist() == [0]
-    assert press(8) == [(1, 0)]  # the last pad: all are reset
-    assert env.get_state()["state"]["completed"].tolist() == [1]
-    assert press(*order) == [(1, n % 9) for n in range(1, 10)]  # and pay again
-    assert press(0, 8, 0) == [(1, 1), (0, 0), (0, 1)]
-
-
-def test_a_pad_counts_once_until_it_was_left() -> None:
-    env = make(2)
-    at(env, sequence=[0, 1, 2, 3], position=(-0.05, -0.5))  # between the two upper pads
-    rewards = [float(env.step(np.array([a]))[1][0]) for a in (LEFT, NONE, NONE, NONE, NONE)]
-    assert rewards == [1, 0, 0, 0, 0]  # resting, and lit ever since
-    assert env.get_state()["state"]["lit"].tolist() == [1]
-    for action in (RIGHT, RIGHT, RIGHT):
-        observation = env.step(np.array([action]))[0]
-    assert observation[0, 6:].tolist() == [1, 1, 0, 0]
-    # Standing on a pad at the start of an episode is no press either.
-    at(env, sequence=[0, 1, 2, 3], position=(-0.5, -0.5))
-    assert env.step(np.array([NONE]))[1][0] == 0
-    assert env.get_state()["state"]["lit"].tolist() == [0]
-
-
-def test_motion_by_hand() -> None:
-    env = make(4)
-    env.reset()
-    order = env.get_state()["state"]["sequence"][0]
-    at(env, sequence=order, position=(0.0, 0.0), velocity=(0.25, 0.0))
-    observation = env.step(np.array([UP]))[0][0, :6]
-    assert observation.tolist() == [0.125, -0.25, 0.125, -0.25, -0.125, -0.25]
-    observation = env.step(np.array([NONE]))[0][0, :6]
-    assert observation.tolist() == [0.1875, -0.375, 0.0625, -0.125, -0.0625, 0.125]
-    at(env, sequence=order, position=(1.95, 0.0), velocity=(0.25, 0.125))
-    observation = env.step(np.array([RIGHT]))[0][0, :6]
-    assert observation.tolist() == [
-        2.0,
-        0.0625,
-        0.0,
-        0.0625,
-        -0.25,
-        -0.0625,
-    ]  # a wall stops what goes into it
-    for action in range(1, 9):
-        at(env, sequence=order, position=(0.0, 0.0))
-        velocity = env.step(np.array([action]))[0][0, 2:4].astype(float)
-        angle = np.arctan2(velocity[0], -velocity[1]) % (2 * np.pi)  # clockwise from up
-        assert np.hypot(*velocity) == pytest.approx(0.25)
-        assert angle == pytest.approx((action - 1) * np.pi / 4, abs=1e-6)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_every_start_is_at_rest_at_the_lower_wall(size: int) -> None:
-    env = make(size, 3, time_limit=1)
-    first = [0, size / 2] + [0] * (4 + size * size)
-    assert env.reset()[0].tolist() == [first] * 3
-    env.step(np.array([UP, LEFT, RIGHT]))
-    assert env.step(np.zeros(3, np.int64))[0].tolist() == [first] * 3
-
-
-def test_a_new_episode_does_not_start_on_the_last_ones_pad() -> None:
-    """From the lower wall of 3 x 3 one push enters pad 7, where the episodes before have ended."""
-    num = 100
-    env = make(3, num, time_limit=1)
-    env.reset()
-    for _ in range(2):
-        first = env.get_state()["state"]["sequence"][:, 0]
-        assert env.step(np.full(num, UP))[1].tolist() == (first == 7).tolist()
-        assert (first == 7).any()
-        env.step(np.full(num, UP))
-
-
 @pytest.mark.parametrize("size", SIZES)
 def test_the_sequences_are_all_there_are(size: int) -> None:
     """Different, each of all pads from neighbour to neighbour, and as many as a plain search finds."""
@@ -230,27 +131,6 @@ def test_sequences_are_drawn_uniformly(size: int) -> None:
         assert chisquare(counts).pvalue > 1e-4
         env.step(np.zeros(num, np.int64))
         env.step(np.zeros(num, np.int64))
-
-
-def test_first_pads_of_4x4_are_drawn_by_their_share() -> None:
-    env = make(4, 40_000, 12)
-    env.reset()
-    first = np.bincount(env.get_state()["state"]["sequence"][:, 0], minlength=16)
-    share = np.bincount(numpad.sequences(4)[:, 0], minlength=16) / len(numpad.sequences(4))
-    assert chisquare(first, share * first.sum()).pvalue > 1e-4
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_straight_line_between_neighbours_touches_no_third_pad(size: int) -> None:
-    pads = np.arange(size * size)
-    for a in pads:
-        for b in pads:
-            begin, end = centre(size, a), centre(size, b)
-            if abs(begin - end).max() == 1:
-                on_line = begin + np.linspace(0, 1, 101)[:, None] * (end - begin)
-                others = centre(size, pads[(pads != a) & (pads != b)])
-                distance = np.linalg.norm(on_line[:, None] - others, axis=-1).min()
-                assert distance > numpad.PAD_RADIUS + 0.3
 
 
 def pad_under(size: int, position: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -353,16 +233,6 @@ def test_memory_suffices(size: int, success: float, mean: float) -> None:
     np.testing.assert_array_equal(complete, infos["is_success"])
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_random_play_gets_little(size: int) -> None:
-    num = 300
-    env = make(size, num, 23)
-    env.reset()
-    rng = np.random.default_rng(1)
-    total = sum(env.step(rng.integers(9, size=num))[1] for _ in range(500))
-    assert 1 < np.mean(total) < 3
-
-
 ORDER = [0, 1, 2, 3]
 
 
@@ -371,14 +241,6 @@ def test_sequences_of_neighbours_only() -> None:
         ValueError, match=r"'sequence' holds \[0, 2, 1.*each a neighbour of the one before it"
     ):
         at(make(3), sequence=[0, 2, 1, 4, 3, 6, 7, 8, 5])
-
-
-def test_each_copy_can_have_its_own_state() -> None:
-    env = make(2, 2)
-    observation = at(env, sequence=[ORDER, ORDER[::-1]], lit=[1, 3], position=[(0, 0), (0.5, 0.25)])
-    assert observation[:, 6:].tolist() == [[1, 0, 0, 0], [0, 1, 1, 1]]
-    assert observation[:, :2].tolist() == [[0, 0], [0.5, 0.25]]
-    assert env.get_state()["state"]["paid"].tolist() == [1, 3]
 
 
 def test_a_state_with_completions_is_a_success_at_the_end() -> None:

@@ -151,20 +151,18 @@ def test_a_space_of_bits_is_one() -> None:
         (
             "ManyActions",
             {},
-            r"its action_space is MultiDiscrete\(\[2 2\]\); a Dynamics needs Discrete from 0, or .* "
-            r"\(a gymnasium.Env may have others\)",
+            r"its action_space is Multi.* Discrete from 0, or .*Env may have others",
         ),
         (
             "ActionsFromOne",
             {},
-            r"its action_space is Discrete\(2, start=1\); a Dynamics needs Discrete from 0",
+            r"is Discrete\(2, start=1\); a Dynamics needs Discrete from 0",
         ),
         ("UnboundedActions", {}, r"its action_space is Box\(-inf, inf, .*, or a bounded Box of floats"),
         (
             "SeesDict",
             {},
-            r"its observation_space is Dict\(.*; a Dynamics needs Discrete, MultiDiscrete, MultiBinary or "
-            r"Box \(a gymnasium.Env may have Dict and Tuple\)",
+            r"its observation_space is Dict\(.*; a Dynamics needs Disc.* Dict and Tuple\)",
         ),
         ("HalfLimit", {}, "its time_limit is 2.5; it must be an integer of at least 1"),
         ("OneName", {}, "its action_names are 'left'; they must be a tuple"),
@@ -439,25 +437,17 @@ define(
     HERE,
     Late,
     {
-        "LateStep": recall(
-            step=lambda self, action, rng: [][1] if self.is_late else Late.step(self, action, rng)
-        ),
         "LateNan": recall(
             step=lambda self, action, rng: spoilt(self, *Late.step(self, action, rng)),
         ),
         # 2 is a category of the first component alone.
         "LateCategory": recall(observe=late(lambda self, seen: np.add(seen, [[0, 0], [0, 2]]))),
-        "LateShape": recall(observe=late(lambda self, seen: seen[:1])),
-        "LateType": recall(observe=late(lambda self, seen: seen.astype(np.int32))),
         "LateInfinity": recall(
             observation_space=gymnasium.spaces.Box(-1, 1, (2,), np.float32),
             observe=lambda self, rng: np.full((len(self.t), 2), np.inf if self.is_late else 0, np.float32),
         ),
         "LateRestart": recall(
             restart=lambda self, rows, rng: Recall.restart(self, rows + 2 * self.is_late, rng)
-        ),
-        "LateSuccess": recall(
-            success=lambda self, reward, total, over: reward if self.is_late else reward > 0
         ),
     },
 )
@@ -468,14 +458,10 @@ def spoilt(self: Late, reward: NDArray[np.float64], over: NDArray[np.bool_]) -> 
 
 
 BY_STEP = {
-    "LateStep": r": its step failed: IndexError: .* \(test_own.py, line \d+\)",
     "LateNan": ", copy 0: its step gave the reward nan; it must be a finite number",
     "LateCategory": ", copy 1: its observation holds [23]; its space has 0 to 1 there",
-    "LateShape": r": its observations: int64 of the shape \(1, 2\); it must be int64 of the shape \(2, 2\)",
-    "LateType": r": its observations: int32 of the shape \(2, 2\); it must be int64 of the shape \(2, 2\)",
     "LateInfinity": ", copy 0: its observation holds inf",
     "LateRestart": ": its restart failed: IndexError: .*out of bounds",
-    "LateSuccess": r": its success: float64 of the shape \(2,\); it must be bool of the shape",
 }
 
 

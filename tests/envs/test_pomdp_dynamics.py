@@ -14,7 +14,6 @@ from envs.pomdp.dynamics import PomdpDynamics
 from envs.pomdp.hallway import hallway
 from envs.pomdp.heavenhell import heavenhell
 from envs.pomdp.model import Model, Rows
-from tests.envs.test_pomdp_models import frequencies_p_value
 from tests.reference.pomdp_twin import TwinPomdp
 
 
@@ -91,28 +90,6 @@ def test_vectorised_equals_one_by_one(model: Model) -> None:
     assert endings > 0
 
 
-@pytest.mark.parametrize("model", [hallway(), random_model(1, (True,) * 4)], ids=["hallway", "random"])
-def test_frequencies_are_the_probabilities(model: Model) -> None:
-    """Every row of T and O and the start; with these seeds the tests cannot fail by chance."""
-    num, rng = 3_000, np.random.default_rng(11)
-    dynamics = PomdpDynamics(model, no_picture)
-    num_states = len(model.states)
-    before = np.arange(num_states).repeat(num)
-    after_counts = np.zeros(model.transition.shape)
-    shown_counts = np.zeros(model.observation.shape)
-    for action in range(len(model.actions)):
-        dynamics.put({"state": before, "observation": np.zeros_like(before)})
-        dynamics.step(np.full(len(before), action), rng)
-        after, shown = dynamics.get()["state"], dynamics.observe(rng)
-        np.add.at(after_counts[action], (before, after), 1)
-        np.add.at(shown_counts[action], (after, shown), 1)
-    assert frequencies_p_value(after_counts, model.transition) > 1e-3
-    assert frequencies_p_value(shown_counts, model.observation) > 1e-3
-    dynamics.start(100_000, rng)
-    starts = np.bincount(dynamics.get()["state"], minlength=num_states)
-    assert frequencies_p_value(starts[None], model.start[None]) > 1e-3
-
-
 def test_rows_at_the_edges_of_their_intervals() -> None:
     below_one = 1 - 2.0**-53
     rows = Rows(np.array([[0.25, 0.0, 0.75], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]))
@@ -156,13 +133,6 @@ def test_an_episode_without_reward_is_no_success() -> None:
         *_, truncated, infos = env.step(np.zeros(4, np.int64))
     assert truncated.all()
     assert not infos["is_success"].any()
-
-
-def test_states_are_read_and_checked() -> None:
-    env = envs.make_vector("heavenhell", 3, seed=0)
-    observation, _ = env.reset(options={"state": {"state": [0, 1, 27], "observation": [15, 1, 14]}})
-    assert observation.tolist() == [15, 1, 14]
-    assert env.get_state()["state"]["state"].tolist() == [0, 1, 27]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -195,25 +195,6 @@ def test_best_policy_of_heavenhell(n: int, world: int) -> None:
     )
 
 
-def test_the_goal_of_hallway_pays_one_step_before_the_end() -> None:
-    """From location 8 facing south: forward enters the goal with 0.8, pays 1, shows 20 and does not end."""
-    num = 2_000
-    env = envs.make_vector("hallway", num, seed=3)
-    env.reset(options={"state": {"state": 4 * 8 + 2}})
-    observation, reward, terminated, truncated, _ = env.step(np.ones(num, np.int64))
-    there = observation == 20
-    assert 0.75 < there.mean() < 0.85
-    np.testing.assert_array_equal(reward, there.astype(np.float64))
-    assert not (terminated | truncated).any()
-    observation, reward, terminated, _, infos = env.step(np.zeros(num, np.int64))
-    np.testing.assert_array_equal(terminated, there)
-    np.testing.assert_array_equal(infos["is_success"], there)
-    assert not reward[there].any()
-    assert set(np.unique(observation[there])) <= set(range(20)) and len(np.unique(observation[there])) > 10
-    observation, *_ = env.step(np.zeros(num, np.int64))
-    assert (observation[there] == 21).all()
-
-
 def test_a_belief_over_states_suffices_to_reach_the_goal_of_hallway() -> None:
     """Bayes' rule and the values of the states (QMDP; Littman et al. 1995), without "stay": always a success.
 

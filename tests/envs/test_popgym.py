@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 import benchmarks.popgym as exact
 import envs
-from envs.popgym import ConcentrationDynamics, deck
-from envs.vector import NativeVectorEnv
 from tests.envs.small_recordings import recorded
 
 IDS = [id for id in envs.ids() if id.startswith("popgym-")]
@@ -262,92 +260,6 @@ def test_the_best_return_is_that_of_a_search_over_positions(kinds: int, each: in
     )
 
 
-class Perfect:
-    """Plays one copy by the values of `exact.Concentration`, from what it has seen and done."""
-
-    def __init__(self, game: exact.Concentration, values: list[exact.Floats], cards: list[int]) -> None:
-        self.game, self.values, self.left = game, values, game.steps
-        self.unseen = [cards.count(kind) for kind in range(max(cards) + 1)]
-        self.hidden = list(range(len(cards)))
-        self.seen: dict[int, int] = {}  # position -> kind of cards that are face down
-        self.first: int | None = None
-
-    def act(self) -> int:
-        known = list(self.seen.values())
-        down = [(unseen, known.count(kind)) for kind, unseen in enumerate(self.unseen)]
-        options: dict[int, float] = {}
-        if self.first is None:
-            for position, kind in self.seen.items():
-                options[position] = max(self._second(down, kind, self.left))
-            for kind, count in enumerate(self.unseen if self.hidden else []):
-                then = [(u - (k == kind), s + (k == kind)) for k, (u, s) in enumerate(down)]
-                value = count * max(self._second(then, kind, self.left)) if count else 0.0
-                options[self.hidden[0]] = options.get(self.hidden[0], 0.0) + value / len(self.hidden)
-        else:
-            kind = self.seen[self.first]
-            pair, look = self._second(down, kind, self.left + 1)
-            options |= {p: pair for p, other in self.seen.items() if other == kind and p != self.first}
-            options |= dict.fromkeys(self.hidden[:1], look)
-        return max(options, key=lambda position: options[position])
-
-    def _second(self, down: list[tuple[int, int]], kind: int, left: int) -> tuple[float, float]:
-        """The values of finding a known pair and of turning an unseen card, after a first card of `kind`.
-
-        `left` are the steps from the start of the turn.
-        """
-
-        def later(changed: int, unseen: int, seen: int) -> float:
-            then = list(down)
-            then[changed] = (down[changed][0] + unseen, down[changed][1] + seen)
-            return float(self.values[left - 2][self.game.state(then)])
-
-        pair = self.game.match + later(kind, 0, -2) if down[kind][1] >= 2 else -np.inf
-        look = 0.0 if self.hidden else -np.inf
-        for other, (count, _) in enumerate(down):
-            if count and other == kind:
-                look += count * (self.game.match + later(kind, -1, -1))
-            elif count:
-                look += count * (2 * self.game.miss + later(other, -1, 1))
-        return pair, look / max(1, sum(unseen for unseen, _ in down))
-
-    def see(self, action: int, kind: int, reward: float) -> None:
-        self.left -= 1
-        if action in self.hidden:
-            self.hidden.remove(action)
-            self.unseen[kind] -= 1
-            self.seen[action] = kind
-        if self.first is None:
-            self.first = action
-            return
-        if reward > 0:
-            del self.seen[self.first], self.seen[action]
-        self.first = None
-
-
-def test_a_player_of_the_best_values_earns_the_best_return() -> None:
-    """In the environment itself, within four standard errors of the mean over 40 episodes."""
-    id, (kinds, each) = "popgym-concentration-easy", exact.CONCENTRATION["easy"]
-    game = exact.Concentration(kinds, each)
-    values = list(game.values())
-    best = float(values[-1][game.state([(each, 0)] * kinds)])
-    assert best == pytest.approx(FIGURES[id]["best"], abs=1e-12)
-    num = 40
-    env = envs.make_vector(id, num, 8)
-    env.reset()
-    players = [Perfect(game, values, deck(kinds, 1).tolist()) for _ in range(num)]
-    total, over = np.zeros(num), np.zeros(num, bool)
-    while not over.all():
-        action = np.array([0 if over[copy] else player.act() for copy, player in enumerate(players)])
-        observation, reward, terminated, truncated, _ = env.step(action)
-        assert not truncated[~over].any()
-        total += np.where(over, 0.0, reward)
-        for copy in np.flatnonzero(~over):
-            players[copy].see(int(action[copy]), int(observation[copy, action[copy]]), reward[copy])
-        over |= terminated
-    assert abs(total.mean() - best) < 4 * total.std() / np.sqrt(num)
-    assert total.std() / np.sqrt(num) < 0.02
-
-
 @pytest.mark.parametrize("id", IDS)
 def test_best_returns_are_the_computed_ones(id: str) -> None:
     assert envs.spec(id).best_return == pytest.approx(FIGURES[id]["best"], abs=1e-12)
@@ -375,27 +287,6 @@ def test_without_memory_by_playing(id: str) -> None:
         if reward[0] > 0:
             points, asked = points + 2 * (chosen == right)[1::2].mean() - 1, asked + 1
     assert points / asked == pytest.approx(exact.without_memory(id), abs=0.01)
-
-
-def test_concentration_by_hand() -> None:
-    """A pair, a miss, the same card twice, a found card second and first: what is seen and what it costs."""
-    env = NativeVectorEnv(ConcentrationDynamics(deck(2, 1)), 1, 1, time_limit=None)
-    cards = np.arange(52) % 2  # found: 0 and 2
-    steps = [
-        (0, 0.0, {0}), (2, 1 / 26, {0, 2}),
-        (1, 0.0, {0, 2, 1}), (4, -2 / 104, {0, 2, 1, 4}),
-        (1, 0.0, {0, 2, 1}), (1, -2 / 104, {0, 2, 1}),
-        (1, 0.0, {0, 2, 1}), (2, -2 / 104, {0, 2, 1}),
-        (2, -1 / 104, {0, 2}),
-        (3, 0.0, {0, 2, 3}), (1, 1 / 26, {0, 2, 3, 1}),
-    ]  # fmt: skip
-    observation, _ = env.reset(options={"state": {"cards": cards}})
-    assert (observation == 2).all()
-    for action, expected, up in steps:
-        observation, reward, over, _, _ = env.step(np.array([action]))
-        assert reward[0] == expected
-        assert not over[0]
-        assert observation[0].tolist() == [card if p in up else 2 for p, card in enumerate(cards)]
 
 
 @pytest.mark.parametrize(

@@ -83,32 +83,6 @@ def test_the_goal_is_shown_on_the_first_visit_only() -> None:
     assert (at(env, position=(0, 0), visited=True) == 0).all()
 
 
-def test_rewards_by_hand() -> None:
-    """L = 4, active: T = 7. Standing still is late from the second step on, by 1/4 a step."""
-    env = make("active", 4)
-    at(env, position=(1, 0))
-    rewards = [float(env.step(np.array([UP]))[1][0]) for _ in range(7)]
-    assert rewards == [0, 0, -0.25, -0.25, -0.25, -0.25, 0]
-    at(env, position=(5, 0), time=6)
-    assert env.step(np.array([DOWN]))[1:3] == (0.0, True)  # the wrong side
-    at(env, position=(5, 0), time=6)
-    assert env.step(np.array([UP]))[1:3] == (1.0, True)
-    at(env, position=(5, 1), time=6)  # already there, and stays: up, and sideways
-    assert env.step(np.array([UP]))[1:3] == (1.0, True)
-    at(env, position=(5, 1), time=6)
-    assert env.step(np.array([LEFT]))[1:3] == (1.0, True)
-    at(env, position=(5, 1), time=6)
-    assert env.step(np.array([DOWN]))[1:3] == (0.0, True)
-
-
-def test_a_smaller_limit_truncates() -> None:
-    env = make("passive", 10, time_limit=4)
-    env.reset()
-    flags = [env.step(np.array([RIGHT]))[2:4] for _ in range(4)]
-    assert [bool(truncated[0]) for _, truncated in flags] == [False] * 3 + [True]
-    assert not any(terminated[0] for terminated, _ in flags)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_goals_are_even_and_starts_alike(kind: str) -> None:
     num = 20_000

@@ -699,7 +699,7 @@ ENVS = [
         ("noise-in-the-stream-of-the-task", "(*root.spawn_key, *name)", "root.spawn_key"),
     ),
     *_in("reach_exit_memory", "test_gridverse_recordings", ("exits-swapped", "own == good", "own != good")),
-    *_in("move_agent", "test_functions", ("through-walls", "moved[stays] = 0", "pass")),
+    *_in("move_agent", "test_gridverse_twin", ("through-walls", "moved[stays] = 0", "pass")),
     *_in(
         "PomdpDynamics.step",
         "test_pomdp_dynamics",
