@@ -16,8 +16,10 @@ from dtqn.settings.config import Config, wrong
 from dtqn.text import one_line
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
-from dtqn.training.setup import make_env, num_actions, observation_fault, task_spec
+from dtqn.training.setup import make_env, num_actions, observation_fault
 from dtqn.types import StepInputs, reset_rows
+from envs import registry
+from envs.language import SpokenVectorEnv
 
 
 def load(
@@ -71,15 +73,18 @@ class Policy:
         """The network that acts, for `dtqn.inspection`."""
         parameter = next(network.parameters())
         self._device, self._dtype = parameter.device, parameter.dtype
-        task = task_spec(config)
-        self.observation_space, self.action_space = task.observation_space, task.action_space
-        self._num_actions = num_actions(task)
+        found = registry.task(config.env, **config.task.model_dump())
+        task, self._language = found.spec, found.language
+        self._space, self._num_actions = task.observation_space, num_actions(task)
+        said = self._language or task
+        self.observation_space, self.action_space = said.observation_space, said.action_space
         self._fault = observation_fault(task)
         self.reset()
 
     def make_env(self, num_envs: int = 1, seed: int = 0) -> gymnasium.vector.VectorEnv:
-        """Copies of the task as the run had them: with its options, wrappers and numbering of actions."""
-        return make_env(self.config, num_envs, np.random.SeedSequence(seed))
+        """Copies of the task as the run had them: with its options and wrappers."""
+        env = make_env(self.config, num_envs, np.random.SeedSequence(seed))
+        return env if self._language is None else SpokenVectorEnv(env, self._language)
 
     @torch.no_grad()
     def reset(self, num_envs: int | None = None) -> None:
@@ -107,7 +112,8 @@ class Policy:
         """The greedy action at an observation, which also enters the memory.
 
         Args:
-            observation: as the task gives it; [N, ...] in a batch.
+            observation: as the environment gives it, be it made by its package or by `make_env`; [N, ...]
+                in a batch.
             reward: the one that arrived with it; [N] in a batch. It is not read where an episode begins,
                 so the first call may leave it out.
             first: [N] bool, the copies whose observation begins an episode; a bool for one environment.
@@ -115,7 +121,8 @@ class Policy:
             return_q: hand back the Q-values too.
 
         Returns:
-            An int, or [N] integers; with `return_q` also the Q-values, [A] or [N, A].
+            An action of `action_space`: an int in the suite's own tasks; [N, ...] in a batch. With `return_q`
+            also the Q-values, [A] or [N, A].
 
         Raises:
             ValueError: an array has another shape than the task's, or numbers that the task cannot show.
@@ -141,19 +148,22 @@ class Policy:
         q = output.q[:, 0].cpu().numpy()
         action = q.argmax(axis=1)
         self._prev_action, self._begins = action.copy(), np.zeros(self._count, bool)
+        chosen: Any = action if self._language is None else self._language.acts(action)
         if not self._batched:
-            action, q = int(action[0]), q[0]
-        return (action, q) if return_q else action
+            chosen, q = int(action[0]) if self._language is None else chosen[0], q[0]
+        return (chosen, q) if return_q else chosen
 
     def acted(self, action: Any) -> None:
         """Tell which action was taken instead of the one that `act` returned, such as an exploring one.
 
         Args:
-            action: [N] integers in a batch; an integer for one environment.
+            action: as `act` returns it.
 
         Raises:
             ValueError: it has another shape, or a number that is no action of the task.
         """
+        if self._language is not None:
+            action = self._language.numbers(action, self._count if self._batched else None)
         rows, count = self._rows("action", action, (), np.int64), self._num_actions
         if (outside := rows[(rows < 0) | (rows >= count)]).size:
             raise ValueError(f"action holds {outside[0]}; the task has 0 to {count - 1}")
@@ -161,7 +171,9 @@ class Policy:
 
     def _observation(self, observation: Any) -> Any:
         """Tensors [N, 1, ...]"""
-        space = self.observation_space
+        if self._language is not None:
+            observation = self._language.seen(observation, self._count if self._batched else None)
+        space = self._space
         rows: Any
         if not isinstance(space, gymnasium.spaces.Dict):
             rows = self._part("observation", observation, space)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
+from envs.language import Language
 from envs.options import TaskOptions
 from envs.single import NativeEnv
 from envs.vector import AnyVectorEnv, Dynamics, NativeVectorEnv, Seed, positive_int
@@ -88,6 +89,8 @@ class Task(NamedTuple):
     """(num_envs, seed=None, *, render_mode=None) -> a vector of so many copies."""
     try_out: Callable[[], None] | None = None
     """Plays a little on a copy of its own; a `TaskError` for what is wrong. None for this project's tasks."""
+    language: Language | None = None
+    """Of one environment as its package makes it; None for this project's tasks."""
 
     def make_single(self, render_mode: str | None = None) -> NativeEnv:
         """One environment."""

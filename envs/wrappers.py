@@ -63,7 +63,10 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
             env = ObservationWrapper(env, layer(env.single_observation_space), seed)
         return env
 
-    return task._replace(spec=spec, make_vector=make_vector)
+    language = task.language and task.language._replace(
+        observation_space=space, read_space=space, read=lambda seen: seen
+    )
+    return task._replace(spec=spec, make_vector=make_vector, language=language)
 
 
 class Change:

@@ -18,6 +18,7 @@ from envs.adapters.trial import TriedEnv
 from envs.adapters.vector import AdaptedVectorEnv
 from envs.entry_points import brief_error
 from envs.errors import ANY_FAULT, NoPictureError
+from envs.language import Language
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec
 from envs.vector import AnyVectorEnv, Seed, brief
@@ -41,6 +42,7 @@ class Facts(NamedTuple):
 
     observations: Observations
     actions: Actions
+    language: Language
     time_limit: int | None
     says_success: bool
     """Whether the info of a reset holds `is_success`."""
@@ -87,7 +89,7 @@ def foreign_task(
         make = functools.partial(_plain, PlainEnv, recipe, success, render_mode)
         return AdaptedVectorEnv(spec, make, num_envs, seed)
 
-    return Task(spec, make_vector, functools.partial(_try, recipe, success))
+    return Task(spec, make_vector, functools.partial(_try, recipe, success), facts.language)
 
 
 @functools.lru_cache(maxsize=64)  # once is enough: where it fails, nothing is kept
@@ -106,9 +108,13 @@ def _facts(recipe: Recipe) -> Facts:
         closing.enter_context(contextlib.chdir("."))  # the trial tells of an environment that changes it
         closing.callback(attempt, id, "close", env.close)
         try:
+            seen, done = observations(env.observation_space, minigrid.codes(env)), actions(env.action_space)
             facts = Facts(
-                observations(env.observation_space, minigrid.codes(env)),
-                actions(env.action_space),
+                seen,
+                done,
+                Language(
+                    env.observation_space, seen.space, seen.read, env.action_space, done.act, done.number
+                ),
                 _time_limit(env),
                 False,
                 tuple(env.metadata.get("render_modes", ())),

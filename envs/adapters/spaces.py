@@ -158,6 +158,8 @@ class Actions(NamedTuple):
     space: Space
     act: Callable[[Any], Any]
     """An action of `space` -> one of the environment."""
+    number: Callable[[Any], int]
+    """The inverse of `act`, where `space` is Discrete."""
 
 
 def actions(space: Space) -> Actions:
@@ -165,7 +167,11 @@ def actions(space: Space) -> Actions:
     match space:
         case Discrete():
             start = int(space.start)
-            return Actions(Discrete(space.n), lambda action: space.dtype.type(action + start))
+            return Actions(
+                Discrete(space.n),
+                lambda action: space.dtype.type(action + start),
+                lambda action: int(action) - start,
+            )
         case MultiDiscrete() | MultiBinary():
             nvec = space.nvec if isinstance(space, MultiDiscrete) else np.full(space.shape, 2)
             offset = space.start if isinstance(space, MultiDiscrete) else 0
@@ -177,5 +183,6 @@ def actions(space: Space) -> Actions:
                     lambda action: (
                         np.reshape(np.unravel_index(int(action), sizes), nvec.shape) + offset
                     ).astype(space.dtype),
+                    lambda action: int(np.ravel_multi_index((np.asarray(action) - offset).flatten(), sizes)),
                 )
-    return Actions(space, lambda action: action)
+    return Actions(space, lambda action: action, int)
