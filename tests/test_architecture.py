@@ -73,7 +73,7 @@ _ALLOWED = {
     },
     "dtqn.policy": {
         *_NETWORKS,
-        *("dtqn.training.trained", "dtqn.training.setup", "dtqn.training.directory"),
+        *("dtqn.training.trained", "dtqn.training.setup", "dtqn.training.directory", "envs"),
     },
     "dtqn.cli": {*_BASE, "dtqn.settings", "dtqn.commands", "envs.errors"},
     "dtqn.commands": {
