@@ -16,11 +16,9 @@ import numpy as np
 from dtqn.acting.statistics import Figure, mean, share
 from dtqn.files import write_whole
 from dtqn.inspection import checks, gradients, measures, trials
-from dtqn.inspection.dependence import MOST_LEFT_IN
 from dtqn.inspection.measures import Cue, Map
 from dtqn.inspection.recorder import Episode, outcomes, play
 from dtqn.networks.q_network import QNetwork
-from dtqn.plots import DependenceMap, dependence_maps
 from dtqn.training.directory import RunDir, make_writable
 from dtqn.training.setup import num_actions
 
@@ -28,14 +26,14 @@ MOST_MAPPED = 20
 """Episodes whose every step is replaced."""
 MAPPED_ROWS = 1_500_000
 """Rows that a network runs for that, at most: fewer episodes are mapped where they are long."""
-DRAWN = 4
-"""Episodes in the picture."""
+BESIDE = 64
+"""Rows of a replacement that count for what else is computed of a step."""
 ALMOST = 0.5
 """From this share of replacements on, an action counts as changed."""
 
 
 def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
-    """All findings, as `debug.json` in the folder `out` has them, beside the picture `dependence.png`."""
+    """All findings, as `debug.json` in the folder `out` has them."""
     of = trials.subject(directory, asked)
     make_writable("--out", out)
     run, config, network = of.run, of.run.config, of.run.network
@@ -61,16 +59,7 @@ def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
     found["dependence"] = _map_figures(maps, cues)
     found["maps"] = [_as_lists(number, episodes[number], x) for number, x in maps.items()]
     write_whole(out / "debug.json", json.dumps(_plain(found), indent=1) + "\n")
-    drawn = [_drawn(number, episodes[number], x, run.task.has_success) for number, x in maps.items()][:DRAWN]
-    title = f"{config.env}, {config.agent}: what each decision hangs on"
-    dependence_maps(drawn, out / "dependence.png", title)
     return found
-
-
-def _drawn(number: int, episode: Episode, of: Map, has_success: bool) -> DependenceMap:
-    end = {True: ", a success", False: ", a failure"}[episode.success] if has_success else ""
-    cue = None if episode.cue is None else np.flatnonzero(episode.cue).tolist()
-    return DependenceMap(f"episode {number}{end}", of.dependence.advantage, cue)
 
 
 def _cue_figures(cues: Sequence[Cue | None], shown_other: Figure) -> dict[str, Any]:
@@ -106,7 +95,7 @@ def _maps(
     left, maps = float(MAPPED_ROWS), dict[int, Map]()
     for number in dict.fromkeys(order):
         length = episodes[number].length
-        cost = length * (length * (asked.replacements + actions) / 2 + asked.replacements * MOST_LEFT_IN)
+        cost = length * (length * (asked.replacements + actions) / 2 + asked.replacements * BESIDE)
         if len(maps) == MOST_MAPPED or (maps and cost > left):
             break
         left -= cost
@@ -120,7 +109,6 @@ def _map_figures(maps: dict[int, Map], cues: Sequence[Cue | None]) -> dict[str, 
     found: dict[str, Any] = {
         "episodes": len(maps),
         "recall_density": measures.recall_density(list(maps.values())),
-        "same_replacements": mean([float(x.dependence.same.mean()) for x in maps.values()]),
         "on_actions": mean([float(x.actions[-1, :-1].sum()) for x in maps.values()]),
         "on_observations": mean([float(x.dependence.advantage[-1, :-1].sum()) for x in maps.values()]),
     }
@@ -136,13 +124,11 @@ def _map_figures(maps: dict[int, Map], cues: Sequence[Cue | None]) -> dict[str, 
             "rank_correlation": mean([x.rank_correlation for x in ranks]),
             "top_three": mean([x.top_three for x in ranks]),
         }
-    errors = [x.attribution.error for x in maps.values() if x.attribution is not None]
-    found["completeness_error"] = float(np.median(errors)) if errors else None
     return found
 
 
 def _of_gradient(of: Map) -> np.ndarray | None:
-    return None if of.attribution is None else np.abs(of.attribution.steps)
+    return None if of.attribution is None else np.abs(of.attribution)
 
 
 def _of_attention(of: Map) -> np.ndarray | None:
@@ -164,15 +150,10 @@ def _as_lists(number: int, episode: Episode, of: Map) -> dict[str, Any]:
         "q": episode.q.numpy(),
         "cue": None if episode.cue is None else np.flatnonzero(episode.cue),
         "dependence": of.dependence.advantage,
-        "dependence_error": of.dependence.error,
-        "dependence_of_value": of.dependence.value,
         "flips": of.dependence.flips,
         "dependence_on_actions": of.actions,
-        "left_in": of.left_in,
-        "smallest_set": of.smallest,
-        "gradient": None if of.attribution is None else of.attribution.steps,
+        "gradient": of.attribution,
         "attention": None if of.attention is None else of.attention.rollout,
-        "gate_openness": None if of.attention is None else of.attention.openness,
     }
 
 

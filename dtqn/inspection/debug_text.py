@@ -54,7 +54,7 @@ def lines(found: dict[str, Any], out: Path, width: int | None) -> list[str]:
     rows += [
         ("uses its memory?", _verdict(found["uses_memory"])),
         ("needs the task one?", _verdict(found["needs_memory"])),
-        ("files", f"{out}/debug.json, {out}/dependence.png"),
+        ("file", f"{out}/debug.json"),
     ]
     return columns(rows, width)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from dtqn.inspection.recorder import Episode
 
@@ -47,11 +48,7 @@ def shrunk(picture: np.ndarray, columns: int, lines: int) -> np.ndarray:
     """A picture [height, width, 3], uint8, as means of squares, so that it fits; 2 pixels a line."""
     height, width = picture.shape[:2]
     size = max(-(-width // columns), -(-height // (2 * lines)), 1)
-    rows, places = -(-height // size), -(-width // size)
-    padding = ((0, rows * size - height), (0, places * size - width), (0, 0))
-    whole = np.pad(picture, padding, mode="edge").astype(np.float64)
-    means = whole.reshape(rows, size, places, size, 3).mean(axis=(1, 3))
-    return np.rint(means).astype(np.uint8)
+    return np.asarray(Image.fromarray(picture).reduce(size))
 
 
 def cells(picture: np.ndarray) -> Cells:

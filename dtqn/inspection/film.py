@@ -1,14 +1,16 @@
-"""An episode as a film: the task's pictures with its decisions beside them. The only file with `imageio`."""
+"""An episode as a film: the task's pictures beside what a terminal shows. The only file with `imageio`."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from dtqn.inspection.drawing import Shown, acted, shrunk
+from dtqn.inspection.drawing import Shown, panel, shrunk
+from dtqn.plots import MONOSPACE
 from dtqn.settings.config import wrong
 from dtqn.text import one_line
 from envs import pictures
@@ -18,16 +20,10 @@ SUFFIXES = {"--gif": ".gif", "--mp4": ".mp4"}
 
 _SIDE = 300
 """Pixels of the longer side of the task's picture, about."""
-_PANEL = 300
-_NAMES, _VALUE = 100, 72
-"""Pixels of a line of the panel for the action's name, and for its Q-value."""
-_LONGEST_NAME = 15
-"""Letters of it."""
-_LINE = 16
-_EDGE = 10
+_LETTERS, _LINE, _EDGE = 12, 16, 10
+"""Pixels of letters, of a line and around all."""
 _SLOWER = 4
 """A step is shown so many times as long as in other films, as it has figures to be read."""
-_INK, _PAPER, _FAINT, _BAR, _CHOSEN, _CUE = "#202020", "#ffffff", "#d8d8d8", "#7f9fbf", "#1f5fa8", "#d55e00"
 
 
 def check(option: str, file: Path) -> None:
@@ -71,43 +67,27 @@ def write(shown: Shown, option: str, file: Path) -> None:
 def frames(shown: Shown, most: int | None = None) -> list[np.ndarray]:
     """T + 1 pictures, or the first so many, uint8 [height, width, 3], all of one size with even sides."""
     assert shown.episode.pictures is not None
-    return [_frame(shown, t, picture) for t, picture in enumerate(shown.episode.pictures[:most])]
+    texts = [panel(shown, t) for t in range(shown.episode.length + 1)]
+    font = ImageFont.truetype(MONOSPACE, _LETTERS)
+    width = max(round(font.getlength(line)) for text in texts for line in text)
+    height = _LINE * max(map(len, texts))
+    return [
+        _frame(_scaled(picture), text, (width, height), font)
+        for picture, text in zip(shown.episode.pictures[:most], texts, strict=False)
+    ]
 
 
-def _frame(shown: Shown, t: int, picture: np.ndarray) -> np.ndarray:
-    scaled, episode, q = _scaled(picture), shown.episode, shown.q
-    actions = q.shape[1]
-    height = max(scaled.height, _LINE * (actions + 8)) + 2 * _EDGE
-    width = scaled.width + _PANEL + 3 * _EDGE
-    image = Image.new("RGB", (width + width % 2, height + height % 2), _PAPER)
-    image.paste(scaled, (_EDGE, _EDGE))
-    draw, font = ImageDraw.Draw(image), ImageFont.load_default()
-    left, top = scaled.width + 2 * _EDGE, _EDGE
-
-    def write(line: int, text: str, colour: str = _INK) -> None:
-        draw.text((left, top + line * _LINE), text, fill=colour, font=font)
-
-    write(0, f"episode {shown.number}  step {t} of {episode.length}  return {episode.reward[:t].sum():.3f}")
-    if t == episode.length:
-        end = {True: "a success", False: "a failure", None: "the end"}[shown.success]
-        write(2, end)
-        return np.asarray(image)
-    low, high = float(q.min()), float(q.max())
-    for action, value in enumerate(q[t]):
-        y = top + (action + 2) * _LINE
-        share = (float(value) - low) / (high - low) if high > low else 0.0
-        chosen = action == episode.action[t]
-        write(action + 2, shown.actions[action][:_LONGEST_NAME])
-        bar, right = left + _NAMES, left + _PANEL - _VALUE
-        draw.rectangle((bar, y + 1, right, y + 11), fill=_FAINT)
-        draw.rectangle(
-            (bar, y + 1, bar + round((right - bar) * share), y + 11), fill=_CHOSEN if chosen else _BAR
-        )
-        draw.text((right + 8, y), f"{value:.3f}", fill=_INK, font=font)
-    write(actions + 3, f"action {acted(shown, t)}  reward {episode.reward[t]:.3f}")
-    if shown.dependence is not None:
-        write(actions + 4, "hangs on past steps")
-        _strip(draw, shown, t, left, top + (actions + 5) * _LINE)
+def _frame(
+    picture: Image.Image, text: Sequence[str], room: tuple[int, int], font: ImageFont.FreeTypeFont
+) -> np.ndarray:
+    """A picture with its text beside it, for which there is `room`, (width, height) in pixels."""
+    width = picture.width + room[0] + 3 * _EDGE
+    height = max(picture.height, room[1]) + 2 * _EDGE
+    image = Image.new("RGB", (width + width % 2, height + height % 2), "white")
+    image.paste(picture, (_EDGE, _EDGE))
+    draw, left = ImageDraw.Draw(image), picture.width + 2 * _EDGE
+    for number, line in enumerate(text):
+        draw.text((left, _EDGE + number * _LINE), line, fill="black", font=font)
     return np.asarray(image)
 
 
@@ -117,15 +97,3 @@ def _scaled(picture: np.ndarray) -> Image.Image:
     factor = max(1, _SIDE // max(small.shape[:2]))
     image = Image.fromarray(small)
     return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
-
-
-def _strip(draw: ImageDraw.ImageDraw, shown: Shown, t: int, left: int, top: int) -> None:
-    """A column for each step up to t, as high as the decision hangs on it; the cue's are marked."""
-    assert shown.dependence is not None
-    largest, cue = float(shown.dependence.max()) or 1.0, shown.episode.cue
-    column = _PANEL / shown.episode.length
-    draw.line((left, top + 2 * _LINE, left + _PANEL, top + 2 * _LINE), fill=_FAINT)
-    for k in range(t + 1):
-        x, height = left + k * column, 2 * _LINE * float(shown.dependence[t, k]) / largest
-        end, shows = x + max(column - 1, 1), cue is not None and bool(cue[k])
-        draw.rectangle((x, top + 2 * _LINE - height, end, top + 2 * _LINE), fill=_CUE if shows else _BAR)

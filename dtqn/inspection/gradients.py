@@ -6,8 +6,7 @@ that acted, so gradients run through the memory:
     IG_k = sum_d (x_kd - b_d) * mean over P points p of dG/dx_kd at b + (p - 1/2) / P (x - b)
 
 x are the encoder's features of the steps, b is their mean over all steps of all episodes, and G is the gap
-between the two best actions at the decision. The attributions add up to G(x) - G(b); the share of that which
-they miss is their error.
+between the two best actions at the decision. The attributions add up to G(x) - G(b), as far as P points tell.
 
 Legend: T decisions of an episode, D width, A actions.
 """
@@ -16,27 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dtqn.inspection.dependence import ROWS_PER_CALL
-from dtqn.inspection.recorder import Episode
+from dtqn.inspection.recorder import Episode, copied
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import StepInputs, map_tree
 
 POINTS = 64
-
-
-class Attribution(NamedTuple):
-    """The shares that the steps of an episode have in a decision."""
-
-    steps: np.ndarray
-    """[t + 1] of the gap at decision t, to each step up to it."""
-    error: float
-    """|sum of the steps - (G(x) - G(b))| as a share of |G(x) - G(b)|."""
 
 
 class _Given(nn.Module):
@@ -77,8 +67,8 @@ def baseline(network: QNetwork, episodes: Sequence[Episode]) -> Tensor:
 
 def integrated(
     network: QNetwork, episode: Episode, t: int, mean_features: Tensor, points: int = POINTS
-) -> Attribution | None:
-    """Attribution of the gap at decision t.
+) -> np.ndarray | None:
+    """[t + 1] of the gap at decision t, to each step up to it.
 
     None for a network whose encoder is not asked once for all steps, or where there is but one action.
     """
@@ -91,10 +81,9 @@ def integrated(
     first, second = episode.q[t].topk(2).indices.tolist()
 
     def gap(given: Tensor) -> Tensor:
-        count = len(given)
-        inputs = map_tree(lambda rows: rows.expand(count, *rows.shape[1:]), upto)
         with _given(network, given):
-            q = network(inputs, network.initial_state(count), False)[0].q[:, t]
+            state = network.initial_state(len(given))
+            q = network(copied(upto, len(given)), state, False)[0].q[:, t]
         return q[:, first] - q[:, second]
 
     place = (torch.arange(points, dtype=x.dtype) + 0.5) / points
@@ -103,10 +92,8 @@ def integrated(
         given = torch.lerp(mean_features, x, part.view(-1, *[1] * (x.dim() - 1))).requires_grad_()
         with torch.enable_grad():
             total += torch.autograd.grad(gap(given).sum(), given)[0].sum(dim=0)
-    steps = ((x[0] - mean_features) * total / points).flatten(1).sum(dim=1).double().numpy()
-    with torch.no_grad():
-        wanted = float(gap(x) - gap(mean_features.expand_as(x)))
-    return Attribution(steps, abs(float(steps.sum()) - wanted) / max(abs(wanted), 1e-12))
+    steps: np.ndarray = ((x[0] - mean_features) * total / points).flatten(1).sum(dim=1).double().numpy()
+    return steps
 
 
 def _reads_once(network: QNetwork, inputs: StepInputs, x: Tensor) -> bool:

@@ -161,8 +161,8 @@ def _maps(
         name: [_mille(of[t, steps[: row + 1]]) for row, t in enumerate(steps)] for name, of in found.items()
     }
     attribution = gradients.integrated(network, episode, episode.length - 1, mean_features)
-    if attribution is not None and np.abs(attribution.steps).sum() > 0:
-        share = np.abs(attribution.steps) / np.abs(attribution.steps).sum()
+    if attribution is not None and np.abs(attribution).sum() > 0:
+        share = np.abs(attribution) / np.abs(attribution).sum()
         maps["gradient"] = [*[None] * (len(steps) - 1), _mille(share[steps])]
     return maps
 

@@ -172,7 +172,7 @@ def outcomes(
     with contextlib.closing(env):
         rows, count = VectorRows(env), env.num_envs
         initial = network.initial_state(1)
-        state = map_tree(lambda x: x.expand(count, *x.shape[1:]), initial)
+        state = copied(initial, count)
         parameter = next(iter(network.parameters()))
         ends: list[Outcome | None] = [None] * count
         while left := [copy for copy, end in enumerate(ends) if end is None]:
@@ -198,6 +198,11 @@ def outcomes(
                 ends[copy] = ends[copy] or _outcome(*end)
             look([copy for copy in left if ends[copy] is not None])
         return [end for end in ends if end is not None]
+
+
+def copied(tree: Any, count: int) -> Any:
+    """Tensors [1, ...] as [count, ...] of the same rows, which nobody may write."""
+    return map_tree(lambda x: x.expand(count, *x.shape[1:]), tree)
 
 
 def _outcome(episode_return: Any, length: Any, success: Any) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_a_picture_is_shrunk_to_what_fits(
     assert small.shape == (*size, 3) and small.dtype == np.uint8
     if factor <= 8:
         square = picture[:factor, :factor].astype(float).mean(axis=(0, 1))
-        np.testing.assert_array_equal(small[0, 0], np.rint(square))
+        np.testing.assert_allclose(small[0, 0], square, atol=0.6)
 
 
 def test_a_step_in_one_line_and_beside_a_picture() -> None:
@@ -92,10 +93,10 @@ def test_films_have_frames_of_one_even_size_that_change() -> None:
     assert len(frames) == 3 and len({frame.shape for frame in frames}) == 1
     height, width, colours = frames[0].shape
     assert (height % 2, width % 2, colours) == (0, 0, 3)
-    assert (frames[0] != frames[1]).any()
     assert (frames[0][10, 10] == RED).all(), "the task's picture, enlarged"
-    shown = {tuple(pixel) for pixel in frames[1].reshape(-1, 3).tolist()}
-    assert (0xD5, 0x5E, 0x00) in shown, "the cue's column"
+    beside = [frame[:, 230:] for frame in frames]
+    assert all((one != other).any() for one, other in itertools.combinations(beside, 2))
+    assert all((part[:10] == 255).all() and (part[-10:] == 255).all() for part in beside), "all text has room"
 
 
 class _Terminal(io.StringIO):
