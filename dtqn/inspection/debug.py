@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,29 +116,15 @@ def _map_figures(maps: dict[int, Map], cues: Sequence[Cue | None]) -> dict[str, 
     if with_cue:
         found["cue_times_its_share"] = mean([measures.times_its_share(*pair) for pair in with_cue])
         found["contamination"] = mean([measures.contamination(*pair) for pair in with_cue])
-    for name, of_map in _OTHER_MAPS.items():
-        pairs = [(of_map(x), x.dependence.advantage[-1]) for x in maps.values()]
-        agreed = [measures.agreement(y, z) for y, z in pairs if y is not None]
+    others = [(x.others(), x.dependence.advantage[-1]) for x in maps.values()]
+    for name in ("gradient", "attention"):
+        agreed = [measures.agreement(y, z) for of, z in others if (y := of[name]) is not None]
         ranks = [x for x in agreed if x is not None]
         found[f"agreement_of_{name}"] = {
             "rank_correlation": mean([x.rank_correlation for x in ranks]),
             "top_three": mean([x.top_three for x in ranks]),
         }
     return found
-
-
-def _of_gradient(of: Map) -> np.ndarray | None:
-    return None if of.attribution is None else np.abs(of.attribution)
-
-
-def _of_attention(of: Map) -> np.ndarray | None:
-    return None if of.attention is None else of.attention.rollout[-1]
-
-
-_OTHER_MAPS: dict[str, Callable[[Map], np.ndarray | None]] = {
-    "gradient": _of_gradient,
-    "attention": _of_attention,
-}
 
 
 def _as_lists(number: int, episode: Episode, of: Map) -> dict[str, Any]:
@@ -153,7 +139,7 @@ def _as_lists(number: int, episode: Episode, of: Map) -> dict[str, Any]:
         "flips": of.dependence.flips,
         "dependence_on_actions": of.actions,
         "gradient": of.attribution,
-        "attention": None if of.attention is None else of.attention.rollout,
+        "attention": of.attention,
     }
 
 

@@ -14,7 +14,7 @@ from scipy import stats
 
 from dtqn.acting.statistics import Figure, mean
 from dtqn.inspection import dependence, gradients
-from dtqn.inspection.attention import Attention, attention
+from dtqn.inspection.attention import attention
 from dtqn.inspection.dependence import Effect
 from dtqn.inspection.recorder import Episode
 from dtqn.networks.q_network import QNetwork
@@ -31,7 +31,15 @@ class Map(NamedTuple):
     """[T, T] of the decision at t on the action that row k names."""
     attribution: np.ndarray | None
     """[T] of the last decision."""
-    attention: Attention | None
+    attention: np.ndarray | None
+    """[T, T] its rollout."""
+
+    def others(self) -> dict[str, np.ndarray | None]:
+        """[T] of the last decision on each step, by other maps than that of its dependence."""
+        return {
+            "gradient": None if self.attribution is None else np.abs(self.attribution),
+            "attention": None if self.attention is None else self.attention[-1],
+        }
 
 
 def mapped(
@@ -46,12 +54,12 @@ def mapped(
     """Every measure of one of the episodes; the others give what is shown in place of its steps."""
     episode = episodes[of]
     others = dependence.replacements(episodes, of, replacements, generator)
-    last = episode.length - 1
+    looked, last = attention(network, episode), episode.length - 1
     return Map(
         dependence=dependence.one_step(network, episode, others),
         actions=dependence.actions_before(network, episode, num_actions),
         attribution=gradients.integrated(network, episode, last, mean_features),
-        attention=attention(network, episode),
+        attention=None if looked is None else looked.rollout,
     )
 
 

@@ -245,20 +245,20 @@ def _other(env: Any, copies: list[int], observation: Observation) -> Observation
 
 def _episode(ticks: list[_Tick], copy: int, end: Outcome) -> Episode:
     inputs, others, actions, q, rewards = zip(*ticks[: end.length], strict=True)
-
-    def joined(trees: tuple[Any, ...]) -> Any:
-        """Rows [N, 1, ...] of one copy, side by side."""
-        return map_tree(lambda *rows: torch.cat([x[copy : copy + 1] for x in rows], dim=1), *trees)
-
     return Episode(
-        inputs=joined(inputs),
-        other=None if others[0] is None else joined(others),
+        inputs=of_copy(copy, inputs),
+        other=None if others[0] is None else of_copy(copy, others),
         action=np.array([x[copy] for x in actions]),
         q=torch.stack([x[copy] for x in q]),
         reward=np.array([x[copy] for x in rewards]),
         episode_return=end.episode_return,
         success=end.success,
     )
+
+
+def of_copy(copy: int, trees: Sequence[Any]) -> Any:
+    """The rows [1, T, ...] of one copy, of T trees of tensors [N, 1, ...]."""
+    return map_tree(lambda *rows: torch.cat([x[copy : copy + 1] for x in rows], dim=1), *trees)
 
 
 def disturbances(length: float) -> dict[str, Intervention]:
