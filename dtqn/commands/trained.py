@@ -98,17 +98,13 @@ action, reward, and how much each decision hangs on past steps; a line a step wi
     parser = Parser("watch", arguments, "RUN_DIR", description)
     _add_played(parser, 1)
     option(parser, "--delay S", "seconds that a step is shown", argtypes.seconds, 0.4)
-    for name in ("gif", "mp4"):
-        option(parser, f"--{name} FILE", f"keep the first episode as FILE.{name}", argtypes.path)
+    option(parser, "--gif FILE", "keep the first episode as FILE.gif", argtypes.path)
     given = parser.read()
     directory, config = _run_of(given)
-    from dtqn.inspection import film, watch
+    from dtqn.inspection import watch
 
-    films = {f"--{name}": given[name] for name in ("gif", "mp4") if given[name] is not None}
-    for form, file in films.items():
-        film.check(form, file)
     _warn_of_change(directory, config)
-    asked = watch.Asked(given["episodes"], given["seed"], given["checkpoint"], given["delay"], films)
+    asked = watch.Asked(given["episodes"], given["seed"], given["checkpoint"], given["delay"], given["gif"])
     watch.watch(directory, asked, sys.stdout)
     return 0
 

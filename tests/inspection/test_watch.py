@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from dtqn import cli
-from dtqn.inspection import film
 from dtqn.inspection.recorder import load
 from dtqn.inspection.watch import record
 from dtqn.training.directory import RunDir
@@ -59,29 +58,15 @@ def test_a_recording_is_the_network_on_what_it_saw(tiny_run: Path) -> None:
     assert record(run, 2, 5, False).episode.pictures is None
 
 
-def test_an_mp4_has_the_frames_of_the_gif(
-    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    video = pytest.importorskip("imageio.v3")
-    file = tmp_path / "films" / "film.mp4"
-    assert cli.main(["watch", str(tiny_run), "--seed", "3", "--mp4", str(file)]) == 0
-    steps = capsys.readouterr().out.count("step ")
-    frames = video.imread(file, plugin="FFMPEG")
-    assert len(frames) == steps + 1
-    expected = film.frames(record(load(RunDir(tiny_run), "last", 1, 3), 1, 3, True))
-    assert frames.shape[1:] == expected[0].shape
-    assert np.abs(frames[0].astype(float) - expected[0]).mean() < 8, "but for what the codec loses"
-
-
 def test_a_gif_has_the_first_pictures_each_shown_longer(
     tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(film.pictures, "MAX_FRAMES", 3)
+    monkeypatch.setattr(pictures, "MAX_FRAMES", 3)
     file = tmp_path / "film.gif"
     assert cli.main(["watch", str(tiny_run), "--seed", "3", "--gif", str(file)]) == 0
     with Image.open(file) as image:
         shown = [image.seek(n) or image.info["duration"] for n in range(image.n_frames)]
-    assert sum(shown) == 3 * 4 * film.pictures.FRAME_MILLISECONDS
+    assert sum(shown) == 3 * 4 * pictures.FRAME_MILLISECONDS
 
 
 def test_what_is_refused_is_one_line(
@@ -90,7 +75,6 @@ def test_what_is_refused_is_one_line(
     undrawn = tiny.train(tmp_path / "run", "gru", "--env", "tests.envs.test_own:Recall")
     for flags, message in (
         ([str(tiny_run), "--gif", "film.mov"], "--gif is film.mov: its name must end in .gif"),
-        ([str(tiny_run), "--mp4", "film.gif"], "--mp4 is film.gif: its name must end in .mp4"),
         ([str(undrawn), "--gif", str(tmp_path / "a.gif")], "the task cannot be drawn"),
         (["nowhere"], "holds no run"),
         ([str(tiny_run), "--delay", "-1"], "must be a number from 0 to 3600"),
