@@ -110,14 +110,13 @@ action, reward, and how much each decision hangs on past steps; a line a step wi
 
 
 def report(arguments: Sequence[str]) -> int:
-    """Write a page about runs, or about a comparison."""
-    description = """Write one HTML file about trained runs, or about those of a comparison: episodes to step
-through, what each decision hangs on, a table and a curve. It needs no network."""
-    parser = Parser("report", arguments, "RUN_DIR ... | COMPARISON_DIR", description)
-    option(parser, "paths DIR", "runs, or one comparison", argtypes.path, nargs="+")
-    option(
-        parser, "--out FILE", "the page; default report.html in DIR, or beside several runs", argtypes.path
-    )
+    """Write a page about runs."""
+    description = """Write one HTML file about trained runs: episodes to step through, what each decision
+hangs on, a table and a curve. It needs no network."""
+    parser = Parser("report", arguments, "RUN_DIR ...", description)
+    option(parser, "paths RUN_DIR", kind=argtypes.path, nargs="+")
+    where = "the page; default report.html in RUN_DIR, or beside several runs"
+    option(parser, "--out FILE", where, argtypes.path)
     option(parser, "--episodes N", "episodes to play", argtypes.several, 100)
     shown = f"episodes of a run that are shown, failures and successes; default {_SHOWN}"
     option(parser, "--shown N", shown, argtypes.positive)

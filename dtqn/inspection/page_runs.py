@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,13 +14,12 @@ from dtqn.experiments.records import Outcome
 from dtqn.plots import Curve, Panel
 from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.task import task_of
-from dtqn.text import number, one_line
+from dtqn.text import number
 from dtqn.training import metrics
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row
 from dtqn.training.setup import task_spec
 
-_TABLE = "table.json"
 _CLOCK = ("environment steps", "env_steps", 1.0)
 NOTE = (
     "line and band: of one run its evaluations and the 95 % interval of their episodes; of several (n) mean, "
@@ -53,41 +50,22 @@ class Run(NamedTuple):
         return [row for row in self.outcome.rows if row.get("eval/return") is not None]
 
 
-class Found(NamedTuple):
-    """The subject of a report."""
-
-    runs: list[Run]
-    missing: list[str]
-    """A line for each run of a comparison that is left out."""
-    home: Path
-    """The folder where the page goes by default."""
-
-
-def read(paths: Sequence[Path]) -> Found:
-    """The runs in these directories, or of the one comparison.
+def read(paths: Sequence[Path]) -> list[Run]:
+    """The runs in these directories, by their labels.
 
     Raises:
-        ConfigError: where a path holds neither, or a run has not been evaluated yet.
+        ConfigError: where a path holds none, or a run has not been evaluated yet.
     """
-    comparisons = [path for path in paths if (path / _TABLE).is_file()]
-    if comparisons:
-        if len(paths) > 1:
-            raise ConfigError(f"{comparisons[0]}: holds a comparison; give it alone, or runs without it")
-        return _comparison(paths[0])
     given = [path.resolve() for path in paths]
     if twice := [path for path, real in zip(paths, given, strict=True) if given.count(real) > 1]:
         raise ConfigError(f"{twice[0]}: is given twice; give each run once")
-    runs = _labelled([_of_directory(path) for path in paths])
-    home = paths[0] if len(paths) == 1 else Path(os.path.commonpath([path.parent for path in given]))
-    return Found(runs, [], home)
+    return _labelled([_of_directory(path) for path in paths])
 
 
 def _of_directory(path: Path) -> tuple[Outcome, RunDir]:
     directory = RunDir(path)
     if not directory.config_file.exists():
-        raise ConfigError(
-            f"{path}: holds no run (there is no config.yaml) and no comparison (there is no {_TABLE})"
-        )
+        raise ConfigError(f"{path}: holds no run (there is no config.yaml)")
     if directory.is_exported:
         raise ConfigError(
             f"{path}: is an exported agent, whose README.md has its figures; give the run that it was made of"
@@ -103,35 +81,6 @@ def _of_directory(path: Path) -> tuple[Outcome, RunDir]:
     state = "finished" if result is not None else "unfinished"
     why = "" if result is not None else "it has not finished"
     return Outcome(config, state, rows, result, str(path), why), directory
-
-
-def _comparison(folder: Path) -> Found:
-    """Those of a comparison's runs that have finished and whose directories can be found."""
-    file = folder / _TABLE
-    try:
-        told = [str(run["run_dir"]) for run in json.loads(file.read_text(encoding="utf-8"))["runs"]]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ConfigError(f"{file}: is no table of a comparison ({one_line(error, 80)})") from None
-    found, missing = [], []
-    for where in told:
-        if path := _finished(where, folder):
-            found.append(_of_directory(path))
-        else:
-            missing.append(f"{where}: is no directory of a finished run, so it is not on the page")
-    if not found:
-        raise ConfigError(f"{folder}: none of the runs of its {_TABLE} has finished and can be found")
-    return Found(_labelled(found), missing, folder)
-
-
-def _finished(where: str, folder: Path) -> Path | None:
-    """The directory of a finished run, named from where the comparison was made.
-
-    That is a folder which the comparison is in, by default, and else the present one.
-    """
-    for base in (*folder.resolve().parents, Path()):
-        if (base / where / "config.yaml").is_file():
-            return base / where if RunDir(base / where).has_result else None
-    return None
 
 
 def _labelled(found: Sequence[tuple[Outcome, RunDir]]) -> list[Run]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from importlib import resources
@@ -30,7 +31,7 @@ FILE = "report.html"
 class Made(NamedTuple):
     file: Path
     problems: list[str]
-    """A line for each run that is not on the page, or without episodes, and should be."""
+    """A line for each run without episodes on the page, and for each whose task has changed."""
 
 
 def report(
@@ -45,9 +46,8 @@ def report(
     Raises:
         ConfigError: for runs that cannot be reported and for a file that cannot be written.
     """
-    found = page_runs.read(paths)
-    runs, problems = found.runs, list(found.missing)
-    file = found.home / FILE if out is None else out
+    runs, problems = page_runs.read(paths), list[str]()
+    file = _home(paths) / FILE if out is None else out
     _writable(file)
     pictures = Pictures()
     played: list[dict[str, Any]] = []
@@ -71,6 +71,13 @@ def report(
 def told(made: Made) -> str:
     """The line that the command prints."""
     return f"report: {made.file} ({size(made.file.stat().st_size)}); open it in a browser"
+
+
+def _home(paths: Sequence[Path]) -> Path:
+    """The folder where the page goes by default: a run's own, or the deepest that all runs are in."""
+    return (
+        paths[0] if len(paths) == 1 else Path(os.path.commonpath([path.resolve().parent for path in paths]))
+    )
 
 
 def _writable(file: Path) -> None:

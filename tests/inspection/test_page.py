@@ -21,7 +21,6 @@ from dtqn.inspection.page_episodes import MOST_STEPS, MOST_WINDOWS, choose, step
 from dtqn.inspection.page_observations import Observations, Part, Pictures, _part, png
 from dtqn.inspection.page_runs import Run
 from dtqn.inspection.recorder import Episode, Outcome
-from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row
@@ -122,12 +121,6 @@ def test_a_long_episode_is_shown_at_equal_distances_and_with_its_cue() -> None:
     steps = steps_of(long._replace(other=other))
     assert {0, 7, 999} <= set(steps.tolist()) and len(steps) in (MOST_STEPS, MOST_STEPS + 1)
     assert np.diff(np.setdiff1d(steps, [7])).max() <= 11
-
-
-def test_a_table_that_is_none_is_told(tmp_path: Path) -> None:
-    (tmp_path / "table.json").write_text('{"table": 3}')
-    with pytest.raises(ConfigError, match=r"table\.json: is no table of a comparison"):
-        page_runs.read([tmp_path])
 
 
 def _row(steps: int, success: float | None, value: float, half: float = 0.1) -> Row:

@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 
 from dtqn import cli
-from dtqn.experiments import comparison_forms
-from dtqn.experiments.comparison_table import RunFigures
-from dtqn.inspection import dependence, page_runs, report
+from dtqn.inspection import dependence, report
 from dtqn.inspection.attention import attention
 from dtqn.inspection.recorder import play
 from dtqn.training import trained
@@ -96,17 +94,14 @@ def test_the_page_of_a_run_lies_in_its_folder(window_run: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (
-            ["nowhere"],
-            "nowhere: holds no run (there is no config.yaml) and no comparison (there is no table.js",
-        ),
+        (["nowhere"], "nowhere: holds no run (there is no config.yaml)"),
         (["{runs}/one", "{runs}/one"], "{runs}/one: is given twice"),
         (["{runs}/one", "--out", "{runs}"], "--out is {runs}: a folder; must be a file such as"),
         (["{runs}/one", "--out", "{runs}/one/config.yaml/page.html"], "cannot be written"),
         (["{runs}/exported"], "{runs}/exported: is an exported agent, whose README.md has its figures"),
         (["{runs}/one", "--episodes", "1"], "--episodes: 1 must be an integer of at least 2"),
         (["{runs}/one", "--episodes", "3", "--shown", "4"], "--shown is 4: only 3 are played"),
-        ([], "the following arguments are required: DIR"),
+        ([], "the following arguments are required: RUN_DIR"),
     ],
 )
 def test_what_is_refused(runs: Path, argv: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
@@ -150,43 +145,3 @@ def test_of_many_runs_the_first_of_each_agent_is_played() -> None:
     assert report._to_play(runs[:8]) == runs[:8]
     played = report._to_play(runs)
     assert played[0] is runs[0] and played[1] is runs[5] and len(played) == 2
-
-
-def test_a_run_is_looked_for_beside_its_comparison_first(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The present folder may hold another run of the same name, as of another machine."""
-    shutil.copytree(runs / "two", tmp_path / "here/one")
-    shutil.copytree(runs / "one", tmp_path / "there/one")
-    monkeypatch.chdir(tmp_path / "here")
-    for folder, seed in (("there/compare/t-maze", 1), ("elsewhere/compare/t-maze", 2)):
-        found = page_runs._finished("one", tmp_path / folder)
-        assert found is not None and RunDir(found).read_config().seed == seed
-
-
-def _table(folder: Path, *run_dirs: str) -> Path:
-    """A comparison of these runs."""
-    folder.mkdir(parents=True)
-    runs = [RunFigures("t-maze-passive-6", "gtrxl", seed, where) for seed, where in enumerate(run_dirs)]
-    table = comparison_forms.Table([], None, {}, [])
-    (folder / "table.json").write_text(comparison_forms.to_json(table, runs))
-    return folder
-
-
-def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> None:
-    """Its runs that have finished; one that is gone, a record or made again is told of and left out."""
-    begun = RunDir(runs / "again")
-    begun.prepare(RunDir(runs / "two").read_config())
-    folder = _table(runs / "compare" / "t-maze", "one", "gone", "two.json", "again")
-    capsys.readouterr()
-    assert cli.main(["report", str(folder), *PLAYED]) == 0
-    page, errors = folder / "report.html", capsys.readouterr().err
-    assert [run["label"] for run in data(page, "player")["runs"]] == [f"{_NAME} 1"]
-    for name in ("gone", "two.json", "again"):
-        line = f"{name}: is no directory of a finished run, so it is not on the page"
-        assert f"warning: {line}" in errors and line in page.read_text(encoding="utf-8")
-    assert cli.main(["report", str(folder), str(runs / "one")]) == 2
-    assert f"{folder}: holds a comparison; give it alone" in capsys.readouterr().err
-    nothing = _table(runs / "compare" / "nothing", "gone")
-    assert cli.main(["report", str(nothing)]) == 2
-    assert "none of the runs of its table.json has finished and can be found" in capsys.readouterr().err
