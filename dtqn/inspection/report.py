@@ -20,7 +20,7 @@ from dtqn.inspection.page_episodes import Asked
 from dtqn.inspection.page_observations import Pictures
 from dtqn.inspection.page_runs import Run
 from dtqn.settings.config import ConfigError
-from dtqn.text import counted, one_line, size
+from dtqn.text import one_line, size
 from dtqn.training.directory import file_errors, make_writable
 
 MOST_PLAYERS = 8
@@ -40,7 +40,7 @@ def report(
     """Write the page.
 
     Args:
-        wandb: how W&B gets the page, one of `--wandb`; None: as it got the run.
+        wandb: how W&B gets the page about a run, one of `--wandb`; None: as it got the run.
         say: is told what takes time.
 
     Raises:
@@ -64,7 +64,8 @@ def report(
     player = {"runs": played, "pictures": pictures.links(), "unit": page_episodes.MILLE}
     with file_errors(file, "cannot be written"):
         write_whole(file, _page(runs, player, [*_notes(asked, runs, played), *problems]))
-    sending.send(runs, file, _title(runs), wandb, say)
+    if len(runs) == 1:
+        sending.send(runs[0], file, wandb, say)
     return Made(file, problems)
 
 
@@ -104,12 +105,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(each) if len(each) <= 4 else f"{', '.join(each[:3])} and {len(each) - 3} more"
 
 
-def _subtitle(runs: Sequence[Run]) -> str:
-    open_ones = [run for run in runs if not run.is_finished]
-    unfinished = f", {len(open_ones)} unfinished" if open_ones else ""
-    return f"{counted(len(runs), 'run')}{unfinished}"
-
-
 def _notes(asked: Asked, runs: Sequence[Run], played: Sequence[dict[str, Any]]) -> list[str]:
     """How the episodes and their maps were made."""
     notes = [
@@ -142,7 +137,6 @@ def _page(runs: Sequence[Run], player: dict[str, Any], notes: Sequence[str]) -> 
     """
     parts = {
         "title": html.escape(_title(runs)),
-        "subtitle": html.escape(_subtitle(runs)),
         "style": _file("style.css"),
         "table": _table(page_runs.HEADER, page_runs.table(runs)),
         "curve": _curve(runs),

@@ -1,42 +1,25 @@
-"""The page as an artifact at W&B, where its runs are."""
+"""The page about a run as an artifact at W&B, where the run is."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from dtqn.inspection.page_runs import Run
 from dtqn.training.trackers import open_tracker
 
 
-def send(runs: Sequence[Run], file: Path, title: str, mode: str | None, say: Callable[[str], None]) -> None:
-    """Keep the page `file` at W&B: a run's in its own run there, that of several in a run for it.
-
-    Nothing is sent where W&B does not have the runs.
+def send(run: Run, file: Path, mode: str | None, say: Callable[[str], None]) -> None:
+    """Keep the page `file` in the run at W&B; nothing is sent where W&B does not have it.
 
     Args:
-        title: the name of the run of a page about several.
-        mode: one of `--wandb`; None: that of the first run that W&B has.
+        mode: one of `--wandb`; None: that of the run.
     """
-    there = [run for run in runs if _is_there(run, mode)]
-    if not there:
+    config, directory = run.config, run.directory
+    if not directory.has_wandb_id or "wandb" not in config.trackers or "disabled" in (config.wandb, mode):
         return
     say("sending the page to W&B")
-    run, names = there[0], [run.directory.wandb_id for run in there]
-    config = run.config.model_copy(update={"tracker": "wandb", "wandb": mode or run.config.wandb})
-    if len(runs) == 1:
-        tracker = open_tracker(config, run.directory.path, names[0], run.outcome.rows, say)
-    else:
-        page_id = f"report-{hashlib.sha256(' '.join(sorted(names)).encode()).hexdigest()[:8]}"
-        tracker = open_tracker(config, file.parent, page_id, [], say, {"runs": names}, title)
+    config = config.model_copy(update={"tracker": "wandb", "wandb": mode or config.wandb})
+    tracker = open_tracker(config, directory.path, directory.wandb_id, run.outcome.rows, say)
     tracker.artifact({file.name: file}, "report")
     tracker.close()
-
-
-def _is_there(run: Run, mode: str | None) -> bool:
-    """Whether W&B has the run, and may be asked."""
-    config = run.config
-    if not run.directory.has_wandb_id or "wandb" not in config.trackers:
-        return False
-    return config.wandb != "disabled" and mode != "disabled"
