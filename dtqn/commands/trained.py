@@ -121,8 +121,8 @@ hangs on, a table and a curve. It needs no network."""
     shown = f"episodes of a run that are shown, failures and successes; default {_SHOWN}"
     option(parser, "--shown N", shown, argtypes.positive)
     _add_choice(parser)
-    sending = f"""how W&B gets the page of a run that it has, as an artifact; default WANDB_MODE, or as the run
-    [{legal(fields_of()["wandb"])}]"""
+    sending = f"""how W&B gets the page of a run that it has, as an artifact; default WANDB_MODE, or as
+    the run [{legal(fields_of()["wandb"])}]"""
     option(parser, "--wandb X", sending)
     given = parser.read()
     shown = given["shown"] or min(_SHOWN, given["episodes"])

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from dtqn import plots
 from dtqn.experiments.comparison_pictures import curve
 from dtqn.experiments.intervals import LEAST_RUNS
-from dtqn.experiments.records import Outcome
 from dtqn.plots import Curve, Panel
 from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.task import task_of
@@ -33,25 +32,15 @@ class Run(NamedTuple):
 
     label: str
     """Its name among the others."""
-    outcome: Outcome
+    config: Config
+    rows: list[Row]
+    """The metrics file; at least one row is of an evaluation."""
+    is_finished: bool
     directory: RunDir
-
-    @property
-    def config(self) -> Config:
-        return self.outcome.config
-
-    @property
-    def is_finished(self) -> bool:
-        return self.outcome.state == "finished"
-
-    @property
-    def evaluations(self) -> list[Row]:
-        """The rows of all evaluations, at least one."""
-        return [row for row in self.outcome.rows if row.get("eval/return") is not None]
 
 
 def read(paths: Sequence[Path]) -> list[Run]:
-    """The runs in these directories, by their labels.
+    """The runs in these directories; their labels have the directory where the rest is the same.
 
     Raises:
         ConfigError: where a path holds none, or a run has not been evaluated yet.
@@ -59,10 +48,15 @@ def read(paths: Sequence[Path]) -> list[Run]:
     given = [path.resolve() for path in paths]
     if twice := [path for path, real in zip(paths, given, strict=True) if given.count(real) > 1]:
         raise ConfigError(f"{twice[0]}: is given twice; give each run once")
-    return _labelled([_of_directory(path) for path in paths])
+    runs = [_of_directory(path) for path in paths]
+    counts = Counter(run.label for run in runs)
+    return [
+        run if counts[run.label] == 1 else run._replace(label=f"{run.label} ({run.directory.path})")
+        for run in runs
+    ]
 
 
-def _of_directory(path: Path) -> tuple[Outcome, RunDir]:
+def _of_directory(path: Path) -> Run:
     directory = RunDir(path)
     if not directory.config_file.exists():
         raise ConfigError(f"{path}: holds no run (there is no config.yaml)")
@@ -73,25 +67,17 @@ def _of_directory(path: Path) -> tuple[Outcome, RunDir]:
     config = directory.read_config()
     task_of(config)
     rows, result = metrics.read_run(directory)
-    if not any(row.get("eval/return") is not None for row in rows):
+    if not any(_is_evaluation(row) for row in rows):
         raise ConfigError(
             f"{path}: has not been evaluated yet, so there is nothing to report; "
             f"the first evaluation comes after {number(config.evaluation.period)} env steps"
         )
-    state = "finished" if result is not None else "unfinished"
-    why = "" if result is not None else "it has not finished"
-    return Outcome(config, state, rows, result, str(path), why), directory
+    label = f"{config.env} {config.agent} seed {config.seed}"
+    return Run(label, config, rows, result is not None, directory)
 
 
-def _labelled(found: Sequence[tuple[Outcome, RunDir]]) -> list[Run]:
-    """The runs by task, agent and seed, and by their directories where these are the same."""
-    names = [f"{of.config.env} {of.config.agent} seed {of.config.seed}" for of, _ in found]
-    counts = Counter(names)
-    labels = [
-        name if counts[name] == 1 else f"{name} ({of.where})"
-        for name, (of, _) in zip(names, found, strict=True)
-    ]
-    return [Run(label, *each) for label, each in zip(labels, found, strict=True)]
+def _is_evaluation(row: Row) -> bool:
+    return row.get("eval/return") is not None
 
 
 def table(runs: Sequence[Run]) -> list[list[str]]:
@@ -100,16 +86,11 @@ def table(runs: Sequence[Run]) -> list[list[str]]:
 
 
 def _row(run: Run) -> list[str]:
-    last = run.evaluations[-1]
-    unfinished = "" if run.is_finished else f" of {number(run.config.total_env_steps)}"
-    return [
-        run.config.env,
-        run.config.agent,
-        str(run.config.seed),
-        metrics.outcome(last),
-        number(last["env_steps"] or 0) + unfinished,
-        f"{(last.get('seconds') or 0) / 60:.1f}",
-    ]
+    config, last = run.config, [row for row in run.rows if _is_evaluation(row)][-1]
+    unfinished = "" if run.is_finished else f" of {number(config.total_env_steps)}"
+    steps = number(last["env_steps"] or 0) + unfinished
+    minutes = f"{(last.get('seconds') or 0) / 60:.1f}"
+    return [config.env, config.agent, str(config.seed), metrics.outcome(last), steps, minutes]
 
 
 def panels(runs: Sequence[Run]) -> list[Panel]:
@@ -120,12 +101,14 @@ def panels(runs: Sequence[Run]) -> list[Panel]:
         tasks = [task_spec(run.config) for run in here]
         name = "success" if all(task.has_success for task in tasks) else "return"
         agents = dict.fromkeys(run.config.agent for run in here)
-        curves = [_curve(agent, [run for run in here if run.config.agent == agent], name) for agent in agents]
+        curves = [
+            _curve(agent, [run.rows for run in here if run.config.agent == agent], name) for agent in agents
+        ]
         found.append(Panel(env, name, curves, tasks[0].success_ceiling))
     return found
 
 
-def _curve(agent: str, runs: Sequence[Run], name: str) -> Curve:
+def _curve(agent: str, runs: Sequence[Sequence[Row]], name: str) -> Curve:
     if len(runs) == 1:
-        return plots.evaluations(agent, runs[0].outcome.rows, name)
-    return curve(agent, [run.outcome for run in runs], f"eval/{name}", _CLOCK)
+        return plots.evaluations(agent, runs[0], name)
+    return curve(agent, runs, f"eval/{name}", _CLOCK)

@@ -56,11 +56,11 @@ def report(
             problems.append(warning)
         say(f"playing {asked.played} episodes of {run.label}")
         try:
-            of_run = page_episodes.greedy(run.directory, asked)
+            of_run = page_episodes.as_data(run.directory, asked, pictures)
         except ConfigError as error:
             problems.append(f"{run.label} has no episodes on the page: {one_line(str(error))}")
             continue
-        played.append({"label": run.label} | page_episodes.as_data(of_run, pictures))
+        played.append({"label": run.label} | of_run)
     player = {"runs": played, "pictures": pictures.links(), "unit": page_episodes.MILLE}
     with file_errors(file, "cannot be written"):
         write_whole(file, _page(runs, player, [*_notes(asked, runs, played), *problems]))

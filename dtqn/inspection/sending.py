@@ -20,6 +20,6 @@ def send(run: Run, file: Path, mode: str | None, say: Callable[[str], None]) -> 
         return
     say("sending the page to W&B")
     config = config.model_copy(update={"tracker": "wandb", "wandb": mode or config.wandb})
-    tracker = open_tracker(config, directory.path, directory.wandb_id, run.outcome.rows, say)
+    tracker = open_tracker(config, directory.path, directory.wandb_id, run.rows, say)
     tracker.artifact({file.name: file}, "report")
     tracker.close()

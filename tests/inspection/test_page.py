@@ -15,7 +15,6 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from PIL import Image
 
 import envs
-from dtqn.experiments.records import Outcome as RunOutcome
 from dtqn.inspection import page_runs
 from dtqn.inspection.page_episodes import MOST_STEPS, MOST_WINDOWS, choose, steps_of
 from dtqn.inspection.page_observations import Observations, Part, Pictures, _part, png
@@ -133,8 +132,7 @@ def _row(steps: int, success: float | None, value: float, half: float = 0.1) -> 
 
 def _run(agent: str, seed: int, rows: list[Row], env: str = "t-maze-passive-6", ended: bool = True) -> Run:
     config = resolve(None, {"env": env, "agent": agent, "seed": str(seed)}, {})
-    outcome = RunOutcome(config, "finished" if ended else "unfinished", rows, None, "", "")
-    return Run(f"seed {seed}", outcome, RunDir(Path("nowhere")))
+    return Run(f"seed {seed}", config, rows, ended, RunDir(Path("nowhere")))
 
 
 def test_a_row_of_the_table_is_the_last_evaluation() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from dtqn import cli
-from dtqn.experiments.records import Outcome
 from dtqn.inspection import sending
 from dtqn.inspection.page_runs import Run
 from dtqn.settings import presets
@@ -22,7 +21,7 @@ def _run(folder: Path, mode: str = "offline", tracked: bool = True) -> Run:
         directory.wandb_id = "abcd1234"
     config = presets.resolve(None, {"wandb": mode}, {})
     rows = [{"env_steps": 100 * n, "eval/return": 0.5} for n in range(3)]
-    return Run("run", Outcome(config, "finished", rows, None, str(folder), ""), directory)
+    return Run("run", config, rows, True, directory)
 
 
 def test_the_page_is_an_artifact_of_its_run(tmp_path: Path) -> None:
