@@ -29,28 +29,20 @@ from dtqn.types import StepInputs, map_tree
 POINTS = 64
 
 
-class _Given(nn.Module):
-    """Stands in an encoder's place and gives features that were made before."""
-
-    def __init__(self, features: Tensor) -> None:
-        super().__init__()
-        self._features = features
-        self.asked: list[Tensor] = []
-        """`first` of the rows of each call."""
-
-    def forward(self, inputs: StepInputs) -> Tensor:
-        self.asked.append(inputs.first)
-        return self._features
-
-
 @contextmanager
-def _given(network: Any, features: Tensor) -> Iterator[_Given]:
-    """The network with these features in place of its encoder's."""
-    own, network.encoder = network.encoder, _Given(features)
+def _given(network: Any, features: Tensor) -> Iterator[list[Tensor]]:
+    """These features in place of what the network's encoder says; yields `first` of the rows of its calls."""
+    asked: list[Tensor] = []
+
+    def instead(encoder: nn.Module, given: tuple[StepInputs], said: Tensor) -> Tensor:
+        asked.append(given[0].first)
+        return features
+
+    hook = network.encoder.register_forward_hook(instead)
     try:
-        yield network.encoder
+        yield asked
     finally:
-        network.encoder = own
+        hook.remove()
 
 
 def features(network: QNetwork, episode: Episode) -> Tensor:
@@ -98,9 +90,9 @@ def integrated(
 
 def _reads_once(network: QNetwork, inputs: StepInputs, x: Tensor) -> bool:
     """Whether a call on all steps asks the encoder once, for these steps in their order."""
-    with torch.no_grad(), _given(network, x) as encoder:
+    with torch.no_grad(), _given(network, x) as asked:
         try:
             network(inputs, network.initial_state(1), False)
         except (RuntimeError, IndexError):  # features of other shapes were wanted
             return False
-    return len(encoder.asked) == 1 and encoder.asked[0].shape == inputs.first.shape
+    return len(asked) == 1 and asked[0].shape == inputs.first.shape
