@@ -87,13 +87,10 @@ def _maps(
 ) -> dict[int, Map]:
     """Maps of failures and successes in turns, as far as the rows of all together allow."""
     order = sorted(range(len(episodes)), key=lambda number: (episodes[number].success, number))
-    half = (len(order) + 1) // 2
-    order = [
-        x for pair in zip(order[:half], reversed(order[half - len(order) % 2 :]), strict=True) for x in pair
-    ]
+    in_turns = (number for pair in zip(order, reversed(order), strict=True) for number in pair)
     mean_features = gradients.baseline(network, episodes)
     left, maps = float(MAPPED_ROWS), dict[int, Map]()
-    for number in dict.fromkeys(order):
+    for number in dict.fromkeys(in_turns):
         length = episodes[number].length
         cost = length * (length * (asked.replacements + actions) / 2 + asked.replacements * BESIDE)
         if len(maps) == MOST_MAPPED or (maps and cost > left):

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 from dtqn import plots
 from dtqn.files import write_whole
-from dtqn.inspection import page_episodes, page_runs, sending
+from dtqn.inspection import page_episodes, page_runs
 from dtqn.inspection.page_episodes import Asked
 from dtqn.inspection.page_observations import Pictures
 from dtqn.inspection.page_runs import Run
 from dtqn.settings.config import ConfigError
 from dtqn.text import one_line, size
 from dtqn.training.directory import file_errors, make_writable
+from dtqn.training.trackers import open_tracker
 
 MOST_PLAYERS = 8
 """Runs with episodes on the page."""
@@ -65,8 +66,24 @@ def report(
     with file_errors(file, "cannot be written"):
         write_whole(file, _page(runs, player, [*_notes(asked, runs, played), *problems]))
     if len(runs) == 1:
-        sending.send(runs[0], file, wandb, say)
+        send(runs[0], file, wandb, say)
     return Made(file, problems)
+
+
+def send(run: Run, file: Path, mode: str | None, say: Callable[[str], None]) -> None:
+    """Keep the page `file` as an artifact of the run at W&B; nothing is sent where W&B does not have it.
+
+    Args:
+        mode: one of `--wandb`; None: that of the run.
+    """
+    config, directory = run.config, run.directory
+    if not directory.has_wandb_id or "wandb" not in config.trackers or "disabled" in (config.wandb, mode):
+        return
+    say("sending the page to W&B")
+    config = config.model_copy(update={"tracker": "wandb", "wandb": mode or config.wandb})
+    tracker = open_tracker(config, directory.path, directory.wandb_id, run.rows, say)
+    tracker.artifact({file.name: file}, "report")
+    tracker.close()
 
 
 def told(made: Made) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dtqn import cli
-from dtqn.inspection import sending
+from dtqn.inspection import report
 from dtqn.inspection.page_runs import Run
 from dtqn.settings import presets
 from dtqn.training.directory import RunDir
@@ -27,7 +27,7 @@ def _run(folder: Path, mode: str = "offline", tracked: bool = True) -> Run:
 def test_the_page_is_an_artifact_of_its_run(tmp_path: Path) -> None:
     run, page, said = _run(tmp_path / "run"), tmp_path / "report.html", list[str]()
     page.write_text("<p>")
-    sending.send(run, page, None, said.append)
+    report.send(run, page, None, said.append)
     wandb_file.wait()
     (file,) = tmp_path.glob("run/wandb/offline-run-*/run-*.wandb")
     assert [row["env_steps"] for row in wandb_file.history(file)] == [0, 100, 200]
@@ -45,7 +45,7 @@ def test_where_wandb_has_no_run_nothing_is_sent(
     mode: str, tracked: bool, asked: str | None, tmp_path: Path
 ) -> None:
     run = _run(tmp_path / "run", mode, tracked)
-    sending.send(run, tmp_path / "report.html", asked, pytest.fail)
+    report.send(run, tmp_path / "report.html", asked, pytest.fail)
     assert not (tmp_path / "run/wandb").exists()
 
 
