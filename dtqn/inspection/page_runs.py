@@ -80,12 +80,8 @@ def _is_evaluation(row: Row) -> bool:
     return row.get("eval/return") is not None
 
 
-def table(runs: Sequence[Run]) -> list[list[str]]:
-    """A row of texts for each run, under `HEADER`: its last evaluation, and what it took."""
-    return [_row(run) for run in runs]
-
-
-def _row(run: Run) -> list[str]:
+def row(run: Run) -> list[str]:
+    """The run's line of the table, under `HEADER`: its last evaluation, and what it took."""
     config, last = run.config, [row for row in run.rows if _is_evaluation(row)][-1]
     unfinished = "" if run.is_finished else f" of {number(config.total_env_steps)}"
     steps = number(last["env_steps"] or 0) + unfinished

@@ -194,8 +194,8 @@ def outcomes(
             ended = rows.step(action)
             if keep is not None:
                 keep(_Tick(inputs, other, action, q, rows.reward))
-            for copy, *end in zip(np.flatnonzero(rows.last), *ended, strict=True):
-                ends[copy] = ends[copy] or _outcome(*end)
+            for copy, value, length, success in zip(np.flatnonzero(rows.last), *ended, strict=True):
+                ends[copy] = ends[copy] or Outcome(int(length), float(value), bool(success))
             look([copy for copy in left if ends[copy] is not None])
         return [end for end in ends if end is not None]
 
@@ -203,10 +203,6 @@ def outcomes(
 def copied(tree: Any, count: int) -> Any:
     """Tensors [1, ...] as [count, ...] of the same rows, which nobody may write."""
     return map_tree(lambda x: x.expand(count, *x.shape[1:]), tree)
-
-
-def _outcome(episode_return: Any, length: Any, success: Any) -> Outcome:
-    return Outcome(int(length), float(episode_return), bool(success))
 
 
 class _Tick(NamedTuple):

@@ -64,7 +64,7 @@ def report(
         played.append({"label": run.label} | of_run)
     player = {"runs": played, "pictures": pictures.links(), "unit": page_episodes.MILLE}
     with file_errors(file, "cannot be written"):
-        write_whole(file, _page(runs, player, [*_notes(asked, runs, played), *problems]))
+        write_whole(file, _page(runs, player, asked, [*_notes(asked, runs, played), *problems]))
     if len(runs) == 1:
         send(runs[0], file, wandb, say)
     return Made(file, problems)
@@ -128,11 +128,6 @@ def _notes(asked: Asked, runs: Sequence[Run], played: Sequence[dict[str, Any]]) 
         f"{asked.played} greedy episodes were played ({asked.weights} weights, seed {asked.seed}); "
         f"{asked.shown} are shown: the first failures and the first successes, half of each where there are "
         "as many. A task without success shows its lowest and its highest returns.",
-        'The map "what was shown" has the change of the decision\'s advantages (Q minus its mean over '
-        "actions), as a share of the episode's range of Q, where the step showed what another episode "
-        f"showed; the mean over {min(page_episodes.REPLACEMENTS, asked.played - 1)} of them. "
-        "It is exact for the network; the changed "
-        "history need not be one that the task can produce.",
     ]
     if len(runs) > MOST_PLAYERS:
         notes.append(
@@ -145,7 +140,7 @@ def _notes(asked: Asked, runs: Sequence[Run], played: Sequence[dict[str, Any]]) 
     return notes
 
 
-def _page(runs: Sequence[Run], player: dict[str, Any], notes: Sequence[str]) -> str:
+def _page(runs: Sequence[Run], player: dict[str, Any], asked: Asked, notes: Sequence[str]) -> str:
     """The page's text, which holds its styles, its program and its data.
 
     Args:
@@ -155,9 +150,10 @@ def _page(runs: Sequence[Run], player: dict[str, Any], notes: Sequence[str]) -> 
     parts = {
         "title": html.escape(_title(runs)),
         "style": _file("style.css"),
-        "table": _table(page_runs.HEADER, page_runs.table(runs)),
+        "table": _table(page_runs.HEADER, [page_runs.row(run) for run in runs]),
         "curve": _curve(runs),
         "player_hidden": "" if player["runs"] else "hidden",
+        "replacements": min(page_episodes.REPLACEMENTS, asked.played - 1),
         "player_notes": "".join(f"<li>{html.escape(note)}</li>" for note in notes),
         "player_data": _json(player),
         "player_program": _file("player.js"),

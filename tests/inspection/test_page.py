@@ -140,7 +140,7 @@ def test_a_row_of_the_table_is_the_last_evaluation() -> None:
     rows = [_row(1000, 0.25, -2.0), {"env_steps": 2000, "learner/loss": 0.5}]
     ended = _run("gru", 1, [_row(500, 0.9, 3.0), *rows])
     open_one = _run("gru", 2, [_row(6000, None, -2.0)], "CartPole-v1", ended=False)
-    of_ended, of_open = page_runs.table([ended, open_one])
+    of_ended, of_open = page_runs.row(ended), page_runs.row(open_one)
     assert of_ended == ["t-maze-passive-6", "gru", "1", "success 25.0% [15.0%, 35.0%]", "1 000", "1.7"]
     assert of_open[3] == "return -2"
     assert of_open[4].startswith("6 000 of ") and of_open[5] == "10.0"
