@@ -279,10 +279,9 @@ def importance(shares: Sequence[Importance], path: Path, metric: str, r2: float,
         figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=11)
         save(figure, path)
         return
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1))
-    places = list(range(len(shares)))
+    left, right = figure.subplots(1, 2, sharey=True)
     left.barh(
-        places,
+        [share.name for share in shares],
         [share.importance for share in shares],
         xerr=[share.deviation for share in shares],
         color=_MAIN,
@@ -290,13 +289,10 @@ def importance(shares: Sequence[Importance], path: Path, metric: str, r2: float,
         height=0.6,
     )
     left.set_xlabel("importance (PED-ANOVA)\nwith its deviation over parts of the runs")
-    left.set_yticks(places, [share.name for share in shares])
     left.invert_yaxis()
-    known = [
-        (place, share.correlation) for place, share in enumerate(shares) if share.correlation is not None
-    ]
-    colours = [COLOURS[2] if value >= 0 else COLOURS[1] for _, value in known]
-    right.barh([place for place, _ in known], [value for _, value in known], color=colours, height=0.6)
+    known = {share.name: share.correlation for share in shares if share.correlation is not None}
+    colours = [COLOURS[2] if value >= 0 else COLOURS[1] for value in known.values()]
+    right.barh(list(known), list(known.values()), color=colours, height=0.6)
     right.set_xlim(-1.05, 1.05)
     right.axvline(0, color="0.4", linewidth=0.8)
     right.set_xlabel("rank correlation\n(where values are ordered)")

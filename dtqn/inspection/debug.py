@@ -34,9 +34,9 @@ ALMOST = 0.5
 
 def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
     """All findings, as `debug.json` in the folder `out` has them."""
-    of = trials.subject(directory, asked)
+    run, rivals = trials.subject(directory, asked)
     make_writable("--out", out)
-    run, config, network = of.run, of.run.config, of.run.network
+    config, network = run.config, run.network
     generator = np.random.default_rng(asked.seed)
     episodes = play(network, run.copies())
     found: dict[str, Any] = {
@@ -47,7 +47,7 @@ def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
         "episodes": asked.episodes,
         "replacements": asked.replacements,
         "contracts": checks.check(config, network, asked.seed),
-        **trials.verdicts(of, episodes),
+        **trials.verdicts(run, rivals, asked, episodes),
     }
     cues = [
         measures.cue(network, episodes, number, asked.replacements, generator)
