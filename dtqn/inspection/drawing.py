@@ -1,4 +1,4 @@
-"""An episode's steps as text: pictures as coloured half blocks, Q-values as bars, dependence as a strip.
+"""An episode's steps as text: Q-values as bars, dependence as a strip, beside pictures that fit.
 
 Legend: T decisions of an episode, A actions.
 """
@@ -13,8 +13,6 @@ from PIL import Image
 
 from dtqn.inspection.recorder import Episode
 
-Cells = list[list[tuple[str, str]]]
-"""Lines of (upper, lower) colours, `#rrggbb` each."""
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _BAR = 20
 _NAMED = 3
@@ -49,20 +47,6 @@ def shrunk(picture: np.ndarray, columns: int, lines: int) -> np.ndarray:
     height, width = picture.shape[:2]
     size = max(-(-width // columns), -(-height // (2 * lines)), 1)
     return np.asarray(Image.fromarray(picture).reduce(size))
-
-
-def cells(picture: np.ndarray) -> Cells:
-    """Two lines of pixels for each line of text; a last line alone has black below it."""
-    if len(picture) % 2:
-        picture = np.concatenate([picture, np.zeros_like(picture[:1])])
-    return [
-        [(_colour(upper), _colour(lower)) for upper, lower in zip(*pair, strict=True)]
-        for pair in zip(picture[::2], picture[1::2], strict=True)
-    ]
-
-
-def _colour(pixel: np.ndarray) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*pixel)
 
 
 def panel(shown: Shown, t: int) -> list[str]:

@@ -69,21 +69,21 @@ def watch(directory: RunDir, asked: Asked, out: TextIO) -> None:
             for t in range(shown.episode.length + 1):
                 at_end = t == shown.episode.length
                 line = drawing.outcome(shown) if at_end else drawing.plain(shown, t)
-                cells = _cells(shown, t) if is_terminal else None
-                view.show(cells, drawing.panel(shown, t), line, keep=at_end)
+                picture = _small(shown, t) if is_terminal else None
+                view.show(picture, drawing.panel(shown, t), line, keep=at_end)
                 if is_terminal:
                     time.sleep(asked.delay_seconds)
     if asked.gif is not None:
         print(f"film of episode 1: {asked.gif}", file=out)
 
 
-def _cells(shown: Shown, t: int) -> drawing.Cells | None:
+def _small(shown: Shown, t: int) -> np.ndarray | None:
     """The picture of step t for the terminal."""
     if shown.episode.pictures is None:
         return None
     room = shutil.get_terminal_size()
     columns, lines = min(_COLUMNS, room.columns // 2), min(_LINES, room.lines - 2)
-    return drawing.cells(drawing.shrunk(shown.episode.pictures[t], max(columns, 1), max(lines, 1)))
+    return drawing.shrunk(shown.episode.pictures[t], max(columns, 1), max(lines, 1))
 
 
 def record(run: TrainedRun, number: int, seed: int, draws: bool) -> Shown:
