@@ -134,10 +134,10 @@ hangs on, a table and a curve. It needs no network."""
     from dtqn.inspection import report
 
     asked = report.Asked(given["episodes"], shown, given["seed"], given["checkpoint"])
-    made = report.report(given["paths"], asked, given["out"], mode, print)
-    for problem in made.problems:
+    file, problems = report.report(given["paths"], asked, given["out"], mode, print)
+    for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
-    print(report.told(made))
+    print(report.told(file))
     return 0
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 
 from dtqn import plots
 from dtqn.files import write_whole
@@ -29,16 +29,10 @@ MOST_PLAYERS = 8
 FILE = "report.html"
 
 
-class Made(NamedTuple):
-    file: Path
-    problems: list[str]
-    """A line for each run without episodes on the page, and for each whose task has changed."""
-
-
 def report(
     paths: Sequence[Path], asked: Asked, out: Path | None, wandb: str | None, say: Callable[[str], None]
-) -> Made:
-    """Write the page.
+) -> tuple[Path, list[str]]:
+    """Write the page; its file, and a line for each run that has no episodes on it or whose task has changed.
 
     Args:
         wandb: how W&B gets the page about a run, one of `--wandb`; None: as it got the run.
@@ -67,7 +61,7 @@ def report(
         write_whole(file, _page(runs, player, asked, [*_notes(asked, runs, played), *problems]))
     if len(runs) == 1:
         send(runs[0], file, wandb, say)
-    return Made(file, problems)
+    return file, problems
 
 
 def send(run: Run, file: Path, mode: str | None, say: Callable[[str], None]) -> None:
@@ -86,9 +80,9 @@ def send(run: Run, file: Path, mode: str | None, say: Callable[[str], None]) -> 
     tracker.close()
 
 
-def told(made: Made) -> str:
+def told(file: Path) -> str:
     """The line that the command prints."""
-    return f"report: {made.file} ({size(made.file.stat().st_size)}); open it in a browser"
+    return f"report: {file} ({size(file.stat().st_size)}); open it in a browser"
 
 
 def _home(paths: Sequence[Path]) -> Path:
