@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dtqn import cli
 
 _FLAGS = (
@@ -22,3 +24,12 @@ def train(folder: Path, agent: str, *flags: str) -> Path:
     command = [*_FLAGS, "--agent", agent, "--seed", "1", *inside, *flags, "--run-dir", str(folder)]
     assert cli.main(command) == 0
     return folder
+
+
+def refused(capsys: pytest.CaptureFixture[str], *command: str) -> str:
+    """The one line with which a command is refused, before it says anything."""
+    capsys.readouterr()
+    assert cli.main(list(command)) == 2
+    out, error = capsys.readouterr()
+    assert not out and error.count("\n") == 1
+    return error

@@ -89,11 +89,7 @@ def test_what_is_refused(
     """Before any episode is played."""
     monkeypatch.setattr(debug, "play", lambda *_: pytest.fail("an episode is played"))
     here = [flag.format(runs=runs) for flag in flags]
-    capsys.readouterr()
-    assert cli.main(["debug", str(runs / "gtrxl"), *here]) == 2
-    error = capsys.readouterr().err
-    assert message.format(runs=runs) in error
-    assert error.count("\n") == 1
+    assert message.format(runs=runs) in tiny.refused(capsys, "debug", str(runs / "gtrxl"), *here)
 
 
 def test_a_cue_in_sight_is_not_remembered() -> None:

@@ -21,6 +21,7 @@ from dtqn.settings import presets
 from dtqn.training import trained
 from dtqn.training.directory import EXPORTED_WEIGHTS, RunDir
 from dtqn.training.setup import make_env
+from tests import tiny
 from tests.inspection.conftest import PLAYED
 from tests.training import wandb_file
 
@@ -111,12 +112,8 @@ def test_what_is_refused(runs: Path, argv: list[str], message: str, capsys: pyte
     (runs / "exported").mkdir(exist_ok=True)
     for name in ("config.yaml", EXPORTED_WEIGHTS):
         shutil.copy(runs / "one/config.yaml", runs / "exported" / name)
-    capsys.readouterr()
-    assert cli.main(["report", *(word.format(runs=runs) for word in argv)]) == 2
-    out, error = capsys.readouterr()
+    error = tiny.refused(capsys, "report", *(word.format(runs=runs) for word in argv))
     assert message.format(runs=runs) in error
-    assert error.count("\n") == 1
-    assert "playing" not in out, "told before what takes time"
 
 
 def test_a_run_without_an_evaluation_is_refused(
@@ -124,8 +121,7 @@ def test_a_run_without_an_evaluation_is_refused(
 ) -> None:
     (tmp_path / "config.yaml").write_bytes((runs / "one" / "config.yaml").read_bytes())
     (tmp_path / "metrics.jsonl").write_text('{"env_steps": 10, "learner/loss": 0.5}\n')
-    assert cli.main(["report", str(tmp_path)]) == 2
-    assert f"{tmp_path}: has not been evaluated yet" in capsys.readouterr().err
+    assert f"{tmp_path}: has not been evaluated yet" in tiny.refused(capsys, "report", str(tmp_path))
 
 
 def test_an_unfinished_run_without_weights_is_reported_without_episodes(
@@ -188,9 +184,7 @@ def test_where_wandb_has_no_run_nothing_is_sent(
 def test_a_mode_that_there_is_not_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert cli.main(["report", str(tmp_path), "--wandb", "later"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: wandb is later (from --wandb): must be ") and error.count("\n") == 1
+    error = tiny.refused(capsys, "report", str(tmp_path), "--wandb", "later")
+    assert error.startswith("error: wandb is later (from --wandb): must be ")
     monkeypatch.setenv("WANDB_MODE", "never")
-    assert cli.main(["report", str(tmp_path)]) == 2
-    assert "WANDB_MODE" in capsys.readouterr().err
+    assert "WANDB_MODE" in tiny.refused(capsys, "report", str(tmp_path))

@@ -80,8 +80,5 @@ def test_what_is_refused_is_one_line(
         ([str(tiny_run), "--delay", "-1"], "must be a number from 0 to 3600"),
         ([str(tiny_run), "--delay", "1e300"], "must be a number from 0 to 3600"),
     ):
-        capsys.readouterr()
-        assert cli.main(["watch", *flags]) == 2
-        error = capsys.readouterr().err
-        assert message in error and error.count("\n") == 1
+        assert message in tiny.refused(capsys, "watch", *flags)
     assert cli.main(["watch", str(undrawn)]) == 0, "a task without a picture has lines all the same"
