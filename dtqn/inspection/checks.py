@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 import torch
 from torch import Tensor
@@ -112,10 +111,8 @@ def _play(config: Config, network: QNetwork, seed: int) -> _Played:
         ticks.append((schema.inputs({name: x[:, None] for name, x in stored.items()}), rows))
     replay.end_episodes()
     env.single_observation_space.seed(seed)
-    sample = env.single_observation_space.sample()
-    if isinstance(env.single_observation_space, gymnasium.spaces.Dict):
-        sample = dict(sample)
-    return _Played(config, network, _stretches(ticks), map_tree(torch.as_tensor, sample), schema, replay)
+    sample = map_tree(torch.as_tensor, env.single_observation_space.sample())
+    return _Played(config, network, _stretches(ticks), sample, schema, replay)
 
 
 def _stretches(ticks: list[tuple[StepInputs, Any]]) -> list[_Stretch]:
