@@ -272,25 +272,15 @@ def disturbances(length: float) -> dict[str, Intervention]:
 
 
 def _emptied(every: int) -> Intervention:
-    return lambda steps, state, initial: _where(steps % every == 0, initial, state)
+    return lambda steps, state, initial: reset_rows(state, initial, torch.from_numpy(steps % every == 0))
 
 
 def _exchanged(at: int) -> Intervention:
     """Memory of the next copy that is at the same step; a copy that is alone there keeps its own."""
 
     def change(steps: np.ndarray, state: State, initial: State) -> State:
-        here = np.flatnonzero(steps == at)
-        if len(here) < 2:
-            return state
-        donor = np.arange(len(steps))
+        here, donor = np.flatnonzero(steps == at), np.arange(len(steps))
         donor[here] = np.roll(here, 1)
-        index = torch.from_numpy(donor)
-        return map_tree(lambda x: x[index.to(x.device)], state)
+        return map_tree(lambda x: x[torch.from_numpy(donor)], state)
 
     return change
-
-
-def _where(condition: np.ndarray, one: State, other: State) -> State:
-    """One state [N or 1, ...] where the condition [N] holds, else the other [N, ...]."""
-    flags = torch.from_numpy(condition)
-    return map_tree(lambda x, y: torch.where(flags.view(-1, *[1] * (y.dim() - 1)), x, y), one, other)
