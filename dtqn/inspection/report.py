@@ -124,14 +124,10 @@ def _notes(asked: Asked, runs: Sequence[Run], played: Sequence[dict[str, Any]]) 
         "as many. A task without success shows its lowest and its highest returns.",
     ]
     if len(runs) > MOST_PLAYERS:
-        notes.append(
-            f"The page plays {len(played)} of {len(runs)} runs: the first of each agent in each task, "
-            f"{MOST_PLAYERS} at most."
-        )
-    for run in played:
-        if run["no_pictures"]:
-            notes.append(f"{run['label']} has no pictures of the world: {run['no_pictures']}.")
-    return notes
+        kept = f"the first of each agent in each task, {MOST_PLAYERS} at most"
+        notes.append(f"The page plays {len(played)} of {len(runs)} runs: {kept}.")
+    why = {run["label"]: run["no_pictures"] for run in played if run["no_pictures"]}
+    return [*notes, *(f"{label} has no pictures of the world: {text}." for label, text in why.items())]
 
 
 def _page(runs: Sequence[Run], player: dict[str, Any], asked: Asked, notes: Sequence[str]) -> str:
