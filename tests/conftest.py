@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from dtqn.training import machine
+from tests import tiny
 from tests.browser import executable
 
 # As runs have it: on tensors this small, two threads spend their time waiting for each other.
@@ -34,6 +35,12 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of gtrxl in a T-Maze of seven steps, seed 1; tests may add files to it."""
+    return tiny.train(tmp_path_factory.mktemp("runs") / "one", "gtrxl")
 
 
 @pytest.fixture(autouse=True)
