@@ -97,7 +97,7 @@ def train(case: Case, flags: Sequence[str], folder: Path, env_steps: int) -> flo
 def verdicts(folder: Path, rivals: Sequence[str], episodes: int) -> dict[str, Any]:
     """Those of the agent in a task's folder beside these rivals, by their names."""
     asked = trials.Asked(episodes, 0, SEED, "best", [folder / name for name in rivals])
-    return trials.verdicts(trials.subject(RunDir(folder / "agent"), asked))
+    return trials.verdicts(*trials.subject(RunDir(folder / "agent"), asked), asked)
 
 
 def measure(name: str, out: Path, episodes: int = EPISODES) -> dict[str, Any]:

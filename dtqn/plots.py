@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from matplotlib import rc_context
+from matplotlib import get_data_path, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullFormatter, PercentFormatter
@@ -19,6 +19,8 @@ Row = Mapping[str, float | int | None]
 _MAIN, _MARKED = "#1f5fa8", "#e07b39"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195")
 """Told apart without seeing red from green (Okabe and Ito 2008, whose yellow is too faint for lines)."""
+MONOSPACE = Path(get_data_path(), "fonts/ttf/DejaVuSansMono.ttf")
+"""The file of a font of one width that has bars, for text in pictures that are not drawn here."""
 _DASHES = ("-", "--", ":", "-.")
 SHARE_OF_RUNS = "share of runs"
 """The y of a performance profile."""
@@ -277,10 +279,9 @@ def importance(shares: Sequence[Importance], path: Path, metric: str, r2: float,
         figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=11)
         save(figure, path)
         return
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1))
-    places = list(range(len(shares)))
+    left, right = figure.subplots(1, 2, sharey=True)
     left.barh(
-        places,
+        [share.name for share in shares],
         [share.importance for share in shares],
         xerr=[share.deviation for share in shares],
         color=_MAIN,
@@ -288,13 +289,10 @@ def importance(shares: Sequence[Importance], path: Path, metric: str, r2: float,
         height=0.6,
     )
     left.set_xlabel("importance (PED-ANOVA)\nwith its deviation over parts of the runs")
-    left.set_yticks(places, [share.name for share in shares])
     left.invert_yaxis()
-    known = [
-        (place, share.correlation) for place, share in enumerate(shares) if share.correlation is not None
-    ]
-    colours = [COLOURS[2] if value >= 0 else COLOURS[1] for _, value in known]
-    right.barh([place for place, _ in known], [value for _, value in known], color=colours, height=0.6)
+    known = {share.name: share.correlation for share in shares if share.correlation is not None}
+    colours = [COLOURS[2] if value >= 0 else COLOURS[1] for value in known.values()]
+    right.barh(list(known), list(known.values()), color=colours, height=0.6)
     right.set_xlim(-1.05, 1.05)
     right.axvline(0, color="0.4", linewidth=0.8)
     right.set_xlabel("rank correlation\n(where values are ordered)")
@@ -352,36 +350,4 @@ def by_parameter(
         _open(axes)
     figure.supylabel(metric, fontsize=10)
     figure.suptitle(f"{len(values)} runs; ringed: the best single one", fontsize=11)
-    save(figure, path)
-
-
-class DependenceMap(NamedTuple):
-    """An episode of T decisions, for a picture."""
-
-    title: str
-    values: np.ndarray
-    """[T, T] of the decision at t (row) on step k (column)."""
-    marked: Sequence[int] | None
-    """Steps that show the cue; None where the task names none."""
-
-
-def dependence_maps(maps: Sequence[DependenceMap], path: Path, title: str) -> None:
-    """Draw what each decision hangs on, an episode a panel, all in one scale."""
-    figure, grid = _grid(len(maps), 2, (4.4, 4.0), (0.6, 0.5))
-    highest = max(float(x.values.max()) for x in maps)
-    scale = min(highest, 1.0) or 1.0
-    for axes, of in zip(grid, maps, strict=True):
-        length = len(of.values)
-        lower = np.ma.masked_where(np.triu(np.ones((length, length), bool), 1), of.values)
-        picture = axes.imshow(lower, cmap="viridis", vmin=0, vmax=scale, interpolation="nearest")
-        for step in of.marked or ():
-            axes.plot(step, length - 0.5, marker="^", color=_MARKED, markersize=7, clip_on=False, zorder=3)
-        axes.set_title(of.title, fontsize=10)
-        axes.set_xlabel("step that showed something else" + (" (triangle: the cue)" if of.marked else ""))
-        axes.set_ylabel("decision at step")
-        axes.spines[["top", "right"]].set_visible(False)
-    ends = "max" if highest > scale else "neither"
-    bar = figure.colorbar(picture, ax=grid, shrink=0.8, extend=ends)
-    bar.set_label("change of advantages, share of the episode's range of Q")
-    figure.suptitle(title, fontsize=11)
     save(figure, path)

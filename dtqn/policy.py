@@ -17,7 +17,7 @@ from dtqn.text import one_line
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import make_env, num_actions, observation_fault
-from dtqn.types import StepInputs, reset_rows
+from dtqn.types import StepInputs, map_tree, reset_rows
 from envs import registry
 from envs.language import SpokenVectorEnv
 
@@ -173,28 +173,21 @@ class Policy:
         """Tensors [N, 1, ...]"""
         if self._language is not None:
             observation = self._language.seen(observation, self._count if self._batched else None)
-        space = self._space
-        rows: Any
-        if not isinstance(space, gymnasium.spaces.Dict):
-            rows = self._part("observation", observation, space)
-        elif not isinstance(observation, dict) or observation.keys() != space.spaces.keys():
-            raise ValueError(f"observation must be a dict with the keys {', '.join(space.spaces)}")
-        else:
-            rows = {
-                key: self._part(f"observation {key}", observation[key], part) for key, part in space.items()
-            }
+        names: Any = "observation"
+        space: Any = self._space
+        if isinstance(space, gymnasium.spaces.Dict):
+            space = space.spaces
+            if not isinstance(observation, dict) or observation.keys() != space.keys():
+                raise ValueError(f"observation must be a dict with the keys {', '.join(space)}")
+            names = {key: f"observation {key}" for key in space}
+        rows = map_tree(self._part, names, observation, space)
         if fault := self._fault(rows):  # here the caller's, who may have no batch
             where = f"copy {fault.copy}: " if self._batched else ""
             raise ValueError(f"{where}{fault.problem.removeprefix('its ')}")
-        if isinstance(rows, dict):
-            return {key: self._on_device(part) for key, part in rows.items()}
-        return self._on_device(rows)
+        return map_tree(lambda part: torch.from_numpy(part).to(self._device)[:, None], rows)
 
     def _part(self, name: str, value: Any, space: gymnasium.Space) -> np.ndarray:
         return self._rows(name, value, space.shape or (), space.dtype)
-
-    def _on_device(self, rows: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(rows).to(self._device)[:, None]
 
     def _rows(self, name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """[N, ...] of what is one such array without a batch."""

@@ -5,7 +5,6 @@ Messages are JSON objects with a zero byte behind each (`--remote-debugging-pipe
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -64,7 +63,6 @@ class Browser:
         os.close(answers)
         self._number, self._read, self._session = 0, b"", ""
         self.events: list[dict[str, Any]] = []
-        self.version = self.ask("Browser.getVersion")["product"]
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Runtime", "Log", "Page", "Network"):
@@ -125,13 +123,6 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def until(self, expression: str) -> None:
-        """Wait until a JavaScript expression is true."""
-        end = time.monotonic() + _SECONDS
-        while not self.run(expression):
-            assert time.monotonic() < end, f"never true: {expression}"
-            time.sleep(0.02)
-
     def press(self, key: str) -> None:
         code = _CODES[key]
         common = {"key": key, "code": key, "windowsVirtualKeyCode": code}
@@ -158,11 +149,6 @@ class Browser:
             mobile=False,
         )
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-
-    def picture(self, file: Path, whole: bool = False) -> None:
-        """A PNG of what is seen, or of the whole page."""
-        shot = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        file.write_bytes(base64.b64decode(shot["data"]))
 
     @property
     def problems(self) -> list[str]:

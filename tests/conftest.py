@@ -14,6 +14,7 @@ import torch
 
 from dtqn.settings import trust
 from dtqn.training import machine
+from tests import tiny
 from tests.browser import executable
 
 # As runs have it: on tensors this small, two threads spend their time waiting for each other.
@@ -47,6 +48,12 @@ def trusting() -> Iterator[None]:
     """The user has said `--trust-code`."""
     with trust.given(True):
         yield
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of gtrxl in a T-Maze of seven steps, seed 1; tests may add files to it."""
+    return tiny.train(tmp_path_factory.mktemp("runs") / "one", "gtrxl")
 
 
 @pytest.fixture(autouse=True)

@@ -52,7 +52,7 @@ _ALLOWED = {
     "dtqn.inspection": {
         *_NETWORKS,
         *("dtqn", "dtqn.acting", "dtqn.training", "dtqn.plots", "dtqn.experiments", "dtqn.inspection"),
-        *("envs", "scipy", "PIL", "imageio"),
+        *("envs", "scipy", "PIL"),
     },
     "dtqn.export": {
         *_BASE,
@@ -227,7 +227,7 @@ def test_every_third_party_import_is_a_dependency():
     project = _project()
     # A command asks for some by its extra; tasks of other packages are found by Gymnasium, not imported.
     extras = project["optional-dependencies"]
-    optional = [r for name in ("sweep", "hub", "tensorboard", "video", "ray", "slurm") for r in extras[name]]
+    optional = [r for name in ("sweep", "hub", "tensorboard", "ray", "slurm") for r in extras[name]]
     declared = {_requirement_name(r) for r in project["dependencies"] + optional}
     assert {names.get(name, name).lower() for name in used} - {"gym_gridverse"} <= declared
 

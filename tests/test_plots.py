@@ -29,42 +29,21 @@ def test_a_picture_is_drawn_whatever_there_is(tmp_path, rows):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_curve_is_there(tmp_path):
-    learning_curve(_SUCCESS, tmp_path / "full.png", "t")
-    learning_curve([], tmp_path / "empty.png", "t")
-
-    def blue_pixels(name):
-        with Image.open(tmp_path / name) as image:
-            return sum(
-                count for count, colour in image.convert("RGB").getcolors(1 << 20) if colour == (0, 114, 178)
-            )
-
-    assert blue_pixels("full.png") > 300
-    assert blue_pixels("empty.png") == 0
-
-
-def test_a_ceiling_is_drawn_where_success_has_one(tmp_path):
-    def picture(rows, ceiling):
-        learning_curve(rows, tmp_path / "a.png", "t", ceiling)
-        with Image.open(tmp_path / "a.png") as image:
-            return np.asarray(image.convert("RGB"), int)
-
-    plain, with_line = picture(_SUCCESS, 1.0), picture(_SUCCESS, 0.5)
-    changed = np.abs(with_line - plain).max(axis=2) > 50
-    assert changed.any(axis=0).sum() > 300  # dashes across the picture
-    np.testing.assert_array_equal(picture(_RETURN, 0.5), picture(_RETURN, 1.0))
+@pytest.fixture
+def figures(monkeypatch):
+    """The axes of the pictures that are drawn, in place of files."""
+    found = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: found.append(figure.axes))
+    return found
 
 
 @pytest.fixture
-def drawn(monkeypatch, tmp_path):
+def drawn(figures, tmp_path):
     """The axes of a learning curve of these rows."""
 
     def draw(rows, **options):
-        kept = []
-        with monkeypatch.context() as patch:
-            patch.setattr(plots, "save", lambda figure, path: kept.append(figure))
-            learning_curve(rows, tmp_path / "a.png", "t", **options)
-        return kept[0].axes[0]
+        learning_curve(rows, tmp_path / "a.png", "t", **options)
+        return figures[-1][0]
 
     return draw
 
@@ -76,6 +55,8 @@ def _labels(axes):
 def test_a_learning_curve_begins_at_nothing(drawn):
     axes = drawn(_SUCCESS)
     assert (axes.get_xlim()[0], axes.get_ylim()[0]) == (0, 0)
+    assert axes.lines[0].get_ydata() == pytest.approx([row["eval/success"] for row in _SUCCESS])
+    assert not drawn([]).lines
     axes = drawn(_RETURN)
     assert axes.get_xlim()[0] == 0
     assert axes.get_ylim()[0] != 0, "a return has no zero of its own"
@@ -105,7 +86,8 @@ def test_an_evaluation_of_success_has_the_interval_of_its_episodes(drawn):
     [(_SUCCESS, 0.25, "random actions: 25.0%"), (_RETURN, -3.25, "random actions: -3.25")],
 )
 def test_chance_is_a_line_where_it_is_known(drawn, rows, chance, note):
-    axes = drawn(rows, chance=chance)
+    axes = drawn(rows, chance=chance, ceiling=0.5)
+    assert ("ceiling 50.0%" in _labels(axes)) == (rows is _SUCCESS)
     (line,) = (line for line in axes.get_lines() if line.get_label() == "random actions")
     assert set(line.get_ydata()) == {chance}
     assert axes.figure.texts[-1].get_text().endswith(note)
@@ -126,14 +108,6 @@ def test_a_comparison_has_one_legend_and_a_style_for_every_agent(tmp_path):
     lines = re.findall(r'style="fill: none; (stroke[^"]*stroke-width: 1.8[^"]*)"', picture)
     assert len(lines) == 13 + 10, "curves, and their legend"
     assert len(set(lines)) == 10
-
-
-@pytest.fixture
-def figures(monkeypatch):
-    """The axes of the pictures that are drawn, in place of files."""
-    found = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: found.append(figure.axes))
-    return found
 
 
 def test_the_spread_at_a_single_evaluation_is_seen(figures, tmp_path):
@@ -190,22 +164,21 @@ def test_a_long_note_stays_within_the_picture(figures, tmp_path, count):
     assert placed.y0 >= 0 and placed.y1 <= figures[0][0].xaxis.label.get_window_extent().y0
 
 
-def test_success_starts_at_zero_and_chance_is_a_line(figures, tmp_path):
+@pytest.mark.parametrize(
+    ("level", "label"),
+    [
+        ({"ceiling": 0.9}, "ceiling 90.0%"),
+        ({"chance": 0.125}, "random actions"),
+        ({"solved": 0.7}, "solved above"),
+        ({"observation_alone": 0.5}, "best by the observation alone"),
+    ],
+)
+def test_a_level_is_a_line_in_the_panel_that_has_it(figures, tmp_path, level, label):
     flat = Curve("a", [0, 1000], [0.0, 0.0], None, None, [1])
-    panels = [Panel("task", "success", [flat], chance=0.125), Panel("other", "return", [flat])]
+    panels = [Panel("task", "success", [flat], **level), Panel("other", "return", [flat], 0.9)]
     comparison(panels, tmp_path / "a.png", "environment steps", "")
     ((first, second),) = figures
     assert (first.get_xlim()[0], first.get_ylim()[0], second.get_xlim()[0]) == (0, 0, 0)
     assert not first.lines[0].get_clip_on(), "a line at 0 is seen in full"
-    assert [line.get_ydata() for line in first.lines if line.get_label() == "random actions"] == [[0.125] * 2]
-    assert "random actions" not in [line.get_label() for line in second.lines]
-
-
-def test_what_is_best_observation_alone_is_a_line(figures, tmp_path):
-    flat = Curve("a", [0, 1000], [0.0, 0.0], None, None, [1])
-    panels = [Panel("task", "success", [flat], observation_alone=0.5), Panel("other", "success", [flat])]
-    comparison(panels, tmp_path / "a.png", "environment steps", "")
-    ((first, second),) = figures
-    lines = {line.get_label(): line.get_ydata() for line in first.lines}
-    assert lines["best by the observation alone"] == [0.5, 0.5]
-    assert "best by the observation alone" not in [line.get_label() for line in second.lines]
+    assert [line.get_ydata() for line in first.lines if line.get_label() == label] == [[*level.values()] * 2]
+    assert label not in _labels(second)

@@ -15,28 +15,27 @@ import torch
 
 import dtqn
 import envs
-from dtqn import cli
 from dtqn.policy import _converted
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
 from dtqn.types import StepInputs
+from tests import tiny
 
-SHORT = [
-    *("--env", "gridverse-memory-5x5", "--task.time_limit", "15", "--wandb", "disabled", "--device", "cpu"),
-    *("--total-env-steps", "600", "--warmup-env-steps", "200", "--actor.num_envs", "4"),
-    *("--learner.batch_size", "4", "--replay.capacity", "2000", "--evaluation.episodes", "8"),
-    *("--network.width", "16", "--network.memory_length", "6", "--network.use_prev_reward", "true"),
-]
-AGENTS = {"gtrxl": [], "gru": [], "dtqn": ["--network.context_length", "6", "--replay.learn_length", "3"]}
+_SHORT = (
+    *("--env", "gridverse-memory-5x5", "--task.time_limit", "15", "--evaluation.episodes", "8"),
+    *("--network.memory_length", "6", "--network.use_prev_reward", "true"),
+)
+AGENTS = {
+    "gtrxl": (),
+    "gru": (),
+    "dtqn": ("--network.context_length", "6", "--replay.learn_length", "3", "--replay.burn_in_length", "3"),
+}
 
 
 @pytest.fixture(scope="module", params=AGENTS)
 def run_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / request.param
-    windows = ["--replay.burn_in_length", "3"] if request.param == "dtqn" else []
-    more = [*AGENTS[request.param], *windows, "--run-dir", str(path)]
-    assert cli.main(["--agent", request.param, *SHORT, *more]) == 0
-    return path
+    return tiny.train(path, request.param, *_SHORT, *AGENTS[request.param])
 
 
 def test_one_environment_acts_as_the_network_does_on_the_whole_episode(run_dir: Path) -> None:

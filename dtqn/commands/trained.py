@@ -117,36 +117,31 @@ action, reward, and how much each decision hangs on past steps; a line a step wi
     parser = Parser("watch", arguments, "RUN_DIR", description)
     _add_played(parser, 1)
     option(parser, "--delay S", "seconds that a step is shown", argtypes.seconds, 0.4)
-    for name in ("gif", "mp4"):
-        option(parser, f"--{name} FILE", f"keep the first episode as FILE.{name}", argtypes.path)
+    option(parser, "--gif FILE", "keep the first episode as FILE.gif", argtypes.path)
     given = parser.read()
     directory, config = _run_of(given)
-    from dtqn.inspection import film, watch
+    from dtqn.inspection import watch
 
-    films = {f"--{name}": given[name] for name in ("gif", "mp4") if given[name] is not None}
-    for form, file in films.items():
-        film.check(form, file)
     _warn_of_change(directory, config)
-    asked = watch.Asked(given["episodes"], given["seed"], given["checkpoint"], given["delay"], films)
+    asked = watch.Asked(given["episodes"], given["seed"], given["checkpoint"], given["delay"], given["gif"])
     watch.watch(directory, asked, sys.stdout)
     return 0
 
 
 def report(arguments: Sequence[str]) -> int:
-    """Write a page about runs, or about a comparison."""
-    description = """Write one HTML file about trained runs, or about those of a comparison: episodes to step
-through, what each decision hangs on, a table and a curve. It needs no network."""
-    parser = Parser("report", arguments, "RUN_DIR ... | COMPARISON_DIR", description)
-    option(parser, "paths DIR", "runs, or one comparison", argtypes.path, nargs="+")
-    option(
-        parser, "--out FILE", "the page; default report.html in DIR, or beside several runs", argtypes.path
-    )
+    """Write a page about runs."""
+    description = """Write one HTML file about trained runs: episodes to step through, what each decision
+hangs on, a table and a curve. It needs no network."""
+    parser = Parser("report", arguments, "RUN_DIR ...", description)
+    option(parser, "paths RUN_DIR", kind=argtypes.path, nargs="+")
+    where = "the page; default report.html in RUN_DIR, or beside several runs"
+    option(parser, "--out FILE", where, argtypes.path)
     option(parser, "--episodes N", "episodes to play", argtypes.several, 100)
     shown = f"episodes of a run that are shown, failures and successes; default {_SHOWN}"
     option(parser, "--shown N", shown, argtypes.positive)
     _add_choice(parser)
-    sending = f"""how W&B gets the page of runs that it has, as an artifact; default WANDB_MODE, or as the run
-    [{legal(fields_of()["wandb"])}]"""
+    sending = f"""how W&B gets the page of a run that it has, as an artifact; default WANDB_MODE, or as
+    the run [{legal(fields_of()["wandb"])}]"""
     option(parser, "--wandb X", sending)
     given = parser.read()
     shown = given["shown"] or min(_SHOWN, given["episodes"])
@@ -158,10 +153,10 @@ through, what each decision hangs on, a table and a curve. It needs no network."
     from dtqn.inspection import report
 
     asked = report.Asked(given["episodes"], shown, given["seed"], given["checkpoint"])
-    made = report.report(given["paths"], asked, given["out"], mode, print)
-    for problem in made.problems:
+    file, problems = report.report(given["paths"], asked, given["out"], mode, print)
+    for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
-    print(report.told(made))
+    print(report.told(file))
     return 0
 
 

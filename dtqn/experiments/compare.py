@@ -32,7 +32,7 @@ from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.task import task_of
 from dtqn.settings.values import nearest
 from dtqn.training import chance_level
-from dtqn.training.directory import RunDir, config_hash, make_writable, report_command
+from dtqn.training.directory import RunDir, config_hash, make_writable
 from dtqn.training.display import open_runs_view
 from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row, whole
 
@@ -248,7 +248,6 @@ def compare(
         write_whole(folder / "search.md", to_markdown(search, findings))
         write_whole(chosen, chosen_yaml(search, findings, None if file is None else Path(file)))
     print(f"\n{comparison_forms.to_text(table)}\ntable and curves in {folder}", file=out)
-    print(f"report   {report_command(folder)}", file=out)
     if shelf.unwritten:
         print(f"{shelf.unwritten} of these runs left no record in {records}, as said above", file=out)
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0

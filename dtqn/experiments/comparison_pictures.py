@@ -14,6 +14,7 @@ from dtqn.experiments.intervals import LEAST_RUNS, Band, band, profile
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import NORMALISED, Score
 from dtqn.experiments.suites import Suite, SuiteTask
+from dtqn.plots import Row
 from dtqn.settings.task import task_of
 
 Clock = tuple[str, str, float]
@@ -101,13 +102,15 @@ def _over_time(
     for run in runs:
         if run.state == "finished":
             agents.setdefault(run.config.agent, []).append(run)
-    curves = [curve(agent, mine, f"eval/{name}", clock) for agent, mine in agents.items()]
+    curves = [
+        curve(agent, [run.rows for run in mine], f"eval/{name}", clock) for agent, mine in agents.items()
+    ]
     chance = floor.success if spec.has_success else floor.episode_return
     blind = next((score.observation_alone for score in scores if score.kind == name), None)
     return plots.Panel(env, name, curves, spec.success_ceiling, chance, observation_alone=blind)
 
 
-def curve(agent: str, runs: Sequence[Outcome], key: str, clock: Clock) -> plots.Curve:
+def curve(agent: str, runs: Sequence[Sequence[Row]], key: str, clock: Clock) -> plots.Curve:
     """The middle of the runs and their spread at every moment at which one of them was evaluated.
 
     Between its evaluations a run's value is on the straight line, after its end it stays. The curve begins
@@ -119,7 +122,7 @@ def curve(agent: str, runs: Sequence[Outcome], key: str, clock: Clock) -> plots.
             np.array([float(row[axis] or 0) / unit for row in rows]),
             np.array([float(row[key] or 0) for row in rows]),
         )
-        for rows in ([row for row in run.rows if row.get(key) is not None] for run in runs)
+        for rows in ([row for row in run if row.get(key) is not None] for run in runs)
     ]
     begin = max(x[0] for x, _ in points)
     x = np.unique(np.concatenate([x for x, _ in points]))

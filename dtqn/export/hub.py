@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 from pathlib import Path
@@ -18,12 +19,9 @@ def check(repository: str) -> None:
     """
     if not re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", repository):
         raise wrong("--push", repository, "must be a name such as organisation/agent")
-    try:
-        import huggingface_hub  # noqa: F401
-    except ImportError:
-        raise wrong(
-            "--push", repository, 'needs huggingface_hub; python -m pip install -e ".[hub]" installs it'
-        ) from None
+    if importlib.util.find_spec("huggingface_hub") is None:
+        install = 'python -m pip install -e ".[hub]" installs it'
+        raise wrong("--push", repository, f"needs huggingface_hub; {install}")
 
 
 def push(folder: Path, repository: str) -> str:

@@ -59,16 +59,16 @@ def verify(directory: RunDir, episodes: int | None, seed: int | None) -> Iterato
 
 def _files(path: Path, certified: Mapping[str, str]) -> Iterator[Finding]:
     """One finding for all files that are as they were, and one for each other."""
-    there = folder.digests(path)
+    there, same = folder.digests(path), []
     for name in sorted(there.keys() - certified.keys()):
         answer = DIFFERS if name in _DECIDING else UNKNOWN
         yield Finding(name, answer, "the certificate has no digest of the file")
     for name, digest in certified.items():
-        if name not in there:
-            yield Finding(name, DIFFERS, "the file is missing")
-        elif there[name] != digest:
-            yield Finding(name, DIFFERS, f"SHA-256 is {there[name][:12]}, the certificate's {digest[:12]}")
-    same = [name for name, digest in certified.items() if there.get(name) == digest]
+        if there.get(name) == digest:
+            same.append(name)
+            continue
+        other = f"SHA-256 is {there[name][:12]}, the certificate's {digest[:12]}" if name in there else ""
+        yield Finding(name, DIFFERS, other or "the file is missing")
     yield Finding("files", OK if same else UNKNOWN, ", ".join(same) or "none")
 
 
@@ -91,24 +91,18 @@ def _score(
         return Finding(what, DIFFERS, one_line(str(error)))
     if again and found == claimed:
         return Finding(what, OK, f"{score(found)}; the same episodes have the same figures")
-    answer, why = (DIFFERS, "of the same episodes") if again else _compared(claimed, found)
+    answer, why = (DIFFERS, "of the same episodes") if again else compared(claimed, found)
     return Finding(what, answer, f"{score(found)}; the certificate's: {score(claimed)}; {why}")
 
 
-def _compared(claimed: EvaluationResult, found: EvaluationResult) -> tuple[str, str]:
-    """An answer by two scores of other episodes, and why."""
+def compared(claimed: EvaluationResult, found: EvaluationResult) -> tuple[str, str]:
+    """An answer by two scores of other episodes, by their 95 % intervals, and why."""
     if (claimed.success is None) != (found.success is None):
         return DIFFERS, "one has no success"
     if found.success is None and min(claimed.episodes, found.episodes) < 2:
         return UNKNOWN, "one episode's return has no interval"
-    if intervals_overlap(claimed, found):
+    one, other = claimed.score_interval, found.score_interval
+    close = _ROUNDING * max(1.0, *map(abs, (one.low, one.high, other.low, other.high)))
+    if one.low <= other.high + close and other.low <= one.high + close:
         return OK, "the intervals overlap"
     return DIFFERS, "the intervals lie apart"
-
-
-def intervals_overlap(one: EvaluationResult, other: EvaluationResult) -> bool:
-    """Whether the 95 % intervals of two scores have a point in common."""
-    _, low, high, _ = one.score_interval
-    _, other_low, other_high, _ = other.score_interval
-    close = _ROUNDING * max(1.0, *map(abs, (low, high, other_low, other_high)))
-    return low <= other_high + close and other_low <= high + close

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 import torch
 from torch import Tensor
 
 from dtqn.acting.actor import Actor
 from dtqn.acting.exploration import Bursts, Exploration, constant
-from dtqn.inspection.dependence import q_values
+from dtqn.inspection.dependence import q_values, shown
+from dtqn.inspection.recorder import of_copy
 from dtqn.networks.q_network import QNetwork, trace_window
 from dtqn.settings.config import Config
 from dtqn.training import setup
@@ -53,9 +53,8 @@ def check(config: Config, network: QNetwork, seed: int = 0) -> list[Check]:
 
     found = []
     for name, (contract, differences) in _CONTRACTS.items():
-        stored = (
-            config.replay.trace_dtype if name == "learning" else "float32"
-        )  # that memory alone is rounded
+        # The memory that replay has kept, alone, is rounded.
+        stored = config.replay.trace_dtype if name == "learning" else "float32"
         of_check = differences(played)
         largest = max(of_check) / scale if of_check else None
         holds = largest is None or largest <= TOLERANCE[stored]
@@ -112,10 +111,8 @@ def _play(config: Config, network: QNetwork, seed: int) -> _Played:
         ticks.append((schema.inputs({name: x[:, None] for name, x in stored.items()}), rows))
     replay.end_episodes()
     env.single_observation_space.seed(seed)
-    sample = env.single_observation_space.sample()
-    if isinstance(env.single_observation_space, gymnasium.spaces.Dict):
-        sample = dict(sample)
-    return _Played(config, network, _stretches(ticks), map_tree(torch.as_tensor, sample), schema, replay)
+    sample = map_tree(torch.as_tensor, env.single_observation_space.sample())
+    return _Played(config, network, _stretches(ticks), sample, schema, replay)
 
 
 def _stretches(ticks: list[tuple[StepInputs, Any]]) -> list[_Stretch]:
@@ -124,9 +121,7 @@ def _stretches(ticks: list[tuple[StepInputs, Any]]) -> list[_Stretch]:
         begins = [t for t, (_, rows) in enumerate(ticks) if rows.first[copy]]
         for number, (start, stop) in enumerate(zip(begins, [*begins[1:], len(ticks)], strict=True)):
             part = ticks[start:stop]
-            inputs = map_tree(
-                lambda *rows, c=copy: torch.cat([x[c : c + 1] for x in rows], dim=1), *(x for x, _ in part)
-            )
+            inputs = of_copy(copy, [x for x, _ in part])
             reward = inputs.reward.float()
             q_max, q_taken = (
                 np.array([getattr(rows, name)[copy] for _, rows in part]) for name in ("q_max", "q_taken")
@@ -181,15 +176,11 @@ def _learned(played: _Played) -> list[float]:
     return found
 
 
-def _changed(inputs: StepInputs, k: int, shown: Observation) -> StepInputs:
-    """Rows in which step k shows something else."""
-
-    def put(x: Tensor, new: Tensor) -> Tensor:
-        y = x.clone()
-        y[:, k] = new
-        return y
-
-    return inputs._replace(observation=map_tree(put, inputs.observation, shown))
+def _q_after(network: QNetwork, inputs: StepInputs, k: int, sample: Observation) -> Tensor:
+    """Q-values of rows in which step k shows something else."""
+    others = map_tree(lambda x, new: new.to(x.dtype).expand_as(x), inputs.observation, sample)
+    steps = torch.arange(inputs.first.shape[1])[None] == k
+    return q_values(network, shown(inputs, others, steps))
 
 
 def _of_later_steps(played: _Played) -> list[float]:
@@ -198,7 +189,7 @@ def _of_later_steps(played: _Played) -> list[float]:
         whole = q_values(network, episode.inputs)
         steps = whole.shape[1]
         for k in {1, steps // 2, steps - 1} & set(range(1, steps)):
-            after = q_values(network, _changed(episode.inputs, k, played.sample))
+            after = _q_after(network, episode.inputs, k, played.sample)
             found.append(_difference(after[:, :k], whole[:, :k]))
     return found
 
@@ -211,8 +202,8 @@ def _of_forgotten_steps(played: _Played) -> list[float]:
         beyond = reach + 1
         whole = q_values(network, episode.inputs)
         if whole.shape[1] > beyond:
-            changed = q_values(network, _changed(episode.inputs, 0, played.sample))
-            found.append(_difference(changed[:, beyond:], whole[:, beyond:]))
+            after = _q_after(network, episode.inputs, 0, played.sample)
+            found.append(_difference(after[:, beyond:], whole[:, beyond:]))
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,9 @@ import numpy as np
 from dtqn.acting.statistics import Figure, mean, share
 from dtqn.files import write_whole
 from dtqn.inspection import checks, gradients, measures, trials
-from dtqn.inspection.dependence import MOST_LEFT_IN
 from dtqn.inspection.measures import Cue, Map
 from dtqn.inspection.recorder import Episode, outcomes, play
 from dtqn.networks.q_network import QNetwork
-from dtqn.plots import DependenceMap, dependence_maps
 from dtqn.training.directory import RunDir, make_writable
 from dtqn.training.setup import num_actions
 
@@ -28,17 +26,17 @@ MOST_MAPPED = 20
 """Episodes whose every step is replaced."""
 MAPPED_ROWS = 1_500_000
 """Rows that a network runs for that, at most: fewer episodes are mapped where they are long."""
-DRAWN = 4
-"""Episodes in the picture."""
+BESIDE = 64
+"""Rows of a replacement that count for what else is computed of a step."""
 ALMOST = 0.5
 """From this share of replacements on, an action counts as changed."""
 
 
 def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
-    """All findings, as `debug.json` in the folder `out` has them, beside the picture `dependence.png`."""
-    of = trials.subject(directory, asked)
+    """All findings, as `debug.json` in the folder `out` has them."""
+    run, rivals = trials.subject(directory, asked)
     make_writable("--out", out)
-    run, config, network = of.run, of.run.config, of.run.network
+    config, network = run.config, run.network
     generator = np.random.default_rng(asked.seed)
     episodes = play(network, run.copies())
     found: dict[str, Any] = {
@@ -49,7 +47,7 @@ def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
         "episodes": asked.episodes,
         "replacements": asked.replacements,
         "contracts": checks.check(config, network, asked.seed),
-        **trials.verdicts(of, episodes),
+        **trials.verdicts(run, rivals, asked, episodes),
     }
     cues = [
         measures.cue(network, episodes, number, asked.replacements, generator)
@@ -61,16 +59,7 @@ def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
     found["dependence"] = _map_figures(maps, cues)
     found["maps"] = [_as_lists(number, episodes[number], x) for number, x in maps.items()]
     write_whole(out / "debug.json", json.dumps(_plain(found), indent=1) + "\n")
-    drawn = [_drawn(number, episodes[number], x, run.task.has_success) for number, x in maps.items()][:DRAWN]
-    title = f"{config.env}, {config.agent}: what each decision hangs on"
-    dependence_maps(drawn, out / "dependence.png", title)
     return found
-
-
-def _drawn(number: int, episode: Episode, of: Map, has_success: bool) -> DependenceMap:
-    end = {True: ", a success", False: ", a failure"}[episode.success] if has_success else ""
-    cue = None if episode.cue is None else np.flatnonzero(episode.cue).tolist()
-    return DependenceMap(f"episode {number}{end}", of.dependence.advantage, cue)
 
 
 def _cue_figures(cues: Sequence[Cue | None], shown_other: Figure) -> dict[str, Any]:
@@ -98,15 +87,12 @@ def _maps(
 ) -> dict[int, Map]:
     """Maps of failures and successes in turns, as far as the rows of all together allow."""
     order = sorted(range(len(episodes)), key=lambda number: (episodes[number].success, number))
-    half = (len(order) + 1) // 2
-    order = [
-        x for pair in zip(order[:half], reversed(order[half - len(order) % 2 :]), strict=True) for x in pair
-    ]
+    in_turns = (number for pair in zip(order, reversed(order), strict=True) for number in pair)
     mean_features = gradients.baseline(network, episodes)
     left, maps = float(MAPPED_ROWS), dict[int, Map]()
-    for number in dict.fromkeys(order):
+    for number in dict.fromkeys(in_turns):
         length = episodes[number].length
-        cost = length * (length * (asked.replacements + actions) / 2 + asked.replacements * MOST_LEFT_IN)
+        cost = length * (length * (asked.replacements + actions) / 2 + asked.replacements * BESIDE)
         if len(maps) == MOST_MAPPED or (maps and cost > left):
             break
         left -= cost
@@ -120,7 +106,6 @@ def _map_figures(maps: dict[int, Map], cues: Sequence[Cue | None]) -> dict[str, 
     found: dict[str, Any] = {
         "episodes": len(maps),
         "recall_density": measures.recall_density(list(maps.values())),
-        "same_replacements": mean([float(x.dependence.same.mean()) for x in maps.values()]),
         "on_actions": mean([float(x.actions[-1, :-1].sum()) for x in maps.values()]),
         "on_observations": mean([float(x.dependence.advantage[-1, :-1].sum()) for x in maps.values()]),
     }
@@ -128,31 +113,15 @@ def _map_figures(maps: dict[int, Map], cues: Sequence[Cue | None]) -> dict[str, 
     if with_cue:
         found["cue_times_its_share"] = mean([measures.times_its_share(*pair) for pair in with_cue])
         found["contamination"] = mean([measures.contamination(*pair) for pair in with_cue])
-    for name, of_map in _OTHER_MAPS.items():
-        pairs = [(of_map(x), x.dependence.advantage[-1]) for x in maps.values()]
-        agreed = [measures.agreement(y, z) for y, z in pairs if y is not None]
+    others = [(x.others(), x.dependence.advantage[-1]) for x in maps.values()]
+    for name in ("gradient", "attention"):
+        agreed = [measures.agreement(y, z) for of, z in others if (y := of[name]) is not None]
         ranks = [x for x in agreed if x is not None]
         found[f"agreement_of_{name}"] = {
             "rank_correlation": mean([x.rank_correlation for x in ranks]),
             "top_three": mean([x.top_three for x in ranks]),
         }
-    errors = [x.attribution.error for x in maps.values() if x.attribution is not None]
-    found["completeness_error"] = float(np.median(errors)) if errors else None
     return found
-
-
-def _of_gradient(of: Map) -> np.ndarray | None:
-    return None if of.attribution is None else np.abs(of.attribution.steps)
-
-
-def _of_attention(of: Map) -> np.ndarray | None:
-    return None if of.attention is None else of.attention.rollout[-1]
-
-
-_OTHER_MAPS: dict[str, Callable[[Map], np.ndarray | None]] = {
-    "gradient": _of_gradient,
-    "attention": _of_attention,
-}
 
 
 def _as_lists(number: int, episode: Episode, of: Map) -> dict[str, Any]:
@@ -164,15 +133,10 @@ def _as_lists(number: int, episode: Episode, of: Map) -> dict[str, Any]:
         "q": episode.q.numpy(),
         "cue": None if episode.cue is None else np.flatnonzero(episode.cue),
         "dependence": of.dependence.advantage,
-        "dependence_error": of.dependence.error,
-        "dependence_of_value": of.dependence.value,
         "flips": of.dependence.flips,
         "dependence_on_actions": of.actions,
-        "left_in": of.left_in,
-        "smallest_set": of.smallest,
-        "gradient": None if of.attribution is None else of.attribution.steps,
-        "attention": None if of.attention is None else of.attention.rollout,
-        "gate_openness": None if of.attention is None else of.attention.openness,
+        "gradient": of.attribution,
+        "attention": of.attention,
     }
 
 

@@ -54,21 +54,15 @@ def lines(found: dict[str, Any], out: Path, width: int | None) -> list[str]:
     rows += [
         ("uses its memory?", _verdict(found["uses_memory"])),
         ("needs the task one?", _verdict(found["needs_memory"])),
-        ("files", f"{out}/debug.json, {out}/dependence.png"),
+        ("file", f"{out}/debug.json"),
     ]
     return columns(rows, width)
 
 
 def _cue(cue: dict[str, Any]) -> list[tuple[str, str]]:
     rows, first, held = (_figure(cue[name]) for name in ("rows", "first_row", "held_for"))
-    last, some, others = (
-        _share(cue[name])
-        for name in (
-            "changes_the_last_decision",
-            "changes_some_decision",
-            "other_rows_change_the_last_decision",
-        )
-    )
+    last, some = (_share(cue[f"changes_{which}_decision"]) for which in ("the_last", "some"))
+    others = _share(cue["other_rows_change_the_last_decision"])
     return [
         ("cue", f"shown in {rows} rows, first at step {first}, held for {held} steps"),
         ("the other cue", f"changes the last decision in {last}, some decision in {some}"),

@@ -1,4 +1,4 @@
-"""An episode's steps as text: pictures as coloured half blocks, Q-values as bars, dependence as a strip.
+"""An episode's steps as text: Q-values as bars, dependence as a strip, beside pictures that fit.
 
 Legend: T decisions of an episode, A actions.
 """
@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from dtqn.inspection.recorder import Episode
 
-Cells = list[list[tuple[str, str]]]
-"""Lines of (upper, lower) colours, `#rrggbb` each."""
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _BAR = 20
 _NAMED = 3
@@ -47,25 +46,7 @@ def shrunk(picture: np.ndarray, columns: int, lines: int) -> np.ndarray:
     """A picture [height, width, 3], uint8, as means of squares, so that it fits; 2 pixels a line."""
     height, width = picture.shape[:2]
     size = max(-(-width // columns), -(-height // (2 * lines)), 1)
-    rows, places = -(-height // size), -(-width // size)
-    padding = ((0, rows * size - height), (0, places * size - width), (0, 0))
-    whole = np.pad(picture, padding, mode="edge").astype(np.float64)
-    means = whole.reshape(rows, size, places, size, 3).mean(axis=(1, 3))
-    return np.rint(means).astype(np.uint8)
-
-
-def cells(picture: np.ndarray) -> Cells:
-    """Two lines of pixels for each line of text; a last line alone has black below it."""
-    if len(picture) % 2:
-        picture = np.concatenate([picture, np.zeros_like(picture[:1])])
-    return [
-        [(_colour(upper), _colour(lower)) for upper, lower in zip(*pair, strict=True)]
-        for pair in zip(picture[::2], picture[1::2], strict=True)
-    ]
-
-
-def _colour(pixel: np.ndarray) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*pixel)
+    return np.asarray(Image.fromarray(picture).reduce(size))
 
 
 def panel(shown: Shown, t: int) -> list[str]:

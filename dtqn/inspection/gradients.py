@@ -6,8 +6,7 @@ that acted, so gradients run through the memory:
     IG_k = sum_d (x_kd - b_d) * mean over P points p of dG/dx_kd at b + (p - 1/2) / P (x - b)
 
 x are the encoder's features of the steps, b is their mean over all steps of all episodes, and G is the gap
-between the two best actions at the decision. The attributions add up to G(x) - G(b); the share of that which
-they miss is their error.
+between the two best actions at the decision. The attributions add up to G(x) - G(b), as far as P points tell.
 
 Legend: T decisions of an episode, D width, A actions.
 """
@@ -16,51 +15,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dtqn.inspection.dependence import ROWS_PER_CALL
-from dtqn.inspection.recorder import Episode
+from dtqn.inspection.recorder import Episode, copied
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import StepInputs, map_tree
 
 POINTS = 64
 
 
-class Attribution(NamedTuple):
-    """The shares that the steps of an episode have in a decision."""
-
-    steps: np.ndarray
-    """[t + 1] of the gap at decision t, to each step up to it."""
-    error: float
-    """|sum of the steps - (G(x) - G(b))| as a share of |G(x) - G(b)|."""
-
-
-class _Given(nn.Module):
-    """Stands in an encoder's place and gives features that were made before."""
-
-    def __init__(self, features: Tensor) -> None:
-        super().__init__()
-        self._features = features
-        self.asked: list[Tensor] = []
-        """`first` of the rows of each call."""
-
-    def forward(self, inputs: StepInputs) -> Tensor:
-        self.asked.append(inputs.first)
-        return self._features
-
-
 @contextmanager
-def _given(network: Any, features: Tensor) -> Iterator[_Given]:
-    """The network with these features in place of its encoder's."""
-    own, network.encoder = network.encoder, _Given(features)
+def _given(network: Any, features: Tensor) -> Iterator[list[Tensor]]:
+    """These features in place of what the network's encoder says; yields `first` of the rows of its calls."""
+    asked: list[Tensor] = []
+
+    def instead(encoder: nn.Module, given: tuple[StepInputs], said: Tensor) -> Tensor:
+        asked.append(given[0].first)
+        return features
+
+    hook = network.encoder.register_forward_hook(instead)
     try:
-        yield network.encoder
+        yield asked
     finally:
-        network.encoder = own
+        hook.remove()
 
 
 def features(network: QNetwork, episode: Episode) -> Tensor:
@@ -77,8 +59,8 @@ def baseline(network: QNetwork, episodes: Sequence[Episode]) -> Tensor:
 
 def integrated(
     network: QNetwork, episode: Episode, t: int, mean_features: Tensor, points: int = POINTS
-) -> Attribution | None:
-    """Attribution of the gap at decision t.
+) -> np.ndarray | None:
+    """[t + 1] of the gap at decision t, to each step up to it.
 
     None for a network whose encoder is not asked once for all steps, or where there is but one action.
     """
@@ -91,10 +73,9 @@ def integrated(
     first, second = episode.q[t].topk(2).indices.tolist()
 
     def gap(given: Tensor) -> Tensor:
-        count = len(given)
-        inputs = map_tree(lambda rows: rows.expand(count, *rows.shape[1:]), upto)
         with _given(network, given):
-            q = network(inputs, network.initial_state(count), False)[0].q[:, t]
+            state = network.initial_state(len(given))
+            q = network(copied(upto, len(given)), state, False)[0].q[:, t]
         return q[:, first] - q[:, second]
 
     place = (torch.arange(points, dtype=x.dtype) + 0.5) / points
@@ -103,17 +84,15 @@ def integrated(
         given = torch.lerp(mean_features, x, part.view(-1, *[1] * (x.dim() - 1))).requires_grad_()
         with torch.enable_grad():
             total += torch.autograd.grad(gap(given).sum(), given)[0].sum(dim=0)
-    steps = ((x[0] - mean_features) * total / points).flatten(1).sum(dim=1).double().numpy()
-    with torch.no_grad():
-        wanted = float(gap(x) - gap(mean_features.expand_as(x)))
-    return Attribution(steps, abs(float(steps.sum()) - wanted) / max(abs(wanted), 1e-12))
+    steps: np.ndarray = ((x[0] - mean_features) * total / points).flatten(1).sum(dim=1).double().numpy()
+    return steps
 
 
 def _reads_once(network: QNetwork, inputs: StepInputs, x: Tensor) -> bool:
     """Whether a call on all steps asks the encoder once, for these steps in their order."""
-    with torch.no_grad(), _given(network, x) as encoder:
+    with torch.no_grad(), _given(network, x) as asked:
         try:
             network(inputs, network.initial_state(1), False)
         except (RuntimeError, IndexError):  # features of other shapes were wanted
             return False
-    return len(encoder.asked) == 1 and encoder.asked[0].shape == inputs.first.shape
+    return len(asked) == 1 and asked[0].shape == inputs.first.shape

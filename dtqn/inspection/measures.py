@@ -14,8 +14,8 @@ from scipy import stats
 
 from dtqn.acting.statistics import Figure, mean
 from dtqn.inspection import dependence, gradients
-from dtqn.inspection.attention import Attention, attention
-from dtqn.inspection.dependence import Dependence
+from dtqn.inspection.attention import attention
+from dtqn.inspection.dependence import Effect
 from dtqn.inspection.recorder import Episode
 from dtqn.networks.q_network import QNetwork
 
@@ -26,16 +26,20 @@ HELD = 0.05
 class Map(NamedTuple):
     """All that is known of one episode's decisions."""
 
-    dependence: Dependence
+    dependence: Effect
     actions: np.ndarray
     """[T, T] of the decision at t on the action that row k names."""
-    left_in: np.ndarray
-    """[T - 1] of the last decision, where one earlier step alone is left as it was."""
-    smallest: list[int] | None
-    """Steps before the last decision which, replaced together, change its action."""
-    attribution: gradients.Attribution | None
-    """Attribution of the last decision."""
-    attention: Attention | None
+    attribution: np.ndarray | None
+    """[T] of the last decision."""
+    attention: np.ndarray | None
+    """[T, T] its rollout."""
+
+    def others(self) -> dict[str, np.ndarray | None]:
+        """[T] of the last decision on each step, by other maps than that of its dependence."""
+        return {
+            "gradient": None if self.attribution is None else np.abs(self.attribution),
+            "attention": None if self.attention is None else self.attention[-1],
+        }
 
 
 def mapped(
@@ -50,15 +54,12 @@ def mapped(
     """Every measure of one of the episodes; the others give what is shown in place of its steps."""
     episode = episodes[of]
     others = dependence.replacements(episodes, of, replacements, generator)
-    found = dependence.one_step(network, episode, others)
-    last = episode.length - 1
+    looked, last = attention(network, episode), episode.length - 1
     return Map(
-        dependence=found,
+        dependence=dependence.one_step(network, episode, others),
         actions=dependence.actions_before(network, episode, num_actions),
-        left_in=dependence.leave_one_in(network, episode, last, others),
-        smallest=dependence.smallest_set(network, episode, last, others, found.advantage[last]),
         attribution=gradients.integrated(network, episode, last, mean_features),
-        attention=attention(network, episode),
+        attention=None if looked is None else looked.rollout,
     )
 
 

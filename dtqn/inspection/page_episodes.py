@@ -38,29 +38,31 @@ class Asked(NamedTuple):
     """`last` or `best`."""
 
 
-class Played(NamedTuple):
-    """A run's greedy episodes; the chosen ones have pictures where the task has any."""
+def as_data(directory: RunDir, asked: Asked, pictures: Pictures) -> dict[str, Any]:
+    """The data of a run that the page's player reads.
 
-    run: TrainedRun
-    episodes: list[Episode]
-    """Their `pictures` are files, as `png` makes them."""
-    chosen: list[int]
-    """Failures first."""
-    no_pictures: str
-    """Why there are no pictures; empty where there are."""
-
-
-def greedy(directory: RunDir, asked: Asked) -> Played:
-    """Plays all episodes, chooses, and plays the same ones again for their pictures."""
+    All episodes are played, and the same ones again for pictures of those that are shown.
+    """
     run = load(directory, asked.weights, asked.played, asked.seed)
-    chosen = choose(outcomes(run.network, run.copies()), asked.shown, run.task.has_success)
-    why = ""
+    chosen, why = choose(outcomes(run.network, run.copies()), asked.shown, run.task.has_success), ""
     try:
         episodes = play(run.network, run.copies("rgb_array"), pictures_of=chosen, keep_picture=png)
     except Exception as error:  # whatever a task's own renderer raises
         why = one_line(error)
         episodes = play(run.network, run.copies())
-    return Played(run, episodes, chosen, why)
+    observations = Observations(parts_of(run.task), pictures)
+    generator = np.random.default_rng(run.seed)
+    mean_features = gradients.baseline(run.network, episodes)
+    told = [_episode(run, episodes, number, observations, mean_features, generator) for number in chosen]
+    q = np.concatenate([episodes[number].q.numpy().ravel() for number in chosen])
+    return {
+        "actions": list(run.task.action_names) or [f"action {a}" for a in range(num_actions(run.task))],
+        "q_range": [_digits(q.min()), _digits(q.max())],
+        "no_pictures": why,
+        "parts": [part._asdict() for part in observations.parts],
+        "views": observations.seen,
+        "episodes": told,
+    }
 
 
 def choose(episodes: Sequence[Outcome], count: int, has_success: bool) -> list[int]:
@@ -95,37 +97,19 @@ def steps_of(episode: Episode, context: int | None = None) -> np.ndarray:
     return np.union1d(spread, np.flatnonzero(episode.cue)[:most])
 
 
-def as_data(played: Played, pictures: Pictures) -> dict[str, Any]:
-    """The data of a run that the page's player reads."""
-    run, episodes = played.run, played.episodes
-    observations = Observations(parts_of(run.task), pictures)
-    generator = np.random.default_rng(run.seed)
-    mean_features = gradients.baseline(run.network, episodes)
-    told = [_episode(played, number, observations, mean_features, generator) for number in played.chosen]
-    q = np.concatenate([episodes[number].q.numpy().ravel() for number in played.chosen])
-    return {
-        "actions": list(run.task.action_names) or [f"action {a}" for a in range(num_actions(run.task))],
-        "q_range": [_digits(q.min()), _digits(q.max())],
-        "no_pictures": played.no_pictures,
-        "parts": [part._asdict() for part in observations.parts],
-        "views": observations.seen,
-        "episodes": told,
-    }
-
-
 def _episode(
-    played: Played,
+    run: TrainedRun,
+    episodes: Sequence[Episode],
     number: int,
     observations: Observations,
     mean_features: Any,
     generator: np.random.Generator,
 ) -> dict[str, Any]:
-    episode, run = played.episodes[number], played.run
-    count = min(REPLACEMENTS, len(played.episodes) - 1)
+    episode, count = episodes[number], min(REPLACEMENTS, len(episodes) - 1)
     steps = steps_of(episode, getattr(run.network, "context_length", None))
     seen = observations.of(map_tree(lambda x: x[:, steps], episode.inputs.observation))
     pictures, shown = episode.pictures, [*steps, episode.length]
-    others = dependence.replacements(played.episodes, number, count, generator)
+    others = dependence.replacements(episodes, number, count, generator)
     return {
         "number": number,
         "success": episode.success if run.task.has_success else None,
@@ -161,8 +145,8 @@ def _maps(
         name: [_mille(of[t, steps[: row + 1]]) for row, t in enumerate(steps)] for name, of in found.items()
     }
     attribution = gradients.integrated(network, episode, episode.length - 1, mean_features)
-    if attribution is not None and np.abs(attribution.steps).sum() > 0:
-        share = np.abs(attribution.steps) / np.abs(attribution.steps).sum()
+    if attribution is not None and np.abs(attribution).sum() > 0:
+        share = np.abs(attribution) / np.abs(attribution).sum()
         maps["gradient"] = [*[None] * (len(steps) - 1), _mille(share[steps])]
     return maps
 

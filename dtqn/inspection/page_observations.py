@@ -110,9 +110,12 @@ class Observations:
 
     def __init__(self, parts: list[Part], pictures: Pictures) -> None:
         self.parts, self.pictures = parts, pictures
-        self.seen: list[list[Any]] = []
-        """For each a value a part: a picture's number, or numbers in a row."""
         self._numbers: dict[str, int] = {}
+
+    @property
+    def seen(self) -> list[list[Any]]:
+        """For each a value a part: a picture's number, or numbers in a row."""
+        return [json.loads(text) for text in self._numbers]
 
     def of(self, observation: Observation) -> list[int]:
         """The numbers of what is seen in rows [1, T, ...]."""
@@ -124,11 +127,7 @@ class Observations:
         ]
 
     def _number(self, shown: list[Any]) -> int:
-        key = json.dumps(shown)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.seen)
-            self.seen.append(shown)
-        return self._numbers[key]
+        return self._numbers.setdefault(json.dumps(shown), len(self._numbers))
 
     def _value(self, part: Part, shown: np.ndarray) -> Any:
         if part.kind == "picture":

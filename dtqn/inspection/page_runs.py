@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,17 +10,15 @@ from typing import NamedTuple
 from dtqn import plots
 from dtqn.experiments.comparison_pictures import curve
 from dtqn.experiments.intervals import LEAST_RUNS
-from dtqn.experiments.records import Outcome
 from dtqn.plots import Curve, Panel
 from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.task import task_of
-from dtqn.text import number, one_line
+from dtqn.text import number
 from dtqn.training import metrics
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row
 from dtqn.training.setup import task_spec
 
-_TABLE = "table.json"
 _CLOCK = ("environment steps", "env_steps", 1.0)
 NOTE = (
     "line and band: of one run its evaluations and the 95 % interval of their episodes; of several (n) mean, "
@@ -36,58 +32,34 @@ class Run(NamedTuple):
 
     label: str
     """Its name among the others."""
-    outcome: Outcome
+    config: Config
+    rows: list[Row]
+    """The metrics file; at least one row is of an evaluation."""
+    is_finished: bool
     directory: RunDir
 
-    @property
-    def config(self) -> Config:
-        return self.outcome.config
 
-    @property
-    def is_finished(self) -> bool:
-        return self.outcome.state == "finished"
-
-    @property
-    def evaluations(self) -> list[Row]:
-        """The rows of all evaluations, at least one."""
-        return [row for row in self.outcome.rows if row.get("eval/return") is not None]
-
-
-class Found(NamedTuple):
-    """The subject of a report."""
-
-    runs: list[Run]
-    missing: list[str]
-    """A line for each run of a comparison that is left out."""
-    home: Path
-    """The folder where the page goes by default."""
-
-
-def read(paths: Sequence[Path]) -> Found:
-    """The runs in these directories, or of the one comparison.
+def read(paths: Sequence[Path]) -> list[Run]:
+    """The runs in these directories; their labels have the directory where the rest is the same.
 
     Raises:
-        ConfigError: where a path holds neither, or a run has not been evaluated yet.
+        ConfigError: where a path holds none, or a run has not been evaluated yet.
     """
-    comparisons = [path for path in paths if (path / _TABLE).is_file()]
-    if comparisons:
-        if len(paths) > 1:
-            raise ConfigError(f"{comparisons[0]}: holds a comparison; give it alone, or runs without it")
-        return _comparison(paths[0])
     given = [path.resolve() for path in paths]
     if twice := [path for path, real in zip(paths, given, strict=True) if given.count(real) > 1]:
         raise ConfigError(f"{twice[0]}: is given twice; give each run once")
-    runs = _labelled([_of_directory(path) for path in paths])
-    home = paths[0] if len(paths) == 1 else Path(os.path.commonpath([path.parent for path in given]))
-    return Found(runs, [], home)
+    runs = [_of_directory(path) for path in paths]
+    counts = Counter(run.label for run in runs)
+    return [
+        run if counts[run.label] == 1 else run._replace(label=f"{run.label} ({run.directory.path})")
+        for run in runs
+    ]
 
 
-def _of_directory(path: Path) -> tuple[Outcome, RunDir]:
+def _of_directory(path: Path) -> Run:
     directory = RunDir(path)
     if not directory.config_file.exists():
-        raise ConfigError(
-            f"{path}: holds no run (there is no config.yaml) and no comparison (there is no {_TABLE})"
-        )
+        raise ConfigError(f"{path}: holds no run (there is no config.yaml)")
     if directory.is_exported:
         raise ConfigError(
             f"{path}: is an exported agent, whose README.md has its figures; give the run that it was made of"
@@ -95,72 +67,26 @@ def _of_directory(path: Path) -> tuple[Outcome, RunDir]:
     config = directory.read_config()
     task_of(config)
     rows, result = metrics.read_run(directory)
-    if not any(row.get("eval/return") is not None for row in rows):
+    if not any(_is_evaluation(row) for row in rows):
         raise ConfigError(
             f"{path}: has not been evaluated yet, so there is nothing to report; "
             f"the first evaluation comes after {number(config.evaluation.period)} env steps"
         )
-    state = "finished" if result is not None else "unfinished"
-    why = "" if result is not None else "it has not finished"
-    return Outcome(config, state, rows, result, str(path), why), directory
+    label = f"{config.env} {config.agent} seed {config.seed}"
+    return Run(label, config, rows, result is not None, directory)
 
 
-def _comparison(folder: Path) -> Found:
-    """Those of a comparison's runs that have finished and whose directories can be found."""
-    file = folder / _TABLE
-    try:
-        told = [str(run["run_dir"]) for run in json.loads(file.read_text(encoding="utf-8"))["runs"]]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ConfigError(f"{file}: is no table of a comparison ({one_line(error, 80)})") from None
-    found, missing = [], []
-    for where in told:
-        if path := _finished(where, folder):
-            found.append(_of_directory(path))
-        else:
-            missing.append(f"{where}: is no directory of a finished run, so it is not on the page")
-    if not found:
-        raise ConfigError(f"{folder}: none of the runs of its {_TABLE} has finished and can be found")
-    return Found(_labelled(found), missing, folder)
+def _is_evaluation(row: Row) -> bool:
+    return row.get("eval/return") is not None
 
 
-def _finished(where: str, folder: Path) -> Path | None:
-    """The directory of a finished run, named from where the comparison was made.
-
-    That is a folder which the comparison is in, by default, and else the present one.
-    """
-    for base in (*folder.resolve().parents, Path()):
-        if (base / where / "config.yaml").is_file():
-            return base / where if RunDir(base / where).has_result else None
-    return None
-
-
-def _labelled(found: Sequence[tuple[Outcome, RunDir]]) -> list[Run]:
-    """The runs by task, agent and seed, and by their directories where these are the same."""
-    names = [f"{of.config.env} {of.config.agent} seed {of.config.seed}" for of, _ in found]
-    counts = Counter(names)
-    labels = [
-        name if counts[name] == 1 else f"{name} ({of.where})"
-        for name, (of, _) in zip(names, found, strict=True)
-    ]
-    return [Run(label, *each) for label, each in zip(labels, found, strict=True)]
-
-
-def table(runs: Sequence[Run]) -> list[list[str]]:
-    """A row of texts for each run, under `HEADER`: its last evaluation, and what it took."""
-    return [_row(run) for run in runs]
-
-
-def _row(run: Run) -> list[str]:
-    last = run.evaluations[-1]
-    unfinished = "" if run.is_finished else f" of {number(run.config.total_env_steps)}"
-    return [
-        run.config.env,
-        run.config.agent,
-        str(run.config.seed),
-        metrics.outcome(last),
-        number(last["env_steps"] or 0) + unfinished,
-        f"{(last.get('seconds') or 0) / 60:.1f}",
-    ]
+def row(run: Run) -> list[str]:
+    """The run's line of the table, under `HEADER`: its last evaluation, and what it took."""
+    config, last = run.config, [row for row in run.rows if _is_evaluation(row)][-1]
+    unfinished = "" if run.is_finished else f" of {number(config.total_env_steps)}"
+    steps = number(last["env_steps"] or 0) + unfinished
+    minutes = f"{(last.get('seconds') or 0) / 60:.1f}"
+    return [config.env, config.agent, str(config.seed), metrics.outcome(last), steps, minutes]
 
 
 def panels(runs: Sequence[Run]) -> list[Panel]:
@@ -171,12 +97,14 @@ def panels(runs: Sequence[Run]) -> list[Panel]:
         tasks = [task_spec(run.config) for run in here]
         name = "success" if all(task.has_success for task in tasks) else "return"
         agents = dict.fromkeys(run.config.agent for run in here)
-        curves = [_curve(agent, [run for run in here if run.config.agent == agent], name) for agent in agents]
+        curves = [
+            _curve(agent, [run.rows for run in here if run.config.agent == agent], name) for agent in agents
+        ]
         found.append(Panel(env, name, curves, tasks[0].success_ceiling))
     return found
 
 
-def _curve(agent: str, runs: Sequence[Run], name: str) -> Curve:
+def _curve(agent: str, runs: Sequence[Sequence[Row]], name: str) -> Curve:
     if len(runs) == 1:
-        return plots.evaluations(agent, runs[0].outcome.rows, name)
-    return curve(agent, [run.outcome for run in runs], f"eval/{name}", _CLOCK)
+        return plots.evaluations(agent, runs[0], name)
+    return curve(agent, runs, f"eval/{name}", _CLOCK)

@@ -172,7 +172,7 @@ def outcomes(
     with contextlib.closing(env):
         rows, count = VectorRows(env), env.num_envs
         initial = network.initial_state(1)
-        state = map_tree(lambda x: x.expand(count, *x.shape[1:]), initial)
+        state = copied(initial, count)
         parameter = next(iter(network.parameters()))
         ends: list[Outcome | None] = [None] * count
         while left := [copy for copy, end in enumerate(ends) if end is None]:
@@ -194,14 +194,15 @@ def outcomes(
             ended = rows.step(action)
             if keep is not None:
                 keep(_Tick(inputs, other, action, q, rows.reward))
-            for copy, *end in zip(np.flatnonzero(rows.last), *ended, strict=True):
-                ends[copy] = ends[copy] or _outcome(*end)
+            for copy, value, length, success in zip(np.flatnonzero(rows.last), *ended, strict=True):
+                ends[copy] = ends[copy] or Outcome(int(length), float(value), bool(success))
             look([copy for copy in left if ends[copy] is not None])
         return [end for end in ends if end is not None]
 
 
-def _outcome(episode_return: Any, length: Any, success: Any) -> Outcome:
-    return Outcome(int(length), float(episode_return), bool(success))
+def copied(tree: Any, count: int) -> Any:
+    """Tensors [1, ...] as [count, ...] of the same rows, which nobody may write."""
+    return map_tree(lambda x: x.expand(count, *x.shape[1:]), tree)
 
 
 class _Tick(NamedTuple):
@@ -240,20 +241,20 @@ def _other(env: Any, copies: list[int], observation: Observation) -> Observation
 
 def _episode(ticks: list[_Tick], copy: int, end: Outcome) -> Episode:
     inputs, others, actions, q, rewards = zip(*ticks[: end.length], strict=True)
-
-    def joined(trees: tuple[Any, ...]) -> Any:
-        """Rows [N, 1, ...] of one copy, side by side."""
-        return map_tree(lambda *rows: torch.cat([x[copy : copy + 1] for x in rows], dim=1), *trees)
-
     return Episode(
-        inputs=joined(inputs),
-        other=None if others[0] is None else joined(others),
+        inputs=of_copy(copy, inputs),
+        other=None if others[0] is None else of_copy(copy, others),
         action=np.array([x[copy] for x in actions]),
         q=torch.stack([x[copy] for x in q]),
         reward=np.array([x[copy] for x in rewards]),
         episode_return=end.episode_return,
         success=end.success,
     )
+
+
+def of_copy(copy: int, trees: Sequence[Any]) -> Any:
+    """The rows [1, T, ...] of one copy, of T trees of tensors [N, 1, ...]."""
+    return map_tree(lambda *rows: torch.cat([x[copy : copy + 1] for x in rows], dim=1), *trees)
 
 
 def disturbances(length: float) -> dict[str, Intervention]:
@@ -271,25 +272,15 @@ def disturbances(length: float) -> dict[str, Intervention]:
 
 
 def _emptied(every: int) -> Intervention:
-    return lambda steps, state, initial: _where(steps % every == 0, initial, state)
+    return lambda steps, state, initial: reset_rows(state, initial, torch.from_numpy(steps % every == 0))
 
 
 def _exchanged(at: int) -> Intervention:
     """Memory of the next copy that is at the same step; a copy that is alone there keeps its own."""
 
     def change(steps: np.ndarray, state: State, initial: State) -> State:
-        here = np.flatnonzero(steps == at)
-        if len(here) < 2:
-            return state
-        donor = np.arange(len(steps))
+        here, donor = np.flatnonzero(steps == at), np.arange(len(steps))
         donor[here] = np.roll(here, 1)
-        index = torch.from_numpy(donor)
-        return map_tree(lambda x: x[index.to(x.device)], state)
+        return map_tree(lambda x: x[torch.from_numpy(donor)], state)
 
     return change
-
-
-def _where(condition: np.ndarray, one: State, other: State) -> State:
-    """One state [N or 1, ...] where the condition [N] holds, else the other [N, ...]."""
-    flags = torch.from_numpy(condition)
-    return map_tree(lambda x, y: torch.where(flags.view(-1, *[1] * (y.dim() - 1)), x, y), one, other)

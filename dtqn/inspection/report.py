@@ -5,49 +5,44 @@ from __future__ import annotations
 import base64
 import html
 import json
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 
 from dtqn import plots
 from dtqn.files import write_whole
-from dtqn.inspection import page_episodes, page_runs, sending
+from dtqn.inspection import page_episodes, page_runs
 from dtqn.inspection.page_episodes import Asked
 from dtqn.inspection.page_observations import Pictures
 from dtqn.inspection.page_runs import Run
 from dtqn.settings.config import ConfigError
-from dtqn.text import counted, one_line, size
+from dtqn.text import one_line, size
 from dtqn.training.directory import file_errors, make_writable
+from dtqn.training.trackers import open_tracker
 
 MOST_PLAYERS = 8
 """Runs with episodes on the page."""
 FILE = "report.html"
 
 
-class Made(NamedTuple):
-    file: Path
-    problems: list[str]
-    """A line for each run that is not on the page, or without episodes, and should be."""
-
-
 def report(
     paths: Sequence[Path], asked: Asked, out: Path | None, wandb: str | None, say: Callable[[str], None]
-) -> Made:
-    """Write the page.
+) -> tuple[Path, list[str]]:
+    """Write the page; its file, and a line for each run that has no episodes on it or whose task has changed.
 
     Args:
-        wandb: how W&B gets the page, one of `--wandb`; None: as it got the run.
+        wandb: how W&B gets the page about a run, one of `--wandb`; None: as it got the run.
         say: is told what takes time.
 
     Raises:
         ConfigError: for runs that cannot be reported and for a file that cannot be written.
     """
-    found = page_runs.read(paths)
-    runs, problems = found.runs, list(found.missing)
-    file = found.home / FILE if out is None else out
+    runs, problems = page_runs.read(paths), list[str]()
+    file = _home(paths) / FILE if out is None else out
     _writable(file)
     pictures = Pictures()
     played: list[dict[str, Any]] = []
@@ -56,21 +51,45 @@ def report(
             problems.append(warning)
         say(f"playing {asked.played} episodes of {run.label}")
         try:
-            of_run = page_episodes.greedy(run.directory, asked)
+            of_run = page_episodes.as_data(run.directory, asked, pictures)
         except ConfigError as error:
             problems.append(f"{run.label} has no episodes on the page: {one_line(str(error))}")
             continue
-        played.append({"label": run.label} | page_episodes.as_data(of_run, pictures))
+        played.append({"label": run.label} | of_run)
     player = {"runs": played, "pictures": pictures.links(), "unit": page_episodes.MILLE}
     with file_errors(file, "cannot be written"):
-        write_whole(file, _page(runs, player, [*_notes(asked, runs, played), *problems]))
-    sending.send(runs, file, _title(runs), wandb, say)
-    return Made(file, problems)
+        write_whole(file, _page(runs, player, asked, [*_notes(asked, runs, played), *problems]))
+    if len(runs) == 1:
+        send(runs[0], file, wandb, say)
+    return file, problems
 
 
-def told(made: Made) -> str:
+def send(run: Run, file: Path, mode: str | None, say: Callable[[str], None]) -> None:
+    """Keep the page `file` as an artifact of the run at W&B; nothing is sent where W&B does not have it.
+
+    Args:
+        mode: one of `--wandb`; None: that of the run.
+    """
+    config, directory = run.config, run.directory
+    if not directory.has_wandb_id or "wandb" not in config.trackers or "disabled" in (config.wandb, mode):
+        return
+    say("sending the page to W&B")
+    config = config.model_copy(update={"tracker": "wandb", "wandb": mode or config.wandb})
+    tracker = open_tracker(config, directory.path, directory.wandb_id, run.rows, say)
+    tracker.artifact({file.name: file}, "report")
+    tracker.close()
+
+
+def told(file: Path) -> str:
     """The line that the command prints."""
-    return f"report: {made.file} ({size(made.file.stat().st_size)}); open it in a browser"
+    return f"report: {file} ({size(file.stat().st_size)}); open it in a browser"
+
+
+def _home(paths: Sequence[Path]) -> Path:
+    """The folder where the page goes by default: a run's own, or the deepest that all runs are in."""
+    return (
+        paths[0] if len(paths) == 1 else Path(os.path.commonpath([path.resolve().parent for path in paths]))
+    )
 
 
 def _writable(file: Path) -> None:
@@ -97,36 +116,21 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(each) if len(each) <= 4 else f"{', '.join(each[:3])} and {len(each) - 3} more"
 
 
-def _subtitle(runs: Sequence[Run]) -> str:
-    open_ones = [run for run in runs if not run.is_finished]
-    unfinished = f", {len(open_ones)} unfinished" if open_ones else ""
-    return f"{counted(len(runs), 'run')}{unfinished}"
-
-
 def _notes(asked: Asked, runs: Sequence[Run], played: Sequence[dict[str, Any]]) -> list[str]:
     """How the episodes and their maps were made."""
     notes = [
         f"{asked.played} greedy episodes were played ({asked.weights} weights, seed {asked.seed}); "
         f"{asked.shown} are shown: the first failures and the first successes, half of each where there are "
         "as many. A task without success shows its lowest and its highest returns.",
-        'The map "what was shown" has the change of the decision\'s advantages (Q minus its mean over '
-        "actions), as a share of the episode's range of Q, where the step showed what another episode "
-        f"showed; the mean over {min(page_episodes.REPLACEMENTS, asked.played - 1)} of them. "
-        "It is exact for the network; the changed "
-        "history need not be one that the task can produce.",
     ]
     if len(runs) > MOST_PLAYERS:
-        notes.append(
-            f"The page plays {len(played)} of {len(runs)} runs: the first of each agent in each task, "
-            f"{MOST_PLAYERS} at most."
-        )
-    for run in played:
-        if run["no_pictures"]:
-            notes.append(f"{run['label']} has no pictures of the world: {run['no_pictures']}.")
-    return notes
+        kept = f"the first of each agent in each task, {MOST_PLAYERS} at most"
+        notes.append(f"The page plays {len(played)} of {len(runs)} runs: {kept}.")
+    why = {run["label"]: run["no_pictures"] for run in played if run["no_pictures"]}
+    return [*notes, *(f"{label} has no pictures of the world: {text}." for label, text in why.items())]
 
 
-def _page(runs: Sequence[Run], player: dict[str, Any], notes: Sequence[str]) -> str:
+def _page(runs: Sequence[Run], player: dict[str, Any], asked: Asked, notes: Sequence[str]) -> str:
     """The page's text, which holds its styles, its program and its data.
 
     Args:
@@ -135,11 +139,11 @@ def _page(runs: Sequence[Run], player: dict[str, Any], notes: Sequence[str]) -> 
     """
     parts = {
         "title": html.escape(_title(runs)),
-        "subtitle": html.escape(_subtitle(runs)),
         "style": _file("style.css"),
-        "table": _table(page_runs.HEADER, page_runs.table(runs)),
+        "table": _table(page_runs.HEADER, [page_runs.row(run) for run in runs]),
         "curve": _curve(runs),
         "player_hidden": "" if player["runs"] else "hidden",
+        "replacements": min(page_episodes.REPLACEMENTS, asked.played - 1),
         "player_notes": "".join(f"<li>{html.escape(note)}</li>" for note in notes),
         "player_data": _json(player),
         "player_program": _file("player.js"),

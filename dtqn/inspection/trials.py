@@ -29,16 +29,11 @@ class Asked(NamedTuple):
     """Runs of agents without memory on the same task."""
 
 
-class Subject(NamedTuple):
-    """A trained run, and those that it is compared with."""
-
-    run: TrainedRun
-    asked: Asked
-    rivals: Mapping[str, TrainedRun]
-    """The runs without memory, by their directories."""
+Rivals = Mapping[str, TrainedRun]
+"""The runs without memory, by their directories."""
 
 
-def subject(directory: RunDir, asked: Asked) -> Subject:
+def subject(directory: RunDir, asked: Asked) -> tuple[TrainedRun, Rivals]:
     """The run in a directory, and those that are asked for beside it.
 
     Raises:
@@ -49,26 +44,31 @@ def subject(directory: RunDir, asked: Asked) -> Subject:
     for path in asked.memoryless:
         _comparable(run.config, RunDir(path).read_config(), path)
         rivals[str(path)] = load(RunDir(path), asked.weights, asked.episodes, asked.seed)
-    return Subject(run, asked, rivals)
+    return run, rivals
 
 
-def verdicts(of: Subject, episodes: Sequence[Episode] | Sequence[Outcome] | None = None) -> dict[str, Any]:
+def verdicts(
+    run: TrainedRun,
+    rivals: Rivals,
+    asked: Asked,
+    episodes: Sequence[Episode] | Sequence[Outcome] | None = None,
+) -> dict[str, Any]:
     """The scores and both verdicts, as `debug.json` has them.
 
     Args:
         episodes: the run's own, where they have been played.
     """
-    run, task = of.run, of.run.task
+    task = run.task
     episodes = outcomes(run.network, run.copies()) if episodes is None else episodes
     intact, length = run.score(episodes), float(np.mean([x.length for x in episodes]))
-    random = _random(of)
+    random = _random(run, asked)
     best = task.success_ceiling if task.has_success else task.best_return
     best = intact.value if best is None else best
     disturbed = {
         name: run.score(outcomes(run.network, run.copies(), intervene=change))
         for name, change in disturbances(length).items()
     }
-    memoryless, stacked = _rivals(of)
+    memoryless, stacked = _scores(rivals, asked.seed)
     return {
         "score": intact,
         "length": length,
@@ -81,19 +81,18 @@ def verdicts(of: Subject, episodes: Sequence[Episode] | Sequence[Outcome] | None
     }
 
 
-def _random(of: Subject) -> Figure:
+def _random(run: TrainedRun, asked: Asked) -> Figure:
     """The score of uniformly random actions."""
-    asked, config = of.asked, of.run.config
-    copies = min(asked.episodes, config.evaluation.num_envs)
-    env = make_env(config, copies, np.random.SeedSequence(asked.seed))
+    copies = min(asked.episodes, run.config.evaluation.num_envs)
+    env = make_env(run.config, copies, np.random.SeedSequence(asked.seed))
     generator = np.random.default_rng(asked.seed)
-    return evaluate_random(env, asked.episodes, of.run.task.has_success, generator).score_interval
+    return evaluate_random(env, asked.episodes, run.task.has_success, generator).score_interval
 
 
-def _rivals(of: Subject) -> tuple[dict[str, Figure], dict[int, Figure]]:
+def _scores(rivals: Rivals, seed: int) -> tuple[dict[str, Figure], dict[int, Figure]]:
     """The scores of runs without memory by name, greedy and stochastic, and of stacks by their steps."""
     memoryless, stacked = dict[str, Figure](), dict[int, Figure]()
-    for path, rival in of.rivals.items():
+    for path, rival in rivals.items():
         steps = int(rival.config.task.model_dump()["frame_stack"])
         found = rival.score(outcomes(rival.network, rival.copies()))
         if steps > 1:
@@ -101,7 +100,7 @@ def _rivals(of: Subject) -> tuple[dict[str, Figure], dict[int, Figure]]:
             continue
         memoryless[path] = found
         for share in RANDOM_SHARES:
-            chance = random_actions(rival.config, share, np.random.SeedSequence(of.asked.seed))
+            chance = random_actions(rival.config, share, np.random.SeedSequence(seed))
             found = rival.score(outcomes(rival.network, rival.copies(), random_actions=chance))
             memoryless[f"{path}, {share:.0%} random actions"] = found
     return memoryless, stacked

@@ -9,19 +9,23 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
-from dtqn.inspection import dependence, drawing, film
+from dtqn.inspection import dependence, drawing
 from dtqn.inspection.drawing import Shown
 from dtqn.inspection.recorder import Episode, TrainedRun, load, play
+from dtqn.plots import MONOSPACE
 from dtqn.settings.config import Config, wrong
+from dtqn.text import one_line
 from dtqn.training.directory import RunDir
 from dtqn.training.display import open_film
 from dtqn.training.setup import make_env
+from envs import pictures
 
 REPLACEMENTS = 16
 """Other episodes that give what is shown in place of a past step."""
@@ -29,6 +33,12 @@ MOST_ROWS = 2_000_000
 """Rows that the network runs for an episode's dependence, at most: seconds on one core."""
 _COLUMNS, _LINES = 48, 24
 """The most that a picture takes of the terminal."""
+_SIDE = 300
+"""Pixels of the longer side of the task's picture in a film, about."""
+_LETTERS, _LINE, _EDGE = 12, 16, 10
+"""Pixels of letters, of a line and around all."""
+_SLOWER = 4
+"""A step is shown so many times as long as in other films, as it has figures to be read."""
 
 
 class Asked(NamedTuple):
@@ -36,39 +46,44 @@ class Asked(NamedTuple):
     seed: int
     weights: str
     delay_seconds: float
-    films: Mapping[str, Path]
-    """Option -> file, of the first episode."""
+    gif: Path | None
+    """The film of the first episode."""
 
 
 def watch(directory: RunDir, asked: Asked, out: TextIO) -> None:
-    """Show episodes on `out`, and keep the first one as films where that is asked for.
+    """Show episodes on `out`, and keep the first one as a film where that is asked for.
 
     Raises:
-        ConfigError: a film is asked for of a task that cannot be drawn.
+        ConfigError: a film is asked for of a task that cannot be drawn, or cannot be written.
     """
+    if asked.gif is not None and asked.gif.suffix != ".gif":
+        raise wrong("--gif", asked.gif, "its name must end in .gif")
     run = load(directory, asked.weights, 1, asked.seed)
     is_terminal = out.isatty()
-    draws = (is_terminal or bool(asked.films)) and _draws(run.config, asked.films)
-    room = shutil.get_terminal_size()
+    draws = (is_terminal or asked.gif is not None) and _draws(run.config, asked.gif)
     with contextlib.closing(open_film(out)) as view:
         for number in range(1, asked.episodes + 1):
             shown = record(run, number, asked.seed, draws)
-            if number == 1:
-                for option, file in asked.films.items():
-                    film.write(shown, option, file)
+            if number == 1 and asked.gif is not None:
+                _write(frames(shown), asked.gif)
             for t in range(shown.episode.length + 1):
                 at_end = t == shown.episode.length
                 line = drawing.outcome(shown) if at_end else drawing.plain(shown, t)
-                cells = None
-                if is_terminal and shown.episode.pictures is not None:
-                    columns, lines = min(_COLUMNS, room.columns // 2), min(_LINES, room.lines - 2)
-                    picture = drawing.shrunk(shown.episode.pictures[t], max(columns, 1), max(lines, 1))
-                    cells = drawing.cells(picture)
-                view.show(cells, drawing.panel(shown, t), line, keep=at_end)
+                picture = _small(shown, t) if is_terminal else None
+                view.show(picture, drawing.panel(shown, t), line, keep=at_end)
                 if is_terminal:
                     time.sleep(asked.delay_seconds)
-    for file in asked.films.values():
-        print(f"film of episode 1: {file}", file=out)
+    if asked.gif is not None:
+        print(f"film of episode 1: {asked.gif}", file=out)
+
+
+def _small(shown: Shown, t: int) -> np.ndarray | None:
+    """The picture of step t for the terminal."""
+    if shown.episode.pictures is None:
+        return None
+    room = shutil.get_terminal_size()
+    columns, lines = min(_COLUMNS, room.columns // 2), min(_LINES, room.lines - 2)
+    return drawing.shrunk(shown.episode.pictures[t], max(columns, 1), max(lines, 1))
 
 
 def record(run: TrainedRun, number: int, seed: int, draws: bool) -> Shown:
@@ -98,12 +113,58 @@ def _dependence(run: TrainedRun, episode: Episode, seed: int) -> np.ndarray | No
     return dependence.one_step(run.network, episode, shown).advantage
 
 
-def _draws(config: Config, films: Mapping[str, Path]) -> bool:
+def _draws(config: Config, gif: Path | None) -> bool:
     """Whether the task has pictures; a ConfigError where a film needs them."""
     try:
         make_env(config, 1, np.random.SeedSequence(0), "rgb_array").close()
     except ValueError as error:
-        for option, file in films.items():
-            raise wrong(option, file, f"the task cannot be drawn: {error}") from None
+        if gif is not None:
+            raise wrong("--gif", gif, f"the task cannot be drawn: {error}") from None
         return False
     return True
+
+
+def frames(shown: Shown) -> list[np.ndarray]:
+    """The film: what a terminal shows, but the picture as it is, in black on white.
+
+    Of T + 1 pictures the first `pictures.MAX_FRAMES`, as all are in memory until they are written; uint8
+    [height, width, 3], all of one size.
+    """
+    assert shown.episode.pictures is not None
+    texts = [drawing.panel(shown, t) for t in range(shown.episode.length + 1)]
+    font = ImageFont.truetype(MONOSPACE, _LETTERS)
+    width = max(round(font.getlength(line)) for text in texts for line in text)
+    height = _LINE * max(map(len, texts))
+    return [
+        _frame(_scaled(picture), text, (width, height), font)
+        for picture, text in zip(shown.episode.pictures[: pictures.MAX_FRAMES], texts, strict=False)
+    ]
+
+
+def _frame(
+    picture: Image.Image, text: Sequence[str], room: tuple[int, int], font: ImageFont.FreeTypeFont
+) -> np.ndarray:
+    """A picture with its text beside it, for which there is `room`, (width, height) in pixels."""
+    size = (picture.width + room[0] + 3 * _EDGE, max(picture.height, room[1]) + 2 * _EDGE)
+    image = Image.new("RGB", size, "white")
+    image.paste(picture, (_EDGE, _EDGE))
+    draw, left = ImageDraw.Draw(image), picture.width + 2 * _EDGE
+    for number, line in enumerate(text):
+        draw.text((left, _EDGE + number * _LINE), line, fill="black", font=font)
+    return np.asarray(image)
+
+
+def _scaled(picture: np.ndarray) -> Image.Image:
+    """A small picture enlarged by a whole number, a large one shrunk by one."""
+    small = drawing.shrunk(picture, _SIDE, _SIDE // 2)
+    factor = max(1, _SIDE // max(small.shape[:2]))
+    image = Image.fromarray(small)
+    return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
+
+
+def _write(drawn: Sequence[np.ndarray], file: Path) -> None:
+    try:
+        pictures.write(drawn, file, _SLOWER * pictures.FRAME_MILLISECONDS)
+    except OSError as error:
+        file.unlink(missing_ok=True)
+        raise wrong("--gif", file, f"cannot be written: {one_line(error)}") from None

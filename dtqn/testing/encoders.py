@@ -40,22 +40,18 @@ def check_encoder(
     """
     space = observation_space or gymnasium.spaces.Discrete(5)
     with faults.seeded():
-        encoder = _Encoder(
-            lambda: make_encoder(config, space, num_actions), name, torch.float32, faults.BATCH
-        )
-        encoder.config, encoder.space, encoder.num_actions = config, space, num_actions
-        encoder.inputs, encoder.others = (encoder.rows(seed) for seed in (1, 2))
-        encoder.hold(_PROMISES)
+        _Encoder(make_encoder, config, space, num_actions, name).hold(_PROMISES)
 
 
 class _Encoder(faults.Subject):
     """An encoder under test, and what it is called with."""
 
-    config: NetworkConfig
-    space: gymnasium.Space
-    num_actions: int
-    inputs: StepInputs
-    others: StepInputs
+    def __init__(
+        self, make: Any, config: NetworkConfig, space: gymnasium.Space, num_actions: int, name: str
+    ) -> None:
+        super().__init__(lambda: make(config, space, num_actions), name, torch.float32, faults.BATCH)
+        self.config, self.space, self.num_actions = config, space, num_actions
+        self.inputs, self.others = (self.rows(seed) for seed in (1, 2))
 
     def features(self, given: StepInputs, module: Any = None) -> Tensor:
         """[B, T, D] or [B, T, P, D] by the encoder, or by another module."""

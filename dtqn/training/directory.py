@@ -467,7 +467,7 @@ def make_writable(name: str, folder: Path) -> None:
 
 
 def report_command(folder: Path) -> str:
-    """The command that writes a page about the run or the comparison in a folder."""
+    """The command that writes a page about the run in a folder."""
     return f"{program()} report {shlex.quote(str(folder))}"
 
 

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO, cast
 
+import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -288,14 +289,10 @@ def open_runs_view(out: TextIO, runs: Sequence[Watched]) -> RunsView:
     return TerminalRunsView(Console(file=out), runs) if out.isatty() else PlainRunsView(out, runs)
 
 
-Colours = Sequence[Sequence[tuple[str, str]]]
-"""Lines of (upper, lower) colours, `#rrggbb` each: a picture of two pixels a character."""
-
-
 class PlainFilmView(_Lines):
     """A line a step."""
 
-    def show(self, picture: Colours | None, beside: Sequence[str], line: str, keep: bool) -> None:
+    def show(self, picture: np.ndarray | None, beside: Sequence[str], line: str, keep: bool) -> None:
         """As `TerminalFilmView.show`."""
         self.say(line)
 
@@ -310,10 +307,11 @@ class TerminalFilmView(_Screen):
     def _render(self) -> RenderableType:
         return self._step
 
-    def show(self, picture: Colours | None, beside: Sequence[str], line: str, keep: bool) -> None:
+    def show(self, picture: np.ndarray | None, beside: Sequence[str], line: str, keep: bool) -> None:
         """Show a step.
 
         Args:
+            picture: uint8 [height, width, 3].
             beside: lines that stand beside the picture.
             line: the step in one line.
             keep: whether that line outlasts the next step.
@@ -327,9 +325,13 @@ class TerminalFilmView(_Screen):
             self.say(line)
 
 
-def _half_blocks(picture: Colours) -> Text:
+def _half_blocks(picture: np.ndarray) -> Text:
+    """Two lines of pixels for each line of text; a last line alone has black below it."""
+    even = np.pad(picture, ((0, len(picture) % 2), (0, 0), (0, 0)))
+    style = "rgb({},{},{}) on rgb({},{},{})"
     lines = (
-        Text("").join(Text("▀", style=f"{upper} on {lower}") for upper, lower in line) for line in picture
+        Text("").join(Text("▀", style.format(*upper, *lower)) for upper, lower in zip(*pair, strict=True))
+        for pair in zip(even[::2], even[1::2], strict=True)
     )
     return Text("\n", no_wrap=True).join(lines)
 

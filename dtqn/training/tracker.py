@@ -25,8 +25,6 @@ class Start(NamedTuple):
     say: Say
     about: Mapping[str, Any]
     """Other facts about the run's first start, kept with its configuration."""
-    page: str | None = None
-    """The name of a page about several runs, which is to be kept; None: this is a run."""
 
 
 class Gone(Exception):

@@ -74,13 +74,12 @@ def open_tracker(
     rows: Sequence[Row],
     say: Say,
     about: Mapping[str, Any] | None = None,
-    page: str | None = None,
 ) -> Trackers:
     """Start or continue the run at the trackers that the settings name; each is sent the rows that it lacks.
 
     The arguments are those of `Start`. A tracker that cannot be started is left out in one line.
     """
-    start, opened = Start(config, directory, run_id, rows, say, about or {}, page), []
+    start, opened = Start(config, directory, run_id, rows, say, about or {}), []
     for setting in config.trackers:
         kind = _kind(setting)
         try:

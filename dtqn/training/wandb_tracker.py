@@ -120,8 +120,6 @@ def start(start: Start) -> Tracker | None:
         known, tags = lasting_settings(config), None
     if in_sweep() and rows:
         known["continues"] = start.run_id
-    if start.page is not None:
-        known, tags = dict(start.about), None
     run = _start(start, known, tags)
     tracker = WandbTracker(run)
     # Online, W&B knows how far it got. An offline file stands for itself, so it gets every row.
@@ -171,16 +169,14 @@ def _start(start: Start, known: dict[str, Any], tags: list[str] | None) -> Any:
         "project": os.environ.get("WANDB_PROJECT", "dtqn"),
         "id": start.run_id,
         "resume": "allow",
-        "name": start.page or f"{config.env}-{config.agent}-seed{config.seed}-{config_hash(config)}",
+        "name": f"{config.env}-{config.agent}-seed{config.seed}-{config_hash(config)}",
     }
-
-    job = "sweep" if in_sweep() else "train" if start.page is None else "report"
 
     def init(mode: Any) -> Any:
         return wandb.init(
             **({} if in_sweep() else own),
             group=os.environ.get("WANDB_RUN_GROUP", f"{config.env}-{config.agent}"),
-            job_type=os.environ.get("WANDB_JOB_TYPE", job),
+            job_type=os.environ.get("WANDB_JOB_TYPE", "sweep" if in_sweep() else "train"),
             tags=tags,
             config=known,
             dir=str(directory),

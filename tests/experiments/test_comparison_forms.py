@@ -28,7 +28,6 @@ def test_the_same_figures_in_every_form(run, tmp_path):
     lines = {line["agent"]: line for line in table_of(tmp_path)["table"]}
     text = text_of(tmp_path)
     assert text in printed
-    assert printed.rstrip().endswith(f"report   python -m dtqn report {tmp_path / 'out'}")
     assert list(lines) == [*_MORE, "random"]
     markdown = [
         line.split("|")[1:-1] for line in (tmp_path / "out/table.md").read_text().splitlines() if "|" in line

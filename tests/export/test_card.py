@@ -64,7 +64,7 @@ def test_the_card_says_how_the_episodes_were_played(exported: Path) -> None:
     by_chance = _card(config.model_copy(update={"evaluation": evaluation}))
     assert "Scores are of epsilon-greedy (0.05) episodes on seed 7" in by_chance
     assert "return 7.500, of 1 episode" in by_chance, "one return has no interval"
-    assert "not finished: 900 environment steps were planned" in _card(config, finished=False)
+    assert "not finished: 600 environment steps were planned" in _card(config, finished=False)
 
 
 def test_the_example_of_the_card_acts(exported: Path) -> None:
@@ -73,4 +73,4 @@ def test_the_example_of_the_card_acts(exported: Path) -> None:
     env = dtqn.load(exported).make_env(1, seed=1)
     names = {"observation": env.reset()[0][0], "reward": 0.0}
     exec(compile(example.replace("FOLDER", str(exported)), "README.md", "exec"), names)
-    assert 0 <= names["action"] < 4 and config.agent == "gru"
+    assert 0 <= names["action"] < 4 and config.agent == "gtrxl"

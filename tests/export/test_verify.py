@@ -17,7 +17,6 @@ from dtqn.acting.evaluation import EvaluationResult
 from dtqn.acting.statistics import wilson_interval
 from dtqn.export import folder, verify
 from dtqn.training import trained
-from tests.export.conftest import SHORT
 from tests.export.edits import set_value
 
 OLD = Path(__file__).parents[1] / "data" / "exported-format-1"
@@ -160,27 +159,31 @@ def test_weights_that_are_damaged_are_a_difference(copied: Path, capsys: pytest.
     assert code == 1 and _differing(words) == {"model.safetensors", "score of last"}
 
 
-def test_one_return_has_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run, to = tmp_path / "run", tmp_path / "exported"
-    assert cli.main([*SHORT, "--env", "CartPole-v1", "--run-dir", str(run)]) == 0
-    assert cli.main(["export", str(run), "--to", str(to), "--episodes", "5"]) == 0
-    _, words, _ = _verified(to, capsys, "--episodes", "1")
-    assert (words["score of last"], words["score of best"]) == ("cannot tell", "cannot tell")
-
-
 def _result(successes: int, episodes: int) -> EvaluationResult:
     share = successes / episodes
     return EvaluationResult(share, *wilson_interval(successes, episodes), 0.0, 1.0, episodes, 0.5)
 
 
-def test_intervals_overlap_where_they_have_a_point_in_common() -> None:
-    assert verify.intervals_overlap(_result(50, 100), _result(60, 100))
-    assert not verify.intervals_overlap(_result(50, 100), _result(80, 100))
-    one, other = (EvaluationResult(None, None, None, x, 1.0, 9, 0.3) for x in (1.0, 2.0))
-    assert verify.intervals_overlap(one, other)
-    assert not verify.intervals_overlap(one, other._replace(episode_return=2.2))
-    still = one._replace(return_error=0.0)
-    assert verify.intervals_overlap(still, still._replace(episode_return=1.0 + 1e-13))
+def _mean(value: float, error: float, episodes: int = 9) -> EvaluationResult:
+    return EvaluationResult(None, None, None, value, 1.0, episodes, error)
+
+
+@pytest.mark.parametrize(
+    "one, other, answer",
+    [
+        (_result(50, 100), _result(60, 100), verify.OK),
+        (_result(50, 100), _result(80, 100), verify.DIFFERS),
+        (_result(50, 100), _mean(0.5, 0.3), verify.DIFFERS),
+        (_mean(1.0, 0.3), _mean(2.0, 0.3), verify.OK),
+        (_mean(1.0, 0.3), _mean(2.2, 0.3), verify.DIFFERS),
+        (_mean(1.0, 0.0), _mean(1.0 + 1e-13, 0.0), verify.OK),
+        (_mean(1.0, 0.3), _mean(1.0, 0.0, episodes=1), verify.UNKNOWN),
+    ],
+)
+def test_two_scores_agree_where_their_intervals_have_a_point_in_common(
+    one: EvaluationResult, other: EvaluationResult, answer: str
+) -> None:
+    assert verify.compared(one, other)[0] == verify.compared(other, one)[0] == answer
 
 
 def test_a_folder_of_an_earlier_version_is_loaded_and_verified(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -87,149 +88,60 @@ def test_all_that_can_be_compared_is(agent: str) -> None:
     assert compared == {"parity", "reset", "chunks", "learning", "causality", "distance"} - unlimited
 
 
-def memory_shifted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The learner's stored rows are those of one step before."""
-    own = Schema.sequences
-
-    def shifted(self: Schema, *arguments: Any) -> Any:
-        batch = own(self, *arguments)
-        return batch._replace(trace={name: x.roll(1, 1) for name, x in batch.trace.items()})
-
-    monkeypatch.setattr(Schema, "sequences", shifted)
-
-
-def memory_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Schema.sequences
-
-    def dropped(self: Schema, *arguments: Any) -> Any:
-        batch = own(self, *arguments)
-        return batch._replace(trace_valid=torch.zeros_like(batch.trace_valid))
-
-    monkeypatch.setattr(Schema, "sequences", dropped)
-
-
-def memory_layer_zeroed(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Schema.sequences
-
-    def zeroed(self: Schema, *arguments: Any) -> Any:
-        batch = own(self, *arguments)
-        for x in batch.trace.values():
-            x[:, :, -1] = 0
-        return batch
-
-    monkeypatch.setattr(Schema, "sequences", zeroed)
-
-
-def never_reset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actor, "reset_rows", lambda state, initial, first: state)
-
-
-def copies_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Actor._step
-
-    def swapped(self: Actor, *arguments: Any) -> Any:
-        q, state, trace = own(self, *arguments)
-        return q.roll(1, 0), state, trace
-
-    monkeypatch.setattr(Actor, "_step", swapped)
+DEFECTS: dict[str, tuple[Any, str, str, str, Callable[..., Any]]] = {
+    "the learner's stored rows are those of one step before": (
+        Schema, "sequences", "gtrxl", "learning",
+        lambda batch, *given: batch._replace(trace={name: x.roll(1, 1) for name, x in batch.trace.items()})),
+    "the learner's memory is dropped": (
+        Schema, "sequences", "gru", "learning",
+        lambda batch, *given: batch._replace(trace_valid=torch.zeros_like(batch.trace_valid))),
+    "a layer of the learner's memory is zero": (
+        Schema, "sequences", "gtrxl", "learning",
+        lambda batch, *given: [x[:, :, -1].zero_() for x in batch.trace.values()] and batch),
+    "burn-in is dropped": (
+        Schema, "sequences", "gtrxl", "learning",
+        lambda batch, *given: batch._replace(burn_in_rows=torch.zeros_like(batch.burn_in_rows))),
+    "positions of the learner": (
+        GTrXL, "_make_packed_call", "gtrxl", "learning",
+        lambda call, *given: call._replace(positions=call.positions.roll(1, 0))),
+    "the actor never resets": (
+        actor, "reset_rows", "lstm", "reset", lambda reset, state, *given: state),
+    "copies are swapped": (
+        Actor, "_step", "gtrxl", "parity", lambda found, *given: (found[0].roll(1, 0), *found[1:])),
+    "the actor has not been published to": (
+        Actor, "__init__", "mingru", "parity",
+        lambda _, of, *given, **named: setattr(of, "network", stale(of.network))),
+    "replay has the action of another copy": (
+        Schema, "stored", "lstm", "parity",
+        lambda found, *given: found | {"prev_action": np.roll(found["prev_action"], 1)}),
+    "a window is seen ahead": (
+        DecoderLayer, "_attend", "dtqn", "causality",
+        lambda found, layer, x, at: found if at is not None else found + 0.1 * x.mean(dim=1, keepdim=True)),
+    "a state lacks its last step": (
+        GTrXL, "forward", "gtrxl", "chunks",
+        lambda found, *given: (found[0], found[1] and found[1]._replace(memory=found[1].memory.roll(1, 1)),
+                               found[2])),
+    "cells are not stored": (
+        LSTMLayer, "_cells", "lstm", "chunks", lambda cells, *given: torch.zeros_like(cells)),
+}  # fmt: skip
+"""Of a class or module its function, an agent, the check that tells, and what is wrong in the result."""
 
 
-def stale_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The actor has not been published to."""
-    own = Actor.__init__
-
-    def older(self: Actor, env: Any, network: Any, **given: Any) -> None:
-        import copy
-
-        own(self, env, randomise(copy.deepcopy(network), seed=5, scale=0.05), **given)
-
-    monkeypatch.setattr(Actor, "__init__", older)
+def stale(network: Any) -> Any:
+    return randomise(copy.deepcopy(network), seed=5, scale=0.05)
 
 
-def positions_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = GTrXL._make_packed_call
-
-    def wrong(self: GTrXL, *arguments: Any) -> Any:
-        call = own(self, *arguments)
-        return call._replace(positions=call.positions.roll(1, 0))
-
-    monkeypatch.setattr(GTrXL, "_make_packed_call", wrong)
-
-
-def window_seen_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = DecoderLayer._attend
-
-    def ahead(self: DecoderLayer, x: Any, at: Any) -> Any:
-        return own(self, x if at is not None else x + 0.1 * x.mean(dim=1, keepdim=True), at)
-
-    monkeypatch.setattr(DecoderLayer, "_attend", ahead)
-
-
-def state_without_its_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = GTrXL.forward
-
-    def forgetful(self: GTrXL, x: Any, state: Any, want_trace: bool = True) -> Any:
-        output, after, trace = own(self, x, state, want_trace)
-        if after is not None:
-            after = after._replace(memory=after.memory.roll(1, 1))
-        return output, after, trace
-
-    monkeypatch.setattr(GTrXL, "forward", forgetful)
-
-
-def cells_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = LSTMLayer._cells
-    monkeypatch.setattr(LSTMLayer, "_cells", lambda self, *arguments: torch.zeros_like(own(self, *arguments)))
-
-
-def actions_of_other_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replay has the action of another copy beside each row."""
-    own = Schema.stored
-
-    def stored(self: Schema, rows: Any) -> Any:
-        found = own(self, rows)
-        return found | {"prev_action": np.roll(found["prev_action"], 1)}
-
-    monkeypatch.setattr(Schema, "stored", stored)
-
-
-def burn_in_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Schema.sequences
-
-    def dropped(self: Schema, *arguments: Any) -> Any:
-        batch = own(self, *arguments)
-        return batch._replace(burn_in_rows=torch.zeros_like(batch.burn_in_rows))
-
-    monkeypatch.setattr(Schema, "sequences", dropped)
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_planted_defect_is_named(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    of, function, agent, check, wrong = DEFECTS[defect]
+    own = getattr(of, function)
+    monkeypatch.setattr(of, function, lambda *given, **named: wrong(own(*given, **named), *given, **named))
+    assert check in broken(config_of(agent))
 
 
 def too_large_for_float16(network: Any) -> None:
     candidate = network.core.layers[0].gate_and_candidate
     candidate.weight[len(candidate.weight) // 2 :] *= 1e7
-
-
-DEFECTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, str]] = [
-    (memory_shifted, "gtrxl", "learning"),
-    (memory_dropped, "gru", "learning"),
-    (memory_layer_zeroed, "gtrxl", "learning"),
-    (never_reset, "lstm", "reset"),
-    (copies_swapped, "gtrxl", "parity"),
-    (stale_parameters, "mingru", "parity"),
-    (positions_of_the_learner, "gtrxl", "learning"),
-    (window_seen_ahead, "dtqn", "causality"),
-    (state_without_its_last_step, "gtrxl", "chunks"),
-    (cells_not_stored, "lstm", "chunks"),
-    (actions_of_other_copies, "lstm", "parity"),
-    (burn_in_dropped, "gtrxl", "learning"),
-]
-
-
-@pytest.mark.parametrize("defect, agent, name", DEFECTS, ids=lambda x: getattr(x, "__name__", x))
-def test_a_planted_defect_is_named(
-    defect: Callable[[pytest.MonkeyPatch], None], agent: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    defect(monkeypatch)
-    assert name in broken(config_of(agent))
 
 
 def test_memory_that_float16_does_not_hold_is_named() -> None:

@@ -29,13 +29,6 @@ def test_one_step_changes_the_decisions_that_read_it() -> None:
         for k in range(5):
             factor = {0: 1.0, 2: 3.0}.get(t - k, 0.0)
             assert found.advantage[t, k] == pytest.approx(factor * change[:, k].mean() / scale())
-            expected = factor * change[:, k].std(ddof=1) / np.sqrt(2) / scale()
-            assert found.error[t, k] == pytest.approx(expected)
-    # The value: mean over actions of a is 1, so the gap counts once, beside y one step later.
-    of_y = np.abs(np.array([0.0, 4.0])[:, None] - ROWS[:, 1]).mean(axis=0)
-    assert found.value[1:, :-1].diagonal() == pytest.approx(of_y[:-1] / scale())
-    assert np.triu(found.value, 1).max() == 0
-    assert found.same.tolist() == [0.5, 0, 0, 0, 0.5]
 
 
 def test_flips_are_counted() -> None:
@@ -47,34 +40,6 @@ def test_flips_are_counted() -> None:
     assert found.flips[1, 0] == 0
     both = dependence.block(KnownNetwork(), of, np.array([True, False, True]), others)
     assert both.flips.tolist() == [[True, False, True], [False] * 3, [False] * 3]
-
-
-def test_one_step_left_in_is_all_or_nothing() -> None:
-    found = dependence.leave_one_in(KnownNetwork(), episode(ROWS), 4, OTHERS)
-    assert found == pytest.approx([0, 0, 1, 0])
-
-
-def test_few_steps_of_a_long_episode_are_left_in() -> None:
-    """All of the last half, evenly spaced ones before; the step that counts is among the last."""
-    rows = np.random.default_rng(0).normal(size=(200, 2))
-    others = torch.zeros(2, 200, 2, dtype=torch.float64)
-    found = dependence.leave_one_in(KnownNetwork(), episode(rows), 199, others)
-    tried = np.flatnonzero(np.isfinite(found))
-    assert len(tried) == dependence.MOST_LEFT_IN
-    assert tried[-32:].tolist() == list(range(167, 199))
-    assert np.diff(tried[:32]).max() <= 6
-    assert found[197] == pytest.approx(1)
-    assert np.delete(found[tried], np.searchsorted(tried, 197)) == pytest.approx(np.zeros(63), abs=1e-9)
-
-
-def test_the_smallest_set_is_the_step_that_counts() -> None:
-    of = episode([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
-    others = torch.full((3, 4, 2), -9.0, dtype=torch.float64)
-    network = KnownNetwork()
-    ranked = dependence.one_step(network, of, others).advantage[3]
-    assert dependence.smallest_set(network, of, 3, others, ranked) == [1]
-    same = of.inputs.observation.expand(3, -1, -1)
-    assert dependence.smallest_set(network, of, 3, same, ranked) is None
 
 
 def test_replacements_are_of_the_same_step() -> None:
@@ -91,10 +56,8 @@ def test_integrated_gradients_of_a_linear_gap_are_exact() -> None:
     found = gradients.integrated(
         KnownNetwork(), episode(ROWS), 4, torch.tensor([0.5, 0.5]).double(), points=3
     )
-    assert found is not None
     sign = 1.0 if ROWS[4, 0] + 3 * ROWS[2, 0] > 0 else -1.0
-    assert found.steps == pytest.approx([0, 0, sign * 3 * (-1.5), 0, sign * 0.5])
-    assert found.error < 1e-12
+    assert found == pytest.approx([0, 0, sign * 3 * (-1.5), 0, sign * 0.5])
 
 
 def test_where_there_is_one_action_nothing_hangs_on_it() -> None:

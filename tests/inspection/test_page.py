@@ -15,13 +15,11 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from PIL import Image
 
 import envs
-from dtqn.experiments.records import Outcome as RunOutcome
 from dtqn.inspection import page_runs
 from dtqn.inspection.page_episodes import MOST_STEPS, MOST_WINDOWS, choose, steps_of
 from dtqn.inspection.page_observations import Observations, Part, Pictures, _part, png
 from dtqn.inspection.page_runs import Run
 from dtqn.inspection.recorder import Episode, Outcome
-from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row
@@ -124,12 +122,6 @@ def test_a_long_episode_is_shown_at_equal_distances_and_with_its_cue() -> None:
     assert np.diff(np.setdiff1d(steps, [7])).max() <= 11
 
 
-def test_a_table_that_is_none_is_told(tmp_path: Path) -> None:
-    (tmp_path / "table.json").write_text('{"table": 3}')
-    with pytest.raises(ConfigError, match=r"table\.json: is no table of a comparison"):
-        page_runs.read([tmp_path])
-
-
 def _row(steps: int, success: float | None, value: float, half: float = 0.1) -> Row:
     row: Row = {"env_steps": steps, "seconds": steps / 10, "eval/return": value, "eval/return_error": half}
     if success is not None:
@@ -140,8 +132,7 @@ def _row(steps: int, success: float | None, value: float, half: float = 0.1) -> 
 
 def _run(agent: str, seed: int, rows: list[Row], env: str = "t-maze-passive-6", ended: bool = True) -> Run:
     config = resolve(None, {"env": env, "agent": agent, "seed": str(seed)}, {})
-    outcome = RunOutcome(config, "finished" if ended else "unfinished", rows, None, "", "")
-    return Run(f"seed {seed}", outcome, RunDir(Path("nowhere")))
+    return Run(f"seed {seed}", config, rows, ended, RunDir(Path("nowhere")))
 
 
 def test_a_row_of_the_table_is_the_last_evaluation() -> None:
@@ -149,7 +140,7 @@ def test_a_row_of_the_table_is_the_last_evaluation() -> None:
     rows = [_row(1000, 0.25, -2.0), {"env_steps": 2000, "learner/loss": 0.5}]
     ended = _run("gru", 1, [_row(500, 0.9, 3.0), *rows])
     open_one = _run("gru", 2, [_row(6000, None, -2.0)], "CartPole-v1", ended=False)
-    of_ended, of_open = page_runs.table([ended, open_one])
+    of_ended, of_open = page_runs.row(ended), page_runs.row(open_one)
     assert of_ended == ["t-maze-passive-6", "gru", "1", "success 25.0% [15.0%, 35.0%]", "1 000", "1.7"]
     assert of_open[3] == "return -2"
     assert of_open[4].startswith("6 000 of ") and of_open[5] == "10.0"

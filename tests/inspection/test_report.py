@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 
 from dtqn import cli
-from dtqn.experiments import comparison_forms
-from dtqn.experiments.comparison_table import RunFigures
-from dtqn.inspection import dependence, page_runs, report
+from dtqn.inspection import dependence, report
 from dtqn.inspection.attention import attention
+from dtqn.inspection.page_runs import Run
 from dtqn.inspection.recorder import play
+from dtqn.settings import presets
 from dtqn.training import trained
 from dtqn.training.directory import EXPORTED_WEIGHTS, RunDir
 from dtqn.training.setup import make_env
+from tests import tiny
 from tests.inspection.conftest import PLAYED
+from tests.training import wandb_file
 
 _NAME = "t-maze-passive-6 gtrxl seed"
 
@@ -96,29 +98,22 @@ def test_the_page_of_a_run_lies_in_its_folder(window_run: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (
-            ["nowhere"],
-            "nowhere: holds no run (there is no config.yaml) and no comparison (there is no table.js",
-        ),
+        (["nowhere"], "nowhere: holds no run (there is no config.yaml)"),
         (["{runs}/one", "{runs}/one"], "{runs}/one: is given twice"),
         (["{runs}/one", "--out", "{runs}"], "--out is {runs}: a folder; must be a file such as"),
         (["{runs}/one", "--out", "{runs}/one/config.yaml/page.html"], "cannot be written"),
         (["{runs}/exported"], "{runs}/exported: is an exported agent, whose README.md has its figures"),
         (["{runs}/one", "--episodes", "1"], "--episodes: 1 must be an integer of at least 2"),
         (["{runs}/one", "--episodes", "3", "--shown", "4"], "--shown is 4: only 3 are played"),
-        ([], "the following arguments are required: DIR"),
+        ([], "the following arguments are required: RUN_DIR"),
     ],
 )
 def test_what_is_refused(runs: Path, argv: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
     (runs / "exported").mkdir(exist_ok=True)
     for name in ("config.yaml", EXPORTED_WEIGHTS):
         shutil.copy(runs / "one/config.yaml", runs / "exported" / name)
-    capsys.readouterr()
-    assert cli.main(["report", *(word.format(runs=runs) for word in argv)]) == 2
-    out, error = capsys.readouterr()
+    error = tiny.refused(capsys, "report", *(word.format(runs=runs) for word in argv))
     assert message.format(runs=runs) in error
-    assert error.count("\n") == 1
-    assert "playing" not in out, "told before what takes time"
 
 
 def test_a_run_without_an_evaluation_is_refused(
@@ -126,8 +121,7 @@ def test_a_run_without_an_evaluation_is_refused(
 ) -> None:
     (tmp_path / "config.yaml").write_bytes((runs / "one" / "config.yaml").read_bytes())
     (tmp_path / "metrics.jsonl").write_text('{"env_steps": 10, "learner/loss": 0.5}\n')
-    assert cli.main(["report", str(tmp_path)]) == 2
-    assert f"{tmp_path}: has not been evaluated yet" in capsys.readouterr().err
+    assert f"{tmp_path}: has not been evaluated yet" in tiny.refused(capsys, "report", str(tmp_path))
 
 
 def test_an_unfinished_run_without_weights_is_reported_without_episodes(
@@ -139,7 +133,7 @@ def test_an_unfinished_run_without_weights_is_reported_without_episodes(
     assert "has no episodes on the page" in capsys.readouterr().err
     page = tmp_path / "report.html"
     assert data(page, "player")["runs"] == []
-    assert "1 run, 1 unfinished" in page.read_text(encoding="utf-8")
+    assert "<td>600 of 600</td>" in page.read_text(encoding="utf-8"), "it has not finished"
 
 
 def test_of_many_runs_the_first_of_each_agent_is_played() -> None:
@@ -152,41 +146,45 @@ def test_of_many_runs_the_first_of_each_agent_is_played() -> None:
     assert played[0] is runs[0] and played[1] is runs[5] and len(played) == 2
 
 
-def test_a_run_is_looked_for_beside_its_comparison_first(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def _tracked(folder: Path, mode: str = "offline", tracked: bool = True) -> Run:
+    folder.mkdir()
+    directory = RunDir(folder)
+    if tracked:
+        directory.wandb_id = "abcd1234"
+    config = presets.resolve(None, {"wandb": mode}, {})
+    rows = [{"env_steps": 100 * n, "eval/return": 0.5} for n in range(3)]
+    return Run("run", config, rows, True, directory)
+
+
+def test_the_page_is_an_artifact_of_its_tracked(tmp_path: Path) -> None:
+    run, page, said = _tracked(tmp_path / "run"), tmp_path / "report.html", list[str]()
+    page.write_text("<p>")
+    report.send(run, page, None, said.append)
+    wandb_file.wait()
+    (file,) = tmp_path.glob("run/wandb/offline-run-*/run-*.wandb")
+    assert [row["env_steps"] for row in wandb_file.history(file)] == [0, 100, 200]
+    (artifact,) = wandb_file.artifacts(file)
+    assert (artifact.name, artifact.type) == ("report-abcd1234", "report")
+    assert [entry.path for entry in artifact.manifest.contents] == ["report.html"]
+    assert said == ["sending the page to W&B"]
+
+
+@pytest.mark.parametrize(
+    "mode, tracked, asked",
+    [("disabled", True, None), ("offline", False, None), ("offline", True, "disabled")],
+)
+def test_where_wandb_has_no_run_nothing_is_sent(
+    mode: str, tracked: bool, asked: str | None, tmp_path: Path
 ) -> None:
-    """The present folder may hold another run of the same name, as of another machine."""
-    shutil.copytree(runs / "two", tmp_path / "here/one")
-    shutil.copytree(runs / "one", tmp_path / "there/one")
-    monkeypatch.chdir(tmp_path / "here")
-    for folder, seed in (("there/compare/t-maze", 1), ("elsewhere/compare/t-maze", 2)):
-        found = page_runs._finished("one", tmp_path / folder)
-        assert found is not None and RunDir(found).read_config().seed == seed
+    run = _tracked(tmp_path / "run", mode, tracked)
+    report.send(run, tmp_path / "report.html", asked, pytest.fail)
+    assert not (tmp_path / "run/wandb").exists()
 
 
-def _table(folder: Path, *run_dirs: str) -> Path:
-    """A comparison of these runs."""
-    folder.mkdir(parents=True)
-    runs = [RunFigures("t-maze-passive-6", "gtrxl", seed, where) for seed, where in enumerate(run_dirs)]
-    table = comparison_forms.Table([], None, {}, [])
-    (folder / "table.json").write_text(comparison_forms.to_json(table, runs))
-    return folder
-
-
-def test_the_page_of_a_comparison(runs: Path, capsys: pytest.CaptureFixture) -> None:
-    """Its runs that have finished; one that is gone, a record or made again is told of and left out."""
-    begun = RunDir(runs / "again")
-    begun.prepare(RunDir(runs / "two").read_config())
-    folder = _table(runs / "compare" / "t-maze", "one", "gone", "two.json", "again")
-    capsys.readouterr()
-    assert cli.main(["report", str(folder), *PLAYED]) == 0
-    page, errors = folder / "report.html", capsys.readouterr().err
-    assert [run["label"] for run in data(page, "player")["runs"]] == [f"{_NAME} 1"]
-    for name in ("gone", "two.json", "again"):
-        line = f"{name}: is no directory of a finished run, so it is not on the page"
-        assert f"warning: {line}" in errors and line in page.read_text(encoding="utf-8")
-    assert cli.main(["report", str(folder), str(runs / "one")]) == 2
-    assert f"{folder}: holds a comparison; give it alone" in capsys.readouterr().err
-    nothing = _table(runs / "compare" / "nothing", "gone")
-    assert cli.main(["report", str(nothing)]) == 2
-    assert "none of the runs of its table.json has finished and can be found" in capsys.readouterr().err
+def test_a_mode_that_there_is_not_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = tiny.refused(capsys, "report", str(tmp_path), "--wandb", "later")
+    assert error.startswith("error: wandb is later (from --wandb): must be ")
+    monkeypatch.setenv("WANDB_MODE", "never")
+    assert "WANDB_MODE" in tiny.refused(capsys, "report", str(tmp_path))

@@ -10,34 +10,19 @@ import pytest
 from PIL import Image
 
 from dtqn import cli
-from dtqn.inspection import film
 from dtqn.inspection.recorder import load
 from dtqn.inspection.watch import record
 from dtqn.training.directory import RunDir
 from envs import pictures
-
-SHORT = [
-    *("--total-env-steps", "300", "--warmup-env-steps", "100", "--evaluation.period", "300"),
-    *("--evaluation.episodes", "10", "--learner.env_steps_per_update", "50", "--learner.batch_size", "4"),
-    *("--wandb", "disabled", "--network.width", "16", "--actor.num_envs", "4", "--replay.capacity", "2000"),
-]
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs")
-    for name, env in (("drawn", "t-maze-passive-6"), ("undrawn", "tests.envs.test_own:Recall")):
-        flags = ["--env", env, "--task.time-limit", "12", "--agent", "gru", *SHORT]
-        assert cli.main([*flags, "--run-dir", str(folder / name)]) == 0
-    return folder
+from tests import tiny
 
 
 def test_without_a_terminal_a_step_is_a_line(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
     gif = tmp_path / "film.gif"
-    command = ["watch", str(runs / "drawn"), "--episodes", "2", "--seed", "3", "--gif", str(gif)]
+    command = ["watch", str(tiny_run), "--episodes", "2", "--seed", "3", "--gif", str(gif)]
     assert cli.main(command) == 0
     lines = capsys.readouterr().out.splitlines()
     ends = [number for number, line in enumerate(lines) if line.startswith("episode ")]
@@ -55,12 +40,12 @@ def test_without_a_terminal_a_step_is_a_line(
         assert 1 < picture.n_frames <= ends[0] + 1, "those that are the same are joined"
         assert picture.info["duration"] >= 4 * pictures.FRAME_MILLISECONDS
     capsys.readouterr()
-    assert cli.main(["watch", str(runs / "drawn"), "--episodes", "2", "--seed", "3"]) == 0
+    assert cli.main(["watch", str(tiny_run), "--episodes", "2", "--seed", "3"]) == 0
     assert capsys.readouterr().out.splitlines() == lines[:-1], "the seed decides"
 
 
-def test_a_recording_is_the_network_on_what_it_saw(runs: Path) -> None:
-    run = load(RunDir(runs / "drawn"), "last", 1, 5)
+def test_a_recording_is_the_network_on_what_it_saw(tiny_run: Path) -> None:
+    run = load(RunDir(tiny_run), "last", 1, 5)
     found = record(run, 1, 5, True)
     episode, steps = found.episode, found.episode.length
     assert episode.pictures is not None and len(episode.pictures) == steps + 1
@@ -73,42 +58,27 @@ def test_a_recording_is_the_network_on_what_it_saw(runs: Path) -> None:
     assert record(run, 2, 5, False).episode.pictures is None
 
 
-def test_an_mp4_has_the_frames_of_the_gif(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    video = pytest.importorskip("imageio.v3")
-    file = tmp_path / "films" / "film.mp4"
-    assert cli.main(["watch", str(runs / "drawn"), "--seed", "3", "--mp4", str(file)]) == 0
-    steps = capsys.readouterr().out.count("step ")
-    frames = video.imread(file, plugin="FFMPEG")
-    assert len(frames) == steps + 1
-    expected = film.frames(record(load(RunDir(runs / "drawn"), "last", 1, 3), 1, 3, True))
-    assert frames.shape[1:] == expected[0].shape
-    assert np.abs(frames[0].astype(float) - expected[0]).mean() < 8, "but for what the codec loses"
-
-
 def test_a_gif_has_the_first_pictures_each_shown_longer(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(film.pictures, "MAX_FRAMES", 3)
+    monkeypatch.setattr(pictures, "MAX_FRAMES", 3)
     file = tmp_path / "film.gif"
-    assert cli.main(["watch", str(runs / "drawn"), "--seed", "3", "--gif", str(file)]) == 0
+    assert cli.main(["watch", str(tiny_run), "--seed", "3", "--gif", str(file)]) == 0
     with Image.open(file) as image:
         shown = [image.seek(n) or image.info["duration"] for n in range(image.n_frames)]
-    assert sum(shown) == 3 * 4 * film.pictures.FRAME_MILLISECONDS
+    assert sum(shown) == 3 * 4 * pictures.FRAME_MILLISECONDS
 
 
-def test_what_is_refused_is_one_line(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused_is_one_line(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undrawn = tiny.train(tmp_path / "run", "gru", "--env", "tests.envs.test_own:Recall")
     for flags, message in (
-        ([str(runs / "drawn"), "--gif", "film.mov"], "--gif is film.mov: its name must end in .gif"),
-        ([str(runs / "drawn"), "--mp4", "film.gif"], "--mp4 is film.gif: its name must end in .mp4"),
-        ([str(runs / "undrawn"), "--gif", str(tmp_path / "a.gif")], "the task cannot be drawn"),
-        ([str(tmp_path)], "holds no run"),
-        ([str(runs / "drawn"), "--delay", "-1"], "must be a number from 0 to 3600"),
-        ([str(runs / "drawn"), "--delay", "1e300"], "must be a number from 0 to 3600"),
+        ([str(tiny_run), "--gif", "film.mov"], "--gif is film.mov: its name must end in .gif"),
+        ([str(undrawn), "--gif", str(tmp_path / "a.gif")], "the task cannot be drawn"),
+        (["nowhere"], "holds no run"),
+        ([str(tiny_run), "--delay", "-1"], "must be a number from 0 to 3600"),
+        ([str(tiny_run), "--delay", "1e300"], "must be a number from 0 to 3600"),
     ):
-        capsys.readouterr()
-        assert cli.main(["watch", *flags]) == 2
-        error = capsys.readouterr().err
-        assert message in error and error.count("\n") == 1
-    assert cli.main(["watch", str(runs / "undrawn")]) == 0, "a task without a picture has lines all the same"
+        assert message in tiny.refused(capsys, "watch", *flags)
+    assert cli.main(["watch", str(undrawn)]) == 0, "a task without a picture has lines all the same"

@@ -1,0 +1,35 @@
+"""Runs of seconds, for tests of what is done with a trained run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dtqn import cli
+
+_FLAGS = (
+    *("--env", "t-maze-passive-6", "--wandb", "disabled", "--threads", "1", "--device", "cpu"),
+    *("--evaluator", "inline", "--total-env-steps", "600", "--warmup-env-steps", "200"),
+    *("--metrics-every", "100", "--evaluation.period", "200", "--evaluation.episodes", "20"),
+    *("--evaluation.first-episodes", "10", "--actor.num_envs", "4", "--replay.capacity", "2000"),
+    *("--learner.env_steps_per_update", "40", "--learner.batch_size", "4"),
+    *("--network.width", "16", "--network.mlp_width", "16"),
+)
+
+
+def train(folder: Path, agent: str, *flags: str) -> Path:
+    """The directory of a run, by default in a T-Maze of seven steps; it begins with seed 1."""
+    inside = ("--replay.learn_length", "3", "--replay.burn_in_length", "0") if agent == "gtrxl" else ()
+    command = [*_FLAGS, "--agent", agent, "--seed", "1", *inside, *flags, "--run-dir", str(folder)]
+    assert cli.main(command) == 0
+    return folder
+
+
+def refused(capsys: pytest.CaptureFixture[str], *command: str) -> str:
+    """The one line with which a command is refused, before it says anything."""
+    capsys.readouterr()
+    assert cli.main(list(command)) == 2
+    out, error = capsys.readouterr()
+    assert not out and error.count("\n") == 1
+    return error
