@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtqn.commands import argtypes, train
+from dtqn.commands import argtypes
 from dtqn.commands.parser import Parser, add_config, option, plain
 from dtqn.program import program
 from dtqn.settings.config import ConfigError, wrong
@@ -179,7 +179,7 @@ def sweep(arguments: Sequence[str]) -> int:
     _add_jobs(own)
     option(own, "--run-cap N", "runs in all; default the file's run_cap", argtypes.positive)
     option(own, "--search-seed N", "seed of the choices", argtypes.natural, 0)
-    option(own, "--runs-dir DIR", "default the file's, or runs", argtypes.path)
+    option(own, "--runs-dir DIR", "", argtypes.path, Path("runs"))
     option(own, "--out DIR", "folder of results; default <runs-dir>/sweeps/<name>-<hash>", argtypes.path)
     run = parser.add_argument_group("settings of all runs")
     add_config(run)
@@ -192,8 +192,7 @@ def sweep(arguments: Sequence[str]) -> int:
     places = _launcher(given, slurm)
     from dtqn.experiments import sweep
 
-    asked = sweep.Asked(given, places, **own_options)
-    return sweep.command(path, asked, lambda flags: train.parser_of(flags).read())
+    return sweep.command(path, sweep.Asked(given, places, **own_options))
 
 
 def _add_jobs(group: argparse._ArgumentGroup) -> None:

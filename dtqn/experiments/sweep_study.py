@@ -109,7 +109,7 @@ def _sampler(file: SweepFile, seed: int, number: int) -> optuna.samplers.BaseSam
 def _distribution(parameter: Parameter) -> BaseDistribution:
     if parameter.listed is not None:
         return CategoricalDistribution(range(len(parameter.listed)))
-    return FloatDistribution(*parameter.quantiles)
+    return FloatDistribution(0, 1)
 
 
 class _JournalLock:
@@ -137,9 +137,8 @@ class _JournalLock:
 def _opened(journal: Path, lock: _JournalLock, file: SweepFile) -> optuna.Study:
     """The study that the journal holds, or a new one."""
     pruner = None
-    if (
-        rungs := file.early_terminate
-    ):  # Optuna's Hyperband would not compare all runs at a rung, as W&B's does
+    if rungs := file.early_terminate:
+        # Optuna's Hyperband would not compare all runs at a rung, as W&B's does.
         pruner = optuna.pruners.SuccessiveHalvingPruner(rungs.min_iter, rungs.eta)
     try:
         storage = JournalStorage(JournalFileBackend(str(journal), lock))  # type: ignore[arg-type]
@@ -156,21 +155,19 @@ def _opened(journal: Path, lock: _JournalLock, file: SweepFile) -> optuna.Study:
 class Study:
     """A sweep's record, open for this process too."""
 
-    def __init__(self, file: SweepFile, folder: Path, seed: int) -> None:
+    def __init__(self, file: SweepFile, folder: Path, seed: int, digest: str) -> None:
         """
+        Args:
+            digest: of the search, which a folder has one of.
+
         Raises:
             ConfigError: the folder's record is of another search, or of none.
         """
         self._file, self._folder, self._seed = file, folder, seed
         self._lock = _JournalLock(folder / _JOURNAL)
-        if (folder / "sweep.json").exists():
-            raise ConfigError(
-                f"{folder}: holds a sweep of an earlier version (sweep.json), which cannot go on; "
-                "give another --out"
-            )
         with self.alone():
             self._study = _opened(folder / _JOURNAL, self._lock, file)
-            self._check_search()
+            self._check_search(digest)
         # The number of a process may come again.
         self._me = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
         (folder / "processes").mkdir(exist_ok=True)
@@ -182,19 +179,13 @@ class Study:
         (self._folder / "processes" / self._me).unlink(missing_ok=True)
         self._alive.close()
 
-    def _check_search(self) -> None:
-        """Compare with what the record was begun for."""
-        now = self._file.search | {"--search-seed": self._seed}
-        then = self._study.user_attrs.get("search")
+    def _check_search(self, digest: str) -> None:
+        then = self._study.user_attrs.get("digest")
         if then is None:
-            self._study.set_user_attr("search", now)
-            return
-        for name in [*then, *now]:
-            if then.get(name) != now.get(name):
-                raise ConfigError(
-                    f"{self._folder}: is of a search with {name} {then.get(name)}, now {now.get(name)}; "
-                    "give another --out"
-                )
+            self._study.set_user_attr("digest", digest)
+        elif then != digest:
+            why = "the sweep file, a setting or the task has changed since"
+            raise ConfigError(f"{self._folder}: is of another search ({why}); give another --out")
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

@@ -119,7 +119,7 @@ def test_the_trial_of_a_dead_process_goes_on_under_its_number(run):
 def _claimed(path, out, start, answers):
     """Claim the point of a grid, or one of those that are left, again and again."""
     file = read_file(path)
-    study = Study(file, out, 0)
+    study = Study(file, out, 0, "digest")
     start.wait()
     mine = []
     for _ in range(20):
@@ -143,7 +143,7 @@ def test_a_claim_is_of_one_process(tmp_path):
         "{method: grid, metric: {name: mean_success}, parameters: {seed: {min: 1, max: 30}, env: {value: a}}}"
     )
     out.mkdir()
-    study = Study(read_file(path), out, 0)
+    study = Study(read_file(path), out, 0, "digest")
     for draw in itertools.islice(draws(read_file(path), 0), 10):
         study.add(draw, "")
     study.close()

@@ -19,7 +19,7 @@ def _study(folder, method, parameters, more="", goal="maximize", seed=0):
     )
     out = folder / "out"
     out.mkdir(exist_ok=True)
-    return Study(read_file(path), out, seed)
+    return Study(read_file(path), out, seed, "digest")
 
 
 def _run(study, result):
