@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from dtqn.settings import values
-from dtqn.settings.group import Group, Rule
+from dtqn.settings.group import Group, Rule, misfit
 from dtqn.settings.values import Cores, OwnOr, is_own, shown
 
 _LAYERS = Cores("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "deltanet", "dtqn")
@@ -22,52 +22,6 @@ def _atoms_have_a_range(network: NetworkConfig) -> str | None:
         return None
     return (
         f"network.v_min is {network.v_min}, not below network.v_max {network.v_max}; try {network.v_max - 1}"
-    )
-
-
-def _soft_attention_is_of_darqn(network: NetworkConfig) -> str | None:
-    if not network.soft_attention or (network.core, network.encoder) == ("lstm", "default"):
-        return None
-    return (
-        f"network.soft_attention is true with network.core {network.core} and network.encoder "
-        f"{network.encoder}; it needs lstm and default"
-    )
-
-
-def _dtqns_initial_values_are_its_own(network: NetworkConfig) -> str | None:
-    if network.encoder != "dtqn":
-        return None
-    for name in ("chrono_init", "orthogonal_init"):
-        if getattr(network, name):
-            return (
-                f"network.{name} is true, but network.encoder is dtqn, whose initial values are its own; "
-                "try false"
-            )
-    return None
-
-
-def _dtqns_encoder_reads_no_reward(network: NetworkConfig) -> str | None:
-    if network.encoder != "dtqn" or not network.use_prev_reward:
-        return None
-    return "network.use_prev_reward is true, but network.encoder is dtqn, which reads no reward; try default"
-
-
-def _spans_end_within_the_memory(network: NetworkConfig) -> str | None:
-    if network.core != "gtrxl" or not network.compressed_slots or not network.adaptive_span:
-        return None
-    return (
-        f"network.compressed_slots is {network.compressed_slots} with network.adaptive_span true: "
-        "spans end within the memory; try 0, or false"
-    )
-
-
-def _blocks_are_compressed_whole(network: NetworkConfig) -> str | None:
-    rate = network.compression_rate
-    if network.core != "gtrxl" or not network.compressed_slots or network.memory_length >= rate:
-        return None
-    return (
-        f"network.memory_length is {network.memory_length}, below network.compression_rate {rate}: "
-        f"blocks would be seen before they are whole; try {rate}"
     )
 
 
@@ -120,11 +74,35 @@ def _own_settings_are_read(network: NetworkConfig) -> str | None:
 
 NETWORK: Sequence[Rule] = (
     _atoms_have_a_range,
-    _soft_attention_is_of_darqn,
-    _dtqns_initial_values_are_its_own,
-    _dtqns_encoder_reads_no_reward,
-    _spans_end_within_the_memory,
-    _blocks_are_compressed_whole,
+    misfit(
+        lambda c: c.soft_attention and (c.core, c.encoder) != ("lstm", "default"),
+        "network.soft_attention is true with network.core {c.core} and network.encoder {c.encoder}; "
+        "it needs lstm and default",
+    ),
+    misfit(
+        lambda c: c.encoder == "dtqn" and c.chrono_init,
+        "network.chrono_init is true, but network.encoder is dtqn, whose initial values are its own; "
+        "try false",
+    ),
+    misfit(
+        lambda c: c.encoder == "dtqn" and c.orthogonal_init,
+        "network.orthogonal_init is true, but network.encoder is dtqn, whose initial values are its own; "
+        "try false",
+    ),
+    misfit(
+        lambda c: c.encoder == "dtqn" and c.use_prev_reward,
+        "network.use_prev_reward is true, but network.encoder is dtqn, which reads no reward; try default",
+    ),
+    misfit(
+        lambda c: c.core == "gtrxl" and c.compressed_slots and c.adaptive_span,
+        "network.compressed_slots is {c.compressed_slots} with network.adaptive_span true: "
+        "spans end within the memory; try 0, or false",
+    ),
+    misfit(
+        lambda c: c.core == "gtrxl" and c.compressed_slots and c.memory_length < c.compression_rate,
+        "network.memory_length is {c.memory_length}, below network.compression_rate {c.compression_rate}: "
+        "blocks would be seen before they are whole; try {c.compression_rate}",
+    ),
     _heads_divide_the_width,
     _sinusoids_come_in_pairs,
     _own_settings_can_be_written,
