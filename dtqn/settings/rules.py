@@ -71,6 +71,11 @@ def _a_window_is_a_sequence(config: RunConfig) -> str | None:
     )
 
 
+def _outgrows_its_window(config: RunConfig) -> bool:
+    n, context = config.learner.n_step, config.network.context_length
+    return n > context and _most_rows(config) > context
+
+
 def _most_rows(config: RunConfig) -> float:
     """The rows of the longest episode."""
     import envs  # only here, as hardly any run needs the task for its settings
@@ -149,8 +154,8 @@ RUN: Sequence[Rule] = (
     ),
     misfit(
         lambda c: c.learner.precision != "float32" and not _may_round(c.network.core),
-        "learner.precision is {c.learner.precision} with network.core {c.network.core}, which is not "
-        f"computed in it; try float32, or network.core {', '.join(ROUNDED_CORES[:-1])} or {ROUNDED_CORES[-1]}",
+        "learner.precision is {c.learner.precision} with network.core {c.network.core}, which is not computed "
+        f"in it; try float32, or network.core {', '.join(ROUNDED_CORES[:-1])} or {ROUNDED_CORES[-1]}",
     ),
     misfit(
         lambda c: c.replay.learn_burn_in and c.replay.memory == "refreshed" and c.network.trace_window != 0,
@@ -177,9 +182,7 @@ RUN: Sequence[Rule] = (
     _minibatches_share_out_the_copies,
     _a_window_is_a_sequence,
     misfit(
-        lambda c: (
-            c.network.core == "dtqn" and c.network.context_length < min(c.learner.n_step, _most_rows(c))
-        ),
+        lambda c: c.network.core == "dtqn" and _outgrows_its_window(c),
         "learner.n_step is {c.learner.n_step}, above network.context_length {c.network.context_length}: no "
         "window holds all rows that are bootstrapped from; try {c.network.context_length} or less",
     ),
