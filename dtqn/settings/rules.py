@@ -154,8 +154,9 @@ RUN: Sequence[Rule] = (
     ),
     misfit(
         lambda c: c.learner.precision != "float32" and not _may_round(c.network.core),
-        "learner.precision is {c.learner.precision} with network.core {c.network.core}, which is not computed "
-        f"in it; try float32, or network.core {', '.join(ROUNDED_CORES[:-1])} or {ROUNDED_CORES[-1]}",
+        "learner.precision is {c.learner.precision} with network.core {c.network.core}, which is not "
+        "computed in it; "
+        f"try float32, or network.core {', '.join(ROUNDED_CORES[:-1])} or {ROUNDED_CORES[-1]}",
     ),
     misfit(
         lambda c: c.replay.learn_burn_in and c.replay.memory == "refreshed" and c.network.trace_window != 0,
