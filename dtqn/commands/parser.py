@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
         return result
 
     def _declare_within(self, option: str, declared: dict[str, str]) -> None:
-        """An option for a name within a setting that is a mapping, or for one that `--slurm.NAME` stands for."""
+        """An option for a name within a mapping, or for one that `--slurm.NAME` stands for."""
         name = spelled(option.lstrip("-"))
         holds = setting_of(name) in declared or f"{name.partition('.')[0]}.NAME" in declared
         if holds and plain(option) not in declared:
