@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import envs
 from dtqn.settings import layers, presets
-from dtqn.settings.config import Config, ConfigError, fields_of
+from dtqn.settings.config import Config, ConfigError, fields_of, value_of
 from dtqn.settings.layers import Layer, nested, read_yaml
 from dtqn.settings.presets import resolve
-from tests.settings.resolving import error_of, value_of
+from tests.settings.resolving import error_of
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,7 @@ _DEEP = "learner: " + "{a: " * 60 + "1" + "}" * 60
         (b"learner.n_step: 2\nlearner: {n_step: 3}", "config is {}: learner is there twice"),
         (b"learner: {n_step: 2, n-step: 3}", "config is {}: n_step is there twice"),
         (b"seed: !!int x", "config is {}: line 1: 'x' is no int"),
-        (
-            b"a: &a [1]\nb: [*a, *a]",
-            "config is {}: line 2: aliases (*name) are not read; write the value out",
-        ),
+        (b"a: &a [1]\nb: [*a, *a]", "config is {}: line 2: aliases (*name) are not read; write the"),
         (_DEEP.encode(), "config is {}: line 1: more than 50 collections inside each other"),
         (b"seed: 2020-01-31", "seed is 2020-01-31 (from {}): must be an integer of at least 0"),
         (b"seed: 2020-99-99", "seed is 2020-99-99 (from {}): must be an integer of at least 0"),
@@ -417,24 +414,12 @@ def test_a_tasks_preset_has_settings_of_single_agents(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "5",
-            "config is {}: agents is 5: must be settings by the name of an agent, such as drqn: {{learner: ",
-        ),
+        ("5", "config is {}: agents is 5: must be settings by the name of an agent, such as drqn: "),
         ("{drqnn: {seed: 1}}", "config is {}: agents.drqnn: drqnn is no agent; did you mean drqn?"),
         ("{drqn: 5}", "config is {}: agents.drqn is 5: must be a group of settings"),
-        (
-            "{drqn: {seed: 1}}",
-            "config is {}, agents.drqn sets seed, which is no part of an agent; leave it out",
-        ),
-        (
-            "{drqn: {task: {noise: 0.1}}}",
-            "config is {}, agents.drqn sets task, which has to be the same for all",
-        ),
-        (
-            "{drqn: {learner: {nstep: 1}}}",
-            "learner.nstep is no setting (from {}, agents.drqn); did you mean lea",
-        ),
+        ("{drqn: {seed: 1}}", "config is {}, agents.drqn sets seed, which is no part of an agent"),
+        ("{drqn: {task: {noise: 0.1}}}", "config is {}, agents.drqn sets task, which has to be the same"),
+        ("{drqn: {learner: {nstep: 1}}}", "learner.nstep is no setting (from {}, agents.drqn); did you"),
     ],
 )
 def test_a_mistake_in_settings_of_single_agents_is_one_line(tmp_path, text, message):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from dtqn.settings.config import fields_of
+from dtqn.settings.config import fields_of, value_of
 from dtqn.settings.presets import resolve
 from dtqn.settings.values import legal, nearest
-from tests.settings.resolving import error_of, value_of
+from tests.settings.resolving import error_of
 
 
 @pytest.mark.parametrize(
