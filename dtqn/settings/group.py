@@ -13,13 +13,16 @@ Rule: TypeAlias = Callable[[Any], str | None]
 """Looks at a group or at the whole run; in one line what is wrong and what to try, or None."""
 
 
-def misfit(found: Callable[[Any], bool], text: str) -> Rule:
+def misfit(
+    found: Callable[[Any], Any], text: str, better: Callable[[Any], Any] = lambda settings: None
+) -> Rule:
     """The rule that settings do not go together where `found` is true of them.
 
     Args:
         text: what is wrong and what to try, with values in braces, such as `{c.returns}`.
+        better: gives `{better}` in the text.
     """
-    return lambda settings: text.format(c=settings) if found(settings) else None
+    return lambda settings: text.format(c=settings, better=better(settings)) if found(settings) else None
 
 
 class ConfigError(ValueError):

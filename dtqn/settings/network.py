@@ -17,30 +17,10 @@ _LAYERS = Cores("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "deltanet", "
 _ATTENTION = Cores("gtrxl", "coberl", "dtqn")
 
 
-def _atoms_have_a_range(network: NetworkConfig) -> str | None:
-    if network.v_min < network.v_max:
-        return None
-    return (
-        f"network.v_min is {network.v_min}, not below network.v_max {network.v_max}; try {network.v_max - 1}"
-    )
-
-
-def _heads_divide_the_width(network: NetworkConfig) -> str | None:
-    width, heads = network.width, network.num_heads
-    if network.core not in ("gtrxl", "coberl", "deltanet", "dtqn") or not width % heads:
-        return None
-    step = math.lcm(heads, 2) if _has_sinusoids(network) else heads
-    good = max(1, round(width / step)) * step
-    return f"network.width is {width}, not a multiple of network.num_heads {heads}; try {good}"
-
-
-def _sinusoids_come_in_pairs(network: NetworkConfig) -> str | None:
-    if not network.width % 2 or not _has_sinusoids(network):
-        return None
-    return (
-        f"network.width is {network.width}; the sinusoids of positions need an even width; "
-        f"try {network.width + network.num_heads}"
-    )
+def _fitting_width(network: NetworkConfig) -> int:
+    """The nearest one that the heads divide, and whose sinusoids come in pairs."""
+    step = math.lcm(network.num_heads, 2) if _has_sinusoids(network) else network.num_heads
+    return max(1, round(network.width / step)) * step
 
 
 def _has_sinusoids(network: NetworkConfig) -> bool:
@@ -73,7 +53,11 @@ def _own_settings_are_read(network: NetworkConfig) -> str | None:
 
 
 NETWORK: Sequence[Rule] = (
-    _atoms_have_a_range,
+    misfit(
+        lambda c: c.v_min >= c.v_max,
+        "network.v_min is {c.v_min}, not below network.v_max {c.v_max}; try {better}",
+        lambda c: c.v_max - 1,
+    ),
     misfit(
         lambda c: c.soft_attention and (c.core, c.encoder) != ("lstm", "default"),
         "network.soft_attention is true with network.core {c.core} and network.encoder {c.encoder}; "
@@ -103,8 +87,16 @@ NETWORK: Sequence[Rule] = (
         "network.memory_length is {c.memory_length}, below network.compression_rate {c.compression_rate}: "
         "blocks would be seen before they are whole; try {c.compression_rate}",
     ),
-    _heads_divide_the_width,
-    _sinusoids_come_in_pairs,
+    misfit(
+        lambda c: c.core in ("gtrxl", "coberl", "deltanet", "dtqn") and c.width % c.num_heads,
+        "network.width is {c.width}, not a multiple of network.num_heads {c.num_heads}; try {better}",
+        _fitting_width,
+    ),
+    misfit(
+        lambda c: c.width % 2 and _has_sinusoids(c),
+        "network.width is {c.width}; the sinusoids of positions need an even width; try {better}",
+        lambda c: c.width + c.num_heads,
+    ),
     _own_settings_can_be_written,
     _own_settings_are_read,
 )

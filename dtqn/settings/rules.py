@@ -42,33 +42,16 @@ def _a_next_window_lacks_the_targets_first_row(config: RunConfig) -> str | None:
     )
 
 
-def _something_is_learned(config: RunConfig) -> str | None:
-    warmup, total = config.warmup_env_steps, config.total_env_steps
-    if warmup is None or warmup <= total:
-        return None
-    return (
-        f"warmup_env_steps is {warmup}, above total_env_steps {total}: "
-        f"nothing would be learned; try {total // 5}"
-    )
-
-
-def _minibatches_share_out_the_copies(config: RunConfig) -> str | None:
+def _divisor_of_copies(config: RunConfig) -> int:
+    """The number of minibatches that comes nearest from below."""
     count, copies = config.learner.minibatches, config.actor.num_envs
-    if not config.learner.rollout_length or copies % count == 0:
-        return None
-    good = max(n for n in range(1, min(count, copies) + 1) if copies % n == 0)
-    return f"learner.minibatches is {count}, no divisor of actor.num_envs {copies}; try {good}"
+    return max(n for n in range(1, min(count, copies) + 1) if copies % n == 0)
 
 
-def _a_window_is_a_sequence(config: RunConfig) -> str | None:
-    replay, context = config.replay, config.network.context_length
-    if config.network.core != "dtqn" or replay.burn_in_length + replay.learn_length == context:
-        return None
-    return (
-        f"replay.learn_length is {replay.learn_length} and replay.burn_in_length "
-        f"{replay.burn_in_length}, but a window of network.context_length {context} is both; try "
-        f"{min(replay.learn_length, context)} and {max(0, context - replay.learn_length)}"
-    )
+def _parts_of_a_window(config: RunConfig) -> str:
+    """Its rows that are learned, and those before."""
+    learned, context = config.replay.learn_length, config.network.context_length
+    return f"{min(learned, context)} and {max(0, context - learned)}"
 
 
 def _outgrows_its_window(config: RunConfig) -> bool:
@@ -112,16 +95,8 @@ def _unrecordable(config: RunConfig) -> str | None:
     return None
 
 
-def _an_atom_is_a_rewards_return(config: RunConfig) -> str | None:
-    network, scale = config.network, config.learner.reward_scale
-    largest = max(abs(network.v_min), abs(network.v_max))
-    if network.distribution != "categorical" or config.learner.value_rescaling or scale <= largest:
-        return None
-    return (
-        f"learner.reward_scale is {scale:g} with network.v_min {network.v_min:g} and network.v_max "
-        f"{network.v_max:g}: no atom is the return of a single reward of 1; "
-        f"try network.v_max {math.ceil(scale)} and network.v_min {-math.ceil(scale)}"
-    )
+def _largest_atom(network: NetworkConfig) -> float:
+    return max(abs(network.v_min), abs(network.v_max))
 
 
 def _has_auxiliary_loss(network: NetworkConfig) -> bool:
@@ -137,7 +112,17 @@ def _prioritised_by_actor(replay: ReplayConfig) -> bool:
 
 
 RUN: Sequence[Rule] = (
-    _an_atom_is_a_rewards_return,
+    misfit(
+        lambda c: (
+            c.network.distribution == "categorical"
+            and not c.learner.value_rescaling
+            and c.learner.reward_scale > _largest_atom(c.network)
+        ),
+        "learner.reward_scale is {c.learner.reward_scale:g} with network.v_min {c.network.v_min:g} and "
+        "network.v_max {c.network.v_max:g}: no atom is the return of a single reward of 1; "
+        "try network.v_max {better} and network.v_min -{better}",
+        lambda c: math.ceil(c.learner.reward_scale),
+    ),
     misfit(
         lambda c: c.network.distribution == "quantile" and c.learner.returns != "n_step",
         "learner.returns is {c.learner.returns} with network.distribution quantile: a mixture of returns "
@@ -174,14 +159,32 @@ RUN: Sequence[Rule] = (
         "replay.learn_burn_in false; try true, or a burn-in of 0",
     ),
     _a_next_window_lacks_the_targets_first_row,
-    _something_is_learned,
+    misfit(
+        lambda c: c.warmup > c.total_env_steps,
+        "warmup_env_steps is {c.warmup_env_steps}, above total_env_steps {c.total_env_steps}: "
+        "nothing would be learned; try {better}",
+        lambda c: c.total_env_steps // 5,
+    ),
     misfit(
         lambda c: c.network.core == "dtqn" and c.learner.rollout_length,
         "learner.rollout_length is {c.learner.rollout_length}, but network.core is dtqn, which reads a "
         "window for each step and not a rollout once; try 0, or another core",
     ),
-    _minibatches_share_out_the_copies,
-    _a_window_is_a_sequence,
+    misfit(
+        lambda c: c.learner.rollout_length and c.actor.num_envs % c.learner.minibatches,
+        "learner.minibatches is {c.learner.minibatches}, no divisor of actor.num_envs {c.actor.num_envs}; "
+        "try {better}",
+        _divisor_of_copies,
+    ),
+    misfit(
+        lambda c: (
+            c.network.core == "dtqn"
+            and c.replay.burn_in_length + c.replay.learn_length != c.network.context_length
+        ),
+        "replay.learn_length is {c.replay.learn_length} and replay.burn_in_length {c.replay.burn_in_length}, "
+        "but a window of network.context_length {c.network.context_length} is both; try {better}",
+        _parts_of_a_window,
+    ),
     misfit(
         lambda c: c.network.core == "dtqn" and _outgrows_its_window(c),
         "learner.n_step is {c.learner.n_step}, above network.context_length {c.network.context_length}: no "
