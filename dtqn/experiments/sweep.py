@@ -50,25 +50,15 @@ Resolve = Callable[[Mapping[str, Any]], Config]
 class Sweep:
     """This process's part in a sweep."""
 
-    def __init__(
-        self,
-        file: SweepFile,
-        folder: Path,
-        runs_dir: Path,
-        resolve: Resolve,
-        run_cap: int | None,
-        seed: int,
-        digest: str,
-    ) -> None:
-        self.file, self.folder, self.runs_dir, self.resolve = file, folder, runs_dir, resolve
+    def __init__(self, study: Study, resolve: Resolve, runs_dir: Path, run_cap: int | None) -> None:
+        self.study, self.file, self.resolve, self.runs_dir = study, study.file, resolve, runs_dir
         self.run_cap = run_cap
-        self.study = Study(file, folder, seed, digest)
         self._exhausted = False
 
     def results(self) -> Results:
         """What it came to so far, with its leaderboard written."""
         with self.study.alone():  # another process writes the same files
-            results = Results(self.file, self.folder, self.study.trials())
+            results = Results(self.file, self.study.folder, self.study.trials())
             results.write_board()
         return results
 
@@ -172,9 +162,11 @@ def command(path: Path, asked: Asked) -> int:
     folder = asked.out or default_folder(file, digest, asked.runs_dir)
     make_writable("--runs-dir", asked.runs_dir)
     make_writable("--out", folder)
-    sweep = Sweep(file, folder, asked.runs_dir, resolve, run_cap, asked.search_seed, digest)
-    with contextlib.closing(sweep.study), launchers.opened(asked.launcher, asked.runs_dir) as launcher:
-        return run(sweep, jobs, launcher)
+    with (
+        contextlib.closing(Study(file, folder, asked.search_seed, digest)) as study,
+        launchers.opened(asked.launcher, asked.runs_dir) as launcher,
+    ):
+        return run(Sweep(study, resolve, asked.runs_dir, run_cap), jobs, launcher)
 
 
 def _resolved(file: SweepFile, asked: Asked, parameters: Mapping[str, Any]) -> Config:
@@ -238,7 +230,7 @@ def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> int:
     for trial in results.trials:
         if trial.error:
             print(f"run {trial.number} {trial.state}: {trial.error}")
-    print("\n".join(["", *results.table(), *sweep.finish(), f"all in {sweep.folder}"]), flush=True)
+    print("\n".join(["", *results.table(), *sweep.finish(), f"all in {sweep.study.folder}"]), flush=True)
     states = {trial.state for trial in results.trials}
     return 1 if "failed" in states or not states & {"finished", "stopped"} else 0
 

@@ -163,7 +163,7 @@ class Study:
         Raises:
             ConfigError: the folder's record is of another search, or of none.
         """
-        self._file, self._folder, self._seed = file, folder, seed
+        self.file, self.folder, self._seed = file, folder, seed
         self._lock = _JournalLock(folder / _JOURNAL)
         with self.alone():
             self._study = _opened(folder / _JOURNAL, self._lock, file)
@@ -176,7 +176,7 @@ class Study:
 
     def close(self) -> None:
         """Free the trials that are open."""
-        (self._folder / "processes" / self._me).unlink(missing_ok=True)
+        (self.folder / "processes" / self._me).unlink(missing_ok=True)
         self._alive.close()
 
     def _check_search(self, digest: str) -> None:
@@ -185,7 +185,7 @@ class Study:
             self._study.set_user_attr("digest", digest)
         elif then != digest:
             why = "the sweep file, a setting or the task has changed since"
-            raise ConfigError(f"{self._folder}: is of another search ({why}); give another --out")
+            raise ConfigError(f"{self.folder}: is of another search ({why}); give another --out")
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -203,7 +203,7 @@ class Study:
         return self._study.get_trials(deepcopy=False)
 
     def draws(self) -> Iterator[Draw]:
-        return draws(self._file, self._seed, self._frozen())
+        return draws(self.file, self._seed, self._frozen())
 
     def add(self, draw: Draw, run_dir: str = "", refused: str = "") -> Trial:
         """Note a new trial of this process down, in one line of the journal.
@@ -230,7 +230,7 @@ class Study:
     def _lives(self, process: str) -> bool:
         """Whether a process, on whatever machine, holds the lock of the file that it opened."""
         try:
-            with (self._folder / "processes" / process).open("r+b") as file:
+            with (self.folder / "processes" / process).open("r+b") as file:
                 return not lock_file(file.fileno())
         except FileNotFoundError:
             return False
@@ -249,7 +249,7 @@ class Study:
 
     def is_hopeless(self, number: int, history: Sequence[float]) -> bool:
         """Whether early termination ends a run with these evaluations, one of them a rung that it fails."""
-        if self._file.early_terminate is None:
+        if self.file.early_terminate is None:
             return False
         handle, known = self._note(number), self._frozen()[number - 1]
         hopeless = bool(known.user_attrs.get("hopeless"))
