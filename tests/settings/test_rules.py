@@ -146,10 +146,7 @@ _OF_REPLAY = {
         (_PLAIN | _UNREAD, set(_UNREAD)),
         (_PLAIN | _UNREAD | _READ, set()),
         (_PLAIN | _QUANTILES | {"network.num_atoms": "2"}, {"network.num_atoms"}),
-        (
-            _PLAIN | _QUANTILES | {"learner.loss": "huber", "learner.huber_threshold": "2"},
-            {"learner.loss"},
-        ),
+        (_PLAIN | _QUANTILES | {"learner.loss": "huber", "learner.huber_threshold": "2"}, {"learner.loss"}),
         (
             _PLAIN | {"network.num_quantiles": "8", "network.v_min": "-1"},
             {"network.num_quantiles", "network.v_min"},
