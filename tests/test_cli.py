@@ -174,6 +174,10 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
         (["--run-dir", ""], "argument --run-dir: the name is empty; must be a path"),
         (["--seed"], "argument --seed: expected one argument"),
         (["--seed", "1", "7"], "unrecognized arguments: 7"),
+        (
+            ["--env", "CartPole-v1", "--stop-at-success", "0.9"],
+            "stop_at_success is 0.9, but CartPole-v1 defines no success; try none",
+        ),
         (["trian"], "trian is no command; did you mean train?"),
         (["--config", "."], "config is .: cannot be read: Is a directory"),
         (["--run-dir", __file__], f"run_dir {__file__} cannot be written: File exists"),
@@ -199,12 +203,6 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
 )
 def test_a_mistake_is_one_line_that_names_it(capsys, argv, message):
     assert re.fullmatch(message.replace("?", r"\?"), _fails(capsys, *argv))
-
-
-def test_a_directory_that_holds_a_run_is_refused(capsys, tmp_path):
-    (tmp_path / "config.yaml").write_text("seed: 1\n")
-    message = _fails(capsys, "--run-dir", tmp_path)
-    assert message == f"run_dir {tmp_path} holds a run; to go on with it: python -m dtqn --resume {tmp_path}"
 
 
 @pytest.mark.parametrize(
@@ -244,13 +242,6 @@ def test_what_cannot_run_is_refused_before_there_is_a_folder(
 def test_a_ceiling_of_success_is_told(capsys):
     assert cli.main(["envs", "--env", "gridverse-memory-four-rooms-7x7"]) == 0
     assert "(no agent can exceed 94.3%)" in capsys.readouterr().out
-
-
-def test_a_success_bound_where_the_task_knows_no_success(capsys, monkeypatch):
-    spec = dataclasses.replace(envs.spec("gridverse-memory-7x7"), success=None)
-    monkeypatch.setattr(envs, "spec", lambda id, **_: spec)
-    message = _fails(capsys, "--stop-at-success", "0.9")
-    assert message == "stop_at_success is 0.9, but gridverse-memory-7x7 defines no success; try none"
 
 
 @pytest.mark.parametrize("name", ["learner.novelty_weight", "learner.repeat_cost"])

@@ -63,9 +63,3 @@ def test_a_grid_has_every_value_once(spec, values):
     assert len(found) == 2 * len(values) and {one["z"] for one in found} == {7}
     for y in (0, 1):
         assert sorted(str(one["x"]) for one in found if one["y"] == y) == sorted(map(str, values))
-
-
-def test_a_choice_repeats_itself_and_depends_on_the_seed():
-    file = _file({"x": {"min": 0.0, "max": 1.0}})
-    first, other = (next(draws(file, seed)).parameters for seed in (1, 2))
-    assert first == next(draws(file, 1)).parameters != other
