@@ -102,6 +102,7 @@ def test_rungs_by_hand(tmp_path):
         study.end(trial.number, "stopped" if hopeless else "finished", history[-1], 1)
     assert [trial.state for trial in study.trials()].count("stopped") == 3
     assert study.trials()[1].value == 1.0, "the last that was reported"
+    study.close()
 
 
 def test_a_verdict_outlives_its_process(tmp_path):
