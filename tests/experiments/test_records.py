@@ -561,7 +561,7 @@ def test_the_agent_of_a_record_is_no_other(tmp_path):
     file = _keep(tmp_path)
     place = Path(_name(file))
     with pytest.raises(
-        ConfigError, match=f"agent is gru: {place} has all settings of a run of dqn; leave it out"
+        ConfigError, match=f"agent is gru .from --agent., but {place} holds every setting of dqn"
     ):
         resolve(place, {"agent": "gru"}, {})
     with pytest.raises(ConfigError, match="it is the record of a run, with its agent"):
