@@ -75,19 +75,13 @@ class SweepFile(NamedTuple):
         return [self.method, self.metric, self.goal, rungs, specs]
 
     @property
-    def fixed(self) -> dict[str, Any]:
-        """Parameters that have one value."""
-        return {name: one.spec["value"] for name, one in self.parameters.items() if not one.is_searched}
-
-    @property
     def searched(self) -> list[str]:
         """Parameters that have more than one value."""
         return [name for name, one in self.parameters.items() if one.is_searched]
 
     def settings(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters' values for what was drawn for those that are searched."""
-        values = {name: self.parameters[name].value(drawn[name]) for name in self.searched}
-        return {name: (values | self.fixed)[name] for name in self.parameters}
+        return {name: one.value(drawn.get(name)) for name, one in self.parameters.items()}
 
     def check_given(self, given: Mapping[str, str]) -> None:
         """A ConfigError where settings of all runs decide one that is searched."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -12,7 +12,6 @@ from dtqn.settings.faults import first_fault
 from dtqn.settings.values import meant
 
 Spec = Mapping[str, Any]
-Number = Annotated[float, Field(description="a number; YAML reads 1.0e-5 as one, not 1e-5")]
 
 
 class Part(BaseModel):
@@ -40,41 +39,35 @@ def read_part(kind: type[_P], content: Mapping[Any, Any], what: str, inside: str
         raise ValueError(f"{inside}{first_fault(error, kind, what)}") from None
 
 
-class Distribution(NamedTuple):
-    """A row of the table."""
-
-    keys: Mapping[str, Any]
-    """By name, the type and the default, as pydantic takes them."""
-    value: Callable[[Spec, Any], Any]
-    """The value at a quantile, as at W&B; of a list at a place."""
-
-
-def _uniform(spec: Spec, share: float) -> float:
+def _between(spec: Spec, share: float) -> float:
     return float(spec["min"] + share * (spec["max"] - spec["min"]))
 
 
-def _log_uniform_values(spec: Spec, share: float) -> float:
+def _geometric(spec: Spec, share: float) -> float:
     return float(spec["min"] * (spec["max"] / spec["min"]) ** share)
 
 
-def _int_uniform(spec: Spec, share: float) -> int:
+def _integer(spec: Spec, share: float) -> int:
     return min(math.floor(spec["min"] + share * (spec["max"] + 1 - spec["min"])), int(spec["max"]))
 
 
+_NUMBER = Annotated[float, Field(description="a number; YAML reads 1.0e-5 as one, not 1e-5")]
 _LIST = Annotated[list[Any], Field(min_length=1, description="a list of at least 1 item")]
-_ENDS = {"min": (Number, ...), "max": (Number, ...)}
-_POSITIVE = Distribution({**_ENDS, "min": (Annotated[float, Field(gt=0)], ...)}, _log_uniform_values)
-DISTRIBUTIONS: Mapping[str, Distribution] = {
-    "constant": Distribution({"value": (Any, ...)}, lambda spec, _: spec["value"]),
-    "categorical": Distribution({"values": (_LIST, ...)}, lambda spec, place: spec["values"][place]),
-    "int_uniform": Distribution({"min": (int, ...), "max": (int, ...)}, _int_uniform),
-    "uniform": Distribution(_ENDS, _uniform),
-    "log_uniform": Distribution(_ENDS, lambda spec, share: math.exp(_uniform(spec, share))),
-    "log_uniform_values": _POSITIVE,
-    "inv_log_uniform": Distribution(_ENDS, lambda spec, share: math.exp(-_uniform(spec, 1 - share))),
-    "inv_log_uniform_values": _POSITIVE,  # inverses are spread alike
+_ENDS = {"min": _NUMBER, "max": _NUMBER}
+_POSITIVE_ENDS = {"min": Annotated[float, Field(gt=0)], "max": _NUMBER}
+DISTRIBUTIONS: Mapping[str, tuple[Mapping[str, Any], Callable[[Spec, Any], Any]]] = {
+    "constant": ({"value": Any}, lambda spec, _: spec["value"]),
+    "categorical": ({"values": _LIST}, lambda spec, place: spec["values"][place]),
+    "int_uniform": ({"min": int, "max": int}, _integer),
+    "uniform": (_ENDS, _between),
+    "log_uniform": (_ENDS, lambda spec, share: math.exp(_between(spec, share))),
+    "log_uniform_values": (_POSITIVE_ENDS, _geometric),
+    "inv_log_uniform": (_ENDS, lambda spec, share: math.exp(-_between(spec, 1 - share))),
+    "inv_log_uniform_values": (_POSITIVE_ENDS, _geometric),  # inverses are spread alike
 }
-"""Those that are drawn here. `log_uniform` has exponents of e as its ends, `..._values` the values."""
+"""By W&B's name the keys with their types, and the value at a quantile, or at a place in a list.
+
+`log_uniform` has exponents of e as its ends, `..._values` the values."""
 
 
 class Parameter:
@@ -88,12 +81,12 @@ class Parameter:
         if self.distribution not in DISTRIBUTIONS:
             right = f"one of {', '.join(DISTRIBUTIONS)}{meant(self.distribution, DISTRIBUTIONS)}"
             raise ValueError(f".distribution is {self.distribution}: must be {right}")
-        row = DISTRIBUTIONS[self.distribution]
+        types, self._value = DISTRIBUTIONS[self.distribution]
         self.spec = {key: value for key, value in spec.items() if key != "distribution"}
-        read_part(create_model("Spec", __base__=Part, **row.keys), self.spec, self.distribution, ".")
+        keys: Any = {key: (kind, ...) for key, kind in types.items()}
+        read_part(create_model("Spec", __base__=Part, **keys), self.spec, self.distribution, ".")
         if "min" in spec and spec["min"] >= spec["max"]:
             raise ValueError(f".min {spec['min']} is not less than max {spec['max']}")
-        self._value = row.value
         self.listed = self._all_values() if is_grid or "values" in spec else None
         """The values of which Optuna draws the place; None: it draws a quantile."""
         if is_grid and self.is_searched and self.listed is None:
