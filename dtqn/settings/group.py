@@ -14,15 +14,15 @@ Rule: TypeAlias = Callable[[Any], str | None]
 
 
 def misfit(
-    found: Callable[[Any], Any], text: str, better: Callable[[Any], Any] = lambda settings: None
+    found: Callable[[Any], Any], text: str, more: Callable[[Any], Any] = lambda settings: None
 ) -> Rule:
     """The rule that settings do not go together where `found` is true of them.
 
     Args:
         text: what is wrong and what to try, with values in braces, such as `{c.returns}`.
-        better: gives `{better}` in the text.
+        more: gives `{more}` in the text, such as a value that would do.
     """
-    return lambda settings: text.format(c=settings, better=better(settings)) if found(settings) else None
+    return lambda settings: text.format(c=settings, more=more(settings)) if found(settings) else None
 
 
 class ConfigError(ValueError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -12,6 +11,7 @@ from pydantic import Field
 from dtqn.settings import values
 from dtqn.settings.group import Group, Rule, misfit
 from dtqn.settings.values import Cores, OwnOr, is_own, shown
+from envs.options import is_plain
 
 _LAYERS = Cores("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "deltanet", "dtqn")
 _ATTENTION = Cores("gtrxl", "coberl", "dtqn")
@@ -29,19 +29,6 @@ def _has_sinusoids(network: NetworkConfig) -> bool:
     )
 
 
-def _own_settings_can_be_written(network: NetworkConfig) -> str | None:
-    given = dict(network.kwargs)
-    try:
-        if json.loads(json.dumps(given, allow_nan=False)) == given:
-            return None
-    except (TypeError, ValueError, RecursionError):
-        pass
-    return (
-        f"network.kwargs is {shown(given)}; it must be a mapping from names to finite numbers, text, true, "
-        "false, none, and lists and mappings of these"
-    )
-
-
 def _own_settings_are_read(network: NetworkConfig) -> str | None:
     if not network.kwargs or is_own(network.core) or is_own(network.encoder):
         return None
@@ -55,7 +42,7 @@ def _own_settings_are_read(network: NetworkConfig) -> str | None:
 NETWORK: Sequence[Rule] = (
     misfit(
         lambda c: c.v_min >= c.v_max,
-        "network.v_min is {c.v_min}, not below network.v_max {c.v_max}; try {better}",
+        "network.v_min is {c.v_min}, not below network.v_max {c.v_max}; try {more}",
         lambda c: c.v_max - 1,
     ),
     misfit(
@@ -89,15 +76,20 @@ NETWORK: Sequence[Rule] = (
     ),
     misfit(
         lambda c: c.core in ("gtrxl", "coberl", "deltanet", "dtqn") and c.width % c.num_heads,
-        "network.width is {c.width}, not a multiple of network.num_heads {c.num_heads}; try {better}",
+        "network.width is {c.width}, not a multiple of network.num_heads {c.num_heads}; try {more}",
         _fitting_width,
     ),
     misfit(
         lambda c: c.width % 2 and _has_sinusoids(c),
-        "network.width is {c.width}; the sinusoids of positions need an even width; try {better}",
+        "network.width is {c.width}; the sinusoids of positions need an even width; try {more}",
         lambda c: c.width + c.num_heads,
     ),
-    _own_settings_can_be_written,
+    misfit(
+        lambda c: not is_plain(dict(c.kwargs)),
+        "network.kwargs is {more}; it must be a mapping from names to finite numbers, text, true, false, "
+        "none, and lists and mappings of these",
+        lambda c: shown(dict(c.kwargs)),
+    ),
     _own_settings_are_read,
 )
 

@@ -120,7 +120,7 @@ RUN: Sequence[Rule] = (
         ),
         "learner.reward_scale is {c.learner.reward_scale:g} with network.v_min {c.network.v_min:g} and "
         "network.v_max {c.network.v_max:g}: no atom is the return of a single reward of 1; "
-        "try network.v_max {better} and network.v_min -{better}",
+        "try network.v_max {more} and network.v_min -{more}",
         lambda c: math.ceil(c.learner.reward_scale),
     ),
     misfit(
@@ -162,7 +162,7 @@ RUN: Sequence[Rule] = (
     misfit(
         lambda c: c.warmup > c.total_env_steps,
         "warmup_env_steps is {c.warmup_env_steps}, above total_env_steps {c.total_env_steps}: "
-        "nothing would be learned; try {better}",
+        "nothing would be learned; try {more}",
         lambda c: c.total_env_steps // 5,
     ),
     misfit(
@@ -173,7 +173,7 @@ RUN: Sequence[Rule] = (
     misfit(
         lambda c: c.learner.rollout_length and c.actor.num_envs % c.learner.minibatches,
         "learner.minibatches is {c.learner.minibatches}, no divisor of actor.num_envs {c.actor.num_envs}; "
-        "try {better}",
+        "try {more}",
         _divisor_of_copies,
     ),
     misfit(
@@ -182,7 +182,7 @@ RUN: Sequence[Rule] = (
             and c.replay.burn_in_length + c.replay.learn_length != c.network.context_length
         ),
         "replay.learn_length is {c.replay.learn_length} and replay.burn_in_length {c.replay.burn_in_length}, "
-        "but a window of network.context_length {c.network.context_length} is both; try {better}",
+        "but a window of network.context_length {c.network.context_length} is both; try {more}",
         _parts_of_a_window,
     ),
     misfit(
