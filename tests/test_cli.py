@@ -210,6 +210,12 @@ def test_a_mistake_is_one_line_that_names_it(capsys, argv, message):
     [
         (["--env", "car-flag-continuous"], "env is car-flag-continuous: its actions are Box"),
         (
+            ["--env", "CartPole-v1", "--learner.novelty_weight", "0.1"],
+            "learner.novelty_weight is 0.1, but observations of CartPole-v1 have real numbers, which hardly "
+            "ever come twice; try 0, or learner.novelty_centred true",
+        ),
+        (["--env", "car-flag", "--learner.repeat_cost", "1"], "learner.repeat_cost is 1.0, but observations"),
+        (
             ["--network.encoder", "dtqn", "--network.width", "8"],
             "env is gridverse-memory-7x7: network.embedding_width is 8, not below network.width 8",
         ),
@@ -244,24 +250,13 @@ def test_a_ceiling_of_success_is_told(capsys):
     assert "(no agent can exceed 94.3%)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["learner.novelty_weight", "learner.repeat_cost"])
 @pytest.mark.parametrize(
-    "env, fits", [("CartPole-v1", False), ("gridverse-memory-7x7", True), ("car-flag", False)]
+    ("env", "more"),
+    [("gridverse-memory-7x7", {}), ("CartPole-v1", {"learner.novelty_centred": "true"})],
 )
-def test_novelty_needs_observations_that_come_twice(env, fits, name, capsys, tmp_path):
-    """Told before anything is made, by every command that trains."""
-    flags = ["--env", env, f"--{name}", "0.1", "--wandb", "disabled"]
-    if fits:
-        assert task_of(resolve(None, {"env": env, name: "0.1"}, {})).id == env
-        return
-    for command in ([], ["compare", "--agents", "gtrxl", "--seeds", "1", "--out", str(tmp_path / "out")]):
-        assert cli.main([*command, *flags]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert f"{name} is 0.1, but observations of {env} have real numbers" in line
-        assert line.endswith("try 0, or learner.novelty_centred true")
-    assert not list(tmp_path.iterdir())
-    centred = {"env": env, name: "0.1", "learner.novelty_centred": "true"}
-    assert task_of(resolve(None, centred, {})).id == env
+def test_novelty_needs_observations_that_come_twice_or_is_centred(env, more):
+    flags = {"env": env, "learner.novelty_weight": "0.1", "learner.repeat_cost": "0.1"}
+    assert task_of(resolve(None, flags | more, {})).id == env
 
 
 def test_a_gpu_that_is_full_is_one_line_for_any_command(
