@@ -57,14 +57,14 @@ class Sweep:
 
     def results(self) -> Results:
         """What it came to so far, with its leaderboard written."""
-        with self.study.alone():  # another process writes the same files
+        with self.study.alone:  # another process writes the same files
             results = Results(self.file, self.study.folder, self.study.trials())
             results.write_board()
         return results
 
     def next_job(self) -> tuple[Trial, Job] | None:
         """Claim a trial: one that was left by its process, or else a new one; None where there is none."""
-        with self.study.alone():
+        with self.study.alone:
             trial = self._left() or self._new()
         if trial is None:
             return None
@@ -124,7 +124,7 @@ class Sweep:
         results = self.results()
         if not (board := results.ranked()):
             return ["no configuration has a result"]
-        with self.study.alone():
+        with self.study.alone:
             return results.write_best(self.resolve(board[0].trials[0].parameters))
 
 

@@ -133,6 +133,11 @@ class _JournalLock:
         if self._depth == 0:
             self._held.close()
 
+    __enter__ = acquire
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
 
 def _opened(journal: Path, lock: _JournalLock, file: SweepFile) -> optuna.Study:
     """The study that the journal holds, or a new one."""
@@ -164,9 +169,10 @@ class Study:
             ConfigError: the folder's record is of another search, or of none.
         """
         self.file, self.folder, self._seed = file, folder, seed
-        self._lock = _JournalLock(folder / _JOURNAL)
-        with self.alone():
-            self._study = _opened(folder / _JOURNAL, self._lock, file)
+        self.alone = _JournalLock(folder / _JOURNAL)
+        """No other process makes a claim, or writes, in a `with` block of it."""
+        with self.alone:
+            self._study = _opened(folder / _JOURNAL, self.alone, file)
             self._check_search(digest)
         # The number of a process may come again.
         self._me = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
@@ -186,15 +192,6 @@ class Study:
         elif then != digest:
             why = "the sweep file, a setting or the task has changed since"
             raise ConfigError(f"{self.folder}: is of another search ({why}); give another --out")
-
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """No other process makes a claim, or writes, in the block."""
-        self._lock.acquire()
-        try:
-            yield
-        finally:
-            self._lock.release()
 
     def trials(self) -> list[Trial]:
         return [Trial.of(frozen) for frozen in self._frozen()]

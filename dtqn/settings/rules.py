@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pydantic.fields import FieldInfo
 
 from dtqn.settings.group import Rule, misfit
-from dtqn.settings.learner import ReplayConfig
+from dtqn.settings.learner import LearnerConfig, ReplayConfig
 from dtqn.settings.network import NetworkConfig
 from dtqn.settings.run import RunConfig
 from dtqn.settings.values import Cores, is_own, mark_of
@@ -25,21 +25,14 @@ def _the_memory_fits(config: RunConfig) -> str | None:
     return None if window is None else memory_misfit(config, window)
 
 
-def _a_next_window_lacks_the_targets_first_row(config: RunConfig) -> str | None:
-    learner = config.learner
-    if not learner.next_window or learner.double_q or learner.target_update == "none":
-        return None
+def _reads_first_row(learner: LearnerConfig) -> str:
+    """What reads the target network's values of a sequence's first row; empty where nothing does."""
+    if learner.double_q or learner.target_update == "none":
+        return ""
     if learner.munchausen:
-        reads = "learner.munchausen true"
-    elif learner.returns == "watkins" and learner.trace_tolerance > 0:
-        reads = f"learner.trace_tolerance {learner.trace_tolerance:g}"
-    else:
-        return None
-    return (
-        f"learner.next_window is true with learner.double_q false and {reads}, which reads the target "
-        "network's values of a sequence's first row, but no window of that network has it; "
-        "try learner.double_q true"
-    )
+        return "learner.munchausen true"
+    watkins = learner.returns == "watkins" and learner.trace_tolerance > 0
+    return f"learner.trace_tolerance {learner.trace_tolerance:g}" if watkins else ""
 
 
 def _divisor_of_copies(config: RunConfig) -> int:
@@ -158,7 +151,13 @@ RUN: Sequence[Rule] = (
         "learner.next_window is true, but replay.burn_in_length is {c.replay.burn_in_length} with "
         "replay.learn_burn_in false; try true, or a burn-in of 0",
     ),
-    _a_next_window_lacks_the_targets_first_row,
+    misfit(
+        lambda c: c.learner.next_window and _reads_first_row(c.learner),
+        "learner.next_window is true with learner.double_q false and {more}, which reads the target "
+        "network's values of a sequence's first row, but no window of that network has it; "
+        "try learner.double_q true",
+        lambda c: _reads_first_row(c.learner),
+    ),
     misfit(
         lambda c: c.warmup > c.total_env_steps,
         "warmup_env_steps is {c.warmup_env_steps}, above total_env_steps {c.total_env_steps}: "

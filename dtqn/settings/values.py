@@ -36,9 +36,10 @@ class Cores(_Names):
 class OwnOr(_Names):
     """One of the suite's names, or `module:name` for what a user has written."""
 
-    def check(self, value: Any) -> None:
+    def read(self, value: Any) -> Any:
         if not isinstance(value, str) or not (value in self.names or is_own(value)):
             raise ValueError("neither a known name nor module:name")
+        return value
 
 
 @dataclass(frozen=True)
@@ -74,20 +75,15 @@ def is_own(name: str) -> bool:
     return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", name) is not None
 
 
-def mark_of(field: FieldInfo, kind: type[Any]) -> Any:
-    """The mark of this kind that a setting has; None without one."""
+def mark_of(field: FieldInfo, kind: type[Any] | tuple[type[Any], ...]) -> Any:
+    """The mark of this kind, or of one of these, that a setting has; None without one."""
     return next((mark for mark in field.metadata if isinstance(mark, kind)), None)
 
 
 def read(value: Any, field: FieldInfo) -> Any:
     """Read values as people and YAML write them: `1e6` is an integer, `none` is None, 1 is no boolean."""
-    if own := mark_of(field, OwnOr):
-        own.check(value)
-        return value
-    if auto := mark_of(field, AutoOr):
-        return auto.read(value)
-    if some := mark_of(field, SomeOf):
-        return some.read(value)
+    if mark := mark_of(field, (OwnOr, AutoOr, SomeOf)):
+        return mark.read(value)
     kinds = _kinds(field)
     if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
         return None
@@ -171,7 +167,7 @@ def _integer(text: str) -> int | str:
 
 def choices(field: FieldInfo) -> tuple[Any, ...]:
     """The names that a setting lets be chosen, None aside; empty for numbers and free text."""
-    if named := mark_of(field, OwnOr) or mark_of(field, SomeOf):
+    if named := mark_of(field, (OwnOr, SomeOf)):
         return tuple(named.names)
     kinds = [field.annotation, *get_args(field.annotation)]
     named = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
@@ -219,15 +215,9 @@ def _bounds(field: FieldInfo, value: Any) -> str:
 
 def _limit(field: FieldInfo, value: Any) -> list[str]:
     """The limit of all integers, as it can be typed, for a value that is beyond it; else empty."""
-    if int not in _kinds(field):
-        return []
-    try:
-        beyond = float(value) >= _LARGEST  # >=, as it rounds
-    except (TypeError, ValueError):
-        return []
-    except OverflowError:  # an integer
-        beyond = value > 0
-    return [f"at most 1e{round(math.log10(_LARGEST))}"] if beyond else []
+    number = value if isinstance(value, int) else _integer(str(value))
+    is_beyond = int in _kinds(field) and not isinstance(number, str) and number > _LARGEST
+    return ["at most 1e18"] if is_beyond else []
 
 
 def shown(value: Any) -> str:

@@ -108,7 +108,7 @@ def _claimed(path, out, start, answers):
     start.wait()
     mine = []
     for _ in range(20):
-        with study.alone():
+        with study.alone:
             left = [trial for trial in study.trials() if study.is_left(trial)]
             if left:
                 mine.append(study.take(left[0].number, "").number)
