@@ -42,6 +42,7 @@ def test_a_grid_is_covered_once_and_averaged_over_seeds(run):
     assert re.fullmatch(r"1\.  0\.9850 {8}\d, \d  3", top), "the mean of 0.99 and 0.98"
     best = resolve(folder / "best.yaml", {}, {})
     assert (best.learner.n_step, best.learner.learning_rate, best.learner.double_q) == (3, 0.004, False)
+    assert (os.environ["WANDB_RUN_GROUP"], os.environ["WANDB_JOB_TYPE"]) == ("file", "sweep")
 
 
 def test_settings_of_ones_own_core_are_searched_one_by_one(run):
@@ -270,11 +271,6 @@ def test_a_journal_that_cannot_be_read_is_one_line(run, text):
     message = r"is no record of a sweep \(\w+\); move it away, what has been run is found again"
     assert code == 2 and re.fullmatch(rf"error: {re.escape(str(journal))}: {message}\n", printed), printed
     assert journal.read_text() == f"{text}\n"
-
-
-def test_wandb_is_told_the_sweep(run):
-    assert run(GRID.replace("[1, 2, 3]", "[2]") + "name: try\n")[0] == 0
-    assert (os.environ["WANDB_RUN_GROUP"], os.environ["WANDB_JOB_TYPE"]) == ("try", "sweep")
 
 
 def test_a_searchs_name_is_one_folder(tmp_path):
