@@ -120,23 +120,17 @@ def _command_line(rng: random.Random, folder: Path) -> list[str]:
     return [rng.choice(["eval", "envs", "train", "swep", *_VALUES]), *options]
 
 
-def _answer(argv: list[str]) -> tuple[object, str]:
-    """Exit code and standard error of a command line."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code: object = cli.main(argv)
-        except SystemExit as end:  # of --help
-            code = end.code
-    return code, err.getvalue()
-
-
 def _mistake(argv: list[str]) -> str:
     """The fault in the answer to a command line; empty if there is none."""
+    out, err = io.StringIO(), io.StringIO()
     try:
-        code, printed = _answer(argv)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code: object = cli.main(argv)
+    except SystemExit as end:  # of --help
+        code = end.code
     except Exception:
         return f"{argv!r}\n{traceback.format_exc()}"
+    printed = err.getvalue()
     is_right = (code == 0) if not printed else (code == 2 and printed.startswith("error: "))
     return "" if is_right and printed.count("\n") <= 1 else f"{argv!r}\n{code}: {printed}"
 
@@ -172,29 +166,25 @@ def test_random_inputs_are_answered(monkeypatch, tmp_path, seeds):
     assert not wrong, "\n\n".join(wrong)
 
 
-@pytest.mark.usefixtures("nothing_runs")
-@pytest.mark.parametrize("key", ["seed", "learner", "env", "network.core", "task.hide"])
-def test_every_odd_value_of_a_settings_file_is_answered(monkeypatch, tmp_path, key):
-    monkeypatch.chdir(tmp_path)
-    file, wrong = tmp_path / "file.yaml", []
-    for scalar in _SCALARS:
-        file.write_text(f"{key}: {scalar}", encoding="utf-8")
-        wrong.append(_mistake(["--config", str(file)]))
-        wrong.append(_mistake(["--agent", str(file)]))
-    assert not any(wrong), "\n\n".join(wrong)
+_SWEEP = yaml.safe_load((layers.CONFIGS / "sweeps" / "memory-length.yaml").read_text())
+_OF_SETTINGS = ("seed", "learner", "env", "network.core", "task.hide")
+_OF_SWEEPS = ("run_cap", "method", "command", "name", "metric", "parameters", "early_terminate")
 
 
 @pytest.mark.usefixtures("nothing_runs")
 @pytest.mark.parametrize(
-    "line", ["run_cap", "method", "command", "name", "metric", "parameters", "early_terminate"]
+    ("key", "whole", "commands"),
+    [
+        *((key, {}, [["--config"], ["--agent"]]) for key in _OF_SETTINGS),
+        *((key, _SWEEP, [["sweep", "--run-cap", "2"]]) for key in _OF_SWEEPS),
+    ],
 )
-def test_every_odd_value_of_a_sweep_file_is_answered(monkeypatch, tmp_path, line):
+def test_every_odd_value_of_a_file_is_answered(monkeypatch, tmp_path, key, whole, commands):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(preflight, "check", lambda *_: None)  # builds a network for every configuration
-    whole = yaml.safe_load((layers.CONFIGS / "sweeps" / "memory-length.yaml").read_text())
-    whole.pop(line, None)
+    rest = "".join(yaml.safe_dump({name: value}) for name, value in whole.items() if name != key)
     file, wrong = tmp_path / "file.yaml", []
     for scalar in _SCALARS:
-        file.write_text(f"{yaml.safe_dump(whole)}\n{line}: {scalar}", encoding="utf-8")
-        wrong.append(_mistake(["sweep", str(file), "--run-cap", "2"]))
+        file.write_text(f"{rest}{key}: {scalar}", encoding="utf-8")
+        wrong += [_mistake([*command, str(file)]) for command in commands]
     assert not any(wrong), "\n\n".join(wrong)
