@@ -138,7 +138,7 @@ def test_a_claim_is_of_one_process(tmp_path):
     workers = [context.Process(target=_claimed, args=about, daemon=True) for _ in range(4)]
     for worker in workers:
         worker.start()
-    numbers = [number for _ in workers for number in answers.get(timeout=30)]
+    numbers = [number for _ in workers for number in answers.get(timeout=90)]
     for worker in workers:
         worker.join()
     assert sorted(numbers) == list(range(1, 31))
