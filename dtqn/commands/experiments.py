@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtqn.commands import argtypes, train
-from dtqn.commands.parser import Parser, add_config, option, plain
+from dtqn.commands import argtypes
+from dtqn.commands.parser import Parser, add_config, option
 from dtqn.program import program
-from dtqn.settings.config import ConfigError, wrong
+from dtqn.settings.config import wrong
 from dtqn.settings.record_files import SUFFIX
 from dtqn.settings.values import nearest
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 _RECORDS = Path("docs/results/records")
 """The files of records that a checkout holds, one a suite, from its root."""
-_MOST_SEEDS = 10_000
-"""A seed given as a number of seeds would be planned for minutes."""
-_SLURM = "--slurm."
+_SLURM = "slurm."
 _AGENTS = """presets, YAML files of your own and variants such as long=gtrxl+network.memory_length=80, with
 commas between"""
 _BUDGET_MINUTES = """estimate beforehand what every run will take, and train only those that fit into M
@@ -40,7 +38,6 @@ learner.learning_rate=0.0003,0.001,0.003, and write what suits each into search.
 def compare(arguments: Sequence[str]) -> int:
     """Compare agents on the same tasks and seeds."""
     command = f"{program()} compare {shlex.join(arguments)}"
-    arguments, slurm = _split_slurm(arguments)
     given = _compare_parser(arguments).read()
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
     file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
@@ -51,7 +48,7 @@ def compare(arguments: Sequence[str]) -> int:
     suite, records = _suite(given, share), given.pop("records")
     if suite is not None and records is None and share == 1 and _RECORDS.is_dir():
         records = _RECORDS / f"{suite.name}{SUFFIX}"
-    places = _launcher(given, slurm)
+    places = _launcher(given)
     if minutes is not None and jobs is None and not places.is_local:
         raise wrong("--budget-minutes", minutes, f"needs --jobs with --launcher {places.name}")
     from dtqn.experiments import compare, launchers
@@ -105,7 +102,7 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
     parser = Parser("compare", arguments, "--agents A,B,...", description)
     own = parser.add_argument_group("comparison")
     option(own, "--agents A,B", _AGENTS, required=True)
-    option(own, "--seeds N", "how many seeds", argtypes.up_to(_MOST_SEEDS), 5)
+    option(own, "--seeds N", "how many seeds", argtypes.num_seeds, 5)
     first = "the first seed; take seeds that no setting was chosen on"
     option(own, "--first-seed S", first, argtypes.natural, 1)
     option(own, "--baseline A", "compare the others with this agent; default none")
@@ -171,7 +168,6 @@ def _suite(given: dict[str, Any], share: float) -> Suite | None:
 
 def sweep(arguments: Sequence[str]) -> int:
     """Search settings as a file says."""
-    arguments, slurm = _split_slurm(arguments)
     description = "Search settings as a W&B sweep file says; the same command goes on after a kill."
     parser = Parser("sweep", arguments, "FILE [--jobs N]", description)
     own = parser.add_argument_group("sweep")
@@ -179,7 +175,7 @@ def sweep(arguments: Sequence[str]) -> int:
     _add_jobs(own)
     option(own, "--run-cap N", "runs in all; default the file's run_cap", argtypes.positive)
     option(own, "--search-seed N", "seed of the choices", argtypes.natural, 0)
-    option(own, "--runs-dir DIR", "default the file's, or runs", argtypes.path)
+    option(own, "--runs-dir DIR", "", argtypes.path, Path("runs"))
     option(own, "--out DIR", "folder of results; default <runs-dir>/sweeps/<name>-<hash>", argtypes.path)
     run = parser.add_argument_group("settings of all runs")
     add_config(run)
@@ -189,11 +185,10 @@ def sweep(arguments: Sequence[str]) -> int:
     own_options = {
         name: given.pop(name) for name in ("config", "runs_dir", "out", "run_cap", "jobs", "search_seed")
     }
-    places = _launcher(given, slurm)
+    places = _launcher(given)
     from dtqn.experiments import sweep
 
-    asked = sweep.Asked(given, places, **own_options)
-    return sweep.command(path, asked, lambda flags: train.parser_of(flags).read())
+    return sweep.command(path, sweep.Asked(given, places, **own_options))
 
 
 def _add_jobs(group: argparse._ArgumentGroup) -> None:
@@ -205,31 +200,16 @@ def _add_jobs(group: argparse._ArgumentGroup) -> None:
     gpus = "GPUs of a training; default 1 with --device cuda, else 0"
     option(group, "--ray-gpus X", gpus, argtypes.gpus)
     slurm = "sbatch's option NAME of each training, such as --slurm.partition"
-    option(group, f"{_SLURM}NAME X", slurm)
+    option(group, f"--{_SLURM}NAME X", slurm)
 
 
-def _split_slurm(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The arguments without `--slurm.NAME X`, and these by name."""
-    left, found = list[str](), dict[str, str]()
-    words = iter(arguments)
-    for word in words:
-        if not word.startswith(_SLURM):
-            left.append(word)
-            continue
-        name, equals, value = word.removeprefix(_SLURM).partition("=")
-        if not equals:
-            value = next(words, "")
-        if not name or not value or (not equals and value.startswith("--")):
-            raise ConfigError(f"{word} has no value; must be {_SLURM}NAME X")
-        found[plain(name)] = value
-    return left, found
-
-
-def _launcher(given: dict[str, Any], slurm: dict[str, str]) -> Asked:
+def _launcher(given: dict[str, Any]) -> Asked:
     """Where trainings are to run; its options are taken out of `given`."""
     from dtqn.experiments.launchers import Asked
 
-    del given["slurm.NAME"]
+    names = [name for name in given if name.startswith(_SLURM)]
+    slurm = {name.removeprefix(_SLURM): given.pop(name) for name in names}
+    del slurm["NAME"]
     asked = Asked(given.pop("launcher"), given.pop("ray_address"), given.pop("ray_gpus"), slurm)
     asked.check()
     return asked

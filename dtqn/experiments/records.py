@@ -31,6 +31,7 @@ from dtqn.files import append_line, locked, write_whole
 from dtqn.program import program
 from dtqn.settings import record_files
 from dtqn.settings.config import Config, ConfigError, fields_of, wrong
+from dtqn.settings.faults import first_fault
 from dtqn.settings.layers import merge, of_today, setting_in, without
 from dtqn.text import one_line
 from dtqn.training.directory import (
@@ -496,8 +497,4 @@ def _changed_task(record: Record, digest: str) -> str:
 
 def _why(error: Exception) -> str:
     """The fault of a file, in a few words."""
-    if not isinstance(error, ValidationError):
-        return one_line(error, 80)
-    first = error.errors(include_url=False)[0]
-    name = ".".join(map(str, first["loc"]))
-    return f"{name}: {first['msg']}" if name else one_line(first["msg"], 80)
+    return one_line(first_fault(error, what="a record") if isinstance(error, ValidationError) else error, 80)

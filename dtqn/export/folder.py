@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,7 +29,7 @@ from dtqn.export import card
 from dtqn.files import write_whole
 from dtqn.program import code_digest, versions
 from dtqn.settings.config import Config, ConfigError, wrong
-from dtqn.settings.values import shown
+from dtqn.settings.faults import first_fault
 from dtqn.text import one_line
 from dtqn.training import checkpoint, machine, trained
 from dtqn.training.directory import RunDir, file_errors
@@ -172,15 +171,5 @@ def read(folder: Path) -> Certificate:
     try:
         return Certificate.model_validate_json(content)
     except ValidationError as error:
-        why = f"is no certificate of this program, or damaged: {_fault(error)}"
+        why = f"is no certificate of this program, or damaged: {one_line(first_fault(error))}"
         raise ConfigError(f"{path}: {why}") from None
-
-
-def _fault(error: ValidationError) -> str:
-    """The first fault in words: the field, its value and what would be right."""
-    first = error.errors(include_url=False)[0]
-    name = ".".join(map(str, first["loc"]))
-    if first["type"] == "missing":
-        return f"{name} is missing"
-    must = re.sub(r"^\w+ should", "must", first["msg"])
-    return one_line(f"{name} is {shown(first['input'])}; {must}" if name else must)

@@ -196,8 +196,7 @@ _COMPARE = ["compare", "--agents", "dqn", "--seeds", "1"]
             ["--slurm.mail-type=END"],
             "--slurm.mail_type is END: leave it out, or give --launcher slurm",
         ),
-        (["--slurm.time"], "--slurm.time has no value; must be --slurm.NAME X"),
-        (["--slurm.time", "--jobs", "2"], "--slurm.time has no value; must be --slurm.NAME X"),
+        (["--slurm.time", "--jobs", "2"], "argument --slurm.time: expected one argument"),
         (
             ["--launcher", "ray", "--ray-gpus", "1.5"],
             "argument --ray-gpus: 1.5 must be a whole number, or a share between 0 and 1",

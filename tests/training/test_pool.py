@@ -178,7 +178,6 @@ def test_settings_that_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str
             "actor.num_workers is 40, above actor.num_envs 32: some would have no copy to step; try 32 "
             "(actor.num_workers from --actor.num_workers)",
         ),
-        (["--task.vectorization", "async"], "--task.vectorization is no option; did you mean --actor.pool?"),
         (
             ["--task.step_timeout", "9"],
             "--task.step_timeout is no option; did you mean --actor.step_timeout?",
