@@ -122,11 +122,12 @@ class Handle(Protocol):
 class Launcher(Protocol):
     """A place where trainings run."""
 
-    detached: bool
+    detached = False
     """Its trainings go on where this process has gone."""
 
     def adopt(self, command: Command) -> Handle | None:
         """The training that an earlier process has left running there, if there is one."""
+        return None
 
     def start(self, works: Sequence[tuple[Command, Config]]) -> Sequence[Handle]:
         """Begin all of them, or let them wait there for a machine."""

@@ -9,7 +9,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 
-from dtqn.experiments.launcher import Command
+from dtqn.experiments.launcher import Command, Launcher
 from dtqn.settings.config import Config
 from dtqn.signals import ends_with_stdin
 
@@ -81,16 +81,11 @@ def _of_the_driver() -> list[str]:
     return [str(number) for number in range(len(re.findall("^GPU ", listed, re.MULTILINE)))]
 
 
-class LocalLauncher:
+class LocalLauncher(Launcher):
     """Of several GPUs a training sees the one with the fewest trainings; alone it would take the first."""
-
-    detached = False
 
     def __init__(self) -> None:
         self._on: list[tuple[str, Process]] = []
-
-    def adopt(self, command: Command) -> Process | None:
-        return None
 
     def start(self, works: Sequence[tuple[Command, Config]]) -> list[Process]:
         return [self._started(command, config) for command, config in works]
@@ -105,6 +100,3 @@ class LocalLauncher:
         process = Process(command._replace(environment={**command.environment, _VISIBLE: gpu}))
         self._on.append((gpu, process))
         return process
-
-    def close(self) -> None:
-        pass

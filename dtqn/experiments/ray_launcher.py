@@ -8,12 +8,10 @@ files are brought here as it goes, so that it can go on elsewhere from its last 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import secrets
 import shutil
 import signal
-import socket
 import tempfile
 import threading
 import time
@@ -21,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dtqn.clusters import exceptions, ray
+from dtqn.clusters import NoRayError, answered, connect, exceptions, ray
 from dtqn.experiments import transfer
-from dtqn.experiments.launcher import Command, Needs
+from dtqn.experiments.launcher import Command, Launcher, Needs
 from dtqn.experiments.local_launcher import Process
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.text import one_line, size
@@ -34,11 +32,8 @@ _COLLECT_SECONDS = 10.0
 _KILL_SECONDS = 10.0
 _VERDICT_SECONDS = 30.0
 """How long Ray may take to find out that a node has gone."""
-_ANSWER_SECONDS = 10.0
 _PLACES = 5
 """Actors of a training that may go before it has begun, one after the other."""
-_STORE_BYTES = 100 << 20
-"""Bytes of a local Ray's object store: the trainings share their files; next to nothing goes through it."""
 _SPARE_CHILDREN = {"RAY_kill_child_processes_on_worker_exit": "0"}
 """A training saves and ends by itself when its actor has gone."""
 
@@ -84,17 +79,14 @@ class Place:
         with self._lock:
             return {} if self._folder is None else transfer.read(self._folder, self._sent)
 
-    def end(self) -> None:
+    def end(self, now: bool) -> None:
+        """Let the training save and end, or end it `now`; one that has not begun never does."""
         with self._lock:
             self._asked = True
-            if self._process is not None:
-                self._process.end()
-
-    def kill(self) -> None:
-        with self._lock:
-            self._asked = True
-            if self._process is not None:
+            if self._process is not None and now:
                 self._process.kill()
+            elif self._process is not None:
+                self._process.end()
 
 
 class RayHandle:
@@ -152,7 +144,7 @@ class RayHandle:
     def _look(self) -> None:
         """One step on, if there is one."""
         if self._done is None:
-            if not _ready(self._arrived):
+            if not answered(self._arrived):
                 return
             self._node, self._shared = ray.get(self._arrived)
             self._name = _node_name(self._node)
@@ -162,13 +154,13 @@ class RayHandle:
                 self._lock.enter_context(self._directory.lock())
                 files = transfer.read(self._directory.path, {})
             self._done = self._place.run.remote(files)
-        elif _ready(self._done):
+        elif answered(self._done):
             code, files = ray.get(self._done)
             self._collect()
             transfer.write(self._directory.path, files)
             self._ended(code)
         elif not self._shared:
-            if self._collected is not None and _ready(self._collected):
+            if self._collected is not None and answered(self._collected):
                 self._collect()
             if self._collected is None and time.monotonic() - self._collected_at > _COLLECT_SECONDS:
                 self._collected, self._collected_at = self._place.collect.remote(), time.monotonic()
@@ -216,17 +208,13 @@ class RayHandle:
         if self._done is None:
             self._ended(-int(signal.SIGTERM))
         else:
-            self._place.end.remote()
+            self._place.end.remote(now=False)
 
     def kill(self) -> None:
         if self._done is not None:
             with contextlib.suppress(exceptions.RayError):
-                ray.get(self._place.kill.remote(), timeout=_KILL_SECONDS)
+                ray.get(self._place.end.remote(now=True), timeout=_KILL_SECONDS)
         self._ended(-int(signal.SIGKILL))
-
-
-def _ready(reference: Any) -> bool:
-    return bool(ray.wait([reference], timeout=0)[0])
 
 
 def _node_name(node_id: str) -> str:
@@ -238,38 +226,22 @@ def _node_name(node_id: str) -> str:
     return str(node["NodeName"] if named else node["NodeManagerHostname"])
 
 
-def _begin(quiet: dict[str, Any]) -> None:
-    """A Ray of this machine."""
-    try:
-        ray.init(
-            address="local",
-            num_cpus=machine.cores(),
-            include_dashboard=False,
-            object_store_memory=_STORE_BYTES,
-            **quiet,
-        )
-    except (OSError, ValueError, RuntimeError, exceptions.RayError) as error:
-        raise ConfigError(f"--launcher is ray: Ray did not start: {one_line(error, 200)}") from None
-
-
-def _join(address: str, quiet: dict[str, Any]) -> None:
-    """Ray itself asks for minutes where nobody answers, so this looks first."""
-    host, _, port = address.rpartition(":")
-    if address != "auto" and not (host and port.isdigit() and 0 < int(port) < 65536 and "/" not in host):
+def _connect(address: str | None) -> None:
+    host, _, port = (address or "").rpartition(":")
+    names_port = host and port.isdigit() and 0 < int(port) < 65536 and "/" not in host
+    if address not in (None, "auto") and not names_port:
         raise wrong("--ray-address", address, "must be HOST:PORT, as `ray start --head` tells it, or auto")
     try:
-        if address != "auto":
-            socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
-        ray.init(address=address, **quiet)
-    except (OSError, ValueError, RuntimeError, exceptions.RayError) as error:
-        why = f"no Ray answers there ({one_line(error, 100)})"
+        connect(address, machine.cores())
+    except NoRayError as error:
+        if address is None:
+            raise ConfigError(f"--launcher is ray: Ray did not start: {one_line(str(error))}") from None
+        why = f"no Ray answers there ({one_line(str(error), 100)})"
         raise wrong("--ray-address", address, f"{why}; must be as `ray start --head` tells it") from None
 
 
-class RayLauncher:
+class RayLauncher(Launcher):
     """A cluster that is there, or a Ray of this machine that ends with this process."""
-
-    detached = False
 
     def __init__(self, address: str | None, gpus: float | None) -> None:
         """
@@ -281,18 +253,10 @@ class RayLauncher:
             ConfigError: where no Ray answers at the address, or none starts.
         """
         self._gpus, self._local = gpus, address is None
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.update(_SPARE_CHILDREN)
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         on_sigterm = signal.getsignal(signal.SIGTERM)
-        if address is None:
-            _begin(quiet)
-        else:
-            _join(address, quiet)
+        _connect(address)
         signal.signal(signal.SIGTERM, on_sigterm)  # Ray has put its own there
-
-    def adopt(self, command: Command) -> RayHandle | None:
-        return None
 
     def start(self, works: Sequence[tuple[Command, Config]]) -> list[RayHandle]:
         return [RayHandle(command.for_another_machine(), self._needs(config)) for command, config in works]

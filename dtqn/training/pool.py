@@ -94,8 +94,8 @@ class _Member:
 class WorkerPool:
     """An `Actor` made of workers, which are processes or on Ray.
 
-    One that dies, fails or hangs is replaced by a new one. The open episodes of its copies end there: the new worker's first rows begin new ones, and replay ends
-    those before as truncated.
+    One that dies, fails or hangs is replaced by a new one. The open episodes of its copies end there: the new
+    worker's first rows begin new ones, and replay ends those before as truncated.
     """
 
     def __init__(self, config: Config, network: QNetwork, schema: Schema) -> None:

@@ -7,14 +7,13 @@ when the answer is taken; parameters go into Ray's store once, from which every 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections import deque
 from typing import Any
 
 import numpy as np
 
-from dtqn.clusters import exceptions, ray
+from dtqn.clusters import NoRayError, answered, connect, exceptions, ray
 from dtqn.program import worker_environment
 from dtqn.settings.config import Config, ConfigError
 from dtqn.text import one_line
@@ -22,9 +21,6 @@ from dtqn.training.acting_worker import ActingWorker
 from dtqn.training.exchange import Exchange
 from dtqn.training.setup import Share
 from dtqn.training.worker import Work, WorkerError
-
-_STORE_BYTES = 200 << 20
-"""Bytes of a local Ray's object store."""
 
 
 class RayWorkers:
@@ -52,16 +48,12 @@ class RayWorkers:
 
 
 def _join(num_workers: int) -> None:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    address = os.environ.get("RAY_ADDRESS")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if not address:
-        quiet |= {"num_cpus": num_workers, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
+    address = os.environ.get("RAY_ADDRESS") or None
     try:
-        ray.init(address=address or "local", **quiet)
-    except (OSError, ValueError, RuntimeError, exceptions.RayError) as error:
+        connect(address, num_workers)
+    except NoRayError as error:
         where = f"no Ray answers at RAY_ADDRESS {address}" if address else "Ray did not start"
-        raise ConfigError(f"actor.pool is ray: {where}: {one_line(error)}") from None
+        raise ConfigError(f"actor.pool is ray: {where}: {one_line(str(error))}") from None
 
 
 class _Remote:
@@ -131,7 +123,7 @@ class RayWorker:
         return self._puts[place][1]
 
     def answered(self, timeout: float) -> bool:
-        return bool(ray.wait([self._calls[0][0]], timeout=timeout)[0])
+        return answered(self._calls[0][0], timeout)
 
     def answer(self) -> Any:
         reference, tick = self._calls.popleft()

@@ -251,10 +251,10 @@ def test_a_fault_names_the_copy_of_the_run() -> None:
     flags = {"env": f"{__name__}:Failing", "network.recall_weight": 0}
     config, network = trainer_of(0, **flags).config, trainer_of(0, **flags).network
     exchange = Exchange(config, network, setup.make_schema(config, network))
-    worker = ActingWorker(config, Share(3, 5, (1, 0)), 0, exchange.shared.descriptor)
+    worker = ActingWorker(config, Share(3, 5, (1, 0)), 0, exchange.descriptor)
     for tick in range(2):
         worker.tick(tick, 0, 0)
     for _ in range(2):
         with pytest.raises(TaskError, match="copy 4: its observation holds inf"):
             worker.tick(0, 0, 0)
-    exchange.shared.close()
+    exchange.close()
