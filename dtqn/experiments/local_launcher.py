@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -39,10 +40,11 @@ class Process:
             self._process.stdin.close()
         return code
 
-    def wait(self) -> int:
-        """The exit code, once it has ended."""
-        self._process.wait()
-        return self._process.returncode
+    def wait(self, seconds: float | None = None) -> int | None:
+        """The exit code, once it has ended; None where it has not after so many seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(seconds)
+        return None
 
     def end(self, number: int = signal.SIGTERM) -> None:
         self._process.send_signal(number)

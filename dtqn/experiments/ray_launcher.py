@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,42 +41,44 @@ class Place:
     """The actor: one training, on the node that Ray has chosen."""
 
     def __init__(self, command: Command) -> None:
-        self._sent: transfer.Stamps = {}
         self._command = command
         self._process: Process | None = None
-        self._folder: Path | None = None
         self._asked = False
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
 
     def arrive(self, token: str) -> tuple[str, bool]:
         """The node, and whether it sees the run's directory, in which the token lies."""
         return ray.get_runtime_context().get_node_id(), (self._command.directory / token).exists()
 
-    def run(self, files: transfer.Files | None) -> tuple[int, transfer.Files]:
-        """Start the training and wait for its end; its exit code, and files that are still to be collected.
+    def run(
+        self, files: transfer.Files | None, every_seconds: float
+    ) -> Iterator[tuple[int | None, transfer.Files]]:
+        """Start the training; what it has written, every so often, and at its end, with its exit code.
 
         Args:
-            files: those of the run, where the node does not see its directory.
+            files: those of the run, where the node does not see its directory. Where it does, there is
+                nothing to hand out.
         """
-        with self._lock:
-            if files is not None:
-                self._folder = Path(tempfile.mkdtemp(prefix="dtqn-"))
-                transfer.write(self._folder, files)
-                self.collect()
-            if not self._asked:
-                self._process = Process(self._command.here(self._folder))
-        code = -int(signal.SIGTERM) if self._process is None else self._process.wait()
-        with self._lock:
-            left = self.collect()
-            if self._folder is not None:
-                shutil.rmtree(self._folder)
-                self._folder = None  # a call of `collect` may be waiting
-        return code, left
+        if files is None:
+            yield self._trained(None, None), {}
+            return
+        known: transfer.Stamps = {}
+        with tempfile.TemporaryDirectory(prefix="dtqn-") as name:
+            folder = Path(name)
+            transfer.write(folder, files)
+            transfer.read(folder, known)
+            code = None
+            while code is None:
+                code = self._trained(folder, every_seconds)
+                yield code, transfer.read(folder, known)
 
-    def collect(self) -> transfer.Files:
-        """The files that have changed since the last call; none where the directory is shared."""
+    def _trained(self, folder: Path | None, seconds: float | None) -> int | None:
+        """The exit code of the training, which is begun if it has not been; None after so many seconds."""
         with self._lock:
-            return {} if self._folder is None else transfer.read(self._folder, self._sent)
+            if self._asked and self._process is None:
+                return -int(signal.SIGTERM)
+            process = self._process = self._process or Process(self._command.here(folder))
+        return process.wait(seconds)
 
     def end(self, now: bool) -> None:
         """Let the training save and end, or end it `now`; one that has not begun never does."""
@@ -98,10 +99,10 @@ class RayHandle:
         self._command, self._needs, self._tries = command, needs, 0
         self._mark()
         self._ask_for_place()
-        self._done: Any = None
-        self._collected: Any = None
-        self._collected_at = time.monotonic()
-        self._shared = True
+        self._trained: Any = None
+        """What `Place.run` hands out, once it has been called."""
+        self._due: Any = None
+        """A reference from there that has not been read; one to an error stays."""
         self._node = self._name = ""
         self._code: int | None = None
         self._died_at: float | None = None
@@ -135,7 +136,7 @@ class RayHandle:
                 self._look()
             except exceptions.RayActorError as error:
                 self._died(error)
-            except InUseError:  # another pool's training; the one here has not begun
+            except InUseError:  # another queue's training; the one here has not begun
                 self._ended(2)
             except (exceptions.RayError, OSError) as error:  # it could not be started, say
                 self._failed(error)
@@ -143,33 +144,24 @@ class RayHandle:
 
     def _look(self) -> None:
         """One step on, if there is one."""
-        if self._done is None:
-            if not answered(self._arrived):
-                return
-            self._node, self._shared = ray.get(self._arrived)
-            self._name = _node_name(self._node)
-            (self._directory.path / self._token).unlink(missing_ok=True)
-            files = None
-            if not self._shared:
-                self._lock.enter_context(self._directory.lock())
-                files = transfer.read(self._directory.path, {})
-            self._done = self._place.run.remote(files)
-        elif answered(self._done):
-            code, files = ray.get(self._done)
-            self._collect()
+        if self._trained is None and answered(self._arrived):
+            self._begin(*ray.get(self._arrived))
+        elif self._trained is not None and answered(self._due or self._trained):
+            self._due = self._due or next(self._trained)
+            code, files = ray.get(self._due)
+            self._due = None
             transfer.write(self._directory.path, files)
-            self._ended(code)
-        elif not self._shared:
-            if self._collected is not None and answered(self._collected):
-                self._collect()
-            if self._collected is None and time.monotonic() - self._collected_at > _COLLECT_SECONDS:
-                self._collected, self._collected_at = self._place.collect.remote(), time.monotonic()
+            if code is not None:
+                self._ended(code)
 
-    def _collect(self) -> None:
-        """Put the files here that have been asked for."""
-        if self._collected is not None:
-            transfer.write(self._directory.path, ray.get(self._collected))
-            self._collected = None
+    def _begin(self, node: str, shared: bool) -> None:
+        self._node, self._name = node, _node_name(node)
+        (self._directory.path / self._token).unlink(missing_ok=True)
+        files = None
+        if not shared:
+            self._lock.enter_context(self._directory.lock())
+            files = transfer.read(self._directory.path, {})
+        self._trained = self._place.run.options(num_returns="streaming").remote(files, _COLLECT_SECONDS)
 
     def _ended(self, code: int) -> None:
         self._code = code
@@ -183,7 +175,7 @@ class RayHandle:
         Where it has gone before the training began, as with a node that dies just then, another
         one is asked for.
         """
-        if self._done is None and self._tries < _PLACES:
+        if self._trained is None and self._tries < _PLACES:
             self._ask_for_place()
             return
         alive = {node["NodeID"]: node["Alive"] for node in ray.nodes()}
@@ -205,13 +197,13 @@ class RayHandle:
             print(f"Ray: {one_line(lines[-1] if lines else type(error).__name__, 300)}", file=log)
 
     def end(self) -> None:
-        if self._done is None:
+        if self._trained is None:
             self._ended(-int(signal.SIGTERM))
         else:
             self._place.end.remote(now=False)
 
     def kill(self) -> None:
-        if self._done is not None:
+        if self._trained is not None:
             with contextlib.suppress(exceptions.RayError):
                 ray.get(self._place.end.remote(now=True), timeout=_KILL_SECONDS)
         self._ended(-int(signal.SIGKILL))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dtqn.settings import presets
 from dtqn.settings.config import Config
 from dtqn.text import clock, counted, duration, number, size
+from dtqn.training import machine, preflight
 from dtqn.training.directory import RunDir
+from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import Row, outcome, score
-from dtqn.training.preflight import planned_updates
+from dtqn.training.setup import device_of
 
 TIMED_UPDATES = 100
 """Learner updates after which a run says how long it will take."""
@@ -19,19 +19,18 @@ def introduction(
     config: Config,
     directory: RunDir,
     parameters: int,
-    memory: Mapping[str, int],
-    machine_bytes: int | None,
-    device: str,
+    process_bytes: int | None,
     resumed: str | None,
 ) -> str:
     """The task, the agent and the directory of a run, and what it takes.
 
     Args:
-        memory: bytes by what takes them.
-        machine_bytes: what the machine has; None where it cannot be told.
+        process_bytes: what the process took before there was a trainer; None where that cannot be told.
         resumed: where and how a run goes on; None for one that starts.
     """
-    machine_has = f" of the machine's {size(machine_bytes)}" if machine_bytes else ""
+    memory, available = preflight.memory(config, process_bytes), machine.available_bytes()
+    machine_has = f" of the machine's {size(available)}" if available else ""
+    device = device_of(config).type
     graphs = ", CUDA graphs" if device == "cuda" and config.records_graphs else ""
     beside = ", evaluations in a process beside it" if config.evaluates_beside else ""
     if config.num_workers:
@@ -43,7 +42,7 @@ def introduction(
         "replay": _replay(config),
         "device": f"{device}{graphs}, {counted(config.num_threads, 'thread')}{beside}",
         "steps": f"{number(config.total_env_steps)} env steps, {number(config.warmup)} of them at random; "
-        f"{number(planned_updates(config))} learner updates",
+        f"{number(preflight.planned_updates(config))} learner updates",
         "run": str(directory.path),
     }
     if resumed is not None:
@@ -106,20 +105,11 @@ def endless(config: Config, env_steps: int) -> str:
     )
 
 
-def result(
-    directory: RunDir, env_steps: int, seconds: float, last: Row, best: Row, best_is_lost: bool, note: str
-) -> str:
-    """How a run ended.
-
-    Args:
-        last: its last evaluation.
-        best: its best one.
-        best_is_lost: whether that one's weights were found damaged.
-        note: of the success that no agent can exceed.
-    """
-    better = ""
+def result(directory: RunDir, env_steps: int, seconds: float, evaluations: Evaluations, note: str) -> str:
+    """How a run ended; `note` is of the success that no agent can exceed."""
+    last, best, better = evaluations.last, evaluations.best, ""
     if best and score(best) > score(last):
-        weights = "its weights are lost" if best_is_lost else "eval --checkpoint best"
+        weights = "its weights are lost" if evaluations.best_is_lost else "eval --checkpoint best"
         better = f"; best: {outcome(best)} at {number(best['env_steps'] or 0)} ({weights})"
     return (
         f"done in {clock(seconds)}: {outcome(last)} over {last['eval/episodes']} episodes{note} at "

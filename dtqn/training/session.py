@@ -20,13 +20,14 @@ from dtqn.settings import named_code
 from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
-from dtqn.training import chance_level, checkpoint, machine, messages, preflight
+from dtqn.training import chance_level, checkpoint, machine, messages
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import MetricsFile, Row, check_counted, read_rows
 from dtqn.training.setup import device_of, make_goal, task_spec
+from dtqn.training.tracker import Say
 from dtqn.training.trackers import Trackers, open_tracker
 from dtqn.training.trained import misfit
 from dtqn.training.trainer import Trainer
@@ -208,7 +209,15 @@ class _Run:
         self._tracker = Trackers(self._wandb_id)
         exit_code, caught = 1, contextlib.ExitStack()
         try:
-            self._track()
+            self._tracker = _opened(
+                self.config,
+                self.directory,
+                self._wandb_id,
+                self._view.say,
+                _parameters(self.trainer.network),
+                self._evaluations.best,
+            )
+            self._wandb_id = self._tracker.id
             caught.enter_context(self._signals)
             exit_code = self._loop()
         except (envs.TaskError, WorkerError) as error:
@@ -260,19 +269,6 @@ class _Run:
         if self._saved_at is None:
             return "nothing has been saved yet"
         return f"what the run had at {number(self._saved_at)} env steps is kept"
-
-    def _track(self) -> None:
-        network = self.trainer.network
-        self._tracker = open_tracker(
-            self.config,
-            self.directory.path,
-            self._wandb_id,
-            read_rows(self.directory.metrics_file),
-            self._view.say,
-            {"parameters": _parameters(network), "device_used": device_of(self.config).type},
-        )
-        self._wandb_id = self.directory.wandb_id = self._tracker.id
-        self._tracker.summary(_best_summary(self._evaluations.best))
 
     def _loop(self) -> int:
         trainer, every = self.trainer, self.config.checkpoint_every
@@ -459,9 +455,7 @@ class _Run:
             self.config,
             self.directory,
             _parameters(self.trainer.network),
-            preflight.memory(self.config, self._process_bytes),
-            machine.available_bytes(),
-            device_of(self.config).type,
+            self._process_bytes,
             resumed,
         )
 
@@ -470,9 +464,7 @@ class _Run:
             self.directory,
             self.trainer.env_steps,
             self._seconds,
-            self._evaluations.last,
-            self._evaluations.best,
-            self._evaluations.best_is_lost,
+            self._evaluations,
             task_spec(self.config).ceiling_note,
         )
 
@@ -491,15 +483,25 @@ def _send_files(tracker: Trackers, directory: RunDir) -> None:
     tracker.artifact(directory.kept_files())
 
 
+def _opened(
+    config: Config, directory: RunDir, run_id: str, say: Say, parameters: int | None, best: Row
+) -> Trackers:
+    """The trackers of a run, which know its rows and its best evaluation so far."""
+    rows = read_rows(directory.metrics_file)
+    about = {"parameters": parameters, "device_used": device_of(config).type}
+    tracker = open_tracker(config, directory.path, run_id, rows, say, about)
+    directory.wandb_id = tracker.id
+    tracker.summary(_best_summary(best))
+    return tracker
+
+
 def _report_finished(config: Config, directory: RunDir, about: Mapping[str, Any], out: Output) -> None:
     """Send a finished run to the new run that a W&B sweep has made for the same configuration."""
-    rows = read_rows(directory.metrics_file)
-    figures = {"parameters": about.get("parameters"), "device_used": device_of(config).type}
-    tracker = open_tracker(
-        config, directory.path, directory.wandb_id, rows, lambda text: print(text, file=out), figures
+    best = checkpoint.best_figures(directory.checkpoints) or {}
+    parameters = about.get("parameters")
+    tracker = _opened(
+        config, directory, directory.wandb_id, lambda text: print(text, file=out), parameters, best
     )
-    directory.wandb_id = tracker.id
-    tracker.summary(_best_summary(checkpoint.best_figures(directory.checkpoints) or {}))
     _send_files(tracker, directory)
     tracker.close()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dtqn.experiments import jobs
-from dtqn.experiments.jobs import Pool, fitting
+from dtqn.experiments.jobs import RunQueue, fitting
 from dtqn.experiments.local_launcher import Process
 from dtqn.settings.presets import resolve
 from tests.experiments import stand_in
@@ -26,7 +26,7 @@ def make(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
     program = stand_in.program(tmp_path)
     job = functools.partial(stand_in.job, tmp_path)
-    job.pool = lambda parallel: Pool(parallel, program)
+    job.pool = lambda parallel: RunQueue(parallel, program)
     return job
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from dtqn import cli
 from dtqn.experiments import compare, jobs, launchers, transfer
-from dtqn.experiments.jobs import Pool
+from dtqn.experiments.jobs import RunQueue
 from dtqn.experiments.launcher import Command, Needs
 from dtqn.signals import Signals
 from tests.experiments import stand_in
@@ -87,7 +87,7 @@ class _Cluster:
 
 
 def _pool(make, cluster, parallel=None):
-    pool = Pool(parallel, launcher=cluster)
+    pool = RunQueue(parallel, launcher=cluster)
     for name in cluster.looks:
         pool.add(make(name))
     return pool
@@ -158,7 +158,7 @@ def test_a_closed_terminal_ends_no_training_that_runs_elsewhere(make, detached):
 
 def test_a_search_chooses_ahead_for_one_job_that_waits(make):
     cluster = _Cluster({"a": [["n1", *["n1"] * 4, 0]], "b": [[None, None, "n1", 0]]})
-    pool = Pool(None, launcher=cluster)
+    pool = RunQueue(None, launcher=cluster)
     assert pool.has_room
     pool.add(make("a"))
     assert not pool.has_room
@@ -335,7 +335,7 @@ def slurm(tmp_path, monkeypatch, make):
 
 
 def test_a_slurm_job_that_is_warned_saves_is_queued_again_and_goes_on(slurm, make, tmp_path):
-    pool = Pool(None, slurm.program, slurm)
+    pool = RunQueue(None, slurm.program, slurm)
     pool.add(make("a"))
     (tmp_path / "a/warn").touch()
     assert _run(pool) == {"a": "finished"}
@@ -346,7 +346,7 @@ def test_a_slurm_job_that_is_warned_saves_is_queued_again_and_goes_on(slurm, mak
 
 
 def test_a_signal_to_the_pool_lets_slurm_jobs_save_and_end(slurm, make, tmp_path):
-    pool = Pool(None, slurm.program, slurm)
+    pool = RunQueue(None, slurm.program, slurm)
     pool.add(make("a"))
 
     def after(changed):

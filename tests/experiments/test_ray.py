@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dtqn import cli
-from dtqn.experiments import compare, jobs, transfer
-from dtqn.experiments.jobs import Pool
+from dtqn.experiments import compare, jobs
+from dtqn.experiments.jobs import RunQueue
 from dtqn.settings.config import ConfigError
 from tests.experiments import stand_in
 
@@ -123,17 +123,6 @@ def test_a_node_that_dies_costs_nothing(cluster, by_local, tmp_path, monkeypatch
     assert not list(tmp_path.glob("**/.here-*"))
 
 
-def test_files_asked_for_at_the_end_of_a_training_are_none(tmp_path):
-    """The folder of a node that shares none with us is gone by then."""
-    from dtqn.experiments.ray_launcher import Place
-
-    job = stand_in.job(tmp_path, "a")
-    place = Place(job.command(stand_in.program(tmp_path)).for_another_machine())
-    code, left = place.run(transfer.read(job.directory.path, {}))
-    assert code == 0 and "result.json" in left
-    assert place.collect() == {}
-
-
 @pytest.fixture
 def local(tmp_path, monkeypatch):
     """A launcher by a Ray of this machine, and the command of the small program."""
@@ -148,7 +137,7 @@ def local(tmp_path, monkeypatch):
 
 def test_every_end_of_a_training_is_told(local, tmp_path):
     """As by the local launcher: failed, killed once, stopped, finished; with the output in its log."""
-    pool = Pool(None, local.program, local)
+    pool = RunQueue(None, local.program, local)
     for name, plan in {
         "fails": {"code": 3},
         "dies": {"dies": [1]},
@@ -166,7 +155,7 @@ def test_every_end_of_a_training_is_told(local, tmp_path):
     assert (tmp_path / "stops/saved").exists()
     assert {threads for *_, threads in stand_in.events(tmp_path)} == {"1"}
     program = [str(tmp_path / "absent")]
-    pool = Pool(None, program, local)
+    pool = RunQueue(None, program, local)
     pool.add(stand_in.job(tmp_path, "none"))
     with pool:
         for _ in pool.changes():
@@ -177,7 +166,7 @@ def test_every_end_of_a_training_is_told(local, tmp_path):
 
 def test_what_a_machine_never_has_is_refused(local, tmp_path):
     local._gpus = 5
-    pool = Pool(None, local.program, local)
+    pool = RunQueue(None, local.program, local)
     pool.add(stand_in.job(tmp_path, "a"))
     with pytest.raises(ConfigError, match=r"^--launcher is ray: a training takes GPU 5, and .* has 0$"), pool:
         for _ in pool.changes():

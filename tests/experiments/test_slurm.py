@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dtqn.experiments.jobs import Pool
+from dtqn.experiments.jobs import RunQueue
 from dtqn.training.directory import RunDir
 from tests.experiments import stand_in
 
@@ -105,7 +105,7 @@ def make(tmp_path, monkeypatch, cluster):
 
     def make(*names, **options):
         launcher = slurm_launcher.SlurmLauncher(tmp_path / "slurm", {"mem": "100", **options})
-        pool = Pool(None, program, launcher)
+        pool = RunQueue(None, program, launcher)
         for name in names:
             pool.add(stand_in.job(tmp_path, name))
         return pool
@@ -197,12 +197,12 @@ def test_a_job_that_somebody_cancels_saves_and_is_run_once_more(make, tmp_path):
 _PARENT = """
 import sys
 from pathlib import Path
-from dtqn.experiments.jobs import Job, Pool
+from dtqn.experiments.jobs import Job, RunQueue
 from dtqn.experiments.slurm_launcher import SlurmLauncher
 from dtqn.training.directory import RunDir
 folder = Path(sys.argv[1])
 launcher = SlurmLauncher(folder / "slurm", {"mem": "100"})
-pool = Pool(None, [sys.executable, str(folder / "patient.py")], launcher)
+pool = RunQueue(None, [sys.executable, str(folder / "patient.py")], launcher)
 pool.add(Job("a", RunDir(folder / "a")))
 with pool:
     for _ in pool.changes():
