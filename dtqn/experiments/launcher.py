@@ -122,7 +122,7 @@ class Handle(Protocol):
 class Launcher(Protocol):
     """A place where trainings run."""
 
-    detached = False
+    detached: bool = False
     """Its trainings go on where this process has gone."""
 
     def adopt(self, command: Command) -> Handle | None:
@@ -134,3 +134,4 @@ class Launcher(Protocol):
 
     def close(self) -> None:
         """Leave the place; all trainings have ended, but those that are left behind."""
+        return None
