@@ -1,51 +1,47 @@
-"""Ray, joined or started. It is an extra and takes long to import: here alone, by those who need it."""
+"""Ray, joined. It is an extra and takes long to import: here alone, by those who need it."""
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 from typing import Any
 
 import ray
 from ray import exceptions
 
-__all__ = ["NoRayError", "answered", "connect", "exceptions", "ray"]
-_STORE_BYTES = 200 << 20
-"""Bytes of a local Ray's object store."""
+from dtqn.settings.config import wrong
+from dtqn.text import one_line
+
+__all__ = ["answered", "exceptions", "join", "ray"]
 _ANSWER_SECONDS = 10.0
+_RIGHT = "must be HOST:PORT, as `ray start --head` tells it, or auto"
 
 
-class NoRayError(Exception):
-    """Ray does not answer, or did not start: why, as it says itself."""
-
-
-def connect(address: str | None, num_cpus: int) -> None:
-    """Join the cluster at an address, or start a Ray of this machine; neither prints anything.
+def join(name: str, address: str) -> None:
+    """Join a cluster, without a word and with this process's own answer to a SIGTERM.
 
     Args:
-        address: None: start one.
-        num_cpus: those of the one that is started.
+        name: the option or variable that holds the address.
+        address: `HOST:PORT`, or `auto` for the cluster of this machine.
 
     Raises:
-        NoRayError: where none answers or starts.
+        ConfigError: where no Ray answers.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address is None:
-        quiet |= {"num_cpus": num_cpus, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
-    try:
-        _look(address or "local")
-        ray.init(address=address or "local", **quiet)
-    except (OSError, ValueError, RuntimeError, exceptions.RayError) as error:
-        raise NoRayError(f"{type(error).__name__}: {error}") from None
-
-
-def _look(address: str) -> None:
-    """Ray itself asks for minutes where nobody answers."""
     host, _, port = address.rpartition(":")
-    if host and port.isdigit() and "/" not in host:
-        socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
+    names_port = host and "/" not in host and port.isdigit() and 0 < int(port) < 65536
+    if address != "auto" and not names_port:
+        raise wrong(name, address, _RIGHT)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    try:
+        if names_port:  # Ray itself asks for minutes where nobody answers
+            socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, ValueError, RuntimeError, exceptions.RayError) as error:
+        raise wrong(name, address, f"no Ray answers there ({one_line(error, 100)}); {_RIGHT}") from None
+    signal.signal(signal.SIGTERM, on_sigterm)
 
 
 def answered(reference: Any, timeout: float = 0.0) -> bool:

@@ -48,18 +48,10 @@ class Command(NamedTuple):
             directory=self.directory.absolute(), log=self.log.absolute(), environment=environment
         )
 
-    def here(self, directory: Path | None = None) -> Command:
-        """The command that `for_another_machine` has made, on that machine.
-
-        Args:
-            directory: in place of the run's own.
-        """
-        place = self.directory if directory is None else directory
+    def here(self) -> Command:
+        """The command that `for_another_machine` has made, on that machine."""
         folder = self.folder if self.folder.is_dir() else Path.cwd()
-        environment = {**os.environ, **self.environment}
-        return self._replace(
-            directory=place, log=place / self.log.name, environment=environment, folder=folder
-        )
+        return self._replace(environment={**os.environ, **self.environment}, folder=folder)
 
 
 def command(

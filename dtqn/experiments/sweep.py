@@ -201,7 +201,7 @@ def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str
     run_cap = asked.run_cap or file.run_cap
     if run_cap is None and file.method != "grid":
         raise ConfigError(f"{path}: method {file.method} has no end; give --run-cap N")
-    resolve = functools.partial(_resolved, file, config_file, settings, asked.launcher.is_here)
+    resolve = functools.partial(_resolved, file, config_file, settings, asked.launcher.is_local)
     config = check(file, resolve)  # before anything is there
     jobs = asked.jobs or (fitting(config) if asked.launcher.is_local else None)
     os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the runs tell W&B

@@ -119,10 +119,6 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
         raise ConfigError(f"{path}: {what}: {error.strerror or one_line(error)}") from None
 
 
-class InUseError(ConfigError):
-    """Another process trains in the directory."""
-
-
 class RunDir:
     """The files of one run."""
 
@@ -221,14 +217,14 @@ class RunDir:
         """The directory for this process alone; the lock ends with the process, however that ends.
 
         Raises:
-            InUseError: where another process has it.
+            ConfigError: where another process has it.
         """
         self.writable()
         with file_errors(self.path, "cannot be read"):
             descriptor = os.open(self.path, os.O_RDONLY)
         try:
             if not lock_file(descriptor):
-                raise InUseError(f"run_dir {self.path} is in use: another process trains there")
+                raise ConfigError(f"run_dir {self.path} is in use: another process trains there")
             yield
         finally:
             os.close(descriptor)

@@ -67,7 +67,7 @@ def _cluster(config: Config, exchange: Exchange) -> RayWorkers | None:
         from dtqn.training.ray_workers import RayWorkers  # only here: it is an extra, and takes seconds
     except ImportError:
         raise ConfigError('actor.pool is ray, which is not installed; pip install "dtqn[ray]"') from None
-    return RayWorkers(config, exchange)
+    return RayWorkers(exchange)
 
 
 class _Member:

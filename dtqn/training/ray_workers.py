@@ -1,4 +1,4 @@
-"""Workers as Ray actors, on this machine or on the nodes of a cluster: rows and parameters go as arrays.
+"""Workers as Ray actors on the nodes of a cluster: rows and parameters go as arrays.
 
 A worker has an exchange of its own. The rows that it puts there are its answer, and are put into the pool's
 when the answer is taken; parameters go into Ray's store once, from which every node reads them.
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from dtqn.clusters import NoRayError, answered, connect, exceptions, ray
+from dtqn.clusters import answered, exceptions, join, ray
 from dtqn.program import worker_environment
-from dtqn.settings.config import Config, ConfigError
+from dtqn.settings.config import Config
 from dtqn.text import one_line
 from dtqn.training.acting_worker import ActingWorker
 from dtqn.training.exchange import Exchange
@@ -24,19 +24,19 @@ from dtqn.training.worker import Work, WorkerError
 
 
 class RayWorkers:
-    """A cluster that `RAY_ADDRESS` names, or else a Ray of this machine, which ends with the run."""
+    """The cluster that `RAY_ADDRESS` names."""
 
-    def __init__(self, config: Config, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange) -> None:
         """
         Raises:
-            ConfigError: where no Ray answers, or none starts.
+            ConfigError: where no Ray answers.
         """
         self._exchange = exchange
         self._puts: dict[int, tuple[int, Any]] = {}
         """Place of parameters in the exchange -> their version, and a reference to them in Ray's store."""
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
-            _join(config.actor.num_workers)
+            join("actor.pool is ray: RAY_ADDRESS", os.environ.get("RAY_ADDRESS") or "unset")
 
     def start(self, task: str, config: Config, share: Share, env_steps: int) -> Work:
         return RayWorker(task, (config, share, env_steps), self._exchange, self._puts)
@@ -45,15 +45,6 @@ class RayWorkers:
         self._puts.clear()
         if self._is_ours:
             ray.shutdown()
-
-
-def _join(num_workers: int) -> None:
-    address = os.environ.get("RAY_ADDRESS") or None
-    try:
-        connect(address, num_workers)
-    except NoRayError as error:
-        where = f"no Ray answers at RAY_ADDRESS {address}" if address else "Ray did not start"
-        raise ConfigError(f"actor.pool is ray: {where}: {one_line(str(error))}") from None
 
 
 class _Remote:

@@ -1,4 +1,4 @@
-"""Launchers: machines that come and go, options, files that travel, submitit on this machine."""
+"""Launchers: machines that come and go, options, submitit on this machine."""
 
 import contextlib
 import functools
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dtqn import cli
-from dtqn.experiments import compare, jobs, launchers, transfer
+from dtqn.experiments import compare, jobs, launchers
 from dtqn.experiments.jobs import RunQueue
 from dtqn.experiments.launcher import Command, Needs
 from dtqn.signals import Signals
@@ -174,6 +174,7 @@ def test_a_search_chooses_ahead_for_one_job_that_waits(make):
 
 
 _COMPARE = ["compare", "--agents", "dqn", "--seeds", "1"]
+_RAY = ["--launcher", "ray", "--ray-address", "x:1"]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,11 @@ _COMPARE = ["compare", "--agents", "dqn", "--seeds", "1"]
             "argument --ray-gpus: 1.5 must be a whole number, or a share between 0 and 1",
         ),
         (
-            ["--launcher", "ray", "--budget-minutes", "5"],
+            ["--launcher", "ray"],
+            "--launcher ray needs --ray-address HOST:PORT, as `ray start --head` tells it, or auto",
+        ),
+        (
+            [*_RAY, "--budget-minutes", "5"],
             "--budget-minutes is 5.0: needs --jobs with --launcher ray",
         ),
     ],
@@ -215,12 +220,11 @@ def test_a_mistake_is_one_line_and_leaves_nothing(capsys, tmp_path, monkeypatch,
     assert list(tmp_path.iterdir()) == []
 
 
-_AWAY = {"slurm": ["--launcher", "slurm"], "ray": ["--launcher", "ray", "--ray-address", "x:1"]}
-_HERE = {"local": [], "ray of its own": ["--launcher", "ray"]}
+_PLACES = {"local": [], "slurm": ["--launcher", "slurm"], "ray": _RAY}
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-@pytest.mark.parametrize("place", _AWAY | _HERE)
+@pytest.mark.parametrize("place", _PLACES)
 def test_only_trainings_of_this_machine_need_its_devices_and_memory(
     capsys, tmp_path, monkeypatch, place, device
 ):
@@ -231,9 +235,9 @@ def test_only_trainings_of_this_machine_need_its_devices_and_memory(
     monkeypatch.setattr(compare, "compare", lambda configs, *_, **__: taken.extend(configs) or 0)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("dtqn.training.machine.available_bytes", lambda: 1 << 20)
-    argv = [*_COMPARE, *(_AWAY | _HERE)[place], "--device", device, "--runs-dir", str(tmp_path)]
+    argv = [*_COMPARE, *_PLACES[place], "--device", device, "--runs-dir", str(tmp_path)]
     code, said = cli.main(argv), capsys.readouterr().err
-    if place in _AWAY:
+    if place != "local":
         assert (code, said) == (0, "")
         (config,) = taken
         needs = Needs.of(config)
@@ -258,78 +262,39 @@ def test_of_the_environment_only_what_must_goes_to_another_machine(tmp_path, mon
     command = Command(("x",), Path("runs/a"), Path("runs/a/output.log"), given, tmp_path / "absent")
     sent = command.for_another_machine()
     assert sent.environment == {name: given[name] for name in given if name != "HOME"}
-    there = sent.here(tmp_path)
+    there = sent.here()
     assert there.environment["HOME"] == "/there" and there.environment["PYTHONPATH"] == "/ours"
     assert there.folder == Path.cwd()
-    assert (there.directory, there.log) == (tmp_path, tmp_path / "output.log")
-    assert sent.here().arguments == ["x", "--resume", str(Path.cwd() / "runs/a")]
+    assert there.arguments == ["x", "--resume", str(Path.cwd() / "runs/a")]
 
 
-def _files(directory):
-    return {
-        path.relative_to(directory).as_posix(): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file()
-    }
-
-
-def test_files_that_travel_are_those_that_changed_with_the_current_checkpoint(tmp_path):
-    here, there, known = tmp_path / "here", tmp_path / "there", {}
-
-    def put(**files):
-        for name, text in files.items():
-            path = here / name.replace("__", "/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-
-    put(config="c", metrics="1", checkpoint__latest="10\n", checkpoint__10__state="a", checkpoint__best="b")
-    (here / ".probe").write_text("")
-    (here / "checkpoint/.20.tmp").mkdir()
-    transfer.write(there, transfer.read(here, known))
-    wanted = {"config": b"c", "metrics": b"1", "checkpoint/10/state": b"a", "checkpoint/best": b"b"}
-    assert _files(there) == wanted | {"checkpoint/latest": b"10\n"}
-    assert transfer.read(here, known) == {}
-    put(metrics="12", checkpoint__latest="20", checkpoint__20__state="d")
-    changed = transfer.read(here, known)
-    assert set(changed) == {"metrics", "checkpoint/latest", "checkpoint/20/state"}
-    assert list(changed).index("checkpoint/20/state") < list(changed).index("metrics")
-    transfer.write(there, changed)
-    assert set(_files(there)) == {*wanted, "checkpoint/latest", "checkpoint/20/state"} - {
-        "checkpoint/10/state"
-    }
-
-
-def test_a_checkpoint_is_made_current_last(tmp_path, monkeypatch):
-    """A writer that is ended amid its work leaves the one before."""
-    transfer.write(tmp_path, {"checkpoint/latest": b"1", "checkpoint/1/state": b"a"})
-    files = {"checkpoint/latest": b"2", "checkpoint/2/state": b"b", "metrics.jsonl": b"rows"}
-    for stop in range(3):
-        made, real = [], transfer.replacing
-
-        def broken(path, made=made, stop=stop, real=real):
-            if len(made) == stop:
-                raise OSError
-            made.append(path)
-            return real(path)
-
-        monkeypatch.setattr(transfer, "replacing", broken)
-        with pytest.raises(OSError):
-            transfer.write(tmp_path, files)
-        monkeypatch.setattr(transfer, "replacing", real)
-        assert (tmp_path / "checkpoint/latest").read_text() == "1"
-        assert (tmp_path / "checkpoint/1/state").read_text() == "a"
+_SLURM = {
+    "sbatch": "",
+    "squeue": "ps -eo pid=,stat= | awk '$2 !~ /Z/ {print $1 \"|RUNNING|here\"}'",
+    "scancel": 'case "$1" in --signal=INT) kill -INT "$2";; esac',
+}
+"""What stands for Slurm's commands, where jobs are processes of this machine."""
 
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch, make):
     """A launcher by submitit's executor for this machine, and the program of its trainings."""
-    pytest.importorskip("submitit")
+    submitit = pytest.importorskip("submitit")
     from dtqn.experiments import slurm_launcher
 
+    for name, script in _SLURM.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    executor = submitit.AutoExecutor
+    monkeypatch.setattr(
+        submitit, "AutoExecutor", lambda folder, cluster, **options: executor(folder, "local", **options)
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.05)
-    monkeypatch.setattr(slurm_launcher, "_ABSENT_SECONDS", 0.5)
+    for name in ("_ABSENT_SECONDS", "_LOOK_SECONDS", "_ENDING_LOOK_SECONDS"):
+        monkeypatch.setattr(slurm_launcher, name, 0.5)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(_ROOT), *sys.path]))
-    launcher = slurm_launcher.SlurmLauncher(tmp_path / "slurm", {"time": "10"}, "local")
+    launcher = slurm_launcher.SlurmLauncher(tmp_path / "slurm", {"time": "10"})
     launcher.program = stand_in.patient_program(tmp_path)
     return launcher
 
@@ -368,8 +333,7 @@ def test_the_times_that_sbatch_takes(text, minutes):
     assert slurm_launcher._minutes(text) == minutes
 
 
-def test_a_slurm_option_that_is_wrong_is_named(tmp_path):
-    pytest.importorskip("submitit")
+def test_a_slurm_option_that_is_wrong_is_named(slurm, tmp_path):
     from dtqn.experiments import slurm_launcher
 
     for options, message in [
@@ -379,7 +343,7 @@ def test_a_slurm_option_that_is_wrong_is_named(tmp_path):
         ({"array_parallelism": "x"}, "--slurm.array_parallelism is x: must be an integer of at least 1"),
     ]:
         with pytest.raises(launchers.ConfigError, match=f"^{re.escape(message)}$"):
-            slurm_launcher.SlurmLauncher(tmp_path, options, "local")
+            slurm_launcher.SlurmLauncher(tmp_path, options)
 
 
 @pytest.mark.parametrize("first", ["SIGUSR1", "SIGTERM"])
