@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dtqn.settings import presets
 from dtqn.settings.config import Config
-from dtqn.text import clock, counted, duration, number, size
+from dtqn.text import clock, counted, number, size
 from dtqn.training import machine, preflight
 from dtqn.training.directory import RunDir
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import Row, outcome, score
 from dtqn.training.setup import device_of
-
-TIMED_UPDATES = 100
-"""Learner updates after which a run says how long it will take."""
 
 
 def introduction(
@@ -60,41 +57,6 @@ def _replay(config: Config) -> str:
         f"none: after {number(learner.rollout_length)} ticks {number(learner.epochs)} epochs of "
         f"{number(learner.minibatches)} updates"
     )
-
-
-class Price:
-    """Says once how long a run will take: when its first hundred updates have been timed.
-
-    The first update, which sets things up, and what metrics and evaluations take are left out.
-    """
-
-    def __init__(self, total_env_steps: int, env_steps: int, learner_steps: int) -> None:
-        """The counts are those at which this stretch of the run begins."""
-        self._total, self._env_steps, self._learner_steps = total_env_steps, env_steps, learner_steps
-        self._before = learner_steps
-        self._seconds, self._timed_env_steps, self._timed_updates = 0.0, 0, 0
-
-    def tick(self, seconds: float, env_steps: int, learner_steps: int, measured: bool) -> str | None:
-        """Count a tick; the line, where it is due.
-
-        Args:
-            seconds: what the tick took.
-            measured: whether it made a row of metrics.
-        """
-        if self._timed_updates >= TIMED_UPDATES:
-            return None
-        if not measured and self._learner_steps > self._before:
-            self._seconds += seconds
-            self._timed_env_steps += env_steps - self._env_steps
-            self._timed_updates += learner_steps - self._learner_steps
-        self._env_steps, self._learner_steps = env_steps, learner_steps
-        left = self._total - env_steps
-        if self._timed_updates < TIMED_UPDATES or left <= 0:
-            return None
-        return (
-            f"about {duration(left * self._seconds / self._timed_env_steps)} to go, evaluations not counted: "
-            f"{number(left)} env steps; {self._timed_updates} updates took {duration(self._seconds)}"
-        )
 
 
 def endless(config: Config, env_steps: int) -> str:

@@ -272,30 +272,25 @@ class _Run:
 
     def _loop(self) -> int:
         trainer, every = self.trainer, self.config.checkpoint_every
-        price = messages.Price(self.config.total_env_steps, trainer.env_steps, trainer.learner_steps)
         goal = make_goal(self.config)
         self._record()  # what was under way at the end of the last stretch
         while not trainer.finished and not self._evaluations.reached(goal):
             if code := self._interrupted():
                 return code
             before = trainer.env_steps
-            self._advance(price)
+            self._advance()
             if trainer.env_steps // every > before // every and not trainer.finished:
                 self._save(finished=False)
         return self._end()
 
-    def _advance(self, price: messages.Price) -> None:
+    def _advance(self) -> None:
         """One tick, and what is to be told of it."""
-        trainer, began = self.trainer, time.monotonic()
-        row = trainer.advance()
-        seconds = time.monotonic() - began
+        row = self.trainer.advance()
         if row is not None:
             self._hold(row)
         self._tell_news()
         self._record()
-        self._view.tick(trainer.env_steps, trainer.learner_steps)
-        if line := price.tick(seconds, trainer.env_steps, trainer.learner_steps, row is not None):
-            self._view.say(line)
+        self._view.tick(self.trainer.env_steps, self.trainer.learner_steps)
 
     def _end(self) -> int:
         """Do what the run owes at its end; the exit code."""

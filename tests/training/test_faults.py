@@ -18,7 +18,7 @@ import torch
 
 from dtqn import cli
 from dtqn.settings.config import ConfigError
-from dtqn.training import checkpoint, messages, session, trained
+from dtqn.training import checkpoint, session, trained
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir
 from dtqn.training.evaluations import Evaluations
@@ -485,30 +485,13 @@ def test_a_folder_that_cannot_be_written_is_one_line(trainer, capsys):
 # The price of a run
 
 
-def test_the_price_is_said_before_and_after_the_first_hundred_updates(tmp_path, trainer, monkeypatch):
+def test_the_price_is_said_before_it_starts(tmp_path, trainer):
     learner = {"env_steps_per_update": 48}
     _, said = fake.start(tmp_path / "run", total_env_steps=5000, warmup_env_steps=200, learner=learner)
     steps = next(line for line in said if line.startswith("steps"))
     assert steps == "steps    5 000 env steps, 200 of them at random; 100 learner updates"  # 4800 / 48
     memory = next(line for line in said if line.startswith("memory"))
     assert memory.startswith("memory   replay 1 kB, networks 500 bytes, the process itself ")
-    (price,) = (line for line in said if " to go, evaluations not counted: " in line)
-    # A tick is 10 env steps and an update; neither the first is timed nor those that measure, one in five:
-    # 3 of the first 5 ticks, 4 of each 5 in the next 24 fives, and the one at 1 260.
-    assert price.endswith(": 3 740 env steps; 100 updates took 0 s")
-
-
-def test_what_is_left_is_estimated_from_the_timed_ticks():
-    price = messages.Price(total_env_steps=10_000, env_steps=0, learner_steps=0)
-    said = [price.tick(9.0, env_steps, 0, False) for env_steps in (100, 200)]  # the warm-up
-    said += [price.tick(7.0, 300, 1, False)]  # sets things up
-    said += [price.tick(0.5, 300 + 20 * n, 1 + 2 * n, False) for n in range(1, 31)]
-    said += [price.tick(99.0, 920, 63, True)]  # evaluates
-    said += [price.tick(0.5, 920 + 20 * n, 63 + 2 * n, False) for n in range(1, 31)]
-    # 50 ticks of 0.5 s and 20 env steps each, the last of them at 920 + 20 * 20: 217 s for the rest.
-    assert [line for line in said if line] == [
-        "about 4 min to go, evaluations not counted: 8 680 env steps; 100 updates took 25 s"
-    ]
 
 
 def test_a_second_hangup_is_not_taken_for_impatience():
