@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dtqn.inspection.page_runs import Run
-from dtqn.training.trackers import open_tracker
+from dtqn.training.trackers import Start, open_tracker
 
 
 def send(runs: Sequence[Run], file: Path, title: str, mode: str | None, say: Callable[[str], None]) -> None:
@@ -26,10 +26,10 @@ def send(runs: Sequence[Run], file: Path, title: str, mode: str | None, say: Cal
     run, names = there[0], [run.directory.wandb_id for run in there]
     config = run.config.model_copy(update={"tracker": "wandb", "wandb": mode or run.config.wandb})
     if len(runs) == 1:
-        tracker = open_tracker(config, run.directory.path, names[0], run.outcome.rows, say)
+        tracker = open_tracker(Start(config, run.directory.path, names[0], run.outcome.rows, say))
     else:
         page_id = f"report-{hashlib.sha256(' '.join(sorted(names)).encode()).hexdigest()[:8]}"
-        tracker = open_tracker(config, file.parent, page_id, [], say, {"runs": names}, title)
+        tracker = open_tracker(Start(config, file.parent, page_id, [], say, {"runs": names}, title))
     tracker.artifact({file.name: file}, "report")
     tracker.close()
 

@@ -27,8 +27,7 @@ from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import MetricsFile, Row, check_counted, read_rows
 from dtqn.training.setup import device_of, make_goal, task_spec
-from dtqn.training.tracker import Say
-from dtqn.training.trackers import Trackers, open_tracker
+from dtqn.training.trackers import Say, Start, Trackers, open_tracker
 from dtqn.training.trained import misfit
 from dtqn.training.trainer import Trainer
 from dtqn.training.wandb_tracker import in_sweep
@@ -484,7 +483,7 @@ def _opened(
     """The trackers of a run, which know its rows and its best evaluation so far."""
     rows = read_rows(directory.metrics_file)
     about = {"parameters": parameters, "device_used": device_of(config).type}
-    tracker = open_tracker(config, directory.path, run_id, rows, say, about)
+    tracker = open_tracker(Start(config, directory.path, run_id, rows, say, about))
     directory.wandb_id = tracker.id
     tracker.summary(_best_summary(best))
     return tracker

@@ -1,16 +1,62 @@
-"""The trackers that a run wants, each for as long as it works."""
+"""Experiment trackers: what they are told of a run, beside the metrics file, and those that a run wants."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from dtqn.settings.config import Config
 from dtqn.text import one_line
 from dtqn.training.metrics import Row
-from dtqn.training.tracker import Gone, Say, Start, Tracker
+
+Say = Callable[[str], None]
+
+
+class Start(NamedTuple):
+    """Facts about the run, for a tracker."""
+
+    config: Config
+    directory: Path
+    """The run's, for the tracker's files."""
+    run_id: str
+    """The same after a resume. Inside a W&B sweep it is the run that rows were last sent to."""
+    rows: Sequence[Row]
+    """The metrics file so far."""
+    say: Say
+    about: Mapping[str, Any] = {}
+    """Other facts about the run's first start, kept with its configuration."""
+    page: str | None = None
+    """The name of a page about several runs, which is to be kept; None: this is a run."""
+
+
+class Gone(Exception):
+    """A tracker takes nothing more; the text goes on after its name."""
+
+
+class Tracker:
+    """A place that a run's figures are sent to. A method's error costs the run nothing (`Trackers`)."""
+
+    name: str
+    """Before what is said of it."""
+    id: str
+    """The run's name there. Inside a W&B sweep it is another one after each restart."""
+
+    def log(self, number: int, row: Mapping[str, Any]) -> None:
+        """Send row `number` of the metrics file."""
+
+    def summary(self, values: Mapping[str, Any]) -> None:
+        """Set figures of the run as a whole."""
+
+    def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
+        """Show pictures (`.png`) and films (`.gif`) at row `number`, the last one so far."""
+
+    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
+        """Keep files of a `run`, under the names that they have in its directory, or a `report`."""
+
+    def close(self, exit_code: int = 0) -> None:
+        """The run has ended."""
 
 
 def _kind(setting: str) -> ModuleType:
@@ -24,7 +70,7 @@ def _kind(setting: str) -> ModuleType:
     return wandb_tracker
 
 
-class Trackers:
+class Trackers(Tracker):
     """Several trackers, or none, as one. One that breaks is said so in one line and left out from then on."""
 
     def __init__(self, run_id: str, say: Say = print, trackers: Sequence[Tracker] = ()) -> None:
@@ -67,26 +113,18 @@ class Trackers:
                 self._say(f"{tracker.name} {said}: {one_line(error)}")
 
 
-def open_tracker(
-    config: Config,
-    directory: Path,
-    run_id: str,
-    rows: Sequence[Row],
-    say: Say,
-    about: Mapping[str, Any] | None = None,
-    page: str | None = None,
-) -> Trackers:
+def open_tracker(start: Start) -> Trackers:
     """Start or continue the run at the trackers that the settings name; each is sent the rows that it lacks.
 
-    The arguments are those of `Start`. A tracker that cannot be started is left out in one line.
+    A tracker that cannot be started is left out in one line.
     """
-    start, opened = Start(config, directory, run_id, rows, say, about or {}, page), []
-    for setting in config.trackers:
+    opened = list[Tracker]()
+    for setting in start.config.trackers:
         kind = _kind(setting)
         try:
             tracker = kind.start(start)
         except (Exception, SystemExit) as error:
-            say(f"{kind.NAME} could not be started, the run goes on without it: {one_line(error)}")
+            start.say(f"{kind.NAME} could not be started, the run goes on without it: {one_line(error)}")
         else:
             opened += [] if tracker is None else [tracker]
-    return Trackers(run_id, say, opened)
+    return Trackers(start.run_id, start.say, opened)

@@ -10,7 +10,7 @@ from dtqn.settings.presets import resolve
 from dtqn.training import session, tensorboard_tracker
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import read_rows
-from dtqn.training.trackers import open_tracker
+from dtqn.training.trackers import Start, open_tracker
 from tests.training import fake
 
 pytest.importorskip("tensorboard")
@@ -97,7 +97,7 @@ def test_a_tracker_that_is_added_at_a_resume_gets_what_came_before(tmp_path, tra
 
 def test_pictures_and_films_are_there_as_they_are(tmp_path):
     config, said = resolve(None, {"tracker": "tensorboard"}, {}), []
-    opened = open_tracker(config, tmp_path, "abcd1234", [], said.append)
+    opened = open_tracker(Start(config, tmp_path, "abcd1234", [], said.append))
     assert (opened.names, opened.id) == (["TensorBoard"], "abcd1234")
     files = {}
     for name in ("curve.png", "film.gif"):
