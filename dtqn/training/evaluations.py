@@ -83,7 +83,7 @@ class Evaluations:
         if self.best and not as_good and score(self.last) <= score(self.best):
             return False
         self.best, self.best_is_lost = dict(self.last), False
-        checkpoint.save_best(self._folder, weights, self.best)
+        checkpoint.save_weights(self._folder, "best", weights, self.best)
         return True
 
     def reached(self, goal: Goal) -> bool:

@@ -152,7 +152,7 @@ def test_weights_that_share_memory_come_back_apart(tmp_path):
     flat = torch.arange(6.0)
     weights = {"a": flat[:2], "b": flat[2:].view(2, 2), "tied": flat[:2]}
     checkpoint.save(tmp_path, 7, weights, {}, {})
-    _same(weights, {name: checkpoint.load_weights(tmp_path)[name] for name in weights})
+    _same(weights, {name: checkpoint.load_weights(tmp_path)[1][name] for name in weights})
 
 
 def _large_replay(streams=3, rows=4000):
@@ -202,7 +202,7 @@ def test_the_newest_is_current_and_older_ones_go(tmp_path):
         "state.safetensors",
     ]
     assert checkpoint.read_about(tmp_path) == {"rows": 30}
-    _same(dict(sorted(checkpoint.load_weights(tmp_path).items())), _WEIGHTS)
+    _same(dict(sorted(checkpoint.load_weights(tmp_path)[1].items())), _WEIGHTS)
 
 
 def test_the_same_step_twice(tmp_path):
@@ -284,7 +284,7 @@ def test_no_checkpoint_and_no_best(tmp_path):
     with pytest.raises(CheckpointError, match="holds no checkpoint"):
         checkpoint.load_state(tmp_path)
     with pytest.raises(CheckpointError, match="no evaluation yet"):
-        checkpoint.load_best(tmp_path)
+        checkpoint.load_weights(tmp_path, "best")[1]
     assert checkpoint.best_figures(tmp_path) is None
 
 
@@ -294,7 +294,7 @@ def test_no_checkpoint_and_no_best(tmp_path):
     [
         (checkpoint.read_about, lambda about: about["rows"]),
         (checkpoint.load_state, lambda state: state["value"]),
-        (checkpoint.load_described, lambda pair: (pair[0]["rows"], float(pair[1]["layer.bias"][0]))),
+        (checkpoint.load_weights, lambda pair: (pair[0]["rows"], float(pair[1]["layer.bias"][0]))),
     ],
     ids=["about", "state", "described"],
 )
@@ -329,9 +329,13 @@ def test_missing_arrays_are_found(tmp_path):
 
 
 def test_best_weights_and_their_figures_are_one_file(tmp_path):
-    checkpoint.save_best(tmp_path, _WEIGHTS, {"env_steps": 5, "eval/success": 0.1, "eval/success_low": None})
-    checkpoint.save_best(tmp_path, _WEIGHTS, {"env_steps": 9, "eval/success": 0.3, "eval/success_low": None})
-    _same(dict(sorted(checkpoint.load_best(tmp_path).items())), _WEIGHTS)
+    checkpoint.save_weights(
+        tmp_path, "best", _WEIGHTS, {"env_steps": 5, "eval/success": 0.1, "eval/success_low": None}
+    )
+    checkpoint.save_weights(
+        tmp_path, "best", _WEIGHTS, {"env_steps": 9, "eval/success": 0.3, "eval/success_low": None}
+    )
+    _same(dict(sorted(checkpoint.load_weights(tmp_path, "best")[1].items())), _WEIGHTS)
     assert checkpoint.best_figures(tmp_path) == {
         "env_steps": 9,
         "eval/success": 0.3,

@@ -123,7 +123,7 @@ def _interrupted(*args, **kwargs):
 def test_no_changed_bit_of_a_checkpoint_is_taken_for_the_truth(tmp_path, file):
     weights = {"layer": torch.arange(6.0)}
     checkpoint.save(tmp_path, 10, weights, {"x": 1, "a": np.ones(3)}, {"env_steps": 10, "seconds": 1.0})
-    checkpoint.save_best(tmp_path, weights, {"eval/success": 0.5})
+    checkpoint.save_weights(tmp_path, "best", weights, {"eval/success": 0.5})
     path = tmp_path / (file if file != "best" else "best.safetensors")
     whole = path.read_bytes()
     generator = np.random.default_rng(1)
@@ -133,9 +133,9 @@ def test_no_changed_bit_of_a_checkpoint_is_taken_for_the_truth(tmp_path, file):
         path.write_bytes(changed)
         with pytest.raises(CheckpointError, match=path.name):
             if file == "best":
-                checkpoint.load_best(tmp_path)
+                checkpoint.load_weights(tmp_path, "best")[1]
             elif file == "10/network.safetensors":
-                checkpoint.load_weights(tmp_path)
+                checkpoint.load_weights(tmp_path)[1]
             else:
                 checkpoint.load_state(tmp_path)
 
@@ -168,7 +168,7 @@ def test_after_lost_best_weights_only_better_ones_are_the_best(tmp_path, trainer
             assert "(its weights are lost)" in said[-2]
             assert f"at {best['env_steps']} (" in said[-2]
             with pytest.raises(CheckpointError, match=r"best\.safetensors"):
-                checkpoint.load_best(path / "checkpoint")
+                checkpoint.load_weights(path / "checkpoint", "best")[1]
         else:
             late = True
             figures = checkpoint.best_figures(path / "checkpoint")
@@ -512,11 +512,11 @@ def test_best_weights_of_rows_that_are_gone_are_lost_unless_they_come_out_again(
     weights = {"layer": torch.arange(6.0)}
     kept = {"env_steps": 100, "eval/success": 0.4, "eval/return": 1.0, "eval/stage": 2}
     gone = {"env_steps": 200, "eval/success": 0.9, "eval/return": 5.0, "eval/stage": 2}
-    checkpoint.save_best(tmp_path, weights, gone)
+    checkpoint.save_weights(tmp_path, "best", weights, gone)
     evaluations = Evaluations(tmp_path, [kept], kept, is_exact)
     assert evaluations.best == (gone if is_exact else kept)
     assert evaluations.best_is_lost == (not is_exact)
     assert evaluations.keep_best(kept | {"env_steps": 300, "eval/success": 0.5}, weights) == (not is_exact)
-    checkpoint.save_best(tmp_path, weights, kept)
+    checkpoint.save_weights(tmp_path, "best", weights, kept)
     evaluations = Evaluations(tmp_path, [kept], kept, is_exact)
     assert (evaluations.best, evaluations.problem) == (kept, None)

@@ -108,8 +108,8 @@ def test_best_weights_are_those_of_the_best_evaluation(tmp_path, trainer):
     best = max(evaluations, key=evaluations.get)
     figures = checkpoint.best_figures(tmp_path / "run/checkpoint")
     assert (figures["env_steps"], figures["eval/success"]) == (best, evaluations[best])
-    assert torch.equal(checkpoint.load_best(tmp_path / "run/checkpoint")["weight"], seen[best])
-    assert torch.equal(checkpoint.load_weights(tmp_path / "run/checkpoint")["weight"], seen[1000])
+    assert torch.equal(checkpoint.load_weights(tmp_path / "run/checkpoint", "best")[1]["weight"], seen[best])
+    assert torch.equal(checkpoint.load_weights(tmp_path / "run/checkpoint")[1]["weight"], seen[1000])
 
 
 def test_where_no_success_is_defined_the_return_counts(tmp_path, trainer):
@@ -429,7 +429,7 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path, trainer, capsys, damage):
     elif damage == "state":
         (folder / "200/state.json").write_bytes(b"\x00")
     else:
-        weights = checkpoint.load_weights(folder)
+        weights = checkpoint.load_weights(folder)[1]
         checkpoint.save(folder, 300, weights, {"other": 1}, checkpoint.read_about(folder))
     assert cli.main(["--resume", str(tmp_path / "run"), "--total-env-steps", "400"]) == 2
     printed = capsys.readouterr()
