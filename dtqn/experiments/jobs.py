@@ -31,9 +31,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from dtqn.experiments.launcher import Command, Handle, Launcher, command
+from dtqn.experiments.launcher import Command, Handle, Launcher
 from dtqn.experiments.local_launcher import LocalLauncher, visible_gpus
-from dtqn.program import WORKER, worker_environment
+from dtqn.program import WORKER
 from dtqn.settings.config import Config
 from dtqn.signals import Signals, cause, signal_of
 from dtqn.training import machine
@@ -112,18 +112,11 @@ class Job:
         early = ", but it ended without a result" if self.exit_code == 0 else ""  # its task has ended it, say
         text = self.directory.log.read_text(errors="replace") if self.directory.log.exists() else ""
         last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
-        return f"{self.cause}{early}: {last}"
-
-    @property
-    def cause(self) -> str:
-        """The exit code, or the signal that ended the process."""
-        return cause(self.exit_code)
+        return f"{cause(self.exit_code)}{early}: {last}"
 
     def command(self, program: Sequence[str]) -> Command:
         """The command that begins it or goes on with it."""
-        directory = self.directory
-        environment = worker_environment()
-        return command(program, directory.path, directory.log, environment, self.config.num_threads)
+        return Command.of(program, self.directory, self.config.num_threads)
 
     def _take(self, handle: Handle) -> None:
         """It has been begun."""
@@ -162,7 +155,7 @@ class Job:
             self.killed, self.news = "", f"{lost}; it goes on elsewhere"
             return "waiting"
         if self._asked is None and not self.killed and (lost or signal_of(self.exit_code) is not None):
-            self.killed = lost or self.cause
+            self.killed = lost or cause(self.exit_code)
             self.news = f"{self.killed}; it is run once more"
             return "waiting"
         if self.directory.in_use:  # another queue was a moment faster; its run is this one

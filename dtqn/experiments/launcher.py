@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from dtqn.program import worker_environment
 from dtqn.settings.config import Config
+from dtqn.training.directory import RunDir
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -28,6 +30,12 @@ class Command(NamedTuple):
     environment: Mapping[str, str]
     folder: Path
     """The working directory, from which a task's file is named, say."""
+
+    @classmethod
+    def of(cls, program: Sequence[str], directory: RunDir, threads: int) -> Command:
+        """That of a training with so many threads."""
+        environment = worker_environment() | dict.fromkeys(_THREAD_VARIABLES, str(threads))
+        return cls(tuple(program), directory.path, directory.log, environment, Path.cwd())
 
     @property
     def arguments(self) -> list[str]:
@@ -52,14 +60,6 @@ class Command(NamedTuple):
         """The command that `for_another_machine` has made, on that machine."""
         folder = self.folder if self.folder.is_dir() else Path.cwd()
         return self._replace(environment={**os.environ, **self.environment}, folder=folder)
-
-
-def command(
-    program: Sequence[str], directory: Path, log: Path, environment: Mapping[str, str], threads: int
-) -> Command:
-    """The command of a training with so many threads."""
-    counts = dict.fromkeys(_THREAD_VARIABLES, str(threads))
-    return Command(tuple(program), directory, log, {**environment, **counts}, Path.cwd())
 
 
 @functools.cache

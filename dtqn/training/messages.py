@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dtqn.networks.q_network import QNetwork
 from dtqn.settings import presets
 from dtqn.settings.config import Config
 from dtqn.text import clock, counted, number, size
@@ -10,20 +11,23 @@ from dtqn.training.directory import RunDir
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import Row, outcome, score
 from dtqn.training.setup import device_of
+from dtqn.training.trainer import Trainer
+
+_INEXACT = ", not exact: with new episodes, as the state of its copies could not be saved"
 
 
 def introduction(
     config: Config,
     directory: RunDir,
-    parameters: int,
+    trainer: Trainer,
     process_bytes: int | None,
-    resumed: str | None,
+    resumed: bool,
 ) -> str:
     """The task, the agent and the directory of a run, and what it takes.
 
     Args:
         process_bytes: what the process took before there was a trainer; None where that cannot be told.
-        resumed: where and how a run goes on; None for one that starts.
+        resumed: the run goes on.
     """
     memory, available = preflight.memory(config, process_bytes), machine.available_bytes()
     machine_has = f" of the machine's {size(available)}" if available else ""
@@ -34,7 +38,7 @@ def introduction(
         beside += f", copies stepped by {counted(config.num_workers, 'worker')}"
     lines = {
         "task": f"{config.env}, {config.actor.num_envs} copies",
-        "agent": f"{config.agent}, {number(parameters)} parameters",
+        "agent": f"{config.agent}, {number(parameters_of(trainer.network))} parameters",
         "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
         "replay": _replay(config),
         "device": f"{device}{graphs}, {counted(config.num_threads, 'thread')}{beside}",
@@ -42,11 +46,16 @@ def introduction(
         f"{number(preflight.planned_updates(config))} learner updates",
         "run": str(directory.path),
     }
-    if resumed is not None:
-        lines["resumed"] = resumed
+    if resumed:
+        exact = "" if trainer.resume_is_exact else _INEXACT
+        lines["resumed"] = f"at {number(trainer.env_steps)} env steps{exact}"
     if unread := presets.unread(config):
         lines["unread"] = f"{', '.join(unread)}: not read, given the other settings"
     return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
+
+
+def parameters_of(network: QNetwork) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
 
 
 def _replay(config: Config) -> str:

@@ -13,7 +13,6 @@ import torch
 
 import dtqn
 import envs
-from dtqn.networks.q_network import QNetwork
 from dtqn.plots import learning_curve
 from dtqn.program import code_digest
 from dtqn.settings import named_code
@@ -200,8 +199,9 @@ class _Run:
         Raises:
             ConfigError: where a file cannot be written; the last checkpoint is kept.
         """
-        print(self._introduction(), file=self.out, flush=True)
-        trainer = self.trainer
+        trainer, resumed = self.trainer, self._saved_at is not None
+        about = messages.introduction(self.config, self.directory, trainer, self._process_bytes, resumed)
+        print(about, file=self.out, flush=True)
         self._view: View = open_view(
             self.out, self.config.total_env_steps, trainer.env_steps, trainer.learner_steps
         )
@@ -213,7 +213,7 @@ class _Run:
                 self.directory,
                 self._wandb_id,
                 self._view.say,
-                _parameters(self.trainer.network),
+                messages.parameters_of(self.trainer.network),
                 self._evaluations.best,
             )
             self._wandb_id = self._tracker.id
@@ -234,7 +234,9 @@ class _Run:
                 self._tracker.close(exit_code)
                 self._metrics.close()
         if exit_code == 0:
-            print(f"{self._result()}\nreport   {self.directory.report_command}", file=self.out, flush=True)
+            note = task_spec(self.config).ceiling_note
+            told = messages.result(self.directory, trainer.env_steps, self._seconds, self._evaluations, note)
+            print(f"{told}\nreport   {self.directory.report_command}", file=self.out, flush=True)
         elif exit_code > 128:
             resume = self.directory.resume_command
             print(f"interrupted and saved; to go on: {resume}", file=self.out, flush=True)
@@ -401,7 +403,7 @@ class _Run:
             "last_evaluation": self._evaluations.last,
             "finished": finished,
             "ends_at": ends_at(self.config),
-            "parameters": _parameters(self.trainer.network),
+            "parameters": messages.parameters_of(self.trainer.network),
             "threads": self.config.num_threads,
             "device": device_of(self.config).type,
             "code": self._code,
@@ -438,29 +440,6 @@ class _Run:
             learning_curve(rows, self.directory.curve, title, ceiling, floor, policy)
         except Exception as error:  # a picture is worth no run
             self._view.say(f"no learning curve: {one_line(error)}")
-
-    def _introduction(self) -> str:
-        resumed = None
-        if self._saved_at is not None:
-            resumed = f"at {number(self.trainer.env_steps)} env steps"
-            if not self.trainer.resume_is_exact:
-                resumed += ", not exact: with new episodes, as the state of its copies could not be saved"
-        return messages.introduction(
-            self.config,
-            self.directory,
-            _parameters(self.trainer.network),
-            self._process_bytes,
-            resumed,
-        )
-
-    def _result(self) -> str:
-        return messages.result(
-            self.directory,
-            self.trainer.env_steps,
-            self._seconds,
-            self._evaluations,
-            task_spec(self.config).ceiling_note,
-        )
 
 
 def _best_summary(figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -504,7 +483,3 @@ def _result_of(about: Mapping[str, Any]) -> dict[str, Any]:
     """The content of `result.json`, from the last checkpoint's description."""
     names = "task ends_at env_steps learner_steps seconds parameters threads device last_evaluation program"
     return {name: about.get(name) for name in [*names.split(), "code", "machine", "changed_at"]}
-
-
-def _parameters(network: QNetwork) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())

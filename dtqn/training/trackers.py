@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from dtqn.settings.config import Config
@@ -59,17 +59,6 @@ class Tracker:
         """The run has ended."""
 
 
-def _kind(setting: str) -> ModuleType:
-    """The module of a tracker by its name among the settings; its `start` may give None: it is off."""
-    if setting == "tensorboard":
-        from dtqn.training import tensorboard_tracker
-
-        return tensorboard_tracker
-    from dtqn.training import wandb_tracker
-
-    return wandb_tracker
-
-
 class Trackers(Tracker):
     """Several trackers, or none, as one. One that breaks is said so in one line and left out from then on."""
 
@@ -116,11 +105,12 @@ class Trackers(Tracker):
 def open_tracker(start: Start) -> Trackers:
     """Start or continue the run at the trackers that the settings name; each is sent the rows that it lacks.
 
-    A tracker that cannot be started is left out in one line.
+    A tracker is a module with its name; its `start` may give None, as it is off. One that cannot be started is
+    left out in one line.
     """
     opened = list[Tracker]()
     for setting in start.config.trackers:
-        kind = _kind(setting)
+        kind = importlib.import_module(f"dtqn.training.{setting}_tracker")
         try:
             tracker = kind.start(start)
         except (Exception, SystemExit) as error:
