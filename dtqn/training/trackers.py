@@ -105,7 +105,7 @@ class Trackers(Tracker):
 def open_tracker(start: Start) -> Trackers:
     """Start or continue the run at the trackers that the settings name; each is sent the rows that it lacks.
 
-    A tracker is a module with its name; its `start` may give None, as it is off. One that cannot be started is
+    Each is a module with its name, whose `start` gives None where it is off. One that cannot be started is
     left out in one line.
     """
     opened = list[Tracker]()
