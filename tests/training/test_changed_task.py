@@ -279,10 +279,7 @@ def test_an_edited_network_of_ones_own_is_another_run(tmp_path, trainer, monkeyp
 def test_an_interrupted_run_is_not_gone_on_with(tmp_path, trainer, task, capsys):
     """Not even where task.json has been made to fit the edited task: the checkpoint knows."""
     id, file, edited = task
-    fake.kill_at(trainer, 470)
-    with pytest.raises(fake.Killed):
-        fake.start(tmp_path / "run", env=id)
-    fake.kill_at(trainer, None)
+    fake.killed(tmp_path / "run", trainer, env=id)
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
     assert fake.resume(tmp_path / "copy")[0] == 0
     original = file.read_text()

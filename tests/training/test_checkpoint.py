@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stnp
 
+from dtqn.settings.config import ConfigError
 from dtqn.training import checkpoint
 from dtqn.training.checkpoint import CheckpointError
 from replay import Field, SequenceLayout, SequenceReplay
@@ -112,29 +113,6 @@ def test_any_view_of_any_array(tmp_path_factory, array, data):
     _same(view, _round_trip(tmp_path_factory.mktemp("c"), view))
 
 
-def test_an_optimiser_continues_exactly(tmp_path):
-    def run(steps, model, optimiser):
-        for step in range(steps):
-            optimiser.zero_grad()
-            model(torch.full((1, 3), 0.1 * step)).sum().backward()
-            optimiser.step()
-
-    def fresh():
-        torch.manual_seed(0)
-        model = torch.nn.Linear(3, 2)
-        return model, torch.optim.Adam(model.parameters())
-
-    model, optimiser = fresh()
-    run(3, model, optimiser)
-    state = _round_trip(tmp_path, {"model": dict(model.state_dict()), "optimiser": optimiser.state_dict()})
-    run(3, model, optimiser)
-    other, other_optimiser = fresh()
-    other.load_state_dict(state["model"])
-    other_optimiser.load_state_dict(state["optimiser"])
-    run(3, other, other_optimiser)
-    _same(dict(model.state_dict()), dict(other.state_dict()))
-
-
 @pytest.mark.parametrize("leaf", [object(), np.array(["a"]), np.array([1], "datetime64[s]"), {1, 2}])
 def test_what_cannot_be_held_is_named(tmp_path, leaf):
     with pytest.raises(TypeError, match="state/x/inner"):
@@ -212,21 +190,27 @@ def test_the_same_step_twice(tmp_path):
         assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KeyboardInterrupt(), ""),
+        (OSError(28, "No space left on device"), "20: cannot be written: No space left on device"),
+    ],
+    ids=["killed", "full disk"],
+)
 @pytest.mark.parametrize("stop_at", ["save_file", "sync", "write_whole", "rename"])
-def test_a_kill_while_writing_leaves_the_old_one(tmp_path, monkeypatch, stop_at):
+def test_a_save_that_ends_before_its_time_leaves_the_old_one(tmp_path, monkeypatch, stop_at, error, told):
     _save(tmp_path, 10, 1)
+
+    def ends(*args, **kwargs):
+        raise error
+
     with monkeypatch.context() as patch:
-
-        def killed(*args, **kwargs):
-            raise KeyboardInterrupt
-
-        if stop_at == "rename":
-            patch.setattr("pathlib.Path.rename", killed)
-        else:
-            patch.setattr(checkpoint, stop_at, killed)
-        with pytest.raises(KeyboardInterrupt):
+        patch.setattr(*(("pathlib.Path.rename",) if stop_at == "rename" else (checkpoint, stop_at)), ends)
+        with pytest.raises((KeyboardInterrupt, ConfigError), match=told):
             _save(tmp_path, 20, 2)
     assert checkpoint.load_state(tmp_path)["value"] == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["10", "latest"]
     _save(tmp_path, 20, 3)
     assert checkpoint.load_state(tmp_path)["value"] == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["20", "latest"]

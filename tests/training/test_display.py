@@ -4,6 +4,7 @@ import io
 
 from rich.console import Console
 
+from dtqn import text
 from dtqn.training import display, overview
 
 
@@ -123,3 +124,8 @@ def test_a_small_terminal_shows_what_runs_first():
     first = [line.split()[0] for line in capture.get().splitlines()]
     assert first == ["w0", "r1", "r2", "and", "8"]
     assert "and 5 more" in capture.get()
+
+
+def test_clocks_and_numbers():
+    assert [text.clock(seconds) for seconds in (0, 59.6, 3723)] == ["0:00", "1:00", "1:02:03"]
+    assert text.number(1234567.2) == "1 234 567"

@@ -43,14 +43,6 @@ def _files(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
-def _killed_run(path: Path, trainer, env_steps: int = 470, **flags) -> Path:
-    fake.kill_at(trainer, env_steps)
-    with pytest.raises(fake.Killed):
-        fake.start(path, **flags)
-    fake.kill_at(trainer, None)
-    return path
-
-
 def _refused(path: Path, capsys, *flags: str) -> str:
     """The one line of a resume that is refused; no file of the run has changed."""
     before = _files(path)
@@ -66,7 +58,7 @@ def _refused(path: Path, capsys, *flags: str) -> str:
 
 
 def test_without_its_pointer_a_run_goes_on_from_the_newest_whole_checkpoint(tmp_path, trainer):
-    path = _killed_run(tmp_path / "run", trainer, 590)
+    path = fake.killed(tmp_path / "run", trainer, 590)
     folder = path / "checkpoint"
     shutil.copytree(folder / "400", folder / "300")
     with fake.edited_checkpoint(folder / "300") as content:
@@ -74,21 +66,18 @@ def test_without_its_pointer_a_run_goes_on_from_the_newest_whole_checkpoint(tmp_
     shutil.copytree(folder / "400", folder / "500")
     (folder / "500/state.safetensors").write_bytes(b"damaged")
     (folder / "latest").unlink()
-    fake.kill_at(trainer, 410)
-    out = io.StringIO()
-    with pytest.raises(fake.Killed):
-        session.resume(RunDir(path).resumed_config({}, {}), RunDir(path), out)
-    first = out.getvalue().splitlines()[0]
-    assert first == f"{folder} has no file latest: {folder / '400'} is taken, its newest whole one"
+    out, config = io.StringIO(), RunDir(path).resumed_config({}, {})
+    fake.killed(path, trainer, 410, lambda path: session.resume(config, RunDir(path), out))
+    assert (
+        out.getvalue().splitlines()[0]
+        == f"{folder} has no file latest: {folder / '400'} is taken, its newest whole one"
+    )
     assert {"300", "400", "500"} <= {file.name for file in folder.iterdir()}, "nothing is deleted"
-    fake.kill_at(trainer, None)
-    assert fake.resume(path)[0] == 0
-    fake.start(tmp_path / "whole")
-    assert fake.tree(path) == fake.tree(tmp_path / "whole")
+    fake.assert_goes_on(path)
 
 
 def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(tmp_path, trainer, capsys):
-    path = _killed_run(tmp_path / "run", trainer)
+    path = fake.killed(tmp_path / "run", trainer)
     (path / "checkpoint/latest").unlink()
     (path / "checkpoint/400/network.safetensors").write_bytes(b"damaged")
     assert "checkpoint/400/network.safetensors: is damaged" in _refused(path, capsys)
@@ -142,7 +131,7 @@ def test_no_changed_bit_of_a_checkpoint_is_taken_for_the_truth(tmp_path, file):
 
 def _best_lost(path, trainer, damage, seed):
     """A run that was resumed after its best weights were damaged: what it said, and all its evaluations."""
-    _killed_run(path, trainer, seed=seed)
+    fake.killed(path, trainer, seed=seed)
     before = [row for row in fake.rows(path) if "eval/success" in row and row["env_steps"] <= 400]
     best = max(before, key=lambda row: row["eval/success"])
     damage(path / "checkpoint/best.safetensors")
@@ -200,42 +189,21 @@ def test_a_full_disk_keeps_the_old_checkpoint_and_the_run_goes_on_from_it(tmp_pa
         f"; what the run had at 400 env steps is kept; to go on: python -m dtqn --resume {path}"
     )
     assert sorted(file.name for file in folder.iterdir()) == ["400", "best.safetensors", "latest"]
-    assert fake.resume(path)[0] == 0
-    fake.start(tmp_path / "whole")
-    assert fake.tree(path) == fake.tree(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("stage", ["sync", "write_whole", "save_file"])
-def test_no_space_at_any_stage_of_a_save_leaves_nothing_behind(tmp_path, monkeypatch, stage):
-    def save(env_steps):
-        return checkpoint.save(tmp_path, env_steps, {"w": torch.zeros(1)}, {"value": env_steps}, {})
-
-    def full(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    save(10)
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, stage, full)
-        with pytest.raises(ConfigError, match="20: cannot be written: No space left on device"):
-            save(20)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["10", "latest"]
-    assert checkpoint.load_state(tmp_path) == {"value": 10}
+    fake.assert_goes_on(path)
 
 
 def test_a_full_disk_that_takes_no_row_ends_the_run_in_a_line(tmp_path, trainer, capsys):
     path = tmp_path / "run"
 
-    def at_tick(running):
-        if running.env_steps == 450:
-            size = (path / "metrics.jsonl").stat().st_size
-            resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5, limits[1]))
+    def fill():
+        size = (path / "metrics.jsonl").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5, limits[1]))
 
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    trainer.at_tick = staticmethod(at_tick)
-    out = io.StringIO()
+    fake.at(trainer, 450, fill)
     try:
         with pytest.raises(ConfigError) as error:
-            session.start(fake.config_of(), RunDir(path), out)
+            fake.start(path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert str(error.value) == (
@@ -244,10 +212,8 @@ def test_a_full_disk_that_takes_no_row_ends_the_run_in_a_line(tmp_path, trainer,
     )
     rows = read_rows(path / "metrics.jsonl")
     assert rows[-1]["env_steps"] == 400
-    trainer.at_tick = staticmethod(lambda running: None)
-    assert fake.resume(path)[0] == 0
-    fake.start(tmp_path / "whole")
-    assert fake.tree(path) == fake.tree(tmp_path / "whole")
+    fake.at(trainer, None, fill)
+    fake.assert_goes_on(path)
 
 
 # Metrics
@@ -265,30 +231,22 @@ def _damage_line(path: Path, number: int, line: bytes) -> None:
     [b"", b"\0\0", b"[1]", b'{"env_steps": 1', b'{"env_steps": "1"}', b"{}", b'{"env_steps": 1, "x": []}'],
 )
 def test_a_bad_row_in_the_middle_is_named_by_its_line(tmp_path, trainer, capsys, line):
-    path = _killed_run(tmp_path / "run", trainer)
+    path = fake.killed(tmp_path / "run", trainer)
     _damage_line(path, 3, line)
     assert f"{path / 'metrics.jsonl'}: line 3 is damaged; must be a JSON object" in _refused(path, capsys)
     with pytest.raises(ConfigError, match="line 3 is damaged"):
         read_rows(path / "metrics.jsonl")
 
 
-def test_fewer_rows_than_the_checkpoint_counts_are_refused(tmp_path, trainer, capsys):
-    path = _killed_run(tmp_path / "run", trainer)
-    lines = (path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    (path / "metrics.jsonl").write_bytes(b"".join(lines[:5]))
-    refused = _refused(path, capsys)
-    assert "metrics.jsonl: ends after line 5, but the checkpoint was made after 8 rows" in refused
-    (path / "metrics.jsonl").write_bytes(b"".join(lines))
-    assert fake.resume(path)[0] == 0
-
-
-def test_a_finished_run_whose_metrics_were_cut_is_not_called_finished(tmp_path, trainer, capsys):
-    path = tmp_path / "run"
-    assert fake.start(path)[0] == 0
+@pytest.mark.parametrize("finishes", [False, True])
+def test_fewer_rows_than_the_checkpoint_counts_are_refused(tmp_path, trainer, capsys, finishes):
+    path, counted = tmp_path / "run", 20 if finishes else 8
+    fake.start(path) if finishes else fake.killed(path, trainer)
     file = path / "metrics.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join(lines[:-1]))
-    assert f"{file}: ends after line {len(lines) - 1}, but the checkpoint" in _refused(path, capsys)
+    file.write_bytes(b"".join(lines[: counted - 1]))
+    told = f"{file}: ends after line {counted - 1}, but the checkpoint was made after {counted} rows"
+    assert told in _refused(path, capsys)
     file.write_bytes(b"".join(lines))
     assert fake.resume(path)[0] == 0
 
@@ -335,6 +293,7 @@ def _file(folder: Path) -> None:
         ("checkpoint/best.safetensors", _folder),
         ("checkpoint/latest", _folder),
         ("checkpoint/latest", lambda file: file.write_bytes(b"\xff\xfe")),
+        ("checkpoint/latest", lambda file: file.write_text("77")),
         ("checkpoint/1000/state.json", _folder),
         ("checkpoint/1000/state.safetensors", _folder),
         ("checkpoint", _file),
@@ -374,7 +333,7 @@ def test_a_result_that_is_none_is_written_again_from_the_checkpoint(tmp_path, tr
 @pytest.mark.parametrize("content", [b"", b"\n", b"a/b", b"\xff", b"two words"])
 def test_an_id_that_wandb_would_not_take_is_one_line(tmp_path, trainer, capsys, content):
     """It is read where a run starts anew; later the checkpoint knows it."""
-    path = _killed_run(tmp_path / "run", trainer, 150)
+    path = fake.killed(tmp_path / "run", trainer, 150)
     (path / "wandb-id.txt").write_bytes(content)
     capsys.readouterr()
     assert cli.main(["--resume", str(path)]) == 2
@@ -384,7 +343,7 @@ def test_an_id_that_wandb_would_not_take_is_one_line(tmp_path, trainer, capsys, 
 
 
 def test_settings_that_were_changed_behind_a_checkpoint_are_named(tmp_path, trainer, capsys):
-    path = _killed_run(tmp_path / "run", trainer)
+    path = fake.killed(tmp_path / "run", trainer)
     file = path / "config.yaml"
     file.write_text(file.read_text().replace("n_step: 3", "n_step: 4"))
     error = f"error: {file}: learner.n_step is 4, but the checkpoint beside it was made with 3\n"
@@ -412,14 +371,9 @@ def test_a_picture_that_cannot_be_written_ends_no_run(tmp_path, trainer):
 
 def _gone(path, trainer, out, close) -> int:
     """The exit code of a run whose output goes away at 450 environment steps, before an evaluation."""
-
-    def at_tick(running):
-        if running.env_steps == 450:
-            close()
-
-    trainer.at_tick = staticmethod(at_tick)
+    fake.at(trainer, 450, close)
     code = session.start(fake.config_of(), RunDir(path), out)
-    trainer.at_tick = staticmethod(lambda running: None)
+    fake.at(trainer, None, close)
     return code
 
 
@@ -435,9 +389,7 @@ def test_an_output_that_goes_away_saves_like_sigterm(tmp_path, trainer, kind):
             code = _gone(path, trainer, out, lambda: os.close(reader))
     assert code == 141
     assert 500 <= checkpoint.read_about(path / "checkpoint")["env_steps"] < 1000
-    assert fake.resume(path)[0] == 0
-    fake.start(tmp_path / "whole")
-    assert fake.tree(path) == fake.tree(tmp_path / "whole")
+    fake.assert_goes_on(path)
 
 
 def test_a_run_needs_no_output(tmp_path, trainer, monkeypatch):
