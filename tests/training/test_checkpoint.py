@@ -193,7 +193,7 @@ def test_the_same_step_twice(tmp_path):
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (KeyboardInterrupt(), ""),
+        (KeyboardInterrupt(), None),
         (OSError(28, "No space left on device"), "20: cannot be written: No space left on device"),
     ],
     ids=["killed", "full disk"],

@@ -32,6 +32,8 @@ from tests.cases import SMALL, randomise
 NUM_ENVS, TICKS, M = 8, 75, 5
 FOREVER = 10**9
 GRIDVERSE = "gridverse-memory-7x7"
+K = 8
+WINDOWED = {"core": "dtqn", "context_length": K, "gate": "residual", "norm": "post"}
 
 
 class Played(NamedTuple):
@@ -172,17 +174,15 @@ def assert_every_kind_is_there(played: Played, batch: Sequences, info: SampleInf
     assert (started.any(axis=1) & ~started.all(axis=1)).sum() > 20  # episodes do not begin together
 
 
-@pytest.mark.parametrize("burn_in_length", range(M + 4))
-def test_every_burn_in_length(burn_in_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    played = play(monkeypatch, replay={"burn_in_length": burn_in_length})
-    batch, info = draw(played)
-    assert_every_kind_is_there(played, batch, info)
-    assert error(played, batch, info) < 1e-9
+AVERAGES = {"core": "tests.own_cores:Averages"}
+"""A core with two windows."""
 
 
 @pytest.mark.parametrize(
     "settings",
     [
+        *({"replay": {"burn_in_length": rows}} for rows in range(M + 4)),
+        *({"replay": {"burn_in_length": rows}} | AVERAGES for rows in (0, 1, 3, 7)),
         {"gate": "residual", "norm": "post"},
         {"gate": "output", "norm": "post", "use_prev_action": False},
         {"gate": "input", "dueling": False},
@@ -202,36 +202,36 @@ def test_every_burn_in_length(burn_in_length: int, monkeypatch: pytest.MonkeyPat
 )
 def test_networks_and_layouts(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     played = play(monkeypatch, **settings)
-    assert (played.trainer.actor.state.keys is not None) == ("publish_period" in settings)
+    if "core" not in settings:
+        assert (played.trainer.actor.state.keys is not None) == ("publish_period" in settings)
     batch, info = draw(played)
     assert_every_kind_is_there(played, batch, info)
     assert error(played, batch, info) < 1e-9
 
 
-def test_the_learners_td_errors_are_of_the_actors_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Q(s_t, a_t) of the learned steps is the actor's, of the action that it took at t."""
-    played = play(monkeypatch)
+@pytest.mark.parametrize("windowed", [False, True])
+def test_the_learners_td_errors_are_of_the_actors_choices(
+    windowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q(s_t, a_t) of the learned steps is the actor's, of the action that it took at t.
+
+    Of windows it is in those that begin an episode: with h dividing K, its first K steps are learned so.
+    """
+    layout = {"learn_length": 4, "burn_in_length": K - 4, "sequence_period": 4}
+    played = play(monkeypatch, replay=layout, **WINDOWED) if windowed else play(monkeypatch)
     batch, info = draw(played)
     _, mask, q_taken, *_ = played.trainer.learner.td_errors(batch)
     anchor, stream = np.divmod(info.ids, NUM_ENVS)
     given = np.stack(played.trainer.actor.rows.env.actions)
-    for b in range(len(anchor)):
+    begins = batch.episode_step.numpy() == 0
+    compared = np.flatnonzero(begins | (not windowed))
+    for b in compared:
         for t in range(int(batch.learned_steps[b])):
             row = anchor[b] + t
             expected = played.q[row, stream[b], given[row, stream[b]]]
             assert q_taken[b, t].item() == pytest.approx(expected, abs=1e-9)
-    assert mask.sum() == batch.learned_steps.sum()
-
-
-AVERAGES = {"core": "tests.own_cores:Averages"}
-
-
-@pytest.mark.parametrize("burn_in_length", [0, 1, 3, 7])
-def test_a_core_with_two_windows(burn_in_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    played = play(monkeypatch, replay={"burn_in_length": burn_in_length}, **AVERAGES)
-    batch, info = draw(played)
-    assert_every_kind_is_there(played, batch, info)
-    assert error(played, batch, info) < 1e-9
+    assert mask.sum() == batch.learned_steps.sum() and batch.learned_steps[compared].sum() > 200
+    assert not windowed or set(batch.burn_in_rows[begins].tolist()) == {0, 4}
 
 
 @pytest.mark.parametrize(
@@ -312,10 +312,6 @@ def test_gridverse(trace_dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert error(played, batch, info) < (1e-9 if exact else 1e-3 * max(1.0, abs(played.q).max()))
 
 
-K = 8
-WINDOWED = {"core": "dtqn", "context_length": K, "gate": "residual", "norm": "post"}
-
-
 def as_the_actor_sees(played: Played, batch: Sequences) -> torch.Tensor:
     """[B, R] rows whose window is the actor's: it begins an episode, or is full and ends with the row."""
     place = batch.burn_in_rows[:, None] + torch.arange(batch.learn.first.shape[1])
@@ -361,25 +357,6 @@ def test_windows(settings: dict[str, Any], learn_length: int, monkeypatch: pytes
 
 def batch_has_trace(played: Played) -> bool:
     return any(field.block == "trace" for field in played.trainer.replay.fields.values())
-
-
-def test_the_windowed_learners_td_errors_are_of_the_actors_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In windows that begin an episode, Q(s_t, a_t) of each learned step is the actor's of its own action."""
-    layout = {"learn_length": 4, "burn_in_length": K - 4, "sequence_period": 4}
-    played = play(monkeypatch, replay=layout, **WINDOWED)
-    batch, info = draw(played)
-    _, _, q_taken, *_ = played.trainer.learner.td_errors(batch)
-    anchor, stream = np.divmod(info.ids, NUM_ENVS)
-    given = np.stack(played.trainer.actor.rows.env.actions)
-    compared = 0
-    for b in np.flatnonzero(batch.episode_step.numpy() == 0):
-        for t in range(int(batch.learned_steps[b])):
-            row = anchor[b] + t
-            expected = played.q[row, stream[b], given[row, stream[b]]]
-            assert q_taken[b, t].item() == pytest.approx(expected, abs=1e-9)
-            compared += 1
-    # With h dividing K, the first K steps of every episode are learned from its start.
-    assert compared > 200 and set(batch.burn_in_rows[batch.episode_step == 0].tolist()) == {0, 4}
 
 
 def shifted(x: torch.Tensor) -> torch.Tensor:

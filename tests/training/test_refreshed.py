@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from dtqn.settings.config import Config
-from dtqn.training import checkpoint
 from dtqn.training.trainer import Trainer
 from tests.cases import randomise
 
@@ -108,17 +105,3 @@ def test_rows_but_for_the_trace_stay_as_they_were() -> None:
     touched = (before["trace/memory"] != after["trace/memory"]).any(axis=(1, 2))
     assert touched.any() and not touched.all()
     assert (after["trace_version"][~touched] == 0).all() and after["trace_version"].max() == 4
-
-
-def test_a_run_goes_on_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
-    whole, resumed = (make_trainer("refreshed", batch_size=8) for _ in range(2))
-    while whole.env_steps < 900:
-        whole.advance()
-    checkpoint.save(tmp_path, 1, {}, whole.get_state(), {})
-    resumed.set_state(checkpoint.load_state(tmp_path))
-    for trainer in (whole, resumed):
-        while trainer.env_steps < 1_500:  # the ring goes round
-            trainer.advance()
-    np.testing.assert_equal(resumed.replay.get_state(), whole.replay.get_state())
-    for one, other in zip(whole.network.parameters(), resumed.network.parameters(), strict=True):
-        assert torch.equal(one, other)
