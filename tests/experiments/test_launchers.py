@@ -15,8 +15,10 @@ from dtqn import cli
 from dtqn.experiments import compare, jobs, launchers
 from dtqn.experiments.jobs import RunQueue
 from dtqn.experiments.launcher import Command, Needs
+from dtqn.program import WORKER
 from dtqn.signals import Signals
 from tests.experiments import stand_in
+from tests.experiments.stand_in import run
 
 _ROOT = Path(__file__).parents[2]
 
@@ -26,13 +28,6 @@ def make(tmp_path, monkeypatch):
     """A function that makes a job of the small program."""
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.0)
     return functools.partial(stand_in.job, tmp_path)
-
-
-def _run(pool, *, after=lambda changed: None):
-    with pool:
-        for changed in pool.changes():
-            after(changed)
-    return {job.name: job.state for job in pool.jobs}
 
 
 class _Handle:
@@ -87,20 +82,17 @@ class _Cluster:
 
 
 def _pool(make, cluster, parallel=None):
-    pool = RunQueue(parallel, launcher=cluster)
-    for name in cluster.looks:
-        pool.add(make(name))
-    return pool
+    return stand_in.queue(WORKER, cluster, *map(make, cluster.looks), parallel=parallel)
 
 
-def test_a_launcher_gets_all_jobs_at_once_and_says_where_they_run(make):
+def test_a_launcher_gets_all_jobs_at_once_and_says_where_theyrun(make):
     cluster = _Cluster({"a": [[None, "n1", 0]], "b": [[None, None, None, "n2", 0]]})
     pool, seen = _pool(make, cluster), []
 
     def after(changed):
         seen.append([(job.state, job.where) for job in pool.jobs])
 
-    assert _run(pool, after=after) == {"a": "finished", "b": "finished"}
+    assert run(pool, after=after) == {"a": "finished", "b": "finished"}
     assert cluster.started == [["a", "b"]]
     kept = [key for key, _ in itertools.groupby(seen)]
     assert [a for a, _ in itertools.groupby(state for state, _ in kept)] == [
@@ -113,7 +105,7 @@ def test_a_launcher_gets_all_jobs_at_once_and_says_where_they_run(make):
 
 def test_given_a_number_no_more_are_handed_over(make):
     cluster = _Cluster({name: [["n", 0]] for name in "abc"})
-    assert set(_run(_pool(make, cluster, 2)).values()) == {"finished"}
+    assert set(run(_pool(make, cluster, 2)).values()) == {"finished"}
     assert cluster.started[0] == ["a", "b"]
 
 
@@ -128,7 +120,7 @@ def test_a_training_goes_on_as_often_as_its_machine_goes_if_it_gets_on(make):
     )
     told = []
     pool = _pool(make, cluster)
-    ended = _run(pool, after=lambda _: told.extend(pool.news))
+    ended = run(pool, after=lambda _: told.extend(pool.news))
     assert ended == {"a": "finished", "b": "failed", "c": "finished"}
     assert told.count("a: its machine n1 has gone; it goes on elsewhere") == 3
     assert told.count("b: its machine n1 has gone; it is run once more") == 1
@@ -139,7 +131,7 @@ def test_what_an_earlier_process_has_left_running_is_adopted(make, tmp_path):
     cluster = _Cluster({"a": [], "b": [["n1", 0]]})
     pool = _pool(make, cluster)
     cluster.left["a"] = _Handle(["n7", 0], tmp_path / "a")
-    assert _run(pool) == {"a": "finished", "b": "finished"}
+    assert run(pool) == {"a": "finished", "b": "finished"}
     assert cluster.started == [["b"]]
 
 
@@ -152,7 +144,7 @@ def test_a_closed_terminal_ends_no_training_that_runs_elsewhere(make, detached):
         if pool.caught is None and pool.jobs[0].where:
             os.kill(os.getpid(), signal.SIGHUP)
 
-    assert _run(pool, after=after) == {"a": "running" if detached else "interrupted"}
+    assert run(pool, after=after) == {"a": "running" if detached else "interrupted"}
     assert pool.caught == signal.SIGHUP
 
 
@@ -169,7 +161,7 @@ def test_a_search_chooses_ahead_for_one_job_that_waits(make):
             pool.add(make("b"))
         seen.append((pool.jobs[-1].state, pool.has_room))
 
-    assert set(_run(pool, after=after).values()) == {"finished"}
+    assert set(run(pool, after=after).values()) == {"finished"}
     assert ("running", True) in seen and ("waiting", False) in seen and ("waiting", True) not in seen
 
 
@@ -300,10 +292,9 @@ def slurm(tmp_path, monkeypatch, make):
 
 
 def test_a_slurm_job_that_is_warned_saves_is_queued_again_and_goes_on(slurm, make, tmp_path):
-    pool = RunQueue(None, slurm.program, slurm)
-    pool.add(make("a"))
+    pool = stand_in.queue(slurm.program, slurm, make("a"))
     (tmp_path / "a/warn").touch()
-    assert _run(pool) == {"a": "finished"}
+    assert run(pool) == {"a": "finished"}
     assert (tmp_path / "a/begun").read_text() == "2"
     assert (tmp_path / "a/output.log").read_text() == f"saved after {int(signal.SIGUSR1)}\n"
     assert pool.jobs[0].killed == ""
@@ -311,14 +302,13 @@ def test_a_slurm_job_that_is_warned_saves_is_queued_again_and_goes_on(slurm, mak
 
 
 def test_a_signal_to_the_pool_lets_slurm_jobs_save_and_end(slurm, make, tmp_path):
-    pool = RunQueue(None, slurm.program, slurm)
-    pool.add(make("a"))
+    pool = stand_in.queue(slurm.program, slurm, make("a"))
 
     def after(changed):
         if pool.jobs[0].rows and pool.caught is None:
             os.kill(os.getpid(), signal.SIGINT)
 
-    assert _run(pool, after=after) == {"a": "interrupted"}
+    assert run(pool, after=after) == {"a": "interrupted"}
     assert (tmp_path / "a/output.log").read_text() == f"saved after {int(signal.SIGUSR1)}\n"
 
 

@@ -14,7 +14,6 @@ import pytest
 
 from dtqn import cli
 from dtqn.experiments import compare, jobs
-from dtqn.experiments.jobs import RunQueue
 from tests import clusters
 from tests.experiments import stand_in
 
@@ -113,35 +112,22 @@ def launcher(cluster, tmp_path, monkeypatch):
 
 def test_every_end_of_a_training_is_told(launcher, tmp_path):
     """As by the local launcher: failed, killed once, stopped, finished; with the output in its log."""
-    pool = RunQueue(None, launcher.program, launcher)
-    for name, plan in {
-        "fails": {"code": 3},
-        "dies": {"dies": [1]},
-        "stops": {"rows": 1000},
-        "ends": {},
-    }.items():
-        pool.add(stand_in.job(tmp_path, name, **plan))
-    with pool:
-        for _ in pool.changes():
-            if pool.jobs[2].rows:
-                pool.stop(pool.jobs[2])
-    assert [job.state for job in pool.jobs] == ["failed", "finished", "stopped", "finished"]
-    assert pool.jobs[0].error == "exit code 3: error: it broke"
-    assert pool.jobs[1].killed == "killed by SIGKILL (out of memory?)"
+    plans = {"fails": {"code": 3}, "dies": {"dies": [1]}, "stops": {"rows": 1000}, "ends": {}}
+    jobs = [stand_in.job(tmp_path, name, **plan) for name, plan in plans.items()]
+    queue = stand_in.queue(launcher.program, launcher, *jobs)
+    states = stand_in.run(queue, lambda changed: queue.stop(jobs[2]) if jobs[2].rows else None)
+    assert list(states.values()) == ["failed", "finished", "stopped", "finished"]
+    assert jobs[0].error == "exit code 3: error: it broke"
+    assert jobs[1].killed == "killed by SIGKILL (out of memory?)"
     assert (tmp_path / "stops/saved").exists()
     assert {threads for *_, threads in stand_in.events(tmp_path)} == {"1"}
-    program = [str(tmp_path / "absent")]
-    pool = RunQueue(None, program, launcher)
-    pool.add(stand_in.job(tmp_path, "none"))
-    with pool:
-        for _ in pool.changes():
-            pass
-    assert pool.jobs[0].state == "failed"
-    assert "No such file" in pool.jobs[0].error and str(tmp_path / "absent") in pool.jobs[0].error
+    job = stand_in.job(tmp_path, "none")
+    assert stand_in.run(stand_in.queue([str(tmp_path / "absent")], launcher, job)) == {"none": "failed"}
+    assert "No such file" in job.error and str(tmp_path / "absent") in job.error
 
 
 def test_a_node_that_does_not_see_the_folder_of_the_runs_is_named(launcher, tmp_path, monkeypatch):
-    elsewhere = launcher.start
+    elsewhere, job = launcher.start, stand_in.job(tmp_path, "a")
 
     def start(works):
         return elsewhere(
@@ -149,14 +135,9 @@ def test_a_node_that_does_not_see_the_folder_of_the_runs_is_named(launcher, tmp_
         )
 
     monkeypatch.setattr(launcher, "start", start)
-    pool = RunQueue(None, launcher.program, launcher)
-    pool.add(stand_in.job(tmp_path, "a"))
-    with pool:
-        for _ in pool.changes():
-            pass
-    assert pool.jobs[0].state == "failed"
+    assert stand_in.run(stand_in.queue(launcher.program, launcher, job)) == {"a": "failed"}
     why = "the node [ab] does not see /.*/none; --runs-dir must be a folder that all nodes share"
-    assert re.fullmatch(f"exit code 1: Ray: {why}", pool.jobs[0].error)
+    assert re.fullmatch(f"exit code 1: Ray: {why}", job.error)
 
 
 @pytest.mark.parametrize(
