@@ -7,9 +7,7 @@ an update, and every learned and tail row is compared.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,17 +15,13 @@ import pytest
 import torch
 from torch import nn
 
-import envs
-from dtqn import networks
 from dtqn.learning import losses
 from dtqn.settings.config import Config
-from dtqn.training import setup
-from dtqn.training.schema import Schema
 from dtqn.training.trainer import Trainer
 from dtqn.types import Sequences
 from replay import SampleInfo
-from tests import toy
-from tests.cases import SMALL, randomise
+from tests.cases import SMALL
+from tests.training.toys import compute_in, play_toy
 
 NUM_ENVS, TICKS, M = 8, 75, 5
 FOREVER = 10**9
@@ -58,14 +52,8 @@ def play(
 ) -> Played:
     """Act for TICKS ticks, as a run does while it warms up, and note what the actor sees."""
     if task == "toy":
-        spec = SimpleNamespace(
-            observation_space=toy.OBSERVATION_SPACE,
-            action_space=toy.ACTION_SPACE,
-            has_success=True,
-            time_limit=30,
-        )
-        monkeypatch.setattr(envs, "spec", lambda _, **__: spec)
-        monkeypatch.setattr(envs, "make_vector", lambda _, num_envs, seed, **__: toy.ToyVectorEnv(num_envs))
+        play_toy(monkeypatch)
+    compute_in(monkeypatch, dtype, trace_dtype, parameters)
     config = Config.model_validate(
         {
             "env": task,
@@ -90,24 +78,6 @@ def play(
         }
     )
 
-    def make_network(config: Config) -> nn.Module:
-        task = envs.spec(config.env)
-        torch.manual_seed(0)
-        built = networks.build(config.network, task.observation_space, int(task.action_space.n))
-        return randomise(built.to(dtype), scale=parameters)
-
-    make_schema = setup.make_schema
-
-    def schema_of(config: Config, network: nn.Module) -> Schema:
-        schema = make_schema(config, network)
-        schema.fields = {
-            name: dataclasses.replace(field, dtype=np.dtype(trace_dtype)) if field.block == "trace" else field
-            for name, field in schema.fields.items()
-        }
-        return schema
-
-    monkeypatch.setattr(setup, "make_network", make_network)
-    monkeypatch.setattr(setup, "make_schema", schema_of)
     trainer = Trainer(config)
     q, first = [], []
 

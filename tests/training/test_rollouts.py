@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-import envs
-from dtqn import networks
 from dtqn.learning.batches import whole_sequence
 from dtqn.settings.config import Config
-from dtqn.training import checkpoint, setup
+from dtqn.training import checkpoint
 from dtqn.training.preflight import planned_updates
 from dtqn.training.trainer import Trainer
 from tests import toy
-from tests.cases import SMALL, randomise
+from tests.cases import SMALL
 from tests.reference.pqn_twin import NaivePQN, peng_returns
+from tests.training.toys import compute_in, play_toy
 
 NUM_ENVS, T = 4, 12
 FOREVER = 10**9
@@ -61,32 +58,8 @@ def configured(groups: dict[str, dict[str, Any]], **settings: Any) -> Config:
 @pytest.fixture
 def trainer_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Config], Trainer]:
     """Trainers of the toy task in float64, the stored memory included."""
-    spec = SimpleNamespace(
-        id="toy",
-        observation_space=toy.OBSERVATION_SPACE,
-        action_space=toy.ACTION_SPACE,
-        has_success=True,
-        time_limit=toy.MAX_LENGTH,
-    )
-    monkeypatch.setattr(envs, "spec", lambda _, **__: spec)
-    monkeypatch.setattr(envs, "make_vector", lambda _, num_envs, seed, **__: toy.ToyVectorEnv(num_envs))
-    make_schema = setup.make_schema
-
-    def in_double(config: Config) -> Any:
-        torch.manual_seed(0)
-        built = networks.build(config.network, toy.OBSERVATION_SPACE, toy.NUM_ACTIONS)
-        return randomise(built.double(), scale=0.1)
-
-    def schema_of(config: Config, network: Any) -> Any:
-        schema = make_schema(config, network)
-        schema.fields = {
-            name: dataclasses.replace(field, dtype=np.dtype("float64")) if field.block == "trace" else field
-            for name, field in schema.fields.items()
-        }
-        return schema
-
-    monkeypatch.setattr(setup, "make_network", in_double)
-    monkeypatch.setattr(setup, "make_schema", schema_of)
+    play_toy(monkeypatch)
+    compute_in(monkeypatch, torch.float64, "float64", 0.1)
     return Trainer
 
 
