@@ -10,8 +10,6 @@ The process is a Python started anew, so functions, classes and values that go t
 start faster, but torch, its threads and those of an experiment tracker may not be forked. It ends with the
 pipe to the run, so nothing is left behind however the run ends, and it ignores the signals that are meant for
 the run. Nothing is imported here that takes long, so that all this holds before torch is there.
-
-`Inline` has the same methods and does the work in the run, when its answer is asked for.
 """
 
 from __future__ import annotations
@@ -68,28 +66,6 @@ class Work(Protocol):
 
     def kill(self) -> None:
         """End it by force: it hangs, or is no more."""
-
-
-class Inline:
-    """An object of this process, called when the answer is asked for."""
-
-    def __init__(self, served: object) -> None:
-        self._served = served
-
-    def ask(self, method: str, *arguments: Any) -> None:
-        self._call = getattr(self._served, method), arguments
-
-    def answered(self, timeout: float) -> bool:
-        return True
-
-    def answer(self) -> Any:
-        method, arguments = self._call
-        return method(*arguments)
-
-    def end(self) -> None:
-        pass
-
-    close = kill = end
 
 
 class Worker:

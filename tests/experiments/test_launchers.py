@@ -336,22 +336,28 @@ def test_a_slurm_option_that_is_wrong_is_named(slurm, tmp_path):
             slurm_launcher.SlurmLauncher(tmp_path, options)
 
 
-@pytest.mark.parametrize("first", ["SIGUSR1", "SIGTERM"])
-def test_a_warning_never_takes_effect_at_once(first):
-    """Slurm may send a SIGTERM and a warning to a training whose job sends one too."""
-    others, late = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT"), []
+@pytest.mark.parametrize(
+    ("calm", "urgent"),
+    [
+        (["SIGUSR1", "SIGUSR1", "SIGUSR2", "SIGTERM"], "SIGINT"),
+        (["SIGTERM", "SIGUSR1", "SIGUSR2"], "SIGINT"),
+        (["SIGHUP", "SIGHUP", "SIGHUP"], "SIGTERM"),
+    ],
+)
+def test_a_warning_never_takes_effect_at_once(calm, urgent):
+    """Slurm may send a SIGTERM and a warning to a training whose job sends one; a terminal hangs up twice."""
+    late, send = [], lambda name: os.kill(os.getpid(), getattr(signal, name))
     before = {
-        name: signal.signal(getattr(signal, name), lambda number, frame: late.append(number))
-        for name in others
+        number: signal.signal(number, lambda number, frame: late.append(number))
+        for number in (getattr(signal, name) for name in {*calm, urgent})
     }
     try:
         with Signals() as signals:
-            os.kill(os.getpid(), getattr(signal, first))
-            for name in others[: 3 if first == "SIGUSR1" else 2]:
-                os.kill(os.getpid(), getattr(signal, name))
-            assert (signals.caught, late) == (getattr(signal, first), [])
-            os.kill(os.getpid(), signal.SIGINT)
-            assert late == [signal.SIGINT]
+            for name in calm:
+                send(name)
+            assert (signals.caught, late) == (getattr(signal, calm[0]), [])
+            send(urgent)
+            assert late == [getattr(signal, urgent)]
     finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -7,7 +7,6 @@ import os
 import pty
 import resource
 import shutil
-import signal
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -444,18 +443,6 @@ def test_the_price_is_said_before_it_starts(tmp_path, trainer):
     assert steps == "steps    5 000 env steps, 200 of them at random; 100 learner updates"  # 4800 / 48
     memory = next(line for line in said if line.startswith("memory"))
     assert memory.startswith("memory   replay 1 kB, networks 500 bytes, the process itself ")
-
-
-def test_a_second_hangup_is_not_taken_for_impatience():
-    from dtqn.signals import Signals
-
-    before = signal.getsignal(signal.SIGHUP)
-    with Signals() as signals:
-        for _ in range(3):
-            os.kill(os.getpid(), signal.SIGHUP)
-        assert signals.caught == signal.SIGHUP
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "another signal takes effect at once"
-    assert signal.getsignal(signal.SIGHUP) == before
 
 
 @pytest.mark.parametrize("is_exact", [True, False])

@@ -18,8 +18,7 @@ from dtqn.training.directory import RunDir
 from dtqn.training.pool import MOST_LOSSES
 from envs import TaskError
 from tests.training import pools
-from tests.training.pools import LOST, Here, note_ticks, train, trainer_of
-from tests.training.test_evaluator import FLAGS
+from tests.training.pools import FLAGS, LOST, Here, note_ticks, train, trainer_of
 
 here = pools.here
 _no_pictures = pools.no_pictures

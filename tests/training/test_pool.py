@@ -21,8 +21,7 @@ from dtqn.training.schema import named
 from dtqn.training.setup import Share
 from envs import TaskError
 from tests.training import pools
-from tests.training.pools import Here, assert_same, note_ticks, plain, train, trainer_of
-from tests.training.test_evaluator import FLAGS
+from tests.training.pools import FLAGS, Here, assert_same, note_ticks, plain, train, trainer_of
 
 here = pools.here
 _no_pictures = pools.no_pictures

@@ -80,17 +80,6 @@ def test_it_forgets_the_parameters_that_it_was_made_with(network: dict[str, Any]
     assert stored["replay/memory_age"] == 40 and refreshed["replay/memory_age"] < 25
 
 
-def test_it_lessens_staleness_in_a_run() -> None:
-    found = {}
-    for memory in ("stored", "refreshed"):
-        trainer = make_trainer(memory, learning_rate=3e-3)
-        while trainer.env_steps < 1_100:
-            trainer.advance()
-        found[memory] = staleness(trainer)
-    for name in ("replay/delta_q_first", "replay/memory_age"):
-        assert found["refreshed"][name] < 0.8 * found["stored"][name]
-
-
 def test_rows_but_for_the_trace_stay_as_they_were() -> None:
     trainer = make_trainer("refreshed")
     while trainer.env_steps < 600:
