@@ -178,7 +178,15 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 def load_state(folder: Path) -> dict[str, Any]:
     """The current checkpoint's state, every leaf as it was given to `save`."""
-    return _of_current(folder, _load)
+
+    def read(checkpoint: Path) -> dict[str, Any]:
+        content = _read_json(checkpoint)
+        arrays = _read_tensors(checkpoint / _STATE, content["checksums"][_STATE])
+        with _reading(checkpoint):
+            state: dict[str, Any] = _put_arrays(content["state"], arrays)
+        return state
+
+    return _of_current(folder, read)
 
 
 def _of_current(folder: Path, read: Callable[[Path], _Read]) -> _Read:
@@ -191,14 +199,6 @@ def _of_current(folder: Path, read: Callable[[Path], _Read]) -> _Read:
             if (newer := current(folder)) == path:
                 raise
             path = newer
-
-
-def _load(checkpoint: Path) -> dict[str, Any]:
-    content = _read_json(checkpoint)
-    arrays = _read_tensors(checkpoint / _STATE, content["checksums"][_STATE])
-    with _reading(checkpoint):
-        state: dict[str, Any] = _put_arrays(content["state"], arrays)
-    return state
 
 
 def load_weights(folder: Path, kind: str = "last") -> tuple[dict[str, Any], dict[str, torch.Tensor]]:

@@ -30,11 +30,11 @@ from dtqn.training.acting_worker import ActingWorker, Request
 from dtqn.training.exchange import Exchange
 from dtqn.training.schema import Schema
 from dtqn.training.setup import Share
-from dtqn.training.worker import Work, Worker, WorkerError
+from dtqn.training.worker import Worker, WorkerError
 from envs import TaskError
 
 if TYPE_CHECKING:
-    from dtqn.training.ray_workers import RayWorkers
+    from dtqn.training.ray_workers import RayWorker, RayWorkers
 
 MOST_LOSSES = 3
 """So many losses of a worker without an episode of its copies in between end the run."""
@@ -42,6 +42,8 @@ _START_SECONDS = 120.0
 """How long a worker may take to start, beside a step's time."""
 Pool: TypeAlias = "Actor | WorkerPool"
 """All copies of a run's task, wherever they are stepped."""
+Work: TypeAlias = "Worker | RayWorker"
+"""Calls that are asked for and answered in turn."""
 
 
 def make_pool(config: Config, network: QNetwork, schema: Schema) -> Pool:

@@ -20,7 +20,7 @@ from dtqn.text import one_line
 from dtqn.training.acting_worker import ActingWorker
 from dtqn.training.exchange import Exchange
 from dtqn.training.setup import Share
-from dtqn.training.worker import Work, WorkerError
+from dtqn.training.worker import WorkerError
 
 
 class RayWorkers:
@@ -38,7 +38,7 @@ class RayWorkers:
         if self._is_ours:
             join("actor.pool is ray: RAY_ADDRESS", os.environ.get("RAY_ADDRESS") or "unset")
 
-    def start(self, task: str, config: Config, share: Share, env_steps: int) -> Work:
+    def start(self, task: str, config: Config, share: Share, env_steps: int) -> RayWorker:
         return RayWorker(task, (config, share, env_steps), self._exchange, self._puts)
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class _Remote:
 
 
 class RayWorker:
-    """One worker as the pool sees it."""
+    """One worker as the pool sees it, with the methods of `Worker`."""
 
     def __init__(
         self,

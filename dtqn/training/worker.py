@@ -28,7 +28,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any
 
 from dtqn.program import worker_environment
 from dtqn.signals import cause
@@ -44,28 +44,6 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 class WorkerError(Exception):
     """A worker that is no more, in one line."""
-
-
-class Work(Protocol):
-    """Calls that are asked for and answered in turn."""
-
-    def ask(self, method: str, *arguments: Any) -> None:
-        """Begin a call of the object's method."""
-
-    def answered(self, timeout: float) -> bool:
-        """Whether its answer is there, after so many seconds at most."""
-
-    def answer(self) -> Any:
-        """The answer, which is there; what the call raised is raised here."""
-
-    def end(self) -> None:
-        """Let it end, without waiting for that; `close` follows."""
-
-    def close(self) -> None:
-        """End it, in the midst of a call too."""
-
-    def kill(self) -> None:
-        """End it by force: it hangs, or is no more."""
 
 
 class Worker:
@@ -105,9 +83,11 @@ class Worker:
         return self._process.pid
 
     def ask(self, method: str, *arguments: Any) -> None:
+        """Begin a call of the object's method."""
         self._send(method, arguments)
 
     def answered(self, timeout: float) -> bool:
+        """Whether its answer is there, after so many seconds at most."""
         deadline = time.monotonic() + timeout
         while not self._has_data(min(_LOOK_SECONDS, timeout)):
             if self._process.poll() is not None:
@@ -122,6 +102,7 @@ class Worker:
         return bool(self._poller.poll(1000 * timeout))
 
     def answer(self) -> Any:
+        """The answer, which is there; what the call raised is raised here."""
         try:
             if not self._has_data(0.0):  # its own children may hold the pipe open after its end
                 raise EOFError
@@ -134,11 +115,13 @@ class Worker:
         return value
 
     def end(self) -> None:
+        """Let it end, without waiting for that; `close` follows."""
         with contextlib.suppress(OSError):
             self._pipe.send_bytes(_END)  # children of this process may hold the pipe open
         self._close_pipe()
 
     def close(self) -> None:
+        """End it, in the midst of a call too."""
         self.end()
         try:
             self._process.wait(_CLOSE_SECONDS)
@@ -146,6 +129,7 @@ class Worker:
             self.kill()
 
     def kill(self) -> None:
+        """End it by force: it hangs, or is no more."""
         self._process.kill()
         self._process.wait()
         self._close_pipe()
