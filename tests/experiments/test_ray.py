@@ -1,7 +1,6 @@
 """Trainings on a Ray of two nodes, which are processes of this machine."""
 
 import functools
-import json
 import os
 import re
 import signal
@@ -16,6 +15,7 @@ from dtqn import cli
 from dtqn.experiments import compare, jobs
 from tests import clusters
 from tests.experiments import stand_in
+from tests.training import fake
 
 ray = pytest.importorskip("ray")
 _ROOT = Path(__file__).parents[2]
@@ -47,18 +47,7 @@ class _View:
 
 def _trained(runs):
     """Results of every training, but for clocks and machines."""
-    found = {}
-    for result in runs.glob("*/dqn/seed*/result.json"):
-        place = result.parent
-        latest = (place / "checkpoint/latest").read_text().strip()
-        rows = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
-        kept = [
-            {key: value for key, value in row.items() if key != "seconds" and not key.startswith("speed/")}
-            for row in rows
-        ]
-        weights = (place / "checkpoint" / latest / "network.safetensors").read_bytes()
-        found[place.name] = weights, kept
-    return found
+    return {file.parent.name: fake.tree(file.parent) for file in runs.glob("*/dqn/seed*/result.json")}
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from dtqn.training import checkpoint, session, trained
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir
 from dtqn.training.evaluations import Evaluations
-from dtqn.training.metrics import MetricsFile, read_rows
+from dtqn.training.metrics import read_rows
 from tests.training import fake
 
 _FLAGS = ["--total-env-steps", "1000", "--checkpoint-every", "200", "--wandb", "disabled"]
@@ -261,13 +261,6 @@ def test_a_settings_file_without_its_settings_is_damaged(tmp_path, content):
     directory.config_file.unlink()
     with pytest.raises(ConfigError, match=r"there is no config.yaml\); put that file back"):
         directory.read_config()
-
-
-def test_what_comes_after_the_rows_that_count_is_dropped_whatever_it_is(tmp_path):
-    path = tmp_path / "m.jsonl"
-    path.write_bytes(b'{"env_steps": 1}\n{"env_steps": 2}\n\0\0\n{"env_steps": 3}\n{"env')
-    MetricsFile(path, 2).close()
-    assert path.read_bytes() == b'{"env_steps": 1}\n{"env_steps": 2}\n'
 
 
 # A folder, a list, a file in place of another

@@ -244,18 +244,23 @@ def test_a_run_is_found_by_its_settings(tmp_path, trainer, capsys):
 _FLAGS = ["--total-env-steps", "1000", "--checkpoint-every", "200", "--wandb", "disabled"]
 
 
-def test_a_run_ends_at_the_success_that_was_asked_for(tmp_path, trainer):
-    """By the lower end of its interval."""
-    lower = {100: 0.1, 200: 0.66, 300: 0.69, 400: 0.7}
+def _evaluations(trainer, **columns):
+    """The fake's are these at 100, 200, ... env steps, the last ones from then on."""
 
     def evaluation(self):
-        low = lower.get(self.env_steps, 0.2)
-        successes = {"eval/success_low": low, "eval/success": low + 0.05, "eval/success_high": low + 0.1}
-        return {**successes, "eval/return": 1.0, "eval/length": 5.0, "eval/episodes": 20}
+        place = self.env_steps // 100 - 1
+        found = {f"eval/{name}": values[min(place, len(values) - 1)] for name, values in columns.items()}
+        return {"eval/return": 1.0, "eval/length": 5.0, "eval/episodes": 20} | found
 
     trainer._evaluation = evaluation
-    code, _ = fake.start(tmp_path / "run", stop_at_success=0.7)
-    assert code == 0
+
+
+def test_a_run_ends_at_the_success_that_was_asked_for(tmp_path, trainer):
+    """By the lower end of its interval."""
+    low = [0.1, 0.66, 0.69, 0.7, 0.2]
+    success, high = ([value + more for value in low] for more in (0.05, 0.1))
+    _evaluations(trainer, success_low=low, success=success, success_high=high)
+    assert fake.start(tmp_path / "run", stop_at_success=0.7)[0] == 0
     assert fake.rows(tmp_path / "run")[-1]["env_steps"] == 400
     assert "has finished" in fake.resume(tmp_path / "run")[1][0]
     assert fake.resume(tmp_path / "run", stop_at_success=None)[0] == 0
@@ -264,15 +269,8 @@ def test_a_run_ends_at_the_success_that_was_asked_for(tmp_path, trainer):
 
 def test_a_run_ends_at_the_return_that_was_asked_for(tmp_path, trainer):
     """By the lower end of its interval, the mean less 1.96 standard errors; success does not count there."""
-    returns = {100: (0.9, 0.3), 200: (0.9, 0.21), 300: (0.9, 0.2), 400: (0.9, 0.0)}
-
-    def evaluation(self):
-        mean, error = returns.get(self.env_steps, (0.0, 0.1))
-        of_return = {"eval/return": mean, "eval/return_error": error}
-        of_success = {"eval/success": 1.0, "eval/success_low": 1.0, "eval/success_high": 1.0}
-        return {**of_success, **of_return, "eval/length": 5.0, "eval/episodes": 20}
-
-    trainer._evaluation = evaluation
+    columns = {"return": [0.9] * 4 + [0.0], "return_error": [0.3, 0.21, 0.2, 0.0, 0.1]}
+    _evaluations(trainer, success=[1.0], success_low=[1.0], success_high=[1.0], **columns)
     assert fake.start(tmp_path / "run", stop_at_return=0.5)[0] == 0
     assert fake.rows(tmp_path / "run")[-1]["env_steps"] == 300
     assert "has finished" in fake.resume(tmp_path / "run")[1][0]
