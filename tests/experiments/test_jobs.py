@@ -77,23 +77,20 @@ def test_a_run_that_was_made_longer_is_unfinished(make):
     assert job.directory.read_result() is None
 
 
-def test_a_failure_is_reported_and_the_others_go_on(make):
-    pool = make.pool(1, make("a", code=3), make("b"))
-    assert run(pool) == {"a": "failed", "b": "finished"}
-    assert pool.jobs[0].error == "exit code 3: error: it broke"
-
-
-def test_a_training_that_ends_well_without_a_result_has_failed(make):
-    """Its task called `sys.exit`, say."""
-    pool = make.pool(1, make("a", ends_at="elsewhere"), make("b"))
-    assert run(pool) == {"a": "failed", "b": "finished"}
-    assert pool.jobs[0].error == "exit code 0, but it ended without a result: done"
-
-
-def test_a_training_that_another_process_has_finished_meanwhile_is_finished(make):
-    """Of two pools one is told that the run's folder is in use; by the time we look the other has ended."""
-    pool = make.pool(1, make("a", code=2, beaten=True), make("b"))
-    assert run(pool) == {"a": "finished", "b": "finished"}
+@pytest.mark.parametrize(
+    ("plan", "state", "error"),
+    [
+        ({"code": 3}, "failed", "exit code 3: error: it broke"),
+        # Its task called `sys.exit`, say.
+        ({"ends_at": "elsewhere"}, "failed", "exit code 0, but it ended without a result: done"),
+        # Told that the run's folder is in use; by the time we look the other process has ended.
+        ({"code": 2, "beaten": True}, "finished", "exit code 2: error: it broke"),
+    ],
+)
+def test_how_a_training_ends_is_told_and_the_others_go_on(make, plan, state, error):
+    pool = make.pool(1, make("a", **plan), make("b"))
+    assert run(pool) == {"a": state, "b": "finished"}
+    assert pool.jobs[0].error == error
 
 
 def test_a_training_that_is_killed_is_named_and_run_once_more(make, tmp_path):

@@ -291,25 +291,25 @@ def slurm(tmp_path, monkeypatch, make):
     return launcher
 
 
-def test_a_slurm_job_that_is_warned_saves_is_queued_again_and_goes_on(slurm, make, tmp_path):
+@pytest.mark.parametrize(
+    ("signalled", "state", "begun"), [(False, "finished", "2"), (True, "interrupted", "1")]
+)
+def test_a_slurm_job_that_is_warned_saves_and_is_queued_again_unless_the_pool_ends(
+    slurm, make, tmp_path, signalled, state, begun
+):
     pool = stand_in.queue(slurm.program, slurm, make("a"))
-    (tmp_path / "a/warn").touch()
-    assert run(pool) == {"a": "finished"}
-    assert (tmp_path / "a/begun").read_text() == "2"
+    if not signalled:
+        (tmp_path / "a/warn").touch()
+
+    def after(changed):
+        if signalled and pool.jobs[0].rows and pool.caught is None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert run(pool, after=after) == {"a": state}
+    assert (tmp_path / "a/begun").read_text() == begun
     assert (tmp_path / "a/output.log").read_text() == f"saved after {int(signal.SIGUSR1)}\n"
     assert pool.jobs[0].killed == ""
     assert not (tmp_path / "a/slurm.json").exists()
-
-
-def test_a_signal_to_the_pool_lets_slurm_jobs_save_and_end(slurm, make, tmp_path):
-    pool = stand_in.queue(slurm.program, slurm, make("a"))
-
-    def after(changed):
-        if pool.jobs[0].rows and pool.caught is None:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    assert run(pool, after=after) == {"a": "interrupted"}
-    assert (tmp_path / "a/output.log").read_text() == f"saved after {int(signal.SIGUSR1)}\n"
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ def broken(own_folder: Path) -> None:
 
 @pytest.mark.usefixtures("broken")
 @pytest.mark.parametrize(
-    ("core", "problem"),
+    ("name", "problem"),
     [
         ("Leaks", "it breaks the contract 'causality'"),
         ("Stays", "it breaks the contract 'a reset equals a fresh start'"),
@@ -247,13 +247,22 @@ def broken(own_folder: Path) -> None:
         ("takes_nothing", "making it failed: TypeError: takes_nothing() takes 0 positional arguments"),
         ("number", "it is of type int; it must be a function or a class"),
         ("Leak", "broken_cores has no Leak; did you mean Leaks?"),
+        ("no_such_module:make", "no_such_module cannot be imported"),
+        ("broken_import:make", "broken_import cannot be imported: it needs no_such_package, which is not "
+         "installed (broken_import.py, line 1)"),
+        ("broken_cores.py:Leaks", "; write broken_cores:Leaks"),
+        ("sub/my.py", "; write sub.my:make_core"),
+        ("Far", "replay.capacity is 4000"),
+        ("two_cells", "it breaks the contract 'shapes and dtypes': its call failed"),
     ],
-)
-def test_a_core_that_breaks_the_contract_is_one_line(
-    core: str, problem: str, capsys: pytest.CaptureFixture[str]
+)  # fmt: skip
+def test_a_core_or_an_encoder_that_cannot_be_used_is_one_line(
+    name: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    errors = refused(capsys, "--network.core", f"broken_cores:{core}")
-    assert f"network.core is broken_cores:{core}: {problem}" in errors
+    core = name if ":" in name or "/" in name else f"broken_cores:{name}"
+    setting = "network.encoder" if name == "two_cells" else "network.core"
+    errors = refused(capsys, f"--{setting}", core)
+    assert problem in errors and (f"{setting} is {core}" in errors or name == "Far")
 
 
 @pytest.mark.usefixtures("broken")
@@ -264,28 +273,6 @@ def test_a_trace_is_held_to_the_dtype_that_replay_stores(capsys: pytest.CaptureF
     assert "of float16 rows, differ" in errors
     network = NetworkConfig(core="broken_cores:Counts", width=8)
     check_own(Config(network=network, replay=ReplayConfig(trace_dtype="float32")))
-
-
-@pytest.mark.usefixtures("broken")
-def test_a_module_that_cannot_be_imported_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    errors = refused(capsys, "--network.core", "no_such_module:make")
-    assert "network.core is no_such_module:make: no_such_module cannot be imported" in errors
-    errors = refused(capsys, "--network.encoder", "broken_import:make")
-    assert "network.encoder is broken_import:make: broken_import cannot be imported" in errors
-    assert errors.endswith(": it needs no_such_package, which is not installed (broken_import.py, line 1)")
-
-
-@pytest.mark.usefixtures("broken")
-def test_an_encoder_that_breaks_the_contract_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    errors = refused(capsys, "--network.encoder", "broken_cores:two_cells")
-    assert "network.encoder is broken_cores:two_cells: it breaks the contract 'shapes and dtypes': " in errors
-    assert "its call failed" in errors
-
-
-@pytest.mark.usefixtures("broken")
-def test_settings_are_asked_with_the_window_of_the_core(capsys: pytest.CaptureFixture[str]) -> None:
-    errors = refused(capsys, "--network.core", "broken_cores:Far")
-    assert "replay.capacity is 4000" in errors and "a sequence with its memory spans 30" in errors
 
 
 def test_settings_of_ones_own_reach_both_functions_whatever_they_do_to_them(own_folder: Path) -> None:
@@ -300,14 +287,6 @@ def test_settings_of_ones_own_reach_both_functions_whatever_they_do_to_them(own_
     )
     assert cli.main(["--agent", "mine.yaml", *SMALL, "--run-dir", "run"]) == 0
     assert "  kwargs:\n    widths:\n    - 8\n" in Path("run/config.yaml").read_text()
-
-
-@pytest.mark.usefixtures("broken")
-@pytest.mark.parametrize(
-    ("value", "form"), [("broken_cores.py:Leaks", "broken_cores:Leaks"), ("sub/my.py", "sub.my:make_core")]
-)
-def test_a_path_is_told_the_form_of_a_name(value: str, form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"; write {form}" in refused(capsys, "--network.core", value)
 
 
 def test_a_fault_of_a_module_that_a_core_is_made_with_is_the_cores(own_folder: Path) -> None:

@@ -25,7 +25,13 @@ from tests.training.toys import compute_in, play_toy
 
 NUM_ENVS, TICKS, M = 8, 75, 5
 FOREVER = 10**9
-GRIDVERSE = "gridverse-memory-7x7"
+OF_GRIDVERSE: dict[str, Any] = {
+    "task": "gridverse-memory-7x7",
+    "replay": {"burn_in_length": 10, "learn_length": 20, "sequence_period": 20, "capacity": 90 * NUM_ENVS},
+    **{"width": 64, "num_heads": 4, "mlp_width": 128, "head_width": 64, "memory_length": 20},
+    "embedding_width": 8,
+}
+"""The task itself, for which the default network and layout are made."""
 K = 8
 WINDOWED = {"core": "dtqn", "context_length": K, "gate": "residual", "norm": "post"}
 
@@ -242,44 +248,28 @@ def test_without_stored_memory_only_whole_histories_are_exact(monkeypatch: pytes
 @pytest.mark.parametrize(
     "dtype, trace_dtype, bar",
     [
+        (torch.float64, "float64", 1e-9),
         (torch.float64, "float32", 1e-7),
         (torch.float32, "float32", 1e-5),
         (torch.float32, "float16", 1e-3),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("network", [{}, {"gate": "residual", "norm": "post"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"gate": "residual", "norm": "post"}, OF_GRIDVERSE], ids=["toy", "residual", "gridverse"]
+)
 def test_narrower_traces(
-    dtype: torch.dtype, trace_dtype: str, bar: float, network: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype,
+    trace_dtype: str,
+    bar: float,
+    settings: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The bar is a share of the largest |Q|, or of 1."""
-    played = play(monkeypatch, dtype=dtype, trace_dtype=trace_dtype, parameters=0.05, **network)
+    played = play(monkeypatch, dtype=dtype, trace_dtype=trace_dtype, parameters=0.05, **settings)
     batch, info = draw(played)
     assert batch.trace["memory"].dtype == getattr(torch, trace_dtype)
     assert error(played, batch, info) < bar * max(1.0, abs(played.q).max())
-
-
-@pytest.mark.parametrize("trace_dtype", ["float64", "float16"])
-def test_gridverse(trace_dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task itself, for which the default network and layout are made."""
-    exact = trace_dtype == "float64"
-    played = play(
-        monkeypatch,
-        task=GRIDVERSE,
-        dtype=torch.float64 if exact else torch.float32,
-        trace_dtype=trace_dtype,
-        parameters=0.05,
-        replay={"burn_in_length": 10, "learn_length": 20, "sequence_period": 20, "capacity": 90 * NUM_ENVS},
-        width=64,
-        num_heads=4,
-        mlp_width=128,
-        head_width=64,
-        memory_length=20,
-        embedding_width=8,
-    )
-    batch, info = draw(played)
-    assert batch.burn_in_rows.unique().tolist() == [0, 10]
-    assert error(played, batch, info) < (1e-9 if exact else 1e-3 * max(1.0, abs(played.q).max()))
 
 
 def as_the_actor_sees(played: Played, batch: Sequences) -> torch.Tensor:

@@ -212,16 +212,6 @@ def test_each_epoch_takes_every_sequence_once_and_deals_anew(
     assert len(set(dealt)) > 1
 
 
-def test_a_rollout_of_the_warm_up_is_not_learned(trainer_of: Callable[[Config], Trainer]) -> None:
-    trainer = trainer_of(configured({}, warmup_env_steps=T * NUM_ENVS))
-    for _ in range(T):
-        trainer.advance()
-    assert trainer.learner_steps == trainer.replay.num_sequences == 0
-    for _ in range(T):
-        trainer.advance()
-    assert trainer.learner_steps == 4
-
-
 def test_priorities_are_neither_made_nor_told(trainer_of: Callable[[Config], Trainer]) -> None:
     trainer = trainer_of(configured({}, metrics_every=10))
     trainer._first_priorities = None  # type: ignore[method-assign,assignment]
@@ -230,14 +220,18 @@ def test_priorities_are_neither_made_nor_told(trainer_of: Callable[[Config], Tra
     assert trainer.replay.max_priority == 1.0
 
 
-@pytest.mark.parametrize("total", [5, 300])
-def test_the_price_of_a_run_is_known(total: int, trainer_of: Callable[[Config], Trainer]) -> None:
-    trainer = trainer_of(configured({}, total_env_steps=total))
+@pytest.mark.parametrize(("total", "warmup"), [(5, 0), (300, 0), (300, T * NUM_ENVS)])
+def test_the_price_of_a_run_is_known(
+    total: int, warmup: int, trainer_of: Callable[[Config], Trainer]
+) -> None:
+    """A rollout of the warm-up is not learned."""
+    trainer = trainer_of(configured({}, total_env_steps=total, warmup_env_steps=warmup))
     while not trainer.finished:
         trainer.advance()
+        assert trainer.env_steps > warmup or trainer.learner_steps == trainer.replay.num_sequences == 0
     trainer.finish()
     planned = planned_updates(trainer.config)
-    assert planned == max(1, total // (T * NUM_ENVS) * 4)
+    assert planned == max(1, (total - warmup) // (T * NUM_ENVS) * 4)
     # Last rows take no env step, so there are a few more ticks, and the shortest run does one update.
     assert planned <= trainer.learner_steps <= planned + 4
 
