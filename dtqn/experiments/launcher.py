@@ -96,10 +96,8 @@ class Handle(Protocol):
 
     lost: bool
     """It has ended because its machine has gone."""
-
-    @property
-    def where(self) -> str | None:
-        """The machine that it runs on; empty for this one, None while it waits for one."""
+    where: str | None
+    """The machine that it runs on; empty for this one, None while it waits for one."""
 
     def poll(self) -> int | None:
         """The exit code, or -n after signal n; None as long as it has not ended."""

@@ -19,7 +19,7 @@ class Process:
     """A training in a process of its own, which saves and ends when this one has gone, however it went."""
 
     lost = False
-    where = ""
+    where: str | None = ""
 
     def __init__(self, command: Command) -> None:
         """Begin or go on; the output is added to the log."""

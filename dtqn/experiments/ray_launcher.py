@@ -66,7 +66,8 @@ class RayHandle:
         self._ask_for_place()
         self._exit_code: Any = None
         """A reference to the training's exit code, once it has been begun."""
-        self._node = self._name = ""
+        self.where: str | None = None
+        self._node = ""
         self._code: int | None = None
         self._died_at: float | None = None
         self.lost = False
@@ -83,10 +84,6 @@ class RayHandle:
         self._tries += 1
         self._place = place.remote(self._command)
         self._arrived = self._place.arrive.remote()
-
-    @property
-    def where(self) -> str | None:
-        return self._name or None
 
     def poll(self) -> int | None:
         if self._code is None:
@@ -107,12 +104,12 @@ class RayHandle:
             self._ended(ray.get(self._exit_code))
 
     def _begin(self, node: str, sees_directory: bool) -> None:
-        self._node, self._name = node, _node_name(node)
+        self._node, self.where = node, _node_name(node)
         if sees_directory:
             self._exit_code = self._place.run.remote()
             return
         self._note(
-            f"the node {self._name} does not see {self._command.directory}; "
+            f"the node {self.where} does not see {self._command.directory}; "
             "--runs-dir must be a folder that all nodes share"
         )
         self._ended(1)

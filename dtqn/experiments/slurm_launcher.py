@@ -146,14 +146,10 @@ class SlurmHandle:
         self._job, self._queue = job, queue
         self._log, self._file = command.log, command.directory / _FILE
         self._submitted = self._seen = time.monotonic()
-        self._place: str | None = None
+        self.where: str | None = None
         self._code: int | None = None
         self._asked = False
         self.lost = False
-
-    @property
-    def where(self) -> str | None:
-        return self._place
 
     def poll(self) -> int | None:
         if self._code is None and self._job.paths.result_pickle.exists():
@@ -181,9 +177,9 @@ class SlurmHandle:
         found = self._queue.find(self._job.job_id)
         now = time.monotonic()
         if found is not None:
-            self._seen, self._place = now, found[1] if found[0] == "RUNNING" else None
+            self._seen, self.where = now, found[1] if found[0] == "RUNNING" else None
         elif self._queue.looked_at > self._submitted:
-            patience = 0.0 if self._asked and self._place is None else _ABSENT_SECONDS
+            patience = 0.0 if self._asked and self.where is None else _ABSENT_SECONDS
             if now - self._seen > patience:
                 self._ended(self._verdict())
 

@@ -194,14 +194,8 @@ class RunDir:
     def kept_files(self) -> dict[str, Path]:
         """The files that an evaluation of the run needs, and its figures, by name in the directory."""
         patterns = [
-            *(
-                "config.yaml",
-                "task.json",
-                "metrics.jsonl",
-                "result.json",
-                "learning_curve.png",
-                "evaluation.gif",
-            ),
+            *("config.yaml", "task.json", "metrics.jsonl", "result.json"),
+            *("learning_curve.png", "evaluation.gif"),
             *("checkpoint/latest", "checkpoint/best.safetensors"),
             *("checkpoint/[0-9]*/network.safetensors", "checkpoint/[0-9]*/state.json"),
         ]
