@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from dtqn.acting.rows import Rows
+from dtqn.settings.config import Config
 from dtqn.settings.presets import resolve
 from dtqn.training import pool, session
+from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCK_KEYS
 from dtqn.training.schema import named
 from dtqn.training.trainer import Trainer
@@ -128,6 +132,20 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(session, "learning_curve", lambda *_: None)
     monkeypatch.setattr(Trainer, "film", lambda *_: None)
     yield
+
+
+def config_of(**flags: Any) -> Config:
+    return resolve(None, FLAGS | flags, {})
+
+
+def start(path: Path, **flags: Any) -> tuple[int, str]:
+    out = io.StringIO()
+    return session.start(config_of(**flags), RunDir(path), out), out.getvalue()
+
+
+def resume(path: Path, **flags: Any) -> tuple[int, str]:
+    out, directory = io.StringIO(), RunDir(path)
+    return session.resume(directory.resumed_config(flags, {}), directory, out), out.getvalue()
 
 
 def trainer_of(workers: int = 2, lead: int = 2, **flags: Any) -> Trainer:

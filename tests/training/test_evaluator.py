@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 from collections.abc import Callable
@@ -14,14 +13,11 @@ import pytest
 
 from dtqn.acting import evaluation
 from dtqn.acting.rows import Episodes, VectorRows
-from dtqn.settings.config import Config
-from dtqn.settings.presets import resolve
 from dtqn.training import checkpoint, evaluator, session, setup
-from dtqn.training.directory import RunDir
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.trainer import Trainer
 from tests.training import fake, pools
-from tests.training.pools import FLAGS, Here
+from tests.training.pools import Here, config_of, resume, start
 
 _no_pictures = pools.no_pictures
 
@@ -31,20 +27,6 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers only where it is waited for, as a slow process would."""
     monkeypatch.setattr(evaluator, "Worker", Here)
     monkeypatch.setattr(Here, "at_once", False)
-
-
-def config_of(**flags: Any) -> Config:
-    return resolve(None, FLAGS | flags, {})
-
-
-def start(path: Path, **flags: Any) -> tuple[int, str]:
-    out = io.StringIO()
-    return session.start(config_of(**flags), RunDir(path), out), out.getvalue()
-
-
-def resume(path: Path, **flags: Any) -> tuple[int, str]:
-    out, directory = io.StringIO(), RunDir(path)
-    return session.resume(directory.resumed_config(flags, {}), directory, out), out.getvalue()
 
 
 @pytest.fixture(scope="module")

@@ -7,43 +7,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtqn.settings.config import Config
 from dtqn.training.trainer import Trainer
 from tests.cases import randomise
+from tests.training.test_trainer import make_trainer
 
 
-def make_trainer(
+def trainer_of(
     memory: str, network: dict[str, Any] | None = None, learning_rate: float = 1e-3, batch_size: int = 32
 ) -> Trainer:
+    learner = {"batch_size": batch_size, "learning_rate": learning_rate, "env_steps_per_update": 20}
+    replay = {"priority_exponent": 0.0, "memory": memory, "trace_dtype": "float32", "capacity": 1_200}
     sizes = {"width": 8, "num_layers": 2, "mlp_width": 8, "memory_length": 4, "head_width": 8}
-    return Trainer(
-        Config.model_validate(
-            {
-                "env": "gridverse-memory-5x5",
-                "device": "cpu",
-                "seed": 2,
-                "total_env_steps": 4_000,
-                "warmup_env_steps": 600,
-                "metrics_every": 10**6,
-                "network": sizes | (network or {}),
-                "replay": {
-                    "capacity": 1_200,
-                    "learn_length": 6,
-                    "burn_in_length": 2,
-                    "priority_exponent": 0.0,
-                    "memory": memory,
-                    "trace_dtype": "float32",
-                },
-                "learner": {
-                    "batch_size": batch_size,
-                    "learning_rate": learning_rate,
-                    "env_steps_per_update": 20,
-                },
-                "actor": {"num_envs": 4},
-                "evaluation": {"episodes": 4, "num_envs": 4, "period": 10**6},
-                "task": {"time_limit": 20},
-            }
-        )
+    return make_trainer(
+        4_000,
+        learner,
+        seed=2,
+        device="cpu",
+        warmup_env_steps=600,
+        metrics_every=10**6,
+        replay=replay | {"learn_length": 6, "burn_in_length": 2},
+        network=sizes | (network or {}),
     )
 
 
@@ -61,7 +44,7 @@ def test_it_forgets_the_parameters_that_it_was_made_with(network: dict[str, Any]
     """Under parameters that have changed once, delta-Q goes to zero; what is only stored stays stale."""
     seen = {}
     for memory in ("stored", "refreshed"):
-        trainer = make_trainer(memory, network, learning_rate=1e-12)
+        trainer = trainer_of(memory, network, learning_rate=1e-12)
         while trainer.env_steps < 600:
             trainer.advance()
         randomise(trainer.network, seed=1, scale=0.2)
@@ -81,7 +64,7 @@ def test_it_forgets_the_parameters_that_it_was_made_with(network: dict[str, Any]
 
 
 def test_rows_but_for_the_trace_stay_as_they_were() -> None:
-    trainer = make_trainer("refreshed")
+    trainer = trainer_of("refreshed")
     while trainer.env_steps < 600:
         trainer.advance()
     before = trainer.replay.get_state()["rows"]
