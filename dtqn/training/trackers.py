@@ -64,13 +64,9 @@ class Trackers(Tracker):
 
     def __init__(self, run_id: str, say: Say = print, trackers: Sequence[Tracker] = ()) -> None:
         """`run_id` is the run's where no tracker has given it another one."""
-        self._say, self._trackers = say, list(trackers)
-        self.id = next((tracker.id for tracker in trackers if tracker.id != run_id), run_id)
-
-    @property
-    def names(self) -> list[str]:
+        self._say, self.trackers = say, list(trackers)
         """Those that work."""
-        return [tracker.name for tracker in self._trackers]
+        self.id = next((tracker.id for tracker in trackers if tracker.id != run_id), run_id)
 
     def log(self, number: int, row: Mapping[str, Any]) -> None:
         self._each(lambda tracker: tracker.log(number, row))
@@ -89,15 +85,15 @@ class Trackers(Tracker):
 
     def _each(self, action: Callable[[Tracker], None], lost: str | None = None) -> None:
         """Do something with each; one in which it fails is given up, or only what is said to be `lost`."""
-        for tracker in list(self._trackers):
+        for tracker in list(self.trackers):
             try:
                 action(tracker)
             except Gone as error:
-                self._trackers.remove(tracker)
+                self.trackers.remove(tracker)
                 self._say(f"{tracker.name} {error}")
             except (Exception, SystemExit) as error:
                 if lost is None:
-                    self._trackers.remove(tracker)
+                    self.trackers.remove(tracker)
                 said = lost or "stopped working, the run goes on without it"
                 self._say(f"{tracker.name} {said}: {one_line(error)}")
 

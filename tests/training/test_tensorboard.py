@@ -91,7 +91,7 @@ def test_a_tracker_that_is_added_at_a_resume_gets_what_came_before(tmp_path, tra
 def test_pictures_and_films_are_there_as_they_are(tmp_path):
     config, said = resolve(None, {"tracker": "tensorboard"}, {}), []
     opened = open_tracker(Start(config, tmp_path, "abcd1234", [], said.append))
-    assert (opened.names, opened.id) == (["TensorBoard"], "abcd1234")
+    assert ([one.name for one in opened.trackers], opened.id) == (["TensorBoard"], "abcd1234")
     files = {}
     for name in ("curve.png", "film.gif"):
         frames = [Image.new("RGB", (12, 8), shade) for shade in ("red", "blue")]

@@ -256,7 +256,7 @@ def _accept(server, accepted):
 def test_disabled_imports_nothing_and_writes_nothing(tmp_path):
     config = presets.resolve(None, {"wandb": "disabled"}, {})
     opened = open_tracker(Start(config, tmp_path, "abcd1234", [], pytest.fail))
-    assert (opened.names, opened.id) == ([], "abcd1234")
+    assert ([one.name for one in opened.trackers], opened.id) == ([], "abcd1234")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -327,4 +327,4 @@ def test_several_trackers_are_told_the_same_and_a_broken_one_costs_the_others_no
         "picky does not take the artifact: OSError: no space left",
         "gone took too long",
     ]
-    assert both.names == ["picky", "whole"]
+    assert [one.name for one in both.trackers] == ["picky", "whole"]
