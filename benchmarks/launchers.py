@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.options import parser_of, write
 from dtqn.experiments import budget
-from dtqn.experiments.jobs import Job, Pool
+from dtqn.experiments.jobs import Job, RunQueue
 from dtqn.experiments.launchers import Asked, opened
 from dtqn.settings import presets
 from dtqn.settings.config import Config
@@ -44,7 +44,7 @@ def seconds_of(asked: Asked, flags: dict[str, str], folder: Path) -> float:
     configs = [_config(flags, seed) for seed in SEEDS]
     directories = [RunDir.of_config(config, folder) for config in configs]
     began = time.monotonic()
-    with opened(asked, folder) as launcher, Pool(len(SEEDS), launcher=launcher) as pool:
+    with opened(asked, folder) as launcher, RunQueue(len(SEEDS), launcher=launcher) as pool:
         for config, directory in zip(configs, directories, strict=True):
             directory.prepare(config)
             pool.add(Job(f"seed {config.seed}", directory))

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from matplotlib import get_data_path, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

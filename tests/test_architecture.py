@@ -28,7 +28,7 @@ _ALLOWED = {
     "dtqn": {"dtqn.policy"},
     "dtqn.types": {"torch", "numpy", "dtqn.shapes"},
     "dtqn.shapes": {"torch", "numpy"},
-    "dtqn.clusters": {"ray"},
+    "dtqn.clusters": {"ray", "dtqn.settings", "dtqn.text"},
     "dtqn.graphs": {"torch", "dtqn.types"},
     "dtqn.__main__": {"dtqn.cli", "dtqn.program"},
     "dtqn.program": set(),

@@ -58,7 +58,7 @@ def compare(arguments: Sequence[str]) -> int:
     metrics = compare.read_metrics(columns) if columns else []
     agents = compare.read_agents(text)
     own_agents = [item for name, item in agents.items() if name != item]
-    here = places.is_here or minutes is not None  # estimates are made on this machine
+    here = places.is_local or minutes is not None  # estimates are made on this machine
     search = None
     if searched is not None:
         # Values are compared as they are given: a share of the suite's budgets scales some of them.
@@ -196,7 +196,7 @@ def _add_jobs(group: argparse._ArgumentGroup) -> None:
     option(group, "--jobs N", jobs, argtypes.positive)
     launcher = "where trainings run: local, ray or slurm (docs/launchers.md)"
     option(group, "--launcher X", launcher, default="local")
-    option(group, "--ray-address ADDR", "join this Ray cluster; default: start a Ray on this machine")
+    option(group, "--ray-address ADDR", "the Ray cluster of --launcher ray: HOST:PORT or auto")
     gpus = "GPUs of a training; default 1 with --device cuda, else 0"
     option(group, "--ray-gpus X", gpus, argtypes.gpus)
     slurm = "sbatch's option NAME of each training, such as --slurm.partition"

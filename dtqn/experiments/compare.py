@@ -20,7 +20,7 @@ from dtqn.experiments import (
     comparison_table,
 )
 from dtqn.experiments.comparison_table import RunFigures
-from dtqn.experiments.jobs import Job, Pool
+from dtqn.experiments.jobs import Job, RunQueue
 from dtqn.experiments.launcher import Launcher
 from dtqn.experiments.records import Outcome, Records, of_finished
 from dtqn.experiments.scores import RETURN, SUCCESS, Score
@@ -367,19 +367,19 @@ def train(
     Args:
         finished: what is done with each that has finished, now or before; a line to tell, or none.
     """
-    with Pool(parallel, launcher=launcher) as pool:
-        view = open_runs_view(out, pool.jobs)
+    with RunQueue(parallel, launcher=launcher) as queue:
+        view = open_runs_view(out, queue.jobs)
         try:
             for job in jobs:
-                pool.add(job)
-            for changed in pool.changes():
+                queue.add(job)
+            for changed in queue.changes():
                 view.update(changed)
                 told = [finished(job) for job in changed if job.state == "finished"]
-                for line in [*pool.news, *filter(None, told)]:
+                for line in [*queue.news, *filter(None, told)]:
                     view.say(line)
         finally:
             view.close()
-    return pool.caught
+    return queue.caught
 
 
 def _rows_and_result(job: Job) -> tuple[list[Row], dict[str, Any] | None]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dtqn.experiments import launchers
-from dtqn.experiments.jobs import Job, Pool, fitting
+from dtqn.experiments.jobs import Job, RunQueue, fitting
 from dtqn.experiments.launcher import Launcher
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, MisfitError
@@ -176,7 +176,7 @@ def _resolved(file: SweepFile, asked: Asked, parameters: Mapping[str, Any]) -> C
     config = presets.resolve(asked.config, asked.settings, os.environ, below=[choice])
     config = config.settled(free_cores=1)  # jobs fill the others
     file.check_metric(config.env, task_of(config).has_success)
-    preflight.check(config, asked.launcher.is_here)
+    preflight.check(config, asked.launcher.is_local)
     return config
 
 
@@ -218,15 +218,15 @@ def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> int:
         0, 1 where a run has failed or none has a result, 128 + n after signal n.
     """
     with (
-        Pool(parallel, launcher=launcher) as pool,
-        contextlib.closing(open_runs_view(sys.stdout, pool.jobs)) as view,
+        RunQueue(parallel, launcher=launcher) as queue,
+        contextlib.closing(open_runs_view(sys.stdout, queue.jobs)) as view,
     ):
-        _train(sweep, pool, view)
+        _train(sweep, queue, view)
     results = sweep.results()
-    if pool.caught is not None:
+    if queue.caught is not None:
         ended = sum(trial.state != "open" for trial in results.trials)
         print(f"interrupted after {counted(ended, 'run')}; the same command goes on")
-        return 128 + pool.caught
+        return 128 + queue.caught
     for trial in results.trials:
         if trial.error:
             print(f"run {trial.number} {trial.state}: {trial.error}")
@@ -235,24 +235,24 @@ def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> int:
     return 1 if "failed" in states or not states & {"finished", "stopped"} else 0
 
 
-def _train(sweep: Sweep, pool: Pool, view: RunsView) -> None:
+def _train(sweep: Sweep, queue: RunQueue, view: RunsView) -> None:
     trials: dict[int, Trial] = {}
 
     def fill() -> None:
         """As many as can run are there, each chosen with what is known by then."""
-        while pool.caught is None and pool.has_room and (found := sweep.next_job()) is not None:
+        while queue.caught is None and queue.has_room and (found := sweep.next_job()) is not None:
             trial, job = found
             trials[id(job)] = trial
-            pool.add(job)
+            queue.add(job)
 
     fill()
-    for changed in pool.changes():
+    for changed in queue.changes():
         for job in changed:
             if sweep.look(trials[id(job)], job):
-                pool.stop(job)
+                queue.stop(job)
         fill()
         view.update(changed)
-        for line in pool.news:
+        for line in queue.news:
             view.say(line)
         if any(job.ended for job in changed) and (lines := sweep.results().table()):
             view.say("\n".join(lines))

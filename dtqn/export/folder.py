@@ -96,11 +96,11 @@ def export(directory: RunDir, to: Path, episodes: int, seed: int) -> Scores:
     if directory.is_exported:
         raise ConfigError(f"{directory.path}: is an exported agent already; copy the folder")
     config = directory.read_config()
-    about, weights = checkpoint.load_described(directory.checkpoints)
+    about, weights = checkpoint.load_weights(directory.checkpoints)
     directory.check_trained(config, about["config"])
     kept = {"last": ({"env_steps": about["env_steps"]}, weights)}
     if checkpoint.best_figures(directory.checkpoints):
-        kept["best"] = checkpoint.load_best_with_figures(directory.checkpoints)
+        kept["best"] = checkpoint.load_weights(directory.checkpoints, "best")
     # Rows after those that the checkpoint counts on are not of its weights.
     rows = check_counted(directory.metrics_file, about["rows"])
     with _new(to) as folder:
@@ -109,7 +109,7 @@ def export(directory: RunDir, to: Path, episodes: int, seed: int) -> Scores:
                 shutil.copyfile(directory.path / name, folder / name)
         (folder / "metrics.jsonl").write_bytes(b"".join(row + b"\n" for row in rows))
         for name, (figures, tensors) in kept.items():
-            checkpoint.save_exported(folder, name, tensors, figures).chmod(_FOR_ALL)
+            checkpoint.save_weights(folder, name, tensors, figures).chmod(_FOR_ALL)
         # Those of the folder, not of the run, which may have trained on by now.
         scores = {name: trained.evaluate_run(RunDir(folder), episodes, seed, name) for name in kept}
         pictures = [name for name in _PICTURES if (folder / name).exists()]

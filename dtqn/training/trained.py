@@ -75,9 +75,8 @@ def load_network(directory: RunDir, config: Config, weights: str) -> QNetwork:
     with contextlib.suppress(CheckpointError):  # the weights that are asked for may be whole all the same
         directory.check_trained(config, checkpoint.read_about(directory.checkpoints)["config"])
     network = make_network(config)
-    load = checkpoint.load_best if weights == "best" else checkpoint.load_weights
     try:
-        network.load_state_dict(load(directory.checkpoints))
+        network.load_state_dict(checkpoint.load_weights(directory.checkpoints, weights)[1])
     except RuntimeError as error:
         problem = misfit(config, directory) or f"its weights do not fit config.yaml ({one_line(error)})"
         raise CheckpointError(f"{directory.checkpoints}: {problem}") from None

@@ -84,7 +84,7 @@ def run(tmp_path, monkeypatch):
     """A function that compares by the small program, and returns the exit code and what was printed."""
     (tmp_path / "program.py").write_text(_STAND_IN)
     program = [sys.executable, "-I", "-S", str(tmp_path / "program.py")]
-    monkeypatch.setattr(compare, "Pool", functools.partial(jobs.Pool, program=program))
+    monkeypatch.setattr(compare, "RunQueue", functools.partial(jobs.RunQueue, program=program))
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
     monkeypatch.setattr(chance_level, "play", lambda config, episodes: CHANCE)
 

@@ -14,7 +14,7 @@ import pytest
 from dtqn import cli
 from dtqn.experiments import compare, records
 from dtqn.experiments.comparison_table import run_figures
-from dtqn.experiments.jobs import Job, Pool
+from dtqn.experiments.jobs import Job, RunQueue
 from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, of_finished, of_run
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings import gone, record_files
@@ -239,7 +239,7 @@ def test_a_table_of_a_long_run_is_that_of_its_record(tmp_path):
     rows = _rows(evaluations=300, tallies=400)
     directory.metrics_file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     directory.write_result(_result(config, rows))
-    with Pool(1) as pool:
+    with RunQueue(1) as pool:
         job = Job("long", directory)
         pool.add(job)
         assert [changed.state for changes in pool.changes() for changed in changes] == ["finished"]

@@ -22,7 +22,7 @@ _COMMAND = """
 import functools, sys
 from dtqn import cli
 from dtqn.experiments import jobs, sweep
-sweep.Pool = functools.partial(jobs.Pool, program=[sys.executable, "-I", "-S", sys.argv[1]])
+sweep.RunQueue = functools.partial(jobs.RunQueue, program=[sys.executable, "-I", "-S", sys.argv[1]])
 jobs._POLL_SECONDS = 0.05
 sys.exit(cli.main(sys.argv[2:]))
 """

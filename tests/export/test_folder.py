@@ -72,9 +72,9 @@ def test_the_scores_are_of_the_weights_that_are_exported(
 
     def meanwhile(directory: RunDir, episodes: int, seed: int, weights: str) -> EvaluationResult:
         there = going / "checkpoint"
-        about, kept = checkpoint.load_described(there)
+        about, kept = checkpoint.load_weights(there)
         worse = {name: torch.zeros_like(x) for name, x in kept.items()}
-        checkpoint.save_best(there, worse, {"env_steps": 9999})
+        checkpoint.save_weights(there, "best", worse, {"env_steps": 9999})
         checkpoint.save(there, 9999, worse, {}, about)
         return evaluate(directory, episodes, seed, weights)
 

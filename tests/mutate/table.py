@@ -409,7 +409,7 @@ TRAINING = [
         ("half-a-line-read", "path.read_bytes().split(b'\\n')[:-1]", "path.read_bytes().split(b'\\n')"),
     ),
     *_in(
-        "reached",
+        "Evaluations.reached",
         "test_a_run_ends_at_the_success_that_was_asked_for",
         ("early-stop-by-the-mean", "row.get('eval/success_low')", "row.get('eval/success')"),
     ),
