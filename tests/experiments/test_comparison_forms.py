@@ -60,7 +60,7 @@ def test_the_same_figures_in_every_form(run, tmp_path):
             assert (line["minimum"], line["maximum"]) == (min(scores), max(scores))
             assert cell["success, min to max"] == f"{min(scores):.1%} to {max(scores):.1%}"
     few = "Fewer than 5 runs of drqn: minimum and maximum, no interval, no P(better). These figures do not "
-    some = "Fewer than 20 runs of gtrxl, dtqn: intervals are narrower than they say."
+    some = "Fewer than 20 runs of gtrxl, dtqn: intervals are narrower than they say (docs/compare.md)."
     _, _, _, _, _, *under = text.splitlines()[1:]
     under = under[: under.index("")]
     assert table_of(tmp_path)["under"] == {TASK: under}, "right below the table"

@@ -14,7 +14,6 @@ import pytest
 
 from dtqn import cli
 from dtqn.experiments import comparison_forms
-from dtqn.experiments.comparison_table import RunFigures
 from dtqn.inspection import dependence, page_runs, report
 from dtqn.inspection.attention import attention
 from dtqn.inspection.recorder import play
@@ -167,7 +166,8 @@ def test_a_run_is_looked_for_beside_its_comparison_first(
 def _table(folder: Path, *run_dirs: str) -> Path:
     """A comparison of these runs."""
     folder.mkdir(parents=True)
-    runs = [RunFigures("t-maze-passive-6", "gtrxl", seed, where) for seed, where in enumerate(run_dirs)]
+    run = {"env": "t-maze-passive-6", "agent": "gtrxl"}
+    runs = [{**run, "seed": seed, "run_dir": where} for seed, where in enumerate(run_dirs)]
     table = comparison_forms.Table([], None, {}, [])
     (folder / "table.json").write_text(comparison_forms.to_json(table, runs))
     return folder
