@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 
 from dtqn.experiments.comparison_table import Figures
 from dtqn.experiments.intervals import LEAST_RUNS
@@ -78,7 +77,6 @@ def notes(
     for what, value in _UNLIKE.items():
         found = _told(what, [(config.env, config.agent, value(config)) for config in configs])
         lines += [line for line in found if _DIFFER in line]
-    lines += _of_single_agents(configs, given.get("config"), suite is None or suite.file.task_presets)
     lines += [*_changed(runs), *_unpublished(configs), *_ceilings(configs)]
     if metrics:
         lines.append(f"{', '.join(metrics)}: the mean over the second half of a run, then over runs.")
@@ -119,22 +117,6 @@ def _ceilings(configs: Iterable[Config]) -> list[str]:
         for env, ceiling in ceilings.items()
         if ceiling < 1
     ]
-
-
-def _of_single_agents(configs: Sequence[Config], file: str | None, task_presets: bool) -> list[str]:
-    """A line for each file that is for all agents and holds settings of single ones of these."""
-    shared = dict.fromkeys(path for config in configs for path in presets.of_task(config.env) if task_presets)
-    notes = []
-    for path in [*shared, *([Path(file)] if file else [])]:
-        of_agents = presets.Shared.of_file(path).by_agent
-        told = [
-            f"{agent} {', '.join(f'{name} {value}' for name, value in of_agents[agent].settings())}"
-            for agent in dict.fromkeys(config.agent for config in configs)
-            if agent in of_agents
-        ]
-        if told:
-            notes.append(f"Settings of single agents in {path.name}: {'; '.join(told)}.")
-    return notes
 
 
 def _changed(runs: Sequence[Figures]) -> list[str]:

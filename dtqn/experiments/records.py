@@ -34,6 +34,7 @@ from dtqn.text import one_line
 from dtqn.training.directory import (
     HOW_IT_RUNS,
     RunDir,
+    changed_settings,
     config_hash,
     deciding_settings,
     file_errors,
@@ -413,16 +414,9 @@ def _order(content: Mapping[str, Any]) -> tuple[str, str, int, str]:
 
 
 def _differences(record: Record, config: Config) -> str:
-    """The settings in which they differ: `learner.gamma is 0.9, here 0.99`."""
-    here, then = _apart(lasting_settings(resolved(config))), record.apart
-    told = []
-    for name in dict.fromkeys([*_defaults(), *then]):
-        default = _defaults().get(name, _ABSENT)
-        was, now = then.get(name, default), here.get(name, default)
-        if default is _ABSENT:
-            told.append(f"{name}, which is no setting here")
-        elif was != now:
-            told.append(f"{name} is {was}, here {now}")
+    """The settings in which they differ: `learner.gamma is 0.9, now 0.99`."""
+    told = changed_settings(merge(record.defaults, record.settings), config)
+    told += [f"{name}, which is no setting here" for name in record.apart if name not in _defaults()]
     more = [f"and {len(told) - 3} more"] if len(told) > 3 else []
     return f"is of {record.agent} on {record.env} with other settings ({', '.join([*told[:3], *more])})"
 

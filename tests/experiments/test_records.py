@@ -152,7 +152,7 @@ def test_a_run_with_other_defaults_is_not_counted(tmp_path):
     shelf = Records(_write(file, content))
     assert shelf.find(config) is None
     assert shelf.problems == [
-        f"{_name(file)}: is of dqn on {_TASK} with other settings (learner.target_ema_rate is 0.5, here "
+        f"{_name(file)}: is of dqn on {_TASK} with other settings (learner.target_ema_rate is 0.5, now "
         f"{config.learner.target_ema_rate}), so the run is not counted"
     ]
     del content["defaults"], content["num_evaluations"]  # as early records are
@@ -538,8 +538,8 @@ def test_records_with_other_settings_are_told_of_once(tmp_path):
         assert shelf.find(_config(seed=str(seed), total_env_steps="8000")) is None
     assert shelf.problems == [
         f"{_name(file, _config(**old))}: is of dqn on {_TASK} with other settings "
-        "(total_env_steps is 9000, here 8000, warmup_env_steps is 1800, here 1600, "
-        "learner.n_step is 4, here 10), so the run is not counted"
+        "(total_env_steps is 9000, now 8000, warmup_env_steps is 1800, now 1600, "
+        "learner.n_step is 4, now 10), so the run is not counted"
     ]
     shelf = Records(file)
     assert shelf.find(_config(seed="4")) is None and shelf.find(_config(agent="gru")) is None
