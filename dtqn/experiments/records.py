@@ -149,9 +149,9 @@ class Record(BaseModel):
         """A file that was cut or edited would count with wrong figures and never be made anew."""
         _check_columns("evaluations", self.evaluations, [*_CLOCKS, *_EVALUATION])
         _check_columns("training", self.training, _TRAINING)
-        steps, ended = self.evaluations["env_steps"], self.result.env_steps
-        if not steps or steps[-1] != ended:
-            raise ValueError(f"the last evaluation is not of the run's end, {ended} env steps")
+        steps = self.evaluations["env_steps"]
+        if not steps or steps[-1] != self.result.env_steps:
+            raise ValueError("the last evaluation is not of the run's end")
         if self.settings_hash not in (hash_of(self.settings, None), hash_of(self.settings, self.result.task)):
             raise ValueError("settings_hash is not that of its settings")
         return self
@@ -345,11 +345,11 @@ class Records:
             name = f"{self._file}#{record.key}"
             if record.identity != identity:
                 problem = problem or f"{name}: {_differences(record, config)}"
-            elif record.result.task == (digest := run_identity(config).digest):
+                continue
+            digest = run_identity(config).digest
+            if (task := record.result.task) == digest:
                 return of_record(config, record, name)
-            else:
-                digests = f"digest {record.result.task}, now {digest}"
-                problem = f"{name}: the task {record.env} has changed since ({digests})"
+            problem = f"{name}: the task {config.env} has changed since (digest {task}, now {digest})"
         if problem and identity[:2] not in self._told:
             self._told.add(identity[:2])
             self.problems.append(f"{problem}, so the run is not counted")

@@ -276,42 +276,40 @@ class Suite(NamedTuple):
         return build([Layer("--budget-share", merge(config.model_dump(), changes))])
 
 
-FOLDER = "suites"
+_FOLDER = CONFIGS / "suites"
 
 
-def known(configs: Path = CONFIGS) -> list[str]:
+def known() -> list[str]:
     """Names of the suites of this project."""
-    return sorted(path.stem for path in (configs / FOLDER).glob("*.yaml"))
+    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
-def _content(path: Path, configs: Path) -> dict[str, Any]:
+def _content(path: Path) -> dict[str, Any]:
     """What a suite's file holds, over that of the suite which it builds on."""
     content = read_yaml(path, "a suite: description, tasks and more by name")
     name = content.get("builds_on")
     if not isinstance(name, str):  # left out, or what the check of the whole file names
         return content
-    if name not in known(configs):
-        raise ConfigError(
-            f"{path}: builds_on is {shown(name)}: it is no suite{nearest(name, known(configs))}"
-        )
-    base = _content(configs / FOLDER / f"{name}.yaml", configs)
+    if name not in known():
+        raise ConfigError(f"{path}: builds_on is {shown(name)}: it is no suite{nearest(name, known())}")
+    base = _content(_FOLDER / f"{name}.yaml")
     if "tasks" in content:  # figures are of tasks
         base.pop("published", None)
     return {**base, **content}
 
 
-def read(name: str, share: float = 1.0, configs: Path = CONFIGS) -> Suite:
+def read(name: str, share: float = 1.0) -> Suite:
     """The suite of a name, or of a YAML file of the user's own, with its budgets scaled by `share`.
 
     Raises:
         ConfigError: one line that names the file, the field, the value and what would be right.
     """
     is_path = name.endswith((".yaml", ".yml")) or "/" in name
-    if not is_path and name not in known(configs):
-        raise ConfigError(f"--suite is {shown(name)}: it is no suite{nearest(name, known(configs))}")
-    path = Path(name) if is_path else configs / FOLDER / f"{name}.yaml"
+    if not is_path and name not in known():
+        raise ConfigError(f"--suite is {shown(name)}: it is no suite{nearest(name, known())}")
+    path = Path(name) if is_path else _FOLDER / f"{name}.yaml"
     try:
-        file = SuiteFile.model_validate(_content(path, configs))
+        file = SuiteFile.model_validate(_content(path))
     except ValidationError as error:
         raise ConfigError(f"{path}: {_explain(error)}") from None
     if file.needs is not None and importlib.util.find_spec(file.needs.partition(".")[0]) is None:

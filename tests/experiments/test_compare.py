@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from dtqn import cli
 from dtqn.experiments import compare, comparison_pictures
@@ -257,17 +256,6 @@ def test_the_curves_are_means_over_runs_at_every_evaluation():
     assert curve.y == [pytest.approx(twin.iqm([0.2, 0.95, 0.4, 0.9, 0.7]))]
     exact = twin.interval(lambda drawn: twin.iqm(drawn), [[0.2, 0.95, 0.4, 0.9, 0.7]])
     assert (curve.low[0], curve.high[0]) == pytest.approx(exact, abs=0.03)
-
-
-def test_the_pictures_of_a_comparison(run, tmp_path):
-    run({TASK: SCORES}, pictures=True)
-    with Image.open(tmp_path / "out/curves-minutes.png") as image:
-        assert image.size == (816, 480)
-        colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 20)}
-    assert {(0, 114, 178), (213, 94, 0), (0, 158, 115)} <= colours
-    picture = (tmp_path / "out/curves-env-steps.svg").read_text()
-    for words in ("environment steps", "success rate", *SCORES, TASK, "minimum and maximum of runs"):
-        assert f"<!-- {words}" in picture or words in picture, words
 
 
 def _fails(capsys, *argv):

@@ -346,19 +346,13 @@ def test_a_damaged_line_costs_one_line_and_is_left_as_it_is(tmp_path, content, w
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (
-            lambda c: [column.pop() for column in c["evaluations"].values()],
-            "the last evaluation is not of the",
-        ),
+        (lambda c: [column.pop() for column in c["evaluations"].values()], "the last evaluation is not"),
         (lambda c: [column.clear() for column in c["evaluations"].values()], "the last evaluation is not"),
         (lambda c: c.update(evaluations={}), "evaluations has no env_steps"),
         (lambda c: c["evaluations"]["env_steps"].pop(0), "columns of evaluations are not of one length"),
         (lambda c: c["evaluations"].pop("eval/success"), "evaluations has no eval/success"),
         (lambda c: c["training"].pop("train/episodes"), "training has no train/episodes"),
-        (
-            lambda c: c["result"].update(env_steps=5),
-            "the last evaluation is not of the run's end, 5 env steps",
-        ),
+        (lambda c: c["result"].update(env_steps=5), "the last evaluation is not of the run's end"),
         (lambda c: c["result"].update(seconds=-1), "result.seconds"),
         (lambda c: c["settings"]["learner"].update(n_step=99), "settings_hash is not that of its settings"),
         (lambda c: c.update(settings={}), "settings_hash is not that of its settings"),
@@ -380,7 +374,7 @@ def test_a_record_that_contradicts_itself_is_none(tmp_path, change, why):
     [
         ({"seconds": "long"}, "result.seconds: "),
         ({"threads": None}, "result.threads: "),
-        ({"env_steps": 7}, "the last evaluation is not of the run's end, 7 env steps"),
+        ({"env_steps": 7}, "the last evaluation is not of the run's end"),
     ],
 )
 def test_a_result_that_was_edited_is_one_line(edit, why):
@@ -573,16 +567,6 @@ def test_without_a_file_there_are_no_records(tmp_path):
     for other in (tmp_path / "file", tmp_path):
         with pytest.raises(ValueError, match=r"--records is .*: must be a file with the ending \.jsonl"):
             Records(other)
-
-
-def test_a_runs_identity_is_that_of_its_record():
-    config = _config()
-    record = records.of_run(config, _result(config), _rows())
-    assert record.identity == Identity.of(config) and record.settings_hash == config_hash(config)
-    assert Identity.of(config)[:3] == (_TASK, "dqn", 3)
-    for other in ({"learner.n_step": "4"}, {"seed": "4"}, {"agent": "lstm"}, {"env": "hallway"}):
-        assert Identity.of(_config(**other)) != Identity.of(config)
-    assert Identity.of(_config(threads="2", wandb="disabled")) == Identity.of(config)
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_the_trainings(tmp_path):

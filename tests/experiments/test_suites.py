@@ -230,99 +230,34 @@ def test_a_share_of_the_budget_scales_all_that_depends_on_it(tmp_path):
     assert not any("BUDGET SHARE" in note for note in suite_of(tmp_path).notes())
 
 
+_AXIS, _MAZE, _WARMUP = "figure_axis: length", "name: t-maze-passive-10\n", "warmup_env_steps: 0.1"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
-            "env_steps: 1_000",
-            "env_steps: many",
-            "tasks.1.env_steps is many: must be an integer of at least 1",
-        ),
-        (
-            "env_steps_per_n: 100",
-            "env_steps_per_n: -100",
-            "tasks.0.env_steps_per_n is -100: must be an integer",
-        ),
-        ("n: [1, 3]", "n: [-1, 3]", "tasks.0.n.0 is -1: must be integers of at least 0, one a task"),
-        (
-            "env_steps: 1_000",
-            "env_step: 1_000",
-            "tasks.1.env_step is no key of a suite; did you mean env_steps?",
-        ),
-        (
-            "    env_steps: 1_000\n",
-            "",
-            "tasks.1.env_steps is missing: must be an integer of at least 1",
-        ),
+        ("env_steps: 1_000", "env_steps: many", "tasks.1.env_steps is many: must be an integer of"),
+        ("env_steps: 1_000", "env_step: 9", "tasks.1.env_step is no key of a suite; did you mean env_steps?"),
+        ("    env_steps: 1_000\n", "", "tasks.1.env_steps is missing: must be an integer of at least 1"),
         ("of: mmer", "of: mmr", "tasks.1.scores.1.of is mmr: must be one of success, return, bsuite, mmer"),
-        (
-            "random: 0.2",
-            "random: low",
-            "tasks.1.scores.0.random is low: must be a number, the score of random",
-        ),
         ("random: 0.2, ", "", "tasks.1.scores.0.random is None, optimal 0.7: must be both numbers"),
-        (
-            "random: 0.2",
-            "random: 0.7",
-            "tasks.1.scores.0.optimal is 0.7, as random is: must be another number",
-        ),
+        ("random: 0.2", "random: 0.7", "tasks.1.scores.0.optimal is 0.7, as random is: must be another"),
         ("of: mmer, random: -1", "of: success, random: -1", "tasks.1.scores has success twice: must be of"),
-        ("n: [1, 3]", "n: 3", "tasks.0.n is 3: must be integers of at least 0, one a task"),
+        ("n: [1, 3]", "n: [-1, 3]", "tasks.0.n.0 is -1: must be integers of at least 0, one a task"),
         ("    n: [1, 3]\n", "", "tasks.0.name is bsuite-memory-len-{n}: with {n} there must be a list n"),
-        (
-            "task: t-maze-passive-10",
-            "task: t-maze-passive-1",
-            "published.0.task is t-maze-passive-1: no task of the",
-        ),
+        (f"task: {MAZE}", "task: t-maze", "published.0.task is t-maze: no task of the suite"),
         ("figure: 0.42", "figure: x", "published.0.figure is x: must be a number"),
-        (
-            "figure: 0.42",
-            "figure: 42",
-            "published.0.figure is 42: must be between 0 and 1 in the unit success",
-        ),
+        ("figure: 0.42", "figure: 42", "published.0.figure is 42: must be between 0 and 1 in the unit succ"),
         ("gamma: 0.9", "gama: 0.9", "learner.gama is no setting (from "),
         ("gamma: 0.9", "gamma: 9", "learner.gamma is 9 (from "),
-        (
-            "settings: {learner",
-            "settings: {seed: 3, learner",
-            "tasks.0.settings.seed is 3: leave it out; it is no",
-        ),
-        (
-            "warmup_env_steps: 0.1",
-            "warmup_env_steps: 3",
-            "tasks.0.shares_of_budget.warmup_env_steps is 3.0: must be a",
-        ),
-        (
-            "warmup_env_steps: 0.1",
-            "network.core: 0.1",
-            "tasks.0.shares_of_budget.network.core is 0.1: it is no setting with a",
-        ),
-        (
-            "figure_axis: length",
-            "needs: no_such_package",
-            "it needs the package no_such_package, which is not",
-        ),
-        (
-            "figure_axis: length",
-            "needs: no_such.part",
-            "it needs the package no_such.part, which is not",
-        ),
-        (
-            "warmup_env_steps: 0.1",
-            "total_env_steps: 0.1",
-            "tasks.0.shares_of_budget.total_env_steps is 0.1: leave it out; it is no share of the budget",
-        ),
-        (
-            "name: t-maze-passive-10\n",
-            "name: bsuite-memory-len-3\n",
-            "tasks: bsuite-memory-len-3 is there twice",
-        ),
-        (
-            "name: t-maze-passive-10\n",
-            "name: bsuite-memory-len-{n}\n    n: [5]\n",
-            "tasks: bsuite-memory-len-{n} is there twice",
-        ),
-        ("name: t-maze-passive-10\n", "name: t-maze-pasive-10\n", "t-maze-pasive-10"),
+        ("settings: {learner", "settings: {seed: 3, learner", "tasks.0.settings.seed is 3: leave it out;"),
+        (_WARMUP, "warmup_env_steps: 3", "tasks.0.shares_of_budget.warmup_env_steps is 3.0: must be a"),
+        (_WARMUP, "network.core: 0.1", "tasks.0.shares_of_budget.network.core is 0.1: it is no setting with"),
+        (_WARMUP, "total_env_steps: 0.1", "tasks.0.shares_of_budget.total_env_steps is 0.1: leave it out"),
+        (_AXIS, "needs: no_such_package", "it needs the package no_such_package, which is not"),
+        (_MAZE, "name: bsuite-memory-len-3\n", "tasks: bsuite-memory-len-3 is there twice"),
+        (_MAZE, "name: bsuite-memory-len-{n}\n    n: [5]\n", "tasks: bsuite-memory-len-{n} is there twice"),
+        (_MAZE, "name: t-maze-pasive-10\n", "t-maze-pasive-10"),
     ],
 )
 def test_a_wrong_file_is_one_line_with_field_value_and_what_would_be_right(
@@ -486,47 +421,33 @@ def test_figures_of_others_stand_in_rows_of_their_own_with_source_and_budget(run
     assert below_five and "[" not in row and "IQM" not in text.partition("Suite own")[0]
 
 
-def test_interrupted_twice_nothing_is_trained_twice_and_another_clone_trains_nothing(
+def test_what_an_interrupted_comparison_has_finished_is_not_trained_in_another_clone(
     run, tmp_path, monkeypatch
 ):
-    updates = []
+    """Each run leaves its record as soon as it has finished."""
 
-    class View:
-        def __init__(self, runs):
-            self.runs = runs
+    sent = []
 
-        def update(self, changed):
-            if updates and sum(run.state == "finished" for run in self.runs) >= updates[-1]:
-                updates.clear()
-                os.kill(os.getpid(), signal.SIGTERM)
+    def interrupt(runs):
+        if sum(run.state == "finished" for run in runs) >= 4 and not sent:
+            sent.append(os.kill(os.getpid(), signal.SIGTERM))
 
-        def say(self, text):
-            pass
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(compare, "open_runs_view", lambda out, runs: View(runs))
-    for least, held in ((4, f"{MAZE} dqn 5"), (9, f"{MAZE} dqn 4")):
-        updates.append(least)
-        (tmp_path / "held").write_text(held)
+    (tmp_path / "held").write_text(f"{MAZE} dqn 5")
+    with monkeypatch.context() as patched:
+        patched.setattr(compare, "open_runs_view", lambda _, runs: comparison_program.View(runs, interrupt))
         code, printed = run()
-        assert code == 143 and "the same command goes on" in printed
-        assert len(lines_of(tmp_path)) >= least, "each as soon as it has finished"
+    assert code == 143 and "the same command goes on" in printed
     (tmp_path / "held").unlink()
-    assert run()[0] == 0
-    begun = begun_runs(tmp_path)
-    assert len(set(begun)) == 30 and len(begun) <= 30 + 8, "once, but for those that were interrupted"
-    before = lines_of(tmp_path)
-    assert len(before) == 30 and all(len(line) < 20_000 for line in before)
-    code, _ = run("b")
-    assert code == 0 and begun_runs(tmp_path) == begun, "nothing is trained in the other clone"
-    for line, again in zip(table_of(tmp_path)["table"], table_of(tmp_path, "b")["table"], strict=True):
-        assert line == again
-    assert not (tmp_path / "b/runs").exists()
-    run("c", records=False, agents=["dqn"], seeds=[1])
-    assert len(begun_runs(tmp_path)) == len(begun) + 3
-    assert lines_of(tmp_path) == before
+    kept = len(lines_of(tmp_path))
+    assert kept >= 4
+    assert run("b")[0] == 0
+    begun, before = begun_runs(tmp_path), lines_of(tmp_path)
+    assert len(set(begun)) == len(before) == 30 and len(begun) <= 30 + 4, "but for those that were amid it"
+    assert len(list((tmp_path / "b/runs").glob("*/*/seed*"))) == 30 - kept
+    assert run("c")[0] == 0 and begun_runs(tmp_path) == begun and not (tmp_path / "c/runs").exists()
+    assert table_of(tmp_path, "b")["table"] == table_of(tmp_path, "c")["table"]
+    run("d", records=False, agents=["dqn"], seeds=[1])
+    assert len(begun_runs(tmp_path)) == len(begun) + 3 and lines_of(tmp_path) == before
 
 
 def test_another_clone_trains_only_what_is_new(run, tmp_path):
