@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from dtqn.experiments.comparison_forms import markdown_table
 from dtqn.experiments.comparison_table import Figures, scored
 from dtqn.experiments.scores import SOLVED
@@ -21,6 +19,7 @@ from dtqn.settings.config import Config, fields_of, setting_of, spelled, wrong
 from dtqn.settings.values import nearest, shown
 from dtqn.text import counted, number
 from dtqn.training.directory import MAY_CHANGE
+from envs import yaml_file
 
 _RIGHT = "must be SETTING=A,B,..., such as learner.learning_rate=0.0003,0.001,0.003"
 _NOT_OF_AGENTS = {"env", "agent", "seed", "task", "evaluation", "metrics_every", *MAY_CHANGE}
@@ -213,7 +212,7 @@ def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) 
     singles = {name: layer.values for name, layer in given.by_agent.items()}
     for finding in findings:
         if finding.chosen is not None:
-            values = layers.nested({search.setting: yaml.safe_load(finding.chosen)})
+            values = layers.nested({search.setting: yaml_file.parse(finding.chosen)})
             singles[finding.agent] = layers.merge(singles.get(finding.agent, {}), values)
     lines = [f"# Chosen by a search of {search.setting}: {', '.join(search.values)}."]
     lines += [f"# {each.agent}: {each.told}." for each in findings if each.lacking]
