@@ -263,17 +263,6 @@ def _fails(capsys, *argv):
     return capsys.readouterr().err.removeprefix("error: ").strip()
 
 
-def test_seeds_are_counted_from_the_first(monkeypatch):
-    compared = []
-    monkeypatch.setattr(compare, "compare", lambda configs, *_, **__: compared.extend(configs) or 0)
-    argv = ["compare", "--agents", "gtrxl,drqn", "--env", TASK, "--seeds", "2"]
-    assert cli.main(argv) == 0
-    assert cli.main([*argv, "--first-seed", "7"]) == 0
-    assert [(c.agent, c.seed) for c in compared] == [
-        (agent, seed) for seeds in ((1, 2), (7, 8)) for agent in ("gtrxl", "drqn") for seed in seeds
-    ]
-
-
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -323,11 +312,11 @@ def test_the_command_says_what_is_to_be_run(monkeypatch, tmp_path):
     monkeypatch.setattr(compare, "compare", lambda *given, **_: asked.append(given) or 0)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     argv = "compare --env gridverse-memory-5x5,gridverse-memory-7x7 --agents gtrxl,dqn --seeds 2 --jobs 3"
-    argv += f" --baseline dqn --runs-dir {tmp_path} --total-env-steps 1e4 --learner.n-step 5"
+    argv += f" --first-seed 7 --baseline dqn --runs-dir {tmp_path} --total-env-steps 1e4 --learner.n-step 5"
     assert cli.main(argv.split()) == 0
     configs, parallel, runs_dir, folder, baseline, given, own_agents = asked[0]
     assert [(config.env[-3:], config.agent, config.seed) for config in configs] == [
-        (env, agent, seed) for env in ("5x5", "7x7") for agent in ("gtrxl", "dqn") for seed in (1, 2)
+        (env, agent, seed) for env in ("5x5", "7x7") for agent in ("gtrxl", "dqn") for seed in (7, 8)
     ]
     assert {(config.total_env_steps, config.learner.n_step) for config in configs} == {(10_000, 5)}
     assert (parallel, runs_dir, baseline) == (3, tmp_path, "dqn")
