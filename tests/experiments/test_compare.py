@@ -34,7 +34,7 @@ run = comparison_program.run
 
 def _kill_amid(tmp_path, agent, seed, number):
     """Let this run wait after its second evaluation, and send ourselves a signal when it is there."""
-    (tmp_path / "held").write_text(f"{agent} {seed}")
+    (tmp_path / "held").write_text(f"{TASK} {agent} {seed}")
     sent = []
 
     def at_change(runs):

@@ -37,9 +37,7 @@ def test_the_same_figures_in_every_form(run, tmp_path):
         scores = [scores[-1] for scores in _MORE.get(agent, [])]
         shown = "-" if iqm is None else f"{iqm['value']:.1%} [{iqm['low']:.1%}, {iqm['high']:.1%}]"
         assert cell["IQM of success [95 %]"] == shown
-        shown = (
-            "-" if wins is None else f"{wins['value']:.2f} [{wins['low']:.2f}, {wins['high']:.2f}]"
-        )
+        shown = "-" if wins is None else f"{wins['value']:.2f} [{wins['low']:.2f}, {wins['high']:.2f}]"
         assert cell["P(better than dtqn) [95 %]"] == shown
         if agent == "random":
             assert (cell["runs"], cell["success, min to max"], line["minimum"]) == ("-", "-", None)
