@@ -60,7 +60,7 @@ def notes(
     metrics: Sequence[str] = (),
 ) -> list[str]:
     """What the runs share, what they do not, and which are missing."""
-    configs = [outcome.config for outcome in outcomes]
+    configs, finished = [outcome.config for outcome in outcomes], [run for run in runs if not run["error"]]
     seeds = ", ".join(str(seed) for seed in sorted({config.seed for config in configs}))
     told = ", ".join(f"{name} {value}" for name, value in given.items()) or "none"
     told += ", before the share of the budget" if suite is not None and suite.share != 1 and given else ""
@@ -69,14 +69,11 @@ def notes(
         "What the columns mean: docs/compare.md.",
         f"Seeds: {seeds}, for every agent.",
         f"Settings given for all alike: {told}.",
+        *_of_configs(_OF_CONFIGS, configs),
     ]
-    for what, value in _OF_CONFIGS.items():
-        lines += _told(what, [(config.env, config.agent, value(config)) for config in configs])
     for what, key in _OF_RUNS.items():
-        lines += _told(what, [(run["env"], run["agent"], run[key]) for run in runs if not run["error"]])
-    for what, value in _UNLIKE.items():
-        found = _told(what, [(config.env, config.agent, value(config)) for config in configs])
-        lines += [line for line in found if _DIFFER in line]
+        lines += _told(what, [(run["env"], run["agent"], run[key]) for run in finished])
+    lines += [line for line in _of_configs(_UNLIKE, configs) if _DIFFER in line]
     lines += [*_changed(runs), *_unpublished(configs), *_ceilings(configs)]
     if metrics:
         lines.append(f"{', '.join(metrics)}: the mean over the second half of a run, then over runs.")
@@ -107,6 +104,14 @@ def _told(what: str, values: Values) -> list[str]:
         return [f"{what}{_DIFFER}{'; '.join(each)}."]
     of_each = [f"{text} in {env}" for env, (text,) in of_task.items()]
     return [f"{what}: {next(iter(having)) if len(having) == 1 else '; '.join(of_each)}, for every agent."]
+
+
+def _of_configs(table: Mapping[str, Callable[[Config], object]], configs: Sequence[Config]) -> list[str]:
+    told = (
+        _told(what, [(config.env, config.agent, value(config)) for config in configs])
+        for what, value in table.items()
+    )
+    return [line for lines in told for line in lines]
 
 
 def _ceilings(configs: Iterable[Config]) -> list[str]:
