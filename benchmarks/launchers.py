@@ -30,7 +30,7 @@ def settings(minutes: float) -> dict[str, str]:
     """Those of a run that takes about so many minutes here, evaluations left out of account."""
     flags = {"env": "gridverse-memory-7x7", "agent": "gtrxl", "wandb": "disabled", "threads": "1"}
     config = _config(flags, 1)
-    seconds = budget.trial(config).run_seconds(config)
+    seconds = budget.run_seconds(config)
     steps = max(2_000, round(config.total_env_steps * 60 * minutes / seconds))
     return flags | {"total_env_steps": str(steps)}
 

@@ -61,16 +61,13 @@ def compare(arguments: Sequence[str]) -> int:
     here = places.is_local or minutes is not None  # estimates are made on this machine
     search = None
     if searched is not None:
-        # Values are compared as they are given: a share of the suite's budgets scales some of them.
-        whole = suite if suite is None else suite._replace(share=1.0)
-        own = compare.plan(list(agents.values()), [first], file, given, whole, here=False)
+        own = compare.plan(list(agents.values()), [first], file, given, suite, here=False)
         search = searches.read(searched, agents, given, suite)
         agents = search.items()
-        items = list(agents.values())[: len(search.values)]  # of one agent: values mean the same to all
-        search = search.settled(own, compare.plan(items, [first], file, given, whole, here=False))
     if baseline is not None and baseline not in agents:
         raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
     configs = compare.plan(list(agents.values()), range(first, first + seeds), file, given, suite, here)
+    search = search if search is None else search.settled(own, configs)
     told = {name: value for name, value in given.items() if name != "env"}
     if file is not None:
         told = {"config": str(file)} | told
@@ -128,18 +125,15 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
 def records(arguments: Sequence[str]) -> int:
     """Bring a file of records into order."""
     description = "Sort a file of records, as after a merge, so that each record is there once."
-    parser = Parser("records", arguments, "FILE [MORE ...]", description)
+    parser = Parser("records", arguments, "FILE", description)
     option(parser, "file FILE", f"its name ends in {SUFFIX}", argtypes.path)
-    more = "files whose records it gets too, or folders with a file a record, as were kept before"
-    option(parser, "more MORE", more, argtypes.path, nargs="*")
     given = parser.read()
     file: Path = given["file"]
     if file.suffix != SUFFIX:
         raise wrong("FILE", file, f"its name must end in {SUFFIX}")
     from dtqn.experiments.records import put_in_order
 
-    count, new = put_in_order(file, given["more"])
-    print(f"{file}: {count} records in order, {new} of them new")
+    print(f"{file}: {put_in_order(file)} records in order")
     return 0
 
 

@@ -76,6 +76,17 @@ def lasting_settings(config: Config, exclude_defaults: bool = False) -> dict[str
     return config.model_dump(mode="json", exclude=how_it_runs, exclude_defaults=exclude_defaults)
 
 
+def changed_settings(then: Mapping[str, Any], config: Config) -> list[str]:
+    """The settings in `then`, by group, that are others in `config`: `learner.gamma is 0.9, now 0.99`."""
+    here = lasting_settings(resolved(config))
+    lines = []
+    for name in fields_of():
+        now = setting_in(here, name)
+        if (was := setting_in(then, name, now)) != now:
+            lines.append(f"{name} is {was}, now {now}")
+    return lines
+
+
 def task_identity(config: Config) -> envs.Identity:
     """The identity of the run's task at this moment; a ConfigError where it cannot be found out."""
     try:
