@@ -66,24 +66,6 @@ def test_a_step_is_the_papers() -> None:
         torch.testing.assert_close(*gradients, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("cuts", [(1,), (CHUNK,), (5, 6, 40), (CHUNK - 1, 2 * CHUNK + 3)])
-def test_any_split_into_calls_is_the_same(cuts: tuple[int, ...]) -> None:
-    steps = 3 * CHUNK + 2
-    *given, start = rows(steps)
-    whole, states = delta_rule(*given, start, want_states=True)
-    assert states is not None
-    outputs, left = [], []
-    for first, last in zip([0, *cuts], [*cuts, steps], strict=True):
-        part = [x[:, first:last] for x in given]
-        o, after = delta_step(*part, start) if last - first == 1 else delta_rule(*part, start, True)
-        assert after is not None
-        start = after[:, -1]
-        outputs.append(o)
-        left.append(after)
-    torch.testing.assert_close(torch.cat(outputs, dim=1), whole, rtol=0, atol=1e-12)
-    torch.testing.assert_close(torch.cat(left, dim=1), states, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("log_alpha", [(0.0,), (-1e-8,), (-1.0,), (-1e4,), (-1e4, -0.01, -0.01, -0.01)])
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
 def test_float32_is_stable(log_alpha: tuple[float, ...], beta: float) -> None:

@@ -120,16 +120,6 @@ def test_gradient_does_not_enter_the_state_but_its_projections_learn(norm: str) 
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_memory_of_a_step_is_the_input_of_each_layer(norm: str) -> None:
-    network = bare(4, "residual", norm)
-    features = torch.randn(2, 6, WIDTH, dtype=torch.float64)
-    _, state, trace = network(rows(features), network.initial_state(2))
-    assert torch.equal(trace.memory[:, :, 0], features)
-    assert torch.equal(state.memory, trace.memory[:, -4:])
-    assert state.filled.tolist() == [4, 4]
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("memory_length", [0, 3, 5, 9])
 @pytest.mark.parametrize("num_layers", [1, 2])
 def test_packed_rows_are_padded_ones(memory_length: int, norm: str, num_layers: int) -> None:

@@ -13,7 +13,7 @@ from dtqn.networks.compression import Compression
 from dtqn.networks.gtrxl import GTrXL, GTrXLTrace
 from dtqn.settings.config import Config, ConfigError, NetworkConfig
 from dtqn.settings.presets import resolve
-from tests.cases import make, part, randomise
+from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks import modules
 from tests.networks.modules import random
@@ -245,18 +245,6 @@ def test_options_that_are_not_read_are_told() -> None:
     assert _unread(compression_rate=3) == {"network.compression_rate"}
     assert _unread(compression_rate=3, compressed_slots=1) == set()
     assert _unread(adaptive_span=True, span_ramp=3) == set()
-
-
-def test_an_episode_shorter_than_the_memory_compresses_nothing() -> None:
-    network = make("box", compressed_slots=2, compression_rate=3).requires_grad_(False)
-    plain = make("box")
-    own = dict(network.state_dict())
-    plain.load_state_dict({name: x for name, x in own.items() if "compressor" not in name})
-    batch = make_batch(network, "box", (Shape(0, 0, 7), Shape(0, 0, 7)))
-    q, other = (n(batch.learn, n.initial_state(2))[0].q for n in (network, plain))
-    torch.testing.assert_close(q[:, :6], other[:, :6], rtol=0, atol=1e-12)
-    assert (q[:, 6] - other[:, 6]).abs().max() > 1e-3
-    assert torch.equal(part(batch.learn, 0, 6).first, batch.learn.first[:, :6])
 
 
 def test_distances_are_whole_beside_a_core_in_bfloat16() -> None:

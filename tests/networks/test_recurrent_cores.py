@@ -17,14 +17,14 @@ from dtqn.networks.deltanet import GatedDeltaNetLayer
 from dtqn.networks.dtqn_encoder import DTQNEncoder
 from dtqn.networks.images import MiniGridCNN
 from dtqn.networks.lru import R_MAX, R_MIN, LRULayer
-from dtqn.networks.mingru import MinGRULayer, positive
+from dtqn.networks.mingru import MinGRULayer
 from dtqn.networks.rnn import GRULayer
 from dtqn.networks.scan import linear_scan
 from dtqn.networks.stack import Hidden, HiddenAndCell, RecurrentStack
 from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import StepInputs
-from tests.cases import SPACES, inputs, make, randomise
+from tests.cases import SPACES, inputs, randomise
 from tests.networks.modules import gru_layer, lstm_layer, random
 from tests.networks.parameters import block_parameters, lstm_parameters
 from tests.reference.darqn_twin import darqn
@@ -32,7 +32,7 @@ from tests.reference.deltanet_twin import deltanet
 from tests.reference.gru_twin import gru
 from tests.reference.lru_twin import lru
 from tests.reference.lstm_twin import lstm
-from tests.reference.mingru_twin import log_space_scan, mingru
+from tests.reference.mingru_twin import mingru
 from tests.training.test_parity import Played, draw, error, play
 
 WIDTH, BATCH, STEPS = 6, 3, 7
@@ -258,24 +258,6 @@ def test_the_scan_is_stable_in_float32(keep: float) -> None:
     parts = [x.float().requires_grad_() for x in (a, b)]
     linear_scan(*parts, start.float()).sum().backward()
     assert all(part.grad is not None and part.grad.isfinite().all() for part in parts)
-
-
-def test_mingru_is_the_papers_log_space_scan() -> None:
-    gate, candidate, start = random(50, 4), random(50, 4, seed=2), random(4, seed=3).abs() + 0.1
-    a, b = torch.sigmoid(-gate), torch.sigmoid(gate) * positive(candidate)
-    found = linear_scan(a[None], b[None], start[None])[0]
-    torch.testing.assert_close(found, log_space_scan(gate, candidate, start), rtol=1e-9, atol=1e-9)
-
-
-def test_the_cells_of_a_sequence_are_those_of_single_steps() -> None:
-    """Torch hands back the last cell only; the others are computed again from the hidden states."""
-    core, x = bare("lstm", 2, True), features_of("lstm", 40)
-    state = start = state_of(core)
-    cells = []
-    for t in range(40):
-        _, state, trace = core(x[:, t : t + 1], state)
-        cells.append(trace.cell)
-    torch.testing.assert_close(core(x, start)[2].cell, torch.cat(cells, 1), rtol=0, atol=1e-12)
 
 
 def test_an_lru_forgets_whatever_its_parameters() -> None:
@@ -523,15 +505,6 @@ def test_parity_with_a_float16_trace(name: str, parameters: float, monkeypatch: 
     batch, info = draw(played)
     assert all(x.dtype == torch.float16 for x in batch.trace.values())
     assert error(played, batch, info) < 1e-3 * max(1.0, abs(played.q).max())
-
-
-def test_a_network_without_memory_sees_the_present_alone() -> None:
-    network = make("box", core="none")
-    rows = inputs("box", 2, 5, first=False)
-    q, _, _ = network(rows, network.initial_state(2))
-    alone = StepInputs(*(x[:, 3:4] for x in rows))
-    torch.testing.assert_close(network(alone, network.initial_state(2))[0].q, q.q[:, 3:4], rtol=0, atol=1e-12)
-    assert network.trace_spec() == {} and len(network.initial_state(2)) == 0
 
 
 def _unread(**network: Any) -> list[str]:
