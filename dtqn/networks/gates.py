@@ -6,7 +6,7 @@ gates of its own. W, U are [D, D] without bias; b is the vector b_g [D].
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -144,6 +144,19 @@ class GRUGate(nn.Module):
         rows = (each.reshape(-1, each.shape[-1]) for each in (x, y))
         gated: Tensor = _GRUGate.apply(*rows, self.w_rzg, self.u_rz, self.u_g, self.bias)
         return gated.view(x.shape)
+
+
+class LayerSettings(NamedTuple):
+    """What the layers of a transformer have in common."""
+
+    width: int
+    num_heads: int
+    mlp_width: int
+    gate: str
+    gate_bias: float | None
+    """b_g at the start; None: the gate's own."""
+    norm: str
+    """`pre`, `post` or `none`."""
 
 
 def make_norm(norm: str, width: int) -> nn.Module:

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import gymnasium
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dtqn.networks.decoder import TransformerDecoder
-from dtqn.networks.q_network import Encoder, Head
+from dtqn.networks.q_network import Encoder, Head, QNetwork
 from dtqn.shapes import largest
 from dtqn.types import (
     QOutput,
@@ -30,7 +30,6 @@ from dtqn.types import (
     State,
     StepInputs,
     Trace,
-    TraceSpec,
     from_leaves,
     map_tree,
 )
@@ -131,7 +130,7 @@ def learn_in_windows(batch: Sequences, size: int, read: Callable[[StepInputs, Te
     return values
 
 
-class WindowedQNetwork(nn.Module):
+class WindowedQNetwork(QNetwork):
     """A Q-network that reads the last rows of an episode anew at every step."""
 
     auxiliary = None
@@ -153,14 +152,7 @@ class WindowedQNetwork(nn.Module):
     def forward(
         self, inputs: StepInputs, state: WindowState, want_trace: bool = True
     ) -> tuple[QOutput, State, Trace]:
-        """Q-values of T steps, each from the K rows that end with it, or as many as its episode has.
-
-        Args:
-            inputs: [B, T, ...]
-            state: the rows before them.
-            want_trace: give the state and the (empty) trace.
-        Returns: output [B, T, A], the state after the T steps, the trace.
-        """
+        """Q-values of T steps, each from the K rows that end with it, or as many as its episode has."""
         filled, device = state.filled, state.filled.device
         held, steps = state.rows.first.shape[1], inputs.first.shape[1]
         rows = appended(state.rows, inputs)
@@ -212,7 +204,7 @@ class WindowedQNetwork(nn.Module):
     def learn_values(
         self, batch: Sequences, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
-        """The output [B, R, ...] of the learn block, from windows of K rows; the trace is empty."""
+        """From windows of K rows; the trace is empty."""
         output = learn_in_windows(batch, self.context_length, self.window)
         return output, {} if want_trace else None
 
@@ -229,11 +221,3 @@ class WindowedQNetwork(nn.Module):
         """
         state = self.initial_state(len(valid))
         return window_after(state, rows, valid) if rows else state
-
-    def trace_spec(self) -> dict[str, TraceSpec]:
-        """Nothing is left behind."""
-        return {}
-
-    def cache(self, state: State) -> State:
-        """The state as it is: nothing can be computed from it once."""
-        return state
