@@ -22,9 +22,8 @@ from torch import Tensor, nn
 
 from dtqn.graphs import Captured
 from dtqn.learning import losses
-from dtqn.learning.adam import Adam
+from dtqn.learning.adam import Adam, Flat
 from dtqn.learning.batches import Reading, TraceBlock, join, join_traces, split, take
-from dtqn.learning.flat import Flat
 from dtqn.learning.objective import Objective, StepErrors
 from dtqn.learning.precision import Rounded
 from dtqn.networks.q_network import QNetwork

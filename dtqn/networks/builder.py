@@ -211,12 +211,12 @@ def make_core(config: NetworkConfig) -> Core:
             layers = [GRULayer(width=width, skip=skip, longest=longest, orthogonal=orthogonal) for _ in depth]
             return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(width,))
         case "mingru":
-            from dtqn.networks.mingru import MinGRULayer
+            from dtqn.networks.linear_recurrences import MinGRULayer
 
             layers = [MinGRULayer(width=width, mlp_width=config.mlp_width, longest=longest) for _ in depth]
             return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(width,))
         case "lru":
-            from dtqn.networks.lru import LRULayer
+            from dtqn.networks.linear_recurrences import LRULayer
 
             layers = [LRULayer(width=width) for _ in depth]
             return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(2, width))

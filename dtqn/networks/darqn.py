@@ -13,16 +13,17 @@ import gymnasium
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.embedding import Embedding, previous_action
 from dtqn.networks.encoders import (
     CategoricalEncoder,
     CodePictureEncoder,
     DictEncoder,
+    Embedding,
     ImageEncoder,
     ImageNetwork,
     NumericEncoder,
     PictureEncoder,
     observation_encoder,
+    previous_action,
     set_encoder,
 )
 from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN

@@ -21,9 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.distinct import on_distinct
-from dtqn.networks.embedding import Embedding, previous_action
-from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
+from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN, on_distinct
+from dtqn.shapes import follow_data
 from dtqn.types import Observation, StepInputs
 
 ImageEncoder = Literal["nature", "impala", "minigrid"]
@@ -38,6 +37,21 @@ class ObservationEncoder(Protocol):
     output_width: int
 
     def __call__(self, observation: Observation, /) -> Tensor: ...
+
+
+class Embedding(nn.Embedding):
+    """torch's, whose own gradient on a GPU adds up in an order that changes from one run to the next."""
+
+    def forward(self, index: Tensor) -> Tensor:
+        """Numbers [...] int64 -> vectors [..., E]"""
+        return super().forward(index) if follow_data(index) else self.weight[index]
+
+
+def previous_action(embedding: Embedding, inputs: StepInputs) -> Tensor:
+    """Features [B, T, E] of the previous action. A first row has none: no sentinel, its features are 0."""
+    action = inputs.prev_action.to(torch.int64).masked_fill(inputs.first, 0)
+    features: Tensor = embedding(action)
+    return features.masked_fill(inputs.first[..., None], 0.0)
 
 
 class CategoricalEncoder(nn.Module):
@@ -159,13 +173,8 @@ class DictEncoder(nn.Module):
 
 def image_network(name: ImageEncoder, channels: int, height: int, width: int) -> ImageNetwork:
     """The network `name` for pictures [n, C, H, W] of this size."""
-    match name:
-        case "nature":
-            return NatureCNN(channels, height, width)
-        case "impala":
-            return ImpalaResNet(channels, height, width)
-        case "minigrid":
-            return MiniGridCNN(channels, height, width)
+    kinds = {"nature": NatureCNN, "impala": ImpalaResNet, "minigrid": MiniGridCNN}
+    return kinds[name](channels, height, width)
 
 
 def observation_encoder(

@@ -382,10 +382,11 @@ broken = noticed_by("test_a_trainings_tally_counts_every_episode_and_goes_on")
 broken("tally-lost-at-a-resume", "Trainer.set_state", "state['tally']", "(0, 0.0, 0, 0)")
 
 # Acting
-broken = noticed_by("test_actor")
+broken = noticed_by("test_wiring::test_a_run_is_that_of_plain_loops")
 broken("one-draw-for-all-copies", "Actor.tick", "self.generator.random(count)", "self.generator.random()")
 broken("value-of-the-greedy-action", "Actor.tick", "q[everyone, action]", "q[everyone, greedy]")
 broken("last-row-counts-as-a-step", "Actor.tick", "count - int(rows.first.sum())", "count")
+broken = noticed_by("test_actor")
 broken("truncation-terminates", "Actor.tick", "rows.terminated", "rows.last")
 broken("state-not-reset", "Actor._step", "reset_rows(state, initial, inputs.first[:, 0])", "state")
 broken("stale-keys-after-publishing", "Actor.publish", "self.state = self._cached(self.state)", "pass")

@@ -16,10 +16,8 @@ from dtqn.networks.darqn import AttentiveLSTMLayer, FeatureMap, PartsEncoder
 from dtqn.networks.deltanet import GatedDeltaNetLayer
 from dtqn.networks.dtqn_encoder import DTQNEncoder
 from dtqn.networks.images import MiniGridCNN
-from dtqn.networks.lru import R_MAX, R_MIN, LRULayer
-from dtqn.networks.mingru import MinGRULayer
+from dtqn.networks.linear_recurrences import R_MAX, R_MIN, LRULayer, MinGRULayer, linear_scan
 from dtqn.networks.rnn import GRULayer
-from dtqn.networks.scan import linear_scan
 from dtqn.networks.stack import Hidden, HiddenAndCell, RecurrentStack
 from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, NetworkConfig
