@@ -216,7 +216,9 @@ class Learner:
         gradients = parts[0].gradients
         for part in parts[1:]:
             torch._foreach_add_(gradients, part.gradients)
-        sums = {name: _sum(part.sums[name] for part in parts) for name in parts[0].sums}
+        sums = {
+            name: functools.reduce(torch.add, (part.sums[name] for part in parts)) for name in parts[0].sums
+        }
         highest = {
             name: torch.stack([part.largest[name] for part in parts]).amax() for name in parts[0].largest
         }
@@ -230,11 +232,7 @@ class Learner:
         torch._foreach_mul_(self._gradients, clipped.to(norm.dtype))
         self.optimizer.step(self._gradients, learning_rate, finite)
         self._average_target(finite)
-        numbers |= {
-            "finite": finite,
-            "grad_norm": norm,
-            "num_learned": num_learned,
-        }
+        numbers |= {"finite": finite, "grad_norm": norm, "num_learned": num_learned}
         return _Step(numbers, members, [part.priorities for part in parts], [part.trace for part in parts])
 
     def _parts(self, batch: Sequences) -> list[Tensor]:
@@ -345,10 +343,6 @@ class Learner:
         self.learning_rate = state.get("learning_rate", 0.0)  # earlier checkpoints lack it
         self.skipped_updates = state["skipped_updates"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
-
-
-def _sum(tensors: Iterable[Tensor]) -> Tensor:
-    return functools.reduce(torch.add, tensors)
 
 
 def _metrics(numbers: dict[str, float]) -> dict[str, float]:

@@ -51,12 +51,6 @@ def pick(tree: StepInputs, index: Tensor) -> StepInputs:
     return picked
 
 
-def appended(rows: StepInputs, new: StepInputs) -> StepInputs:
-    """Rows [B, H, ...] and then `new` [B, T, ...], in the dtypes of `new`."""
-    joined: StepInputs = map_tree(lambda old, x: torch.cat([old.to(x.dtype), x], dim=1), rows, new)
-    return joined
-
-
 def empty_rows(space: gymnasium.Space, shape: tuple[int, ...], like: Tensor) -> StepInputs:
     """Rows [*shape, ...] of zeros: observations of `space`, rewards of the dtype of `like`, on its device."""
 
@@ -155,7 +149,7 @@ class WindowedQNetwork(QNetwork):
         """Q-values of T steps, each from the K rows that end with it, or as many as its episode has."""
         filled, device = state.filled, state.filled.device
         held, steps = state.rows.first.shape[1], inputs.first.shape[1]
-        rows = appended(state.rows, inputs)
+        rows = map_tree(lambda old, x: torch.cat([old.to(x.dtype), x], dim=1), state.rows, inputs)
         # Real rows from position 0 on. At the end the newest is repeated, which no step before it sees.
         longest = largest(filled, held)
         index = torch.arange(longest + steps, device=device) + (held - filled)[:, None]
