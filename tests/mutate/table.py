@@ -386,9 +386,9 @@ broken = noticed_by("test_wiring::test_a_run_is_that_of_plain_loops")
 broken("one-draw-for-all-copies", "Actor.tick", "self.generator.random(count)", "self.generator.random()")
 broken("value-of-the-greedy-action", "Actor.tick", "q[everyone, action]", "q[everyone, greedy]")
 broken("last-row-counts-as-a-step", "Actor.tick", "count - int(rows.first.sum())", "count")
+broken("state-not-reset", "Actor._step", "reset_rows(state, initial, inputs.first[:, 0])", "state")
 broken = noticed_by("test_actor")
 broken("truncation-terminates", "Actor.tick", "rows.terminated", "rows.last")
-broken("state-not-reset", "Actor._step", "reset_rows(state, initial, inputs.first[:, 0])", "state")
 broken("stale-keys-after-publishing", "Actor.publish", "self.state = self._cached(self.state)", "pass")
 broken(
     "annealing-from-the-first-step", "Exploration.epsilon", "env_steps - self.warmup_env_steps", "env_steps"

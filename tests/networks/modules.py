@@ -25,6 +25,25 @@ def random(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
+def gradients_of(loss: Tensor, module: nn.Module, *inputs: Tensor) -> dict[str, Tensor]:
+    """Of inputs and of every parameter, by name; 0 where there is none."""
+    named = {f"input {i}": x for i, x in enumerate(inputs)} | dict(module.named_parameters())
+    wanted = list(named.values())
+    found = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True, materialize_grads=True)
+    return dict(zip(named, found, strict=True))
+
+
+def assert_close(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
+    for name, gradient in one.items():
+        torch.testing.assert_close(
+            gradient, other[name], rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+def assert_same_gradients(module: nn.Module, one: Tensor, other: Tensor, *inputs: Tensor) -> None:
+    assert_close(*(gradients_of(x, module, *inputs) for x in (one, other)))
+
+
 class Observe(nn.Module):
     """In place of an encoder: features in, features out."""
 

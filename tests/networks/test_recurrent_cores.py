@@ -23,7 +23,7 @@ from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import StepInputs
 from tests.cases import SPACES, inputs, randomise
-from tests.networks.modules import gru_layer, lstm_layer, random
+from tests.networks.modules import assert_close, gradients_of, gru_layer, lstm_layer, random
 from tests.networks.parameters import block_parameters, lstm_parameters
 from tests.reference.darqn_twin import darqn
 from tests.reference.deltanet_twin import deltanet
@@ -189,16 +189,9 @@ def test_twin(name: str, depth: int, skip: bool, steps: int) -> None:
         torch.testing.assert_close(left, row, rtol=0, atol=1e-9)
         torch.testing.assert_close(field, row[:, -1], rtol=0, atol=1e-9)
     weights = random(*output.shape, seed=3)
-    parameters = list(core.parameters())
-    found, wanted = (
-        torch.autograd.grad((y * weights).sum(), [x, *parameters], retain_graph=True)
-        for y in (output, expected)
-    )
-    for label, a, b in zip(["x", *(n for n, _ in core.named_parameters())], found, wanted, strict=True):
-        assert a.abs().max() > 0, label
-        torch.testing.assert_close(
-            a, b, rtol=1e-9, atol=1e-9, msg=lambda text, label=label: f"{label}: {text}"
-        )
+    found, wanted = (gradients_of((y * weights).sum(), core, x) for y in (output, expected))
+    assert all(gradient.abs().max() > 0 for gradient in found.values())
+    assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -296,10 +289,14 @@ def test_chrono_initialisation(longest: int) -> None:
     update = sum(x.chunk(3)[1] for x in gru_layer(width, longest=longest).gru.all_weights[0][2:])
     mingru_update = MinGRULayer(width=width, mlp_width=1, longest=longest).gate_and_candidate.bias[:width]
     attentive = AttentiveLSTMLayer(width=width, longest=longest, orthogonal=True).lstm
+    sizes = {"width": 2 * width, "num_heads": width, "mlp_width": 4}
+    deltanet = GatedDeltaNetLayer(**sizes, longest=longest)
+    assert not deltanet.log_rate.any()
     for bias in (
         forget,
         update,
         -mingru_update,
+        -deltanet.decay_bias,
         (attentive.bias_ih + attentive.bias_hh)[width : 2 * width],
     ):
         scale = torch.exp(bias)  # uniform from 1 to longest - 1
@@ -332,14 +329,12 @@ def test_chrono_initialisation_goes_before_the_orthogonal_one() -> None:
     assert bias[:40].all() and not bias[40:].any()
 
 
-@pytest.mark.parametrize("agent, parameters", [("dqn-paper", 23_742), ("drqn-paper", 155_838)])
-def test_parameters_of_dtqns_baselines(agent: str, parameters: int) -> None:
-    """As its public code counts them at its reference settings in gridverse memory 5x5."""
+@pytest.mark.parametrize("agent", ["dqn-paper", "drqn-paper", "dtqn-paper"])
+def test_initial_values_of_dtqns_public_code(agent: str) -> None:
     config = layers.build([presets.find_agent(agent).preset]).network
     space = gymnasium.spaces.MultiDiscrete([21] * 6)
     torch.manual_seed(0)
     network = networks.build(config, space, 6)
-    assert sum(p.numel() for p in network.parameters()) == parameters
     for module in network.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             assert module.weight.std().item() == pytest.approx(0.02, rel=0.1)
@@ -505,30 +500,41 @@ def test_parity_with_a_float16_trace(name: str, parameters: float, monkeypatch: 
     assert error(played, batch, info) < 1e-3 * max(1.0, abs(played.q).max())
 
 
-def _unread(**network: Any) -> list[str]:
-    return Config(network=NetworkConfig(**network)).unread()
+GIVEN = {"gate": "output", "mlp_width": 9, "skip_connections": True}
+OPTIONS = {"adaptive_span": True, "compressed_slots": 2, "span_ramp": 3}
 
 
-def test_settings_that_a_core_does_not_read_are_named() -> None:
-    assert _unread() == []
-    assert _unread(core="lstm", memory_length=7, context_length=9, width=63) == []
-    given = {"gate": "output", "mlp_width": 9, "skip_connections": True}
-    assert _unread(core="lstm", **given) == ["network.mlp_width", "network.gate"]
-    assert _unread(core="mingru", **given) == ["network.gate", "network.skip_connections"]
-    assert _unread(core="none", num_layers=3, chrono_init=True) == [
-        "network.num_layers",
-        "network.chrono_init",
-    ]
-    assert _unread(core="lstm", soft_attention=True, embedding_width=9) == ["network.embedding_width"]
-    assert _unread(encoder="dtqn", image_encoder="impala") == ["network.image_encoder"]
-    assert _unread(gate="input", gate_bias=1.0) == ["network.gate_bias"]
-    assert _unread(gate="highway", gate_bias=1.0) == []
+@pytest.mark.parametrize(
+    "given, unread",
+    [
+        ({}, ""),
+        ({"core": "lstm", "memory_length": 7, "context_length": 9, "width": 63}, ""),
+        ({"core": "lstm"} | GIVEN, "mlp_width gate"),
+        ({"core": "mingru"} | GIVEN, "gate skip_connections"),
+        ({"core": "none", "num_layers": 3, "chrono_init": True}, "num_layers chrono_init"),
+        ({"core": "lstm", "soft_attention": True, "embedding_width": 9}, "embedding_width"),
+        ({"encoder": "dtqn", "image_encoder": "impala"}, "image_encoder"),
+        ({"gate": "input", "gate_bias": 1.0}, "gate_bias"),
+        ({"gate": "highway", "gate_bias": 1.0}, ""),
+        ({"core": "lstm"} | OPTIONS, "adaptive_span compressed_slots span_ramp"),
+        ({"compression_rate": 3}, "compression_rate"),
+        ({"compression_rate": 3, "compressed_slots": 1}, ""),
+        ({"adaptive_span": True, "span_ramp": 3}, ""),
+    ],
+)
+def test_settings_that_a_core_does_not_read_are_named(given: dict[str, Any], unread: str) -> None:
+    found = Config(network=NetworkConfig(**given)).unread()
+    assert set(found) == {f"network.{name}" for name in unread.split()}
 
 
 @pytest.mark.parametrize(
     "given, named",
     [
         ({"core": "gru", "soft_attention": True}, "network.soft_attention is true with network.core gru"),
+        ({"compressed_slots": 2, "adaptive_span": True}, "network.compressed_slots is 2 with network.ad"),
+        ({"compressed_slots": 2, "memory_length": 3}, "network.memory_length is 3, below network.compr"),
+        ({"span_ramp": 0}, "span_ramp\n.* greater than or equal to 1"),
+        ({"compression_rate": 1}, "compression_rate\n.* greater than or equal to 2"),
         ({"core": "lstm", "soft_attention": True, "encoder": "dtqn"}, "network.encoder dtqn"),
         ({"encoder": "dtqn", "use_prev_reward": True}, "network.use_prev_reward is true"),
         ({"core": "dtqn", "width": 12, "num_heads": 8}, "network.width is 12, not a multiple .* try 16"),
