@@ -33,16 +33,15 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
     """
     network: QNetwork
     encoder = make_encoder(config, observation_space, num_actions)
-    match config.core:
-        case "dtqn":
-            network = _windowed(config, encoder, observation_space, num_actions)
-        case _:
-            network = RecurrentQNetwork(
-                encoder=encoder,
-                head=_head(config, observation_space, num_actions),
-                core=make_core(config),
-                auxiliary=_auxiliary(config),
-            )
+    if config.core == "dtqn":
+        network = _windowed(config, encoder, observation_space, num_actions)
+    else:
+        network = RecurrentQNetwork(
+            encoder=encoder,
+            head=_head(config, observation_space, num_actions),
+            core=make_core(config),
+            auxiliary=_auxiliary(config),
+        )
     if config.encoder == "dtqn":
         from dtqn.networks.dtqn_encoder import initialise_as_dtqn
 
@@ -161,18 +160,11 @@ def _auxiliary(config: NetworkConfig) -> AuxiliaryLoss | None:
         return None
     from dtqn.networks.auxiliary import ContrastiveLoss, reconstruction_loss, span_penalty
 
-    match config.auxiliary_loss:
-        case "contrastive":
-            return ContrastiveLoss(
-                width=config.width,
-                mask_share=config.mask_share,
-                invariance_weight=config.invariance_weight,
-            )
-        case "span":
-            return span_penalty
-        case "reconstruction":
-            return reconstruction_loss
-    raise AssertionError(config.auxiliary_loss)
+    if config.auxiliary_loss == "contrastive":
+        return ContrastiveLoss(
+            width=config.width, mask_share=config.mask_share, invariance_weight=config.invariance_weight
+        )
+    return {"span": span_penalty, "reconstruction": reconstruction_loss}[config.auxiliary_loss]
 
 
 def make_core(config: NetworkConfig) -> Core:

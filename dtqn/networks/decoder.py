@@ -90,8 +90,8 @@ class TransformerDecoder(nn.Module):
         width = layer.width
         self.num_layers, self.context_length = num_layers, context_length
         self.layers = nn.ModuleList(DecoderLayer(layer) for _ in range(num_layers))
-        for layer in self.layers[1:] if share_gates else ():
-            layer.attention_gate, layer.mlp_gate = self.layers[0].attention_gate, self.layers[0].mlp_gate
+        for later in self.layers[1:] if share_gates else ():
+            later.attention_gate, later.mlp_gate = self.layers[0].attention_gate, self.layers[0].mlp_gate
         self.final_norm = make_norm("post" if final_norm else "none", width)
         match positions:
             case "learned":

@@ -173,6 +173,7 @@ class DictEncoder(nn.Module):
 
 def image_network(name: ImageEncoder, channels: int, height: int, width: int) -> ImageNetwork:
     """The network `name` for pictures [n, C, H, W] of this size."""
+    kinds: dict[ImageEncoder, type[ImageNetwork]]
     kinds = {"nature": NatureCNN, "impala": ImpalaResNet, "minigrid": MiniGridCNN}
     return kinds[name](channels, height, width)
 

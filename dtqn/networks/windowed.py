@@ -24,15 +24,7 @@ from torch import Tensor
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.q_network import Encoder, Head, QNetwork
 from dtqn.shapes import largest
-from dtqn.types import (
-    QOutput,
-    Sequences,
-    State,
-    StepInputs,
-    Trace,
-    from_leaves,
-    map_tree,
-)
+from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, from_leaves, map_tree
 
 
 class WindowState(NamedTuple):
@@ -64,24 +56,6 @@ def empty_rows(space: gymnasium.Space, shape: tuple[int, ...], like: Tensor) -> 
         like.new_zeros(shape),
         torch.zeros(shape, dtype=torch.bool, device=like.device),
     )
-
-
-def window_after(empty: WindowState, rows: dict[str, Tensor], valid: Tensor) -> WindowState:
-    """The state after raw rows, from the one at an episode's start.
-
-    Args:
-        rows: path in `StepInputs` -> [B, W, ...], newest last.
-        valid: [B, W] bool, the real rows, which are the last ones.
-    """
-    held = empty.rows.first.shape[1]
-    real = valid[:, max(0, valid.shape[1] - held) :]
-
-    def newest(zeros: Tensor, given: Tensor) -> Tensor:
-        kept = given[:, given.shape[1] - real.shape[1] :]
-        kept = kept.masked_fill(~real.view(*real.shape, *[1] * (kept.dim() - 2)), 0)
-        return torch.cat([zeros[:, real.shape[1] :].to(kept.dtype), kept], dim=1)
-
-    return WindowState(map_tree(newest, empty.rows, from_leaves(empty.rows, rows)), real.sum(dim=1))
 
 
 def learn_in_windows(batch: Sequences, size: int, read: Callable[[StepInputs, Tensor], QOutput]) -> QOutput:
@@ -213,5 +187,14 @@ class WindowedQNetwork(QNetwork):
 
         `valid` [B, W] marks the real ones, at the end. There may be no rows at all.
         """
-        state = self.initial_state(len(valid))
-        return window_after(state, rows, valid) if rows else state
+        empty = self.initial_state(len(valid))
+        if not rows:
+            return empty
+        real = valid[:, max(0, valid.shape[1] - self.held_rows) :]
+
+        def newest(zeros: Tensor, given: Tensor) -> Tensor:
+            kept = given[:, given.shape[1] - real.shape[1] :]
+            kept = kept.masked_fill(~real.view(*real.shape, *[1] * (kept.dim() - 2)), 0)
+            return torch.cat([zeros[:, real.shape[1] :].to(kept.dtype), kept], dim=1)
+
+        return WindowState(map_tree(newest, empty.rows, from_leaves(empty.rows, rows)), real.sum(dim=1))

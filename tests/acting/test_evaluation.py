@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dtqn.acting.evaluation import _uniform, evaluate, play, play_by
+from dtqn.acting.evaluation import _uniform, play, play_by
 from dtqn.acting.exploration import RandomActions
 from dtqn.acting.rows import VectorRows
 from dtqn.acting.statistics import wilson_interval
@@ -38,7 +38,7 @@ def counted(episodes: int, copies: int) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("episodes, copies", [(20, 5), (13, 4), (6, 6), (1, 1), (5, 1)])
 def test_a_fixed_number_of_episodes_of_each_copy_all_counted(episodes: int, copies: int) -> None:
-    result = evaluate(NETWORK, FixedRewards(copies), episodes, has_success=True)
+    result = play(NETWORK, FixedRewards(copies), episodes).result(True)
     played = [episode(0, *which) for which in counted(episodes, copies)]
     assert result.episodes == len(played) == episodes
     assert result.length == pytest.approx(np.mean([e.length for e in played]))
@@ -50,7 +50,7 @@ def test_a_fixed_number_of_episodes_of_each_copy_all_counted(episodes: int, copi
 
 
 def test_returns_are_summed_in_float64() -> None:
-    result = evaluate(NETWORK, LargeThenSmall(6), 12, has_success=False)
+    result = play(NETWORK, LargeThenSmall(6), 12).result(False)
     lengths = [episode(0, *which).length for which in counted(12, 6)]
     assert result.episode_return == 2**24 - 1 + np.mean(lengths)
 
@@ -85,13 +85,13 @@ def test_actions_at_random_have_no_q_value() -> None:
 
 
 def test_without_success_there_is_none() -> None:
-    result = evaluate(NETWORK, ToyVectorEnv(3), 6, has_success=False)
+    result = play(NETWORK, ToyVectorEnv(3), 6).result(False)
     assert (result.success, result.success_low, result.success_high) == (None, None, None)
 
 
 def test_actions_are_greedy_and_each_episode_begins_afresh() -> None:
     env = ToyVectorEnv(3)
-    evaluate(NETWORK, env, 9, has_success=True)
+    play(NETWORK, env, 9)
     actions = np.stack(env.actions)
     for copy in range(3):
         start = 0
@@ -121,7 +121,7 @@ def test_copies_that_have_played_their_episodes_leave_the_batch(epsilon: float |
     env, whole = ToyVectorEnv(copies), ToyVectorEnv(copies)
     handle = NETWORK.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0].first)))
     try:
-        evaluate(NETWORK, env, 100, True, chance())
+        play(NETWORK, env, 100, random_actions=chance())
     finally:
         handle.remove()
     assert sizes[0] == copies and sizes[-1] == 16 and sorted(sizes, reverse=True) == sizes
