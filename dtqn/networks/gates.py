@@ -42,25 +42,22 @@ class InputGate(nn.Module):
         return torch.addcmul(y, torch.sigmoid(F.linear(x, self.w)), x)
 
 
-class OutputGate(nn.Module):
-    """g = x + sigmoid(W x - b) * y"""
-
+class _BiasedGate(nn.Module):
     def __init__(self, width: int, bias: float) -> None:
         super().__init__()
         self.w = _gate_weight(1, width)
         self.bias = nn.Parameter(torch.full((width,), bias))
+
+
+class OutputGate(_BiasedGate):
+    """g = x + sigmoid(W x - b) * y"""
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return torch.addcmul(x, torch.sigmoid(F.linear(x, self.w, -self.bias)), y)
 
 
-class HighwayGate(nn.Module):
+class HighwayGate(_BiasedGate):
     """g = s * x + (1 - s) * y, s = sigmoid(W x + b)"""
-
-    def __init__(self, width: int, bias: float) -> None:
-        super().__init__()
-        self.w = _gate_weight(1, width)
-        self.bias = nn.Parameter(torch.full((width,), bias))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return torch.lerp(y, x, torch.sigmoid(F.linear(x, self.w, self.bias)))

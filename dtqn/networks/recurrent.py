@@ -14,17 +14,7 @@ from torch import Tensor
 from dtqn.networks.packing import Packing
 from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, PackedCore, QNetwork
 from dtqn.shapes import follow_data
-from dtqn.types import (
-    QOutput,
-    Sequences,
-    State,
-    StepInputs,
-    Trace,
-    TraceSpec,
-    from_leaves,
-    leaves,
-    map_tree,
-)
+from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec, from_leaves, leaves, map_tree
 
 
 def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
