@@ -37,14 +37,6 @@ _AUXILIARY = 2
 """The key of the auxiliary loss's draws below an update's number."""
 
 
-class AuxiliaryLoss(NamedTuple):
-    """A loss beside that of the TD errors, of the online network on the whole batch."""
-
-    loss: Callable[[Any, Sequences, torch.Generator], Tensor]
-    """(network, batch, generator of its draws) -> scalar"""
-    weight: float
-
-
 class Update(NamedTuple):
     """What an update tells replay and metrics."""
 
@@ -94,7 +86,6 @@ class Learner:
         *,
         config: LearnerConfig,
         reading: Reading,
-        auxiliary: AuxiliaryLoss | None,
         max_priority_weight: float,
         want_trace: bool,
         threads: int,
@@ -105,7 +96,6 @@ class Learner:
         Args:
             network: the online network; its parameters are trained in place.
             reading: what of a batch is learned, and the passes that its values come from.
-            auxiliary: a loss to add to that of the TD errors.
             max_priority_weight: eta of a sequence's priority.
             want_trace: hand back the trace that a forward pass leaves, for replay to keep.
             threads: run the two parts of a batch side by side where it is above 1.
@@ -114,7 +104,7 @@ class Learner:
                 it is.
         """
         self.config, self.reading = config, reading
-        self._auxiliary = auxiliary
+        self._auxiliary = network.auxiliary if config.auxiliary_weight else None
         self._seed = seed
         self._threads = threads
         self._map: Callable[..., Iterable[_Part]] = map
@@ -246,8 +236,8 @@ class Learner:
         """Adds the gradient of the auxiliary loss, of the whole batch, to `gradients` in place."""
         if self._auxiliary is None:
             return {}
-        loss = self._auxiliary.loss(self.online, batch, self._generator(batch.learn_rows.device))
-        weighted = self._auxiliary.weight * loss
+        loss = self._auxiliary(self.online, batch, self._generator(batch.learn_rows.device))
+        weighted = self.config.auxiliary_weight * loss
         torch._foreach_add_(gradients, self._gradient_of(weighted, self.online))
         return {"auxiliary_loss": loss.detach()}
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtqn.networks.delta_rule import CHUNK, delta_rule, delta_step
-from dtqn.networks.deltanet import RATE, STEP, GatedDeltaNetLayer
+from dtqn.networks.deltanet import CHUNK, RATE, STEP, GatedDeltaNetLayer, delta_rule, delta_step
 from tests.networks.modules import random
 from tests.reference import deltanet_twin
 

@@ -55,7 +55,6 @@ class NaiveTrainer:
             network,
             config=config.learner,
             reading=Reading(learn_block, same_rows),
-            auxiliary=None,
             max_priority_weight=config.replay.max_priority_weight,
             want_trace=self.refreshed,
             threads=1,
