@@ -217,11 +217,8 @@ class GTrXL(nn.Module):
         for layer in self.layers:
             attention = layer.attention
             # Three matrices in one: as one, its height would be their fan-out.
-            for weight in (
-                *attention.qkv.weight.chunk(3),
-                attention.relative.weight,
-                attention.output.weight,
-            ):
+            of_qkv = attention.qkv.weight.chunk(3)
+            for weight in (*of_qkv, attention.relative.weight, attention.output.weight):
                 nn.init.xavier_normal_(weight)
             for module in layer.mlp:
                 if isinstance(module, nn.Linear):
