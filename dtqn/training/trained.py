@@ -7,7 +7,7 @@ import contextlib
 import numpy as np
 import torch
 
-from dtqn.acting.evaluation import EvaluationResult, evaluate
+from dtqn.acting.evaluation import EvaluationResult, play
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, wrong
 from dtqn.text import counted, one_line
@@ -35,7 +35,8 @@ def evaluate_run(
     chance = random_actions(
         config, epsilon, np.random.SeedSequence(seed, spawn_key=(Stream.EVALUATION_ACTIONS,))
     )
-    return evaluate(network, env, episodes, task_spec(config).has_success, chance)
+    played = play(network, env, episodes, random_actions=chance)
+    return played.result(task_spec(config).has_success)
 
 
 def evaluation_figures(result: EvaluationResult, task: TaskSpec) -> dict[str, float | None]:
