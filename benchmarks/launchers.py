@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.options import parser_of, write
 from dtqn.experiments import budget
-from dtqn.experiments.jobs import Job, Pool
+from dtqn.experiments.jobs import Job, RunQueue
 from dtqn.experiments.launchers import Asked, opened
 from dtqn.settings import presets
 from dtqn.settings.config import Config
@@ -30,7 +30,7 @@ def settings(minutes: float) -> dict[str, str]:
     """Those of a run that takes about so many minutes here, evaluations left out of account."""
     flags = {"env": "gridverse-memory-7x7", "agent": "gtrxl", "wandb": "disabled", "threads": "1"}
     config = _config(flags, 1)
-    seconds = budget.trial(config).run_seconds(config)
+    seconds = budget.run_seconds(config)
     steps = max(2_000, round(config.total_env_steps * 60 * minutes / seconds))
     return flags | {"total_env_steps": str(steps)}
 
@@ -44,7 +44,7 @@ def seconds_of(asked: Asked, flags: dict[str, str], folder: Path) -> float:
     configs = [_config(flags, seed) for seed in SEEDS]
     directories = [RunDir.of_config(config, folder) for config in configs]
     began = time.monotonic()
-    with opened(asked, folder) as launcher, Pool(len(SEEDS), launcher=launcher) as pool:
+    with opened(asked, folder) as launcher, RunQueue(len(SEEDS), launcher=launcher) as pool:
         for config, directory in zip(configs, directories, strict=True):
             directory.prepare(config)
             pool.add(Job(f"seed {config.seed}", directory))

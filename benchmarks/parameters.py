@@ -16,6 +16,7 @@ from torch import nn
 
 import envs
 from dtqn import networks
+from dtqn.networks.gates import LayerSettings
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.settings import presets
 
@@ -62,18 +63,8 @@ def dtqn_table() -> dict[str, Any]:
 def gtrxl_parameters(gate: str) -> int:
     """The parameters of the core alone, on no device."""
     with torch.device("meta"):
-        core = GTrXL(
-            width=GTRXL_WIDTH,
-            num_layers=GTRXL_LAYERS,
-            num_heads=GTRXL_HEADS,
-            mlp_width=128,
-            memory_length=40,
-            gate=gate,
-            gate_bias=None,
-            norm="pre",
-            span_ramp=None,
-            compression=None,
-        )
+        layer = LayerSettings(GTRXL_WIDTH, GTRXL_HEADS, mlp_width=128, gate=gate, gate_bias=None, norm="pre")
+        core = GTrXL(layer, num_layers=GTRXL_LAYERS, memory_length=40, span_ramp=None, compression=None)
         return count(core)
 
 

@@ -11,8 +11,8 @@ The first command measures, of each task, all in turns and on the CPU:
   lower of its two limits: acting alone, and learning alone, which is updates a second times the env steps
   for each. Where workers and learner together need more cores than there are, no run reaches that:
   `cores_limit` is then what both allow that share the cores without loss;
-- with `--ray`, acting and a run with workers in a Ray of this machine against the same with processes, after
-  the other figures are there, as Ray's own processes take some of the cores.
+- with `--ray`, acting and a run with workers in the Ray of `RAY_ADDRESS` against the same with processes,
+  after the other figures are there, as Ray's own processes take some of the cores.
 
 Tasks are two that compute 2 and 10 ms a step, MiniGrid's memory (where it is installed) and native ones. The
 second command measures nothing: it counts the bytes that a worker hands over for each env step and gets at
@@ -273,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--seconds", type=argtypes.above_zero, default=10.0, help="for each figure")
     parser.add_argument("--env", action="append", metavar="ID", help="measure this task; may be repeated")
-    parser.add_argument("--ray", action="store_true", help="beside a Ray of this machine")
+    parser.add_argument("--ray", action="store_true", help="with the Ray of RAY_ADDRESS too")
     parser.add_argument("--bytes", action="store_true", help="count bytes")
     args, rest = parser.parse_known_args(arguments)
     settings = settings_of(rest)

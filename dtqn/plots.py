@@ -5,9 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 from matplotlib import get_data_path, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,7 +15,6 @@ from matplotlib.ticker import EngFormatter, NullFormatter, PercentFormatter
 from dtqn.files import replacing
 
 Row = Mapping[str, float | int | None]
-_MAIN, _MARKED = "#1f5fa8", "#e07b39"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195")
 """Told apart without seeing red from green (Okabe and Ito 2008, whose yellow is too faint for lines)."""
 MONOSPACE = Path(get_data_path(), "fonts/ttf/DejaVuSansMono.ttf")
@@ -220,14 +218,14 @@ def _dress(axes: Axes, name: str, title: str, ceiling: float) -> None:
     _open(axes)
 
 
-def _open(axes: Axes, along: Literal["both", "x"] = "both") -> None:
+def _open(axes: Axes) -> None:
     """Lines of a grid, and no frame above and on the right."""
-    axes.grid(axis=along, alpha=0.25)
+    axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def _grid(
-    count: int, columns: int, inches: tuple[float, float], beside: tuple[float, float], **shared: Any
+    count: int, columns: int, inches: tuple[float, float], beside: tuple[float, float]
 ) -> tuple[Figure, list[Axes]]:
     """A picture of so many panels.
 
@@ -240,7 +238,7 @@ def _grid(
     rows = -(-count // columns)
     size = (inches[0] * columns + beside[0], inches[1] * rows + beside[1])
     figure = Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in grid[count:]:
         axes.set_visible(False)
     return figure, list(grid[:count])
@@ -252,102 +250,3 @@ def save(figure: Figure, path: Path) -> None:
     no_date: dict[str, Any] | None = {"Date": None} if kind == "svg" else None
     with replacing(path) as temporary, rc_context({"svg.hashsalt": "dtqn"}):
         figure.savefig(temporary, format=kind, dpi=120, metadata=no_date)
-
-
-class Importance(NamedTuple):
-    """How much the result depends on a parameter."""
-
-    name: str
-    importance: float
-    """Its part of PED-ANOVA's whole, which is 1; the mean over parts of the runs."""
-    deviation: float
-    """Its standard deviation over these."""
-    correlation: float | None
-    """Spearman's, with the metric; None for a parameter whose values have no order."""
-
-
-def importance(shares: Sequence[Importance], path: Path, metric: str, r2: float, runs: int) -> None:
-    """Draw the importance and the correlation of each parameter, the first at the top.
-
-    Args:
-        shares: none where no dependence was found, which the picture then says.
-        r2: the share of the results' variance that is explained in runs that were held out.
-    """
-    figure = Figure(figsize=(8.0, 1.4 + 0.42 * max(len(shares), 1)), layout="constrained")
-    if not shares:
-        text = f"no dependence of {metric} found: held-out R² = {r2:.2f}, {runs} runs"
-        figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=11)
-        save(figure, path)
-        return
-    left, right = figure.subplots(1, 2, sharey=True)
-    left.barh(
-        [share.name for share in shares],
-        [share.importance for share in shares],
-        xerr=[share.deviation for share in shares],
-        color=_MAIN,
-        ecolor="0.4",
-        height=0.6,
-    )
-    left.set_xlabel("importance (PED-ANOVA)\nwith its deviation over parts of the runs")
-    left.invert_yaxis()
-    known = {share.name: share.correlation for share in shares if share.correlation is not None}
-    colours = [COLOURS[2] if value >= 0 else COLOURS[1] for value in known.values()]
-    right.barh(list(known), list(known.values()), color=colours, height=0.6)
-    right.set_xlim(-1.05, 1.05)
-    right.axvline(0, color="0.4", linewidth=0.8)
-    right.set_xlabel("rank correlation\n(where values are ordered)")
-    for axes in (left, right):
-        _open(axes, "x")
-        axes.tick_params(axis="y", length=0)
-    figure.suptitle(f"Dependence of {metric} on settings: held-out R² = {r2:.2f}, {runs} runs", fontsize=11)
-    save(figure, path)
-
-
-class Axis(NamedTuple):
-    """A parameter of runs as numbers."""
-
-    name: str
-    positions: list[float]
-    """One a run, on the scale that it is searched on (a logarithm, or a place in a list)."""
-    ticks: list[tuple[float, str]]
-    ordered: bool
-    """Whether larger positions mean more of something."""
-
-    @property
-    def column(self) -> np.ndarray:
-        """The positions: in [0, 1] where they are ordered, else the numbers of kinds."""
-        positions = np.array(self.positions)
-        return (positions - positions.min()) / np.ptp(positions) if self.ordered else positions
-
-
-def by_parameter(
-    parameters: Sequence[Axis], values: Sequence[float], path: Path, metric: str, best: int
-) -> None:
-    """Draw every run's result against each parameter, a panel a parameter, in the given order.
-
-    Args:
-        values: the results of the runs.
-        metric: what they are.
-        best: the run that is marked in all panels.
-    """
-    figure, grid = _grid(len(parameters), 4, (2.7, 2.3), (0.4, 0.5), sharey=True)
-    figure.set_figwidth(max(figure.get_figwidth(), 5.4))
-    for axes, parameter in zip(grid, parameters, strict=True):
-        axes.scatter(parameter.positions, values, s=16, color=_MAIN, alpha=0.6, linewidth=0)
-        axes.scatter(
-            parameter.positions[best],
-            values[best],
-            s=44,
-            facecolor="none",
-            edgecolor=_MARKED,
-            linewidth=1.8,
-        )
-        places, texts = zip(*parameter.ticks, strict=True)
-        axes.set_xticks(places, texts, fontsize=8)
-        axes.margins(x=0.12)
-        axes.tick_params(axis="y", labelsize=8)
-        axes.set_title(parameter.name, fontsize=9)
-        _open(axes)
-    figure.supylabel(metric, fontsize=10)
-    figure.suptitle(f"{len(values)} runs; ringed: the best single one", fontsize=11)
-    save(figure, path)

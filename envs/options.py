@@ -63,7 +63,7 @@ class TaskOptions:
     )
 
     def __post_init__(self) -> None:
-        if self.kwargs is not None and not (isinstance(self.kwargs, dict) and _is_plain(self.kwargs)):
+        if self.kwargs is not None and not (isinstance(self.kwargs, dict) and is_plain(self.kwargs)):
             raise ValueError(
                 f"task.kwargs is {self.kwargs!r}; it must be a mapping from names to finite numbers, text, "
                 "true, false, none, and lists and mappings of these"
@@ -88,12 +88,12 @@ class TaskOptions:
                 )
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether a value is the same after it has been written as JSON."""
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_plain(part) for key, part in value.items())
+        return all(isinstance(key, str) and is_plain(part) for key, part in value.items())
     if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
+        return all(map(is_plain, value))
     if isinstance(value, float):
         return math.isfinite(value)
     return value is None or isinstance(value, bool | int | str)

@@ -164,16 +164,13 @@ class Accumulator:
 
     def get_state(self) -> dict[str, Array]:
         """The place of each stream, open episodes included."""
-        return {
-            "num_rows": self.num_rows.copy(),
-            "episode_start": self._episode_start.copy(),
-            "origin": self._origin.copy(),
-            "open": self._open.copy(),
-        }
+        return {name: array.copy() for name, array in self._arrays().items()}
 
     def set_state(self, state: Mapping[str, Array]) -> None:
         """Inverse of `get_state`."""
-        self.num_rows[:] = state["num_rows"]
-        self._episode_start[:] = state["episode_start"]
-        self._origin[:] = state["origin"]
-        self._open[:] = state["open"]
+        for name, array in self._arrays().items():
+            array[:] = state[name]
+
+    def _arrays(self) -> dict[str, Array]:
+        starts = {"episode_start": self._episode_start, "origin": self._origin}
+        return {"num_rows": self.num_rows, **starts, "open": self._open}

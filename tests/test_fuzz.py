@@ -20,8 +20,6 @@ from dtqn.settings import layers, presets
 from dtqn.settings.config import fields_of
 from dtqn.training import preflight, session, trained
 
-_QUICK = 120
-_SLOW = 2000
 _VALUES = [
     *("", "0", "-1", "1", "2", "7", "0.5", "64", "1e3", "nan", "-inf", "1e400", "1e308", "9" * 400),
     *("none", "true", "no", "x", "gtrxl", "a:", ":b", "é", "\udc80", "[1", "{a: b}", "*a", "..", "a" * 300),
@@ -41,7 +39,7 @@ _SHIPPED = sorted(layers.CONFIGS.rglob("*.yaml"))
 _SWEEP_KEYS = [
     *("program", "project", "name", "method", "run_cap", "metric", "goal", "early_terminate", "type"),
     *("min_iter", "eta", "s", "max_iter", "parameters", "value", "values", "distribution", "min", "max"),
-    *("mu", "sigma", "q", "probabilities", "command", "description", "controller"),
+    *("q", "probabilities", "command", "description", "controller"),
 ]
 
 
@@ -122,23 +120,17 @@ def _command_line(rng: random.Random, folder: Path) -> list[str]:
     return [rng.choice(["eval", "envs", "train", "swep", *_VALUES]), *options]
 
 
-def _answer(argv: list[str]) -> tuple[object, str]:
-    """Exit code and standard error of a command line."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code: object = cli.main(argv)
-        except SystemExit as end:  # of --help
-            code = end.code
-    return code, err.getvalue()
-
-
 def _mistake(argv: list[str]) -> str:
     """The fault in the answer to a command line; empty if there is none."""
+    out, err = io.StringIO(), io.StringIO()
     try:
-        code, printed = _answer(argv)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code: object = cli.main(argv)
+    except SystemExit as end:  # of --help
+        code = end.code
     except Exception:
         return f"{argv!r}\n{traceback.format_exc()}"
+    printed = err.getvalue()
     is_right = (code == 0) if not printed else (code == 2 and printed.startswith("error: "))
     return "" if is_right and printed.count("\n") <= 1 else f"{argv!r}\n{code}: {printed}"
 
@@ -161,43 +153,38 @@ def nothing_runs(monkeypatch):
 
 
 @pytest.mark.usefixtures("nothing_runs")
-@pytest.mark.parametrize("first", range(0, _QUICK, 30))
-def test_some_inputs_are_answered(monkeypatch, tmp_path, first):
-    wrong = [_try(monkeypatch, tmp_path, seed) for seed in range(first, first + 30)]
-    assert not [text for text in wrong if text], "\n\n".join(text for text in wrong if text)
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        *(range(first, first + 30) for first in range(0, 120, 30)),
+        *(pytest.param(range(n, n + 100), marks=pytest.mark.slow) for n in range(1000, 3000, 100)),
+    ],
+    ids=lambda seeds: str(seeds[0]),
+)
+def test_random_inputs_are_answered(monkeypatch, tmp_path, seeds):
+    wrong = [text for seed in seeds if (text := _try(monkeypatch, tmp_path, seed))]
+    assert not wrong, "\n\n".join(wrong)
 
 
-@pytest.mark.usefixtures("nothing_runs")
-@pytest.mark.parametrize("key", ["seed", "learner", "env", "network.core", "task.hide"])
-def test_every_odd_value_of_a_settings_file_is_answered(monkeypatch, tmp_path, key):
-    monkeypatch.chdir(tmp_path)
-    file, wrong = tmp_path / "file.yaml", []
-    for scalar in _SCALARS:
-        file.write_text(f"{key}: {scalar}", encoding="utf-8")
-        wrong.append(_mistake(["--config", str(file)]))
-        wrong.append(_mistake(["--agent", str(file)]))
-    assert not any(wrong), "\n\n".join(wrong)
+_SWEEP = yaml.safe_load((layers.CONFIGS / "sweeps" / "memory-length.yaml").read_text())
+_OF_SETTINGS = ("seed", "learner", "env", "network.core", "task.hide")
+_OF_SWEEPS = ("run_cap", "method", "command", "name", "metric", "parameters", "early_terminate")
 
 
 @pytest.mark.usefixtures("nothing_runs")
 @pytest.mark.parametrize(
-    "line", ["run_cap", "method", "command", "name", "metric", "parameters", "early_terminate"]
+    ("key", "whole", "commands"),
+    [
+        *((key, {}, [["--config"], ["--agent"]]) for key in _OF_SETTINGS),
+        *((key, _SWEEP, [["sweep", "--run-cap", "2"]]) for key in _OF_SWEEPS),
+    ],
 )
-def test_every_odd_value_of_a_sweep_file_is_answered(monkeypatch, tmp_path, line):
+def test_every_odd_value_of_a_file_is_answered(monkeypatch, tmp_path, key, whole, commands):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(preflight, "check", lambda *_: None)  # builds a network for every configuration
-    whole = yaml.safe_load((layers.CONFIGS / "sweeps" / "memory-length.yaml").read_text())
-    whole.pop(line, None)
+    rest = "".join(yaml.safe_dump({name: value}) for name, value in whole.items() if name != key)
     file, wrong = tmp_path / "file.yaml", []
     for scalar in _SCALARS:
-        file.write_text(f"{yaml.safe_dump(whole)}\n{line}: {scalar}", encoding="utf-8")
-        wrong.append(_mistake(["sweep", str(file), "--run-cap", "2"]))
+        file.write_text(f"{rest}{key}: {scalar}", encoding="utf-8")
+        wrong += [_mistake([*command, str(file)]) for command in commands]
     assert not any(wrong), "\n\n".join(wrong)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("nothing_runs")
-@pytest.mark.parametrize("first", range(1000, 1000 + _SLOW, 100))
-def test_two_thousand_inputs_are_answered(monkeypatch, tmp_path, first):
-    wrong = [_try(monkeypatch, tmp_path, seed) for seed in range(first, first + 100)]
-    assert not [text for text in wrong if text], "\n\n".join(text for text in wrong if text)

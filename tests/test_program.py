@@ -53,17 +53,14 @@ def test_a_worker_is_this_very_program_wherever_it_starts(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["envs", "replay"])
-@pytest.mark.parametrize("kind", ["package", "module", "folder"])
-def test_a_package_in_the_place_of_ours_is_one_line(tmp_path, name, kind):
-    file = tmp_path / (f"{name}.py" if kind == "module" else f"{name}/__init__.py")
-    file.parent.mkdir(exist_ok=True)
-    if kind != "folder":
-        file.write_text("")
+@pytest.mark.parametrize("file", ["{}.py", "{}/__init__.py"])
+def test_a_package_in_the_place_of_ours_is_one_line(tmp_path, name, file):
+    (tmp_path / name).mkdir()  # a folder without Python files is none
     done = _python("-m", "dtqn", "--version", cwd=tmp_path, PYTHONPATH=str(_ROOT))
-    if kind == "folder":  # holds no Python file, so ours comes first
-        assert (done.returncode, done.stderr) == (0, "")
-        return
-    where = file if kind == "module" else file.parent
+    assert (done.returncode, done.stderr) == (0, "")
+    (tmp_path / file.format(name)).write_text("")
+    done = _python("-m", "dtqn", "--version", cwd=tmp_path, PYTHONPATH=str(_ROOT))
+    where = tmp_path / file.format(name).removesuffix("/__init__.py")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         f"error: the package {name} is {where}, and not dtqn's own, {_ROOT / name}; "

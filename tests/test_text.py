@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from dtqn import text
+
+_MINUTE, _HOUR = 60, 3600
 
 
 def test_columns_stand_below_each_other() -> None:
@@ -22,33 +28,19 @@ def test_wide_columns_are_wrapped_to_the_width() -> None:
     assert text.columns([["a" * 30]], 10) == ["a" * 30], "nothing but the first column"
 
 
-def test_one_of_a_kind_is_singular() -> None:
-    assert [text.counted(count, "run") for count in (0, 1, 2, 12_000)] == [
-        "0 runs",
-        "1 run",
-        "2 runs",
-        "12 000 runs",
-    ]
-
-
-def test_sizes_have_three_digits() -> None:
-    assert [text.size(count) for count in (999, 1000, 12345678, 2e13)] == [
-        "999 bytes",
-        "1 kB",
-        "12.3 MB",
-        "20 TB",
-    ]
-
-
-def test_an_error_is_one_line_of_bounded_length() -> None:
-    assert text.one_line(ValueError("a\n  b")) == "ValueError: a b"
-    assert text.one_line(" plain\ttext ") == "plain text"
-    assert len(text.one_line("x" * 1000)) == 200
-
-
-def test_durations_have_the_unit_that_people_would_say() -> None:
-    minute, hour = 60, 3600
-    seconds = [0.2, 89, 90, 12.4 * minute, 89 * minute, 1.5 * hour, 35 * hour, 36 * hour, 50 * hour]
-    assert [text.duration(count) for count in seconds] == [
-        *("0 s", "89 s", "2 min", "12 min", "89 min", "1.5 h", "35.0 h", "1.5 days", "2.1 days"),
-    ]
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (lambda n: text.counted(n, "run"), {0: "0 runs", 1: "1 run", 2: "2 runs", 12_000: "12 000 runs"}),
+        (text.size, {999: "999 bytes", 1000: "1 kB", 12345678: "12.3 MB", 2e13: "20 TB"}),
+        (text.one_line, {ValueError("a\n  b"): "ValueError: a b", " plain\ttext ": "plain text"}),
+        (text.one_line, {"x" * 1000: "x" * 200}),
+        (
+            text.duration,
+            {0.2: "0 s", 89: "89 s", 90: "2 min", 89 * _MINUTE: "89 min"},
+        ),
+        (text.duration, {1.5 * _HOUR: "1.5 h", 35 * _HOUR: "35.0 h", 36 * _HOUR: "1.5 days"}),
+    ],
+)
+def test_a_value_is_written_as_people_would_say(written: Any, expected: dict[Any, str]) -> None:
+    assert {value: written(value) for value in expected} == expected

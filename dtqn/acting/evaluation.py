@@ -208,21 +208,10 @@ def play(
         return play_by(policy, env, episodes, stopped, gamma)
 
 
-def evaluate(
-    network: QNetwork,
-    env: gymnasium.vector.VectorEnv,
-    episodes: int,
-    has_success: bool,
-    random_actions: RandomActions | None = None,
-) -> EvaluationResult:
-    """The result of so many episodes, as `play` has them."""
-    return play(network, env, episodes, random_actions=random_actions).result(has_success)
-
-
 def evaluate_random(
     env: gymnasium.vector.VectorEnv, episodes: int, has_success: bool, generator: np.random.Generator
 ) -> EvaluationResult:
-    """The same of uniformly random actions, drawn from `generator`: what an agent has to be better than."""
+    """The result of uniformly random actions, drawn from `generator`: what an agent has to be better than."""
     with contextlib.closing(env):
         return play_by(lambda rows, _: _uniform(generator, rows), env, episodes).result(has_success)
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 
 def path(text: str) -> Path:
@@ -14,38 +15,32 @@ def path(text: str) -> Path:
     return Path(text)
 
 
-def _at_least(low: int) -> Callable[[str], int]:
-    """The kind of integers from `low` on."""
-
-    def kind(text: str) -> int:
-        number = _integer(text)
-        if number is None or number < low:
-            raise argparse.ArgumentTypeError(f"{text} must be an integer of at least {low}")
-        return number
-
-    return kind
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
-natural, positive, several = _at_least(0), _at_least(1), _at_least(2)
+def _real(text: str) -> float:
+    return float(text) if is_number(text) else nan
 
 
-def up_to(most: int) -> Callable[[str], int]:
-    """The kind of integers from 1 to `most`."""
-
-    def kind(text: str) -> int:
-        number = positive(text)
-        if number > most:
-            raise argparse.ArgumentTypeError(f"{text} must be at most {most}")
-        return number
-
-    return kind
+def _integer(text: str) -> float:
+    """The exact one, however long, or that of a form such as 1e3."""
+    try:
+        return int(text)
+    except ValueError:
+        number = _real(text)
+        return int(number) if number.is_integer() else nan
 
 
-def _number(right: str, is_right: Callable[[float], bool]) -> Callable[[str], float]:
-    """The kind of numbers that are `right`, in words; nan, which a text is that is no number, is not."""
+def _kind(right: str, is_right: Callable[[float], bool], read: Callable[[str], float] = _real) -> Any:
+    """The kind of numbers that are `right`, in words; nan, which `read` makes of other texts, is not."""
 
     def kind(text: str) -> float:
-        number = _real(text)
+        number = read(text)
         if not is_right(number):
             raise argparse.ArgumentTypeError(f"{text} must be {right}")
         return number
@@ -53,31 +48,15 @@ def _number(right: str, is_right: Callable[[float], bool]) -> Callable[[str], fl
     return kind
 
 
-share = _number("a number above 0 and at most 1", lambda x: 0 < x <= 1)
-probability = _number("a number between 0 and 1", lambda x: 0 <= x <= 1)
-seconds = _number("a number from 0 to 3600", lambda x: 0 <= x <= 3600)
-above_zero = _number("a number above 0", lambda x: 0 < x < inf)
-gpus = _number(
+natural = _kind("an integer of at least 0", lambda x: x >= 0, _integer)
+positive = _kind("an integer of at least 1", lambda x: x >= 1, _integer)
+several = _kind("an integer of at least 2", lambda x: x >= 2, _integer)
+# A seed given as a number of seeds would be planned for minutes.
+num_seeds = _kind("an integer from 1 to 10000", lambda x: 1 <= x <= 10_000, _integer)
+share = _kind("a number above 0 and at most 1", lambda x: 0 < x <= 1)
+probability = _kind("a number between 0 and 1", lambda x: 0 <= x <= 1)
+seconds = _kind("a number from 0 to 3600", lambda x: 0 <= x <= 3600)
+above_zero = _kind("a number above 0", lambda x: 0 < x < inf)
+gpus = _kind(
     "a whole number, or a share between 0 and 1", lambda x: 0 <= x <= 1 or (x > 1 and x.is_integer())
 )
-
-
-def _integer(text: str) -> int | None:
-    """The exact one, however long, or that of a form such as 1e3; None where the text is none."""
-    try:
-        return int(text)
-    except ValueError:
-        number = _real(text)
-        return int(number) if number.is_integer() else None
-
-
-def _real(text: str) -> float:
-    return float(text) if is_number(text) else nan
-
-
-def is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtqn.commands import argtypes, train
-from dtqn.commands.parser import Parser, add_config, option, plain
+from dtqn.commands import argtypes
+from dtqn.commands.parser import Parser, add_config, option
 from dtqn.program import program
-from dtqn.settings.config import ConfigError, wrong
+from dtqn.settings.config import wrong
 from dtqn.settings.record_files import SUFFIX
 from dtqn.settings.values import nearest
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 _RECORDS = Path("docs/results/records")
 """The files of records that a checkout holds, one a suite, from its root."""
-_MOST_SEEDS = 10_000
-"""A seed given as a number of seeds would be planned for minutes."""
-_SLURM = "--slurm."
+_SLURM = "slurm."
 _AGENTS = """presets, YAML files of your own and variants such as long=gtrxl+network.memory_length=80, with
 commas between"""
 _BUDGET_MINUTES = """estimate beforehand what every run will take, and train only those that fit into M
@@ -40,7 +38,6 @@ learner.learning_rate=0.0003,0.001,0.003, and write what suits each into search.
 def compare(arguments: Sequence[str]) -> int:
     """Compare agents on the same tasks and seeds."""
     command = f"{program()} compare {shlex.join(arguments)}"
-    arguments, slurm = _split_slurm(arguments)
     given = _compare_parser(arguments).read()
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
     file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
@@ -51,7 +48,7 @@ def compare(arguments: Sequence[str]) -> int:
     suite, records = _suite(given, share), given.pop("records")
     if suite is not None and records is None and share == 1 and _RECORDS.is_dir():
         records = _RECORDS / f"{suite.name}{SUFFIX}"
-    places = _launcher(given, slurm)
+    places = _launcher(given)
     if minutes is not None and jobs is None and not places.is_local:
         raise wrong("--budget-minutes", minutes, f"needs --jobs with --launcher {places.name}")
     from dtqn.experiments import compare, launchers
@@ -61,19 +58,16 @@ def compare(arguments: Sequence[str]) -> int:
     metrics = compare.read_metrics(columns) if columns else []
     agents = compare.read_agents(text)
     own_agents = [item for name, item in agents.items() if name != item]
-    here = places.is_here or minutes is not None  # estimates are made on this machine
+    here = places.is_local or minutes is not None  # estimates are made on this machine
     search = None
     if searched is not None:
-        # Values are compared as they are given: a share of the suite's budgets scales some of them.
-        whole = suite if suite is None else suite._replace(share=1.0)
-        own = compare.plan(list(agents.values()), [first], file, given, whole, here=False)
+        own = compare.plan(list(agents.values()), [first], file, given, suite, here=False)
         search = searches.read(searched, agents, given, suite)
         agents = search.items()
-        items = list(agents.values())[: len(search.values)]  # of one agent: values mean the same to all
-        search = search.settled(own, compare.plan(items, [first], file, given, whole, here=False))
     if baseline is not None and baseline not in agents:
         raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
     configs = compare.plan(list(agents.values()), range(first, first + seeds), file, given, suite, here)
+    search = search if search is None else search.settled(own, configs)
     told = {name: value for name, value in given.items() if name != "env"}
     if file is not None:
         told = {"config": str(file)} | told
@@ -105,7 +99,7 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
     parser = Parser("compare", arguments, "--agents A,B,...", description)
     own = parser.add_argument_group("comparison")
     option(own, "--agents A,B", _AGENTS, required=True)
-    option(own, "--seeds N", "how many seeds", argtypes.up_to(_MOST_SEEDS), 5)
+    option(own, "--seeds N", "how many seeds", argtypes.num_seeds, 5)
     first = "the first seed; take seeds that no setting was chosen on"
     option(own, "--first-seed S", first, argtypes.natural, 1)
     option(own, "--baseline A", "compare the others with this agent; default none")
@@ -131,18 +125,15 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
 def records(arguments: Sequence[str]) -> int:
     """Bring a file of records into order."""
     description = "Sort a file of records, as after a merge, so that each record is there once."
-    parser = Parser("records", arguments, "FILE [MORE ...]", description)
+    parser = Parser("records", arguments, "FILE", description)
     option(parser, "file FILE", f"its name ends in {SUFFIX}", argtypes.path)
-    more = "files whose records it gets too, or folders with a file a record, as were kept before"
-    option(parser, "more MORE", more, argtypes.path, nargs="*")
     given = parser.read()
     file: Path = given["file"]
     if file.suffix != SUFFIX:
         raise wrong("FILE", file, f"its name must end in {SUFFIX}")
     from dtqn.experiments.records import put_in_order
 
-    count, new = put_in_order(file, given["more"])
-    print(f"{file}: {count} records in order, {new} of them new")
+    print(f"{file}: {put_in_order(file)} records in order")
     return 0
 
 
@@ -171,7 +162,6 @@ def _suite(given: dict[str, Any], share: float) -> Suite | None:
 
 def sweep(arguments: Sequence[str]) -> int:
     """Search settings as a file says."""
-    arguments, slurm = _split_slurm(arguments)
     description = "Search settings as a W&B sweep file says; the same command goes on after a kill."
     parser = Parser("sweep", arguments, "FILE [--jobs N]", description)
     own = parser.add_argument_group("sweep")
@@ -179,7 +169,7 @@ def sweep(arguments: Sequence[str]) -> int:
     _add_jobs(own)
     option(own, "--run-cap N", "runs in all; default the file's run_cap", argtypes.positive)
     option(own, "--search-seed N", "seed of the choices", argtypes.natural, 0)
-    option(own, "--runs-dir DIR", "default the file's, or runs", argtypes.path)
+    option(own, "--runs-dir DIR", "", argtypes.path, Path("runs"))
     option(own, "--out DIR", "folder of results; default <runs-dir>/sweeps/<name>-<hash>", argtypes.path)
     run = parser.add_argument_group("settings of all runs")
     add_config(run)
@@ -189,11 +179,10 @@ def sweep(arguments: Sequence[str]) -> int:
     own_options = {
         name: given.pop(name) for name in ("config", "runs_dir", "out", "run_cap", "jobs", "search_seed")
     }
-    places = _launcher(given, slurm)
+    places = _launcher(given)
     from dtqn.experiments import sweep
 
-    asked = sweep.Asked(given, places, **own_options)
-    return sweep.command(path, asked, lambda flags: train.parser_of(flags).read(typed=False))
+    return sweep.command(path, sweep.Asked(given, places, **own_options))
 
 
 def _add_jobs(group: argparse._ArgumentGroup) -> None:
@@ -201,35 +190,20 @@ def _add_jobs(group: argparse._ArgumentGroup) -> None:
     option(group, "--jobs N", jobs, argtypes.positive)
     launcher = "where trainings run: local, ray or slurm (docs/launchers.md)"
     option(group, "--launcher X", launcher, default="local")
-    option(group, "--ray-address ADDR", "join this Ray cluster; default: start a Ray on this machine")
+    option(group, "--ray-address ADDR", "the Ray cluster of --launcher ray: HOST:PORT or auto")
     gpus = "GPUs of a training; default 1 with --device cuda, else 0"
     option(group, "--ray-gpus X", gpus, argtypes.gpus)
     slurm = "sbatch's option NAME of each training, such as --slurm.partition"
-    option(group, f"{_SLURM}NAME X", slurm)
+    option(group, f"--{_SLURM}NAME X", slurm)
 
 
-def _split_slurm(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The arguments without `--slurm.NAME X`, and these by name."""
-    left, found = list[str](), dict[str, str]()
-    words = iter(arguments)
-    for word in words:
-        if not word.startswith(_SLURM):
-            left.append(word)
-            continue
-        name, equals, value = word.removeprefix(_SLURM).partition("=")
-        if not equals:
-            value = next(words, "")
-        if not name or not value or (not equals and value.startswith("--")):
-            raise ConfigError(f"{word} has no value; must be {_SLURM}NAME X")
-        found[plain(name)] = value
-    return left, found
-
-
-def _launcher(given: dict[str, Any], slurm: dict[str, str]) -> Asked:
+def _launcher(given: dict[str, Any]) -> Asked:
     """Where trainings are to run; its options are taken out of `given`."""
     from dtqn.experiments.launchers import Asked
 
-    del given["slurm.NAME"]
+    names = [name for name in given if name.startswith(_SLURM)]
+    slurm = {name.removeprefix(_SLURM): given.pop(name) for name in names}
+    del slurm["NAME"]
     asked = Asked(given.pop("launcher"), given.pop("ray_address"), given.pop("ray_gpus"), slurm)
     asked.check()
     return asked

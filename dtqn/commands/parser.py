@@ -89,9 +89,10 @@ class Parser(argparse.ArgumentParser):
         return result
 
     def _declare_within(self, option: str, declared: dict[str, str]) -> None:
-        """An option for a name within a setting that is a mapping, where there is one for the setting."""
+        """An option for a name within a mapping, or for one that `--slurm.NAME` stands for."""
         name = spelled(option.lstrip("-"))
-        if name not in fields_of() and setting_of(name) in declared and plain(option) not in declared:
+        holds = setting_of(name) in declared or f"{name.partition('.')[0]}.NAME" in declared
+        if holds and plain(option) not in declared:
             self.add_argument(f"--{name}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
             declared[plain(option)] = f"--{name}"
 

@@ -19,8 +19,8 @@ from dtqn.experiments import (
     comparison_pictures,
     comparison_table,
 )
-from dtqn.experiments.comparison_table import RunFigures
-from dtqn.experiments.jobs import Job, Pool
+from dtqn.experiments.comparison_table import Figures
+from dtqn.experiments.jobs import Job, RunQueue
 from dtqn.experiments.launcher import Launcher
 from dtqn.experiments.records import Outcome, Records, of_finished
 from dtqn.experiments.scores import RETURN, SUCCESS, Score
@@ -113,7 +113,7 @@ def plan(
             os.environ,
             below=() if task is None else task.budget,
             suite=() if task is None else task.settings,
-            task_presets=suite is None or suite.task_presets,
+            task_presets=suite is None or suite.file.task_presets,
         )
         config = config if suite is None else suite.scaled(config)
         return config.settled(free_cores=1)  # jobs fill the others
@@ -135,24 +135,7 @@ def plan(
         if suite is not None:
             suite.check_scores(config.env, spec.has_success)
         preflight.check(config, here)
-    if file is not None:
-        _check_different(configs[:: len(seeds)], file)
     return configs
-
-
-def _check_different(configs: Sequence[Config], file: Path) -> None:
-    """Refuse a file that lays all settings of one agent over the others, such as a run's own config.yaml."""
-    names_of: dict[str, list[str]] = {}
-    for config in configs:
-        names_of.setdefault(config.model_dump_json(exclude={"agent"}), []).append(config.agent)
-    for alike in names_of.values():
-        if len(alike) > 1:
-            raise wrong(
-                "--config",
-                file,
-                f"with it {' and '.join(alike)} are one agent, alike in every setting; must leave out what "
-                "tells agents apart",
-            )
 
 
 def default_folder(configs: Sequence[Config], runs_dir: Path, suite: Suite | None = None) -> Path:
@@ -225,16 +208,12 @@ def compare(
     runs = [
         comparison_table.run_figures(outcome, scores[outcome.config.env], metrics) for outcome in outcomes
     ]
-    own = [f"Agents of your own: {', '.join(own_agents)}."] if own_agents else []
-    notes = [
-        *comparison_notes.notes(outcomes, runs, given, suite),
-        *own,
-        *comparison_notes.missing(outcomes, runs),
-        *comparison_notes.of_metrics(metrics, runs),
-    ]
+    notes = comparison_notes.notes(outcomes, runs, given, suite, metrics)
+    if own_agents:
+        notes.append(f"Agents of your own: {', '.join(own_agents)}.")
+    findings = [] if search is None else search.findings(configs, runs)
+    chosen = folder / "chosen.yaml"
     if search is not None:
-        findings = search.findings(configs, runs)
-        chosen = folder / "chosen.yaml"
         files = f"search.md has these runs, --config {chosen} what was chosen."
         notes.append(f"{note(search, findings)} {files}")
     table = _table(runs, configs, baseline, floors, scores, suite, notes)
@@ -244,9 +223,9 @@ def compare(
     if suite is not None:
         comparison_pictures.draw_suite(suite, runs, folder)
     if search is not None:
-        file = given.get("config")
+        file = Path(given["config"]) if "config" in given else None
         write_whole(folder / "search.md", to_markdown(search, findings))
-        write_whole(chosen, chosen_yaml(search, findings, None if file is None else Path(file)))
+        write_whole(chosen, chosen_yaml(search, findings, file))
     print(f"\n{comparison_forms.to_text(table)}\ntable and curves in {folder}", file=out)
     if shelf.unwritten:
         print(f"{shelf.unwritten} of these runs left no record in {records}, as said above", file=out)
@@ -254,7 +233,7 @@ def compare(
 
 
 def _table(
-    runs: Sequence[RunFigures],
+    runs: Sequence[Figures],
     configs: Sequence[Config],
     baseline: str | None,
     floors: Mapping[str, EvaluationResult],
@@ -274,8 +253,6 @@ def _table(
     lines = comparison_table.agent_lines(runs, baseline, floors, scores, groups, published)
     under = {
         name: [
-            *comparison_notes.unlike([config for config in configs if config.env in envs]),
-            *comparison_notes.codes([run for run in runs if run.env in envs]),
             *(one.note for one in published if [one.task] == envs),
             *comparison_notes.few_runs([line for line in lines if line["env"] == name], baseline),
         ]
@@ -304,7 +281,8 @@ def _gathered(
         fits = budget.fitting([configs[index] for index in waiting], runs_dir, parallel, minutes, out)
         for index, fit in zip(waiting, fits, strict=True):
             if not fit:
-                known[index] = budget.unrun(configs[index], minutes)
+                why = f"does not fit --budget-minutes {minutes:g}"
+                known[index] = Outcome(configs[index], "not trained", [], None, "no directory", why)
     to_run = [index for index in waiting if index not in known]
     if to_run:
         make_writable("--runs-dir", runs_dir)
@@ -342,7 +320,7 @@ def scores_of(configs: Sequence[Config], suite: Suite | None) -> dict[str, Seque
 
 def _known(floor: EvaluationResult, scores: Sequence[Score]) -> EvaluationResult:
     """The result of random actions with what a suite knows of it, which is exact or of more episodes."""
-    known = {score.kind: score.random for score in scores if score.random is not None}
+    known = {score.of: score.random for score in scores if score.random is not None}
     return floor._replace(
         success=known.get("success", floor.success),
         episode_return=known.get("return", floor.episode_return),
@@ -367,19 +345,19 @@ def train(
     Args:
         finished: what is done with each that has finished, now or before; a line to tell, or none.
     """
-    with Pool(parallel, launcher=launcher) as pool:
-        view = open_runs_view(out, pool.jobs)
+    with RunQueue(parallel, launcher=launcher) as queue:
+        view = open_runs_view(out, queue.jobs)
         try:
             for job in jobs:
-                pool.add(job)
-            for changed in pool.changes():
+                queue.add(job)
+            for changed in queue.changes():
                 view.update(changed)
                 told = [finished(job) for job in changed if job.state == "finished"]
-                for line in [*pool.news, *filter(None, told)]:
+                for line in [*queue.news, *filter(None, told)]:
                     view.say(line)
         finally:
             view.close()
-    return pool.caught
+    return queue.caught
 
 
 def _rows_and_result(job: Job) -> tuple[list[Row], dict[str, Any] | None]:

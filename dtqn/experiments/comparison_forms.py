@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from dtqn.experiments.comparison_table import Line, RunFigures, cells
+from dtqn.experiments.comparison_table import Figures, cells
 from dtqn.experiments.intervals import Estimate
 from dtqn.text import columns
 
@@ -14,7 +14,7 @@ from dtqn.text import columns
 class Table(NamedTuple):
     """The content of the table's files, whatever their form."""
 
-    lines: Sequence[Line]
+    lines: Sequence[Figures]
     """A task's together, with `all tasks` at the end where there are several."""
     baseline: str | None
     under: Mapping[str, Sequence[str]]
@@ -61,21 +61,18 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
-def to_json(table: Table, runs: Sequence[RunFigures]) -> str:
+def to_json(table: Table, runs: Sequence[Figures]) -> str:
     """The table, every run behind it and the notes."""
 
-    def plain(figures: Line) -> dict[str, Any]:
+    def plain(line: Figures) -> Figures:
         return {
-            name.replace("episode_return", "return"): value._asdict()
-            if isinstance(value, Estimate)
-            else value
-            for name, value in figures.items()
+            name: value._asdict() if isinstance(value, Estimate) else value for name, value in line.items()
         }
 
     content = {
         "baseline": table.baseline,
         "table": [plain(line) for line in table.lines],
-        "runs": [plain(run._asdict()) for run in runs],
+        "runs": list(runs),
         "under": table.under,
         "notes": list(table.notes),
     }

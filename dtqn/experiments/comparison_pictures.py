@@ -9,7 +9,7 @@ import numpy as np
 
 from dtqn import plots
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments.comparison_table import RunFigures
+from dtqn.experiments.comparison_table import Figures
 from dtqn.experiments.intervals import LEAST_RUNS, Band, band, profile
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import NORMALISED, Score
@@ -51,16 +51,16 @@ def draw_curves(
         _write(f"curves-{name}", panels, folder, clock[0], _BANDS)
 
 
-def draw_suite(suite: Suite, runs: Sequence[RunFigures], folder: Path) -> None:
+def draw_suite(suite: Suite, runs: Sequence[Figures], folder: Path) -> None:
     """Write the pictures that the suite has, as far as runs have finished."""
-    done = [run for run in runs if run.score is not None]
-    agents = list(dict.fromkeys(run.agent for run in runs))
+    done = [run for run in runs if run["score"] is not None]
+    agents = list(dict.fromkeys(run["agent"] for run in runs))
     names = [task.name for task in suite.tasks]
     profiles = [curve for agent in agents if (curve := _profile(agent, names, done)) is not None]
     if len(names) > 1 and profiles:
         title = f"{suite.name}: {len(names)} tasks"
         _write("profile", [plots.Panel(title, plots.SHARE_OF_RUNS, profiles)], folder, NORMALISED, _SHARES)
-    if suite.figure_axis is None:
+    if suite.file.figure_axis is None:
         return
     panels = [
         _against_n(suite, family, tasks, place, agents, done)
@@ -71,7 +71,7 @@ def draw_suite(suite: Suite, runs: Sequence[RunFigures], folder: Path) -> None:
     if panels:  # none where each task stands alone
         all_positive = all(task.n is None or task.n > 0 for task in suite.tasks)
         note = f"{_BANDS}; where lines coincide, the wider one lies below"
-        _write("against-n", panels, folder, suite.figure_axis, note, log=all_positive)
+        _write("against-n", panels, folder, suite.file.figure_axis, note, log=all_positive)
 
 
 def _write(
@@ -106,7 +106,7 @@ def _over_time(
         curve(agent, [run.rows for run in mine], f"eval/{name}", clock) for agent, mine in agents.items()
     ]
     chance = floor.success if spec.has_success else floor.episode_return
-    blind = next((score.observation_alone for score in scores if score.kind == name), None)
+    blind = next((score.observation_alone for score in scores if score.of == name), None)
     return plots.Panel(env, name, curves, spec.success_ceiling, chance, observation_alone=blind)
 
 
@@ -131,11 +131,11 @@ def curve(agent: str, runs: Sequence[Sequence[Row]], key: str, clock: Clock) -> 
     return _curve(agent, x, [band(values, np.random.default_rng(_SEED))], [len(runs)])
 
 
-def _profile(agent: str, names: Sequence[str], runs: Sequence[RunFigures]) -> plots.Curve | None:
+def _profile(agent: str, names: Sequence[str], runs: Sequence[Figures]) -> plots.Curve | None:
     """The agent's performance profile; None unless it has runs on every task."""
     samples = []
     for name in names:
-        mine = [run.normalised for run in runs if (run.env, run.agent) == (name, agent)]
+        mine = [run["normalised"] for run in runs if (run["env"], run["agent"]) == (name, agent)]
         samples.append(np.array([score for score in mine if score is not None]))
     counts = list(map(len, samples))
     if not all(counts):
@@ -150,7 +150,7 @@ def _against_n(
     tasks: Sequence[SuiteTask],
     place: int,
     agents: Sequence[str],
-    runs: Sequence[RunFigures],
+    runs: Sequence[Figures],
 ) -> plots.Panel:
     """A panel of one of the scores of a family: a curve an agent, and beside them the figures of others."""
     score = tasks[0].scores[place]
@@ -159,8 +159,9 @@ def _against_n(
     for agent in agents:
         points: dict[int, list[float]] = {}
         for run in runs:
-            if run.agent == agent and run.env in places and (value := _figure(run, score)) is not None:
-                points.setdefault(places[run.env], []).append(value)
+            value = {**run, **run["beside"]}.get(score.name)
+            if run["agent"] == agent and run["env"] in places and value is not None:
+                points.setdefault(places[run["env"]], []).append(value)
         if points:
             x = sorted(points)
             bands = [band(np.array([points[n]]), np.random.default_rng(_SEED)) for n in x]
@@ -178,9 +179,3 @@ def _against_n(
         solved=score.solved_value,
         observation_alone=score.observation_alone,
     )
-
-
-def _figure(run: RunFigures, score: Score) -> float | None:
-    """The run's score of one of the kinds that it has."""
-    own = {"success": run.success, "return": run.episode_return}
-    return own[score.kind] if score.kind in own else run.beside.get(score.name)

@@ -23,103 +23,60 @@ _SEED = 0
 """The bootstrap's seed, so that a table is the same whenever it is made."""
 
 
-class RunFigures(NamedTuple):
-    """One run; figures are None if the run has not finished or the task defines no success."""
-
-    env: str
-    agent: str
-    seed: int
-    run_dir: str
-    """Its directory, or its record's file."""
-    error: str | None = None
-    """Why there is no result."""
-    score_name: str = ""
-    score: float | None = None
-    """The score of the comparison: success where the task defines it and else the return, or a suite's."""
-    normalised: float | None = None
-    """0 for random actions and 1 for the best policy; None where the score has no such scale."""
-    beside: Mapping[str, float | None] = {}
-    """All scores but success and return, and metrics that were asked for, by name."""
-    success: float | None = None
-    """In the last evaluation, as are the next three."""
-    episode_return: float | None = None
-    length: float | None = None
-    episodes: int | None = None
-    evaluations: int | None = None
-    env_steps: int | None = None
-    learner_steps: int | None = None
-    minutes: float | None = None
-    env_steps_to_90: int | None = None
-    """At the first evaluation that shows 90 % success (`first_solved`); None if there was none."""
-    minutes_to_90: float | None = None
-    updates_per_second: float | None = None
-    """Learner steps by seconds, acting and evaluation included."""
-    parameters: int | None = None
-    threads: int | None = None
-    """Those of the run's last stretch, as is the device."""
-    device: str | None = None
-    program: str | None = None
-    """Versions of this program and of what it computes with."""
-    code: str | None = None
-    """The digest of the sources that it has run; None where it is not known, as is the next one."""
-    machine: str | None = None
-    changed_at: Sequence[int] = ()
-    """Env steps at which the code of its task, or of a network of the user's own, became another."""
+Figures = dict[str, Any]
+"""Those of a run, or of an agent in one task or in several, by the keys of `table.json`."""
+_OF_RUN = (
+    *("env", "agent", "seed", "run_dir", "error", "score_name", "score", "normalised", "beside", "success"),
+    *("return", "length", "episodes", "evaluations", "env_steps", "learner_steps", "minutes"),
+    *("env_steps_to_90", "minutes_to_90", "updates_per_second", "parameters", "threads", "device", "program"),
+    *("code", "machine", "changed_at"),
+)
+"""The figures of a run, in the order of `table.json`."""
 
 
-def run_figures(run: Outcome, scores: Sequence[Score], metrics: Sequence[str] = ()) -> RunFigures:
-    """A run's figures by the rows of its metrics; its error is kept if it has not finished.
+def run_figures(run: Outcome, scores: Sequence[Score], metrics: Sequence[str] = ()) -> Figures:
+    """A run's figures by the rows of its metrics; None, and its error, where it has not finished.
 
     Args:
         scores: of the run's task, that which runs are compared by first.
         metrics: names of those that get a column.
     """
-    config, result = run.config, run.result
-    others = [each for each in scores if each.name not in _EVALUATED]
-    beside: dict[str, float | None] = dict.fromkeys([*(each.name for each in others), *metrics])
-    which = RunFigures(
-        config.env, config.agent, config.seed, run.where, score_name=scores[0].name, beside=beside
-    )
+    config, result, total = run.config, run.result, run.config.total_env_steps
+    others = [each for each in scores if each.name not in ("success", "return")]
+    known: Figures = {"env": config.env, "agent": config.agent, "seed": config.seed, "run_dir": run.where}
+    known["beside"] = dict.fromkeys([*(each.name for each in others), *metrics])
+    known |= {"score_name": scores[0].name, "changed_at": ()}
+    figures = dict.fromkeys(_OF_RUN) | known
     evaluations = [row for row in run.rows if row.get("eval/return") is not None]
     if result is None or not evaluations:
-        return which._replace(error=run.error or "no result")
-    score = scores[0].of(run.rows, config.total_env_steps)
+        return figures | {"error": run.error or "no result"}
+    score = scores[0].value(run.rows, total)
     if score is None:
-        return which._replace(error=f"no {scores[0].name}: {scores[0].lacking}")
-    last, solved = evaluations[-1], first_solved(evaluations)
-    return which._replace(
-        score=score,
-        normalised=scores[0].normalised(score),
-        beside=beside
-        | {each.name: each.of(run.rows, config.total_env_steps) for each in others}
-        | {name: run.metrics.get(name) for name in metrics},
-        success=last.get("eval/success"),
-        episode_return=last["eval/return"],
-        length=last["eval/length"],
-        episodes=int(_value(last, "eval/episodes")),
-        evaluations=len(evaluations) if run.num_evaluations is None else run.num_evaluations,
-        env_steps=int(_value(last, "env_steps")),
-        learner_steps=int(_value(last, "learner_steps")),
-        minutes=result["seconds"] / 60,
-        env_steps_to_90=None if solved is None else int(_value(solved, "env_steps")),
-        minutes_to_90=None if solved is None else _value(solved, "seconds") / 60,
-        updates_per_second=_value(last, "learner_steps") / max(result["seconds"], 1e-9),
-        parameters=result["parameters"],
-        threads=result["threads"],
-        device=result["device"],
-        program=", ".join(f"{name} {version}" for name, version in result["program"].items()),
-        code=", ".join(result.get("code") or []) or None,
-        machine=result.get("machine"),
-        changed_at=result.get("changed_at") or (),
-    )
+        return figures | {"error": f"it has no {scores[0].explained}"}
+    last, solved, seconds = evaluations[-1], first_solved(evaluations), result["seconds"]
+    beside = {each.name: each.value(run.rows, total) for each in others}
+    counted = run.num_evaluations
+    return figures | {
+        "score": score,
+        "normalised": scores[0].normalised(score),
+        "beside": beside | {name: run.metrics.get(name) for name in metrics},
+        **{name: last.get(f"eval/{name}") for name in ("success", "return", "length")},
+        "episodes": int(_value(last, "eval/episodes")),
+        "evaluations": len(evaluations) if counted is None else counted,
+        **{name: int(_value(last, name)) for name in ("env_steps", "learner_steps")},
+        "minutes": seconds / 60,
+        "env_steps_to_90": None if solved is None else int(_value(solved, "env_steps")),
+        "minutes_to_90": None if solved is None else _value(solved, "seconds") / 60,
+        "updates_per_second": _value(last, "learner_steps") / max(seconds, 1e-9),
+        **{name: result.get(name) for name in ("parameters", "threads", "device", "machine")},
+        "program": ", ".join(f"{name} {version}" for name, version in result["program"].items()),
+        "code": ", ".join(result.get("code") or []) or None,
+        "changed_at": result.get("changed_at") or (),
+    }
 
 
 def _value(row: Row, key: str) -> float:
     return float(row[key] or 0)
-
-
-_EVALUATED = ("success", "return")
-"""Scores that every run has, of its last evaluation."""
 
 
 class Group:
@@ -139,20 +96,20 @@ class Group:
         env: str,
         envs: Sequence[str],
         agent: str,
-        runs: Sequence[RunFigures],
+        runs: Sequence[Figures],
         baseline: str | None,
         scores: Mapping[str, Sequence[Score]],
     ) -> None:
         self.env, self.agent, self.envs, self.baseline = env, agent, envs, baseline
         self.main = [scores[each][0] for each in envs]
-        here = [run for run in runs if run.env in envs]
-        self.runs = [run for run in here if run.agent == agent]
-        self.done = [run for run in self.runs if run.score is not None]
-        successes = [run.success for run in here if run.score is not None]
+        here = [run for run in runs if run["env"] in envs]
+        self.runs = [run for run in here if run["agent"] == agent]
+        self.done = [run for run in self.runs if run["score"] is not None]
+        successes = [run["success"] for run in here if run["score"] is not None]
         self.has_success = bool(successes) and None not in successes
         self.scale = _scale(self.main)
         self.samples = [_scores(self.done, each, self.scale) for each in envs]
-        others = [run for run in here if run.agent == baseline]
+        others = [run for run in here if run["agent"] == baseline]
         self.theirs = [_scores(others, each, self.scale) for each in envs]
         counts = set(map(len, self.samples))
         self.is_full = counts != {0} and len(counts) == 1
@@ -160,11 +117,11 @@ class Group:
         self.pooled = list(map(float, np.concatenate(self.samples))) if can_be_pooled else []
 
     def mean(self, name: str) -> float | None:
-        return _mean(getattr(run, name) for run in self.done)
+        return _mean(run[name] for run in self.done)
 
     def median(self, name: str) -> float | None:
         """The median over runs; a time that never came is later than all, None if the median is such."""
-        times = [getattr(run, name) for run in self.done]
+        times = [run[name] for run in self.done]
         median = statistics.median([_NEVER if time is None else time for time in times] or [_NEVER])
         return median if median < _NEVER else None
 
@@ -172,7 +129,7 @@ class Group:
         """Scores but success and return, and metrics, by name; of several tasks the normalised score."""
         if len(self.envs) > 1:
             return {NORMALISED: _mean(self.pooled)} if self.scale == NORMALISED else {}
-        columns = {name: [run.beside[name] for run in self.done] for name in self.runs[0].beside}
+        columns = {name: [run["beside"][name] for run in self.done] for name in self.runs[0]["beside"]}
         return {name: None if None in values else _mean(values) for name, values in columns.items()}
 
     def solved(self) -> int | None:
@@ -181,7 +138,7 @@ class Group:
             return None
         solved = 0
         for env, score in zip(self.envs, self.main, strict=True):
-            mean = _mean(run.normalised for run in self.done if run.env == env)
+            mean = _mean(run["normalised"] for run in self.done if run["env"] == env)
             if mean is None or score.solved_above is None:
                 return None
             solved += mean > score.solved_above
@@ -189,13 +146,6 @@ class Group:
 
     def estimate(self, statistic: Any, samples: Sequence[np.ndarray]) -> Estimate | None:
         return estimate(statistic, samples, np.random.default_rng(_SEED))
-
-
-Line = dict[str, Any]
-"""The figures of an agent in one task, or in several, by their keys.
-
-The row `random` and the figures of others have no runs.
-"""
 
 
 class Figure(NamedTuple):
@@ -207,39 +157,38 @@ class Figure(NamedTuple):
     """Its value; None where there is none."""
     column: str = ""
     """The head, in which score and baseline are filled in; empty where the figure has no column."""
-    form: Callable[[Any, Line], str] = lambda value, line: str(value)
+    form: Callable[[Any, Figures], str] = lambda value, line: str(value)
     single: bool = False
     """Of several tasks there is none."""
 
 
-def _formatted(spec: str) -> Callable[[Any, Line], str]:
+def _formatted(spec: str) -> Callable[[Any, Figures], str]:
     return lambda value, line: format(value, spec)
 
 
 def _median(
-    key: str, column: str = "", form: Callable[[Any, Line], str] = lambda value, line: number(value)
+    key: str, column: str = "", form: Callable[[Any, Figures], str] = lambda value, line: number(value)
 ) -> Figure:
     """The median over runs of one of their figures."""
     return Figure(key, lambda of: of.median(key), column, form, single=True)
 
 
-def _mean_of(name: str, column: str) -> Figure:
+def _mean_of(key: str, column: str) -> Figure:
     """The mean over runs of one of their figures."""
-    key = name.removeprefix("episode_")
-    return Figure(key, lambda of: of.mean(name), column, _formatted(".3g"), single=True)
+    return Figure(key, lambda of: of.mean(key), column, _formatted(".3g"), single=True)
 
 
-def _of_runs(runs: int, line: Line) -> str:
+def _of_runs(runs: int, line: Figures) -> str:
     if not runs:
         return "-"
     return str(runs) if line["finished"] == runs else f"{line['finished']} of {runs}"
 
 
-def _range(minimum: float, line: Line) -> str:
+def _range(minimum: float, line: Figures) -> str:
     return " to ".join(scored(end, line["score"]) for end in (minimum, line["maximum"]))
 
 
-def _reached(reached: int, line: Line) -> str:
+def _reached(reached: int, line: Figures) -> str:
     steps = line["env_steps_to_90"]
     return f"{'-' if steps is None else number(steps)} ({reached}/{line['finished']})"
 
@@ -257,7 +206,7 @@ FIGURES = (
         "success",
         _formatted(".1%"),
     ),
-    _mean_of("episode_return", "return"),
+    _mean_of("return", "return"),
     Figure("beside", lambda of: of.beside()),
     Figure(
         "solved",
@@ -286,7 +235,7 @@ FIGURES = (
     ),
     Figure(
         "reached_90",
-        lambda of: sum(run.env_steps_to_90 is not None for run in of.done) if of.has_success else None,
+        lambda of: sum(run["env_steps_to_90"] is not None for run in of.done) if of.has_success else None,
         "env steps to 90 %",
         _reached,
         single=True,
@@ -311,7 +260,7 @@ def _with_ends(found: Estimate, form: Callable[[float], str]) -> str:
     return f"{form(found.value)} [{form(found.low)}, {form(found.high)}]"
 
 
-def cells(line: Line, baseline: str | None) -> dict[str, str]:
+def cells(line: Figures, baseline: str | None) -> dict[str, str]:
     """A line as people read it, by column."""
     texts: dict[str, str] = {}
     for figure in FIGURES:
@@ -325,13 +274,13 @@ def cells(line: Line, baseline: str | None) -> dict[str, str]:
 
 
 def agent_lines(
-    runs: Sequence[RunFigures],
+    runs: Sequence[Figures],
     baseline: str | None,
     chance: Mapping[str, EvaluationResult],
     scores: Mapping[str, Sequence[Score]],
     groups: Mapping[str, Sequence[str]],
     published: Sequence[Published] = (),
-) -> list[Line]:
+) -> list[Figures]:
     """A line for each agent in each group of tasks, in `runs`' order.
 
     Args:
@@ -342,10 +291,10 @@ def agent_lines(
     """
     lines = []
     for name, envs in groups.items():
-        agents = dict.fromkeys(run.agent for run in runs)
-        present = {run.agent for run in runs if run.env in envs}
-        made = [Group(name, envs, agent, runs, baseline, scores) for agent in agents if agent in present]
-        here: list[Line] = [
+        present = {run["agent"] for run in runs if run["env"] in envs}
+        agents = [agent for agent in dict.fromkeys(run["agent"] for run in runs) if agent in present]
+        made = [Group(name, envs, agent, runs, baseline, scores) for agent in agents]
+        here: list[Figures] = [
             {figure.key: None if figure.single and len(envs) > 1 else figure.of(group) for figure in FIGURES}
             for group in made
         ]
@@ -372,7 +321,7 @@ def _known_of_random(
     return {NORMALISED: 0.0, "success": _mean(successes) if is_known else None}
 
 
-def _line_without_runs(beside: Line, agent: str, known: Mapping[str, float | None]) -> Line:
+def _line_without_runs(beside: Figures, agent: str, known: Mapping[str, float | None]) -> Figures:
     """A line in the table of another one, with what is known in its columns of scores."""
     same = {key: beside[key] for key in ("env", "score", "tasks")}
     none = dict.fromkeys(("finished", "runs", "fewest"), 0)
@@ -388,8 +337,9 @@ def _scale(scores: Sequence[Score]) -> str | None:
     return NORMALISED if all(score.random is not None for score in scores) else None
 
 
-def _scores(runs: Iterable[RunFigures], env: str, scale: str | None) -> np.ndarray:
-    values = [run.normalised if scale == NORMALISED else run.score for run in runs if run.env == env]
+def _scores(runs: Iterable[Figures], env: str, scale: str | None) -> np.ndarray:
+    key = "normalised" if scale == NORMALISED else "score"
+    values = [run[key] for run in runs if run["env"] == env]
     return np.array([value for value in values if value is not None])
 
 

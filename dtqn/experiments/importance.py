@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtqn.experiments.sweep_space import Parameter
 from dtqn.experiments.sweep_study import importances
-from dtqn.plots import Axis, Importance
 
 LEAST_RUNS = 20
 """Runs that importance needs."""
@@ -21,20 +21,43 @@ _NOISE = 0.3
 """Variance of a run's chance, in parts of the variance that the parameters bring."""
 
 
-def axis_of(name: str, spec: Mapping[str, Any], values: Sequence[Any]) -> Axis:
+class Axis(NamedTuple):
+    """A parameter of runs as numbers."""
+
+    name: str
+    positions: list[float]
+    """One a run, on the scale that it is searched on (a logarithm, or a place in a list)."""
+    kinds: int | None = None
+    """The number of its values where these have no order."""
+
+    @property
+    def column(self) -> np.ndarray:
+        """The positions: in [0, 1] where they are ordered, else the numbers of kinds."""
+        positions = np.array(self.positions)
+        return (positions - positions.min()) / np.ptp(positions) if self.kinds is None else positions
+
+
+class Importance(NamedTuple):
+    """How much the result depends on a parameter."""
+
+    name: str
+    importance: float
+    """Its part of PED-ANOVA's whole, which is 1; the mean over parts of the runs."""
+    deviation: float
+    """Its standard deviation over these."""
+    correlation: float | None
+    """Spearman's, with the metric; None for a parameter whose values have no order."""
+
+
+def axis_of(name: str, parameter: Parameter, values: Sequence[Any]) -> Axis:
     """A parameter of a sweep file, with its value in each run."""
-    listed = spec.get("values")
+    listed = parameter.spec.get("values")
     if listed is None:
-        # A quantised logarithmic distribution gives 0 where its smallest values are rounded down.
-        logarithmic = min(values) > 0 and "log" in str(spec.get("distribution"))
-        positions = [float(np.log10(value) if logarithmic else value) for value in values]
-        low, high = min(positions), max(positions)
-        ticks = [low + (high - low) * share / 2 for share in range(3)]
-        return Axis(name, positions, [(t, f"{10**t if logarithmic else t:.2g}") for t in ticks], True)
+        is_log = "log" in parameter.distribution
+        return Axis(name, [float(np.log10(value) if is_log else value) for value in values])
     numbers = all(isinstance(value, int | float) for value in listed)
-    ranked = sorted(listed) if numbers else list(listed)
-    positions = [float(ranked.index(value)) for value in values]
-    return Axis(name, positions, [(float(i), str(value)) for i, value in enumerate(ranked)], numbers)
+    ranked = sorted(listed) if numbers else listed
+    return Axis(name, [float(ranked.index(value)) for value in values], None if numbers else len(listed))
 
 
 class Dependence(NamedTuple):
@@ -93,7 +116,7 @@ def _held_out(
         held = order[fold::_FOLDS]
         fitted = np.setdiff1d(order, held)
         table = {axis.name: axis.column[fitted].tolist() for axis in axes}
-        kinds = {axis.name: len(axis.ticks) for axis in axes if not axis.ordered}
+        kinds = {axis.name: axis.kinds for axis in axes if axis.kinds is not None}
         weights.append(importances(table, kinds, (sign * result[fitted]).tolist()))
         kernel = _kernel(axes, weights[-1])
         mean = result[fitted].mean()
@@ -107,11 +130,11 @@ def _kernel(axes: Sequence[Axis], weights: Sequence[float]) -> np.ndarray:
     kernel = np.zeros((len(axes[0].positions),) * 2)
     for axis, weight in zip(axes, weights, strict=True):
         apart = np.subtract.outer(axis.column, axis.column)
-        kernel += weight * (np.exp(-((apart / _WIDTH) ** 2) / 2) if axis.ordered else apart == 0)
+        kernel += weight * (np.exp(-((apart / _WIDTH) ** 2) / 2) if axis.kinds is None else apart == 0)
     return kernel
 
 
 def _correlation(axis: Axis, values: Sequence[float]) -> float | None:
     from scipy.stats import spearmanr
 
-    return float(spearmanr(axis.positions, values).statistic) if axis.ordered else None
+    return float(spearmanr(axis.positions, values).statistic) if axis.kinds is None else None

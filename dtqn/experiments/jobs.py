@@ -6,33 +6,34 @@ A run is a directory that holds its configuration, so one command both starts an
 
     directory = RunDir.of_config(config, Path("runs"))      # found by its settings
     directory.prepare(config)
-    with Pool(parallel=2) as pool:
-        pool.add(Job("gtrxl seed 1", directory))
-        for changed in pool.changes():                      # every half second, until nothing is left to do
+    with RunQueue(parallel=2) as queue:
+        queue.add(Job("gtrxl seed 1", directory))
+        for changed in queue.changes():                     # every half second, until nothing is left to do
             for job in changed:                             # jobs whose state or rows are new; may be none
                 if job.rows and hopeless(job.rows[-1]):
-                    pool.stop(job)                          # ends early; its checkpoint stays
-            # draw pool.jobs; pool.add(...) more, as a search does that learns from what it has seen
+                    queue.stop(job)                         # ends early; its checkpoint stays
+            # draw queue.jobs; queue.add(...) more, as a search does that learns from what it has seen
 
-After Ctrl-C or SIGTERM the pool starts nothing more and asks each training to write its checkpoint and end;
-`changes` goes on until they have, then `pool.caught` is the signal. A second signal takes effect at once. A
-finished run is not run again; an interrupted one goes on from its checkpoint when another pool gets it.
+After Ctrl-C or SIGTERM the queue starts nothing more and asks each training to write its checkpoint and end;
+`changes` goes on until they have, then `queue.caught` is the signal. A second signal takes effect at once. A
+finished run is not run again; an interrupted one goes on from its checkpoint when another queue gets it.
 
 A training that is killed is run once more, one whose machine has gone as often as it gets on. If this process
 itself is killed, its trainings save and end. Those of a launcher whose trainings are `detached` go on, also
-when the terminal is closed, and the next pool adopts them.
+when the terminal is closed, and the next queue adopts them.
 """
 
 from __future__ import annotations
 
+import itertools
 import signal
 import time
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from dtqn.experiments.launcher import Command, Handle, Launcher, command
+from dtqn.experiments.launcher import Command, Handle, Launcher
 from dtqn.experiments.local_launcher import LocalLauncher, visible_gpus
-from dtqn.program import WORKER, worker_environment
+from dtqn.program import WORKER
 from dtqn.settings.config import Config
 from dtqn.signals import Signals, cause, signal_of
 from dtqn.training import machine
@@ -40,7 +41,7 @@ from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row, read_rows
 
 State = Literal["waiting", "running", "finished", "failed", "stopped", "interrupted"]
-"""`stopped` by `Pool.stop`, `interrupted` by a signal to this process; both can be gone on with."""
+"""`stopped` by `RunQueue.stop`, `interrupted` by a signal to this process; both can be gone on with."""
 _ENDED = ("finished", "failed", "stopped", "interrupted")
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0
@@ -111,18 +112,11 @@ class Job:
         early = ", but it ended without a result" if self.exit_code == 0 else ""  # its task has ended it, say
         text = self.directory.log.read_text(errors="replace") if self.directory.log.exists() else ""
         last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
-        return f"{self.cause}{early}: {last}"
-
-    @property
-    def cause(self) -> str:
-        """The exit code, or the signal that ended the process."""
-        return cause(self.exit_code)
+        return f"{cause(self.exit_code)}{early}: {last}"
 
     def command(self, program: Sequence[str]) -> Command:
         """The command that begins it or goes on with it."""
-        directory = self.directory
-        environment = worker_environment()
-        return command(program, directory.path, directory.log, environment, self.config.num_threads)
+        return Command.of(program, self.directory, self.config.num_threads)
 
     def _take(self, handle: Handle) -> None:
         """It has been begun."""
@@ -150,19 +144,23 @@ class Job:
             self._place()
             return grown or before != (self.state, self.where)
         self.exit_code, self._handle = code, None
-        asked = self._asked is not None
-        why = f"its machine {before[1]} has gone" if handle.lost else self.cause
-        if self.directory.read_result() is not None:  # another pool may have trained it, a moment faster
-            self.state = "finished"
-        elif not asked and handle.lost and len(self.rows) > self._begun_with:
-            self.state, self.killed, self.news = "waiting", "", f"{why}; it goes on elsewhere"
-        elif not asked and not self.killed and (handle.lost or signal_of(code) is not None):
-            self.state, self.killed, self.news = "waiting", why, f"{why}; it is run once more"
-        elif self.directory.in_use:  # another pool was a moment faster; its run is this one
-            self.state = self._asked or "waiting"
-        else:
-            self.state = self._asked or "failed"
+        self.state = self._state_after(f"its machine {before[1]} has gone" if handle.lost else "")
         return True
+
+    def _state_after(self, lost: str) -> State:
+        """The state now that its process has ended; `lost` says that its machine has gone, if it has."""
+        if self.directory.read_result() is not None:  # another queue may have trained it, a moment faster
+            return "finished"
+        if self._asked is None and lost and len(self.rows) > self._begun_with:
+            self.killed, self.news = "", f"{lost}; it goes on elsewhere"
+            return "waiting"
+        if self._asked is None and not self.killed and (lost or signal_of(self.exit_code) is not None):
+            self.killed = lost or cause(self.exit_code)
+            self.news = f"{self.killed}; it is run once more"
+            return "waiting"
+        if self.directory.in_use:  # another queue was a moment faster; its run is this one
+            return self._asked or "waiting"
+        return self._asked or "failed"
 
     def _read(self) -> bool:
         file = self.directory.metrics_file
@@ -180,7 +178,7 @@ class Job:
             self._update()
 
 
-class Pool:
+class RunQueue:
     """Trainings, some at a time, in the order in which they were added; what was killed goes on last."""
 
     def __init__(
@@ -199,7 +197,7 @@ class Pool:
         self._launcher: Launcher = launcher or LocalLauncher()
         self._signals = Signals()
 
-    def __enter__(self) -> Pool:
+    def __enter__(self) -> RunQueue:
         self._signals.__enter__()
         return self
 
@@ -209,7 +207,7 @@ class Pool:
         return self._signals.caught
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Let no training outlive its pool, however that is left, but by a launcher of which it may.
+        """Let no training outlive its queue, however that is left, but by a launcher of which it may.
 
         After an error they save before they end, also where a signal came before it: a Ctrl-C to a pipe ends
         whoever reads the output too. A second Ctrl-C takes effect at once.
@@ -264,21 +262,34 @@ class Pool:
         known: dict[int, State] = {}
         while True:
             grown = [job for job in self.jobs if job._update()]
-            if self.caught is None:
-                self._start()
-            elif not self._leaves:
-                self._interrupt()
+            self._act()
             changed = [job for job in self.jobs if job in grown or known.get(id(job)) != job.state]
-            self.news = [f"{job.name}: {job.news}" for job in self.jobs if job.news]
-            for job in self.jobs:
-                job.news = ""
             known = {id(job): job.state for job in self.jobs}
+            self._gather_news()
             yield changed
-            left = [job for job in self.jobs if not job.ended]
-            if not left or (self.caught is not None and (self._leaves or not any(j.taken for j in left))):
+            if self._is_done:
                 return
             if not any(job.ended for job in changed):  # where one has ended the next starts at once
                 self._pause()
+
+    def _act(self) -> None:
+        """Start what there is room for; after a signal let the trainings save and end, or leave them."""
+        if self.caught is None:
+            self._start()
+        elif not self._leaves:
+            self._interrupt()
+
+    def _gather_news(self) -> None:
+        self.news = [f"{job.name}: {job.news}" for job in self.jobs if job.news]
+        for job in self.jobs:
+            job.news = ""
+
+    @property
+    def _is_done(self) -> bool:
+        left = [job for job in self.jobs if not job.ended]
+        if self.caught is None:
+            return not left
+        return self._leaves or not any(job.taken for job in left)
 
     def _pause(self) -> None:
         """Until the next look, or a signal."""
@@ -288,24 +299,26 @@ class Pool:
 
     def _start(self) -> None:
         """Start as many as there is room for."""
-        free = len(self.jobs) if self.parallel is None else self.parallel
-        free -= sum(job.taken for job in self.jobs)
-        begun = []
-        for job in sorted(self.jobs, key=lambda job: job.killed != ""):
-            if job.state != "waiting" or job.taken:
-                continue
-            if job.directory.read_result() is not None:
-                job.state, job.exit_code = "finished", 0
-            elif (adopted := self._launcher.adopt(job.command(self._program))) is not None:
-                job._take(adopted)
-                free -= 1
-            elif free > 0 and not job.directory.in_use:  # by a training whose pool was killed, say
-                begun.append(job)
-                free -= 1
-        if begun:
-            works = [(job.command(self._program), job.config) for job in begun]
-            for job, handle in zip(begun, self._launcher.start(works), strict=True):
-                job._take(handle)
+        waiting = [job for job in self.jobs if job.state == "waiting" and not job.taken]
+        waiting = [job for job in waiting if not self._needs_no_start(job)]
+        waiting.sort(key=lambda job: job.killed != "")
+        taken = sum(job.taken for job in self.jobs)
+        room = len(waiting) if self.parallel is None else max(0, self.parallel - taken)
+        untouched = (job for job in waiting if not job.directory.in_use)  # by one whose queue was killed, say
+        begun = list(itertools.islice(untouched, room))
+        works = [(job.command(self._program), job.config) for job in begun]
+        for job, handle in zip(begun, self._launcher.start(works) if works else (), strict=True):
+            job._take(handle)
+
+    def _needs_no_start(self, job: Job) -> bool:
+        """Whether it has finished, or goes on where an earlier process has left it."""
+        if job.directory.read_result() is not None:
+            job.state, job.exit_code = "finished", 0
+            return True
+        adopted = self._launcher.adopt(job.command(self._program))
+        if adopted is not None:
+            job._take(adopted)
+        return adopted is not None
 
     def _interrupt(self) -> None:
         for job in self.jobs:

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from dtqn.settings import trust
+from dtqn.program import worker_environment
 from dtqn.settings.config import Config
+from dtqn.training.directory import RunDir
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -29,6 +30,12 @@ class Command(NamedTuple):
     environment: Mapping[str, str]
     folder: Path
     """The working directory, from which a task's file is named, say."""
+
+    @classmethod
+    def of(cls, program: Sequence[str], directory: RunDir, threads: int) -> Command:
+        """That of a training with so many threads."""
+        environment = worker_environment() | dict.fromkeys(_THREAD_VARIABLES, str(threads))
+        return cls(tuple(program), directory.path, directory.log, environment, Path.cwd())
 
     @property
     def arguments(self) -> list[str]:
@@ -49,26 +56,10 @@ class Command(NamedTuple):
             directory=self.directory.absolute(), log=self.log.absolute(), environment=environment
         )
 
-    def here(self, directory: Path | None = None) -> Command:
-        """The command that `for_another_machine` has made, on that machine.
-
-        Args:
-            directory: in place of the run's own.
-        """
-        place = self.directory if directory is None else directory
+    def here(self) -> Command:
+        """The command that `for_another_machine` has made, on that machine."""
         folder = self.folder if self.folder.is_dir() else Path.cwd()
-        environment = {**os.environ, **self.environment}
-        return self._replace(
-            directory=place, log=place / self.log.name, environment=environment, folder=folder
-        )
-
-
-def command(
-    program: Sequence[str], directory: Path, log: Path, environment: Mapping[str, str], threads: int
-) -> Command:
-    """The command of a training with so many threads, whose settings have been looked at here."""
-    more = {name: str(threads) for name in _THREAD_VARIABLES} | {trust.VARIABLE: "1"}
-    return Command(tuple(program), directory, log, {**environment, **more}, Path.cwd())
+        return self._replace(environment={**os.environ, **self.environment}, folder=folder)
 
 
 @functools.cache
@@ -105,10 +96,8 @@ class Handle(Protocol):
 
     lost: bool
     """It has ended because its machine has gone."""
-
-    @property
-    def where(self) -> str | None:
-        """The machine that it runs on; empty for this one, None while it waits for one."""
+    where: str | None
+    """The machine that it runs on; empty for this one, None while it waits for one."""
 
     def poll(self) -> int | None:
         """The exit code, or -n after signal n; None as long as it has not ended."""
@@ -123,14 +112,16 @@ class Handle(Protocol):
 class Launcher(Protocol):
     """A place where trainings run."""
 
-    detached: bool
+    detached: bool = False
     """Its trainings go on where this process has gone."""
 
     def adopt(self, command: Command) -> Handle | None:
         """The training that an earlier process has left running there, if there is one."""
+        return None
 
     def start(self, works: Sequence[tuple[Command, Config]]) -> Sequence[Handle]:
         """Begin all of them, or let them wait there for a machine."""
 
     def close(self) -> None:
         """Leave the place; all trainings have ended, but those that are left behind."""
+        return None

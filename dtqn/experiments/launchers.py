@@ -44,15 +44,14 @@ class Asked(NamedTuple):
                     f"--launcher {launcher} needs {package}, which is not installed; "
                     f'pip install "dtqn[{launcher}]"'
                 )
+        if self.name == "ray" and self.ray_address is None:
+            raise ConfigError(
+                "--launcher ray needs --ray-address HOST:PORT, as `ray start --head` tells it, or auto"
+            )
 
     @property
     def is_local(self) -> bool:
         return self.name == "local"
-
-    @property
-    def is_here(self) -> bool:
-        """Trainings run on this machine, if only in a Ray of its own."""
-        return self.is_local or (self.name == "ray" and self.ray_address is None)
 
 
 @contextlib.contextmanager
@@ -74,7 +73,7 @@ def opened(asked: Asked, runs_dir: Path) -> Iterator[Launcher]:
 
 
 def _made(asked: Asked, runs_dir: Path) -> Launcher:
-    if asked.name == "ray":
+    if asked.name == "ray" and asked.ray_address is not None:
         from dtqn.experiments.ray_launcher import RayLauncher
 
         return RayLauncher(asked.ray_address, asked.ray_gpus)

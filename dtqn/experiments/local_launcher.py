@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -9,7 +10,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 
-from dtqn.experiments.launcher import Command
+from dtqn.experiments.launcher import Command, Launcher
 from dtqn.settings.config import Config
 from dtqn.signals import ends_with_stdin
 
@@ -18,7 +19,7 @@ class Process:
     """A training in a process of its own, which saves and ends when this one has gone, however it went."""
 
     lost = False
-    where = ""
+    where: str | None = ""
 
     def __init__(self, command: Command) -> None:
         """Begin or go on; the output is added to the log."""
@@ -39,10 +40,11 @@ class Process:
             self._process.stdin.close()
         return code
 
-    def wait(self) -> int:
-        """The exit code, once it has ended."""
-        self._process.wait()
-        return self._process.returncode
+    def wait(self, seconds: float | None = None) -> int | None:
+        """The exit code, once it has ended; None where it has not after so many seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(seconds)
+        return None
 
     def end(self, number: int = signal.SIGTERM) -> None:
         self._process.send_signal(number)
@@ -81,16 +83,11 @@ def _of_the_driver() -> list[str]:
     return [str(number) for number in range(len(re.findall("^GPU ", listed, re.MULTILINE)))]
 
 
-class LocalLauncher:
+class LocalLauncher(Launcher):
     """Of several GPUs a training sees the one with the fewest trainings; alone it would take the first."""
-
-    detached = False
 
     def __init__(self) -> None:
         self._on: list[tuple[str, Process]] = []
-
-    def adopt(self, command: Command) -> Process | None:
-        return None
 
     def start(self, works: Sequence[tuple[Command, Config]]) -> list[Process]:
         return [self._started(command, config) for command, config in works]
@@ -105,6 +102,3 @@ class LocalLauncher:
         process = Process(command._replace(environment={**command.environment, _VISIBLE: gpu}))
         self._on.append((gpu, process))
         return process
-
-    def close(self) -> None:
-        pass

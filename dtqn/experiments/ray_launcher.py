@@ -1,44 +1,28 @@
 """Trainings on a Ray cluster: an actor for each, which starts the process on the node where Ray has put it.
 
-The nodes need the same installation and, where a task is named by a file, that file. Where a node sees the
-run's directory, the training uses it. Where it does not, the training works in a folder of the node, and its
-files are brought here as it goes, so that it can go on elsewhere from its last checkpoint.
+The nodes need the same installation, the folder of the runs and, where a task is named by a file, that file.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
-import secrets
-import shutil
 import signal
-import socket
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from dtqn.clusters import exceptions, ray
-from dtqn.experiments import transfer
-from dtqn.experiments.launcher import Command, Needs
+from dtqn.clusters import answered, exceptions, join, ray
+from dtqn.experiments.launcher import Command, Launcher, Needs
 from dtqn.experiments.local_launcher import Process
-from dtqn.settings.config import Config, ConfigError, wrong
-from dtqn.text import one_line, size
-from dtqn.training import machine
-from dtqn.training.directory import InUseError, RunDir
+from dtqn.settings.config import Config
+from dtqn.text import one_line
 
-_COLLECT_SECONDS = 10.0
 _KILL_SECONDS = 10.0
 _VERDICT_SECONDS = 30.0
 """How long Ray may take to find out that a node has gone."""
-_ANSWER_SECONDS = 10.0
 _PLACES = 5
 """Actors of a training that may go before it has begun, one after the other."""
-_STORE_BYTES = 100 << 20
-"""Bytes of a local Ray's object store: the trainings share their files; next to nothing goes through it."""
 _SPARE_CHILDREN = {"RAY_kill_child_processes_on_worker_exit": "0"}
 """A training saves and ends by itself when its actor has gone."""
 
@@ -47,73 +31,45 @@ class Place:
     """The actor: one training, on the node that Ray has chosen."""
 
     def __init__(self, command: Command) -> None:
-        self._sent: transfer.Stamps = {}
         self._command = command
         self._process: Process | None = None
-        self._folder: Path | None = None
         self._asked = False
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
 
-    def arrive(self, token: str) -> tuple[str, bool]:
-        """The node, and whether it sees the run's directory, in which the token lies."""
-        return ray.get_runtime_context().get_node_id(), (self._command.directory / token).exists()
+    def arrive(self) -> tuple[str, bool]:
+        """The node, and whether it sees the run's directory."""
+        return ray.get_runtime_context().get_node_id(), self._command.directory.is_dir()
 
-    def run(self, files: transfer.Files | None) -> tuple[int, transfer.Files]:
-        """Start the training and wait for its end; its exit code, and files that are still to be collected.
-
-        Args:
-            files: those of the run, where the node does not see its directory.
-        """
+    def run(self) -> int | None:
+        """Start the training; its exit code, once it has ended."""
         with self._lock:
-            if files is not None:
-                self._folder = Path(tempfile.mkdtemp(prefix="dtqn-"))
-                transfer.write(self._folder, files)
-                self.collect()
-            if not self._asked:
-                self._process = Process(self._command.here(self._folder))
-        code = -int(signal.SIGTERM) if self._process is None else self._process.wait()
-        with self._lock:
-            left = self.collect()
-            if self._folder is not None:
-                shutil.rmtree(self._folder)
-                self._folder = None  # a call of `collect` may be waiting
-        return code, left
+            if self._asked:
+                return -int(signal.SIGTERM)
+            self._process = Process(self._command.here())
+        return self._process.wait()
 
-    def collect(self) -> transfer.Files:
-        """The files that have changed since the last call; none where the directory is shared."""
-        with self._lock:
-            return {} if self._folder is None else transfer.read(self._folder, self._sent)
-
-    def end(self) -> None:
+    def end(self, now: bool) -> None:
+        """Let the training save and end, or end it `now`; one that has not begun never does."""
         with self._lock:
             self._asked = True
-            if self._process is not None:
-                self._process.end()
-
-    def kill(self) -> None:
-        with self._lock:
-            self._asked = True
-            if self._process is not None:
+            if self._process is not None and now:
                 self._process.kill()
+            elif self._process is not None:
+                self._process.end()
 
 
 class RayHandle:
     """A training in an actor, as seen from here."""
 
     def __init__(self, command: Command, needs: Needs) -> None:
-        self._directory = RunDir(command.directory)
-        self._token = f".here-{secrets.token_hex(8)}"
         self._command, self._needs, self._tries = command, needs, 0
-        self._mark()
         self._ask_for_place()
-        self._done: Any = None
-        self._collected: Any = None
-        self._collected_at = time.monotonic()
-        self._shared = True
-        self._node = self._name = ""
+        self._exit_code: Any = None
+        """A reference to the training's exit code, once it has been begun."""
+        self.where: str | None = None
+        self._node = ""
         self._code: int | None = None
         self._died_at: float | None = None
-        self._lock = contextlib.ExitStack()
         self.lost = False
 
     def _ask_for_place(self) -> None:
@@ -127,15 +83,7 @@ class RayHandle:
         )
         self._tries += 1
         self._place = place.remote(self._command)
-        self._arrived = self._place.arrive.remote(self._token)
-
-    def _mark(self) -> None:
-        """Leave what the node will look for."""
-        (self._directory.path / self._token).touch()
-
-    @property
-    def where(self) -> str | None:
-        return self._name or None
+        self._arrived = self._place.arrive.remote()
 
     def poll(self) -> int | None:
         if self._code is None:
@@ -143,46 +91,31 @@ class RayHandle:
                 self._look()
             except exceptions.RayActorError as error:
                 self._died(error)
-            except InUseError:  # another pool's training; the one here has not begun
-                self._ended(2)
-            except (exceptions.RayError, OSError) as error:  # it could not be started, say
-                self._failed(error)
+            except exceptions.RayError as error:  # it could not be started, say
+                self._note_last_line(error)
+                self._ended(1)
         return self._code
 
     def _look(self) -> None:
         """One step on, if there is one."""
-        if self._done is None:
-            if not _ready(self._arrived):
-                return
-            self._node, self._shared = ray.get(self._arrived)
-            self._name = _node_name(self._node)
-            (self._directory.path / self._token).unlink(missing_ok=True)
-            files = None
-            if not self._shared:
-                self._lock.enter_context(self._directory.lock())
-                files = transfer.read(self._directory.path, {})
-            self._done = self._place.run.remote(files)
-        elif _ready(self._done):
-            code, files = ray.get(self._done)
-            self._collect()
-            transfer.write(self._directory.path, files)
-            self._ended(code)
-        elif not self._shared:
-            if self._collected is not None and _ready(self._collected):
-                self._collect()
-            if self._collected is None and time.monotonic() - self._collected_at > _COLLECT_SECONDS:
-                self._collected, self._collected_at = self._place.collect.remote(), time.monotonic()
+        if self._exit_code is None and answered(self._arrived):
+            self._begin(*ray.get(self._arrived))
+        elif self._exit_code is not None and answered(self._exit_code):
+            self._ended(ray.get(self._exit_code))
 
-    def _collect(self) -> None:
-        """Put the files here that have been asked for."""
-        if self._collected is not None:
-            transfer.write(self._directory.path, ray.get(self._collected))
-            self._collected = None
+    def _begin(self, node: str, sees_directory: bool) -> None:
+        self._node, self.where = node, _node_name(node)
+        if sees_directory:
+            self._exit_code = self._place.run.remote()
+            return
+        self._note(
+            f"the node {self.where} does not see {self._command.directory}; "
+            "--runs-dir must be a folder that all nodes share"
+        )
+        self._ended(1)
 
     def _ended(self, code: int) -> None:
         self._code = code
-        self._lock.close()
-        (self._directory.path / self._token).unlink(missing_ok=True)
         ray.kill(self._place)
 
     def _died(self, error: Exception) -> None:
@@ -191,7 +124,7 @@ class RayHandle:
         Where it has gone before the training began, as with a node that dies just then, another
         one is asked for.
         """
-        if self._done is None and self._tries < _PLACES:
+        if self._exit_code is None and self._tries < _PLACES:
             self._ask_for_place()
             return
         alive = {node["NodeID"]: node["Alive"] for node in ray.nodes()}
@@ -199,34 +132,29 @@ class RayHandle:
         self._died_at = self._died_at or time.monotonic()
         if self.lost or time.monotonic() - self._died_at > _VERDICT_SECONDS:
             if not self.lost:
-                self._note(error)
+                self._note_last_line(error)
             self._ended(-int(signal.SIGKILL))
 
-    def _failed(self, error: Exception) -> None:
-        self._note(error)
-        self._ended(1)
-
-    def _note(self, error: Exception) -> None:
-        """Leave the error where the training's own would be."""
+    def _note_last_line(self, error: Exception) -> None:
         lines = [line for line in str(error).splitlines() if line.strip()]
-        with contextlib.suppress(OSError), self._directory.log.open("a") as log:
-            print(f"Ray: {one_line(lines[-1] if lines else type(error).__name__, 300)}", file=log)
+        self._note(lines[-1] if lines else type(error).__name__)
+
+    def _note(self, text: str) -> None:
+        """Leave an error where the training's own would be."""
+        with contextlib.suppress(OSError), self._command.log.open("a") as log:
+            print(f"Ray: {one_line(text, 300)}", file=log)
 
     def end(self) -> None:
-        if self._done is None:
+        if self._exit_code is None:
             self._ended(-int(signal.SIGTERM))
         else:
-            self._place.end.remote()
+            self._place.end.remote(now=False)
 
     def kill(self) -> None:
-        if self._done is not None:
+        if self._exit_code is not None:
             with contextlib.suppress(exceptions.RayError):
-                ray.get(self._place.kill.remote(), timeout=_KILL_SECONDS)
+                ray.get(self._place.end.remote(now=True), timeout=_KILL_SECONDS)
         self._ended(-int(signal.SIGKILL))
-
-
-def _ready(reference: Any) -> bool:
-    return bool(ray.wait([reference], timeout=0)[0])
 
 
 def _node_name(node_id: str) -> str:
@@ -238,82 +166,27 @@ def _node_name(node_id: str) -> str:
     return str(node["NodeName"] if named else node["NodeManagerHostname"])
 
 
-def _begin(quiet: dict[str, Any]) -> None:
-    """A Ray of this machine."""
-    try:
-        ray.init(
-            address="local",
-            num_cpus=machine.cores(),
-            include_dashboard=False,
-            object_store_memory=_STORE_BYTES,
-            **quiet,
-        )
-    except (OSError, ValueError, RuntimeError, exceptions.RayError) as error:
-        raise ConfigError(f"--launcher is ray: Ray did not start: {one_line(error, 200)}") from None
+class RayLauncher(Launcher):
+    """A cluster that is there, whose nodes share the folder of the runs."""
 
-
-def _join(address: str, quiet: dict[str, Any]) -> None:
-    """Ray itself asks for minutes where nobody answers, so this looks first."""
-    host, _, port = address.rpartition(":")
-    if address != "auto" and not (host and port.isdigit() and 0 < int(port) < 65536 and "/" not in host):
-        raise wrong("--ray-address", address, "must be HOST:PORT, as `ray start --head` tells it, or auto")
-    try:
-        if address != "auto":
-            socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
-        ray.init(address=address, **quiet)
-    except (OSError, ValueError, RuntimeError, exceptions.RayError) as error:
-        why = f"no Ray answers there ({one_line(error, 100)})"
-        raise wrong("--ray-address", address, f"{why}; must be as `ray start --head` tells it") from None
-
-
-class RayLauncher:
-    """A cluster that is there, or a Ray of this machine that ends with this process."""
-
-    detached = False
-
-    def __init__(self, address: str | None, gpus: float | None) -> None:
+    def __init__(self, address: str, gpus: float | None) -> None:
         """
         Args:
-            address: of the cluster, `HOST:PORT` or `auto`; None: start a Ray here.
+            address: of the cluster, `HOST:PORT` or `auto`.
             gpus: of each training, in place of what `device` asks for.
 
         Raises:
-            ConfigError: where no Ray answers at the address, or none starts.
+            ConfigError: where no Ray answers at the address.
         """
-        self._gpus, self._local = gpus, address is None
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.update(_SPARE_CHILDREN)
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        on_sigterm = signal.getsignal(signal.SIGTERM)
-        if address is None:
-            _begin(quiet)
-        else:
-            _join(address, quiet)
-        signal.signal(signal.SIGTERM, on_sigterm)  # Ray has put its own there
-
-    def adopt(self, command: Command) -> RayHandle | None:
-        return None
+        self._gpus = gpus
+        join("--ray-address", address)
 
     def start(self, works: Sequence[tuple[Command, Config]]) -> list[RayHandle]:
         return [RayHandle(command.for_another_machine(), self._needs(config)) for command, config in works]
 
     def _needs(self, config: Config) -> Needs:
-        """A ConfigError where a local Ray never has as much; a cluster may grow."""
         needs = Needs.of(config)
-        if self._gpus is not None:
-            needs = needs._replace(gpus=self._gpus)
-        if self._local:
-            has = ray.cluster_resources()
-            if not has.get("CPU"):  # its processes were killed
-                raise ConfigError("--launcher is ray: this machine's Ray has ended; the same command goes on")
-            for name, wanted in (("CPU", needs.cpus), ("GPU", needs.gpus), ("memory", needs.memory_bytes)):
-                if wanted > has.get(name, 0):
-                    shown = size if name == "memory" else str
-                    raise ConfigError(
-                        f"--launcher is ray: a training takes {name} {shown(wanted)}, "
-                        f"and this machine's Ray has {shown(int(has.get(name, 0)))}"
-                    )
-        return needs
+        return needs if self._gpus is None else needs._replace(gpus=self._gpus)
 
     def close(self) -> None:
         ray.shutdown()

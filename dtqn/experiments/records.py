@@ -12,7 +12,6 @@ import contextlib
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,14 +27,15 @@ from pydantic import (
 
 from dtqn.experiments.scores import first_solved
 from dtqn.files import append_line, locked, write_whole
-from dtqn.program import program
 from dtqn.settings import record_files
 from dtqn.settings.config import Config, ConfigError, fields_of, wrong
-from dtqn.settings.layers import merge, of_today, setting_in, without
+from dtqn.settings.faults import first_fault
+from dtqn.settings.layers import merge, of_today, without
 from dtqn.text import one_line
 from dtqn.training.directory import (
     HOW_IT_RUNS,
     RunDir,
+    changed_settings,
     config_hash,
     deciding_settings,
     file_errors,
@@ -84,18 +84,19 @@ def _apart(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by dotted name."""
-    named = {name: setting_in(settings, name, _ABSENT) for name in _defaults()}
-    named = {name: value for name, value in named.items() if value is not _ABSENT}
-    return named | {name: setting_in(settings, name) for name in _unknown(settings)}
+    """By dotted name, the settings that decide a run's result, but for its name."""
+    named: dict[str, Any] = {}
+    for name, value in settings.items():
+        is_group = isinstance(value, Mapping) and name not in fields_of()
+        named |= {f"{name}.{key}": inner for key, inner in value.items()} if is_group else {name: value}
+    others = HOW_IT_RUNS | {"env", "agent", "seed"}
+    return {name: value for name, value in named.items() if name not in others}
 
 
 @functools.cache
 def _defaults() -> dict[str, Any]:
-    """By dotted name, the defaults of settings that decide a run's result, but for its name."""
-    defaults = lasting_settings(Config())
-    others = HOW_IT_RUNS | {"env", "agent", "seed"}
-    return {name: setting_in(defaults, name) for name in fields_of() if name not in others}
+    """By dotted name, today's defaults."""
+    return _named(lasting_settings(Config()))
 
 
 class Result(BaseModel):
@@ -149,17 +150,9 @@ class Record(BaseModel):
         """A file that was cut or edited would count with wrong figures and never be made anew."""
         _check_columns("evaluations", self.evaluations, [*_CLOCKS, *_EVALUATION])
         _check_columns("training", self.training, _TRAINING)
-        steps, success = self.evaluations["env_steps"], self.evaluations["eval/success"]
+        steps = self.evaluations["env_steps"]
         if not steps or steps[-1] != self.result.env_steps:
-            raise ValueError(
-                f"the last evaluation is not of the run's end, {self.result.env_steps} env steps"
-            )
-        if not all(value is None or 0 <= value <= 1 for value in success):
-            raise ValueError("a success is not between 0 and 1")
-        if self.num_evaluations is not None and self.num_evaluations < len(steps):
-            raise ValueError(
-                f"it has {len(steps)} evaluations, but num_evaluations is {self.num_evaluations}"
-            )
+            raise ValueError("the last evaluation is not of the run's end")
         if self.settings_hash not in (hash_of(self.settings, None), hash_of(self.settings, self.result.task)):
             raise ValueError("settings_hash is not that of its settings")
         return self
@@ -176,7 +169,7 @@ class Record(BaseModel):
             settings = of_today(settings, "")
         return _apart(settings) if self.defaults else _named(settings)
 
-    @property
+    @functools.cached_property
     def identity(self) -> Identity:
         return Identity(self.env, self.agent, self.seed, json.dumps(self.apart, sort_keys=True))
 
@@ -196,9 +189,6 @@ def _check_columns(group: str, columns: Columns, names: Sequence[str]) -> None:
         raise ValueError(f"{group} has no {missing[0]}")
     if len(set(map(len, columns.values()))) > 1:
         raise ValueError(f"the columns of {group} are not of one length")
-    steps = [-1 if value is None else value for value in columns["env_steps"]]
-    if min(steps, default=0) < 0 or any(late < early for early, late in pairwise(steps)):
-        raise ValueError(f"env_steps of {group} do not grow")
 
 
 def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Record:
@@ -325,18 +315,15 @@ class Records:
             ConfigError: where it is no file of records.
         """
         self.problems: list[str] = []
-        """A line for each one that is no record or cannot be counted, and why; one for each task and agent
-        whose records have other settings."""
+        """A line for each one that is no record, and one for each task and agent with records that cannot be
+        counted, and why."""
         self.unwritten = 0
         """Records that could not be written."""
         self._file = file
-        self._found: dict[Identity, list[tuple[str, Record]]] = {}
-        """By name in the order of the file."""
+        self._found: dict[tuple[str, str, int], list[Record]] = {}
+        """By task, agent and seed in the order of the file."""
         self._told = set[tuple[str, str]]()
-        """Tasks and agents with a line of other settings."""
-        if file is not None and file.is_dir():
-            right = f"must be a file; to make one: {program()} records FILE{record_files.SUFFIX} {file}"
-            raise wrong("--records", file, f"is a folder, as records were kept before; {right}")
+        """Tasks and agents with a line of records that cannot be counted."""
         if file is not None and file.suffix != record_files.SUFFIX:
             raise wrong("--records", file, f"must be a file with the ending {record_files.SUFFIX}")
         lines = file.read_bytes().splitlines() if file is not None and file.exists() else []
@@ -350,41 +337,24 @@ class Records:
         except (ValueError, RecursionError) as error:
             self.problems.append(f"{place}: is no record of a run ({_why(error)}); it is left as it is")
             return
-        self._found.setdefault(record.identity, []).append((f"{self._file}#{record.key}", record))
+        self._found.setdefault(record.identity[:3], []).append(record)
 
     def find(self, config: Config) -> Outcome | None:
-        """The run with these settings on the task as it is now; None where there is no record of it."""
-        identity = Identity.of(config)
-        if identity not in self._found:
-            self._tell_of_others(config)
-            return None
-        found, digest = self._found[identity], run_identity(config).digest
-        alike = [(name, record) for name, record in found if record.result.task == digest]
-        if not alike:
-            del self._found[identity]
-            self.problems += [
-                f"{name}: {_changed_task(record, digest)}; the run is not counted" for name, record in found
-            ]
-            return None
-        self._found[identity] = alike[:1]
-        (name, record), *others = alike
-        self.problems += [
-            f"{other}: is there again, of the same run; the first is taken" for other, _ in others
-        ]
-        return of_record(config, record, name)
-
-    def _tell_of_others(self, config: Config) -> None:
-        """Tell of a run with this task, agent and seed, where it is not counted for its settings."""
-        env_and_agent = config.env, config.agent
-        others = (found[0] for key, found in self._found.items() if key[:3] == (*env_and_agent, config.seed))
-        name, record = next(others, (None, None))
-        if record is None or env_and_agent in self._told:
-            return
-        self._told.add(env_and_agent)
-        told = _differences(record, config)
-        more = [f"and {len(told) - 3} more"] if len(told) > 3 else []
-        why = f"is of {config.agent} on {config.env} with other settings ({', '.join([*told[:3], *more])})"
-        self.problems.append(f"{name}: {why}, so the run is not counted")
+        """The first run with these settings on the task as it is now; None where there is no record of it."""
+        identity, problem = Identity.of(config), ""
+        for record in self._found.get(identity[:3], []):
+            name = f"{self._file}#{record.key}"
+            if record.identity != identity:
+                problem = problem or f"{name}: {_differences(record, config)}"
+                continue
+            digest = run_identity(config).digest
+            if (task := record.result.task) == digest:
+                return of_record(config, record, name)
+            problem = f"{name}: the task {config.env} has changed since (digest {task}, now {digest})"
+        if problem and identity[:2] not in self._told:
+            self._told.add(identity[:2])
+            self.problems.append(f"{problem}, so the run is not counted")
+        return None
 
     def check_writable(self) -> None:
         """Refuse a file that cannot be written, before the trainings whose records it is to hold."""
@@ -392,12 +362,12 @@ class Records:
             make_writable("--records", self._file.parent)
 
     def keep(self, config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> str:
-        """Add a finished run's record to the file, if there is one and `find` has not found it there.
+        """Add a finished run's record to the file, if there is a file and the record is not in it.
 
         Returns:
             One line where that could not be done; empty if it has been.
         """
-        if self._file is None or Identity.of(config) in self._found:
+        if self._file is None:
             return ""
         try:
             record = of_run(config, result, rows)
@@ -414,90 +384,44 @@ class Records:
         return ""
 
 
-def put_in_order(file: Path, others: Sequence[Path] = ()) -> tuple[int, int]:
-    """Sort a file of records, each once, with those of other files, or of folders with a file a record.
+def put_in_order(file: Path) -> int:
+    """Sort a file of records, each of them once.
 
     Returns:
-        How many records it has, and how many it did not have before.
+        How many records it has.
 
     Raises:
-        ConfigError: naming a line that is no record, or a path that cannot be read.
+        ConfigError: naming a line that is no record.
     """
-    if not others and not file.exists():
+    if not file.exists():
         raise ConfigError(f"{file}: there is no such file")
     with file_errors(file, "cannot be written"), locked(file) as stream:
         stream.seek(0)
-        mine = _distinct(_contents(str(file), stream.read().splitlines()))
-        found = mine | _distinct([content for other in others for content in _contents_of(other)])
-        lines = sorted(found.items(), key=lambda item: (*_order(item[1]), item[0]))
-        write_whole(file, "".join(f"{line}\n" for line, _ in lines), durable=True)
-    return len(found), len(found) - len(mine)
+        lines = enumerate(stream.read().splitlines(), start=1)
+        found = [_content(f"{file}, line {number}", line) for number, line in lines if line.strip()]
+        texts = sorted({(*_order(content), json.dumps(content)) for content in found})
+        write_whole(file, "".join(f"{text[-1]}\n" for text in texts), durable=True)
+    return len(texts)
 
 
-def _contents_of(path: Path) -> list[dict[str, Any]]:
-    """The records of a file, or of all `*.json` in a folder and below, as records were kept before."""
-    if not path.is_dir():
-        with file_errors(path, "cannot be read"):
-            return _contents(str(path), path.read_bytes().splitlines())
-    files = sorted(file for file in path.rglob("*.json") if file.is_file())
-    return [content for file in files for content in _contents(str(file), [file.read_bytes()])]
-
-
-def _contents(name: str, lines: Sequence[bytes]) -> list[dict[str, Any]]:
-    found = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            content = json.loads(line)
-        except (ValueError, RecursionError):
-            content = None
-        if not isinstance(content, dict) or not record_files.is_record(content):
-            raise ConfigError(f"{name}, line {number}: is no record of a run; mend or remove it")
-        found.append(content)
-    return found
-
-
-def _distinct(contents: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Records by their lines."""
-    return {json.dumps(content): content for content in contents}
+def _content(place: str, line: bytes) -> dict[str, Any]:
+    if content := record_files.parsed(line):
+        return content
+    raise ConfigError(f"{place}: is no record of a run; mend or remove it")
 
 
 def _order(content: Mapping[str, Any]) -> tuple[str, str, int, str]:
     return content["env"], content["agent"], content["seed"], content["settings_hash"]
 
 
-def _differences(record: Record, config: Config) -> list[str]:
-    """The settings in which they differ: `learner.gamma is 0.9, here 0.99`."""
-    here, then = _apart(lasting_settings(resolved(config))), record.apart
-    lines = []
-    for name, default in _defaults().items():
-        was, now = then.get(name, default), here.get(name, default)
-        if was != now:
-            lines.append(f"{name} is {was}, here {now}")
-    unknown = [name for name in then if name not in _defaults()]
-    return [*lines, *(f"{name}, which is no setting here" for name in unknown)]
-
-
-def _unknown(settings: Mapping[str, Any], group: str = "") -> list[str]:
-    """Names with dots of settings that this version does not have."""
-    names = []
-    for key, value in settings.items():
-        if (name := group + key) in fields_of():
-            continue
-        within = isinstance(value, Mapping) and not group
-        names += _unknown(value, f"{name}.") if within else [name]
-    return names
-
-
-def _changed_task(record: Record, digest: str) -> str:
-    return f"the task {record.env} has changed since (digest {record.result.task}, now {digest})"
+def _differences(record: Record, config: Config) -> str:
+    """The settings in which they differ: `learner.gamma is 0.9, now 0.99`."""
+    told = changed_settings(merge(record.defaults, record.settings), config)
+    told += [f"{name}, which is no setting here" for name in record.apart if name not in _defaults()]
+    more = [f"and {len(told) - 3} more"] if len(told) > 3 else []
+    return f"is of {record.agent} on {record.env} with other settings ({', '.join([*told[:3], *more])})"
 
 
 def _why(error: Exception) -> str:
     """The fault of a file, in a few words."""
-    if not isinstance(error, ValidationError):
-        return one_line(error, 80)
-    first = error.errors(include_url=False)[0]
-    name = ".".join(map(str, first["loc"]))
-    return f"{name}: {first['msg']}" if name else one_line(first["msg"], 80)
+    return one_line(first_fault(error, what="a record") if isinstance(error, ValidationError) else error, 80)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dtqn.acting.statistics import wilson_interval
 from dtqn.training.metrics import Row, is_full_evaluation
@@ -16,6 +18,13 @@ COLUMNS: dict[Kind, str] = {
     "mmer": "MMER",
 }
 """The name of each kind in tables."""
+_EXPLAINED = {
+    "success": "of the last evaluation",
+    "return": "of the last evaluation",
+    "bsuite": "success of the first {0.episodes} training episodes, exploration included",
+    "mmer": "the best mean return of the training episodes of {0.epoch_env_steps} env steps of runs that used"
+    " their whole budget",
+}
 SHARES = ("success", "training success")
 """Names of scores that are shares of episodes."""
 NORMALISED = "normalised score"
@@ -24,82 +33,83 @@ SOLVED = 0.9
 """The success that `env_steps_to_90` and `minutes_to_90` are about."""
 
 
-class Score(NamedTuple):
-    """A way to judge a run of a task."""
+class Part(BaseModel):
+    """What a suite's file may say in one place."""
 
-    kind: Kind
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, strict=True
+    )
+
+
+class Score(Part):
+    """A way to judge a run of a task. Without `random` and `optimal` there is no normalised score."""
+
+    of: Kind
+    """one of success, return, bsuite, mmer"""
     random: float | None = None
-    """The score of uniformly random actions; None, as the next one, where there is no normalisation."""
+    """a number, the score of random actions"""
     optimal: float | None = None
-    """The score of the best policy."""
-    episodes: int = 10_000
-    """Training episodes that `bsuite` looks at."""
-    epoch_env_steps: int = 65_536
-    """Environment steps of an epoch of `mmer`."""
+    """a number, the score of the best policy"""
+    episodes: int = Field(10_000, ge=1)
+    """an integer of at least 1, training episodes of `bsuite`"""
+    epoch_env_steps: int = Field(65_536, ge=1)
+    """an integer of at least 1, steps of an epoch of `mmer`"""
     solved_above: float | None = None
-    """The normalised score above which a task counts as solved; None where nothing is counted."""
+    """a number, the normalised score above which the task counts as solved"""
     observation_alone: float | None = None
-    """The best score of a policy that sees the present observation alone; None where it is not known."""
+    """a number, the best score of a policy that sees the present observation alone"""
+
+    @model_validator(mode="after")
+    def _has_two_ends(self) -> Score:
+        if (self.random is None) != (self.optimal is None):
+            raise ValueError(f"random is {self.random}, optimal {self.optimal}: must be both numbers")
+        if self.random is not None and self.random == self.optimal:
+            raise ValueError(f"optimal is {self.optimal:g}, as random is: must be another number")
+        return self
 
     @property
     def name(self) -> str:
-        return COLUMNS[self.kind]
+        return COLUMNS[self.of]
 
     @property
     def is_normalised(self) -> bool:
         """Whether the score is its own normalised score."""
         return (self.random, self.optimal) == (0.0, 1.0)
 
-    def of(self, rows: Sequence[Row], total_env_steps: int) -> float | None:
+    def scaled(self, share: float) -> Score:
+        """That of runs which have a share of the budget."""
+        return self.model_copy(
+            update={
+                "episodes": max(1, round(self.episodes * share)),
+                "epoch_env_steps": max(1, round(self.epoch_env_steps * share)),
+            }
+        )
+
+    def value(self, rows: Sequence[Row], total_env_steps: int) -> float | None:
         """The score of a finished run by the rows of its metrics; None where they do not tell.
 
         A run that ended before `total_env_steps` may have had its best epoch before it, so it has no MMER:
         the sooner it was solved and ended, the lower that would be.
         """
-        match self.kind:
-            case "bsuite":
-                return first_episodes(rows, self.episodes)
-            case "mmer":
-                ended = int(rows[-1]["env_steps"] or 0) if rows else 0
-                return best_epoch(rows, self.epoch_env_steps) if ended >= total_env_steps else None
+        if self.of == "bsuite":
+            return first_episodes(rows, self.episodes)
+        if self.of == "mmer":
+            ended = int(rows[-1]["env_steps"] or 0) if rows else 0
+            return best_epoch(rows, self.epoch_env_steps) if ended >= total_env_steps else None
         last = next((row for row in reversed(rows) if row.get("eval/return") is not None), {})
-        return last.get(f"eval/{self.kind}")
+        return last.get(f"eval/{self.of}")
 
     @property
     def explained(self) -> str:
         """In words, for the lines below a table."""
-        match self.kind:
-            case "bsuite":
-                what = f"success of the first {self.episodes} training episodes, exploration included"
-            case "mmer":
-                what = (
-                    f"the best mean return of the training episodes of {self.epoch_env_steps} env steps "
-                    "of runs that used their whole budget"
-                )
-            case _:
-                what = "of the last evaluation"
-        scale = (
-            "" if self.random is None else f", from {self.random:g} (random) to {self.optimal:g} (optimal)"
-        )
-        solved = "" if self.solved_above is None else f", solved above {self.solved_above:g} of that way"
-        blind = (
-            ""
-            if self.observation_alone is None
-            else f", at best {self.observation_alone:g} by the observation alone"
-        )
-        return f"{self.name}, {what}{scale}{solved}{blind}"
-
-    @property
-    def lacking(self) -> str:
-        """Why there is no such score of a run that has finished, and what would be right."""
-        if self.kind == "mmer":
-            return f"it ended before its budget, or has no whole epoch of {self.epoch_env_steps} env steps"
-        if self.kind != "bsuite":
-            return "its metrics do not tell"
-        return (
-            f"its first row of metrics has more than {self.episodes} training episodes; "
-            "give a smaller metrics_every"
-        )
+        parts = [self.name, _EXPLAINED[self.of].format(self)]
+        if self.random is not None:
+            parts.append(f"from {self.random:g} (random) to {self.optimal:g} (optimal)")
+        if self.solved_above is not None:
+            parts.append(f"solved above {self.solved_above:g} of that way")
+        if self.observation_alone is not None:
+            parts.append(f"at best {self.observation_alone:g} by the observation alone")
+        return ", ".join(parts)
 
     @property
     def solved_value(self) -> float | None:
@@ -115,7 +125,7 @@ class Score(NamedTuple):
         return (value - self.random) / (self.optimal - self.random)
 
 
-SUCCESS, RETURN = Score("success", 0.0, 1.0), Score("return")
+SUCCESS, RETURN = Score(of="success", random=0.0, optimal=1.0), Score(of="return")
 """The scores of a comparison without a suite: success where the task defines it, else the return."""
 
 

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dtqn.experiments.comparison_forms import markdown_table
-from dtqn.experiments.comparison_table import RunFigures, scored
+from dtqn.experiments.comparison_table import Figures, scored
 from dtqn.experiments.scores import SOLVED
 from dtqn.experiments.suites import Suite
 from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, fields_of, setting_of, spelled, wrong
 from dtqn.settings.values import nearest, shown
-from dtqn.text import number
+from dtqn.text import counted, number
 from dtqn.training.directory import MAY_CHANGE
+from envs import yaml_file
 
 _RIGHT = "must be SETTING=A,B,..., such as learner.learning_rate=0.0003,0.001,0.003"
 _NOT_OF_AGENTS = {"env", "agent", "seed", "task", "evaluation", "metrics_every", *MAY_CHANGE}
@@ -33,8 +34,6 @@ class Search(NamedTuple):
     values: tuple[str, ...]
     """As they were given."""
     agents: tuple[str, ...]
-    meant: Mapping[str, Any] = {}
-    """By value as it was given, the setting's."""
     own: Mapping[tuple[str, str], str] = {}
     """By agent and task, the one of the values that the agent has as it is."""
 
@@ -44,80 +43,70 @@ class Search(NamedTuple):
         return {_name(*pair): f"{_name(*pair)}={pair[0]}+{self.setting}={pair[1]}" for pair in pairs}
 
     def settled(self, own: Sequence[Config], configs: Sequence[Config]) -> Search:
-        """With the setting's values, and those that the agents have as they are.
+        """With the values that the agents have as they are.
 
         Args:
             own: of every agent as it is, on every task.
-            configs: of the first agent with every value, the budget as whole as theirs.
+            configs: of the runs, the agents with every value.
 
         Raises:
-            ConfigError: two values are one, or an agent has a value that is none of them.
+            ConfigError: an agent has a value that is none of them, or two of them.
         """
-        text, first = f"{self.setting}={','.join(self.values)}", self.agents[0]
-        by_name = {config.agent: config for config in configs}
-        meant = {value: _value(by_name[_name(first, value)], self.setting) for value in self.values}
-        for index, value in enumerate(self.values):
-            for other in self.values[:index]:
-                if meant[value] == meant[other]:
-                    raise wrong("--search", text, f"{other} and {value} are one value")
+        text = f"{self.setting}={','.join(self.values)}"
+        meant = {(config.agent, config.env): _value(config, self.setting) for config in configs}
         found = {}
         for config in own:
-            mine = _value(config, self.setting)
-            same = next((value for value in self.values if meant[value] == mine), None)
-            if same is None:
+            mine, env = _value(config, self.setting), config.env
+            same = [value for value in self.values if meant[_name(config.agent, value), env] == mine]
+            if not same:
                 right = f"must have {mine} too, which others have to beat"
-                raise wrong("--search", text, f"{config.agent} has {mine} on {config.env}; {right}")
-            found[config.agent, config.env] = same
-        return self._replace(meant=meant, own=found)
+                raise wrong("--search", text, f"{config.agent} has {mine} on {env}; {right}")
+            if len(same) > 1:
+                raise wrong("--search", text, f"{' and '.join(same)} are one value")
+            found[config.agent, env] = same[0]
+        return self._replace(own=found)
 
-    def findings(self, configs: Sequence[Config], runs: Sequence[RunFigures]) -> list[Finding]:
+    def findings(self, configs: Sequence[Config], runs: Sequence[Figures]) -> list[Finding]:
         """What the runs, which have these configurations, say of each agent."""
-        standings = [Standing.of(run, config) for run, config in zip(runs, configs, strict=True)]
-        found = []
-        for agent in self.agents:
-            mine = {
-                value: [each for each in standings if each.run.agent == _name(agent, value)]
-                for value in self.values
-            }
-            own = {env: value for (name, env), value in self.own.items() if name == agent}
-            found.append(Finding(agent, own, mine))
-        return found
+        standings: dict[str, list[Standing]] = {}
+        for run, config in zip(runs, configs, strict=True):
+            standings.setdefault(run["agent"], []).append(Standing.of(run, config))
+        return [
+            Finding(
+                agent,
+                {env: value for (name, env), value in self.own.items() if name == agent},
+                {value: standings[_name(agent, value)] for value in self.values},
+            )
+            for agent in self.agents
+        ]
 
 
 class Standing(NamedTuple):
     """How well a run did."""
 
-    run: RunFigures
-    env_steps: int | None
-    """To 90 % success, or to the score at which it ended early; None if it did not get there or stay."""
-    evaluation: int
-    """The number of the evaluation that showed it."""
+    env: str
+    rank: tuple[float, float] | None
+    """The larger the better; None where the run has no result."""
+    cell: str
+    """The env steps to 90 % success, or to the score at which it ended early; the score at its end where it
+    did not get there or stay."""
 
     @classmethod
-    def of(cls, run: RunFigures, config: Config) -> Standing:
+    def of(cls, run: Figures, config: Config) -> Standing:
+        env, score, steps = run["env"], run["score"], None
         total, period = config.total_env_steps, config.evaluation.period
-        steps = None
-        if run.success is not None and run.success >= SOLVED:
-            steps = run.env_steps_to_90
-        elif run.env_steps is not None and run.env_steps < total:
-            steps = run.env_steps
-        at = steps or 0
-        # The last one is at the end, though that be in the midst of a period.
-        return cls(run, steps, -(-total // period) if at >= total else at // period)
-
-    @property
-    def rank(self) -> tuple[float, float]:
-        """The larger the better. An evaluation comes some steps after its time, which tells nothing."""
-        if self.env_steps is not None:
-            return -float(self.evaluation), 0.0
-        return -float("inf"), float(self.run.score or 0.0)
-
-    @property
-    def cell(self) -> str:
-        if self.run.score is None:
-            return "-"
-        score = scored(self.run.score, self.run.score_name)
-        return score if self.env_steps is None else number(self.env_steps)
+        if score is None:
+            return cls(env, None, "-")
+        if run["success"] is not None and run["success"] >= SOLVED:
+            steps = run["env_steps_to_90"]
+        elif run["env_steps"] is not None and run["env_steps"] < total:
+            steps = run["env_steps"]
+        if steps is None:
+            return cls(env, (-float("inf"), score), scored(score, run["score_name"]))
+        # An evaluation comes some steps after its time, which tells nothing: its number does. The last one
+        # is at the end, though that be in the midst of a period.
+        evaluation = -(-total // period) if steps >= total else steps // period
+        return cls(env, (-float(evaluation), 0.0), number(steps))
 
 
 class Finding(NamedTuple):
@@ -132,27 +121,25 @@ class Finding(NamedTuple):
     @property
     def lacking(self) -> int:
         """Runs without a result; nothing is chosen before they have one."""
-        return sum(each.run.score is None for runs in self.runs.values() for each in runs)
+        return sum(each.rank is None for runs in self.runs.values() for each in runs)
 
     @property
     def chosen(self) -> str | None:
         """The value that is better than the agent's own; None: it keeps that."""
         if self.lacking:
             return None
-        standings = {value: [each.rank for each in runs] for value, runs in self.runs.items()}
-        owns = [self.own[each.run.env] for each in next(iter(self.runs.values()))]
+        ranks = {value: [each.rank or (0.0, 0.0) for each in runs] for value, runs in self.runs.items()}
+        owns = [self.own[each.env] for each in next(iter(self.runs.values()))]
         better = [
             value
-            for value, mine in standings.items()
+            for value, mine in ranks.items()
             if any(own != value for own in owns)
-            and all(own == value or mine[i] > standings[own][i] for i, own in enumerate(owns))
+            and all(own == value or mine[i] > ranks[own][i] for i, own in enumerate(owns))
         ]
 
         def rank(value: str) -> float:
             """Over the runs, how many of the better values are above this one, ties halved."""
-            pairs = [
-                pair for other in better for pair in zip(standings[value], standings[other], strict=True)
-            ]
+            pairs = [pair for other in better for pair in zip(ranks[value], ranks[other], strict=True)]
             return sum((theirs > mine) + (theirs == mine) / 2 for mine, theirs in pairs)
 
         return min(better, key=rank, default=None)
@@ -201,25 +188,22 @@ def read(text: str, agents: Mapping[str, str], given: Mapping[str, Any], suite: 
 
 def to_markdown(search: Search, findings: Sequence[Finding]) -> str:
     """A table for each task, with a row for each agent and a column for each value."""
-    parts = []
+    lines = []
     for env in dict.fromkeys(env for _, env in search.own):
         rows = [[f"{search.setting} on {env}", *search.values, "chosen"]]
-        for finding in findings:
-            here = [[each for each in runs if each.run.env == env] for runs in finding.runs.values()]
-            rows.append(
-                [finding.agent, *(", ".join(each.cell for each in runs) for runs in here), finding.told]
-            )
-        parts += [*markdown_table(rows), ""]
-    return "\n".join([*parts, _RULE]) + "\n"
+        for found in findings:
+            cells = [", ".join(each.cell for each in runs if each.env == env) for runs in found.runs.values()]
+            rows.append([found.agent, *cells, found.told])
+        lines += [*markdown_table(rows), ""]
+    return "\n".join([*lines, _RULE]) + "\n"
 
 
 def note(search: Search, findings: Sequence[Finding]) -> str:
     """The line of the comparison's notes."""
-    count = len(findings[0].runs[search.values[0]])
+    runs = counted(len(findings[0].runs[search.values[0]]), "run")
     found = "; ".join(f"{finding.agent}: {finding.told}" for finding in findings)
     values = ", ".join(search.values)
-    runs = "run" if count == 1 else "runs"
-    return f"Search of {search.setting}: {values}, {count} {runs} of every agent with each. Chosen: {found}."
+    return f"Search of {search.setting}: {values}, {runs} of every agent with each. Chosen: {found}."
 
 
 def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) -> str:
@@ -228,7 +212,7 @@ def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) 
     singles = {name: layer.values for name, layer in given.by_agent.items()}
     for finding in findings:
         if finding.chosen is not None:
-            values = layers.nested({search.setting: search.meant[finding.chosen]})
+            values = layers.nested({search.setting: yaml_file.parse(finding.chosen)})
             singles[finding.agent] = layers.merge(singles.get(finding.agent, {}), values)
     lines = [f"# Chosen by a search of {search.setting}: {', '.join(search.values)}."]
     lines += [f"# {each.agent}: {each.told}." for each in findings if each.lacking]

@@ -28,7 +28,7 @@ from typing import Any
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError, UncompletedJobError
 
-from dtqn.experiments.launcher import Command, Needs
+from dtqn.experiments.launcher import Command, Launcher, Needs
 from dtqn.experiments.local_launcher import Process
 from dtqn.files import write_whole
 from dtqn.settings.config import Config, ConfigError, wrong
@@ -146,14 +146,10 @@ class SlurmHandle:
         self._job, self._queue = job, queue
         self._log, self._file = command.log, command.directory / _FILE
         self._submitted = self._seen = time.monotonic()
-        self._place: str | None = None
+        self.where: str | None = None
         self._code: int | None = None
         self._asked = False
         self.lost = False
-
-    @property
-    def where(self) -> str | None:
-        return self._place
 
     def poll(self) -> int | None:
         if self._code is None and self._job.paths.result_pickle.exists():
@@ -181,9 +177,9 @@ class SlurmHandle:
         found = self._queue.find(self._job.job_id)
         now = time.monotonic()
         if found is not None:
-            self._seen, self._place = now, found[1] if found[0] == "RUNNING" else None
+            self._seen, self.where = now, found[1] if found[0] == "RUNNING" else None
         elif self._queue.looked_at > self._submitted:
-            patience = 0.0 if self._asked and self._place is None else _ABSENT_SECONDS
+            patience = 0.0 if self._asked and self.where is None else _ABSENT_SECONDS
             if now - self._seen > patience:
                 self._ended(self._verdict())
 
@@ -213,51 +209,34 @@ class SlurmHandle:
 
     def end(self) -> None:
         self._asked = self._queue.hurry = True
-        if isinstance(self._job, submitit.SlurmJob):
-            subprocess.run(["scancel", "--state=PENDING", self._job.job_id], capture_output=True)
-            subprocess.run(["scancel", "--signal=INT", self._job.job_id], capture_output=True)
-        else:
-            self._job.cancel(check=False)
+        subprocess.run(["scancel", "--state=PENDING", self._job.job_id], capture_output=True)
+        subprocess.run(["scancel", "--signal=INT", self._job.job_id], capture_output=True)
 
     def kill(self) -> None:
         self._job.cancel(check=False)
         self._ended(-int(signal.SIGKILL))
 
 
-class _LocalQueue(_Queue):
-    """The processes of submitit's executor for this machine, in Slurm's words."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.jobs: dict[str, submitit.Job[int]] = {}
-
-    def find(self, job_id: str) -> tuple[str, str] | None:
-        self.looked_at = time.monotonic()
-        return ("RUNNING", "") if self.jobs[job_id].state == "RUNNING" else None
-
-
-class SlurmLauncher:
+class SlurmLauncher(Launcher):
     """The Slurm of this machine, which must share the folder of the runs with its nodes."""
 
     detached = True
 
-    def __init__(self, folder: Path, options: Mapping[str, str], cluster: str = "slurm") -> None:
+    def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
         """
         Args:
             folder: for submitit's files.
             options: of sbatch, by name, and `max_num_timeout`, `array_parallelism`, `signal_delay_s` and
                 `setup` of submitit.
-            cluster: `slurm`, or `local` for processes of this machine in its place.
 
         Raises:
             ConfigError: where there is no Slurm, or an option is wrong.
         """
-        if cluster == "slurm" and shutil.which("sbatch") is None:
+        if shutil.which("sbatch") is None:
             raise ConfigError(
                 "--launcher is slurm: there is no sbatch here; start it where jobs are submitted"
             )
-        self._folder, self._cluster = folder, cluster
-        self._options = dict(options)
+        self._folder, self._options = folder, dict(options)
         for name in _OURS:
             if name in options:
                 raise wrong(f"--slurm.{name}", options[name], "leave it out: the launcher sets it")
@@ -268,16 +247,13 @@ class SlurmLauncher:
             for name, default in (("array_parallelism", 256), ("signal_delay_s", 90))
         }
         self._setup = [self._options.pop("setup")] if "setup" in self._options else []
-        self._queue = _Queue() if cluster == "slurm" else _LocalQueue()
-        if cluster == "slurm" and not self._queue.answers():
+        self._queue = _Queue()
+        if not self._queue.answers():
             raise ConfigError("--launcher is slurm: no Slurm answers here (squeue fails)")
-
-    def close(self) -> None:
-        pass
 
     def adopt(self, command: Command) -> SlurmHandle | None:
         file = command.directory / _FILE
-        if self._cluster != "slurm" or not file.exists():
+        if not file.exists():
             return None
         try:
             content = json.loads(file.read_text())
@@ -303,14 +279,12 @@ class SlurmLauncher:
     def _handle(self, job: submitit.Job[int], command: Command) -> SlurmHandle:
         content = {"job": job.job_id, "folder": str(self._folder.absolute())}
         write_whole(command.directory / _FILE, json.dumps(content) + "\n")
-        if isinstance(self._queue, _LocalQueue):
-            self._queue.jobs[job.job_id] = job
         return SlurmHandle(job, self._queue, command)
 
     def _submit(self, commands: Sequence[Command], needs: Needs) -> list[submitit.Job[int]]:
         """One job, or an array of several."""
         executor = submitit.AutoExecutor(
-            self._folder, cluster=self._cluster, slurm_max_num_timeout=self._most_timeouts
+            self._folder, cluster="slurm", slurm_max_num_timeout=self._most_timeouts
         )
         executor.update_parameters(**dict(self._parameters(commands[0], needs)))
         # sbatch hands on this process's environment, with the keys that are in it and belong in no file.

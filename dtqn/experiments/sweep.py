@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dtqn.experiments import launchers
-from dtqn.experiments.jobs import Job, Pool, fitting
+from dtqn.experiments.jobs import Job, RunQueue, fitting
 from dtqn.experiments.launcher import Launcher
 from dtqn.settings import presets
-from dtqn.settings.config import Config, ConfigError, MisfitError, setting_of
-from dtqn.settings.layers import Layer, check_code, nested
+from dtqn.settings.config import Config, ConfigError, MisfitError
+from dtqn.settings.layers import Layer, nested
 from dtqn.settings.task import task_of
 from dtqn.text import counted
-from dtqn.training.directory import RunDir, changed_settings, lasting_settings, make_writable
+from dtqn.training.directory import RunDir, config_hash, make_writable, task_identity
 from dtqn.training.display import RunsView, open_runs_view
 
 try:
@@ -50,50 +50,21 @@ Resolve = Callable[[Mapping[str, Any]], Config]
 class Sweep:
     """This process's part in a sweep."""
 
-    def __init__(
-        self,
-        file: SweepFile,
-        folder: Path,
-        runs_dir: Path,
-        resolve: Resolve,
-        run_cap: int | None,
-        seed: int,
-    ) -> None:
-        self.file, self.folder, self.runs_dir, self.resolve = file, folder, runs_dir, resolve
+    def __init__(self, study: Study, resolve: Resolve, runs_dir: Path, run_cap: int | None) -> None:
+        self.study, self.file, self.resolve, self.runs_dir = study, study.file, resolve, runs_dir
         self.run_cap = run_cap
-        self.study = Study(file, folder, seed)
         self._exhausted = False
-        for trial in self.study.trials():
-            if trial.run_dir:
-                self._check_same(trial)
 
     def results(self) -> Results:
         """What it came to so far, with its leaderboard written."""
-        with self.study.alone():  # another process writes the same files
-            results = Results(self.file, self.folder, self.study.trials())
+        with self.study.alone:  # another process writes the same files
+            results = Results(self.file, self.study.folder, self.study.trials())
             results.write_board()
         return results
 
-    def _check_same(self, trial: Trial) -> None:
-        """A ConfigError where a trial's parameters give another run than they gave.
-
-        A search compares runs on one task that differ in what is searched and in nothing else.
-        """
-        config, then = self.resolve(trial.parameters), RunDir(Path(trial.run_dir))
-        now = RunDir.of_config(config, self.runs_dir)
-        change = then.task_change(config) if then.holds_run else ""
-        if not change and not _is_same(now.path, trial.run_dir):
-            settings = lasting_settings(then.read_config()) if then.holds_run else {}
-            change = next(iter(changed_settings(settings, config)), f"{then.path.name}, now {now.path.name}")
-        if change:
-            raise ConfigError(
-                f"{self.folder}: run {trial.number} would be another one now ({change}); "
-                "to search with what is there now, give another --out"
-            )
-
     def next_job(self) -> tuple[Trial, Job] | None:
         """Claim a trial: one that was left by its process, or else a new one; None where there is none."""
-        with self.study.alone():
+        with self.study.alone:
             trial = self._left() or self._new()
         if trial is None:
             return None
@@ -126,7 +97,7 @@ class Sweep:
         """The directory of a run; a ConfigError where a trial has it."""
         path = RunDir.of_config(self.resolve(parameters), self.runs_dir).path
         for trial in self.study.trials():
-            if _is_same(path, trial.run_dir):
+            if path.parts[-3:] == Path(trial.run_dir).parts[-3:]:  # in whatever folder of runs
                 # An agent's variant fixes what is searched, say, or it is no matter of a run's result.
                 raise ConfigError(f"its settings are those of run {trial.number}")
         return path
@@ -136,11 +107,7 @@ class Sweep:
         begun = [trial for trial in trials if trial.state != "refused"]
         flaps = len(begun) >= _FLAPPING and all(trial.state == "failed" for trial in begun)
         capped = self.run_cap is not None and len(trials) >= self.run_cap
-        return self._exhausted or capped or flaps or any(self._reaches(t.value) for t in trials)
-
-    def _reaches(self, value: float | None) -> bool:
-        target = self.file.target
-        return target is not None and value is not None and self.file.sign * (value - target) >= 0
+        return self._exhausted or capped or flaps
 
     def look(self, trial: Trial, job: Job) -> bool:
         """Note down what is new of a run; whether early termination ends it."""
@@ -153,17 +120,12 @@ class Sweep:
         return hopeless
 
     def finish(self) -> list[str]:
-        """Write the best configuration and the pictures; what is to be told."""
+        """Write the best configuration and what it hangs on; what is to be told."""
         results = self.results()
         if not (board := results.ranked()):
             return ["no configuration has a result"]
-        with self.study.alone():
+        with self.study.alone:
             return results.write_best(self.resolve(board[0].trials[0].parameters))
-
-
-def _is_same(path: Path, run_dir: str) -> bool:
-    """Whether it is the directory of the same run, in whatever folder of runs."""
-    return path.parts[-3:] == Path(run_dir).parts[-3:]
 
 
 class Asked(NamedTuple):
@@ -173,91 +135,76 @@ class Asked(NamedTuple):
     """Settings of all runs. The file may fix them too, and may not search them."""
     launcher: launchers.Asked
     config: Path | None
-    runs_dir: Path | None
+    runs_dir: Path
     out: Path | None
     run_cap: int | None
     jobs: int | None
     search_seed: int
 
 
-def command(path: Path, asked: Asked, read_flags: Callable[[list[str]], dict[str, Any]]) -> int:
+def command(path: Path, asked: Asked) -> int:
     """Run the sweep of a file, or go on with it; the program's exit code.
-
-    Args:
-        read_flags: the flags of a sweep file's `command` -> the options of a run by name.
 
     Raises:
         ConfigError: before anything is there, where the file or the settings are wrong.
     """
     file = read_file(path)
-    try:
-        flags = read_flags(file.flags)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: command: {error}") from None
-    own = {name: value for name, value in flags.items() if setting_of(name)}
-    check_code([Layer(str(path), nested(own))])
-    settings = own | dict(asked.settings)
-    config_file = asked.config or flags.get("config")
-    runs_dir = asked.runs_dir or flags.get("runs_dir") or Path("runs")
-    file = file.without(settings)
+    file.check_given(asked.settings)
     run_cap = asked.run_cap or file.run_cap
     if run_cap is None and file.method != "grid":
         raise ConfigError(f"{path}: method {file.method} has no end; give --run-cap N")
-    resolve = functools.partial(_resolved, file, config_file, settings, asked.launcher.is_here)
+    resolve = functools.partial(_resolved, file, asked)
     config = check(file, resolve)  # before anything is there
     jobs = asked.jobs or (fitting(config) if asked.launcher.is_local else None)
     os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the runs tell W&B
     os.environ.setdefault("WANDB_JOB_TYPE", "sweep")
-    given = settings | {"config": config_file}
-    folder = asked.out or default_folder(file, given, asked.search_seed, runs_dir)
-    make_writable("--runs-dir", runs_dir)
+    digest = digest_of(file, config, asked.search_seed)
+    folder = asked.out or default_folder(file, digest, asked.runs_dir)
+    make_writable("--runs-dir", asked.runs_dir)
     make_writable("--out", folder)
-    sweep = Sweep(file, folder, runs_dir, resolve, run_cap, asked.search_seed)
-    with contextlib.closing(sweep.study), launchers.opened(asked.launcher, runs_dir) as launcher:
-        return run(sweep, jobs, launcher)
+    with (
+        contextlib.closing(Study(file, folder, asked.search_seed, digest)) as study,
+        launchers.opened(asked.launcher, asked.runs_dir) as launcher,
+    ):
+        return run(Sweep(study, resolve, asked.runs_dir, run_cap), jobs, launcher)
 
 
-def _resolved(
-    file: SweepFile,
-    config_file: Path | None,
-    settings: Mapping[str, str],
-    is_here: bool,
-    parameters: Mapping[str, Any],
-) -> Config:
+def _resolved(file: SweepFile, asked: Asked, parameters: Mapping[str, Any]) -> Config:
     from dtqn.training import preflight
 
     choice = Layer(str(file.path), nested(parameters))
-    config = presets.resolve(config_file, settings, os.environ, below=[choice])
+    config = presets.resolve(asked.config, asked.settings, os.environ, below=[choice])
     config = config.settled(free_cores=1)  # jobs fill the others
     file.check_metric(config.env, task_of(config).has_success)
-    preflight.check(config, is_here)
+    preflight.check(config, asked.launcher.is_local)
     return config
 
 
 def check(file: SweepFile, resolve: Resolve) -> Config:
-    """A configuration of the search that can be run.
+    """The first configuration of the search that can be run.
 
     Raises:
-        ConfigError: a value, fixed or searched, is wrong whatever the others are, or none fit together.
+        ConfigError: a setting of it is wrong, or none fit together.
     """
-    points = [{name: value} for name in file.searched for value in file.parameters[name].typical_values()]
-    for point in points or [{}]:
-        with contextlib.suppress(MisfitError):
-            resolve({**file.fixed, **point})
     first = ""
     for draw in itertools.islice(draws(file, 0), _PROBES):
         try:
             return resolve(draw.parameters)
-        except ConfigError as error:
+        except MisfitError as error:
             first = first or str(error)
     raise MisfitError(f"{file.path}: no configuration fits, the first one as {first}")
 
 
-def default_folder(file: SweepFile, given: Mapping[str, Any], seed: int, runs_dir: Path) -> Path:
-    """`<runs_dir>/sweeps/<name>-<hash>`: one folder for one search, however many runs it may take."""
-    content = json.dumps([file.search, sorted(file.flags), dict(given), seed], sort_keys=True, default=str)
+def digest_of(file: SweepFile, config: Config, seed: int) -> str:
+    """That of a search with its task, and of the settings of its first run."""
+    content = [file.search, config_hash(config), task_identity(config).digest, seed]
+    return hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:8]
+
+
+def default_folder(file: SweepFile, digest: str, runs_dir: Path) -> Path:
+    """`<runs_dir>/sweeps/<name>-<digest>`: one folder for one search, however many runs it may take."""
     name = re.sub(r"[^\w.-]+", "-", file.name)
-    return runs_dir / "sweeps" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+    return runs_dir / "sweeps" / f"{name}-{digest}"
 
 
 def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> int:
@@ -271,41 +218,41 @@ def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> int:
         0, 1 where a run has failed or none has a result, 128 + n after signal n.
     """
     with (
-        Pool(parallel, launcher=launcher) as pool,
-        contextlib.closing(open_runs_view(sys.stdout, pool.jobs)) as view,
+        RunQueue(parallel, launcher=launcher) as queue,
+        contextlib.closing(open_runs_view(sys.stdout, queue.jobs)) as view,
     ):
-        _train(sweep, pool, view)
+        _train(sweep, queue, view)
     results = sweep.results()
-    if pool.caught is not None:
+    if queue.caught is not None:
         ended = sum(trial.state != "open" for trial in results.trials)
         print(f"interrupted after {counted(ended, 'run')}; the same command goes on")
-        return 128 + pool.caught
+        return 128 + queue.caught
     for trial in results.trials:
         if trial.error:
             print(f"run {trial.number} {trial.state}: {trial.error}")
-    print("\n".join(["", *results.table(), *sweep.finish(), f"all in {sweep.folder}"]), flush=True)
+    print("\n".join(["", *results.table(), *sweep.finish(), f"all in {sweep.study.folder}"]), flush=True)
     states = {trial.state for trial in results.trials}
     return 1 if "failed" in states or not states & {"finished", "stopped"} else 0
 
 
-def _train(sweep: Sweep, pool: Pool, view: RunsView) -> None:
+def _train(sweep: Sweep, queue: RunQueue, view: RunsView) -> None:
     trials: dict[int, Trial] = {}
 
     def fill() -> None:
         """As many as can run are there, each chosen with what is known by then."""
-        while pool.caught is None and pool.has_room and (found := sweep.next_job()) is not None:
+        while queue.caught is None and queue.has_room and (found := sweep.next_job()) is not None:
             trial, job = found
             trials[id(job)] = trial
-            pool.add(job)
+            queue.add(job)
 
     fill()
-    for changed in pool.changes():
+    for changed in queue.changes():
         for job in changed:
             if sweep.look(trials[id(job)], job):
-                pool.stop(job)
+                queue.stop(job)
         fill()
         view.update(changed)
-        for line in pool.news:
+        for line in queue.news:
             view.say(line)
         if any(job.ended for job in changed) and (lines := sweep.results().table()):
             view.say("\n".join(lines))

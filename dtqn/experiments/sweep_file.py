@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from dtqn.experiments.sweep_space import Number, Parameter, Part, read_part
+from dtqn.experiments.sweep_space import Parameter, Part, read_part
 from dtqn.settings.config import ConfigError, fields_of, setting_of, spelled
 from dtqn.settings.layers import read_yaml
 from dtqn.settings.values import nearest
 from dtqn.training.metrics import METRICS
 
-_PROGRAM, _ARGS = "${program}", "${args}"
-_PROGRAMS = ("run.py", "dtqn/__main__.py")
-"""The programs of this suite that W&B's agent can run, from the root of the repository."""
+_PROGRAM = "${program}"
+_COMMAND = [_PROGRAM, "${args}", "--resume=auto"]
+"""What W&B's agent runs, after the interpreter."""
 _Mapping = Annotated[dict[Any, Any], Field(description="a mapping")]
 
 
@@ -28,23 +27,18 @@ class _File(Part):
     parameters: _Mapping
     early_terminate: _Mapping | None = Field(None, description="a mapping")
     run_cap: int | None = Field(None, ge=1)
-    command: list[Any] = Field([_PROGRAM, _ARGS], description="a list")
-    program: str = _PROGRAMS[0]
+    command: list[Any] = Field(_COMMAND, description="a list")
+    program: Literal["run.py"] = "run.py"
     name: str | None = Field(None, description="text")
-    # What W&B's server alone reads.
-    project: Any = None
-    entity: Any = None
-    description: Any = None
-    kind: Any = None
-    apiVersion: Any = None
-    controller: Any = None
-    preemptible: Any = None
+
+
+_OF_SERVER = ("project", "entity", "description", "kind", "apiVersion", "controller", "preemptible")
+"""Keys that W&B's server alone reads."""
 
 
 class _Metric(Part):
     name: str
     goal: Literal["minimize", "maximize"] = "minimize"
-    target: Number | None = Field(None, description="a number")
 
 
 class Hyperband(Part):
@@ -63,14 +57,10 @@ class SweepFile(NamedTuple):
     method: str
     metric: str
     goal: Literal["minimize", "maximize"]
-    target: float | None
-    """The result that ends the search."""
     parameters: dict[str, Parameter]
     """By their dotted names."""
     early_terminate: Hyperband | None
     run_cap: int | None
-    flags: list[str]
-    """The program's flags in `command` besides `${args}`."""
 
     @property
     def sign(self) -> int:
@@ -78,17 +68,11 @@ class SweepFile(NamedTuple):
         return 1 if self.goal == "maximize" else -1
 
     @property
-    def search(self) -> dict[str, Any]:
-        """What makes it another search, as JSON has it."""
-        rungs = self.early_terminate and self.early_terminate.model_dump(exclude_unset=True)
-        content = {"method": self.method, "metric": self.metric, "goal": self.goal, "early_terminate": rungs}
-        specs = {f"parameters.{name}": one.spec for name, one in self.parameters.items()}
-        return dict(json.loads(json.dumps(content | specs)))
-
-    @property
-    def fixed(self) -> dict[str, Any]:
-        """Parameters that have one value."""
-        return {name: one.spec["value"] for name, one in self.parameters.items() if not one.is_searched}
+    def search(self) -> list[Any]:
+        """What makes it another search."""
+        specs = [(name, one.distribution, one.spec) for name, one in self.parameters.items()]
+        rungs = self.early_terminate and self.early_terminate.model_dump()
+        return [self.method, self.metric, self.goal, rungs, specs]
 
     @property
     def searched(self) -> list[str]:
@@ -97,26 +81,15 @@ class SweepFile(NamedTuple):
 
     def settings(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters' values for what was drawn for those that are searched."""
-        values = {name: self.parameters[name].value(drawn[name]) for name in self.searched}
-        return {name: (values | self.fixed)[name] for name in self.parameters}
+        return {name: one.value(drawn.get(name)) for name, one in self.parameters.items()}
 
-    def without(self, given: Mapping[str, str]) -> SweepFile:
-        """The file without its parameters that settings give otherwise.
-
-        Raises:
-            ConfigError: one of these is searched.
-        """
-        kept = dict(self.parameters)
-        for name, setting in itertools.product(self.parameters, given):
-            if not _is_within(name, setting):
-                continue
-            if self.parameters[name].is_searched:
-                what = "it" if name == setting else name
+    def check_given(self, given: Mapping[str, str]) -> None:
+        """A ConfigError where settings of all runs decide one that is searched."""
+        for name, setting in itertools.product(self.searched, given):
+            if f"{name}.".startswith(f"{setting}."):  # itself, or one in the mapping that it is
                 raise ConfigError(
-                    f"--{setting} is {given[setting]}, but {self.path} searches {what}; leave it out"
+                    f"--{setting} is {given[setting]}, but {self.path} searches {name}; leave it out"
                 )
-            kept.pop(name, None)
-        return self._replace(parameters=kept)
 
     def check_metric(self, env: str, has_success: bool) -> None:
         """A ConfigError where runs of the task have no such metric."""
@@ -142,9 +115,11 @@ def read_file(path: Path) -> SweepFile:
 
 def _checked(path: Path, content: Mapping[str, Any]) -> SweepFile:
     """A ValueError tells the first mistake."""
-    file = read_part(_File, content, "a sweep file")
+    ours = {key: value for key, value in content.items() if key not in _OF_SERVER}
+    file = read_part(_File, ours, "a sweep file")
     metric = read_part(_Metric, file.metric, "metric", "metric.")
     rungs = file.early_terminate
+    _check_command([str(word) for word in file.command])
     if metric.name not in METRICS:
         hint = nearest(metric.name, METRICS) or "; try mean_success or mean_return"
         raise ValueError(f"metric.name is {metric.name}: there is no such metric{hint}")
@@ -154,17 +129,10 @@ def _checked(path: Path, content: Mapping[str, Any]) -> SweepFile:
         file.method,
         metric.name,
         metric.goal,
-        metric.target,
         _parameters(file.parameters, file.method == "grid"),
         read_part(Hyperband, rungs, "early_terminate", "early_terminate.") if rungs else None,
         file.run_cap,
-        _flags(file),
     )
-
-
-def _is_within(name: str, setting: str) -> bool:
-    """Whether a setting that is given decides one: itself, or a name in the mapping that it is."""
-    return f"{name}.".startswith(f"{setting}.")
 
 
 def _parameters(parameters: Mapping[str, Any], is_grid: bool) -> dict[str, Parameter]:
@@ -201,14 +169,9 @@ def _parameter(name: str, spec: Any, is_grid: bool) -> Parameter:
     return parameter
 
 
-def _flags(file: _File) -> list[str]:
-    """The words of `command` that are the program's: those after it, but what W&B fills in."""
-    if not any(f"/{file.program}".endswith(f"/{ours}") for ours in _PROGRAMS):
-        raise ValueError(f"program is {file.program}: W&B would run that; must be {_PROGRAMS[0]}")
-    command = [str(word) for word in file.command]
-    words = command[command.index(_PROGRAM) + 1 :] if _PROGRAM in command else []
-    if _ARGS not in words:
-        right = f"must hold {_PROGRAM}, and {_ARGS} and the program's flags after it"
-        raise ValueError(f"command is {' '.join(command)}; {right}")
-    flags = [word for word in words if not word.startswith("${")]
-    return flags[1:] if flags[:1] == ["train"] else flags
+def _check_command(words: list[str]) -> None:
+    """A ValueError where W&B's agent would run something else than is run here."""
+    started = words[words.index(_PROGRAM) :] if _PROGRAM in words else []
+    if started not in (_COMMAND, _COMMAND[:-1]):
+        right = f"must end in {' '.join(_COMMAND)}; a setting of all runs is a parameter with one value"
+        raise ValueError(f"command is {' '.join(words)}; {right}")

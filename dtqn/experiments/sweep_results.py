@@ -6,14 +6,12 @@ import csv
 import json
 import math
 import shlex
-import shutil
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dtqn import plots
-from dtqn.experiments.importance import LEAST_RUNS, Axis, axis_of, dependence
+from dtqn.experiments.importance import LEAST_RUNS, axis_of, dependence
 from dtqn.experiments.intervals import LEAST_RUNS as COMPARABLE
 from dtqn.experiments.sweep_file import SweepFile
 from dtqn.experiments.sweep_study import Trial
@@ -25,6 +23,9 @@ from dtqn.text import columns
 from dtqn.training.directory import report_command
 
 _SHOWN = 5
+"""Lines of the leaderboard that are told."""
+_COLUMNS = 5
+"""Parameters in them."""
 
 
 class Line(NamedTuple):
@@ -68,18 +69,13 @@ class Results(NamedTuple):
         return [line for line in self.leaderboard() if line.value is not None]
 
     def table(self) -> list[str]:
-        """The top of the leaderboard with the parameters that vary, as many as the terminal is wide for."""
+        """The top of the leaderboard, with the first of the parameters that vary."""
         board = self.ranked()
         names = [name for name in self.file.searched if name != "seed"]
-        names = [name for name in names if len({_cell(line.parameters[name]) for line in board}) > 1]
-        leaves = [name.rpartition(".")[2] for name in names]
-        heads = [leaf if leaves.count(leaf) == 1 else name for leaf, name in zip(leaves, names, strict=True)]
-        rows = [["", self.file.metric, "run", *heads], *(line.cells(names) for line in board[:_SHOWN])]
-        width = shutil.get_terminal_size((100, 24)).columns
-        shown = len(rows[0])
-        while shown > 3 and max(map(len, columns([row[:shown] for row in rows]))) > width:
-            shown -= 1
-        return columns([row[:shown] for row in rows]) if board else []
+        varied = [name for name in names if len({_cell(line.parameters[name]) for line in board}) > 1]
+        varied = varied[:_COLUMNS]
+        rows = [["", self.file.metric, "run", *varied], *(line.cells(varied) for line in board[:_SHOWN])]
+        return columns(rows) if board else []
 
     def write_board(self) -> None:
         """Write `leaderboard.csv`."""
@@ -100,7 +96,7 @@ class Results(NamedTuple):
             writer.writerows(rows)
 
     def write_best(self, config: Config) -> list[str]:
-        """Write `best.yaml` with the best configuration, and the pictures; the lines that tell of them."""
+        """Write `best.yaml` with the best configuration, and the importances; the lines that tell of them."""
         file, board = self.folder / "best.yaml", self.ranked()
         best = board[0]
         settings = ", ".join(f"{name} {_cell(value)}" for name, value in best.parameters.items())
@@ -111,35 +107,27 @@ class Results(NamedTuple):
             right = "these ranks do not tell which settings are better"
             told.append(f"fewer than {COMPARABLE} runs a line: {right}")
         again = f"again with another seed: {program()} --config {shlex.quote(str(file))} --seed N"
-        return [*told, *self.draw(), again, f"report   {report_command(Path(best.trials[0].run_dir))}"]
+        return [*told, *self.importance(), again, f"report   {report_command(Path(best.trials[0].run_dir))}"]
 
-    def draw(self) -> list[str]:
-        """Draw the pictures; what is missing of them."""
+    def importance(self) -> list[str]:
+        """Write how much the result depends on each parameter; what is told of it."""
         ended = [trial for trial in self.trials if _result(trial) is not None]
-        values = [float(trial.value or 0) for trial in ended]
         axes = [
-            axis_of(name, self.file.parameters[name].spec, [trial.parameters[name] for trial in ended])
+            axis_of(name, self.file.parameters[name], [trial.parameters[name] for trial in ended])
             for name in self.file.searched
         ]
-        if not axes:
-            return []
-        order, told = self._importance(axes, values)
-        axes.sort(key=lambda axis: order.index(axis.name) if axis.name in order else len(order))
-        best = max(range(len(values)), key=lambda run: self.file.sign * values[run])
-        plots.by_parameter(axes, values, self.folder / "by_parameter.png", self.file.metric, best)
-        return told
-
-    def _importance(self, axes: Sequence[Axis], values: Sequence[float]) -> tuple[list[str], list[str]]:
-        """Write the importances: the parameters that have one, the most important first; what is missing."""
-        found, metric = dependence(axes, values, self.file.sign), self.file.metric
+        metric = self.file.metric
+        found = dependence(axes, [float(trial.value or 0) for trial in ended], self.file.sign)
         if found is None:
-            return [], [f"no parameter importance: it needs {LEAST_RUNS} runs with different results"]
+            return [f"no parameter importance: it needs {LEAST_RUNS} runs with different results"]
         about = {"runs": found.runs, "held_out_r2": found.r2, "dependence_found": found.found}
         content = about | {"parameters": [share._asdict() for share in found.shares]}
         write_whole(self.folder / "importance.json", json.dumps(content, indent=2) + "\n")
-        plots.importance(found.shares, self.folder / "importance.png", metric, found.r2, found.runs)
-        missing = f"no dependence of {metric} on the parameters found (held-out R² {found.r2:.2f})"
-        return [share.name for share in found.shares], [] if found.found else [missing]
+        checked = f"(held-out R² {found.r2:.2f})"
+        if not found.found:
+            return [f"no dependence of {metric} on the parameters found {checked}"]
+        shares = ", ".join(f"{share.name} {share.importance:.2f}" for share in found.shares)
+        return [f"importance for {metric}: {shares} {checked}"]
 
 
 def _result(trial: Trial) -> float | None:

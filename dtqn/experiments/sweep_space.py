@@ -1,21 +1,17 @@
-"""What a parameter of a W&B sweep file is drawn from: a table of W&B's distributions by their names."""
+"""What a parameter of a W&B sweep file is drawn from: a table of distributions by W&B's names for them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from statistics import NormalDist
-from typing import Annotated, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from dtqn.settings.values import choices, legal, meant, nearest, shown
-
-_INNERMOST = 1e-9
-"""The least quantile that is drawn, as some distributions have no end."""
+from dtqn.settings.faults import first_fault
+from dtqn.settings.values import meant
 
 Spec = Mapping[str, Any]
-Number = Annotated[float, Field(description="a number; YAML reads 1.0e-5 as one, not 1e-5")]
 
 
 class Part(BaseModel):
@@ -40,84 +36,38 @@ def read_part(kind: type[_P], content: Mapping[Any, Any], what: str, inside: str
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        # A misspelt key is a missing one too.
-        found = min(error.errors(), key=lambda one: one["loc"][0] in kind.model_fields)
-    name = str(found["loc"][0])
-    if name not in kind.model_fields:
-        raise ValueError(f"{inside}{name} is no key of {what}{nearest(name, kind.model_fields)}")
-    if found["type"] == "missing":
-        raise ValueError(f"{inside}{name} is missing")
-    field, value = kind.model_fields[name], content[name]
-    right = f"{field.description or legal(field)}{meant(str(value), choices(field))}"
-    raise ValueError(f"{inside}{name} is {shown(value)}: must be {right}")
+        raise ValueError(f"{inside}{first_fault(error, kind, what)}") from None
 
 
-class Distribution(NamedTuple):
-    """A row of the table."""
-
-    keys: Mapping[str, Any]
-    """By name, the type and the default, as pydantic takes them."""
-    value: Callable[[Spec, float], Any]
-    """The value at a quantile, as at W&B."""
-
-
-def _uniform(spec: Spec, share: float) -> float:
+def _between(spec: Spec, share: float) -> float:
     return float(spec["min"] + share * (spec["max"] - spec["min"]))
 
 
-def _log_uniform_values(spec: Spec, share: float) -> float:
+def _geometric(spec: Spec, share: float) -> float:
     return float(spec["min"] * (spec["max"] / spec["min"]) ** share)
 
 
-def _int_uniform(spec: Spec, share: float) -> int:
+def _integer(spec: Spec, share: float) -> int:
     return min(math.floor(spec["min"] + share * (spec["max"] + 1 - spec["min"])), int(spec["max"]))
 
 
-def _normal(spec: Spec, share: float) -> float:
-    return float(spec["mu"] + spec["sigma"] * NormalDist().inv_cdf(share))
-
-
-def _beta(spec: Spec, share: float) -> float:
-    from scipy.special import betaincinv
-
-    return float(betaincinv(spec["a"], spec["b"], share))
-
-
-def _weighted(spec: Spec, share: float) -> Any:
-    for value, probability in zip(spec["values"], spec["probabilities"], strict=True):
-        share -= probability
-        if share <= 0:
-            return value
-    return spec["values"][-1]
-
-
+_NUMBER = Annotated[float, Field(description="a number; YAML reads 1.0e-5 as one, not 1e-5")]
 _LIST = Annotated[list[Any], Field(min_length=1, description="a list of at least 1 item")]
-_SHARES = Annotated[list[Annotated[float, Field(ge=0)]], Field(description="a list of numbers of at least 0")]
-_POSITIVE = Annotated[float, Field(gt=0)]
-_ENDS = {"min": (Number, ...), "max": (Number, ...)}
-_MOMENTS = {"mu": (Number, 0.0), "sigma": (Annotated[float, Field(ge=0)], 1.0)}
-_ONCE = {
-    "uniform": Distribution(_ENDS, _uniform),
-    "log_uniform": Distribution(_ENDS, lambda spec, share: math.exp(_uniform(spec, share))),
-    "log_uniform_values": Distribution({**_ENDS, "min": (_POSITIVE, ...)}, _log_uniform_values),
-    "normal": Distribution(_MOMENTS, _normal),
-    "log_normal": Distribution(_MOMENTS, lambda spec, share: math.exp(_normal(spec, share))),
-    "beta": Distribution({"a": (_POSITIVE, 1), "b": (_POSITIVE, 1)}, _beta),
+_ENDS = {"min": _NUMBER, "max": _NUMBER}
+_POSITIVE_ENDS = {"min": Annotated[float, Field(gt=0)], "max": _NUMBER}
+DISTRIBUTIONS: Mapping[str, tuple[Mapping[str, Any], Callable[[Spec, Any], Any]]] = {
+    "constant": ({"value": Any}, lambda spec, _: spec["value"]),
+    "categorical": ({"values": _LIST}, lambda spec, place: spec["values"][place]),
+    "int_uniform": ({"min": int, "max": int}, _integer),
+    "uniform": (_ENDS, _between),
+    "log_uniform": (_ENDS, lambda spec, share: math.exp(_between(spec, share))),
+    "log_uniform_values": (_POSITIVE_ENDS, _geometric),
+    "inv_log_uniform": (_ENDS, lambda spec, share: math.exp(-_between(spec, 1 - share))),
+    "inv_log_uniform_values": (_POSITIVE_ENDS, _geometric),  # inverses are spread alike
 }
-DISTRIBUTIONS: Mapping[str, Distribution] = {
-    "constant": Distribution({"value": (Any, ...)}, lambda spec, share: spec["value"]),
-    "categorical": Distribution({"values": (_LIST, ...)}, lambda spec, share: spec["values"][share]),
-    "categorical_w_probabilities": Distribution(
-        {"values": (_LIST, ...), "probabilities": (_SHARES, ...)}, _weighted
-    ),
-    "int_uniform": Distribution({"min": (int, ...), "max": (int, ...)}, _int_uniform),
-    **_ONCE,
-    **{f"q_{name}": row._replace(keys={**row.keys, "q": (_POSITIVE, 1.0)}) for name, row in _ONCE.items()},
-    "inv_log_uniform": Distribution(_ENDS, lambda spec, share: math.exp(-_uniform(spec, 1 - share))),
-    "inv_log_uniform_values": _ONCE["log_uniform_values"],  # inverses are spread alike
-}
-"""W&B's names. `log_uniform` and its kin have exponents of e as their ends, `..._values` the values; `q_...`
-is rounded to a multiple of q, which may lie up to q / 2 beyond the ends."""
+"""By W&B's name the keys with their types, and the value at a quantile, or at a place in a list.
+
+`log_uniform` has exponents of e as its ends, `..._values` the values."""
 
 
 class Parameter:
@@ -131,70 +81,39 @@ class Parameter:
         if self.distribution not in DISTRIBUTIONS:
             right = f"one of {', '.join(DISTRIBUTIONS)}{meant(self.distribution, DISTRIBUTIONS)}"
             raise ValueError(f".distribution is {self.distribution}: must be {right}")
-        row = DISTRIBUTIONS[self.distribution]
-        given = {key: value for key, value in spec.items() if key != "distribution"}
-        part = read_part(create_model("Spec", __base__=Part, **row.keys), given, self.distribution, ".")
-        _check(given)
-        self.spec = part.model_dump() | given
-        self._value = row.value
-        self.listed = self._all_values() if is_grid or self.distribution == "categorical" else None
+        types, self._value = DISTRIBUTIONS[self.distribution]
+        self.spec = {key: value for key, value in spec.items() if key != "distribution"}
+        keys: Any = {key: (kind, ...) for key, kind in types.items()}
+        read_part(create_model("Spec", __base__=Part, **keys), self.spec, self.distribution, ".")
+        if "min" in spec and spec["min"] >= spec["max"]:
+            raise ValueError(f".min {spec['min']} is not less than max {spec['max']}")
+        self.listed = self._all_values() if is_grid or "values" in spec else None
         """The values of which Optuna draws the place; None: it draws a quantile."""
         if is_grid and self.is_searched and self.listed is None:
-            raise ValueError(f" is {self.distribution}: a grid needs values, int_uniform or q_uniform")
+            raise ValueError(f" is {self.distribution}: a grid needs values or int_uniform")
 
     def _all_values(self) -> list[Any] | None:
-        """The points of a grid; None where W&B lets no grid have the distribution."""
-        spec = self.spec
-        if self.distribution == "categorical":
-            return list(spec["values"])
+        """The points of a grid; None where there is no end of them."""
         if self.distribution == "int_uniform":
-            return list(range(spec["min"], spec["max"] + 1))
-        if self.distribution == "q_uniform":  # without the upper end
-            return [
-                spec["min"] + k * spec["q"] for k in range(math.ceil((spec["max"] - spec["min"]) / spec["q"]))
-            ]
-        return None
+            return list(range(self.spec["min"], self.spec["max"] + 1))
+        return list(self.spec["values"]) if "values" in self.spec else None
 
     @property
     def is_searched(self) -> bool:
         return self.distribution != "constant"
 
-    @property
-    def quantiles(self) -> tuple[float, float]:
-        """The least and the largest that are drawn."""
-        return (0.0, 1.0) if "min" in self.spec else (_INNERMOST, 1 - _INNERMOST)
-
     def value(self, drawn: Any) -> Any:
         """The setting's value for what was drawn."""
-        return self._at(drawn) if self.listed is None else self.listed[drawn]
-
-    def _at(self, share: float) -> Any:
-        value = self._value(self.spec, share)
-        return round(value / self.spec["q"]) * self.spec["q"] if "q" in self.spec else value
-
-    def typical_values(self) -> Sequence[Any]:
-        """All values of a list; of a range some near its ends, which a setting need not take (`above 0`)."""
-        if "values" in self.spec:
-            return list(self.spec["values"])
-        return [self._at(share) for share in ((0.001, 0.999) if "min" in self.spec else (0.5,))]
+        return self._value(self.spec, drawn) if self.listed is None else self.listed[drawn]
 
 
-def _named(spec: Mapping[str, Any]) -> str:
+def _named(spec: Spec) -> str:
     """The distribution that is named, or that keys alone stand for; empty for none."""
     if "distribution" in spec:
         return str(spec["distribution"])
     if "values" in spec:
-        return "categorical_w_probabilities" if "probabilities" in spec else "categorical"
+        return "categorical"
     if "value" in spec:
         return "constant"
     ends = [spec[key] for key in ("min", "max") if key in spec]
     return ("int_uniform" if all(isinstance(end, int) for end in ends) else "uniform") if ends else ""
-
-
-def _check(spec: Mapping[str, Any]) -> None:
-    """A ValueError where values that are right by themselves are wrong together."""
-    if "min" in spec and spec["min"] >= spec["max"]:
-        raise ValueError(f".min {spec['min']} is not less than max {spec['max']}")
-    parts = spec.get("probabilities")
-    if parts is not None and not (len(parts) == len(spec["values"]) and math.isclose(sum(parts), 1)):
-        raise ValueError(f".probabilities is {parts}: must hold one for each value, which sum to 1")

@@ -109,7 +109,7 @@ def _sampler(file: SweepFile, seed: int, number: int) -> optuna.samplers.BaseSam
 def _distribution(parameter: Parameter) -> BaseDistribution:
     if parameter.listed is not None:
         return CategoricalDistribution(range(len(parameter.listed)))
-    return FloatDistribution(*parameter.quantiles)
+    return FloatDistribution(0, 1)
 
 
 class _JournalLock:
@@ -133,13 +133,17 @@ class _JournalLock:
         if self._depth == 0:
             self._held.close()
 
+    __enter__ = acquire
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
 
 def _opened(journal: Path, lock: _JournalLock, file: SweepFile) -> optuna.Study:
     """The study that the journal holds, or a new one."""
     pruner = None
-    if (
-        rungs := file.early_terminate
-    ):  # Optuna's Hyperband would not compare all runs at a rung, as W&B's does
+    if rungs := file.early_terminate:
+        # Optuna's Hyperband would not compare all runs at a rung, as W&B's does.
         pruner = optuna.pruners.SuccessiveHalvingPruner(rungs.min_iter, rungs.eta)
     try:
         storage = JournalStorage(JournalFileBackend(str(journal), lock))  # type: ignore[arg-type]
@@ -156,21 +160,20 @@ def _opened(journal: Path, lock: _JournalLock, file: SweepFile) -> optuna.Study:
 class Study:
     """A sweep's record, open for this process too."""
 
-    def __init__(self, file: SweepFile, folder: Path, seed: int) -> None:
+    def __init__(self, file: SweepFile, folder: Path, seed: int, digest: str) -> None:
         """
+        Args:
+            digest: of the search, which a folder has one of.
+
         Raises:
             ConfigError: the folder's record is of another search, or of none.
         """
-        self._file, self._folder, self._seed = file, folder, seed
-        self._lock = _JournalLock(folder / _JOURNAL)
-        if (folder / "sweep.json").exists():
-            raise ConfigError(
-                f"{folder}: holds a sweep of an earlier version (sweep.json), which cannot go on; "
-                "give another --out"
-            )
-        with self.alone():
-            self._study = _opened(folder / _JOURNAL, self._lock, file)
-            self._check_search()
+        self.file, self.folder, self._seed = file, folder, seed
+        self.alone = _JournalLock(folder / _JOURNAL)
+        """No other process makes a claim, or writes, in a `with` block of it."""
+        with self.alone:
+            self._study = _opened(folder / _JOURNAL, self.alone, file)
+            self._check_search(digest)
         # The number of a process may come again.
         self._me = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
         (folder / "processes").mkdir(exist_ok=True)
@@ -179,31 +182,16 @@ class Study:
 
     def close(self) -> None:
         """Free the trials that are open."""
-        (self._folder / "processes" / self._me).unlink(missing_ok=True)
+        (self.folder / "processes" / self._me).unlink(missing_ok=True)
         self._alive.close()
 
-    def _check_search(self) -> None:
-        """Compare with what the record was begun for."""
-        now = self._file.search | {"--search-seed": self._seed}
-        then = self._study.user_attrs.get("search")
+    def _check_search(self, digest: str) -> None:
+        then = self._study.user_attrs.get("digest")
         if then is None:
-            self._study.set_user_attr("search", now)
-            return
-        for name in [*then, *now]:
-            if then.get(name) != now.get(name):
-                raise ConfigError(
-                    f"{self._folder}: is of a search with {name} {then.get(name)}, now {now.get(name)}; "
-                    "give another --out"
-                )
-
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """No other process makes a claim, or writes, in the block."""
-        self._lock.acquire()
-        try:
-            yield
-        finally:
-            self._lock.release()
+            self._study.set_user_attr("digest", digest)
+        elif then != digest:
+            why = "the sweep file, a setting or the task has changed since"
+            raise ConfigError(f"{self.folder}: is of another search ({why}); give another --out")
 
     def trials(self) -> list[Trial]:
         return [Trial.of(frozen) for frozen in self._frozen()]
@@ -212,7 +200,7 @@ class Study:
         return self._study.get_trials(deepcopy=False)
 
     def draws(self) -> Iterator[Draw]:
-        return draws(self._file, self._seed, self._frozen())
+        return draws(self.file, self._seed, self._frozen())
 
     def add(self, draw: Draw, run_dir: str = "", refused: str = "") -> Trial:
         """Note a new trial of this process down, in one line of the journal.
@@ -239,7 +227,7 @@ class Study:
     def _lives(self, process: str) -> bool:
         """Whether a process, on whatever machine, holds the lock of the file that it opened."""
         try:
-            with (self._folder / "processes" / process).open("r+b") as file:
+            with (self.folder / "processes" / process).open("r+b") as file:
                 return not lock_file(file.fileno())
         except FileNotFoundError:
             return False
@@ -258,7 +246,7 @@ class Study:
 
     def is_hopeless(self, number: int, history: Sequence[float]) -> bool:
         """Whether early termination ends a run with these evaluations, one of them a rung that it fails."""
-        if self._file.early_terminate is None:
+        if self.file.early_terminate is None:
             return False
         handle, known = self._note(number), self._frozen()[number - 1]
         hopeless = bool(known.user_attrs.get("hopeless"))

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,7 +29,7 @@ from dtqn.export import card
 from dtqn.files import write_whole
 from dtqn.program import code_digest, versions
 from dtqn.settings.config import Config, ConfigError, wrong
-from dtqn.settings.values import shown
+from dtqn.settings.faults import first_fault
 from dtqn.text import one_line
 from dtqn.training import checkpoint, machine, trained
 from dtqn.training.directory import RunDir, file_errors
@@ -95,11 +94,11 @@ def export(directory: RunDir, to: Path, episodes: int, seed: int) -> Scores:
     if directory.is_exported:
         raise ConfigError(f"{directory.path}: is an exported agent already; copy the folder")
     config = directory.read_config()
-    about, weights = checkpoint.load_described(directory.checkpoints)
-    directory.check_trained(config, about)
+    about, weights = checkpoint.load_weights(directory.checkpoints)
+    directory.check_trained(config, about["config"])
     kept = {"last": ({"env_steps": about["env_steps"]}, weights)}
     if checkpoint.best_figures(directory.checkpoints):
-        kept["best"] = checkpoint.load_best_with_figures(directory.checkpoints)
+        kept["best"] = checkpoint.load_weights(directory.checkpoints, "best")
     # Rows after those that the checkpoint counts on are not of its weights.
     rows = check_counted(directory.metrics_file, about["rows"])
     with _new(to) as folder:
@@ -108,7 +107,7 @@ def export(directory: RunDir, to: Path, episodes: int, seed: int) -> Scores:
                 shutil.copyfile(directory.path / name, folder / name)
         (folder / "metrics.jsonl").write_bytes(b"".join(row + b"\n" for row in rows))
         for name, (figures, tensors) in kept.items():
-            checkpoint.save_exported(folder, name, tensors, figures)
+            checkpoint.save_weights(folder, name, tensors, figures).chmod(_FOR_ALL)
         # Those of the folder, not of the run, which may have trained on by now.
         scores = {name: trained.evaluate_run(RunDir(folder), episodes, seed, name) for name in kept}
         pictures = [name for name in _PICTURES if (folder / name).exists()]
@@ -170,15 +169,5 @@ def read(folder: Path) -> Certificate:
     try:
         return Certificate.model_validate_json(content)
     except ValidationError as error:
-        why = f"is no certificate of this program, or damaged: {_fault(error)}"
+        why = f"is no certificate of this program, or damaged: {one_line(first_fault(error))}"
         raise ConfigError(f"{path}: {why}") from None
-
-
-def _fault(error: ValidationError) -> str:
-    """The first fault in words: the field, its value and what would be right."""
-    first = error.errors(include_url=False)[0]
-    name = ".".join(map(str, first["loc"]))
-    if first["type"] == "missing":
-        return f"{name} is missing"
-    must = re.sub(r"^\w+ should", "must", first["msg"])
-    return one_line(f"{name} is {shown(first['input'])}; {must}" if name else must)

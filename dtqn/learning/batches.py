@@ -16,7 +16,7 @@ Legend: B sequences, P burn-in (or context) rows, R rows of the learn block.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,25 +43,13 @@ class Outputs(NamedTuple):
     """The trace rows that the online pass leaves now, where they are wanted: field -> [B, P + R, ...]."""
 
 
-class Passes(Protocol):
-    """Runs both networks on a batch."""
-
-    def __call__(
-        self,
-        online: QNetwork,
-        target: QNetwork,
-        batch: Sequences,
-        want_trace: bool,
-    ) -> Outputs: ...
-
-
 class Reading(NamedTuple):
     """How a learner reads a batch from replay."""
 
     learned: Callable[[Sequences], Sequences]
     """A batch -> the same with its learned rows in the learn block: `learn_block` or `whole_sequence`."""
-    passes: Passes
-    """`same_rows` or `next_window`."""
+    passes: Callable[[QNetwork, QNetwork, Sequences, bool], Outputs]
+    """`same_rows` or `next_window`: runs the online and the target network on a batch."""
 
 
 def learn_block(batch: Sequences) -> Sequences:
@@ -98,12 +86,7 @@ def whole_sequence(batch: Sequences) -> Sequences:
     )
 
 
-def same_rows(
-    online: QNetwork,
-    target: QNetwork,
-    batch: Sequences,
-    want_trace: bool,
-) -> Outputs:
+def same_rows(online: QNetwork, target: QNetwork, batch: Sequences, want_trace: bool) -> Outputs:
     """Rows are learned and bootstrapped from in one pass of each network.
 
     There is one pass where the online network is its own target.
@@ -117,12 +100,7 @@ def same_rows(
         return Outputs(output, target.learn_values(batch)[0], output, trace)
 
 
-def next_window(
-    online: QNetwork,
-    target: QNetwork,
-    batch: Sequences,
-    want_trace: bool,
-) -> Outputs:
+def next_window(online: QNetwork, target: QNetwork, batch: Sequences, want_trace: bool) -> Outputs:
     """Rows are bootstrapped from in passes of their own, which do not have the sequence's first row.
 
     Row 0 is never bootstrapped from, but its values say which policy took the sequence's first step (the

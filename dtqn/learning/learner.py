@@ -22,9 +22,8 @@ from torch import Tensor, nn
 
 from dtqn.graphs import Captured
 from dtqn.learning import losses
-from dtqn.learning.adam import Adam
+from dtqn.learning.adam import Adam, Flat
 from dtqn.learning.batches import Reading, TraceBlock, join, join_traces, split, take
-from dtqn.learning.flat import Flat
 from dtqn.learning.objective import Objective, StepErrors
 from dtqn.learning.precision import Rounded
 from dtqn.networks.q_network import QNetwork
@@ -36,14 +35,6 @@ MAX_SKIPPED_IN_A_ROW = 10
 """Updates whose loss or gradient is not finite, one after the other, with which training ends."""
 _AUXILIARY = 2
 """The key of the auxiliary loss's draws below an update's number."""
-
-
-class AuxiliaryLoss(NamedTuple):
-    """A loss beside that of the TD errors, of the online network on the whole batch."""
-
-    loss: Callable[[Any, Sequences, torch.Generator], Tensor]
-    """(network, batch, generator of its draws) -> scalar"""
-    weight: float
 
 
 class Update(NamedTuple):
@@ -95,7 +86,6 @@ class Learner:
         *,
         config: LearnerConfig,
         reading: Reading,
-        auxiliary: AuxiliaryLoss | None,
         max_priority_weight: float,
         want_trace: bool,
         threads: int,
@@ -106,7 +96,6 @@ class Learner:
         Args:
             network: the online network; its parameters are trained in place.
             reading: what of a batch is learned, and the passes that its values come from.
-            auxiliary: a loss to add to that of the TD errors.
             max_priority_weight: eta of a sequence's priority.
             want_trace: hand back the trace that a forward pass leaves, for replay to keep.
             threads: run the two parts of a batch side by side where it is above 1.
@@ -115,7 +104,7 @@ class Learner:
                 it is.
         """
         self.config, self.reading = config, reading
-        self._auxiliary = auxiliary
+        self._auxiliary = network.auxiliary if config.auxiliary_weight else None
         self._seed = seed
         self._threads = threads
         self._map: Callable[..., Iterable[_Part]] = map
@@ -217,7 +206,9 @@ class Learner:
         gradients = parts[0].gradients
         for part in parts[1:]:
             torch._foreach_add_(gradients, part.gradients)
-        sums = {name: _sum(part.sums[name] for part in parts) for name in parts[0].sums}
+        sums = {
+            name: functools.reduce(torch.add, (part.sums[name] for part in parts)) for name in parts[0].sums
+        }
         highest = {
             name: torch.stack([part.largest[name] for part in parts]).amax() for name in parts[0].largest
         }
@@ -231,11 +222,7 @@ class Learner:
         torch._foreach_mul_(self._gradients, clipped.to(norm.dtype))
         self.optimizer.step(self._gradients, learning_rate, finite)
         self._average_target(finite)
-        numbers |= {
-            "finite": finite,
-            "grad_norm": norm,
-            "num_learned": num_learned,
-        }
+        numbers |= {"finite": finite, "grad_norm": norm, "num_learned": num_learned}
         return _Step(numbers, members, [part.priorities for part in parts], [part.trace for part in parts])
 
     def _parts(self, batch: Sequences) -> list[Tensor]:
@@ -249,8 +236,8 @@ class Learner:
         """Adds the gradient of the auxiliary loss, of the whole batch, to `gradients` in place."""
         if self._auxiliary is None:
             return {}
-        loss = self._auxiliary.loss(self.online, batch, self._generator(batch.learn_rows.device))
-        weighted = self._auxiliary.weight * loss
+        loss = self._auxiliary(self.online, batch, self._generator(batch.learn_rows.device))
+        weighted = self.config.auxiliary_weight * loss
         torch._foreach_add_(gradients, self._gradient_of(weighted, self.online))
         return {"auxiliary_loss": loss.detach()}
 
@@ -346,10 +333,6 @@ class Learner:
         self.learning_rate = state.get("learning_rate", 0.0)  # earlier checkpoints lack it
         self.skipped_updates = state["skipped_updates"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
-
-
-def _sum(tensors: Iterable[Tensor]) -> Tensor:
-    return functools.reduce(torch.add, tensors)
 
 
 def _metrics(numbers: dict[str, float]) -> dict[str, float]:

@@ -19,6 +19,7 @@ memory that are seen beside the keys.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -36,35 +37,27 @@ def sinusoid(length: int, width: int, first: int = 0) -> Tensor:
     return torch.cat([angle.sin(), angle.cos()], dim=-1)
 
 
-class _ByDistance(torch.autograd.Function):
-    """`by_distance`. Autograd's own backward of the same view fills and copies whole arrays of zeros."""
+class _Slide(torch.autograd.Function):
+    """`_distances` or `_keys`, each of which is the adjoint of the other.
+
+    Autograd's own backward of such views fills and copies whole arrays of zeros.
+    """
 
     @staticmethod
-    def forward(ctx: Any, by_key: Tensor) -> Tensor:
-        return _distances(by_key)
+    def forward(ctx: Any, x: Tensor, slide: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.back = _keys if slide is _distances else _distances
+        return slide(x)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return _keys(grad)
-
-
-class _ByKey(torch.autograd.Function):
-    """`by_key`, whose adjoint is `by_distance`."""
-
-    @staticmethod
-    def forward(ctx: Any, by_distance: Tensor) -> Tensor:
-        return _keys(by_distance)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return _distances(grad)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return ctx.back(grad), None
 
 
 def by_distance(by_key: Tensor) -> Tensor:
     """[N, T, E - 1 + T] -> [N, T, E]: what is at the keys t..t + E - 1 of each query t. It is a view."""
     if by_key.shape[1] == 1:
         return by_key
-    found: Tensor = _ByDistance.apply(by_key)
+    found: Tensor = _Slide.apply(by_key, _distances)
     return found
 
 
@@ -72,7 +65,7 @@ def by_key(by_distance: Tensor) -> Tensor:
     """[N, T, E] -> [N, T, E - 1 + T]: the inverse of `by_distance`, 0 at the other keys."""
     if by_distance.shape[1] == 1:
         return by_distance
-    found: Tensor = _ByKey.apply(by_distance)
+    found: Tensor = _Slide.apply(by_distance, _keys)
     return found
 
 

@@ -74,7 +74,7 @@ class ContrastiveLoss(nn.Module):
     def of_features(self, network: RecurrentQNetwork, y: Tensor, real: Tensor, masked: Tensor) -> Tensor:
         """The loss of features y [B, R, D], of which `real` [B, R] are no padding and `masked` are hidden."""
         hidden = (masked | ~real)[..., None]
-        x = cast(CoBERL, network.core).both_ways(y.masked_fill(hidden, 0.0), real)
+        x = cast(CoBERL, network.core).transformer.both_ways(y.masked_fill(hidden, 0.0), real)
         y = y.masked_fill(~real[..., None], 0.0)
         x, y = (F.normalize(self.critic(z), dim=-1) for z in (x, y))
 

@@ -5,15 +5,13 @@ The file of a core is imported where it is asked for, so that a run reads that o
 
 from __future__ import annotations
 
-from typing import Any
-
 import gymnasium
 from torch import nn
 
 from dtqn.networks import own_networks
 from dtqn.networks.compression import Compression
 from dtqn.networks.encoders import StepEncoder
-from dtqn.networks.gates import make_gate
+from dtqn.networks.gates import LayerSettings, make_gate
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.heads import Categorical, DuelingHead, Expectation, Prediction, QHead, Quantiles
 from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, QNetwork
@@ -33,24 +31,22 @@ def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
         ConfigError: a core or encoder of the user's own cannot be made.
         ValueError: the network cannot read the task.
     """
-    network: Any  # an nn.Module that is a QNetwork, too; no type says both
+    network: QNetwork
     encoder = make_encoder(config, observation_space, num_actions)
-    match config.core:
-        case "dtqn":
-            network = _windowed(config, encoder, observation_space, num_actions)
-        case _:
-            network = RecurrentQNetwork(
-                encoder=encoder,
-                head=_head(config, observation_space, num_actions),
-                core=make_core(config),
-                auxiliary=_auxiliary(config),
-            )
+    if config.core == "dtqn":
+        network = _windowed(config, encoder, observation_space, num_actions)
+    else:
+        network = RecurrentQNetwork(
+            encoder=encoder,
+            head=_head(config, observation_space, num_actions),
+            core=make_core(config),
+            auxiliary=_auxiliary(config),
+        )
     if config.encoder == "dtqn":
         from dtqn.networks.dtqn_encoder import initialise_as_dtqn
 
         network.apply(initialise_as_dtqn)
-    built: QNetwork = network
-    return built
+    return network
 
 
 def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> Encoder:
@@ -122,36 +118,27 @@ def _windowed(
 
     head = _head(config, observation_space, num_actions)  # its parameters are drawn first
     decoder = TransformerDecoder(
-        width=config.width,
+        _layer(config),
         num_layers=config.num_layers,
-        num_heads=config.num_heads,
-        mlp_width=config.mlp_width,
         context_length=config.context_length,
         positions=config.positions,
-        gate=config.gate,
-        gate_bias=config.gate_bias,
-        norm=config.norm,
         share_gates=config.share_gates,
         final_norm=config.final_norm,
     )
-    return WindowedQNetwork(
-        encoder=encoder,
-        head=head,
-        decoder=decoder,
-        observation_space=observation_space,
+    return WindowedQNetwork(encoder=encoder, head=head, decoder=decoder, observation_space=observation_space)
+
+
+def _layer(config: NetworkConfig) -> LayerSettings:
+    return LayerSettings(
+        config.width, config.num_heads, config.mlp_width, config.gate, config.gate_bias, config.norm
     )
 
 
 def _gtrxl(config: NetworkConfig, span_ramp: int | None, compression: Compression | None) -> GTrXL:
     return GTrXL(
-        width=config.width,
+        _layer(config),
         num_layers=config.num_layers,
-        num_heads=config.num_heads,
-        mlp_width=config.mlp_width,
         memory_length=config.memory_length,
-        gate=config.gate,
-        gate_bias=config.gate_bias,
-        norm=config.norm,
         span_ramp=span_ramp,
         compression=compression,
     )
@@ -173,18 +160,11 @@ def _auxiliary(config: NetworkConfig) -> AuxiliaryLoss | None:
         return None
     from dtqn.networks.auxiliary import ContrastiveLoss, reconstruction_loss, span_penalty
 
-    match config.auxiliary_loss:
-        case "contrastive":
-            return ContrastiveLoss(
-                width=config.width,
-                mask_share=config.mask_share,
-                invariance_weight=config.invariance_weight,
-            )
-        case "span":
-            return span_penalty
-        case "reconstruction":
-            return reconstruction_loss
-    raise AssertionError(config.auxiliary_loss)
+    if config.auxiliary_loss == "contrastive":
+        return ContrastiveLoss(
+            width=config.width, mask_share=config.mask_share, invariance_weight=config.invariance_weight
+        )
+    return {"span": span_penalty, "reconstruction": reconstruction_loss}[config.auxiliary_loss]
 
 
 def make_core(config: NetworkConfig) -> Core:
@@ -223,12 +203,12 @@ def make_core(config: NetworkConfig) -> Core:
             layers = [GRULayer(width=width, skip=skip, longest=longest, orthogonal=orthogonal) for _ in depth]
             return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(width,))
         case "mingru":
-            from dtqn.networks.mingru import MinGRULayer
+            from dtqn.networks.linear_recurrences import MinGRULayer
 
             layers = [MinGRULayer(width=width, mlp_width=config.mlp_width, longest=longest) for _ in depth]
             return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(width,))
         case "lru":
-            from dtqn.networks.lru import LRULayer
+            from dtqn.networks.linear_recurrences import LRULayer
 
             layers = [LRULayer(width=width) for _ in depth]
             return RecurrentStack(layers=layers, state_type=Hidden, layer_shape=(2, width))

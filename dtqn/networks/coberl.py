@@ -75,7 +75,3 @@ class CoBERL(nn.Module):
         if not want_trace:
             return output, None, None
         return output, CoBERLState(memory, recurrent), CoBERLTrace(left, rows)
-
-    def both_ways(self, x: Tensor, real: Tensor) -> Tensor:
-        """The transformer alone, where every step sees all `real` steps [B, T] of x [B, T, D]."""
-        return self.transformer.both_ways(x, real)

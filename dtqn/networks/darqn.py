@@ -13,20 +13,21 @@ import gymnasium
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.embedding import Embedding, previous_action
 from dtqn.networks.encoders import (
     CategoricalEncoder,
     CodePictureEncoder,
     DictEncoder,
+    Embedding,
     ImageEncoder,
     ImageNetwork,
     NumericEncoder,
     PictureEncoder,
     observation_encoder,
+    previous_action,
     set_encoder,
 )
 from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
-from dtqn.networks.rnn import chrono_lstm_, orthogonal_
+from dtqn.networks.rnn import initialise_
 from dtqn.types import StepInputs
 
 
@@ -157,16 +158,13 @@ class AttentiveLSTMLayer(nn.Module):
     """
 
     def __init__(self, *, width: int, longest: int | None, orthogonal: bool) -> None:
-        """`longest` and `orthogonal`: see `LSTMLayer`. Initial values are torch's else."""
+        """`longest` and `orthogonal`: see `initialise_`. Initial values are torch's else."""
         super().__init__()
         self.of_part = nn.Linear(width, width)
         self.of_hidden = nn.Linear(width, width, bias=False)
         self.score = nn.Linear(width, 1, bias=False)  # a bias would cancel in the softmax
         self.lstm = nn.LSTMCell(width, width)
-        if orthogonal:
-            orthogonal_(self.lstm.weight_ih, self.lstm.weight_hh, self.lstm.bias_ih, self.lstm.bias_hh)
-        if longest is not None:
-            chrono_lstm_(self.lstm.bias_ih, self.lstm.bias_hh, longest)
+        initialise_(list(self.lstm.parameters()), longest, orthogonal)
 
     def forward(
         self, x: Tensor, want_trace: bool, hidden: Tensor, cell: Tensor

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dtqn.networks.attention import sinusoid
-from dtqn.networks.gates import feed_forward, make_gate, make_norm
+from dtqn.networks.gates import LayerSettings, feed_forward, make_gate, make_norm
 
 
 def _seen(x: Tensor, at: Tensor) -> Tensor:
@@ -31,25 +31,17 @@ def _seen(x: Tensor, at: Tensor) -> Tensor:
 
 
 class DecoderLayer(nn.Module):
-    def __init__(
-        self,
-        *,
-        width: int,
-        num_heads: int,
-        mlp_width: int,
-        gate: str,
-        gate_bias: float | None,
-        norm: str,
-    ) -> None:
+    def __init__(self, layer: LayerSettings) -> None:
         super().__init__()
-        self.num_heads, self.pre_norm = num_heads, norm == "pre"
+        width, gate, bias = layer.width, layer.gate, layer.gate_bias
+        self.num_heads, self.pre_norm = layer.num_heads, layer.norm == "pre"
         self.qkv = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
-        self.attention_norm = make_norm(norm, width)
-        self.attention_gate = make_gate(gate, width=width, bias=gate_bias)
-        self.mlp = feed_forward(width, mlp_width)
-        self.mlp_norm = make_norm(norm, width)
-        self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
+        self.attention_norm = make_norm(layer.norm, width)
+        self.attention_gate = make_gate(gate, width=width, bias=bias)
+        self.mlp = feed_forward(width, layer.mlp_width)
+        self.mlp_norm = make_norm(layer.norm, width)
+        self.mlp_gate = make_gate(gate, width=width, bias=bias)
 
     def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
         """[B, T, D] -> [B, T, D], or [B, S, D] of the steps `at` [B, S] alone."""
@@ -79,16 +71,11 @@ class TransformerDecoder(nn.Module):
 
     def __init__(
         self,
+        layer: LayerSettings,
         *,
-        width: int,
         num_layers: int,
-        num_heads: int,
-        mlp_width: int,
         context_length: int,
         positions: str,
-        gate: str,
-        gate_bias: float | None,
-        norm: str,
         share_gates: bool,
         final_norm: bool,
     ) -> None:
@@ -96,26 +83,15 @@ class TransformerDecoder(nn.Module):
         Args:
             context_length: K.
             positions: `learned`, `sinusoidal` or `none`.
-            gate_bias: b_g at the start; None: the gate's own.
-            norm: `pre`, `post` or `none`.
             share_gates: all layers have the first one's two gates.
             final_norm: LayerNorm after the last layer.
         """
         super().__init__()
+        width = layer.width
         self.num_layers, self.context_length = num_layers, context_length
-        self.layers = nn.ModuleList(
-            DecoderLayer(
-                width=width,
-                num_heads=num_heads,
-                mlp_width=mlp_width,
-                gate=gate,
-                gate_bias=gate_bias,
-                norm=norm,
-            )
-            for _ in range(num_layers)
-        )
-        for layer in self.layers[1:] if share_gates else ():
-            layer.attention_gate, layer.mlp_gate = self.layers[0].attention_gate, self.layers[0].mlp_gate
+        self.layers = nn.ModuleList(DecoderLayer(layer) for _ in range(num_layers))
+        for later in self.layers[1:] if share_gates else ():
+            later.attention_gate, later.mlp_gate = self.layers[0].attention_gate, self.layers[0].mlp_gate
         self.final_norm = make_norm("post" if final_norm else "none", width)
         match positions:
             case "learned":

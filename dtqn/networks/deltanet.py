@@ -1,7 +1,7 @@
 """Gated DeltaNet: a linear recurrence whose state is a matrix that is corrected and forgets.
 
-Yang, Kautz and Hatamizadeh, ICLR 2025, arXiv 2412.06464, section 3.4; the recurrence is in
-`dtqn.networks.delta_rule`. With x the block's input after LayerNorm, for each of H heads of d features:
+Yang, Kautz and Hatamizadeh, ICLR 2025, arXiv 2412.06464, section 3.4. With x the block's input after
+LayerNorm, for each of H heads of d features:
 
     q, k = SiLU(W_q x), SiLU(W_k x), each divided by its length        v = SiLU(W_v x)
     beta = sigmoid(w_b x)        log alpha = -exp(a) softplus(w_a x + b)
@@ -10,7 +10,28 @@ Yang, Kautz and Hatamizadeh, ICLR 2025, arXiv 2412.06464, section 3.4; the recur
 The paper's short convolutions over the last steps of q, k and v are left out, and keys and values have one
 width. docs/agents-notes.md says why.
 
-Legend: B batch, T steps, D width, H heads, d width of a head.
+The gated delta rule stores values under keys in a matrix (equation 10, transposed; keys no longer than 1):
+
+    S_t = alpha_t (I - beta_t k_t k_t^T) S_{t-1} + beta_t k_t v_t^T        o_t = S_t^T q_t
+
+A step reads what key k_t stands for, moves it towards v_t by the share beta_t, and forgets all by alpha_t.
+With u_t the change that it writes under k_t,
+
+    S_t = alpha_t S_{t-1} + k_t u_t^T        u_t = beta_t (v_t - alpha_t S_{t-1}^T k_t)
+
+From the matrix S before a chunk of C steps, all u of the chunk solve one triangular system (the WY form:
+arXiv 2406.06484, section 3.2; arXiv 2412.06464, section 3.3). With a_t = sum_{i<=t} log alpha_i,
+G_ti = exp(a_t - a_i), g_t = exp(a_t), steps as rows, and * for products element by element:
+
+    (I + L) u = w = beta * (v - g * k S)            L = beta * G * k k^T below the diagonal
+    o = g * q S + A u                               A = G * q k^T up to the diagonal
+    S' = g_C S + (e * k)^T u                        e is G's last row
+
+This is done for all chunks at once, except for u and S', which go from chunk to chunk. No exponent is above
+0, so nothing overflows however strongly alpha forgets.
+
+Legend: B batch, T steps, D width, H heads, d width of a head's keys and values, K chunks, C steps of a chunk,
+N = B H matrices, M = K N chunks of all matrices.
 """
 
 from __future__ import annotations
@@ -22,10 +43,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dtqn.networks.delta_rule import delta_rule, delta_step
 from dtqn.networks.gates import feed_forward
 from dtqn.networks.rnn import chrono_bias
 
+CHUNK = 16
+"""The largest C. A chunk's products cost C^2, and each chunk waits for the one before."""
+FORGOTTEN = -30.0
+"""Less than e^-30 of a matrix is as good as nothing, and sums a_t this small keep float32's digits."""
 RATE = (0.0, 16.0)
 """exp(a) at initialisation, uniform; as in the paper's code, like the next."""
 STEP = (1e-3, 0.1)
@@ -96,3 +120,133 @@ class GatedDeltaNetLayer(nn.Module):
         o = unit(o, 1e-5 * width) * (width**0.5 * self.output_norm)
         x = x + self.out(o.flatten(2) * F.silu(gate))
         return x + self.mlp(self.mlp_norm(x)), None if states is None else (states,)
+
+
+def delta_step(
+    qk: Tensor, v: Tensor, log_alpha: Tensor, beta: Tensor, start: Tensor
+) -> tuple[Tensor, Tensor]:
+    """One step, as `delta_rule` on T = 1: o [B, 1, H, d] and S_1 [B, 1, H, d, d]."""
+    q, k = qk[:, 0, ..., None, :].unbind(1)  # [B, H, 1, d]
+    log_alpha, beta = log_alpha[:, 0, :, None, None], beta[:, 0, :, None, None]
+    kept = start * torch.exp(log_alpha)
+    after = torch.addcmul(kept, k.mT, (v[:, 0, :, None] - k @ kept) * beta)
+    return (q @ after)[:, None, :, 0], after[:, None]
+
+
+def delta_rule(
+    qk: Tensor, v: Tensor, log_alpha: Tensor, beta: Tensor, start: Tensor, want_states: bool
+) -> tuple[Tensor, Tensor | None]:
+    """All steps.
+
+    Args:
+        qk: [B, T, 2, H, d] queries and keys.
+        v: [B, T, H, d] values.
+        log_alpha: [B, T, H], at most 0.
+        beta: [B, T, H], from 0 to 1.
+        start: [B, H, d, d] S_0, rows by the key's features.
+        want_states: give S_t of every step, without gradient: d times as many numbers as in all o.
+    Returns: o [B, T, H, d], and S_t [B, T, H, d, d] or None.
+    """
+    batch, steps, heads, width = v.shape
+    count = -(-steps // CHUNK)
+    size = -(-steps // count)
+    rows = count * size - steps  # whatever they hold, no step before them sees it
+
+    def by_chunk(x: Tensor) -> Tensor:
+        """[B, T, ..., H, n] -> [M, ..., C, n]"""
+        if rows:
+            x = F.pad(x, (0, 0) * (x.dim() - 2) + (0, rows))
+        x = x.unflatten(1, (count, size)).movedim((1, -2, 2), (0, 2, -2))
+        return x.flatten(0, 2)
+
+    log_alpha = log_alpha.clamp(min=FORGOTTEN)
+    qk, v, log_alpha, beta = (by_chunk(x) for x in (qk, v, log_alpha[..., None], beta[..., None]))
+    first = start.reshape(-1, width, width)
+    o, change, before = _Chunks.apply(qk, v, log_alpha.cumsum(1), beta, first)
+    o = o.view(count, batch, heads, size, width).permute(1, 0, 3, 2, 4).flatten(1, 2)[:, :steps]
+    if not want_states:
+        return o, None
+    with torch.no_grad():
+        states = v.new_empty((batch, count, size, heads, width, width))
+        now = before
+        for t, after in enumerate(states.unbind(2)):
+            now = now * log_alpha[:, t, :, None].exp()
+            now = now.addcmul_(qk[:, 1, t, :, None], change[:, t, None])
+            after.copy_(now.view(count, batch, heads, width, width).transpose(0, 1))
+        return o, states.flatten(1, 2)[:, :steps]
+
+
+class _Chunks(torch.autograd.Function):
+    """The module's equations and their derivatives, in fewer passes over its arrays than autograd's own.
+
+    With dx the gradient of x; that of a is made of the rows and columns of that of log G = a_t - a_i:
+
+        du = A^T do + (e * k) dS'          dw = (I + L)^-T du
+        dA = do u^T                        dL = -dw u^T below the diagonal
+        dS = g_C dS' + (g * q)^T do - (beta * g * k)^T dw
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, qk: Tensor, v: Tensor, log_g: Tensor, beta: Tensor, start: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """qk [M, 2, C, d], v [M, C, d], a and beta [M, C, 1], start [N, d, d], chunk by chunk.
+
+        Returns: o and u [M, C, d], S before each chunk [M, d, d].
+        """
+        size, k = v.shape[1], qk[:, 1]
+        later = torch.ones(size, size, dtype=torch.bool, device=v.device).triu_(1)
+        decay = (log_g - log_g.mT).masked_fill_(later, -torch.inf).exp_()  # G
+        mix = (qk.flatten(1, 2) @ k.mT).view(-1, 2, size, size).mul_(decay[:, None])  # A, L / beta
+        # The solver reads nothing on or above the diagonal.
+        identity = torch.eye(size, dtype=v.dtype, device=v.device)
+        solved = torch.linalg.solve_triangular(mix[:, 1] * beta, identity, upper=False, unitriangular=True)
+        g, change = log_g.exp(), torch.empty_like(v)
+        by_chunk = (beta * v, beta * g * k, solved, change, (k * decay[:, -1, :, None]).mT, g[:, -1:])
+        now, before = start, []
+        for bv, bgk, inverse, u, ek, keep in zip(*(x.split(len(start)) for x in by_chunk), strict=True):
+            before.append(now)
+            torch.bmm(inverse, torch.baddbmm(bv, bgk, now, alpha=-1), out=u)
+            now = torch.baddbmm(keep * now, ek, u)
+        states = torch.cat(before)
+        read = (qk.flatten(1, 2) @ states).view_as(qk)  # q S, k S
+        o = torch.baddbmm(g * read[:, 0], mix[:, 0], change)
+        ctx.save_for_backward(qk, v, g, beta, decay, mix, solved, change, states, read)
+        ctx.num_matrices = len(start)
+        ctx.mark_non_differentiable(change, states)
+        return o, change, states
+
+    @staticmethod
+    def backward(ctx: Any, d_o: Tensor, *_: None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        qk, v, g, beta, decay, mix, solved, change, states, read = ctx.saved_tensors
+        k, end = qk[:, 1], decay[:, -1, :, None]  # e
+        d_rows = torch.stack([d_o, torch.empty_like(d_o)], dim=1)  # do, -dw
+        d_read = torch.empty_like(qk)
+        d_now, d_after = torch.zeros_like(states[: ctx.num_matrices]), []
+        d_change, of_read = mix[:, 0].mT @ d_o, torch.stack([g, g * beta], dim=1)
+        by_chunk = (d_change, k * end, solved.mT, d_rows, of_read, d_read, qk.flatten(1, 2).mT, g[:, -1:])
+        chunks = list(zip(*(x.split(ctx.num_matrices) for x in by_chunk), strict=True))
+        for du, ek, inverse, rows, factors, d_reads, of_keys, keep in reversed(chunks):
+            d_after.append(d_now)
+            rows[:, 1] = inverse @ torch.baddbmm(du, ek, d_now, beta=-1, alpha=-1)
+            torch.mul(rows, factors, out=d_reads)
+            d_now = torch.baddbmm(keep * d_now, of_keys, d_reads.flatten(1, 2))
+        d_states = torch.cat(d_after[::-1])
+
+        d_mix = (d_rows.flatten(1, 2) @ change.mT).view_as(mix)  # dA, dL
+        d_mix[:, 1].tril_(-1)
+        d_log_decay = d_mix * mix
+        d_beta = d_log_decay[:, 1].sum(2, keepdim=True)
+        d_beta -= (d_rows[:, 1] * (v - g * read[:, 1])).sum(2, keepdim=True)
+        d_log_decay = torch.addcmul(d_log_decay[:, 0], d_log_decay[:, 1], beta)
+        d_mix *= decay[:, None]
+        d_mix[:, 1] *= beta
+        d_mix = d_mix.flatten(1, 2)
+        d_qk = torch.baddbmm(d_mix @ k, d_read.flatten(1, 2), states.mT).view_as(qk)
+        d_end_k = (change @ d_states.mT).mul_(end)
+        d_qk[:, 1] += d_end_k.baddbmm(d_mix.mT, qk.flatten(1, 2))
+        d_log_end = (d_end_k * k).sum(2, keepdim=True)
+        d_log_g = (d_read * read).sum((1, 3))[..., None] - d_log_end
+        d_log_g += d_log_decay.sum(2, keepdim=True) - d_log_decay.sum(1)[..., None]
+        d_log_g[:, -1] += d_log_end.sum(1) + g[:, -1] * (d_states * states).sum((1, 2))[:, None]
+        return d_qk, -beta * d_rows[:, 1], d_log_g, d_beta, d_now

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.embedding import Embedding, previous_action
+from dtqn.networks.encoders import Embedding, previous_action
 from dtqn.networks.gates import GRUGate
 from dtqn.types import StepInputs
 

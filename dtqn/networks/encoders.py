@@ -13,6 +13,7 @@ All features are concatenated and mapped to the width of the core.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
 
@@ -21,9 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.distinct import on_distinct
-from dtqn.networks.embedding import Embedding, previous_action
-from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
+from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN, on_distinct
+from dtqn.shapes import follow_data
 from dtqn.types import Observation, StepInputs
 
 ImageEncoder = Literal["nature", "impala", "minigrid"]
@@ -38,6 +38,21 @@ class ObservationEncoder(Protocol):
     output_width: int
 
     def __call__(self, observation: Observation, /) -> Tensor: ...
+
+
+class Embedding(nn.Embedding):
+    """torch's, whose own gradient on a GPU adds up in an order that changes from one run to the next."""
+
+    def forward(self, index: Tensor) -> Tensor:
+        """Numbers [...] int64 -> vectors [..., E]"""
+        return super().forward(index) if follow_data(index) else self.weight[index]
+
+
+def previous_action(embedding: Embedding, inputs: StepInputs) -> Tensor:
+    """Features [B, T, E] of the previous action. A first row has none: no sentinel, its features are 0."""
+    action = inputs.prev_action.to(torch.int64).masked_fill(inputs.first, 0)
+    features: Tensor = embedding(action)
+    return features.masked_fill(inputs.first[..., None], 0.0)
 
 
 class CategoricalEncoder(nn.Module):
@@ -78,37 +93,44 @@ class SetEncoder(nn.Module):
         return weight.new_zeros((*values.shape[:2], len(weight))).scatter_(2, values, 1.0) @ weight
 
 
-class NumericEncoder(nn.Module):
-    """MultiBinary or a Box: the numbers, flattened, over `divisor`."""
-
-    def __init__(self, *, size: int, divisor: float) -> None:
+class _Scaled(nn.Module):
+    def __init__(self, divisor: float) -> None:
         super().__init__()
-        self.output_width = size
         self.divisor = divisor
         self.register_buffer("dtype_of", torch.zeros(()), persistent=False)
 
-    def forward(self, observation: Tensor) -> Tensor:
-        numbers = observation.reshape(*observation.shape[:2], -1).to(self.get_buffer("dtype_of").dtype)
+    def scaled(self, numbers: Tensor) -> Tensor:
+        """Over `divisor`, in the dtype of the network."""
+        numbers = numbers.to(self.get_buffer("dtype_of").dtype)
         return numbers if self.divisor == 1 else numbers / self.divisor
 
 
-class PictureEncoder(nn.Module):
+class NumericEncoder(_Scaled):
+    """MultiBinary or a Box: the numbers, flattened, over `divisor`."""
+
+    def __init__(self, *, size: int, divisor: float) -> None:
+        super().__init__(divisor)
+        self.output_width = size
+
+    def forward(self, observation: Tensor) -> Tensor:
+        return self.scaled(observation.reshape(*observation.shape[:2], -1))
+
+
+class PictureEncoder(_Scaled):
     """A picture of numbers [H, W] or [H, W, C], over `divisor`: 255 brings bytes into [0, 1]."""
 
     def __init__(self, *, shape: tuple[int, ...], divisor: float, image_encoder: ImageEncoder) -> None:
-        super().__init__()
+        super().__init__(divisor)
         self.has_channels = len(shape) == 3
-        self.divisor = divisor
         height, width, channels = shape if self.has_channels else (*shape, 1)
         self.network = image_network(image_encoder, channels, height, width)
         self.output_width = self.network.output_width
-        self.register_buffer("dtype_of", torch.zeros(()), persistent=False)
 
     def forward(self, observation: Tensor) -> Tensor:
         """[B, T, H, W] or [B, T, H, W, C] -> [B, T, features]"""
         picture = observation if self.has_channels else observation[..., None]
-        numbers = picture.to(self.get_buffer("dtype_of").dtype) / self.divisor
-        return self.network(numbers.flatten(0, 1).permute(0, 3, 1, 2)).unflatten(0, picture.shape[:2])
+        numbers = self.scaled(picture).flatten(0, 1).permute(0, 3, 1, 2)
+        return self.network(numbers).unflatten(0, picture.shape[:2])
 
 
 class CodePictureEncoder(nn.Module):
@@ -159,13 +181,9 @@ class DictEncoder(nn.Module):
 
 def image_network(name: ImageEncoder, channels: int, height: int, width: int) -> ImageNetwork:
     """The network `name` for pictures [n, C, H, W] of this size."""
-    match name:
-        case "nature":
-            return NatureCNN(channels, height, width)
-        case "impala":
-            return ImpalaResNet(channels, height, width)
-        case "minigrid":
-            return MiniGridCNN(channels, height, width)
+    kinds: dict[ImageEncoder, type[ImageNetwork]]
+    kinds = {"nature": NatureCNN, "impala": ImpalaResNet, "minigrid": MiniGridCNN}
+    return kinds[name](channels, height, width)
 
 
 def observation_encoder(
@@ -174,14 +192,10 @@ def observation_encoder(
     """The encoder for an observation space, or a ValueError that names a space without one."""
     match space:
         case gymnasium.spaces.Dict():
-            return DictEncoder(
-                {
-                    key: observation_encoder(
-                        part, embedding_width=embedding_width, image_encoder=image_encoder
-                    )
-                    for key, part in space.spaces.items()
-                }
+            encode = functools.partial(
+                observation_encoder, embedding_width=embedding_width, image_encoder=image_encoder
             )
+            return DictEncoder({key: encode(part) for key, part in space.spaces.items()})
         case gymnasium.spaces.Discrete():
             return CategoricalEncoder(
                 nvec=[int(space.n)], start=[int(space.start)], embedding_width=embedding_width

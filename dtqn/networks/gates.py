@@ -6,7 +6,7 @@ gates of its own. W, U are [D, D] without bias; b is the vector b_g [D].
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -42,25 +42,22 @@ class InputGate(nn.Module):
         return torch.addcmul(y, torch.sigmoid(F.linear(x, self.w)), x)
 
 
-class OutputGate(nn.Module):
-    """g = x + sigmoid(W x - b) * y"""
-
+class _BiasedGate(nn.Module):
     def __init__(self, width: int, bias: float) -> None:
         super().__init__()
         self.w = _gate_weight(1, width)
         self.bias = nn.Parameter(torch.full((width,), bias))
+
+
+class OutputGate(_BiasedGate):
+    """g = x + sigmoid(W x - b) * y"""
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return torch.addcmul(x, torch.sigmoid(F.linear(x, self.w, -self.bias)), y)
 
 
-class HighwayGate(nn.Module):
+class HighwayGate(_BiasedGate):
     """g = s * x + (1 - s) * y, s = sigmoid(W x + b)"""
-
-    def __init__(self, width: int, bias: float) -> None:
-        super().__init__()
-        self.w = _gate_weight(1, width)
-        self.bias = nn.Parameter(torch.full((width,), bias))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return torch.lerp(y, x, torch.sigmoid(F.linear(x, self.w, self.bias)))
@@ -144,6 +141,19 @@ class GRUGate(nn.Module):
         rows = (each.reshape(-1, each.shape[-1]) for each in (x, y))
         gated: Tensor = _GRUGate.apply(*rows, self.w_rzg, self.u_rz, self.u_g, self.bias)
         return gated.view(x.shape)
+
+
+class LayerSettings(NamedTuple):
+    """What the layers of a transformer have in common."""
+
+    width: int
+    num_heads: int
+    mlp_width: int
+    gate: str
+    gate_bias: float | None
+    """b_g at the start; None: the gate's own."""
+    norm: str
+    """`pre`, `post` or `none`."""
 
 
 def make_norm(norm: str, width: int) -> nn.Module:

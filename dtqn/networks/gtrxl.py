@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from dtqn.networks.attention import RelativeAttention, Slots, sinusoid
 from dtqn.networks.compression import Blocks, Compression, compressor
-from dtqn.networks.gates import feed_forward, make_gate, make_norm
+from dtqn.networks.gates import LayerSettings, feed_forward, make_gate, make_norm
 from dtqn.networks.packing import Layout, Packing, layout
 from dtqn.shapes import follow_data
 from dtqn.types import TraceSpec
@@ -62,29 +62,20 @@ class PackedCall(NamedTuple):
 
 class GTrXLLayer(nn.Module):
     def __init__(
-        self,
-        *,
-        width: int,
-        num_heads: int,
-        mlp_width: int,
-        memory_length: int,
-        gate: str,
-        gate_bias: float | None,
-        norm: str,
-        span_ramp: int | None,
-        compression_rate: int | None,
+        self, layer: LayerSettings, *, memory_length: int, span_ramp: int | None, compression_rate: int | None
     ) -> None:
         super().__init__()
-        self.pre_norm = norm == "pre"
+        width, gate, bias = layer.width, layer.gate, layer.gate_bias
+        self.pre_norm = layer.norm == "pre"
         self.attention = RelativeAttention(
-            width=width, num_heads=num_heads, memory_length=memory_length, span_ramp=span_ramp
+            width=width, num_heads=layer.num_heads, memory_length=memory_length, span_ramp=span_ramp
         )
         self.compressor = None if compression_rate is None else compressor(width, compression_rate)
-        self.attention_norm = make_norm(norm, width)
-        self.attention_gate = make_gate(gate, width=width, bias=gate_bias)
-        self.mlp = feed_forward(width, mlp_width)
-        self.mlp_norm = make_norm(norm, width)
-        self.mlp_gate = make_gate(gate, width=width, bias=gate_bias)
+        self.attention_norm = make_norm(layer.norm, width)
+        self.attention_gate = make_gate(gate, width=width, bias=bias)
+        self.mlp = feed_forward(width, layer.mlp_width)
+        self.mlp_norm = make_norm(layer.norm, width)
+        self.mlp_gate = make_gate(gate, width=width, bias=bias)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values [H, B, m, d] of memory rows [B, m, D]."""
@@ -193,49 +184,32 @@ class GTrXL(nn.Module):
 
     def __init__(
         self,
+        layer: LayerSettings,
         *,
-        width: int,
         num_layers: int,
-        num_heads: int,
-        mlp_width: int,
         memory_length: int,
-        gate: str,
-        gate_bias: float | None,
-        norm: str,
         span_ramp: int | None,
         compression: Compression | None,
     ) -> None:
         """
         Args:
             memory_length: M; with compression at least `compression.rate`.
-            gate_bias: b_g at the start; None: the gate's own.
-            norm: `pre`, `post` or `none`.
             span_ramp: R of adaptive spans, in steps; None: every head sees all M steps.
             compression: the rows that stand for what lies beyond the last M steps; None: there are none.
         """
         super().__init__()
-        self.width, self.num_layers, self.num_heads = width, num_layers, num_heads
+        self.width, self.num_layers, self.num_heads = layer.width, num_layers, layer.num_heads
         self.memory_length, self.compression = memory_length, compression
         self.window = memory_length if compression is None else compression.window
         self.packs = compression is None and span_ramp is None
         rate = None if compression is None else compression.rate
         layers = nn.ModuleList(
-            GTrXLLayer(
-                width=width,
-                num_heads=num_heads,
-                mlp_width=mlp_width,
-                memory_length=memory_length,
-                gate=gate,
-                gate_bias=gate_bias,
-                norm=norm,
-                span_ramp=span_ramp,
-                compression_rate=rate,
-            )
+            GTrXLLayer(layer, memory_length=memory_length, span_ramp=span_ramp, compression_rate=rate)
             for _ in range(num_layers)
         )
         self.layers = cast("Sequence[GTrXLLayer]", layers)
         # From the farthest distance to 0, the order of scores; a function of the settings, so not saved.
-        self.register_buffer("positions", sinusoid(memory_length + 1, width).flip(0), persistent=False)
+        self.register_buffer("positions", sinusoid(memory_length + 1, self.width).flip(0), persistent=False)
         self._initialise()
 
     def _initialise(self) -> None:
@@ -243,11 +217,8 @@ class GTrXL(nn.Module):
         for layer in self.layers:
             attention = layer.attention
             # Three matrices in one: as one, its height would be their fan-out.
-            for weight in (
-                *attention.qkv.weight.chunk(3),
-                attention.relative.weight,
-                attention.output.weight,
-            ):
+            of_qkv = attention.qkv.weight.chunk(3)
+            for weight in (*of_qkv, attention.relative.weight, attention.output.weight):
                 nn.init.xavier_normal_(weight)
             for module in layer.mlp:
                 if isinstance(module, nn.Linear):

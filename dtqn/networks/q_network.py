@@ -13,8 +13,8 @@ R rows of a learn block, D width, A actions, Z numbers of a distribution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, Self, TypeAlias
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -107,51 +107,19 @@ class Head(Protocol):
         ...
 
 
-class Module(Protocol):
-    """The part of `torch.nn.Module` that is used of a network."""
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """As `torch.nn.Module.parameters`."""
-        ...
-
-    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """As `torch.nn.Module.named_parameters`."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """As `torch.nn.Module.state_dict`."""
-        ...
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], /) -> Any:
-        """As `torch.nn.Module.load_state_dict`."""
-        ...
-
-    def requires_grad_(self, requires_grad: bool, /) -> Self:
-        """As `torch.nn.Module.requires_grad_`."""
-        ...
-
-    def to(self, device: torch.device, /) -> Self:
-        """As `torch.nn.Module.to`."""
-        ...
-
-
-class QNetwork(Module, Protocol):
+class QNetwork(nn.Module):
     """A module that the actor calls with T = 1 and the learner through `learn_values`.
 
     `tests/networks/test_contract.py` holds every network of the suite to it.
     """
 
-    @property
-    def head(self) -> Head:
-        """The learner reads `head.prediction`, to know how its output is moved to a target."""
-        ...
+    head: Head
+    """The learner reads `head.prediction`, to know how its output is moved to a target."""
+    auxiliary: AuxiliaryLoss | None
+    """The loss that `learner.auxiliary_weight` weighs; None where the network has none."""
+    __call__: Callable[..., tuple[QOutput, State, Trace]]
 
-    @property
-    def auxiliary(self) -> AuxiliaryLoss | None:
-        """The loss that `learner.auxiliary_weight` weighs; None where the network has none."""
-        ...
-
-    def __call__(
+    def forward(
         self, inputs: StepInputs, state: State, want_trace: bool = True
     ) -> tuple[QOutput, State, Trace]:
         """Q-values of T steps from the state before them.
@@ -163,11 +131,11 @@ class QNetwork(Module, Protocol):
         Returns: the output [B, T, A]; the state after the T steps [B, ...]; the trace rows that these leave
             behind [B, T, ...]. State and trace are None unless `want_trace`.
         """
-        ...
+        raise NotImplementedError
 
     def initial_state(self, batch_size: int) -> State:
         """The state [B, ...] at an episode's start, by the present parameters, on their device."""
-        ...
+        raise NotImplementedError
 
     def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
         """The state [B, ...] after trace rows of one episode each.
@@ -179,15 +147,15 @@ class QNetwork(Module, Protocol):
             valid: [B, W] bool, the real rows, which are the last ones; the others may hold anything.
             episode_step: [B] the step's number in its episode that the state is for.
         """
-        ...
+        raise NotImplementedError
 
     def trace_spec(self) -> dict[str, TraceSpec]:
         """The fields of a trace row, by their paths in the trace; empty where no row is stored."""
-        ...
+        return {}
 
     def cache(self, state: State) -> State:
         """`state` with everything that can be computed from it once while the parameters stay the same."""
-        ...
+        return state
 
     def learn_values(
         self, batch: Sequences, want_trace: bool = False
@@ -199,7 +167,7 @@ class QNetwork(Module, Protocol):
         Returns: the output [B, R, A]; the trace that burn-in and learn block leave under the present
             parameters, without gradient, path -> [B, P + R, ...], or None unless `want_trace`.
         """
-        ...
+        raise NotImplementedError
 
 
 def trace_window(network: QNetwork) -> int:

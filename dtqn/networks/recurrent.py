@@ -9,22 +9,12 @@ from __future__ import annotations
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dtqn.networks.packing import Packing
-from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, PackedCore
+from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, PackedCore, QNetwork
 from dtqn.shapes import follow_data
-from dtqn.types import (
-    QOutput,
-    Sequences,
-    State,
-    StepInputs,
-    Trace,
-    TraceSpec,
-    from_leaves,
-    leaves,
-    map_tree,
-)
+from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec, from_leaves, leaves, map_tree
 
 
 def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
@@ -45,7 +35,7 @@ def _latest_index(num_memory: int, burn_in_rows: Tensor, size: int) -> Tensor:
     return torch.arange(size, device=burn_in_rows.device) + (num_memory - size + burn_in_rows)[:, None]
 
 
-class RecurrentQNetwork(nn.Module):
+class RecurrentQNetwork(QNetwork):
     """A Q-network that carries the state of its core."""
 
     def __init__(self, *, encoder: Encoder, core: Core, head: Head, auxiliary: AuxiliaryLoss | None) -> None:
@@ -56,27 +46,14 @@ class RecurrentQNetwork(nn.Module):
     def forward(
         self, inputs: StepInputs, state: State, want_trace: bool = True
     ) -> tuple[QOutput, State, Trace]:
-        """Q-values of T steps from the state before them.
-
-        Args:
-            inputs: [B, T, ...]
-            state: [B, ...]
-            want_trace: give the state and the trace; a learner that needs only Q-values saves their cost.
-        Returns: output [B, T, A], the state after the T steps [B, ...], the trace rows that they leave
-            [B, T, ...].
-        """
+        """Q-values of T steps from the core's state before them."""
         features, state, trace = self.core(self.encoder(inputs), state, want_trace)
         return self.head(features), state, trace
 
     def learn_values(
         self, batch: Sequences, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
-        """Output [B, R, ...] of the learn block, from the network's own starting state.
-
-        Args:
-            want_trace: give the trace rows that burn-in and learn block leave now, without gradient:
-                path -> [B, P + R, ...].
-        """
+        """From the network's own starting state."""
         # Padding is left out where the host may look at the counts of real rows.
         if getattr(self.core, "packs", False) and follow_data(batch.learn_rows):
             return self._packed(batch, want_trace)

@@ -17,6 +17,7 @@ Legend: B batch, T steps, D width.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -30,30 +31,28 @@ def chrono_bias(width: int, longest: int) -> Tensor:
 
 
 @torch.no_grad()
-def orthogonal_(weight_ih: Tensor, weight_hh: Tensor, *biases: Tensor) -> None:
-    """Set torch's weights [G D, D] of G gates, each gate's by itself, and its biases."""
-    nn.init.normal_(weight_ih, std=weight_ih.shape[1] ** -0.5)
-    for of_gate in weight_hh.split(weight_hh.shape[1]):
-        nn.init.orthogonal_(of_gate)
-    for bias in biases:
-        nn.init.zeros_(bias)
+def initialise_(parameters: Sequence[Tensor], longest: int | None, orthogonal: bool) -> None:
+    """Set torch's weights [G D, D] on input and state and its two biases [G D], which it adds up.
 
-
-@torch.no_grad()
-def chrono_lstm_(bias_ih: Tensor, bias_hh: Tensor, longest: int) -> None:
-    """Set torch's two biases [4 D] of the gates input, forget, cell, output, which it adds up."""
-    width = len(bias_ih) // 4
+    Args:
+        longest: chrono initialisation's T_max in steps; None: torch's initial values.
+        orthogonal: orthogonal initialisation, of each gate by itself, of all that chrono does not set.
+    """
+    weight_ih, weight_hh, bias_ih, bias_hh = parameters
+    width = weight_hh.shape[1]
+    if orthogonal:
+        nn.init.normal_(weight_ih, std=width**-0.5)
+        for of_gate in weight_hh.split(width):
+            nn.init.orthogonal_(of_gate)
+        for bias in (bias_ih, bias_hh):
+            nn.init.zeros_(bias)
+    if longest is None:
+        return
     keep = chrono_bias(width, longest)
-    bias_ih[: 2 * width] = torch.cat([-keep, keep])
-    bias_hh[: 2 * width] = 0.0
-
-
-@torch.no_grad()
-def chrono_gru_(bias_ih: Tensor, bias_hh: Tensor, longest: int) -> None:
-    """Set torch's two biases [3 D] of the gates reset, update, new; its update gate keeps."""
-    width = len(bias_ih) // 3
-    bias_ih[width : 2 * width] = chrono_bias(width, longest)
-    bias_hh[width : 2 * width] = 0.0
+    if len(bias_ih) == 4 * width:  # gates input, forget, cell, output
+        bias_ih[: 2 * width], bias_hh[: 2 * width] = torch.cat([-keep, keep]), 0.0
+    else:  # gates reset, update, new, of which the second keeps
+        bias_ih[width : 2 * width], bias_hh[width : 2 * width] = keep, 0.0
 
 
 class _SideBySide(nn.RNNBase):
@@ -74,20 +73,11 @@ class _GRU(_SideBySide, nn.GRU):
 
 class LSTMLayer(nn.Module):
     def __init__(self, *, width: int, skip: bool, longest: int | None, orthogonal: bool) -> None:
-        """
-        Args:
-            skip: add the input to the output.
-            longest: chrono initialisation's T_max in steps; None: torch's initial values.
-            orthogonal: orthogonal initialisation of all that chrono initialisation does not set.
-        """
+        """`skip`: add the input to the output; the others as of `initialise_`."""
         super().__init__()
         self.lstm = _LSTM(width, width, batch_first=True)
         self.skip = skip
-        if orthogonal:
-            orthogonal_(*self.lstm.all_weights[0])
-        if longest is not None:
-            _, _, bias_ih, bias_hh = self.lstm.all_weights[0]
-            chrono_lstm_(bias_ih, bias_hh, longest)
+        initialise_(self.lstm.all_weights[0], longest, orthogonal)
 
     def forward(
         self, x: Tensor, want_trace: bool, hidden: Tensor, cell: Tensor
@@ -131,11 +121,7 @@ class GRULayer(nn.Module):
         super().__init__()
         self.gru = _GRU(width, width, batch_first=True)
         self.skip = skip
-        if orthogonal:
-            orthogonal_(*self.gru.all_weights[0])
-        if longest is not None:
-            _, _, bias_ih, bias_hh = self.gru.all_weights[0]
-            chrono_gru_(bias_ih, bias_hh, longest)
+        initialise_(self.gru.all_weights[0], longest, orthogonal)
 
     def forward(self, x: Tensor, want_trace: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
         """x [B, T, D], hidden [B, D] -> output [B, T, D]; hidden [B, T, D]."""

@@ -51,8 +51,7 @@ class RecurrentStack(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.num_layers = len(self.layers)
         self._state_type = state_type
-        fields: tuple[str, ...] = state_type._fields  # type: ignore[attr-defined]
-        self._fields = fields
+        self._fields: tuple[str, ...] = state_type._fields  # type: ignore[attr-defined]
         self._shape = (self.num_layers, *layer_shape)
 
     def trace_spec(self) -> Trace:

@@ -19,21 +19,12 @@ from typing import NamedTuple
 import gymnasium
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dtqn.networks.decoder import TransformerDecoder
-from dtqn.networks.q_network import Encoder, Head
+from dtqn.networks.q_network import Encoder, Head, QNetwork
 from dtqn.shapes import largest
-from dtqn.types import (
-    QOutput,
-    Sequences,
-    State,
-    StepInputs,
-    Trace,
-    TraceSpec,
-    from_leaves,
-    map_tree,
-)
+from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, from_leaves, map_tree
 
 
 class WindowState(NamedTuple):
@@ -52,12 +43,6 @@ def pick(tree: StepInputs, index: Tensor) -> StepInputs:
     return picked
 
 
-def appended(rows: StepInputs, new: StepInputs) -> StepInputs:
-    """Rows [B, H, ...] and then `new` [B, T, ...], in the dtypes of `new`."""
-    joined: StepInputs = map_tree(lambda old, x: torch.cat([old.to(x.dtype), x], dim=1), rows, new)
-    return joined
-
-
 def empty_rows(space: gymnasium.Space, shape: tuple[int, ...], like: Tensor) -> StepInputs:
     """Rows [*shape, ...] of zeros: observations of `space`, rewards of the dtype of `like`, on its device."""
 
@@ -71,24 +56,6 @@ def empty_rows(space: gymnasium.Space, shape: tuple[int, ...], like: Tensor) -> 
         like.new_zeros(shape),
         torch.zeros(shape, dtype=torch.bool, device=like.device),
     )
-
-
-def window_after(empty: WindowState, rows: dict[str, Tensor], valid: Tensor) -> WindowState:
-    """The state after raw rows, from the one at an episode's start.
-
-    Args:
-        rows: path in `StepInputs` -> [B, W, ...], newest last.
-        valid: [B, W] bool, the real rows, which are the last ones.
-    """
-    held = empty.rows.first.shape[1]
-    real = valid[:, max(0, valid.shape[1] - held) :]
-
-    def newest(zeros: Tensor, given: Tensor) -> Tensor:
-        kept = given[:, given.shape[1] - real.shape[1] :]
-        kept = kept.masked_fill(~real.view(*real.shape, *[1] * (kept.dim() - 2)), 0)
-        return torch.cat([zeros[:, real.shape[1] :].to(kept.dtype), kept], dim=1)
-
-    return WindowState(map_tree(newest, empty.rows, from_leaves(empty.rows, rows)), real.sum(dim=1))
 
 
 def learn_in_windows(batch: Sequences, size: int, read: Callable[[StepInputs, Tensor], QOutput]) -> QOutput:
@@ -131,7 +98,7 @@ def learn_in_windows(batch: Sequences, size: int, read: Callable[[StepInputs, Te
     return values
 
 
-class WindowedQNetwork(nn.Module):
+class WindowedQNetwork(QNetwork):
     """A Q-network that reads the last rows of an episode anew at every step."""
 
     auxiliary = None
@@ -153,17 +120,10 @@ class WindowedQNetwork(nn.Module):
     def forward(
         self, inputs: StepInputs, state: WindowState, want_trace: bool = True
     ) -> tuple[QOutput, State, Trace]:
-        """Q-values of T steps, each from the K rows that end with it, or as many as its episode has.
-
-        Args:
-            inputs: [B, T, ...]
-            state: the rows before them.
-            want_trace: give the state and the (empty) trace.
-        Returns: output [B, T, A], the state after the T steps, the trace.
-        """
+        """Q-values of T steps, each from the K rows that end with it, or as many as its episode has."""
         filled, device = state.filled, state.filled.device
         held, steps = state.rows.first.shape[1], inputs.first.shape[1]
-        rows = appended(state.rows, inputs)
+        rows = map_tree(lambda old, x: torch.cat([old.to(x.dtype), x], dim=1), state.rows, inputs)
         # Real rows from position 0 on. At the end the newest is repeated, which no step before it sees.
         longest = largest(filled, held)
         index = torch.arange(longest + steps, device=device) + (held - filled)[:, None]
@@ -212,7 +172,7 @@ class WindowedQNetwork(nn.Module):
     def learn_values(
         self, batch: Sequences, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
-        """The output [B, R, ...] of the learn block, from windows of K rows; the trace is empty."""
+        """From windows of K rows; the trace is empty."""
         output = learn_in_windows(batch, self.context_length, self.window)
         return output, {} if want_trace else None
 
@@ -227,13 +187,14 @@ class WindowedQNetwork(nn.Module):
 
         `valid` [B, W] marks the real ones, at the end. There may be no rows at all.
         """
-        state = self.initial_state(len(valid))
-        return window_after(state, rows, valid) if rows else state
+        empty = self.initial_state(len(valid))
+        if not rows:
+            return empty
+        real = valid[:, max(0, valid.shape[1] - self.held_rows) :]
 
-    def trace_spec(self) -> dict[str, TraceSpec]:
-        """Nothing is left behind."""
-        return {}
+        def newest(zeros: Tensor, given: Tensor) -> Tensor:
+            kept = given[:, given.shape[1] - real.shape[1] :]
+            kept = kept.masked_fill(~real.view(*real.shape, *[1] * (kept.dim() - 2)), 0)
+            return torch.cat([zeros[:, real.shape[1] :].to(kept.dtype), kept], dim=1)
 
-    def cache(self, state: State) -> State:
-        """The state as it is: nothing can be computed from it once."""
-        return state
+        return WindowState(map_tree(newest, empty.rows, from_leaves(empty.rows, rows)), real.sum(dim=1))

@@ -16,29 +16,16 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dtqn.settings import rules, values
-from dtqn.settings.group import ConfigError, Group, MisfitError, wrong
-from dtqn.settings.learner import LearnerConfig, ReplayConfig
-from dtqn.settings.network import NetworkConfig
-from dtqn.settings.run import SETTLED, ActorConfig, EvaluationConfig, RunConfig, TaskConfig
-
-__all__ = [
-    "SETTLED",
-    "ActorConfig",
-    "Config",
-    "ConfigError",
-    "EvaluationConfig",
-    "Group",
-    "LearnerConfig",
-    "MisfitError",
-    "NetworkConfig",
-    "ReplayConfig",
-    "TaskConfig",
-    "fields_of",
-    "setting_of",
-    "spelled",
-    "value_of",
-    "wrong",
-]
+from dtqn.settings.group import ConfigError as ConfigError
+from dtqn.settings.group import MisfitError as MisfitError
+from dtqn.settings.group import wrong as wrong
+from dtqn.settings.learner import LearnerConfig as LearnerConfig
+from dtqn.settings.learner import ReplayConfig as ReplayConfig
+from dtqn.settings.network import NetworkConfig as NetworkConfig
+from dtqn.settings.run import SETTLED as SETTLED
+from dtqn.settings.run import ActorConfig as ActorConfig
+from dtqn.settings.run import RunConfig
+from dtqn.settings.run import TaskConfig as TaskConfig
 
 
 class Config(RunConfig):

@@ -13,6 +13,18 @@ Rule: TypeAlias = Callable[[Any], str | None]
 """Looks at a group or at the whole run; in one line what is wrong and what to try, or None."""
 
 
+def misfit(
+    found: Callable[[Any], Any], text: str, more: Callable[[Any], Any] = lambda settings: None
+) -> Rule:
+    """The rule that settings do not go together where `found` is true of them.
+
+    Args:
+        text: what is wrong and what to try, with values in braces, such as `{c.returns}`.
+        more: gives `{more}` in the text, such as a value that would do.
+    """
+    return lambda settings: text.format(c=settings, more=more(settings)) if found(settings) else None
+
+
 class ConfigError(ValueError):
     """A mistake that a user can mend; its text is one line for the terminal."""
 

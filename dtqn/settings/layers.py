@@ -52,8 +52,8 @@ class Layer(NamedTuple):
     """The file or variable they come from; None for flags, where each setting is its own source."""
     values: dict[str, Any]
     """Nested, by group."""
-    is_typed: bool = False
-    """Whether its source is the command line all the same."""
+    is_whole: bool = False
+    """Whether it is of a file of a run, which has all settings, so that no preset is laid below it."""
 
     def settings(self) -> list[tuple[str, Any]]:
         """Names with dots, and values."""

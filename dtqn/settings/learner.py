@@ -7,40 +7,24 @@ from typing import Literal
 
 from pydantic import Field
 
-from dtqn.settings.group import Group, Rule
-
-
-def _entropies_are_not_rescaled(learner: LearnerConfig) -> str | None:
-    if not (learner.munchausen and learner.value_rescaling):
-        return None
-    return (
-        "learner.munchausen is true with learner.value_rescaling true: an entropy cannot be added to "
-        "rescaled values; try false for one of them"
-    )
-
-
-def _a_policy_is_a_running_mean(learner: LearnerConfig) -> str | None:
-    if learner.policy == "online" or learner.target_update == "soft":
-        return None
-    return (
-        f"learner.policy is target with learner.target_update {learner.target_update}: only a soft one is a "
-        "running mean of the online network; try soft, or online"
-    )
-
-
-def _only_novelty_is_centred(learner: LearnerConfig) -> str | None:
-    if not learner.novelty_centred or learner.reads_novelty:
-        return None
-    return (
-        "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0: "
-        "there is nothing to centre; try false, or learner.novelty_weight 0.1"
-    )
-
+from dtqn.settings.group import Group, Rule, misfit
 
 LEARNER: Sequence[Rule] = (
-    _only_novelty_is_centred,
-    _entropies_are_not_rescaled,
-    _a_policy_is_a_running_mean,
+    misfit(
+        lambda c: c.novelty_centred and not c.reads_novelty,
+        "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0: "
+        "there is nothing to centre; try false, or learner.novelty_weight 0.1",
+    ),
+    misfit(
+        lambda c: c.munchausen and c.value_rescaling,
+        "learner.munchausen is true with learner.value_rescaling true: an entropy cannot be added to "
+        "rescaled values; try false for one of them",
+    ),
+    misfit(
+        lambda c: c.policy == "target" and c.target_update != "soft",
+        "learner.policy is target with learner.target_update {c.target_update}: only a soft one is a "
+        "running mean of the online network; try soft, or online",
+    ),
 )
 
 
@@ -129,16 +113,13 @@ class LearnerConfig(Group):
         return self.novelty_weight > 0 or self.repeat_cost > 0
 
 
-def _every_step_is_learned(replay: ReplayConfig) -> str | None:
-    if replay.sequence_period is None or replay.sequence_period <= replay.learn_length:
-        return None
-    return (
-        f"replay.sequence_period is {replay.sequence_period}, above replay.learn_length "
-        f"{replay.learn_length}: steps between would never be learned; try {replay.learn_length}"
-    )
-
-
-REPLAY: Sequence[Rule] = (_every_step_is_learned,)
+REPLAY: Sequence[Rule] = (
+    misfit(
+        lambda c: c.period > c.learn_length,
+        "replay.sequence_period is {c.sequence_period}, above replay.learn_length {c.learn_length}: "
+        "steps between would never be learned; try {c.learn_length}",
+    ),
+)
 
 
 class ReplayConfig(Group):

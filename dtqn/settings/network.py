@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -10,101 +9,23 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from dtqn.settings import values
-from dtqn.settings.group import Group, Rule
+from dtqn.settings.group import Group, Rule, misfit
 from dtqn.settings.values import Cores, OwnOr, is_own, shown
+from envs.options import is_plain
 
 _LAYERS = Cores("gtrxl", "coberl", "lstm", "gru", "mingru", "lru", "deltanet", "dtqn")
 _ATTENTION = Cores("gtrxl", "coberl", "dtqn")
 
 
-def _atoms_have_a_range(network: NetworkConfig) -> str | None:
-    if network.v_min < network.v_max:
-        return None
-    return (
-        f"network.v_min is {network.v_min}, not below network.v_max {network.v_max}; try {network.v_max - 1}"
-    )
-
-
-def _soft_attention_is_of_darqn(network: NetworkConfig) -> str | None:
-    if not network.soft_attention or (network.core, network.encoder) == ("lstm", "default"):
-        return None
-    return (
-        f"network.soft_attention is true with network.core {network.core} and network.encoder "
-        f"{network.encoder}; it needs lstm and default"
-    )
-
-
-def _dtqns_initial_values_are_its_own(network: NetworkConfig) -> str | None:
-    if network.encoder != "dtqn":
-        return None
-    for name in ("chrono_init", "orthogonal_init"):
-        if getattr(network, name):
-            return (
-                f"network.{name} is true, but network.encoder is dtqn, whose initial values are its own; "
-                "try false"
-            )
-    return None
-
-
-def _dtqns_encoder_reads_no_reward(network: NetworkConfig) -> str | None:
-    if network.encoder != "dtqn" or not network.use_prev_reward:
-        return None
-    return "network.use_prev_reward is true, but network.encoder is dtqn, which reads no reward; try default"
-
-
-def _spans_end_within_the_memory(network: NetworkConfig) -> str | None:
-    if network.core != "gtrxl" or not network.compressed_slots or not network.adaptive_span:
-        return None
-    return (
-        f"network.compressed_slots is {network.compressed_slots} with network.adaptive_span true: "
-        "spans end within the memory; try 0, or false"
-    )
-
-
-def _blocks_are_compressed_whole(network: NetworkConfig) -> str | None:
-    rate = network.compression_rate
-    if network.core != "gtrxl" or not network.compressed_slots or network.memory_length >= rate:
-        return None
-    return (
-        f"network.memory_length is {network.memory_length}, below network.compression_rate {rate}: "
-        f"blocks would be seen before they are whole; try {rate}"
-    )
-
-
-def _heads_divide_the_width(network: NetworkConfig) -> str | None:
-    width, heads = network.width, network.num_heads
-    if network.core not in ("gtrxl", "coberl", "deltanet", "dtqn") or not width % heads:
-        return None
-    step = math.lcm(heads, 2) if _has_sinusoids(network) else heads
-    good = max(1, round(width / step)) * step
-    return f"network.width is {width}, not a multiple of network.num_heads {heads}; try {good}"
-
-
-def _sinusoids_come_in_pairs(network: NetworkConfig) -> str | None:
-    if not network.width % 2 or not _has_sinusoids(network):
-        return None
-    return (
-        f"network.width is {network.width}; the sinusoids of positions need an even width; "
-        f"try {network.width + network.num_heads}"
-    )
+def _fitting_width(network: NetworkConfig) -> int:
+    """The nearest one that the heads divide, and whose sinusoids come in pairs."""
+    step = math.lcm(network.num_heads, 2) if _has_sinusoids(network) else network.num_heads
+    return max(1, round(network.width / step)) * step
 
 
 def _has_sinusoids(network: NetworkConfig) -> bool:
     return network.core in ("gtrxl", "coberl") or (
         network.core == "dtqn" and network.positions == "sinusoidal"
-    )
-
-
-def _own_settings_can_be_written(network: NetworkConfig) -> str | None:
-    given = dict(network.kwargs)
-    try:
-        if json.loads(json.dumps(given, allow_nan=False)) == given:
-            return None
-    except (TypeError, ValueError, RecursionError):
-        pass
-    return (
-        f"network.kwargs is {shown(given)}; it must be a mapping from names to finite numbers, text, true, "
-        "false, none, and lists and mappings of these"
     )
 
 
@@ -119,15 +40,56 @@ def _own_settings_are_read(network: NetworkConfig) -> str | None:
 
 
 NETWORK: Sequence[Rule] = (
-    _atoms_have_a_range,
-    _soft_attention_is_of_darqn,
-    _dtqns_initial_values_are_its_own,
-    _dtqns_encoder_reads_no_reward,
-    _spans_end_within_the_memory,
-    _blocks_are_compressed_whole,
-    _heads_divide_the_width,
-    _sinusoids_come_in_pairs,
-    _own_settings_can_be_written,
+    misfit(
+        lambda c: c.v_min >= c.v_max,
+        "network.v_min is {c.v_min}, not below network.v_max {c.v_max}; try {more}",
+        lambda c: c.v_max - 1,
+    ),
+    misfit(
+        lambda c: c.soft_attention and (c.core, c.encoder) != ("lstm", "default"),
+        "network.soft_attention is true with network.core {c.core} and network.encoder {c.encoder}; "
+        "it needs lstm and default",
+    ),
+    misfit(
+        lambda c: c.encoder == "dtqn" and c.chrono_init,
+        "network.chrono_init is true, but network.encoder is dtqn, whose initial values are its own; "
+        "try false",
+    ),
+    misfit(
+        lambda c: c.encoder == "dtqn" and c.orthogonal_init,
+        "network.orthogonal_init is true, but network.encoder is dtqn, whose initial values are its own; "
+        "try false",
+    ),
+    misfit(
+        lambda c: c.encoder == "dtqn" and c.use_prev_reward,
+        "network.use_prev_reward is true, but network.encoder is dtqn, which reads no reward; try default",
+    ),
+    misfit(
+        lambda c: c.core == "gtrxl" and c.compressed_slots and c.adaptive_span,
+        "network.compressed_slots is {c.compressed_slots} with network.adaptive_span true: "
+        "spans end within the memory; try 0, or false",
+    ),
+    misfit(
+        lambda c: c.core == "gtrxl" and c.compressed_slots and c.memory_length < c.compression_rate,
+        "network.memory_length is {c.memory_length}, below network.compression_rate {c.compression_rate}: "
+        "blocks would be seen before they are whole; try {c.compression_rate}",
+    ),
+    misfit(
+        lambda c: c.core in ("gtrxl", "coberl", "deltanet", "dtqn") and c.width % c.num_heads,
+        "network.width is {c.width}, not a multiple of network.num_heads {c.num_heads}; try {more}",
+        _fitting_width,
+    ),
+    misfit(
+        lambda c: c.width % 2 and _has_sinusoids(c),
+        "network.width is {c.width}; the sinusoids of positions need an even width; try {more}",
+        lambda c: c.width + c.num_heads,
+    ),
+    misfit(
+        lambda c: not is_plain(dict(c.kwargs)),
+        "network.kwargs is {more}; it must be a mapping from names to finite numbers, text, true, false, "
+        "none, and lists and mappings of these",
+        lambda c: shown(dict(c.kwargs)),
+    ),
     _own_settings_are_read,
 )
 

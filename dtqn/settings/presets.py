@@ -51,13 +51,6 @@ def _content(file: Path) -> dict[str, Any]:
     return record_files.find(str(file)) if record_files.names_records(file) else read_yaml(file)
 
 
-def _of_record(path: Path, content: Mapping[str, Any]) -> Layer | None:
-    """All settings of the run whose record this is; None for another file."""
-    if not record_files.is_record(content):
-        return None
-    return Layer(str(path), record_files.settings_of(content, str(path)))
-
-
 def is_record(file: Path) -> bool:
     """Whether it is the record of a run, which has every setting of it."""
     try:
@@ -80,12 +73,15 @@ class Shared(NamedTuple):
     @classmethod
     def of(cls, path: Path, content: Mapping[str, Any], configs: Path = CONFIGS) -> Shared:
         """The file's, which holds `content`."""
+        if record_files.is_record(content):
+            settings = record_files.settings_of(content, str(path))
+            return cls(Layer(str(path), settings, is_whole=True), {})
         groups = content.get(_AGENTS) or {}
         if not isinstance(groups, Mapping):
             right = "must be settings by the name of an agent, such as drqn: {learner: {n_step: 3}}"
             raise ConfigError(f"{path}: {_AGENTS} is {shown(groups)}: {right}")
         layer = layer_of(str(path), {name: value for name, value in content.items() if name != _AGENTS})
-        layer = of_run(layer) if _is_whole(layer) else layer
+        layer = of_run(layer)._replace(is_whole=True) if _is_whole(layer) else layer
         return cls(layer, {name: _of_single(path, name, groups[name], configs) for name in groups})
 
     def layers(self, agent: Agent) -> list[Layer]:
@@ -117,8 +113,7 @@ def resolve(
     """The configuration of a new run.
 
     Args:
-        file: what `--config` names: a file of settings, or the record of a run, which has all of them, so
-            that no preset is laid below it.
+        file: what `--config` names: a file of settings, or one of a run, below which no preset is laid.
         flags: dotted name -> text, as given on the command line.
         environment: environment variables.
         configs: the folder of presets.
@@ -131,18 +126,11 @@ def resolve(
     variables = environment_layer(environment)
     own = Layer(None, nested(flags))
     try:
-        content = _content(file) if file else {}
-        record = _of_record(file, content) if file else None
-        files = [Shared.of(file, content, configs)] if file and record is None else []
+        files = [Shared.of(file, _content(file), configs)] if file else []
     except ConfigError as error:
         raise ConfigError(f"config is {error}") from None
-    if record is not None:
-        if "agent" in own.values:
-            right = f"{record.source} has all settings of a run of {record.values['agent']}; leave it out"
-            raise ConfigError(f"agent is {shown(own.values['agent'])}: {right}")
-        return build([record, *variables, *suite, *below, own])
     all_given = [*(file.layer for file in files), *variables, *suite, *below, own]
-    check_code(all_given)  # before a task is asked for its length
+    is_whole = any(layer.is_whole for layer in all_given)
     env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(all_given, configs)
     name = Layer(None, {"agent": agent.name})
@@ -151,14 +139,14 @@ def resolve(
     def filled(layers: Sequence[Layer]) -> list[Layer]:
         return [layer._replace(values=_with_horizon(layer.values, env, limit)) for layer in layers]
 
-    families = _env_presets(env, configs) if task_presets else []
+    families = _env_presets(env, configs) if task_presets and not is_whole else []
     task = filled([layer for family in families for layer in family.layers(agent)])
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
     given = [*(layer for file in files for layer in file.layers(agent)), *variables]
     kept = agent.preset.values if agent.over_task else {}
     over = [layer._replace(values=without(layer.values, kept)) for layer in filled(suite)]
     above = [agent.variant, name]
-    return build([*presets, *given, *over, *filled(below), own, *above])
+    return build([*([] if is_whole else presets), *given, *over, *filled(below), own, *above])
 
 
 def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) -> Config:
@@ -265,13 +253,13 @@ def _of_agent(layer: Layer) -> Layer:
 def _chosen_agent(given: Sequence[Layer], configs: Path) -> Agent:
     source = next((layer for layer in reversed(given) if "agent" in layer.values), Layer(None, {}))
     text = str(source.values.get("agent", Config().agent))
-    if _is_whole(source):  # a run's own file needs no preset
+    if source.is_whole:  # a run's own file needs no preset
         return Agent(text, None, Layer(None, {}), False, Layer(None, {}))
     try:
         agent = find_agent(text, configs)
     except ConfigError as error:
         raise ConfigError(f"agent is {shown(text)}{origin(given, 'agent')}: {error}") from None
-    for layer in filter(_is_whole, given):
+    for layer in (layer for layer in given if layer.is_whole):
         other = str(layer.values["agent"])
         if agent.name != other and agent.preset.source != str(_agent_file(other, configs)):
             raise ConfigError(

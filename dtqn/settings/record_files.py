@@ -49,7 +49,7 @@ def find(name: str) -> dict[str, Any]:
         lines = file.read_bytes().splitlines()
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
-    by_key = {key_of(content): content for content in map(_parsed, lines) if is_record(content)}
+    by_key = {key_of(content): content for content in map(parsed, lines) if content}
     found = [key for key in by_key if asked in (key, _short(key))]
     if len(found) == 1:
         return by_key[found[0]]
@@ -65,13 +65,13 @@ def _short(key: str) -> str:
     return key.rpartition("-")[0]
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
-    """A line's content; nothing of one that is damaged."""
+def parsed(line: bytes) -> dict[str, Any]:
+    """A record's content; nothing where the line is none."""
     try:
         content = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    return content if isinstance(content, dict) else {}
+    return content if isinstance(content, dict) and is_record(content) else {}
 
 
 def settings_of(content: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pydantic import Field, create_model
 from dtqn.settings.group import Group
 from dtqn.settings.learner import LearnerConfig, ReplayConfig
 from dtqn.settings.network import NetworkConfig
-from dtqn.settings.values import AnySize, AutoOr, SomeOf
+from dtqn.settings.values import AutoOr, SomeOf
 from envs.options import TaskOptions
 
 
@@ -100,7 +100,7 @@ class RunConfig(Group):
     """The task's id; the command `envs` lists them."""
     agent: str = "gtrxl"
     """A preset (configs/agents), a YAML file of your own, or NAME=BASE+setting=value."""
-    seed: Annotated[int, AnySize()] = Field(1, ge=0)
+    seed: int = Field(1, ge=0)
     """Root of every random generator of the run."""
     total_env_steps: int = Field(300_000, ge=1)
     """Environment steps of the run, warm-up included."""

@@ -17,32 +17,29 @@ _LONGEST = 1000
 """Digits of an integer; Python refuses to print more than some thousands."""
 _LARGEST = 10**18
 """Counts beyond fit in no array."""
-_LARGEST_SEED = 10**100
-"""Seeds beyond fit in no name of a folder."""
 
 
-@dataclass(frozen=True)
-class Cores:
+@dataclass(frozen=True, init=False)
+class _Names:
+    """A mark that holds some names."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", names)
+
+
+class Cores(_Names):
     """The cores that read a setting, at the setting itself: `Annotated[int, Cores("lstm", "gru")]`."""
 
-    names: tuple[str, ...]
 
-    def __init__(self, *names: str) -> None:
-        object.__setattr__(self, "names", names)
-
-
-@dataclass(frozen=True)
-class OwnOr:
+class OwnOr(_Names):
     """One of the suite's names, or `module:name` for what a user has written."""
 
-    names: tuple[str, ...]
-
-    def __init__(self, *names: str) -> None:
-        object.__setattr__(self, "names", names)
-
-    def check(self, value: Any) -> None:
+    def read(self, value: Any) -> Any:
         if not isinstance(value, str) or not (value in self.names or is_own(value)):
             raise ValueError("neither a known name nor module:name")
+        return value
 
 
 @dataclass(frozen=True)
@@ -59,14 +56,8 @@ class AutoOr:
         return number
 
 
-@dataclass(frozen=True)
-class SomeOf:
+class SomeOf(_Names):
     """One or several of some names, kept as text with commas between."""
-
-    names: tuple[str, ...]
-
-    def __init__(self, *names: str) -> None:
-        object.__setattr__(self, "names", names)
 
     def read(self, value: Any) -> str:
         """From such a text, or a list."""
@@ -79,30 +70,20 @@ class SomeOf:
         return ",".join(named)
 
 
-@dataclass(frozen=True)
-class AnySize:
-    """An integer that counts nothing, such as a seed, and may have a hundred digits."""
-
-
 def is_own(name: str) -> bool:
     """Whether a name is `module:name`, which a user has written."""
     return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", name) is not None
 
 
-def mark_of(field: FieldInfo, kind: type[Any]) -> Any:
-    """The mark of this kind that a setting has; None without one."""
+def mark_of(field: FieldInfo, kind: type[Any] | tuple[type[Any], ...]) -> Any:
+    """The mark of this kind, or of one of these, that a setting has; None without one."""
     return next((mark for mark in field.metadata if isinstance(mark, kind)), None)
 
 
 def read(value: Any, field: FieldInfo) -> Any:
     """Read values as people and YAML write them: `1e6` is an integer, `none` is None, 1 is no boolean."""
-    if own := mark_of(field, OwnOr):
-        own.check(value)
-        return value
-    if auto := mark_of(field, AutoOr):
-        return auto.read(value)
-    if some := mark_of(field, SomeOf):
-        return some.read(value)
+    if mark := mark_of(field, (OwnOr, AutoOr, SomeOf)):
+        return mark.read(value)
     kinds = _kinds(field)
     if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
         return None
@@ -111,7 +92,7 @@ def read(value: Any, field: FieldInfo) -> Any:
     if _holds(tuple, kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
         items = value.split(",") if isinstance(value, str) else value
         return tuple(int(str(item)) for item in (items if isinstance(items, list | tuple) else [items]))
-    return _flag(value, kinds) if _is_flag(kinds) else _number(value, kinds, _largest(field))
+    return _flag(value, kinds) if _is_flag(kinds) else _number(value, kinds)
 
 
 def _flag(value: Any, kinds: set[Any]) -> Any:
@@ -123,13 +104,13 @@ def _flag(value: Any, kinds: set[Any]) -> Any:
     return value
 
 
-def _number(value: Any, kinds: set[Any], largest: float) -> Any:
+def _number(value: Any, kinds: set[Any]) -> Any:
     """An integer where the setting is one; other values as they are, for pydantic to read."""
     if kinds & {int, float} and isinstance(value, bool):
         raise ValueError("no number")
     if int in kinds and isinstance(value, str):
         value = _integer(value)
-    if int in kinds and isinstance(value, int) and abs(value) > largest:
+    if int in kinds and isinstance(value, int) and abs(value) > _LARGEST:
         raise ValueError("too large")
     return value
 
@@ -186,7 +167,7 @@ def _integer(text: str) -> int | str:
 
 def choices(field: FieldInfo) -> tuple[Any, ...]:
     """The names that a setting lets be chosen, None aside; empty for numbers and free text."""
-    if named := mark_of(field, OwnOr) or mark_of(field, SomeOf):
+    if named := mark_of(field, (OwnOr, SomeOf)):
         return tuple(named.names)
     kinds = [field.annotation, *get_args(field.annotation)]
     named = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
@@ -234,19 +215,9 @@ def _bounds(field: FieldInfo, value: Any) -> str:
 
 def _limit(field: FieldInfo, value: Any) -> list[str]:
     """The limit of all integers, as it can be typed, for a value that is beyond it; else empty."""
-    if int not in _kinds(field):
-        return []
-    try:
-        beyond = float(value) >= _largest(field)  # >=, as it rounds
-    except (TypeError, ValueError):
-        return []
-    except OverflowError:  # an integer
-        beyond = value > 0
-    return [f"at most 1e{round(math.log10(_largest(field)))}"] if beyond else []
-
-
-def _largest(field: FieldInfo) -> int:
-    return _LARGEST_SEED if mark_of(field, AnySize) else _LARGEST
+    number = value if isinstance(value, int) else _integer(str(value))
+    is_beyond = int in _kinds(field) and not isinstance(number, str) and number > _LARGEST
+    return ["at most 1e18"] if is_beyond else []
 
 
 def shown(value: Any) -> str:
@@ -259,10 +230,6 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-_REPLACED = {"task.vectorization": "actor.pool", "task.step_timeout": "actor.step_timeout"}
-"""Settings that are no more, and those in their place."""
-
-
 def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` for the closest known name, or all known names where they are few."""
     names = sorted(known)
@@ -272,8 +239,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def meant(name: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` for the closest known name; empty where none is close."""
     names = sorted(known)
-    if _REPLACED.get(name) in names:
-        return f"; did you mean {_REPLACED[name]}?"
     # A bare field name is meant as the dotted name that ends in it, and `lr` as `learning_rate`.
     ends = [candidate for candidate in names if candidate.rpartition(".")[2] == name]
     ends = ends or [candidate for candidate in names if _initials(candidate) == name.rpartition(".")[2]]

@@ -30,18 +30,16 @@ def measured(
     results, entries = {}, []
     for config in {config.env: config for config in reversed(list(configs))}.values():
         settings = _settings(config)
-        result = next(
-            (EvaluationResult(**old["result"]) for old in known if old["settings"] == settings), None
-        )
-        if result is None:
+        entry = next((old for old in known if old["settings"] == settings), None)
+        if entry is None:
             if not task_identity(config).is_native:
                 say(f"{config.env}: {config.evaluation.episodes} episodes of random actions")
-            result = play(config, config.evaluation.episodes)
-        results[config.env] = result
-        entries.append({"settings": settings, "result": result._asdict()})
-        if entries[-1] not in known:  # the next task may take long
-            known = entries + [old for old in known if old["settings"]["env"] not in results]
-            _write(file, known)
+            played = play(config, config.evaluation.episodes)
+            entry = {"settings": settings, "result": played._asdict()}
+            known.append(entry)
+            _write(file, known)  # the next task may take long
+        results[config.env] = EvaluationResult(**entry["result"])
+        entries.append(entry)
     if entries != known:
         _write(file, entries)
     return results

@@ -38,8 +38,7 @@ from replay import Gathered
 FORMAT = 2
 _NETWORK, _STATE, _JSON = "network.safetensors", "state.safetensors", "state.json"
 _POINTER, _BEST = "latest", "best.safetensors"
-_FOR_ALL = 0o644
-"""Others may read the weights; safetensors writes them for their owner alone."""
+_WEIGHTS = {"last": EXPORTED_WEIGHTS, "best": _BEST}
 _ARRAY, _ITEMS, _TUPLE = "$array", "$items", "$tuple"
 _NAMES = {
     torch.bool: "BOOL",
@@ -179,7 +178,15 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 def load_state(folder: Path) -> dict[str, Any]:
     """The current checkpoint's state, every leaf as it was given to `save`."""
-    return _of_current(folder, _load)
+
+    def read(checkpoint: Path) -> dict[str, Any]:
+        content = _read_json(checkpoint)
+        arrays = _read_tensors(checkpoint / _STATE, content["checksums"][_STATE])
+        with _reading(checkpoint):
+            state: dict[str, Any] = _put_arrays(content["state"], arrays)
+        return state
+
+    return _of_current(folder, read)
 
 
 def _of_current(folder: Path, read: Callable[[Path], _Read]) -> _Read:
@@ -194,67 +201,41 @@ def _of_current(folder: Path, read: Callable[[Path], _Read]) -> _Read:
             path = newer
 
 
-def _load(checkpoint: Path) -> dict[str, Any]:
-    content = _read_json(checkpoint)
-    arrays = _read_tensors(checkpoint / _STATE, content["checksums"][_STATE])
-    with _reading(checkpoint):
-        state: dict[str, Any] = _put_arrays(content["state"], arrays)
-    return state
+def load_weights(folder: Path, kind: str = "last") -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Weights of the policy and what is told of them, both of one moment, while the run may be training on.
 
-
-def load_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """The policy's weights in the current checkpoint, or those of an exported agent."""
-    if (folder / EXPORTED_WEIGHTS).exists():
-        return _read_with_figures(folder / EXPORTED_WEIGHTS)[1]
-    return load_described(folder)[1]
-
-
-def load_described(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """`read_about` and `load_weights` of one checkpoint, while its run may be training on."""
+    Args:
+        kind: `last`, with the description that `read_about` gives (an exported agent's own), or `best`, with
+            the figures of the evaluation that chose them.
+    """
 
     def read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         content = _read_json(path)
         return content["about"], _read_tensors(path / _NETWORK, content["checksums"][_NETWORK])
 
+    file = folder / _WEIGHTS[kind]
+    if file.exists():
+        return _read_with_figures(file)
+    if kind == "best":
+        raise CheckpointError(f"{file}: there is no such file; the run has had no evaluation yet")
     return _of_current(folder, read)
 
 
-def save_best(
-    folder: Path, weights: Mapping[str, torch.Tensor], figures: dict[str, float | int | None]
-) -> None:
-    """Keep the weights that did best so far, and the figures of the evaluation that says so, in one file."""
-    _save_with_figures(folder / _BEST, weights, figures)
-
-
-def save_exported(
-    folder: Path, kind: str, weights: Mapping[str, torch.Tensor], figures: dict[str, Any]
+def save_weights(
+    folder: Path, kind: str, weights: Mapping[str, torch.Tensor], figures: Mapping[str, Any]
 ) -> Path:
-    """Write `last` or `best` weights of an exported agent, where `load_weights` and `load_best` find them."""
-    path = folder / {"last": EXPORTED_WEIGHTS, "best": _BEST}[kind]
-    _save_with_figures(path, weights, figures)
-    return path
+    """Keep weights with what is told of them in one file, where `load_weights` finds them.
 
-
-def _save_with_figures(path: Path, weights: Mapping[str, torch.Tensor], figures: dict[str, Any]) -> None:
-    folder, tensors, text = path.parent, _independent(dict(weights)), json.dumps(figures)
+    Args:
+        kind: `best`, or `last` of an exported agent.
+    """
+    path, tensors, text = folder / _WEIGHTS[kind], _independent(dict(weights)), json.dumps(figures)
     metadata = {"figures": text, "checksum": str(_checksum_of_tensors(text, tensors))}
     with _writing(path):
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(path, durable=True) as temporary:
             save_file(tensors, temporary, metadata=metadata)
-            temporary.chmod(_FOR_ALL)
-
-
-def load_best(folder: Path) -> dict[str, torch.Tensor]:
-    """The weights that did best."""
-    return load_best_with_figures(folder)[1]
-
-
-def load_best_with_figures(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """`best_figures` and `load_best` of one evaluation, while its run may be training on."""
-    if not (folder / _BEST).exists():
-        raise CheckpointError(f"{folder / _BEST}: there is no such file; the run has had no evaluation yet")
-    return _read_with_figures(folder / _BEST)
+    return path
 
 
 def best_figures(folder: Path) -> dict[str, Any] | None:

@@ -124,10 +124,6 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
         raise ConfigError(f"{path}: {what}: {error.strerror or one_line(error)}") from None
 
 
-class InUseError(ConfigError):
-    """Another process trains in the directory."""
-
-
 class RunDir:
     """The files of one run."""
 
@@ -203,14 +199,8 @@ class RunDir:
     def kept_files(self) -> dict[str, Path]:
         """The files that an evaluation of the run needs, and its figures, by name in the directory."""
         patterns = [
-            *(
-                "config.yaml",
-                "task.json",
-                "metrics.jsonl",
-                "result.json",
-                "learning_curve.png",
-                "evaluation.gif",
-            ),
+            *("config.yaml", "task.json", "metrics.jsonl", "result.json"),
+            *("learning_curve.png", "evaluation.gif"),
             *("checkpoint/latest", "checkpoint/best.safetensors"),
             *("checkpoint/[0-9]*/network.safetensors", "checkpoint/[0-9]*/state.json"),
         ]
@@ -236,8 +226,7 @@ class RunDir:
         """The directory for this process alone; the lock ends with the process, however that ends.
 
         Raises:
-            InUseError: where another process has it.
-            ConfigError: as `check_files`.
+            ConfigError: where another process has it.
         """
         self.writable()
         self.check_files()
@@ -245,7 +234,7 @@ class RunDir:
             descriptor = os.open(self.path, os.O_RDONLY)
         try:
             if not lock_file(descriptor):
-                raise InUseError(f"run_dir {self.path} is in use: another process trains there")
+                raise ConfigError(f"run_dir {self.path} is in use: another process trains there")
             yield
         finally:
             os.close(descriptor)

@@ -83,26 +83,22 @@ class Evaluations:
         if self.best and not as_good and score(self.last) <= score(self.best):
             return False
         self.best, self.best_is_lost = dict(self.last), False
-        checkpoint.save_best(self._folder, weights, self.best)
+        checkpoint.save_weights(self._folder, "best", weights, self.best)
         return True
 
     def reached(self, goal: Goal) -> bool:
         """Whether the last evaluation is full and its interval lies at or above a goal."""
-        return reached(goal, self.last)
+        row = self.last
+        if not is_full_evaluation(row):
+            return False
+        of_return, error = (row.get(f"eval/{name}") or 0.0 for name in ("return", "return_error"))
+        return goal.is_met(row.get("eval/success_low"), of_return - NORMAL_QUANTILE * error)
 
 
 def _is_of(figures: Row, evaluations: Sequence[Row]) -> bool:
     """Whether the figures beside the best weights are one of the evaluations."""
     known = {(one["env_steps"], score(one)) for one in evaluations}
     return (figures.get("env_steps"), score(figures)) in known
-
-
-def reached(goal: Goal, row: Row) -> bool:
-    """Whether a row has a full evaluation whose interval lies at or above a goal."""
-    if not is_full_evaluation(row):
-        return False
-    of_return, error = (row.get(f"eval/{name}") or 0.0 for name in ("return", "return_error"))
-    return goal.is_met(row.get("eval/success_low"), of_return - NORMAL_QUANTILE * error)
 
 
 def _evaluation(row: Row) -> Row:

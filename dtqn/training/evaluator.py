@@ -8,6 +8,7 @@ run's state. The next one begins when it has been counted.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from collections import deque
@@ -24,7 +25,7 @@ from dtqn.settings.config import Config
 from dtqn.training import machine, setup
 from dtqn.training.metrics import Row
 from dtqn.training.setup import Stream, seed_of
-from dtqn.training.worker import Inline, Work, Worker
+from dtqn.training.worker import Worker
 
 
 class Asked(NamedTuple):
@@ -101,15 +102,15 @@ class Evaluator:
         """`network` is the run's, of which a copy is kept."""
         self._learner = config.learner
         self._has_success = setup.task_spec(config).has_success
-        self._player: Work = (
-            Worker("plays evaluations", Player.beside, config)
-            if config.evaluates_beside
-            else Inline(Player(config, copy.deepcopy(network)))
-        )
+        self._beside: Worker | None = None
+        if config.evaluates_beside:
+            self._beside = Worker("plays evaluations", Player.beside, config)
+        else:
+            self._player = Player(config, copy.deepcopy(network))
         self._stages = setup.make_stages(config)
         self._waiting: deque[Asked] = deque()
         self._begun = False
-        """Whether the player is at the first of them."""
+        """Whether the process beside the run is at the first of them."""
         self._number = 0
         self._full_at = -1
         """The learner step of the last evaluation where it was a full one; else -1."""
@@ -148,16 +149,8 @@ class Evaluator:
         if not self._waiting:
             return None
         asked = self._waiting[0]
-        if not self._begun:
-            here = (stopped,) if isinstance(self._player, Inline) else ()
-            self._player.ask("play", asked, self._stages.get_state(), *here)
-            self._begun = True
-        if not self._player.answered(timeout):
-            return None
-        self._begun = False
-        try:
-            played: Played = self._player.answer()
-        except Stopped:
+        played = self._played(asked, timeout, stopped)
+        if played is None:
             return None
         self._waiting.popleft()
         result = played.result(self._has_success)
@@ -178,6 +171,21 @@ class Evaluator:
         }
         return Evaluated(asked.env_steps, metrics, asked.weights)
 
+    def _played(self, asked: Asked, timeout: float, stopped: Callable[[], bool]) -> Played | None:
+        """The episodes; None where they are not over, or the run itself has stopped in their midst."""
+        if self._beside is None:
+            with contextlib.suppress(Stopped):
+                return self._player.play(asked, self._stages.get_state(), stopped)
+            return None
+        if not self._begun:
+            self._beside.ask("play", asked, self._stages.get_state())
+            self._begun = True
+        if not self._beside.answered(timeout):
+            return None
+        self._begun = False
+        played: Played = self._beside.answer()
+        return played
+
     def _value_estimate(self, first_q: np.ndarray) -> float | None:
         """The mean of Q-values [n] of the learner, on the scale of the task's rewards; None if not finite."""
         inverse = value_transform(self._learner.value_rescaling).inverse
@@ -191,7 +199,8 @@ class Evaluator:
 
     def close(self) -> None:
         """End the player, in the midst of an evaluation too."""
-        self._player.close()
+        if self._beside is not None:
+            self._beside.close()
 
     def get_state(self) -> dict[str, Any]:
         return {

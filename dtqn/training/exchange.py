@@ -3,11 +3,19 @@
 Both lie in preallocated arrays, and a step is never pickled. Who may touch which part of them, and when, is
 decided by the requests that the pool sends and by their answers (`dtqn.training.pool`). So nothing is locked,
 and no parameters are ever read while they are written.
+
+The memory has no name, so nothing has to be removed afterwards: it goes with the last process that has it,
+however that ends.
 """
 
 from __future__ import annotations
 
 import math
+import mmap
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -16,10 +24,13 @@ from dtqn.acting.rows import Episodes, Rows
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
 from dtqn.training.schema import Schema, named, rows_of
-from dtqn.training.shared_arrays import Form, SharedArrays
 from replay import Field
 from replay.storage import fit
 
+Form: TypeAlias = tuple[tuple[int, ...], np.dtype]
+"""Shape and dtype of an array."""
+_ALIGNMENT = 64
+"""Bytes of a cache line: no two arrays share one."""
 _ENDED = "ended"
 _EPISODES: dict[str, np.dtype] = {
     _ENDED: np.dtype(np.bool_),
@@ -55,8 +66,7 @@ class Exchange:
         parameters = list(network.parameters())
         for place, one in enumerate(parameters):
             forms[f"parameters/{place}"] = ((self.versions, *one.shape), _numpy_dtype(one))
-        self.shared = SharedArrays(forms, descriptor)
-        arrays = self.shared.arrays
+        arrays, self.descriptor = shared_arrays(forms, descriptor)
         self._rows = {name: arrays[name] for name in self._fields}
         self._episodes = {name: arrays[f"episode/{name}"] for name in _EPISODES}
         self.parameters = [
@@ -90,6 +100,10 @@ class Exchange:
         ended: np.ndarray = self._episodes[_ENDED][tick]
         return ended
 
+    def close(self) -> None:
+        """Hand the memory to no more processes. The arrays stay as long as they are used."""
+        os.close(self.descriptor)
+
     def get_tick(self, tick: int, copies: slice = slice(None)) -> dict[str, np.ndarray]:
         """All that some copies have at a tick, for a checkpoint or for another machine."""
         return {name: array[tick, copies].copy() for name, array in (self._rows | self._episodes).items()}
@@ -98,6 +112,41 @@ class Exchange:
         """Put there what `get_tick` returned."""
         for name, array in (self._rows | self._episodes).items():
             array[tick, copies] = saved[name]
+
+
+def shared_arrays(
+    forms: Mapping[str, Form], descriptor: int | None = None
+) -> tuple[dict[str, np.ndarray], int]:
+    """Arrays at the same places of one piece of memory, in each process that asks for the same forms.
+
+    Args:
+        descriptor: of the memory that another process has made, as it was handed to this one; None makes it
+            anew, filled with zeros.
+
+    Returns:
+        The arrays, and the memory's file descriptor, for `pass_fds` of another process.
+    """
+    places, size = {}, 0
+    for name, (shape, dtype) in forms.items():
+        places[name] = size
+        size += -(-int(np.prod(shape, dtype=np.int64)) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+    descriptor = _memory(max(size, 1)) if descriptor is None else descriptor
+    memory = mmap.mmap(descriptor, max(size, 1))
+    arrays = {
+        name: np.ndarray(shape, dtype, buffer=memory, offset=places[name])
+        for name, (shape, dtype) in forms.items()
+    }
+    return arrays, descriptor
+
+
+def _memory(size: int) -> int:
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("dtqn")
+    else:  # not Linux: a file without a name
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, size)
+    return descriptor
 
 
 def _numpy_dtype(parameter: torch.Tensor) -> np.dtype:

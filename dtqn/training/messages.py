@@ -2,55 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from dtqn.networks.q_network import QNetwork
 from dtqn.settings import presets
 from dtqn.settings.config import Config
-from dtqn.text import clock, counted, duration, number, size
+from dtqn.text import clock, counted, number, size
+from dtqn.training import machine, preflight
 from dtqn.training.directory import RunDir
+from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import Row, outcome, score
-from dtqn.training.preflight import planned_updates
+from dtqn.training.setup import device_of
+from dtqn.training.trainer import Trainer
 
-TIMED_UPDATES = 100
-"""Learner updates after which a run says how long it will take."""
+_INEXACT = ", not exact: with new episodes, as the state of its copies could not be saved"
 
 
 def introduction(
     config: Config,
     directory: RunDir,
-    parameters: int,
-    memory: Mapping[str, int],
-    machine_bytes: int | None,
-    device: str,
-    resumed: str | None,
+    trainer: Trainer,
+    process_bytes: int | None,
+    resumed: bool,
 ) -> str:
     """The task, the agent and the directory of a run, and what it takes.
 
     Args:
-        memory: bytes by what takes them.
-        machine_bytes: what the machine has; None where it cannot be told.
-        resumed: where and how a run goes on; None for one that starts.
+        process_bytes: what the process took before there was a trainer; None where that cannot be told.
+        resumed: the run goes on.
     """
-    machine_has = f" of the machine's {size(machine_bytes)}" if machine_bytes else ""
+    memory, available = preflight.memory(config, process_bytes), machine.available_bytes()
+    machine_has = f" of the machine's {size(available)}" if available else ""
+    device = device_of(config).type
     graphs = ", CUDA graphs" if device == "cuda" and config.records_graphs else ""
     beside = ", evaluations in a process beside it" if config.evaluates_beside else ""
     if config.num_workers:
         beside += f", copies stepped by {counted(config.num_workers, 'worker')}"
     lines = {
         "task": f"{config.env}, {config.actor.num_envs} copies",
-        "agent": f"{config.agent}, {number(parameters)} parameters",
+        "agent": f"{config.agent}, {number(parameters_of(trainer.network))} parameters",
         "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
         "replay": _replay(config),
         "device": f"{device}{graphs}, {counted(config.num_threads, 'thread')}{beside}",
         "steps": f"{number(config.total_env_steps)} env steps, {number(config.warmup)} of them at random; "
-        f"{number(planned_updates(config))} learner updates",
+        f"{number(preflight.planned_updates(config))} learner updates",
         "run": str(directory.path),
     }
-    if resumed is not None:
-        lines["resumed"] = resumed
+    if resumed:
+        exact = "" if trainer.resume_is_exact else _INEXACT
+        lines["resumed"] = f"at {number(trainer.env_steps)} env steps{exact}"
     if unread := presets.unread(config):
         lines["unread"] = f"{', '.join(unread)}: not read, given the other settings"
     return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
+
+
+def parameters_of(network: QNetwork) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
 
 
 def _replay(config: Config) -> str:
@@ -63,41 +68,6 @@ def _replay(config: Config) -> str:
     )
 
 
-class Price:
-    """Says once how long a run will take: when its first hundred updates have been timed.
-
-    The first update, which sets things up, and what metrics and evaluations take are left out.
-    """
-
-    def __init__(self, total_env_steps: int, env_steps: int, learner_steps: int) -> None:
-        """The counts are those at which this stretch of the run begins."""
-        self._total, self._env_steps, self._learner_steps = total_env_steps, env_steps, learner_steps
-        self._before = learner_steps
-        self._seconds, self._timed_env_steps, self._timed_updates = 0.0, 0, 0
-
-    def tick(self, seconds: float, env_steps: int, learner_steps: int, measured: bool) -> str | None:
-        """Count a tick; the line, where it is due.
-
-        Args:
-            seconds: what the tick took.
-            measured: whether it made a row of metrics.
-        """
-        if self._timed_updates >= TIMED_UPDATES:
-            return None
-        if not measured and self._learner_steps > self._before:
-            self._seconds += seconds
-            self._timed_env_steps += env_steps - self._env_steps
-            self._timed_updates += learner_steps - self._learner_steps
-        self._env_steps, self._learner_steps = env_steps, learner_steps
-        left = self._total - env_steps
-        if self._timed_updates < TIMED_UPDATES or left <= 0:
-            return None
-        return (
-            f"about {duration(left * self._seconds / self._timed_env_steps)} to go, evaluations not counted: "
-            f"{number(left)} env steps; {self._timed_updates} updates took {duration(self._seconds)}"
-        )
-
-
 def endless(config: Config, env_steps: int) -> str:
     """For an evaluation that the run waits for."""
     return (
@@ -106,20 +76,11 @@ def endless(config: Config, env_steps: int) -> str:
     )
 
 
-def result(
-    directory: RunDir, env_steps: int, seconds: float, last: Row, best: Row, best_is_lost: bool, note: str
-) -> str:
-    """How a run ended.
-
-    Args:
-        last: its last evaluation.
-        best: its best one.
-        best_is_lost: whether that one's weights were found damaged.
-        note: of the success that no agent can exceed.
-    """
-    better = ""
+def result(directory: RunDir, env_steps: int, seconds: float, evaluations: Evaluations, note: str) -> str:
+    """How a run ended; `note` is of the success that no agent can exceed."""
+    last, best, better = evaluations.last, evaluations.best, ""
     if best and score(best) > score(last):
-        weights = "its weights are lost" if best_is_lost else "eval --checkpoint best"
+        weights = "its weights are lost" if evaluations.best_is_lost else "eval --checkpoint best"
         better = f"; best: {outcome(best)} at {number(best['env_steps'] or 0)} ({weights})"
     return (
         f"done in {clock(seconds)}: {outcome(last)} over {last['eval/episodes']} episodes{note} at "

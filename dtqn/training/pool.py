@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 
+from dtqn.acting.actor import Actor
 from dtqn.acting.rows import Episodes, Rows
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError
@@ -29,49 +30,20 @@ from dtqn.training.acting_worker import ActingWorker, Request
 from dtqn.training.exchange import Exchange
 from dtqn.training.schema import Schema
 from dtqn.training.setup import Share
-from dtqn.training.worker import Work, Worker, WorkerError
+from dtqn.training.worker import Worker, WorkerError
 from envs import TaskError
+
+if TYPE_CHECKING:
+    from dtqn.training.ray_workers import RayWorker, RayWorkers
 
 MOST_LOSSES = 3
 """So many losses of a worker without an episode of its copies in between end the run."""
 _START_SECONDS = 120.0
 """How long a worker may take to start, beside a step's time."""
-
-
-class Pool(Protocol):
-    """All copies of a run's task, wherever they are stepped."""
-
-    env_steps: int
-    version: int
-    """The learner step of the parameters that were published last."""
-
-    def tick(self) -> tuple[Rows[np.ndarray], Episodes]:
-        """The next tick's rows [N, ...] of every copy, read before the next call; episodes that ended there.
-
-        Raises:
-            TaskError, WorkerError: copies of the task have failed, or their process has.
-        """
-
-    def publish(self, parameters: Sequence[torch.Tensor], version: int) -> None:
-        """Act with these parameters from now on; `version` is the learner step that they are from."""
-
-    def begin_episodes(self) -> None:
-        """Leave the present episodes where they are; all copies begin new ones."""
-
-    def metrics(self) -> dict[str, float]:
-        """Figures of acting since the last call."""
-
-    def news(self) -> list[str]:
-        """News for the user since the last call, one line each."""
-
-    def get_state(self) -> dict[str, Any]:
-        """All that decides how it goes on."""
-
-    def set_state(self, state: dict[str, Any]) -> bool:
-        """Go on from `get_state`; whether exactly so, and not with new episodes."""
-
-    def close(self) -> None:
-        """End what runs beside the run."""
+Pool: TypeAlias = "Actor | WorkerPool"
+"""All copies of a run's task, wherever they are stepped."""
+Work: TypeAlias = "Worker | RayWorker"
+"""Calls that are asked for and answered in turn."""
 
 
 def make_pool(config: Config, network: QNetwork, schema: Schema) -> Pool:
@@ -89,39 +61,15 @@ def make_pool(config: Config, network: QNetwork, schema: Schema) -> Pool:
         raise ConfigError(f"actor.pool is {config.actor.pool}, but {error}; try inline") from None
 
 
-class Workers(Protocol):
-    """Where workers are."""
-
-    def start(self, task: str, config: Config, share: Share, env_steps: int) -> Work:
-        """Begin to start one; `task` is what it does, in the words of an error."""
-
-    def close(self) -> None:
-        """All that were started have been closed."""
-
-
-class Processes:
-    """Processes of this machine, which have the exchange's memory."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._descriptor = exchange.shared.descriptor
-
-    def start(self, task: str, config: Config, share: Share, env_steps: int) -> Work:
-        arguments = (config, share, env_steps, self._descriptor)
-        return Worker(task, ActingWorker, *arguments, descriptors=[self._descriptor])
-
-    def close(self) -> None:
-        pass
-
-
-def make_workers(config: Config, exchange: Exchange) -> Workers:
-    """The place that `actor.pool` names; a ConfigError where Ray is not there."""
+def _cluster(config: Config, exchange: Exchange) -> RayWorkers | None:
+    """Where workers are Ray's; None: they are processes of this machine."""
     if config.actor.pool == "process":
-        return Processes(exchange)
+        return None
     try:
         from dtqn.training.ray_workers import RayWorkers  # only here: it is an extra, and takes seconds
     except ImportError:
         raise ConfigError('actor.pool is ray, which is not installed; pip install "dtqn[ray]"') from None
-    return RayWorkers(config, exchange)
+    return RayWorkers(exchange)
 
 
 class _Member:
@@ -146,10 +94,10 @@ class _Member:
 
 
 class WorkerPool:
-    """Workers in processes or Ray actors. One that dies, fails or hangs is replaced by a new one.
+    """An `Actor` made of workers, which are processes or on Ray.
 
-    The open episodes of its copies end there: the new worker's first rows begin new ones, and replay ends
-    those before as truncated.
+    One that dies, fails or hangs is replaced by a new one. The open episodes of its copies end there: the new
+    worker's first rows begin new ones, and replay ends those before as truncated.
     """
 
     def __init__(self, config: Config, network: QNetwork, schema: Schema) -> None:
@@ -158,7 +106,9 @@ class WorkerPool:
         self._num_envs, self._max_lead = config.actor.num_envs, config.actor.max_lead
         self._exploration = setup.make_exploration(config.actor, config.warmup)
         self._exchange = Exchange(config, network, schema)
-        self.env_steps, self.version, self._parameters = 0, 0, 0
+        self.env_steps = self.version = 0
+        self._parameters = 0
+        """Where in the exchange those lie that were published last."""
         self._write_parameters(list(network.parameters()))
         self._taken = 0
         """Ticks that the run has had since the pool was made."""
@@ -171,7 +121,7 @@ class WorkerPool:
         self._age = 0
         """Since then, the most learner steps that parameters that acted were behind the published ones."""
         self._members = [_Member(share) for share in shares(config.actor.num_envs, config.actor.num_workers)]
-        self._workers = make_workers(config, self._exchange)
+        self._ray = _cluster(config, self._exchange)
         try:
             self._start_all()
         except BaseException:
@@ -179,6 +129,11 @@ class WorkerPool:
             raise
 
     def tick(self) -> tuple[Rows[np.ndarray], Episodes]:
+        """The next tick's rows [N, ...] of every copy, read before the next call; episodes that ended there.
+
+        Raises:
+            TaskError, WorkerError: copies of the task have failed, or their process has.
+        """
         self._ask()
         for member in self._members:
             self._wait(member)
@@ -196,6 +151,7 @@ class WorkerPool:
         return rows, episodes
 
     def publish(self, parameters: Sequence[torch.Tensor], version: int) -> None:
+        """Act with these parameters from now on; `version` is the learner step that they are from."""
         in_use = {request.parameters for member in self._members for request in member.asked}
         if self._parameters in in_use:
             self._parameters = next(n for n in range(self._exchange.versions) if n not in in_use)
@@ -203,7 +159,7 @@ class WorkerPool:
         self.version = version
 
     def begin_episodes(self) -> None:
-        """Ticks that the workers have acted ahead are lost."""
+        """All copies begin new episodes; ticks that the workers have acted ahead are lost."""
         for member in self._members:
             while member.asked:
                 self._answer(member)
@@ -215,6 +171,7 @@ class WorkerPool:
         self._asked = self._taken
 
     def metrics(self) -> dict[str, float]:
+        """Figures of acting since the last call."""
         leads, self._leads = self._leads, []
         age, self._age = self._age, 0
         return {
@@ -225,6 +182,7 @@ class WorkerPool:
         }
 
     def news(self) -> list[str]:
+        """News for the user since the last call, one line each."""
         news, self._news = self._news, []
         return news
 
@@ -254,7 +212,7 @@ class WorkerPool:
         }
 
     def set_state(self, state: dict[str, Any]) -> bool:
-        """For a pool that has not ticked yet."""
+        """Go on from `get_state`, before any tick; whether exactly so, and not with new episodes."""
         self.env_steps, self.version = state["env_steps"], state["version"]
         self._age, self._restarts = state["age"], state["restarts"]
         self._write_parameters(state["parameters"])
@@ -276,13 +234,15 @@ class WorkerPool:
         return all(exact)
 
     def close(self) -> None:
+        """End what runs beside the run."""
         started = [member.work for member in self._members if hasattr(member, "work")]
         for work in started:
             work.end()
         for work in started:
             work.close()
-        self._workers.close()
-        self._exchange.shared.close()
+        if self._ray is not None:
+            self._ray.close()
+        self._exchange.close()
 
     # Requests and answers.
 
@@ -347,11 +307,18 @@ class WorkerPool:
         first = (number, member.incarnation) == (0, 0)  # with one worker the run is the inline one
         share = member.share._replace(key=() if first else (number, member.incarnation))
         member.fault = None
-        member.work = self._workers.start(f"steps {member.name}", self._config, share, self.env_steps)
+        member.work = self._work(f"steps {member.name}", share)
         try:
             member.work.ask("begin")
         except WorkerError as error:
             member.fault = error
+
+    def _work(self, task: str, share: Share) -> Work:
+        if self._ray is not None:
+            return self._ray.start(task, self._config, share, self.env_steps)
+        memory = self._exchange.descriptor
+        arguments = (self._config, share, self.env_steps, memory)
+        return Worker(task, ActingWorker, *arguments, descriptors=[memory])
 
     def _begun(self, member: _Member) -> None:
         try:

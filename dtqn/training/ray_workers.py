@@ -1,4 +1,4 @@
-"""Workers as Ray actors, on this machine or on the nodes of a cluster: rows and parameters go as arrays.
+"""Workers as Ray actors on the nodes of a cluster: rows and parameters go as arrays.
 
 A worker has an exchange of its own. The rows that it puts there are its answer, and are put into the pool's
 when the answer is taken; parameters go into Ray's store once, from which every node reads them.
@@ -7,61 +7,44 @@ when the answer is taken; parameters go into Ray's store once, from which every 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections import deque
 from typing import Any
 
 import numpy as np
 
-from dtqn.clusters import exceptions, ray
+from dtqn.clusters import answered, exceptions, join, ray
 from dtqn.program import worker_environment
-from dtqn.settings.config import Config, ConfigError
+from dtqn.settings.config import Config
 from dtqn.text import one_line
 from dtqn.training.acting_worker import ActingWorker
 from dtqn.training.exchange import Exchange
 from dtqn.training.setup import Share
-from dtqn.training.worker import Work, WorkerError
-
-_STORE_BYTES = 200 << 20
-"""Bytes of a local Ray's object store."""
+from dtqn.training.worker import WorkerError
 
 
 class RayWorkers:
-    """A cluster that `RAY_ADDRESS` names, or else a Ray of this machine, which ends with the run."""
+    """The cluster that `RAY_ADDRESS` names."""
 
-    def __init__(self, config: Config, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange) -> None:
         """
         Raises:
-            ConfigError: where no Ray answers, or none starts.
+            ConfigError: where no Ray answers.
         """
         self._exchange = exchange
         self._puts: dict[int, tuple[int, Any]] = {}
         """Place of parameters in the exchange -> their version, and a reference to them in Ray's store."""
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
-            _join(config.actor.num_workers)
+            join("actor.pool is ray: RAY_ADDRESS", os.environ.get("RAY_ADDRESS") or "unset")
 
-    def start(self, task: str, config: Config, share: Share, env_steps: int) -> Work:
+    def start(self, task: str, config: Config, share: Share, env_steps: int) -> RayWorker:
         return RayWorker(task, (config, share, env_steps), self._exchange, self._puts)
 
     def close(self) -> None:
         self._puts.clear()
         if self._is_ours:
             ray.shutdown()
-
-
-def _join(num_workers: int) -> None:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    address = os.environ.get("RAY_ADDRESS")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if not address:
-        quiet |= {"num_cpus": num_workers, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
-    try:
-        ray.init(address=address or "local", **quiet)
-    except (OSError, ValueError, RuntimeError, exceptions.RayError) as error:
-        where = f"no Ray answers at RAY_ADDRESS {address}" if address else "Ray did not start"
-        raise ConfigError(f"actor.pool is ray: {where}: {one_line(error)}") from None
 
 
 class _Remote:
@@ -91,7 +74,7 @@ class _Remote:
 
 
 class RayWorker:
-    """One worker as the pool sees it."""
+    """One worker as the pool sees it, with the methods of `Worker`."""
 
     def __init__(
         self,
@@ -131,7 +114,7 @@ class RayWorker:
         return self._puts[place][1]
 
     def answered(self, timeout: float) -> bool:
-        return bool(ray.wait([self._calls[0][0]], timeout=timeout)[0])
+        return answered(self._calls[0][0], timeout)
 
     def answer(self) -> Any:
         reference, tick = self._calls.popleft()

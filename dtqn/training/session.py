@@ -13,21 +13,20 @@ import torch
 
 import dtqn
 import envs
-from dtqn.networks.q_network import QNetwork
 from dtqn.plots import learning_curve
 from dtqn.program import code_digest
 from dtqn.settings import named_code
 from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
-from dtqn.training import chance_level, checkpoint, machine, messages, preflight
+from dtqn.training import chance_level, checkpoint, machine, messages
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import MetricsFile, Row, check_counted, read_rows
 from dtqn.training.setup import device_of, make_goal, task_spec
-from dtqn.training.trackers import Trackers, open_tracker
+from dtqn.training.trackers import Say, Start, Trackers, open_tracker
 from dtqn.training.trained import misfit
 from dtqn.training.trainer import Trainer
 from dtqn.training.wandb_tracker import in_sweep
@@ -161,32 +160,38 @@ class _Run:
             ConfigError: where the rows that the checkpoint counts on are not all there.
         """
         self.config, self.directory, self.trainer, self.out = config, directory, trainer, out
-        self._process_bytes = process_bytes
+        self._process_bytes, self._signals = process_bytes, Signals()
+        about = about or {}
         self._task_digest = run_identity(config).digest
-        self._saved_at = None if about is None else int(about["env_steps"])
-        self._changed_at: list[int] = list(about.get("changed_at") or ()) if about else []
+        self._saved_at: int | None = about.get("env_steps")
+        self._changed_at: list[int] = list(about.get("changed_at") or ())
         """Env steps at which the code of the task, or of a network of the user's own, became another."""
-        has_changed = about is not None and about.get("task") not in (None, self._task_digest)
-        if about and has_changed:
+        has_changed = about.get("task") not in (None, self._task_digest)
+        if has_changed:
             self._changed_at.append(int(about["env_steps"]))
             trainer.evaluator.forget_scores()
-        self._wandb_id = about["wandb_id"] if about and not in_sweep() else directory.wandb_id
-        self._code = list(dict.fromkeys([*(about["code"] if about else ()), code_digest()]))
+        known_id = None if in_sweep() else about.get("wandb_id")
+        self._wandb_id: str = known_id or directory.wandb_id
+        self._code = list(dict.fromkeys([*about.get("code", ()), code_digest()]))
         """Digests of the sources that it has run, several where they changed between two stretches."""
-        self._seconds_before = float(about["seconds"]) if about else 0.0
+        self._seconds_before = float(about.get("seconds", 0.0))
         self._started = time.monotonic()
-        self._metrics = MetricsFile(directory.metrics_file, int(about["rows"]) if about else 0)
-        changed = max(self._changed_at, default=-1)
-        # What another task was worth is no bar for this one, and no goal that was reached.
-        rows = [row for row in read_rows(directory.metrics_file) if int(row["env_steps"] or 0) > changed]
-        last: Row = dict(about["last_evaluation"]) if about and not has_changed else {}
-        self._evaluations = Evaluations(directory.checkpoints, rows, last, trainer.resume_is_exact)
-        if self._evaluations.problem:
-            print(self._evaluations.problem, file=out)
+        self._metrics = MetricsFile(directory.metrics_file, int(about.get("rows", 0)))
+        last = {} if has_changed else dict(about.get("last_evaluation", {}))
+        self._evaluations = self._evaluations_so_far(last)
         self._has_told_of_endless = task_spec(config).time_limit is not None
-        self._held: list[Row] = list(about["held"]) if about else []
+        self._held: list[Row] = list(about.get("held", ()))
         """Rows that wait for an evaluation, their own or that of the first of them: rows are in order."""
         self._speed_mark = (self._seconds, trainer.env_steps, trainer.learner_steps)
+
+    def _evaluations_so_far(self, last: Row) -> Evaluations:
+        """What another task was worth is no bar for this one, and no goal that was reached."""
+        changed, path = max(self._changed_at, default=-1), self.directory.metrics_file
+        rows = [row for row in read_rows(path) if int(row["env_steps"] or 0) > changed]
+        evaluations = Evaluations(self.directory.checkpoints, rows, last, self.trainer.resume_is_exact)
+        if evaluations.problem:
+            print(evaluations.problem, file=self.out)
+        return evaluations
 
     def train(self) -> int:
         """The loop; the program's exit code.
@@ -194,39 +199,34 @@ class _Run:
         Raises:
             ConfigError: where a file cannot be written; the last checkpoint is kept.
         """
-        print(self._introduction(), file=self.out, flush=True)
-        trainer = self.trainer
+        trainer, resumed = self.trainer, self._saved_at is not None
+        about = messages.introduction(self.config, self.directory, trainer, self._process_bytes, resumed)
+        print(about, file=self.out, flush=True)
         self._view: View = open_view(
             self.out, self.config.total_env_steps, trainer.env_steps, trainer.learner_steps
         )
         self._tracker = Trackers(self._wandb_id)
-        exit_code, signals, caught = 1, Signals(), contextlib.ExitStack()
+        exit_code, caught = 1, contextlib.ExitStack()
         try:
-            self._track()
-            caught.enter_context(signals)
-            exit_code = self._loop(signals)
-        except NonFiniteError as error:
-            self._view.say(f"error: {error}; {self._kept}")
-        except torch.OutOfMemoryError as error:
-            resume = f"{self.directory.resume_command} --device cpu"
-            resume += " --cuda-graphs false" if self.config.cuda_graphs is True else ""
-            self._view.say(f"error: {gpu_is_full(error)}; {self._kept}; to go on without it: {resume}")
+            self._tracker = _opened(
+                self.config,
+                self.directory,
+                self._wandb_id,
+                self._view.say,
+                messages.parameters_of(self.trainer.network),
+                self._evaluations.best,
+            )
+            self._wandb_id = self._tracker.id
+            caught.enter_context(self._signals)
+            exit_code = self._loop()
         except (envs.TaskError, WorkerError) as error:
-            self._tell_news()
-            self._save(finished=False)  # what has been learned is sound
-            if signals.caught is not None:  # it came to the copies and to the worker too
-                exit_code = 128 + signals.caught
-            else:
-                resume = self.directory.resume_command
-                if not task_identity(self.config).is_native:
-                    resume += " (with --accept-changed-code once the task has been edited)"
-                self._view.say(f"error: {error}; saved; to go on: {resume}")
+            exit_code = self._saved_after(error)
         except ConfigError as error:
             raise ConfigError(f"{error}; {self._kept}; to go on: {self.directory.resume_command}") from None
         except ANY_FAULT as error:
-            if (fault := named_code.fault(error)) is None:
+            if (told := self._told(error)) is None:
                 raise
-            self._view.say(f"error: {fault}; {self._kept}; to go on: {self.directory.resume_command}")
+            self._view.say(f"error: {told}")
         finally:
             with caught:  # a run that has finished is not ended by a signal that comes now
                 self._view.close()
@@ -234,12 +234,36 @@ class _Run:
                 self._tracker.close(exit_code)
                 self._metrics.close()
         if exit_code == 0:
-            print(f"{self._result()}\nreport   {self.directory.report_command}", file=self.out, flush=True)
+            note = task_spec(self.config).ceiling_note
+            told = messages.result(self.directory, trainer.env_steps, self._seconds, self._evaluations, note)
+            print(f"{told}\nreport   {self.directory.report_command}", file=self.out, flush=True)
         elif exit_code > 128:
-            print(
-                f"interrupted and saved; to go on: {self.directory.resume_command}", file=self.out, flush=True
-            )
+            resume = self.directory.resume_command
+            print(f"interrupted and saved; to go on: {resume}", file=self.out, flush=True)
         return exit_code
+
+    def _saved_after(self, error: Exception) -> int:
+        """Save after a fault of the task or of a worker: what has been learned is sound. The exit code."""
+        self._tell_news()
+        self._save(finished=False)
+        if self._signals.caught is not None:  # it came to the copies and to the worker too
+            return 128 + self._signals.caught
+        resume = self.directory.resume_command
+        if not task_identity(self.config).is_native:
+            resume += " (with --accept-changed-code once the task has been edited)"
+        self._view.say(f"error: {error}; saved; to go on: {resume}")
+        return 1
+
+    def _told(self, error: BaseException) -> str | None:
+        """An error after which nothing is saved, in words; None for one of this program's own."""
+        resume = self.directory.resume_command
+        if isinstance(error, NonFiniteError):
+            return f"{error}; {self._kept}"
+        if isinstance(error, torch.OutOfMemoryError):
+            resume += " --device cpu" + (" --cuda-graphs false" if self.config.cuda_graphs is True else "")
+            return f"{gpu_is_full(error)}; {self._kept}; to go on without it: {resume}"
+        fault = named_code.fault(error)
+        return None if fault is None else f"{fault}; {self._kept}; to go on: {resume}"
 
     @property
     def _kept(self) -> str:
@@ -247,46 +271,36 @@ class _Run:
             return "nothing has been saved yet"
         return f"what the run had at {number(self._saved_at)} env steps is kept"
 
-    def _track(self) -> None:
-        network = self.trainer.network
-        self._tracker = open_tracker(
-            self.config,
-            self.directory.path,
-            self._wandb_id,
-            read_rows(self.directory.metrics_file),
-            self._view.say,
-            {"parameters": _parameters(network), "device_used": device_of(self.config).type},
-        )
-        self._wandb_id = self.directory.wandb_id = self._tracker.id
-        self._tracker.summary(_best_summary(self._evaluations.best))
-
-    def _loop(self, signals: Signals) -> int:
+    def _loop(self) -> int:
         trainer, every = self.trainer, self.config.checkpoint_every
-        price = messages.Price(self.config.total_env_steps, trainer.env_steps, trainer.learner_steps)
         goal = make_goal(self.config)
-        self._record(signals)  # what was under way at the end of the last stretch
+        self._record()  # what was under way at the end of the last stretch
         while not trainer.finished and not self._evaluations.reached(goal):
-            if code := self._interrupted(signals):
+            if code := self._interrupted():
                 return code
-            before, began = trainer.env_steps, time.monotonic()
-            row = trainer.advance()
-            seconds = time.monotonic() - began
-            if row is not None:
-                self._hold(row)
-            self._tell_news()
-            self._record(signals)
-            self._view.tick(trainer.env_steps, trainer.learner_steps)
-            if line := price.tick(seconds, trainer.env_steps, trainer.learner_steps, row is not None):
-                self._view.say(line)
+            before = trainer.env_steps
+            self._advance()
             if trainer.env_steps // every > before // every and not trainer.finished:
                 self._save(finished=False)
-        self._record(signals, wait=True)
-        if trainer.evaluator.waiting and (code := self._interrupted(signals)):
+        return self._end()
+
+    def _advance(self) -> None:
+        """One tick, and what is to be told of it."""
+        row = self.trainer.advance()
+        if row is not None:
+            self._hold(row)
+        self._tell_news()
+        self._record()
+        self._view.tick(self.trainer.env_steps, self.trainer.learner_steps)
+
+    def _end(self) -> int:
+        """Do what the run owes at its end; the exit code."""
+        trainer = self.trainer
+        if code := self._awaited():
             return code
         for row in trainer.finish():
             self._hold(row)
-        self._record(signals, wait=True)
-        if trainer.evaluator.waiting and (code := self._interrupted(signals)):
+        if code := self._awaited():
             return code
         if left_out := trainer.learner.skipped_updates:
             self._view.say(messages.skipped(left_out, trainer.learner_steps))
@@ -300,6 +314,11 @@ class _Run:
         _send_files(self._tracker, self.directory)
         return 0
 
+    def _awaited(self) -> int | None:
+        """Wait for the evaluations that are under way; the exit code where that was interrupted."""
+        self._record(wait=True)
+        return self._interrupted() if self.trainer.evaluator.waiting else None
+
     def _tell_news(self) -> None:
         for line in self.trainer.news():
             self._view.say(line)
@@ -308,12 +327,13 @@ class _Run:
     def _seconds(self) -> float:
         return self._seconds_before + time.monotonic() - self._started
 
-    def _interrupted(self, signals: Signals) -> int | None:
+    def _interrupted(self) -> int | None:
         """Save where a signal has come or nobody reads any more; the exit code then."""
-        if signals.caught is None and not self.out.lost:
+        caught = self._signals.caught
+        if caught is None and not self.out.lost:
             return None
         self._save(finished=False)
-        return _OUTPUT_LOST if signals.caught is None else 128 + signals.caught
+        return _OUTPUT_LOST if caught is None else 128 + caught
 
     def _hold(self, row: Row) -> None:
         """Add the run's clocks to a row; `_record` writes it."""
@@ -332,7 +352,7 @@ class _Run:
         }
         self._held.append(clocks | row)
 
-    def _record(self, signals: Signals, wait: bool = False) -> None:
+    def _record(self, wait: bool = False) -> None:
         """Write the rows that are complete, in order.
 
         An evaluation that is under way is waited for, until a signal, where another one is due or `wait` says
@@ -345,7 +365,7 @@ class _Run:
             if not self._has_told_of_endless and time.monotonic() - since > _LONG_SECONDS:
                 self._has_told_of_endless = True
                 self._view.say(messages.endless(self.config, evaluator.waiting[0]))
-            return signals.caught is not None or self.out.lost
+            return self._signals.caught is not None or self.out.lost
 
         while True:
             while self._held and self._held[0]["env_steps"] not in evaluator.waiting[:1]:
@@ -383,7 +403,7 @@ class _Run:
             "last_evaluation": self._evaluations.last,
             "finished": finished,
             "ends_at": ends_at(self.config),
-            "parameters": _parameters(self.trainer.network),
+            "parameters": messages.parameters_of(self.trainer.network),
             "threads": self.config.num_threads,
             "device": device_of(self.config).type,
             "code": self._code,
@@ -413,41 +433,13 @@ class _Run:
         try:
             floor = None
             if finished and task_identity(self.config).is_native:
-                floor = chance_level.play(
-                    self.config, int(self._evaluations.last["eval/episodes"] or 1)
-                ).score
+                episodes = int(self._evaluations.last["eval/episodes"] or 1)
+                floor = chance_level.play(self.config, episodes).score
             rows = read_rows(self.directory.metrics_file)
             policy = self.config.evaluation.policy
             learning_curve(rows, self.directory.curve, title, ceiling, floor, policy)
         except Exception as error:  # a picture is worth no run
             self._view.say(f"no learning curve: {one_line(error)}")
-
-    def _introduction(self) -> str:
-        resumed = None
-        if self._saved_at is not None:
-            resumed = f"at {number(self.trainer.env_steps)} env steps"
-            if not self.trainer.resume_is_exact:
-                resumed += ", not exact: with new episodes, as the state of its copies could not be saved"
-        return messages.introduction(
-            self.config,
-            self.directory,
-            _parameters(self.trainer.network),
-            preflight.memory(self.config, self._process_bytes),
-            machine.available_bytes(),
-            device_of(self.config).type,
-            resumed,
-        )
-
-    def _result(self) -> str:
-        return messages.result(
-            self.directory,
-            self.trainer.env_steps,
-            self._seconds,
-            self._evaluations.last,
-            self._evaluations.best,
-            self._evaluations.best_is_lost,
-            task_spec(self.config).ceiling_note,
-        )
 
 
 def _best_summary(figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -464,15 +456,25 @@ def _send_files(tracker: Trackers, directory: RunDir) -> None:
     tracker.artifact(directory.kept_files())
 
 
+def _opened(
+    config: Config, directory: RunDir, run_id: str, say: Say, parameters: int | None, best: Row
+) -> Trackers:
+    """The trackers of a run, which know its rows and its best evaluation so far."""
+    rows = read_rows(directory.metrics_file)
+    about = {"parameters": parameters, "device_used": device_of(config).type}
+    tracker = open_tracker(Start(config, directory.path, run_id, rows, say, about))
+    directory.wandb_id = tracker.id
+    tracker.summary(_best_summary(best))
+    return tracker
+
+
 def _report_finished(config: Config, directory: RunDir, about: Mapping[str, Any], out: Output) -> None:
     """Send a finished run to the new run that a W&B sweep has made for the same configuration."""
-    rows = read_rows(directory.metrics_file)
-    figures = {"parameters": about.get("parameters"), "device_used": device_of(config).type}
-    tracker = open_tracker(
-        config, directory.path, directory.wandb_id, rows, lambda text: print(text, file=out), figures
+    best = checkpoint.best_figures(directory.checkpoints) or {}
+    parameters = about.get("parameters")
+    tracker = _opened(
+        config, directory, directory.wandb_id, lambda text: print(text, file=out), parameters, best
     )
-    directory.wandb_id = tracker.id
-    tracker.summary(_best_summary(checkpoint.best_figures(directory.checkpoints) or {}))
     _send_files(tracker, directory)
     tracker.close()
 
@@ -481,7 +483,3 @@ def _result_of(about: Mapping[str, Any]) -> dict[str, Any]:
     """The content of `result.json`, from the last checkpoint's description."""
     names = "task ends_at env_steps learner_steps seconds parameters threads device last_evaluation program"
     return {name: about.get(name) for name in [*names.split(), "code", "machine", "changed_at"]}
-
-
-def _parameters(network: QNetwork) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())

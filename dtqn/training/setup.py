@@ -25,7 +25,7 @@ from dtqn.acting.novelty import Novelty
 from dtqn.acting.optimism import Optimism
 from dtqn.graphs import Captured, CudaRecorder, Held
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
-from dtqn.learning.learner import AuxiliaryLoss, Learner
+from dtqn.learning.learner import Learner
 from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.learning.returns import value_transform
 from dtqn.networks import builder
@@ -216,7 +216,6 @@ def make_updates(config: Config, replay: SequenceReplay, generator: np.random.Ge
 
 def make_learner(config: Config, network: QNetwork) -> Learner:
     """The run's learner; it trains the parameters of `network` in place."""
-    auxiliary, weight = network.auxiliary, config.learner.auxiliary_weight
     return Learner(
         network,
         config=config.learner,
@@ -224,7 +223,6 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
             learned=whole_sequence if config.replay.learn_burn_in else learn_block,
             passes=next_window if config.learner.next_window else same_rows,
         ),
-        auxiliary=AuxiliaryLoss(auxiliary, weight) if auxiliary is not None and weight else None,
         max_priority_weight=config.replay.max_priority_weight,
         want_trace=MEMORIES[config.replay.memory].is_refreshed and trace_window(network) > 0,
         threads=config.num_threads,

@@ -6,7 +6,6 @@ measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,6 @@ SEQUENCES = 8
 """Sequences that are drawn for each measure."""
 CHUNK_ROWS = 128
 """Rows of an episode that are read and run at a time, for each of these sequences."""
-
-
-def whole_episodes(
-    replay: SequenceReplay, schema: Schema, ids: np.ndarray
-) -> Callable[[int, int], StepInputs]:
-    """(start, stop) -> those rows of the episodes of sequences `ids` [B], counted from their first ones."""
-    return lambda start, stop: schema.inputs(replay.prefix(ids, schema.input_names, start, stop).rows)
 
 
 class Staleness:
@@ -107,7 +99,12 @@ class Staleness:
     def _delta_q(self, batch: Sequences, ids: np.ndarray, chosen: np.ndarray) -> dict[str, float | None]:
         """Staleness of the sequences at the places `chosen` of a batch whose ids are `ids` [B]."""
         members = torch.from_numpy(chosen).to(self._schema.device)
-        rows = whole_episodes(self._replay, self._schema, ids[chosen])
+
+        def rows(start: int, stop: int) -> StepInputs:
+            """Those rows of the sequences' episodes, counted from their first ones."""
+            names = self._schema.input_names
+            return self._schema.inputs(self._replay.prefix(ids[chosen], names, start, stop).rows)
+
         taken = take(batch, members)
         found = discrepancy(self._learner.online, taken, rows, CHUNK_ROWS)
         first, last = found.delta_q(taken.learned_steps)

@@ -14,7 +14,7 @@ from typing import Any
 
 from dtqn.settings import layers
 from dtqn.settings.config import ConfigError
-from dtqn.training.tracker import Start, Tracker
+from dtqn.training.trackers import Start, Tracker
 
 NAME = "TensorBoard"
 FOLDER = "tensorboard"
@@ -34,8 +34,8 @@ def start(start: Start) -> Tracker:
     return tracker
 
 
-class TensorBoardTracker:
-    """Rows as scalars over env steps."""
+class TensorBoardTracker(Tracker):
+    """Rows as scalars over env steps. It keeps no files; they lie beside it."""
 
     name = NAME
 
@@ -76,9 +76,6 @@ class TensorBoardTracker:
             image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=encoded)
             summary = Summary(value=[Summary.Value(tag=name, image=image)])
             self._writer.file_writer.add_summary(summary, row["env_steps"])
-
-    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
-        """It keeps no files; they lie beside it."""
 
     def close(self, exit_code: int = 0) -> None:
         self._writer.close()

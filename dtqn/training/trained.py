@@ -7,7 +7,7 @@ import contextlib
 import numpy as np
 import torch
 
-from dtqn.acting.evaluation import EvaluationResult, evaluate
+from dtqn.acting.evaluation import EvaluationResult, play
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.text import counted, one_line
@@ -35,7 +35,8 @@ def evaluate_run(
     chance = random_actions(
         config, epsilon, np.random.SeedSequence(seed, spawn_key=(Stream.EVALUATION_ACTIONS,))
     )
-    return evaluate(network, env, episodes, task_spec(config).has_success, chance)
+    played = play(network, env, episodes, random_actions=chance)
+    return played.result(task_spec(config).has_success)
 
 
 def evaluation_figures(result: EvaluationResult, task: TaskSpec) -> dict[str, float | None]:
@@ -73,12 +74,10 @@ def load_network(directory: RunDir, config: Config, weights: str) -> QNetwork:
     if weights not in ("last", "best"):
         raise wrong("weights", weights, "must be last or best")
     with contextlib.suppress(CheckpointError):  # the weights that are asked for may be whole all the same
-        directory.check_trained(config, checkpoint.read_about(directory.checkpoints))
-    network = _made(config, directory)
-    load = checkpoint.load_best if weights == "best" else checkpoint.load_weights
-    loaded = load(directory.checkpoints)
+        directory.check_trained(config, checkpoint.read_about(directory.checkpoints)["config"])
+    network = make_network(config)
     try:
-        network.load_state_dict(loaded)
+        network.load_state_dict(checkpoint.load_weights(directory.checkpoints, weights)[1])
     except RuntimeError as error:
         problem = misfit(config, directory) or f"its weights do not fit config.yaml ({one_line(error)})"
         raise CheckpointError(f"{directory.checkpoints}: {problem}") from None

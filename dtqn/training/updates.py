@@ -7,8 +7,9 @@ them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,40 +19,45 @@ Drawn: TypeAlias = tuple[SequenceBatch, SampleInfo]
 """The sequences of one update."""
 
 
-class Updates(Protocol):
+class Updates(ABC):
     """When a run learns, and what."""
 
     reads_priorities: bool
     """Whether it matters which priorities sequences have."""
 
+    def __init__(self, replay: SequenceReplay, generator: np.random.Generator, warmup: int) -> None:
+        """`warmup`: env steps before which nothing is learned."""
+        self._replay, self._generator, self._warmup = replay, generator, warmup
+
     @property
     def can_draw(self) -> bool:
         """Whether there is a sequence to learn."""
-        ...
+        return self._replay.num_sequences > 0
 
+    @abstractmethod
     def due(self, before: int, env_steps: int) -> Iterator[Drawn]:
         """The updates to make after a tick, which brought the run from `before` to `env_steps`.
 
         Each is drawn when it is asked for, so that it sees what the one before has written to replay.
         """
-        ...
 
+    @abstractmethod
     def draw(self) -> Drawn:
         """One update from what there is; at least one sequence can be sampled."""
-        ...
 
     def metrics(self) -> dict[str, float]:
         """The state of replay, for a row of metrics."""
-        ...
+        return {}
 
+    @abstractmethod
     def get_state(self) -> dict[str, Any]:
         """The state that decides which tick is the next one with updates; the generator is the caller's."""
-        ...
 
+    @abstractmethod
     def set_state(self, state: dict[str, Any]) -> None: ...
 
 
-class FromReplay:
+class FromReplay(Updates):
     """An update for every so many env steps after the warm-up, on sequences drawn by priority."""
 
     reads_priorities = True
@@ -65,14 +71,10 @@ class FromReplay:
         warmup: int,
         env_steps_per_update: float,
     ) -> None:
-        self._replay, self._generator = replay, generator
-        self._batch_size, self._warmup = batch_size, warmup
+        super().__init__(replay, generator, warmup)
+        self._batch_size = batch_size
         self._env_steps_per_update = env_steps_per_update
         self._credit = 0.0
-
-    @property
-    def can_draw(self) -> bool:
-        return self._replay.num_sequences > 0
 
     def due(self, before: int, env_steps: int) -> Iterator[Drawn]:
         if env_steps > self._warmup:
@@ -96,7 +98,7 @@ class FromReplay:
         self._credit = state["credit"]
 
 
-class FromRollouts:
+class FromRollouts(Updates):
     """Some epochs of updates after every T ticks, on the rows of these alone.
 
     All sequences then end at the last row. They are bootstrapped from it, and the next rollout goes on there,
@@ -121,14 +123,9 @@ class FromRollouts:
             length: T, in ticks, which are rows of every copy.
             minibatches: updates in an epoch.
         """
-        self._replay, self._generator = replay, generator
+        super().__init__(replay, generator, warmup)
         self._length, self._epochs, self._minibatches = length, epochs, minibatches
-        self._warmup = warmup
         self._ticks = 0
-
-    @property
-    def can_draw(self) -> bool:
-        return self._replay.num_sequences > 0
 
     def due(self, before: int, env_steps: int) -> Iterator[Drawn]:
         self._ticks += 1
@@ -155,9 +152,6 @@ class FromRollouts:
     def _taken(self, ids: np.ndarray) -> Drawn:
         ones = np.ones(len(ids))
         return self._replay.take(ids), SampleInfo(ids, ones.astype(np.float32), ones)
-
-    def metrics(self) -> dict[str, float]:
-        return {}
 
     def get_state(self) -> dict[str, Any]:
         return {"ticks": self._ticks}

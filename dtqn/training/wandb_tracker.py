@@ -15,7 +15,7 @@ from dtqn.settings.config import Config
 from dtqn.signals import signal_of
 from dtqn.text import one_line
 from dtqn.training.directory import config_hash, lasting_settings
-from dtqn.training.tracker import Gone, Start, Tracker
+from dtqn.training.trackers import Gone, Start, Tracker
 
 NAME = "W&B"
 _WAIT_SECONDS = 10
@@ -26,7 +26,7 @@ _ARTIFACTS = {"run": "model", "report": "report"}
 """The type at W&B of each kind of artifact."""
 
 
-class WandbTracker:
+class WandbTracker(Tracker):
     """A W&B run.
 
     W&B's own step is twice the row's number, so a row that is sent again is known as the same one. The odd

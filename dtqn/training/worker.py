@@ -10,8 +10,6 @@ The process is a Python started anew, so functions, classes and values that go t
 start faster, but torch, its threads and those of an experiment tracker may not be forked. It ends with the
 pipe to the run, so nothing is left behind however the run ends, and it ignores the signals that are meant for
 the run. Nothing is imported here that takes long, so that all this holds before torch is there.
-
-`Inline` has the same methods and does the work in the run, when its answer is asked for.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any
 
 from dtqn.program import worker_environment
 from dtqn.signals import cause
@@ -46,50 +44,6 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 class WorkerError(Exception):
     """A worker that is no more, in one line."""
-
-
-class Work(Protocol):
-    """Calls that are asked for and answered in turn."""
-
-    def ask(self, method: str, *arguments: Any) -> None:
-        """Begin a call of the object's method."""
-
-    def answered(self, timeout: float) -> bool:
-        """Whether its answer is there, after so many seconds at most."""
-
-    def answer(self) -> Any:
-        """The answer, which is there; what the call raised is raised here."""
-
-    def end(self) -> None:
-        """Let it end, without waiting for that; `close` follows."""
-
-    def close(self) -> None:
-        """End it, in the midst of a call too."""
-
-    def kill(self) -> None:
-        """End it by force: it hangs, or is no more."""
-
-
-class Inline:
-    """An object of this process, called when the answer is asked for."""
-
-    def __init__(self, served: object) -> None:
-        self._served = served
-
-    def ask(self, method: str, *arguments: Any) -> None:
-        self._call = getattr(self._served, method), arguments
-
-    def answered(self, timeout: float) -> bool:
-        return True
-
-    def answer(self) -> Any:
-        method, arguments = self._call
-        return method(*arguments)
-
-    def end(self) -> None:
-        pass
-
-    close = kill = end
 
 
 class Worker:
@@ -129,9 +83,11 @@ class Worker:
         return self._process.pid
 
     def ask(self, method: str, *arguments: Any) -> None:
+        """Begin a call of the object's method."""
         self._send(method, arguments)
 
     def answered(self, timeout: float) -> bool:
+        """Whether its answer is there, after so many seconds at most."""
         deadline = time.monotonic() + timeout
         while not self._has_data(min(_LOOK_SECONDS, timeout)):
             if self._process.poll() is not None:
@@ -146,6 +102,7 @@ class Worker:
         return bool(self._poller.poll(1000 * timeout))
 
     def answer(self) -> Any:
+        """The answer, which is there; what the call raised is raised here."""
         try:
             if not self._has_data(0.0):  # its own children may hold the pipe open after its end
                 raise EOFError
@@ -158,11 +115,13 @@ class Worker:
         return value
 
     def end(self) -> None:
+        """Let it end, without waiting for that; `close` follows."""
         with contextlib.suppress(OSError):
             self._pipe.send_bytes(_END)  # children of this process may hold the pipe open
         self._close_pipe()
 
     def close(self) -> None:
+        """End it, in the midst of a call too."""
         self.end()
         try:
             self._process.wait(_CLOSE_SECONDS)
@@ -170,6 +129,7 @@ class Worker:
             self.kill()
 
     def kill(self) -> None:
+        """End it by force: it hangs, or is no more."""
         self._process.kill()
         self._process.wait()
         self._close_pipe()

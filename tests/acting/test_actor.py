@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from dtqn import shapes
 from dtqn.acting.actor import Actor
@@ -98,18 +96,6 @@ def test_rows_are_the_episodes_as_they_arrive() -> None:
     assert (ended.any(axis=1) & ~ended.all(axis=1)).sum() > 20  # and not all at once
 
 
-def test_a_last_row_is_no_environment_step() -> None:
-    actor = make_actor()
-    rows, ended = run(actor, 150)
-    lengths = np.concatenate([e.length for e in ended])
-    # `ended` counts episodes that the last step ended, whose LAST row is not stored yet
-    assert (
-        actor.env_steps
-        == (~rows["last"]).sum()
-        == lengths.sum() + (actor.rows.length * ~actor.rows.last).sum()
-    )
-
-
 def test_the_action_on_a_last_row_reaches_nobody() -> None:
     """It arrives with the FIRST row, where the network does not look at it."""
     actor, other = make_actor(**greedy()), make_actor(**greedy())
@@ -133,54 +119,6 @@ def test_episodes_are_counted_whole() -> None:
             start = t + 1 - expected.length
             assert now.episode_return[i] == rows["reward"][start : t + 2, stream].sum()
             numbers[stream] += 1
-
-
-def test_values_in_the_rows_are_those_of_the_row() -> None:
-    actor = make_actor(epsilon_anneal_env_steps=0)
-    seen = watch(actor)
-    rows, _ = run(actor, 60)
-    q, given = np.stack(seen), np.stack(actor.rows.env.actions)
-    np.testing.assert_array_equal(rows["q_max"], q.max(axis=-1))
-    np.testing.assert_array_equal(rows["q_taken"], np.take_along_axis(q, given[..., None], -1)[..., 0])
-    assert rows["trace/memory"].shape == (60, 5, 2, 8)
-
-
-def test_without_exploration_actions_are_greedy() -> None:
-    actor = make_actor(**greedy())
-    seen = watch(actor)
-    run(actor, 60)
-    np.testing.assert_array_equal(np.stack(actor.rows.env.actions), np.stack(seen).argmax(-1))
-
-
-def exploring(actor: Actor, ticks: int) -> np.ndarray:
-    """[ticks, N] where the action was not the greedy one."""
-    seen, before = watch(actor), len(actor.rows.env.actions)
-    run(actor, ticks)
-    return np.stack(actor.rows.env.actions[before:]) != np.stack(seen).argmax(-1)
-
-
-def test_each_copy_explores_at_its_own_rate_by_its_own_draw() -> None:
-    epsilon = 0.4 ** (1 + 7 * np.arange(6) / 5)
-    actor = make_actor(6, epsilon_anneal_env_steps=0)
-    assert actor.epsilon().tolist() == pytest.approx(epsilon.tolist())
-    rate = exploring(actor, 600).mean(axis=0)
-    expected = epsilon * (1 - 1 / NUM_ACTIONS)
-    assert (abs(rate - expected) < 4 * np.sqrt(expected * (1 - expected) / 600) + 1e-3).all()
-
-    off = exploring(make_actor(6, epsilon_final=0.5, **ALWAYS), 600)
-    independent = 6 * (1 / 3) * (2 / 3)  # with one draw for all it would be 5.0
-    assert off.sum(axis=1).var() == pytest.approx(independent, rel=0.25)
-
-
-def test_warm_up_is_random() -> None:
-    actor = make_actor(4, warmup=1000, **greedy())
-    assert actor.epsilon().tolist() == [1.0] * 4
-    while actor.env_steps < 1000:
-        assert (actor.epsilon() == 1).all()
-        actor.tick()
-    assert actor.epsilon().tolist() == [0.0] * 4
-    counts = np.bincount(np.concatenate(actor.rows.env.actions), minlength=NUM_ACTIONS)
-    assert abs(counts / counts.sum() - 1 / 3).max() < 0.05
 
 
 @pytest.mark.parametrize(
@@ -240,44 +178,6 @@ def test_kept_keys_and_values_give_the_same_values() -> None:
     assert actors[1].state.keys is not None and actors[0].state.keys is None
     np.testing.assert_allclose(np.stack(seen[1]), np.stack(seen[0]), rtol=0, atol=1e-9)
     assert np.stack(actors[0].rows.env.actions).tolist() == np.stack(actors[1].rows.env.actions).tolist()
-
-
-def test_each_episode_is_acted_in_as_from_a_fresh_start() -> None:
-    """The Q-values of an episode are those of one call on the whole of it."""
-    actor = make_actor(epsilon_anneal_env_steps=0)
-    seen = watch(actor)
-    rows, _ = run(actor, 100)
-    q = np.stack(seen)
-    for stream in range(5):
-        bounds = [*np.flatnonzero(rows["first"][:, stream]).tolist(), 100]
-        for start, stop in itertools.pairwise(bounds):
-            whole = [
-                torch.from_numpy(rows[name][start:stop, stream])[None]
-                for name in ("observation", "prev_action", "reward", "first")
-            ]
-            inputs = type(actor.rows.inputs(actor.device, actor.dtype))(*whole)
-            expected: Tensor = actor.network(inputs, actor.network.initial_state(1))[0].q[0]
-            np.testing.assert_allclose(q[start:stop, stream], expected.numpy(), rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("keep_cache", [False, True])
-def test_state_continues_bit_for_bit(keep_cache: bool) -> None:
-    settings = {"epsilon_anneal_env_steps": 500, "keep_cache": keep_cache, "warmup": 50}
-    actor = make_actor(**settings)
-    run(actor, 20)
-    actor.publish([*make(OBSERVATION_SPACE, seed=1, memory_length=4).parameters()], 3)
-    run(actor, 20)
-    state = copy.deepcopy(actor.get_state())
-    resumed = make_actor(**settings, seed=99)
-    run(resumed, 7)
-    resumed.set_state(state)
-    (rows, ended), (rows_again, ended_again) = run(actor, 60), run(resumed, 60)
-    for name, values in rows.items():
-        assert rows_again[name].dtype == values.dtype
-        np.testing.assert_array_equal(rows_again[name], values)
-    assert str(ended) == str(ended_again)
-    assert resumed.env_steps == actor.env_steps
-    assert resumed.epsilon().tolist() == actor.epsilon().tolist()
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
 
-from dtqn.acting.evaluation import _uniform, evaluate, play, play_by
+from dtqn.acting.evaluation import _uniform, play, play_by
 from dtqn.acting.exploration import RandomActions
 from dtqn.acting.rows import VectorRows
 from dtqn.acting.statistics import wilson_interval
@@ -40,7 +38,7 @@ def counted(episodes: int, copies: int) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("episodes, copies", [(20, 5), (13, 4), (6, 6), (1, 1), (5, 1)])
 def test_a_fixed_number_of_episodes_of_each_copy_all_counted(episodes: int, copies: int) -> None:
-    result = evaluate(NETWORK, FixedRewards(copies), episodes, has_success=True)
+    result = play(NETWORK, FixedRewards(copies), episodes).result(True)
     played = [episode(0, *which) for which in counted(episodes, copies)]
     assert result.episodes == len(played) == episodes
     assert result.length == pytest.approx(np.mean([e.length for e in played]))
@@ -51,16 +49,8 @@ def test_a_fixed_number_of_episodes_of_each_copy_all_counted(episodes: int, copi
     )
 
 
-def test_long_episodes_are_not_left_out() -> None:
-    """Two thirds succeed, the long ones: the first 60 to finish of 60 copies would say far fewer."""
-    result = evaluate(NETWORK, ToyVectorEnv(60), 60, has_success=True)
-    assert result.success == pytest.approx(np.mean([episode(0, i, 0).success for i in range(60)]))
-    assert result.success == pytest.approx(2 / 3, abs=0.15)
-    assert result.length == pytest.approx(15.5, abs=3)
-
-
 def test_returns_are_summed_in_float64() -> None:
-    result = evaluate(NETWORK, LargeThenSmall(6), 12, has_success=False)
+    result = play(NETWORK, LargeThenSmall(6), 12).result(False)
     lengths = [episode(0, *which).length for which in counted(12, 6)]
     assert result.episode_return == 2**24 - 1 + np.mean(lengths)
 
@@ -95,13 +85,13 @@ def test_actions_at_random_have_no_q_value() -> None:
 
 
 def test_without_success_there_is_none() -> None:
-    result = evaluate(NETWORK, ToyVectorEnv(3), 6, has_success=False)
+    result = play(NETWORK, ToyVectorEnv(3), 6).result(False)
     assert (result.success, result.success_low, result.success_high) == (None, None, None)
 
 
 def test_actions_are_greedy_and_each_episode_begins_afresh() -> None:
     env = ToyVectorEnv(3)
-    evaluate(NETWORK, env, 9, has_success=True)
+    play(NETWORK, env, 9)
     actions = np.stack(env.actions)
     for copy in range(3):
         start = 0
@@ -131,7 +121,7 @@ def test_copies_that_have_played_their_episodes_leave_the_batch(epsilon: float |
     env, whole = ToyVectorEnv(copies), ToyVectorEnv(copies)
     handle = NETWORK.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0].first)))
     try:
-        evaluate(NETWORK, env, 100, True, chance())
+        play(NETWORK, env, 100, random_actions=chance())
     finally:
         handle.remove()
     assert sizes[0] == copies and sizes[-1] == 16 and sorted(sizes, reverse=True) == sizes
@@ -169,13 +159,3 @@ def test_copies_that_have_played_their_episodes_leave_the_batch(epsilon: float |
 )
 def test_wilson_interval(successes: int, episodes: int, low: float, high: float) -> None:
     assert wilson_interval(successes, episodes) == pytest.approx((low, high), abs=5e-5)
-
-
-@pytest.mark.parametrize("successes, episodes", [(0, 1), (1, 1), (3, 10), (476, 500), (500, 500)])
-def test_wilson_interval_by_its_formula(successes: int, episodes: int) -> None:
-    z, p = 1.959963984540054, successes / episodes
-    centre = (p + z * z / (2 * episodes)) / (1 + z * z / episodes)
-    half = z / (1 + z * z / episodes) * math.sqrt(p * (1 - p) / episodes + (z / (2 * episodes)) ** 2)
-    low, high = wilson_interval(successes, episodes)
-    assert (low, high) == pytest.approx((centre - half, centre + half), abs=1e-12)
-    assert 0 <= low <= p <= high <= 1

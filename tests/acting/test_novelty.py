@@ -69,26 +69,6 @@ def test_fingerprints_tell_every_view_apart() -> None:
     assert fingerprints(views[::-1])[::-1].tolist() == fingerprints(views).tolist()
 
 
-@pytest.mark.parametrize("setting", ["novelty_weight", "repeat_cost"])
-def test_the_actor_says_which_rows_are_novel(setting: str) -> None:
-    """From its rows alone: each copy's observations since its episode's first."""
-    config = config_of(**{f"learner.{setting}": 0.1, "actor.num_envs": 3})
-    trainer = Trainer(config)
-    shown: list[set[bytes]] = [set() for _ in range(3)]
-    novel = 0
-    for _ in range(400):
-        rows, _ = trainer.actor.tick()
-        for i in range(3):
-            if rows.first[i]:
-                shown[i] = set()
-            seen = np.asarray(rows.observation)[i].tobytes()
-            assert rows.novel[i] == (seen not in shown[i])
-            shown[i].add(seen)
-        novel += int(rows.novel.sum())
-    assert 100 < novel < 1100
-    trainer.close()
-
-
 def test_nobody_counts_where_nobody_asks() -> None:
     trainer = Trainer(config_of())
     assert not any(trainer.actor.tick()[0].novel.any() for _ in range(5))
@@ -110,21 +90,3 @@ def test_the_share_is_the_mean_of_the_recent_steps() -> None:
         share.count(10, 2)
         resumed.count(10, 2)
     assert share.value == resumed.value == pytest.approx(0.2, abs=0.002)
-
-
-def test_centred_novelty_pays_nothing_where_all_is_new() -> None:
-    """On CartPole, whose states hardly ever come twice, a run is the one without, priorities included."""
-    small = {"env": "CartPole-v1", "learner.env_steps_per_update": 8, "total_env_steps": 1500}
-    runs = []
-    for novelty in ({}, {"learner.novelty_weight": 0.5, "learner.novelty_centred": True}):
-        trainer = Trainer(config_of(**small, **novelty))
-        while not trainer.finished:
-            trainer.advance()
-        state = trainer.get_state()
-        runs.append((list(trainer.network.parameters()), state["replay"]["sampler"]["priorities"]))
-        assert trainer.learner_steps > 10
-        trainer.close()
-    (network, priorities), (other, of_other) = runs
-    assert trainer.novel_share.value == 1
-    assert all(one.equal(two) for one, two in zip(network, other, strict=True))
-    np.testing.assert_array_equal(priorities, of_other)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from dtqn.acting.optimism import Optimism
-from tests.acting.test_actor import make_actor, run, watch
 from tests.acting.test_novelty import observations, plain
 
 
@@ -86,23 +84,3 @@ def test_few_observations_lose_their_places() -> None:
     kept = [optimism.bonus(observation).tolist() for observation in here]
     assert all(row in ([[1.0, 1.0, 0.5, 1.0]], [[1.0] * 4]) for row in kept)
     assert sum(row == [[1.0] * 4] for row in kept) < 25
-
-
-def test_an_actor_without_random_actions_takes_the_best_sum() -> None:
-    """With a bonus far above the values it takes what it took least often; replay is told plain Q-values."""
-    actor = make_actor(3, ladder_base=1e-12, epsilon_anneal_env_steps=0)
-    actor.optimism = Optimism(3, 3, 1e9)
-    seen = watch(actor)
-    rows, _ = run(actor, 200)
-    q, actions = np.stack(seen), np.stack(actor.rows.env.actions)
-    tried: Counter[Any] = Counter()
-    away = 0
-    for t, copy in itertools.product(range(200), range(3)):
-        row, taken = {name: values[t, copy] for name, values in rows.items()}, int(actions[t, copy])
-        assert row["q_max"] == q[t, copy].max() and row["q_taken"] == q[t, copy, taken]
-        counts = [tried[copy, str(row["observation"].tolist()), action] for action in range(3)]
-        away += taken != q[t, copy].argmax()
-        if not row["last"]:
-            assert counts[taken] == min(counts)
-            tried[copy, str(row["observation"].tolist()), taken] += 1
-    assert away > 200 and max(tried.values()) > 3

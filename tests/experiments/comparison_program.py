@@ -18,11 +18,10 @@ from dtqn.training import chance_level
 TASK = "gridverse-memory-7x7"
 _STAND_IN = """
 import json, pathlib, signal, sys, time
-folder = pathlib.Path(sys.argv[2])
-here = pathlib.Path(__file__).parent
+folder, here = pathlib.Path(sys.argv[2]), pathlib.Path(__file__).parent
 config = dict(line.split(": ", 1) for line in (folder / "config.yaml").open() if ": " in line)
 config = {name: value.strip() for name, value in config.items()}  # the names without a group are these
-env, agent, seed = config["env"], config["agent"], int(config["seed"])
+env, agent, seed, total = config["env"], config["agent"], int(config["seed"]), int(config["total_env_steps"])
 scores = json.loads((here / "scores.json").read_text())[env][agent][seed - 1]
 caught = []
 for number in (signal.SIGINT, signal.SIGTERM):
@@ -31,28 +30,39 @@ with (here / "begun").open("a") as file:
     file.write(f"{env} {agent} {seed}\\n")
 if scores == "fails":
     sys.exit("error: the loss is not finite")
-saved = folder / "saved"
-done = int(saved.read_text()) if saved.exists() else 0
-for i in range(done, len(scores)):
-    success = scores[i] if env.startswith("gridverse") else None
-    row = {"env_steps": 100 * (i + 1) + seed, "learner_steps": 10 * (i + 1), "seconds": 6.0 * (i + 1) * seed}
-    row |= {"eval/success": success, "eval/success_low": success, "eval/success_high": success}
-    row |= {"eval/return": 10 * scores[i] - 5, "eval/length": 7.0, "eval/episodes": 50}
+
+def row_of(i):
+    row = {"learner_steps": 10 * i, "seconds": 6.0 * i * seed, "eval/length": 7.0, "eval/episodes": 50}
+    if isinstance(scores, list):
+        success = scores[i - 1] if env.startswith("gridverse") else None
+        row |= {"env_steps": 100 * i + seed, "eval/success": success, "eval/return": 10 * scores[i - 1] - 5}
+        return row
+    training, greedy = scores["training"], scores["greedy"]
+    row |= {"train/episodes": 50 * i, "train/total_success": 50 * i * training}
+    row |= {"env_steps": i * total // 2, "train/total_return": 50 * i * (2 * training - 1)}
+    return row | {"eval/success": greedy * i / 2, "eval/return": 2 * greedy - 1}
+
+saved, count = folder / "saved", len(scores)
+for i in range(int(saved.read_text()) if saved.exists() else 0, count):
+    row = row_of(i + 1)
+    row |= {f"eval/success_{end}": row["eval/success"] for end in ("low", "high")}
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(row | {"learner/loss": 0.1}) + "\\n")
-        file.write(json.dumps({"env_steps": row["env_steps"] + 1, "seconds": row["seconds"]}) + "\\n")
+        if isinstance(scores, list):
+            file.write(json.dumps({"env_steps": row["env_steps"] + 1, "seconds": row["seconds"]}) + "\\n")
     time.sleep(0.01)
-    held = (here / "held").exists() and (here / "held").read_text() == f"{agent} {seed}"
-    while held and i == 1 and not caught:
+    held = (here / "held").exists() and (here / "held").read_text() == f"{env} {agent} {seed}"
+    while held and i + 1 == count // 2 and not caught:
         time.sleep(0.01)
-    if caught and i + 1 < len(scores):
+    if caught and i + 1 < count:
         saved.write_text(str(i + 1))
         sys.exit(128 + caught[0])
 ends_at = [json.loads(config[name]) for name in ("total_env_steps", "stop_at_success", "stop_at_return")]
-ends_at = ends_at[: 2 if ends_at[2] is None else 3]
-result = {"ends_at": ends_at, "parameters": 100 + len(agent), "seconds": 6.0 * len(scores) * seed}
-result |= {"env_steps": 100 * len(scores) + seed, "learner_steps": 10 * len(scores)}
+result = {"ends_at": ends_at[: 2 if ends_at[2] is None else 3], "seconds": 6.0 * count * seed}
+result |= {"parameters": 100 + len(agent), "env_steps": row["env_steps"], "learner_steps": 10 * count}
 result |= {"threads": int(config["threads"]), "device": "cpu", "program": {"dtqn": "1.2", "torch": "3.4"}}
+code = here / "code"
+result |= {"code": [code.read_text()]} if code.exists() else {}
 (folder / "result.json").write_text(json.dumps(result))
 """
 CHANCE = EvaluationResult(0.125, 0.1, 0.15, -3.25, 9.0, 50)
@@ -63,7 +73,7 @@ SCORES = {
 }
 
 
-class _View:
+class View:
     """Looks at every change, in place of the terminal."""
 
     def __init__(self, runs, at_change):
@@ -79,21 +89,25 @@ class _View:
         pass
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    """A function that compares by the small program, and returns the exit code and what was printed."""
+def stand_in(tmp_path, monkeypatch):
+    """Let comparisons run the small program, which finds the scores of its runs in `scores.json`."""
     (tmp_path / "program.py").write_text(_STAND_IN)
     program = [sys.executable, "-I", "-S", str(tmp_path / "program.py")]
-    monkeypatch.setattr(compare, "Pool", functools.partial(jobs.Pool, program=program))
+    monkeypatch.setattr(compare, "RunQueue", functools.partial(jobs.RunQueue, program=program))
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
     monkeypatch.setattr(chance_level, "play", lambda config, episodes: CHANCE)
 
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A function that compares by the small program, and returns the exit code and what was printed."""
+    stand_in(tmp_path, monkeypatch)
     draw = comparison_pictures.plots.comparison
 
     def run(scores, *, baseline=None, at_change=lambda runs: None, parallel=2, settings=None, pictures=False):
         monkeypatch.setattr(comparison_pictures.plots, "comparison", draw if pictures else draw_nothing)
         (tmp_path / "scores.json").write_text(json.dumps(scores))
-        monkeypatch.setattr(compare, "open_runs_view", lambda out, runs: _View(runs, at_change))
+        monkeypatch.setattr(compare, "open_runs_view", lambda out, runs: View(runs, at_change))
         given = {"total_env_steps": "400"} | (settings or {})
         configs = [
             resolve(None, given | {"env": env, "agent": agent, "seed": str(seed)}, {}).settled(free_cores=1)

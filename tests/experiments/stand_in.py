@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from dtqn.experiments.jobs import Job
+from dtqn.experiments.jobs import Job, RunQueue
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir, ends_at
 
@@ -92,6 +92,22 @@ def job(folder, name, rows=2, seconds=0.02, **plan):
     plan = {"rows": rows, "seconds": seconds, "ends_at": ends_at(config)} | plan
     (folder / name / "plan.json").write_text(json.dumps(plan))
     return Job(name, directory)
+
+
+def queue(program, launcher, *added, parallel=None):
+    """A queue of jobs."""
+    made = RunQueue(parallel, program, launcher)
+    for one in added:
+        made.add(one)
+    return made
+
+
+def run(queue, after=lambda changed: None):
+    """Run everything, with a call at each change; the state of each job by name."""
+    with queue:
+        for changed in queue.changes():
+            after(changed)
+    return {job.name: job.state for job in queue.jobs}
 
 
 def finish(directory):

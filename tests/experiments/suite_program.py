@@ -1,15 +1,12 @@
 """A small suite, compared by a program that behaves like a training."""
 
-import functools
 import io
 import json
-import sys
 
 import pytest
 
-from dtqn.experiments import compare, comparison_pictures, jobs, suites
-from dtqn.training import chance_level
-from tests.experiments.comparison_program import CHANCE, draw_nothing
+from dtqn.experiments import compare, comparison_pictures, suites
+from tests.experiments.comparison_program import draw_nothing, stand_in
 
 MAZE = "t-maze-passive-10"
 SUITE = """
@@ -38,36 +35,6 @@ published:
   - {task: t-maze-passive-10, label: Others, source: "arXiv 0000.00000, Table 1", env_steps: 5000,
      figure: 0.42, unit: success, spread: ± 3, second_hand: true}
 """
-_STAND_IN = """
-import json, pathlib, signal, sys, time
-folder, here = pathlib.Path(sys.argv[2]), pathlib.Path(__file__).parent
-config = dict(line.split(": ", 1) for line in (folder / "config.yaml").open() if ": " in line)
-config = {name: value.strip() for name, value in config.items()}
-env, agent, seed = config["env"], config["agent"], int(config["seed"])
-training, greedy = json.loads((here / "scores.json").read_text())[env][agent][seed - 1]
-caught = []
-signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
-with (here / "begun").open("a") as file:
-    file.write(f"{env} {agent} {seed}\\n")
-while (here / "held").exists() and (here / "held").read_text() == f"{env} {agent} {seed}":
-    time.sleep(0.01)
-    if caught:
-        sys.exit(128 + caught[0])
-total = json.loads(config["total_env_steps"])
-rows = []
-for i in (1, 2):
-    row = {"env_steps": i * total // 2, "learner_steps": 10 * i, "seconds": 6.0 * i * seed}
-    row |= {"train/episodes": 50 * i, "train/total_success": 50 * i * training}
-    row |= {"train/total_return": 50 * i * (2 * training - 1), "eval/return": 2 * greedy - 1}
-    row |= {"eval/success_low": greedy * i / 2, "eval/success_high": greedy * i / 2}
-    row |= {"eval/success": greedy * i / 2, "eval/length": 7.0, "eval/episodes": 50}
-    rows.append(row)
-(folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
-result = {"ends_at": [total, None], "env_steps": total, "learner_steps": 20, "seconds": 12.0 * seed}
-result |= {"parameters": 9, "threads": 1, "device": "cpu", "program": {"dtqn": "1.2"}, "machine": "M"}
-result |= {"code": [(here / "code").read_text()] if (here / "code").exists() else ["abc"]}
-(folder / "result.json").write_text(json.dumps(result))
-"""
 SEEDS = range(1, 6)
 FIGURES = {  # (success in training, greedy success) of five seeds
     "bsuite-memory-len-1": {
@@ -93,12 +60,16 @@ def suite_of(tmp_path, text=SUITE, share=1.0):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """A function that compares by the small program in one of several clones: exit code and output."""
-    (tmp_path / "program.py").write_text(_STAND_IN)
-    (tmp_path / "scores.json").write_text(json.dumps(FIGURES))
-    program = [sys.executable, "-I", "-S", str(tmp_path / "program.py")]
-    monkeypatch.setattr(compare, "Pool", functools.partial(jobs.Pool, program=program))
-    monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(chance_level, "play", lambda config, episodes: CHANCE)
+    stand_in(tmp_path, monkeypatch)
+    scores = {
+        env: {
+            agent: [{"training": training, "greedy": greedy} for training, greedy in seeds]
+            for agent, seeds in agents.items()
+        }
+        for env, agents in FIGURES.items()
+    }
+    (tmp_path / "scores.json").write_text(json.dumps(scores))
+    (tmp_path / "code").write_text("abc")
     draw = comparison_pictures.plots.comparison
 
     def run(

@@ -73,7 +73,7 @@ def run(tmp_path, monkeypatch, capsys):
     """A function that runs the command by the small program; exit code, what was printed, the folder."""
     (tmp_path / "program.py").write_text(_STAND_IN)
     program = [sys.executable, "-I", "-S", str(tmp_path / "program.py")]
-    monkeypatch.setattr(sweep, "Pool", functools.partial(jobs.Pool, program=program))
+    monkeypatch.setattr(sweep, "RunQueue", functools.partial(jobs.RunQueue, program=program))
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
 
     def run(content, *arguments, jobs=2):

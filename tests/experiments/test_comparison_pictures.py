@@ -5,12 +5,18 @@ import pytest
 
 from dtqn.experiments import comparison_pictures
 from dtqn.experiments.comparison_pictures import _against_n, _profile
-from dtqn.experiments.comparison_table import RunFigures
 from dtqn.experiments.intervals import profile
 from tests.experiments import suite_program
 from tests.experiments.suite_program import SUITE, suite_of
 
 run = suite_program.run
+
+
+def _run(env, agent, seed, score):
+    """The figures of a run whose score is normalised as it is."""
+    beside = {"training success": score}
+    which = {"env": env, "agent": agent, "seed": seed, "success": 0.3}
+    return which | {"score": score, "normalised": score, "beside": beside}
 
 
 def test_pictures_of_a_suite(run, tmp_path):
@@ -33,8 +39,8 @@ def test_pictures_of_a_suite(run, tmp_path):
 def test_tasks_that_stand_alone_have_no_picture_against_n(tmp_path):
     text = SUITE.replace("{n}", "1").replace("    n: [1, 3]\n", "").replace("    env_steps_per_n: 100\n", "")
     suite = suite_of(tmp_path, text)
-    assert suite.figure_axis == "length"
-    runs = [RunFigures(task.name, "dqn", 1, "", score=0.5, normalised=0.5) for task in suite.tasks]
+    assert suite.file.figure_axis == "length"
+    runs = [_run(task.name, "dqn", 1, 0.5) for task in suite.tasks]
     comparison_pictures.draw_suite(suite, runs, tmp_path)
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["profile.png"]
 
@@ -51,7 +57,7 @@ def test_lengths_from_1_on_are_on_a_logarithmic_axis(tmp_path, monkeypatch, n, i
     text = SUITE.replace("bsuite-memory-len-{n}", "bsuite-discounting-chain-{n}").replace("[1, 3]", str(n))
     text = text.replace("bsuite-memory-len-1", "bsuite-discounting-chain-0")
     suite = suite_of(tmp_path, text)
-    runs = [RunFigures(task.name, "dqn", 1, "", score=0.5, normalised=0.5) for task in suite.tasks]
+    runs = [_run(task.name, "dqn", 1, 0.5) for task in suite.tasks]
     comparison_pictures.draw_suite(suite, runs, tmp_path)
     assert logarithmic["against-n.png"] is is_logarithmic
 
@@ -59,16 +65,7 @@ def test_lengths_from_1_on_are_on_a_logarithmic_axis(tmp_path, monkeypatch, n, i
 def test_the_curves_of_the_pictures_by_hand(tmp_path):
     suite = suite_of(tmp_path)
     runs = [
-        RunFigures(
-            env,
-            agent,
-            seed,
-            "",
-            score=score,
-            normalised=score,
-            beside={"training success": score},
-            success=0.3,
-        )
+        _run(env, agent, seed, score)
         for env in ("bsuite-memory-len-1", "bsuite-memory-len-3")
         for agent, scores in {"mingru": [0.2, 0.8, 0.5], "dqn": [0.4]}.items()
         for seed, score in enumerate(scores)
@@ -81,7 +78,7 @@ def test_the_curves_of_the_pictures_by_hand(tmp_path):
     assert (one.x, one.y, one.low, one.high, one.runs) == ([1, 3], [0.5, 0.5], [0.2, 0.2], [0.8, 0.8], [3])
     assert (two.x, two.y, two.low, panel.chance, panel.solved) == ([1], [0.4], None, 0.5, 0.625)
     fewer = _against_n(
-        suite, "memory", tasks, 0, ["mingru"], [run for run in runs if run.seed == 0 or "3" in run.env]
+        suite, "memory", tasks, 0, ["mingru"], [run for run in runs if run["seed"] == 0 or "3" in run["env"]]
     )
     (uneven,) = fewer.curves
     assert (uneven.runs, uneven.y, uneven.low, uneven.high) == ([1, 3], [0.2, 0.5], [0.2, 0.2], [0.2, 0.8])

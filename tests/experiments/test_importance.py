@@ -1,20 +1,19 @@
-"""On which parameters a sweep's result depends: known dependences, noise, figures by hand, pictures."""
+"""On which parameters a sweep's result depends: known dependences, noise, figures by hand."""
 
 import json
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from dtqn import plots
 from dtqn.experiments import importance
-from dtqn.experiments.importance import Axis, Importance, axis_of, dependence
+from dtqn.experiments.importance import Axis, axis_of, dependence
+from dtqn.experiments.sweep_space import Parameter
 from dtqn.experiments.sweep_study import importances
 from tests.experiments.sweep_program import results_of
 
 
-def _axis(name, positions, ordered=True):
-    return Axis(name, list(map(float, positions)), [(0.0, "a"), (1.0, "b"), (2.0, "c")], ordered)
+def _axis(name, positions, kinds=None):
+    return Axis(name, list(map(float, positions)), kinds)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -23,7 +22,7 @@ def test_importance_finds_what_matters(sign):
     a, b = generator.random(40), generator.random(40)
     kind, constant = generator.integers(3, size=40), np.ones(40)
     values = [sign * float(-3 * x + 2 * (k == 1)) for x, k in zip(a, kind, strict=True)]
-    axes = [_axis("b", b), _axis("constant", constant), _axis("kind", kind, ordered=False), _axis("a", a)]
+    axes = [_axis("b", b), _axis("constant", constant), _axis("kind", kind, 3), _axis("a", a)]
     found = dependence(axes, values, sign)
     assert (found.runs, found.found) == (40, True) and 0.8 < found.r2 < 1
     assert {share.name for share in found.shares[:2]} == {"a", "kind"}
@@ -80,48 +79,34 @@ def test_what_is_held_out_is_not_seen(monkeypatch):
     assert seen[0] == seen[5] and len(seen[0]) == 20
 
 
+def test_a_sweep_tells_what_its_result_depends_on(tmp_path):
+    results = results_of(tmp_path, np.zeros(40))
+    trials = [one._replace(value=-float(one.parameters["learner.n_step"])) for one in results.trials]
+    (told,) = results._replace(trials=trials).importance()
+    written = json.loads((tmp_path / "importance.json").read_text())
+    shares = ", ".join(f"{one['name']} {one['importance']:.2f}" for one in written["parameters"])
+    assert told == f"importance for best_success: {shares} (held-out R² {written['held_out_r2']:.2f})"
+    assert shares.startswith("learner.n_step ")
+
+
 def test_a_sweep_says_that_it_found_no_dependence(tmp_path):
-    """The value is noise; what is drawn and written says so too."""
-    told = results_of(tmp_path, np.random.default_rng(0).random(24)).draw()
+    """The value is noise; what is told and written says so too."""
+    told = results_of(tmp_path, np.random.default_rng(0).random(24)).importance()
     written = json.loads((tmp_path / "importance.json").read_text())
     assert (written["runs"], written["dependence_found"], written["parameters"]) == (24, False, [])
     assert written["held_out_r2"] <= 0
     share = f"(held-out R² {written['held_out_r2']:.2f})"
     assert told == [f"no dependence of best_success on the parameters found {share}"]
-    assert (tmp_path / "importance.png").exists()
 
 
-def test_zero_of_a_quantised_logarithmic_distribution_has_a_place():
-    spec = {"distribution": "q_log_uniform_values", "min": 1, "max": 32, "q": 4}
-    axis = axis_of("replay.burn_in_length", spec, [0, 4, 32])
-    assert axis.positions == [0, 4, 32] and [text for _, text in axis.ticks] == ["0", "16", "32"]
-    assert axis_of("replay.burn_in_length", spec, [4, 40]).positions == pytest.approx(
-        [0.602, 1.602], abs=1e-3
-    )
-
-
-def test_pictures(tmp_path, monkeypatch):
-    """A panel a parameter, in the given order, with every run at its place and the best one ringed."""
-    shares = [
-        Importance("learner.n_step", 0.8, 0.1, -0.5),
-        Importance("network.gate", 0.1, 0.0, None),
-    ]
-    axes = [_axis("learner.n_step", [0, 1, 0.5]), _axis("network.gate", [1, 1, 0], ordered=False)]
-    for name in ("a.png", "b.png"):
-        plots.by_parameter(axes, [0.1, 0.9, 0.5], tmp_path / name, "mean_success", 1)
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-    plots.importance(shares, tmp_path / "importance.png", "mean_success", 0.4, 25)
-    assert Image.open(tmp_path / "importance.png").size[0] > 500
-    figures = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    plots.by_parameter(axes, [0.1, 0.9, 0.5], tmp_path, "mean_success", 1)
-    plots.importance(shares, tmp_path, "mean_success", 0.4, 25)
-    plots.importance([], tmp_path, "mean_success", -0.2, 25)
-    panels = [panel for panel in figures[0].axes if panel.get_visible()]
-    assert [panel.get_title() for panel in panels] == ["learner.n_step", "network.gate"]
-    dots, ring = panels[0].collections
-    assert dots.get_offsets().tolist() == [[0, 0.1], [1, 0.9], [0.5, 0.5]]
-    assert ring.get_offsets().tolist() == [[1, 0.9]]
-    assert figures[1].get_suptitle() == "Dependence of mean_success on settings: held-out R² = 0.40, 25 runs"
-    (text,) = figures[2].texts
-    assert text.get_text() == "no dependence of mean_success found: held-out R² = -0.20, 25 runs"
+@pytest.mark.parametrize(
+    ("spec", "values", "axis"),
+    [
+        ({"min": 1.0, "max": 32.0}, [4.0, 32.0], Axis("x", [4, 32])),
+        ({"distribution": "log_uniform_values", "min": 1, "max": 100}, [10.0, 100.0], Axis("x", [1, 2])),
+        ({"values": [4, 1, 2]}, [1, 4], Axis("x", [0, 2])),
+        ({"values": ["b", "a", None]}, ["a", "b"], Axis("x", [1, 0], 3)),
+    ],
+)
+def test_a_value_has_a_place_on_the_scale_that_is_searched(spec, values, axis):
+    assert axis_of("x", Parameter(spec, False), values) == axis

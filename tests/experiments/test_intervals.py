@@ -78,13 +78,6 @@ def test_fewer_than_five_runs_have_no_interval(samples):
     assert _estimate(improvement, *samples, *samples) is None
 
 
-def test_a_table_is_the_same_whenever_it_is_made():
-    def made():
-        return estimate(improvement, [np.array(_FIVE), np.array(_TIES)], np.random.default_rng(0))
-
-    assert made() == made()
-
-
 def test_a_band_is_the_interval_at_every_point():
     values = np.array([_FIVE, _TIES, [0.0] * 5])
     found = band(values, np.random.default_rng(0), resamples=20_000)

@@ -1,5 +1,6 @@
 """Pools of a small program that behaves like a training; real trainings are run by test_compare.py."""
 
+import contextlib
 import functools
 import json
 import os
@@ -11,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from dtqn.experiments import jobs
-from dtqn.experiments.jobs import Pool, fitting
+from dtqn.experiments.jobs import fitting
 from dtqn.experiments.local_launcher import Process
 from dtqn.settings.presets import resolve
 from tests.experiments import stand_in
-from tests.experiments.stand_in import events
+from tests.experiments.stand_in import events, run
 
 _ROOT = Path(__file__).parents[2]
 
@@ -26,30 +27,16 @@ def make(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
     program = stand_in.program(tmp_path)
     job = functools.partial(stand_in.job, tmp_path)
-    job.pool = lambda parallel: Pool(parallel, program)
+    job.pool = lambda parallel, *added: stand_in.queue(program, None, *added, parallel=parallel)
     return job
-
-
-def _run(pool, *, after=lambda changed: None):
-    with pool:
-        for changed in pool.changes():
-            after(changed)
-    return {job.name: job.state for job in pool.jobs}
-
-
-def _pool(make, parallel, *added):
-    pool = make.pool(parallel)
-    for job in added:
-        pool.add(job)
-    return pool
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_so_many_at_a_time_in_order_with_one_thread_each(make, tmp_path, parallel):
     """Each of two at a time waits until the other has begun, so that they overlap on any machine."""
     pairs = {"a": "b", "b": "a", "c": "d", "d": "c"} if parallel == 2 else dict.fromkeys("abcd")
-    pool = _pool(make, parallel, *(make(name, **{"with": other}) for name, other in pairs.items()))
-    assert _run(pool) == dict.fromkeys("abcd", "finished")
+    pool = make.pool(parallel, *(make(name, **{"with": other}) for name, other in pairs.items()))
+    assert run(pool) == dict.fromkeys("abcd", "finished")
     running, most = 0, 0
     for kind, _, threads in events(tmp_path):
         assert threads == "1"
@@ -68,7 +55,7 @@ def test_every_row_is_reported_and_the_output_kept(make, tmp_path):
         for job in changed:
             seen[job.name].append((job.state, len(job.rows)))
 
-    _run(_pool(make, 2, make("a", 3), make("b", 1)), after=after)
+    run(make.pool(2, make("a", 3), make("b", 1)), after=after)
     for name, rows in (("a", 3), ("b", 1)):
         assert seen[name][-1] == ("finished", rows)
         assert seen[name][0] == ("waiting", 0) or seen[name][0] == ("running", 0)
@@ -77,42 +64,39 @@ def test_every_row_is_reported_and_the_output_kept(make, tmp_path):
 
 
 def test_what_has_finished_is_not_run_again(make, tmp_path):
-    _run(_pool(make, 2, make("a")))
-    assert _run(_pool(make, 2, make("a"), make("b"))) == {"a": "finished", "b": "finished"}
+    run(make.pool(2, make("a")))
+    assert run(make.pool(2, make("a"), make("b"))) == {"a": "finished", "b": "finished"}
     assert [name for kind, name, _ in events(tmp_path) if kind == "begin"] == ["a", "b"]
 
 
 def test_a_run_that_was_made_longer_is_unfinished(make):
     job = make("a")
-    _run(_pool(make, 1, job))
+    run(make.pool(1, job))
     assert job.directory.read_result() is not None
     job.directory.write_config(resolve(None, {"total_env_steps": 2000, "warmup_env_steps": 200}, {}))
     assert job.directory.read_result() is None
 
 
-def test_a_failure_is_reported_and_the_others_go_on(make):
-    pool = _pool(make, 1, make("a", code=3), make("b"))
-    assert _run(pool) == {"a": "failed", "b": "finished"}
-    assert pool.jobs[0].error == "exit code 3: error: it broke"
-
-
-def test_a_training_that_ends_well_without_a_result_has_failed(make):
-    """Its task called `sys.exit`, say."""
-    pool = _pool(make, 1, make("a", ends_at="elsewhere"), make("b"))
-    assert _run(pool) == {"a": "failed", "b": "finished"}
-    assert pool.jobs[0].error == "exit code 0, but it ended without a result: done"
-
-
-def test_a_training_that_another_process_has_finished_meanwhile_is_finished(make):
-    """Of two pools one is told that the run's folder is in use; by the time we look the other has ended."""
-    pool = _pool(make, 1, make("a", code=2, beaten=True), make("b"))
-    assert _run(pool) == {"a": "finished", "b": "finished"}
+@pytest.mark.parametrize(
+    ("plan", "state", "error"),
+    [
+        ({"code": 3}, "failed", "exit code 3: error: it broke"),
+        # Its task called `sys.exit`, say.
+        ({"ends_at": "elsewhere"}, "failed", "exit code 0, but it ended without a result: done"),
+        # Told that the run's folder is in use; by the time we look the other process has ended.
+        ({"code": 2, "beaten": True}, "finished", "exit code 2: error: it broke"),
+    ],
+)
+def test_how_a_training_ends_is_told_and_the_others_go_on(make, plan, state, error):
+    pool = make.pool(1, make("a", **plan), make("b"))
+    assert run(pool) == {"a": state, "b": "finished"}
+    assert pool.jobs[0].error == error
 
 
 def test_a_training_that_is_killed_is_named_and_run_once_more(make, tmp_path):
     told = []
-    pool = _pool(make, 1, make("a", dies=[1]), make("b"), make("c", dies=[1, 1]))
-    assert _run(pool, after=lambda _: told.extend(pool.news)) == {
+    pool = make.pool(1, make("a", dies=[1]), make("b"), make("c", dies=[1, 1]))
+    assert run(pool, after=lambda _: told.extend(pool.news)) == {
         "a": "finished",
         "b": "finished",
         "c": "failed",
@@ -135,67 +119,50 @@ def test_a_training_that_others_end_by_a_signal_goes_on(make, tmp_path):
                 plan = json.loads((tmp_path / "a/plan.json").read_text())
                 (tmp_path / "a/plan.json").write_text(json.dumps(plan | {"rows": 3}))
 
-    pool = _pool(make, 1, make("a", 1000))
-    assert _run(pool, after=after) == {"a": "finished"}
+    pool = make.pool(1, make("a", 1000))
+    assert run(pool, after=after) == {"a": "finished"}
     assert pool.jobs[0].killed == "killed by SIGTERM"
 
 
 _PARENT = """
-import subprocess, sys
+import os, subprocess, sys
 from dtqn.signals import ends_with_stdin
-import os
-child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE, stdout=sys.stdout,
-                         env=ends_with_stdin(os.environ), start_new_session=True)
+os.environ["PARENT"] = str(os.getpid())
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]], stdin=subprocess.PIPE,
+                         stdout=sys.stdout, env=ends_with_stdin(os.environ), start_new_session=True)
 child.wait()
 """
 _CHILD = """
-import time
+import os, signal, sys, time
 from dtqn.signals import Signals, end_with_parent
 end_with_parent()
 with Signals() as signals:
+    if sys.argv[1] == "saves":
+        os.kill(os.getpid(), signal.SIGINT)
     print("begun", flush=True)
-    while signals.caught is None:
-        time.sleep(0.01)
-print(f"saved after {signals.caught}", flush=True)
-"""
-
-
-def test_a_training_ends_when_its_parent_is_killed():
-    """By SIGKILL, which no program can answer. A training under `compare` is killed so by test_compare.py."""
-    command = [sys.executable, "-c", _PARENT, _CHILD]
-    with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout.readline() == "begun\n"
-        parent.kill()
-        assert parent.stdout.readline() == f"saved after {int(signal.SIGTERM)}\n"
-        assert parent.stdout.read() == "", "all who could write have gone"
-
-
-_SAVING_CHILD = """
-import os, signal, time
-from dtqn.signals import Signals, end_with_parent
-end_with_parent()
-with Signals() as signals:
-    os.kill(os.getpid(), signal.SIGINT)
-    print("saving", flush=True)
-    while os.getppid() == int(os.environ["PARENT"]):
+    while signals.caught is None or os.getppid() == int(os.environ["PARENT"]):
         time.sleep(0.01)
     time.sleep(0.5)
 print(f"saved after {signals.caught}", flush=True)
 """
 
 
-def test_a_training_that_saves_goes_on_when_its_parent_is_killed():
-    """The end of its parent is no second signal, which would end it unsaved."""
-    begin = "import os; os.environ['PARENT'] = str(os.getpid())\n"
-    command = [sys.executable, "-c", begin + _PARENT, _SAVING_CHILD]
+@pytest.mark.parametrize(("does", "number"), [("trains", signal.SIGTERM), ("saves", signal.SIGINT)])
+def test_a_training_ends_when_its_parent_is_killed(does, number):
+    """By SIGKILL, which no program can answer. To one that saves it is no second signal.
+
+    A training under `compare` is killed so by test_compare.py.
+    """
+    command = [sys.executable, "-c", _PARENT, _CHILD, does]
     with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout.readline() == "saving\n"
+        assert parent.stdout.readline() == "begun\n"
         parent.kill()
-        assert parent.stdout.read() == f"saved after {int(signal.SIGINT)}\n"
+        # All who could write have gone then.
+        assert parent.stdout.read() == f"saved after {int(number)}\n"
 
 
 def test_one_is_stopped_early_and_can_be_gone_on_with(make, tmp_path):
-    pool = _pool(make, 2, make("a", 1000), make("b"), make("c"))
+    pool = make.pool(2, make("a", 1000), make("b"), make("c"))
 
     def after(changed):
         pool.stop(pool.jobs[2])  # has not begun
@@ -203,36 +170,36 @@ def test_one_is_stopped_early_and_can_be_gone_on_with(make, tmp_path):
             if job.name == "a" and len(job.rows) >= 2:
                 pool.stop(job)
 
-    assert _run(pool, after=after) == {"a": "stopped", "b": "finished", "c": "stopped"}
+    assert run(pool, after=after) == {"a": "stopped", "b": "finished", "c": "stopped"}
     saved = int((tmp_path / "a/saved").read_text())
     assert 2 <= saved == len(pool.jobs[0].rows)
     again = make("a", saved + 2)
-    assert _run(_pool(make, 1, again)) == {"a": "finished"}
+    assert run(make.pool(1, again)) == {"a": "finished"}
     assert [row["env_steps"] for row in again.rows] == list(range(saved + 2))
     assert (tmp_path / "a/output.log").read_text() == "interrupted and saved\ndone\n"
     assert not (tmp_path / "c/output.log").exists()
 
 
-def test_jobs_that_are_added_on_the_way_are_run(make):
-    pool = _pool(make, 1, make("a"))
+def test_jobs_that_are_added_on_the_way_arerun(make):
+    pool = make.pool(1, make("a"))
 
     def after(changed):
         if any(job.state == "finished" for job in changed) and len(pool.jobs) < 3:
             pool.add(make("abc"[len(pool.jobs)]))
 
-    assert _run(pool, after=after) == dict.fromkeys("abc", "finished")
+    assert run(pool, after=after) == dict.fromkeys("abc", "finished")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_every_training_save_and_end(make, tmp_path, number):
-    pool = _pool(make, 2, *(make(name, 1000) for name in "abc"))
+    pool = make.pool(2, *(make(name, 1000) for name in "abc"))
     before = signal.getsignal(number)
 
     def after(changed):
         if pool.caught is None and all(job.rows for job in pool.jobs[:2]):
             os.kill(os.getpid(), number)
 
-    assert _run(pool, after=after) == {"a": "interrupted", "b": "interrupted", "c": "waiting"}
+    assert run(pool, after=after) == {"a": "interrupted", "b": "interrupted", "c": "waiting"}
     assert pool.caught == number
     assert signal.getsignal(number) == before
     assert (tmp_path / "a/saved").exists() and (tmp_path / "b/saved").exists()
@@ -240,14 +207,14 @@ def test_a_signal_lets_every_training_save_and_end(make, tmp_path, number):
 
 
 def test_a_second_ctrl_c_takes_effect_at_once(make):
-    pool = _pool(make, 1, make("a", deaf=True))
+    pool = make.pool(1, make("a", deaf=True))
 
     def after(changed):
         if pool.jobs[0].rows:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        _run(pool, after=after)
+        run(pool, after=after)
     assert pool.jobs[0].state == "interrupted"
     assert not pool.jobs[0].directory.in_use
 
@@ -262,9 +229,9 @@ def test_no_training_outlives_its_pool(make, tmp_path, signalled):
                 os.kill(os.getpid(), signal.SIGINT)
             raise ZeroDivisionError
 
-    pool = _pool(make, 1, make("a", 1000))
+    pool = make.pool(1, make("a", 1000))
     with pytest.raises(ZeroDivisionError):
-        _run(pool, after=after)
+        run(pool, after=after)
     assert pool.jobs[0].state == "interrupted"
     assert (tmp_path / "a/saved").exists(), "it was asked before"
 
@@ -279,14 +246,22 @@ with RunDir(Path(sys.argv[1])).lock():
 """
 
 
-def test_a_directory_that_another_process_trains_in_is_waited_for(make):
-    job = make("a")
-    with subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(job.directory.path)], cwd=_ROOT, stdout=subprocess.PIPE
-    ) as other:
+@contextlib.contextmanager
+def _held(job):
+    """Another process that trains in the job's directory."""
+    command = [sys.executable, "-c", _HOLD, str(job.directory.path)]
+    with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"held\n"
+        try:
+            yield other
+        finally:
+            other.kill()
+
+
+def test_a_directory_that_another_process_trains_in_is_waited_for(make):
+    job, seen = make("a"), []
+    with _held(job) as other:
         assert job.directory.in_use
-        seen = []
 
         def after(changed):
             seen.append(job.state)
@@ -294,10 +269,7 @@ def test_a_directory_that_another_process_trains_in_is_waited_for(make):
                 assert seen == ["waiting"] * 5
                 other.kill()
 
-        try:
-            assert _run(_pool(make, 1, job), after=after) == {"a": "finished"}
-        finally:
-            other.kill()
+        assert run(make.pool(1, job), after=after) == {"a": "finished"}
         assert len(seen) > 5
 
 
@@ -310,12 +282,8 @@ def test_jobs_load_no_torch():
 
 def test_a_training_that_another_pool_began_a_moment_before_is_waited_for(make, tmp_path):
     """The program finds its directory in use and fails; that is no failure of the run."""
-    job = make("a", code=2)
-    seen = []
-    with subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(job.directory.path)], cwd=_ROOT, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout.readline() == b"held\n"
+    job, seen = make("a", code=2), []
+    with _held(job) as other:
         program = [sys.executable, "-I", str(tmp_path / "program.py")]
         job._take(Process(job.command(program)))  # as before the other had the lock
 
@@ -326,10 +294,7 @@ def test_a_training_that_another_pool_began_a_moment_before_is_waited_for(make, 
                 (tmp_path / "a/plan.json").write_text(json.dumps(plan | {"code": 0}))
                 other.kill()
 
-        try:
-            assert _run(_pool(make, 1, job), after=after) == {"a": "finished"}
-        finally:
-            other.kill()
+        assert run(make.pool(1, job), after=after) == {"a": "finished"}
     assert "failed" not in seen and "waiting" in seen
 
 

@@ -1,4 +1,4 @@
-"""Launchers: machines that come and go, options, files that travel, submitit on this machine."""
+"""Launchers: machines that come and go, options, submitit on this machine."""
 
 import contextlib
 import functools
@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from dtqn import cli
-from dtqn.experiments import compare, jobs, launchers, transfer
-from dtqn.experiments.jobs import Pool
+from dtqn.experiments import compare, jobs, launchers
+from dtqn.experiments.jobs import RunQueue
 from dtqn.experiments.launcher import Command, Needs
+from dtqn.program import WORKER
 from dtqn.signals import Signals
 from tests.experiments import stand_in
+from tests.experiments.stand_in import run
 
 _ROOT = Path(__file__).parents[2]
 
@@ -26,13 +28,6 @@ def make(tmp_path, monkeypatch):
     """A function that makes a job of the small program."""
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.0)
     return functools.partial(stand_in.job, tmp_path)
-
-
-def _run(pool, *, after=lambda changed: None):
-    with pool:
-        for changed in pool.changes():
-            after(changed)
-    return {job.name: job.state for job in pool.jobs}
 
 
 class _Handle:
@@ -87,20 +82,17 @@ class _Cluster:
 
 
 def _pool(make, cluster, parallel=None):
-    pool = Pool(parallel, launcher=cluster)
-    for name in cluster.looks:
-        pool.add(make(name))
-    return pool
+    return stand_in.queue(WORKER, cluster, *map(make, cluster.looks), parallel=parallel)
 
 
-def test_a_launcher_gets_all_jobs_at_once_and_says_where_they_run(make):
+def test_a_launcher_gets_all_jobs_at_once_and_says_where_theyrun(make):
     cluster = _Cluster({"a": [[None, "n1", 0]], "b": [[None, None, None, "n2", 0]]})
     pool, seen = _pool(make, cluster), []
 
     def after(changed):
         seen.append([(job.state, job.where) for job in pool.jobs])
 
-    assert _run(pool, after=after) == {"a": "finished", "b": "finished"}
+    assert run(pool, after=after) == {"a": "finished", "b": "finished"}
     assert cluster.started == [["a", "b"]]
     kept = [key for key, _ in itertools.groupby(seen)]
     assert [a for a, _ in itertools.groupby(state for state, _ in kept)] == [
@@ -113,7 +105,7 @@ def test_a_launcher_gets_all_jobs_at_once_and_says_where_they_run(make):
 
 def test_given_a_number_no_more_are_handed_over(make):
     cluster = _Cluster({name: [["n", 0]] for name in "abc"})
-    assert set(_run(_pool(make, cluster, 2)).values()) == {"finished"}
+    assert set(run(_pool(make, cluster, 2)).values()) == {"finished"}
     assert cluster.started[0] == ["a", "b"]
 
 
@@ -128,7 +120,7 @@ def test_a_training_goes_on_as_often_as_its_machine_goes_if_it_gets_on(make):
     )
     told = []
     pool = _pool(make, cluster)
-    ended = _run(pool, after=lambda _: told.extend(pool.news))
+    ended = run(pool, after=lambda _: told.extend(pool.news))
     assert ended == {"a": "finished", "b": "failed", "c": "finished"}
     assert told.count("a: its machine n1 has gone; it goes on elsewhere") == 3
     assert told.count("b: its machine n1 has gone; it is run once more") == 1
@@ -139,7 +131,7 @@ def test_what_an_earlier_process_has_left_running_is_adopted(make, tmp_path):
     cluster = _Cluster({"a": [], "b": [["n1", 0]]})
     pool = _pool(make, cluster)
     cluster.left["a"] = _Handle(["n7", 0], tmp_path / "a")
-    assert _run(pool) == {"a": "finished", "b": "finished"}
+    assert run(pool) == {"a": "finished", "b": "finished"}
     assert cluster.started == [["b"]]
 
 
@@ -152,13 +144,13 @@ def test_a_closed_terminal_ends_no_training_that_runs_elsewhere(make, detached):
         if pool.caught is None and pool.jobs[0].where:
             os.kill(os.getpid(), signal.SIGHUP)
 
-    assert _run(pool, after=after) == {"a": "running" if detached else "interrupted"}
+    assert run(pool, after=after) == {"a": "running" if detached else "interrupted"}
     assert pool.caught == signal.SIGHUP
 
 
 def test_a_search_chooses_ahead_for_one_job_that_waits(make):
     cluster = _Cluster({"a": [["n1", *["n1"] * 4, 0]], "b": [[None, None, "n1", 0]]})
-    pool = Pool(None, launcher=cluster)
+    pool = RunQueue(None, launcher=cluster)
     assert pool.has_room
     pool.add(make("a"))
     assert not pool.has_room
@@ -169,11 +161,12 @@ def test_a_search_chooses_ahead_for_one_job_that_waits(make):
             pool.add(make("b"))
         seen.append((pool.jobs[-1].state, pool.has_room))
 
-    assert set(_run(pool, after=after).values()) == {"finished"}
+    assert set(run(pool, after=after).values()) == {"finished"}
     assert ("running", True) in seen and ("waiting", False) in seen and ("waiting", True) not in seen
 
 
 _COMPARE = ["compare", "--agents", "dqn", "--seeds", "1"]
+_RAY = ["--launcher", "ray", "--ray-address", "x:1"]
 
 
 @pytest.mark.parametrize(
@@ -196,14 +189,17 @@ _COMPARE = ["compare", "--agents", "dqn", "--seeds", "1"]
             ["--slurm.mail-type=END"],
             "--slurm.mail_type is END: leave it out, or give --launcher slurm",
         ),
-        (["--slurm.time"], "--slurm.time has no value; must be --slurm.NAME X"),
-        (["--slurm.time", "--jobs", "2"], "--slurm.time has no value; must be --slurm.NAME X"),
+        (["--slurm.time", "--jobs", "2"], "argument --slurm.time: expected one argument"),
         (
             ["--launcher", "ray", "--ray-gpus", "1.5"],
             "argument --ray-gpus: 1.5 must be a whole number, or a share between 0 and 1",
         ),
         (
-            ["--launcher", "ray", "--budget-minutes", "5"],
+            ["--launcher", "ray"],
+            "--launcher ray needs --ray-address HOST:PORT, as `ray start --head` tells it, or auto",
+        ),
+        (
+            [*_RAY, "--budget-minutes", "5"],
             "--budget-minutes is 5.0: needs --jobs with --launcher ray",
         ),
     ],
@@ -215,12 +211,11 @@ def test_a_mistake_is_one_line_and_leaves_nothing(capsys, tmp_path, monkeypatch,
     assert list(tmp_path.iterdir()) == []
 
 
-_AWAY = {"slurm": ["--launcher", "slurm"], "ray": ["--launcher", "ray", "--ray-address", "x:1"]}
-_HERE = {"local": [], "ray of its own": ["--launcher", "ray"]}
+_PLACES = {"local": [], "slurm": ["--launcher", "slurm"], "ray": _RAY}
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-@pytest.mark.parametrize("place", _AWAY | _HERE)
+@pytest.mark.parametrize("place", _PLACES)
 def test_only_trainings_of_this_machine_need_its_devices_and_memory(
     capsys, tmp_path, monkeypatch, place, device
 ):
@@ -231,9 +226,9 @@ def test_only_trainings_of_this_machine_need_its_devices_and_memory(
     monkeypatch.setattr(compare, "compare", lambda configs, *_, **__: taken.extend(configs) or 0)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("dtqn.training.machine.available_bytes", lambda: 1 << 20)
-    argv = [*_COMPARE, *(_AWAY | _HERE)[place], "--device", device, "--runs-dir", str(tmp_path)]
+    argv = [*_COMPARE, *_PLACES[place], "--device", device, "--runs-dir", str(tmp_path)]
     code, said = cli.main(argv), capsys.readouterr().err
-    if place in _AWAY:
+    if place != "local":
         assert (code, said) == (0, "")
         (config,) = taken
         needs = Needs.of(config)
@@ -258,103 +253,62 @@ def test_of_the_environment_only_what_must_goes_to_another_machine(tmp_path, mon
     command = Command(("x",), Path("runs/a"), Path("runs/a/output.log"), given, tmp_path / "absent")
     sent = command.for_another_machine()
     assert sent.environment == {name: given[name] for name in given if name != "HOME"}
-    there = sent.here(tmp_path)
+    there = sent.here()
     assert there.environment["HOME"] == "/there" and there.environment["PYTHONPATH"] == "/ours"
     assert there.folder == Path.cwd()
-    assert (there.directory, there.log) == (tmp_path, tmp_path / "output.log")
-    assert sent.here().arguments == ["x", "--resume", str(Path.cwd() / "runs/a")]
+    assert there.arguments == ["x", "--resume", str(Path.cwd() / "runs/a")]
 
 
-def _files(directory):
-    return {
-        path.relative_to(directory).as_posix(): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file()
-    }
-
-
-def test_files_that_travel_are_those_that_changed_with_the_current_checkpoint(tmp_path):
-    here, there, known = tmp_path / "here", tmp_path / "there", {}
-
-    def put(**files):
-        for name, text in files.items():
-            path = here / name.replace("__", "/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-
-    put(config="c", metrics="1", checkpoint__latest="10\n", checkpoint__10__state="a", checkpoint__best="b")
-    (here / ".probe").write_text("")
-    (here / "checkpoint/.20.tmp").mkdir()
-    transfer.write(there, transfer.read(here, known))
-    wanted = {"config": b"c", "metrics": b"1", "checkpoint/10/state": b"a", "checkpoint/best": b"b"}
-    assert _files(there) == wanted | {"checkpoint/latest": b"10\n"}
-    assert transfer.read(here, known) == {}
-    put(metrics="12", checkpoint__latest="20", checkpoint__20__state="d")
-    changed = transfer.read(here, known)
-    assert set(changed) == {"metrics", "checkpoint/latest", "checkpoint/20/state"}
-    assert list(changed).index("checkpoint/20/state") < list(changed).index("metrics")
-    transfer.write(there, changed)
-    assert set(_files(there)) == {*wanted, "checkpoint/latest", "checkpoint/20/state"} - {
-        "checkpoint/10/state"
-    }
-
-
-def test_a_checkpoint_is_made_current_last(tmp_path, monkeypatch):
-    """A writer that is ended amid its work leaves the one before."""
-    transfer.write(tmp_path, {"checkpoint/latest": b"1", "checkpoint/1/state": b"a"})
-    files = {"checkpoint/latest": b"2", "checkpoint/2/state": b"b", "metrics.jsonl": b"rows"}
-    for stop in range(3):
-        made, real = [], transfer.replacing
-
-        def broken(path, made=made, stop=stop, real=real):
-            if len(made) == stop:
-                raise OSError
-            made.append(path)
-            return real(path)
-
-        monkeypatch.setattr(transfer, "replacing", broken)
-        with pytest.raises(OSError):
-            transfer.write(tmp_path, files)
-        monkeypatch.setattr(transfer, "replacing", real)
-        assert (tmp_path / "checkpoint/latest").read_text() == "1"
-        assert (tmp_path / "checkpoint/1/state").read_text() == "a"
+_SLURM = {
+    "sbatch": "",
+    "squeue": "ps -eo pid=,stat= | awk '$2 !~ /Z/ {print $1 \"|RUNNING|here\"}'",
+    "scancel": 'case "$1" in --signal=INT) kill -INT "$2";; esac',
+}
+"""What stands for Slurm's commands, where jobs are processes of this machine."""
 
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch, make):
     """A launcher by submitit's executor for this machine, and the program of its trainings."""
-    pytest.importorskip("submitit")
+    submitit = pytest.importorskip("submitit")
     from dtqn.experiments import slurm_launcher
 
+    for name, script in _SLURM.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    executor = submitit.AutoExecutor
+    monkeypatch.setattr(
+        submitit, "AutoExecutor", lambda folder, cluster, **options: executor(folder, "local", **options)
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.05)
-    monkeypatch.setattr(slurm_launcher, "_ABSENT_SECONDS", 0.5)
+    for name in ("_ABSENT_SECONDS", "_LOOK_SECONDS", "_ENDING_LOOK_SECONDS"):
+        monkeypatch.setattr(slurm_launcher, name, 0.5)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(_ROOT), *sys.path]))
-    launcher = slurm_launcher.SlurmLauncher(tmp_path / "slurm", {"time": "10"}, "local")
+    launcher = slurm_launcher.SlurmLauncher(tmp_path / "slurm", {"time": "10"})
     launcher.program = stand_in.patient_program(tmp_path)
     return launcher
 
 
-def test_a_slurm_job_that_is_warned_saves_is_queued_again_and_goes_on(slurm, make, tmp_path):
-    pool = Pool(None, slurm.program, slurm)
-    pool.add(make("a"))
-    (tmp_path / "a/warn").touch()
-    assert _run(pool) == {"a": "finished"}
-    assert (tmp_path / "a/begun").read_text() == "2"
+@pytest.mark.parametrize(
+    ("signalled", "state", "begun"), [(False, "finished", "2"), (True, "interrupted", "1")]
+)
+def test_a_slurm_job_that_is_warned_saves_and_is_queued_again_unless_the_pool_ends(
+    slurm, make, tmp_path, signalled, state, begun
+):
+    pool = stand_in.queue(slurm.program, slurm, make("a"))
+    if not signalled:
+        (tmp_path / "a/warn").touch()
+
+    def after(changed):
+        if signalled and pool.jobs[0].rows and pool.caught is None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert run(pool, after=after) == {"a": state}
+    assert (tmp_path / "a/begun").read_text() == begun
     assert (tmp_path / "a/output.log").read_text() == f"saved after {int(signal.SIGUSR1)}\n"
     assert pool.jobs[0].killed == ""
     assert not (tmp_path / "a/slurm.json").exists()
-
-
-def test_a_signal_to_the_pool_lets_slurm_jobs_save_and_end(slurm, make, tmp_path):
-    pool = Pool(None, slurm.program, slurm)
-    pool.add(make("a"))
-
-    def after(changed):
-        if pool.jobs[0].rows and pool.caught is None:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    assert _run(pool, after=after) == {"a": "interrupted"}
-    assert (tmp_path / "a/output.log").read_text() == f"saved after {int(signal.SIGUSR1)}\n"
 
 
 @pytest.mark.parametrize(
@@ -368,8 +322,7 @@ def test_the_times_that_sbatch_takes(text, minutes):
     assert slurm_launcher._minutes(text) == minutes
 
 
-def test_a_slurm_option_that_is_wrong_is_named(tmp_path):
-    pytest.importorskip("submitit")
+def test_a_slurm_option_that_is_wrong_is_named(slurm, tmp_path):
     from dtqn.experiments import slurm_launcher
 
     for options, message in [
@@ -379,25 +332,31 @@ def test_a_slurm_option_that_is_wrong_is_named(tmp_path):
         ({"array_parallelism": "x"}, "--slurm.array_parallelism is x: must be an integer of at least 1"),
     ]:
         with pytest.raises(launchers.ConfigError, match=f"^{re.escape(message)}$"):
-            slurm_launcher.SlurmLauncher(tmp_path, options, "local")
+            slurm_launcher.SlurmLauncher(tmp_path, options)
 
 
-@pytest.mark.parametrize("first", ["SIGUSR1", "SIGTERM"])
-def test_a_warning_never_takes_effect_at_once(first):
-    """Slurm may send a SIGTERM and a warning to a training whose job sends one too."""
-    others, late = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT"), []
+@pytest.mark.parametrize(
+    ("calm", "urgent"),
+    [
+        (["SIGUSR1", "SIGUSR1", "SIGUSR2", "SIGTERM"], "SIGINT"),
+        (["SIGTERM", "SIGUSR1", "SIGUSR2"], "SIGINT"),
+        (["SIGHUP", "SIGHUP", "SIGHUP"], "SIGTERM"),
+    ],
+)
+def test_a_warning_never_takes_effect_at_once(calm, urgent):
+    """Slurm may send a SIGTERM and a warning to a training whose job sends one; a terminal hangs up twice."""
+    late, send = [], lambda name: os.kill(os.getpid(), getattr(signal, name))
     before = {
-        name: signal.signal(getattr(signal, name), lambda number, frame: late.append(number))
-        for name in others
+        number: signal.signal(number, lambda number, frame: late.append(number))
+        for number in (getattr(signal, name) for name in {*calm, urgent})
     }
     try:
         with Signals() as signals:
-            os.kill(os.getpid(), getattr(signal, first))
-            for name in others[: 3 if first == "SIGUSR1" else 2]:
-                os.kill(os.getpid(), getattr(signal, name))
-            assert (signals.caught, late) == (getattr(signal, first), [])
-            os.kill(os.getpid(), signal.SIGINT)
-            assert late == [signal.SIGINT]
+            for name in calm:
+                send(name)
+            assert (signals.caught, late) == (getattr(signal, calm[0]), [])
+            send(urgent)
+            assert late == [getattr(signal, urgent)]
     finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

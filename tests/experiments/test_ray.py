@@ -1,8 +1,8 @@
-"""Trainings on a Ray of two nodes, which are processes of this machine, and on a local one."""
+"""Trainings on a Ray of two nodes, which are processes of this machine."""
 
 import functools
-import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from dtqn import cli
-from dtqn.experiments import compare, jobs, transfer
-from dtqn.experiments.jobs import Pool
-from dtqn.settings.config import ConfigError
+from dtqn.experiments import compare, jobs
+from tests import clusters
 from tests.experiments import stand_in
+from tests.training import fake
 
 ray = pytest.importorskip("ray")
 _ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
+cluster = clusters.cluster
 
 _SMALL = (
     "--env gridverse-memory-5x5 --agents dqn --seeds 3 --total-env-steps 20000 --warmup-env-steps 100 "
@@ -27,24 +28,6 @@ _SMALL = (
     "--evaluation.num-envs 4 --evaluation.period 1000 --task.time-limit 20 --wandb disabled "
     "--network.width 8 --network.head-width 8 --checkpoint-every 500"
 )
-
-
-@pytest.fixture
-def cluster(monkeypatch):
-    """A head without CPUs and two nodes of one CPU each, by name."""
-    from ray.cluster_utils import Cluster
-
-    bytes_ = 80 << 20
-    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": bytes_}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    cluster.named = {
-        name: cluster.add_node(num_cpus=1, object_store_memory=bytes_, node_name=name) for name in "ab"
-    }
-    before = signal.getsignal(signal.SIGTERM)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
-    signal.signal(signal.SIGTERM, before)
 
 
 class _View:
@@ -64,18 +47,7 @@ class _View:
 
 def _trained(runs):
     """Results of every training, but for clocks and machines."""
-    found = {}
-    for result in runs.glob("*/dqn/seed*/result.json"):
-        place = result.parent
-        latest = (place / "checkpoint/latest").read_text().strip()
-        rows = [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
-        kept = [
-            {key: value for key, value in row.items() if key != "seconds" and not key.startswith("speed/")}
-            for row in rows
-        ]
-        weights = (place / "checkpoint" / latest / "network.safetensors").read_bytes()
-        found[place.name] = weights, kept
-    return found
+    return {file.parent.name: fake.tree(file.parent) for file in runs.glob("*/dqn/seed*/result.json")}
 
 
 @pytest.fixture(scope="module")
@@ -87,15 +59,9 @@ def by_local(tmp_path_factory):
     return _trained(runs)
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["shared storage", "collected"])
-def test_a_node_that_dies_costs_nothing(cluster, by_local, tmp_path, monkeypatch, shared):
+def test_a_node_that_dies_costs_nothing(cluster, by_local, tmp_path, monkeypatch):
     """Its training goes on elsewhere from its checkpoint, and ends bit for bit like one left alone."""
-    from dtqn.experiments import ray_launcher
-
     views, places = [], set()
-    if not shared:
-        monkeypatch.setattr(ray_launcher.RayHandle, "_mark", lambda self: None)
-        monkeypatch.setattr(ray_launcher, "_COLLECT_SECONDS", 0.5)
 
     def at_change(runs):
         places.update((run.name, run.where) for run in runs if run.where)
@@ -120,68 +86,47 @@ def test_a_node_that_dies_costs_nothing(cluster, by_local, tmp_path, monkeypatch
     assert _trained(tmp_path) == by_local
     logs = "".join(log.read_text() for log in tmp_path.glob("*/dqn/seed*/output.log"))
     assert "resum" in logs
-    assert not list(tmp_path.glob("**/.here-*"))
-
-
-def test_files_asked_for_at_the_end_of_a_training_are_none(tmp_path):
-    """The folder of a node that shares none with us is gone by then."""
-    from dtqn.experiments.ray_launcher import Place
-
-    job = stand_in.job(tmp_path, "a")
-    place = Place(job.command(stand_in.program(tmp_path)).for_another_machine())
-    code, left = place.run(transfer.read(job.directory.path, {}))
-    assert code == 0 and "result.json" in left
-    assert place.collect() == {}
 
 
 @pytest.fixture
-def local(tmp_path, monkeypatch):
-    """A launcher by a Ray of this machine, and the command of the small program."""
+def launcher(cluster, tmp_path, monkeypatch):
+    """A launcher by the cluster, and the command of the small program."""
     from dtqn.experiments.ray_launcher import RayLauncher
 
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.05)
-    launcher = RayLauncher(None, None)
+    launcher = RayLauncher(cluster.address, None)
     launcher.program = stand_in.program(tmp_path)
-    yield launcher
-    launcher.close()
+    return launcher
 
 
-def test_every_end_of_a_training_is_told(local, tmp_path):
+def test_every_end_of_a_training_is_told(launcher, tmp_path):
     """As by the local launcher: failed, killed once, stopped, finished; with the output in its log."""
-    pool = Pool(None, local.program, local)
-    for name, plan in {
-        "fails": {"code": 3},
-        "dies": {"dies": [1]},
-        "stops": {"rows": 1000},
-        "ends": {},
-    }.items():
-        pool.add(stand_in.job(tmp_path, name, **plan))
-    with pool:
-        for _ in pool.changes():
-            if pool.jobs[2].rows:
-                pool.stop(pool.jobs[2])
-    assert [job.state for job in pool.jobs] == ["failed", "finished", "stopped", "finished"]
-    assert pool.jobs[0].error == "exit code 3: error: it broke"
-    assert pool.jobs[1].killed == "killed by SIGKILL (out of memory?)"
+    plans = {"fails": {"code": 3}, "dies": {"dies": [1]}, "stops": {"rows": 1000}, "ends": {}}
+    jobs = [stand_in.job(tmp_path, name, **plan) for name, plan in plans.items()]
+    queue = stand_in.queue(launcher.program, launcher, *jobs)
+    states = stand_in.run(queue, lambda changed: queue.stop(jobs[2]) if jobs[2].rows else None)
+    assert list(states.values()) == ["failed", "finished", "stopped", "finished"]
+    assert jobs[0].error == "exit code 3: error: it broke"
+    assert jobs[1].killed == "killed by SIGKILL (out of memory?)"
     assert (tmp_path / "stops/saved").exists()
     assert {threads for *_, threads in stand_in.events(tmp_path)} == {"1"}
-    program = [str(tmp_path / "absent")]
-    pool = Pool(None, program, local)
-    pool.add(stand_in.job(tmp_path, "none"))
-    with pool:
-        for _ in pool.changes():
-            pass
-    assert pool.jobs[0].state == "failed"
-    assert "No such file" in pool.jobs[0].error and str(tmp_path / "absent") in pool.jobs[0].error
+    job = stand_in.job(tmp_path, "none")
+    assert stand_in.run(stand_in.queue([str(tmp_path / "absent")], launcher, job)) == {"none": "failed"}
+    assert "No such file" in job.error and str(tmp_path / "absent") in job.error
 
 
-def test_what_a_machine_never_has_is_refused(local, tmp_path):
-    local._gpus = 5
-    pool = Pool(None, local.program, local)
-    pool.add(stand_in.job(tmp_path, "a"))
-    with pytest.raises(ConfigError, match=r"^--launcher is ray: a training takes GPU 5, and .* has 0$"), pool:
-        for _ in pool.changes():
-            pass
+def test_a_node_that_does_not_see_the_folder_of_the_runs_is_named(launcher, tmp_path, monkeypatch):
+    elsewhere, job = launcher.start, stand_in.job(tmp_path, "a")
+
+    def start(works):
+        return elsewhere(
+            [(command._replace(directory=tmp_path / "none"), config) for command, config in works]
+        )
+
+    monkeypatch.setattr(launcher, "start", start)
+    assert stand_in.run(stand_in.queue(launcher.program, launcher, job)) == {"a": "failed"}
+    why = "the node [ab] does not see /.*/none; --runs-dir must be a folder that all nodes share"
+    assert re.fullmatch(f"exit code 1: Ray: {why}", job.error)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +134,7 @@ def test_what_a_machine_never_has_is_refused(local, tmp_path):
     [
         (
             "127.0.0.1:1",
-            "no Ray answers there (ConnectionRefusedError: [Errno 111] Connection refused); must",
+            "no Ray answers there (ConnectionRefusedError: [Errno 111] Connection refused); must be HOST",
         ),
         ("ray://a:1", "must be HOST:PORT, as `ray start --head` tells it, or auto"),
         ("a:port", "must be HOST:PORT, as `ray start --head` tells it, or auto"),
@@ -207,10 +152,10 @@ def test_an_address_where_no_ray_answers_is_one_line(tmp_path, capfd, monkeypatc
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_no_training_outlives_its_parent(tmp_path, number):
-    """A Ctrl-C reaches Ray's processes too. After a SIGKILL the trainings save and end by themselves."""
+def test_no_training_outlives_its_parent(cluster, tmp_path, number):
+    """After a SIGKILL the trainings save and end by themselves."""
     argv = ["compare", *_SMALL.replace("20000", "400000").split(), "--runs-dir", str(tmp_path)]
-    command = [sys.executable, "-m", "dtqn", *argv, "--launcher", "ray"]
+    command = [sys.executable, "-m", "dtqn", *argv, "--launcher", "ray", "--ray-address", cluster.address]
     with subprocess.Popen(
         command, cwd=_ROOT, start_new_session=True, stdout=subprocess.PIPE, text=True
     ) as parent:

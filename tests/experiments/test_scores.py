@@ -35,8 +35,8 @@ def test_bsuites_score_is_that_of_its_own_analysis():
             if episode == 300:
                 regret = (episode - total_perfect) / 0.5 / episode
         share = first_episodes(rows, 300)
-        score = Score("bsuite", 0.5, 1.0, episodes=300, solved_above=0.25)
-        assert score.of(rows, 0) == share == right[:300].mean()
+        score = Score(of="bsuite", random=0.5, optimal=1.0, episodes=300, solved_above=0.25)
+        assert score.value(rows, 0) == share == right[:300].mean()
         assert 1 - score.normalised(share) == pytest.approx(regret)
         assert (score.normalised(share) > 0.25) == (regret < 0.75)
     assert first_episodes(rows, 10_000) == 1.0, "a run with fewer episodes has those that it has"
@@ -58,13 +58,15 @@ def test_mmer_is_the_best_mean_return_of_an_epoch():
     assert best_epoch(rows, 10**9) is None, "no whole epoch"
     assert best_epoch([], 400) is None
     falling = _log([(100, 5.0, 0), (200, -1.0, 0), (300, -1.0, 0)])
-    assert best_epoch(falling, 100) == 5.0 and Score("mmer", epoch_env_steps=300).of(falling, 300) == 1.0
+    assert (
+        best_epoch(falling, 100) == 5.0 and Score(of="mmer", epoch_env_steps=300).value(falling, 300) == 1.0
+    )
     rising = _log([(100, 1.0, 0), (200, 2.0, 0), (240, 9.0, 0)], period=50)
     assert best_epoch(rising, 100) == 2.0, "the third is cut short"
-    score = Score("mmer", epoch_env_steps=100)
-    assert score.of(rising, 240) == 2.0
-    assert score.of(rising, 1000) is None, "it ended early, perhaps before its best epoch"
-    assert score.of([], 240) is None
+    score = Score(of="mmer", epoch_env_steps=100)
+    assert score.value(rising, 240) == 2.0
+    assert score.value(rising, 1000) is None, "it ended early, perhaps before its best epoch"
+    assert score.value([], 240) is None
 
 
 def test_greedy_scores_are_those_of_the_last_evaluation():
@@ -73,9 +75,9 @@ def test_greedy_scores_are_those_of_the_last_evaluation():
         {"eval/return": -1.0, "eval/success": 0.25},
         {"env_steps": 9},
     ]
-    assert (Score("success").of(rows, 0), Score("return").of(rows, 0)) == (0.25, -1.0)
-    assert Score("return", -2.0, 2.0).normalised(-1.0) == 0.25
-    assert Score("return").normalised(1.0) is None and Score("success").of([], 0) is None
+    assert (Score(of="success").value(rows, 0), Score(of="return").value(rows, 0)) == (0.25, -1.0)
+    assert Score(of="return", random=-2.0, optimal=2.0).normalised(-1.0) == 0.25
+    assert Score(of="return").normalised(1.0) is None and Score(of="success").value([], 0) is None
 
 
 def test_a_trainings_tally_counts_every_episode_and_goes_on(tmp_path):

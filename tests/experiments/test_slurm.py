@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dtqn.experiments.jobs import Pool
+from dtqn.settings.config import ConfigError
 from dtqn.training.directory import RunDir
 from tests.experiments import stand_in
 
@@ -105,10 +105,7 @@ def make(tmp_path, monkeypatch, cluster):
 
     def make(*names, **options):
         launcher = slurm_launcher.SlurmLauncher(tmp_path / "slurm", {"mem": "100", **options})
-        pool = Pool(None, program, launcher)
-        for name in names:
-            pool.add(stand_in.job(tmp_path, name))
-        return pool
+        return stand_in.queue(program, launcher, *(stand_in.job(tmp_path, name) for name in names))
 
     yield make
     _answer("scancel", "-u", "root")
@@ -118,14 +115,14 @@ def make(tmp_path, monkeypatch, cluster):
 
 
 def _run(pool, after=lambda: None):
-    with pool:
-        for _ in pool.changes():
-            after()
-            # A job that was queued again may begin two minutes later, by Slurm's own rule.
-            for line in _answer("squeue", "-h", "-r", "-t", "PENDING", "-o", "%i %r").splitlines():
-                if line.endswith("BeginTime"):
-                    _answer("scontrol", "update", f"JobId={line.split()[0]}", "StartTime=now")
-    return {job.name: job.state for job in pool.jobs}
+    def at_change(changed):
+        after()
+        # A job that was queued again may begin two minutes later, by Slurm's own rule.
+        for line in _answer("squeue", "-h", "-r", "-t", "PENDING", "-o", "%i %r").splitlines():
+            if line.endswith("BeginTime"):
+                _answer("scontrol", "update", f"JobId={line.split()[0]}", "StartTime=now")
+
+    return stand_in.run(pool, at_change)
 
 
 def _saved(folder):
@@ -197,12 +194,12 @@ def test_a_job_that_somebody_cancels_saves_and_is_run_once_more(make, tmp_path):
 _PARENT = """
 import sys
 from pathlib import Path
-from dtqn.experiments.jobs import Job, Pool
+from dtqn.experiments.jobs import Job, RunQueue
 from dtqn.experiments.slurm_launcher import SlurmLauncher
 from dtqn.training.directory import RunDir
 folder = Path(sys.argv[1])
 launcher = SlurmLauncher(folder / "slurm", {"mem": "100"})
-pool = Pool(None, [sys.executable, str(folder / "patient.py")], launcher)
+pool = RunQueue(None, [sys.executable, str(folder / "patient.py")], launcher)
 pool.add(Job("a", RunDir(folder / "a")))
 with pool:
     for _ in pool.changes():
@@ -236,8 +233,6 @@ def test_jobs_go_on_without_their_parent_and_are_found_again(make, tmp_path, num
 
 
 def test_what_sbatch_refuses_is_one_line(make):
-    from dtqn.settings.config import ConfigError
-
     pool = make("a", partition="none")
     with pytest.raises(
         ConfigError, match=r"^--launcher is slurm: sbatch: error: invalid partition specified: none$"
@@ -246,8 +241,6 @@ def test_what_sbatch_refuses_is_one_line(make):
 
 
 def test_a_slurm_that_does_not_answer_is_one_line(make, monkeypatch, tmp_path):
-    from dtqn.settings.config import ConfigError
-
     (tmp_path / "none.conf").write_text("ClusterName=none\nSlurmctldHost=none(127.0.0.1)\nSlurmctldPort=1\n")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none.conf"))
     with pytest.raises(ConfigError, match="no Slurm answers here"):

@@ -11,6 +11,7 @@ import pytest
 
 from dtqn import cli
 from dtqn.experiments import compare, comparison_pictures, records, suites
+from dtqn.experiments.scores import Score
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from tests.experiments import comparison_program, suite_program
@@ -19,6 +20,11 @@ from tests.experiments.suite_program import FIGURES, MAZE, SUITE, begun_runs, li
 from tests.reference import statistics_twin as twin
 
 _ROOT = Path(__file__).parents[2]
+
+
+def _env_steps(task):
+    return task.budget[0].values["total_env_steps"]
+
 
 run = suite_program.run
 
@@ -37,17 +43,15 @@ def test_length_has_the_experiments_of_bsuite_and_the_budgets_of_its_rules():
     memory = [task for task in suite.tasks if task.family == "bsuite-memory-len-n"]
     lengths = [*range(1, 11), 12, 14, 17, 20, 25, *range(30, 101, 10)]
     assert [(task.name, task.n) for task in memory] == [(f"bsuite-memory-len-{n}", n) for n in lengths]
-    assert len(memory) == 23 and [task.env_steps for task in memory] == [10_000 * (n + 1) for n in lengths]
+    assert len(memory) == 23 and list(map(_env_steps, memory)) == [10_000 * (n + 1) for n in lengths]
     for task in memory:
         first, beside = task.scores
-        assert first[:4] == ("bsuite", 0.5, 1.0, 10_000) and (first.solved_above, beside.kind) == (
-            0.25,
-            "success",
-        )
+        assert first == Score(of="bsuite", random=0.5, optimal=1.0, episodes=10_000, solved_above=0.25)
+        assert beside.of == "success"
     maze = [task for task in suite.tasks if task.family == "t-maze-passive-n"]
     assert [task.n for task in maze] == [10, 50, 100, 250, 500, 1000, 1500]
     limits = {50: 1e6, 100: 2e6, 250: 4e6, 500: 4e6, 1000: 8e6, 1500: 1e7}  # Ni et al. 2023, budget.py
-    assert all(task.env_steps <= limits.get(task.n, 1e6) for task in maze)
+    assert all(_env_steps(task) <= limits.get(task.n, 1e6) for task in maze)
 
 
 def test_the_figure_of_pqns_public_code_is_that_of_its_five_runs():
@@ -74,16 +78,16 @@ def test_every_agent_of_the_tables_fits_the_tasks_of_a_suite(name):
     for task in (suite.tasks[0], suite.tasks[-1]):
         agents = ["gtrxl", "mingru", "lstm", "dqn", "dtqn", "gru", "lru", "gated-deltanet", "pqn"]
         (config, *others) = compare.plan(agents, [101], None, {}, suite._replace(tasks=(task,)))
-        assert config.total_env_steps == task.env_steps
+        assert config.total_env_steps == _env_steps(task)
         assert len({each.learner.gamma for each in (config, *others)}) == 1, "gamma is the suite's"
 
 
 def test_one_preset_serves_all_tasks_of_the_dtqn_paper():
     """The suite is `dtqn` in all else, and no setting comes from a task."""
     one, families = suites.read("dtqn-one-preset"), suites.read("dtqn")
-    same, other = ([(t.name, t.env_steps, t.scores) for t in suite.tasks] for suite in (one, families))
+    same, other = ([(t.name, _env_steps(t), t.scores) for t in suite.tasks] for suite in (one, families))
     assert same == other
-    assert one.published == families.published and families.task_presets
+    assert one.published == families.published and families.file.task_presets
     first, *others = compare.plan(["gtrxl"], [101], None, {}, one)
     given = resolve(None, {"env": "hallway", "agent": "gtrxl"}, {})
     assert first.learner.gamma == 0.97 != given.learner.gamma
@@ -123,7 +127,7 @@ def test_the_returns_of_popgym_are_those_that_were_computed():
     computed = json.loads((_ROOT / "docs" / "benchmarks" / "popgym.json").read_text(encoding="utf-8"))
     for task in suites.read("popgym-15").tasks:
         score, exact = task.scores[0], computed[task.name]
-        assert score.kind == "return"
+        assert score.of == "return"
         assert (score.random, score.optimal) == pytest.approx((exact["random"], exact["best"]), abs=1e-5)
         if "concentration" in task.name:  # its player without memory is not known to be the best
             assert score.observation_alone is None
@@ -171,12 +175,12 @@ def test_a_suite_that_builds_on_another_has_its_keys_but_for_its_own(tmp_path):
     whole, middle = suites.read("dtqn"), suites.read("dtqn-one-preset")
     top = suites.read(str(tmp_path / "top.yaml"))
     assert middle.published == whole.published and not top.published and whole.published
-    assert (middle.figure_axis, top.figure_axis, top.description) == (None, "k", middle.description)
-    assert (whole.task_presets, middle.task_presets, top.task_presets) == (True, False, False)
+    assert (middle.file.figure_axis, top.file.figure_axis) == (None, "k")
+    assert top.file.description == middle.file.description
+    assert [each.file.task_presets for each in (whole, middle, top)] == [True, False, False]
     configs = [compare.plan(["lstm"], [1], None, {}, suite) for suite in (middle, top)]
-    assert configs[0] == configs[1] and [task.env_steps for task in top.tasks] == [
-        task.env_steps for task in whole.tasks
-    ]
+    assert configs[0] == configs[1]
+    assert list(map(_env_steps, top.tasks)) == list(map(_env_steps, whole.tasks))
     tasks = "tasks: [{name: hallway, env_steps: 9, scores: [{of: success, random: 0.4, optimal: 1}]}]"
     (tmp_path / "tasks.yaml").write_text(f"builds_on: dtqn\n{tasks}\n")
     fewer = suites.read(str(tmp_path / "tasks.yaml"))
@@ -204,7 +208,7 @@ def test_some_tasks_of_a_suite_are_trained_as_in_the_whole(tmp_path):
     memory, maze = whole.only("bsuite-*"), whole.only("*-3,t-maze-passive-10")
     assert [task.name for task in memory.tasks] == ["bsuite-memory-len-1", "bsuite-memory-len-3"]
     assert [task.name for task in maze.tasks] == ["bsuite-memory-len-3", "t-maze-passive-10"]
-    assert (memory.published, maze.published) == ((), whole.published)
+    assert (memory.published, maze.published) == ([], whole.published)
     configs = compare.plan(["dqn"], [1, 2], None, {}, whole)
     assert compare.plan(["dqn"], [1, 2], None, {}, memory) == configs[:4]
     assert compare.plan(["dqn"], [1, 2], None, {}, maze) == configs[2:]
@@ -221,114 +225,39 @@ def test_a_share_of_the_budget_scales_all_that_depends_on_it(tmp_path):
     assert first.learner.env_steps_per_update == 2, "of the whole budget: an update costs the same steps"
     assert (maze.total_env_steps, maze.warmup, maze.actor.epsilon_anneal_env_steps) == (200, 40, 8000)
     assert maze.evaluation.period == 5000, "25 000, which the budget is shorter than, scaled"
-    assert [task.env_steps for task in suite.tasks] == [40, 80, 200]
     assert (suite.tasks[0].scores[0].episodes, suite.tasks[2].scores[1].epoch_env_steps) == (20, 40)
     assert any(note.startswith("BUDGET SHARE 0.2:") for note in suite.notes())
     assert not any("BUDGET SHARE" in note for note in suite_of(tmp_path).notes())
 
 
+_AXIS, _MAZE, _WARMUP = "figure_axis: length", "name: t-maze-passive-10\n", "warmup_env_steps: 0.1"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
-            "env_steps: 1_000",
-            "env_steps: many",
-            "tasks.1.env_steps is many: must be an integer of at least 1",
-        ),
-        (
-            "env_steps_per_n: 100",
-            "env_steps_per_n: -100",
-            "tasks.0.env_steps_per_n is -100: must be an integer",
-        ),
-        (
-            "n: [1, 3]",
-            "n: [-1, 3]",
-            "tasks.0.env_steps is 100: must be above 0 with env_steps_per_n for each n",
-        ),
-        (
-            "env_steps: 1_000",
-            "env_steps: 1_000\n    env_steps_per_n: 5",
-            "tasks.1.env_steps_per_n is 5: must be left out without a list n",
-        ),
-        (
-            "env_steps: 1_000",
-            "env_step: 1_000",
-            "tasks.1.env_step is no key of a suite; did you mean env_steps?",
-        ),
-        (
-            "    env_steps: 1_000\n",
-            "",
-            "tasks.1.env_steps is missing: must be an integer of at least 1",
-        ),
+        ("env_steps: 1_000", "env_steps: many", "tasks.1.env_steps is many: must be an integer of"),
+        ("env_steps: 1_000", "env_step: 9", "tasks.1.env_step is no key of a suite; did you mean env_steps?"),
+        ("    env_steps: 1_000\n", "", "tasks.1.env_steps is missing: must be an integer of at least 1"),
         ("of: mmer", "of: mmr", "tasks.1.scores.1.of is mmr: must be one of success, return, bsuite, mmer"),
-        (
-            "random: 0.2",
-            "random: low",
-            "tasks.1.scores.0.random is low: must be a number, the score of random",
-        ),
-        (
-            "random: 0.2",
-            "random: 0.7",
-            "tasks.1.scores.0.optimal is 0.7, as random is: must be another number",
-        ),
-        ("n: [1, 3]", "n: [1, 1]", "tasks.0.n is [1, 1]: a number is there twice"),
+        ("random: 0.2, ", "", "tasks.1.scores.0.random is None, optimal 0.7: must be both numbers"),
+        ("random: 0.2", "random: 0.7", "tasks.1.scores.0.optimal is 0.7, as random is: must be another"),
         ("of: mmer, random: -1", "of: success, random: -1", "tasks.1.scores has success twice: must be of"),
-        ("n: [1, 3]", "n: 3", "tasks.0.n is 3: must be integers, one a task"),
+        ("n: [1, 3]", "n: [-1, 3]", "tasks.0.n.0 is -1: must be integers of at least 0, one a task"),
         ("    n: [1, 3]\n", "", "tasks.0.name is bsuite-memory-len-{n}: with {n} there must be a list n"),
-        (
-            "task: t-maze-passive-10",
-            "task: t-maze-passive-1",
-            "published.0.task is t-maze-passive-1: no task of the",
-        ),
+        (f"task: {MAZE}", "task: t-maze", "published.0.task is t-maze: no task of the suite"),
         ("figure: 0.42", "figure: x", "published.0.figure is x: must be a number"),
-        (
-            "figure: 0.42",
-            "figure: 42",
-            "published.0.figure is 42: must be between 0 and 1 in the unit success",
-        ),
+        ("figure: 0.42", "figure: 42", "published.0.figure is 42: must be between 0 and 1 in the unit succ"),
         ("gamma: 0.9", "gama: 0.9", "learner.gama is no setting (from "),
         ("gamma: 0.9", "gamma: 9", "learner.gamma is 9 (from "),
-        (
-            "settings: {learner",
-            "settings: {seed: 3, learner",
-            "tasks.0.settings.seed is 3: leave it out; it is no",
-        ),
-        (
-            "warmup_env_steps: 0.1",
-            "warmup_env_steps: 3",
-            "tasks.0.shares_of_budget.warmup_env_steps is 3.0: must be a",
-        ),
-        (
-            "warmup_env_steps: 0.1",
-            "network.core: 0.1",
-            "tasks.0.shares_of_budget.network.core is no setting with a",
-        ),
-        (
-            "figure_axis: length",
-            "needs: no_such_package",
-            "it needs the package no_such_package, which is not",
-        ),
-        (
-            "figure_axis: length",
-            "needs: no_such.part",
-            "it needs the package no_such.part, which is not",
-        ),
-        (
-            "warmup_env_steps: 0.1",
-            "total_env_steps: 0.1",
-            "tasks.0.shares_of_budget.total_env_steps: leave it out; it is no share of the budget",
-        ),
-        (
-            "name: t-maze-passive-10\n",
-            "name: bsuite-memory-len-3\n",
-            "tasks: bsuite-memory-len-3 is there twice",
-        ),
-        (
-            "name: t-maze-passive-10\n",
-            "name: bsuite-memory-len-{n}\n    n: [5]\n",
-            "tasks: bsuite-memory-len-{n} is there twice",
-        ),
-        ("name: t-maze-passive-10\n", "name: t-maze-pasive-10\n", "t-maze-pasive-10"),
+        ("settings: {learner", "settings: {seed: 3, learner", "tasks.0.settings.seed is 3: leave it out;"),
+        (_WARMUP, "warmup_env_steps: 3", "tasks.0.shares_of_budget.warmup_env_steps is 3.0: must be a"),
+        (_WARMUP, "network.core: 0.1", "tasks.0.shares_of_budget.network.core is 0.1: it is no setting with"),
+        (_WARMUP, "total_env_steps: 0.1", "tasks.0.shares_of_budget.total_env_steps is 0.1: leave it out"),
+        (_AXIS, "needs: no_such_package", "it needs the package no_such_package, which is not"),
+        (_MAZE, "name: bsuite-memory-len-3\n", "tasks: bsuite-memory-len-3 is there twice"),
+        (_MAZE, "name: bsuite-memory-len-{n}\n    n: [5]\n", "tasks: bsuite-memory-len-{n} is there twice"),
+        (_MAZE, "name: t-maze-pasive-10\n", "t-maze-pasive-10"),
     ],
 )
 def test_a_wrong_file_is_one_line_with_field_value_and_what_would_be_right(
@@ -360,7 +289,7 @@ def test_a_success_that_a_task_does_not_define_is_refused_before_anything_is_tra
         assert cli.main(argv) == 2
         kind = "bsuite" if new else "success"
         assert capsys.readouterr().err == (
-            f"error: {file}: tasks.1.scores.0.of is {kind}, but CartPole-v1 defines no success; try return\n"
+            f"error: {file}: a score of CartPole-v1 is {kind}, but the task defines no success; try return\n"
         )
         assert list(tmp_path.iterdir()) == [file]
 
@@ -385,8 +314,6 @@ def test_a_success_that_a_task_does_not_define_is_refused_before_anything_is_tra
         ),
         (["--tasks", "hallway"], "--tasks is hallway: it chooses among the tasks of a suite"),
         (["--budget-share", "0.5"], "--budget-share is 0.5: it scales the budgets of a suite; give --suite"),
-        (["--budget-share", "2"], "argument --budget-share: 2 must be a number above 0 and at most 1"),
-        (["--budget-minutes", "0"], "argument --budget-minutes: 0 must be a number above 0"),
         (
             ["--records", __file__, "--env", "hallway"],
             f"--records is {__file__}: must be a file with the ending .jsonl",
@@ -468,7 +395,7 @@ def test_the_tables_of_a_suite_by_hand(run, tmp_path):
     for said in (
         "Suite own: A suite of a test.",
         "success of the first 100 training episodes, exploration included, from 0.5 (random) to 1 (optimal)",
-        "Code: abc, for every agent.",
+        "Code (digest of the sources): abc, for every agent.",
     ):
         assert any(said in note for note in table["notes"]), said
 
@@ -492,47 +419,33 @@ def test_figures_of_others_stand_in_rows_of_their_own_with_source_and_budget(run
     assert below_five and "[" not in row and "IQM" not in text.partition("Suite own")[0]
 
 
-def test_interrupted_twice_nothing_is_trained_twice_and_another_clone_trains_nothing(
+def test_what_an_interrupted_comparison_has_finished_is_not_trained_in_another_clone(
     run, tmp_path, monkeypatch
 ):
-    updates = []
+    """Each run leaves its record as soon as it has finished."""
 
-    class View:
-        def __init__(self, runs):
-            self.runs = runs
+    sent = []
 
-        def update(self, changed):
-            if updates and sum(run.state == "finished" for run in self.runs) >= updates[-1]:
-                updates.clear()
-                os.kill(os.getpid(), signal.SIGTERM)
+    def interrupt(runs):
+        if sum(run.state == "finished" for run in runs) >= 4 and not sent:
+            sent.append(os.kill(os.getpid(), signal.SIGTERM))
 
-        def say(self, text):
-            pass
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(compare, "open_runs_view", lambda out, runs: View(runs))
-    for least, held in ((4, f"{MAZE} dqn 5"), (9, f"{MAZE} dqn 4")):
-        updates.append(least)
-        (tmp_path / "held").write_text(held)
+    (tmp_path / "held").write_text(f"{MAZE} dqn 5")
+    with monkeypatch.context() as patched:
+        patched.setattr(compare, "open_runs_view", lambda _, runs: comparison_program.View(runs, interrupt))
         code, printed = run()
-        assert code == 143 and "the same command goes on" in printed
-        assert len(lines_of(tmp_path)) >= least, "each as soon as it has finished"
+    assert code == 143 and "the same command goes on" in printed
     (tmp_path / "held").unlink()
-    assert run()[0] == 0
-    begun = begun_runs(tmp_path)
-    assert len(set(begun)) == 30 and len(begun) <= 30 + 8, "once, but for those that were interrupted"
-    before = lines_of(tmp_path)
-    assert len(before) == 30 and all(len(line) < 20_000 for line in before)
-    code, _ = run("b")
-    assert code == 0 and begun_runs(tmp_path) == begun, "nothing is trained in the other clone"
-    for line, again in zip(table_of(tmp_path)["table"], table_of(tmp_path, "b")["table"], strict=True):
-        assert line == again
-    assert not (tmp_path / "b/runs").exists()
-    run("c", records=False, agents=["dqn"], seeds=[1])
-    assert len(begun_runs(tmp_path)) == len(begun) + 3
-    assert lines_of(tmp_path) == before
+    kept = len(lines_of(tmp_path))
+    assert kept >= 4
+    assert run("b")[0] == 0
+    begun, before = begun_runs(tmp_path), lines_of(tmp_path)
+    assert len(set(begun)) == len(before) == 30 and len(begun) <= 30 + 4, "but for those that were amid it"
+    assert len(list((tmp_path / "b/runs").glob("*/*/seed*"))) == 30 - kept
+    assert run("c")[0] == 0 and begun_runs(tmp_path) == begun and not (tmp_path / "c/runs").exists()
+    assert table_of(tmp_path, "b")["table"] == table_of(tmp_path, "c")["table"]
+    run("d", records=False, agents=["dqn"], seeds=[1])
+    assert len(begun_runs(tmp_path)) == len(begun) + 3 and lines_of(tmp_path) == before
 
 
 def test_another_clone_trains_only_what_is_new(run, tmp_path):
@@ -545,17 +458,12 @@ def test_another_clone_trains_only_what_is_new(run, tmp_path):
     assert lines[MAZE, "dqn"]["runs"] == lines[MAZE, "dqn"]["finished"] == 2
 
 
-def test_different_code_is_said_below_each_table_that_has_it(run, tmp_path):
+def test_different_code_is_said(run, tmp_path):
     run(agents=["dqn"], seeds=[1, 2])
     (tmp_path / "code").write_text("xyz")
     run("b", agents=["dqn"], seeds=[1, 2, 3])
-    under = table_of(tmp_path, "b")["under"]
-    told = "Runs of DIFFERENT CODE (digest of the sources): dqn seed 3: xyz; dqn seeds 1, 2: abc."
-    assert told in under[MAZE] and told in (tmp_path / "b/out/table.md").read_text()
-    assert any("DIFFERENT CODE" in line and line.count("seed 3") == 3 for line in under["all tasks"])
-    assert not any(
-        "DIFFERENT CODE" in line for lines in table_of(tmp_path)["under"].values() for line in lines
-    )
+    told = "Code (digest of the sources) DIFFER: abc (6 runs of dqn); xyz (3 runs of dqn)."
+    assert told in table_of(tmp_path, "b")["notes"]
 
 
 def test_a_damaged_record_is_named_and_its_run_trained_anew(run, tmp_path):
@@ -610,7 +518,7 @@ tasks:
 def test_the_results_are_made_of_their_records_to_the_digit(tmp_path, monkeypatch, name):
     """The command below a published table counts every record and trains nothing."""
     published = (_ROOT / f"docs/results/{name}/table.md").read_text(encoding="utf-8").splitlines()
-    *table, last = published
+    last = published[-1]
     words = shlex.split(last.partition("`")[2].partition("`")[0])
     assert words[:3] == ["python", "run.py", "compare"]
     words[words.index("--records") + 1] = str(_ROOT / words[words.index("--records") + 1])
@@ -618,7 +526,8 @@ def test_the_results_are_made_of_their_records_to_the_digit(tmp_path, monkeypatc
     monkeypatch.setattr(comparison_pictures.plots, "comparison", draw_nothing)
     monkeypatch.setattr(compare, "_job", lambda *_: pytest.fail("a run is to be trained"))
     assert cli.main(words[2:]) == 0
-    assert (tmp_path / "out/table.md").read_text().splitlines()[:-1] == table
+    written = (tmp_path / "out/table.md").read_text().splitlines()
+    assert [line for line in written if "|" in line] == [line for line in published if "|" in line]
 
 
 def test_a_run_that_leaves_no_record_ends_a_comparison_with_1(tmp_path, run, monkeypatch):

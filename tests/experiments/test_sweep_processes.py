@@ -4,7 +4,6 @@ import collections
 import contextlib
 import itertools
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -23,7 +22,7 @@ _COMMAND = """
 import functools, sys
 from dtqn import cli
 from dtqn.experiments import jobs, sweep
-sweep.Pool = functools.partial(jobs.Pool, program=[sys.executable, "-I", "-S", sys.argv[1]])
+sweep.RunQueue = functools.partial(jobs.RunQueue, program=[sys.executable, "-I", "-S", sys.argv[1]])
 jobs._POLL_SECONDS = 0.05
 sys.exit(cli.main(sys.argv[2:]))
 """
@@ -81,49 +80,35 @@ def _check_runs(here, count):
 
 
 @pytest.mark.timeout(120)
-def test_two_processes_share_a_grid_and_run_each_point_once(run):
-    here = run.folder
-    (here / "file.yaml").write_text(GRID)
-    with _commands(here, here / "file.yaml", 2) as processes:
-        assert [process.wait() for process in processes] == [0, 0], (here / "printed").read_text()
-    _check_runs(here, 6)
-    points = itertools.product([1, 2, 3], [1, 2])
-    assert sorted(_begun(here)) == [f"{n_step} {seed}" for n_step, seed in points]
-
-
-@pytest.mark.timeout(120)
 def test_the_trial_of_a_dead_process_goes_on_under_its_number(run):
     here = run.folder
     (here / "file.yaml").write_text(GRID)
     (here / "held").write_text("2 1")
     with _commands(here, here / "file.yaml", 1) as (process,):
         _await(lambda: "2 1" in _begun(here) and len(_begun(here)) > 3, process)
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
     before = recorded(here / "out")
-    (held,) = (
-        one for one in before if (one["parameters"]["learner.n_step"], one["parameters"]["seed"]) == (2, 1)
-    )
+    (held,) = (one for one in before if list(one["parameters"].values())[:2] == [2, 1])
     assert held["state"] == "open" and held["claim"].split("-")[-2] == str(process.pid)
     (here / "held").write_text("")
     code, printed, _ = run(GRID)
     assert code == 0, printed
     after = _check_runs(here, 6)
-    assert {k: after[held["number"] - 1][k] for k in ("parameters", "run_dir")} == {
-        k: held[k] for k in ("parameters", "run_dir")
-    }
-    assert after[held["number"] - 1]["claim"].split("-")[-2] == str(os.getpid())
+    now = after[held["number"] - 1]
+    assert (now["parameters"], now["run_dir"]) == (held["parameters"], held["run_dir"])
+    assert now["claim"].split("-")[-2] == str(os.getpid())
     assert _begun(here).count("2 1") == 2
 
 
 def _claimed(path, out, start, answers):
     """Claim the point of a grid, or one of those that are left, again and again."""
     file = read_file(path)
-    study = Study(file, out, 0)
+    study = Study(file, out, 0, "digest")
     start.wait()
     mine = []
     for _ in range(20):
-        with study.alone():
+        with study.alone:
             left = [trial for trial in study.trials() if study.is_left(trial)]
             if left:
                 mine.append(study.take(left[0].number, "").number)
@@ -143,18 +128,17 @@ def test_a_claim_is_of_one_process(tmp_path):
         "{method: grid, metric: {name: mean_success}, parameters: {seed: {min: 1, max: 30}, env: {value: a}}}"
     )
     out.mkdir()
-    study = Study(read_file(path), out, 0)
+    study = Study(read_file(path), out, 0, "digest")
     for draw in itertools.islice(draws(read_file(path), 0), 10):
         study.add(draw, "")
     study.close()
     context = multiprocessing.get_context("spawn")
     start, answers = context.Barrier(4), context.Queue()
-    workers = [
-        context.Process(target=_claimed, args=(path, out, start, answers), daemon=True) for _ in range(4)
-    ]
+    about = (path, out, start, answers)
+    workers = [context.Process(target=_claimed, args=about, daemon=True) for _ in range(4)]
     for worker in workers:
         worker.start()
-    numbers = [number for _ in workers for number in answers.get(timeout=30)]
+    numbers = [number for _ in workers for number in answers.get(timeout=90)]
     for worker in workers:
         worker.join()
     assert sorted(numbers) == list(range(1, 31))
@@ -186,12 +170,8 @@ def test_the_shipped_files_survive_kills(run, path):
     open_then = [one["number"] for one in recorded(here / "out") if one["state"] == "open"]
     with _commands(here, path, 2, *arguments) as processes:
         assert [process.wait() for process in processes] == [0, 0], (here / "printed").read_text()
-    records = _check_runs(here, count)
+    _check_runs(here, count)
     starts = collections.Counter(_started(here))
-    states = collections.Counter(record["state"] for record in records)
     again = sum(starts.values()) - len(starts)
-    assert len(starts) == count and again <= len(open_then) + 4, (
-        "at most those that ran when they were killed"
-    )
-    about = f"{dict(states)}, open after the kills {open_then}, started again {again}"
-    print(f"\n{path.stem}: {count} trials, {about}")
+    assert len(starts) == count
+    assert again <= len(open_then) + 4, "at most those that ran when they were killed"

@@ -9,17 +9,18 @@ import pytest
 from dtqn.experiments.sweep_file import read_file
 from dtqn.experiments.sweep_study import Study
 
-_RATE = "{distribution: log_uniform_values, min: 1.0e-5, max: 1.0e-1}"
+_GAMMA = "{learner.gamma: {min: 0.5, max: 0.9}, seed: {value: 3}}"
+_RATE = "{learner.learning_rate: {distribution: log_uniform_values, min: 1.0e-5, max: 1.0e-1}}"
 
 
-def _study(folder, method, parameters, more="", goal="maximize", seed=0):
+def _study(folder, more="", method="random", parameters=_GAMMA, goal="maximize", seed=0):
     path = folder / "file.yaml"
     path.write_text(
         f"method: {method}\nmetric: {{name: mean_success, goal: {goal}}}\nparameters: {parameters}\n{more}"
     )
     out = folder / "out"
     out.mkdir(exist_ok=True)
-    return Study(read_file(path), out, seed)
+    return Study(read_file(path), out, seed, "digest")
 
 
 def _run(study, result):
@@ -32,7 +33,7 @@ def _run(study, result):
 @pytest.mark.parametrize("goal", ["maximize", "minimize"])
 def test_bayes_learns_from_results(tmp_path, goal):
     """The result is best at a learning rate of 10^-3: choices come closer to it than random ones do."""
-    study = _study(tmp_path, "bayes", f"{{learner.learning_rate: {_RATE}}}", goal=goal)
+    study = _study(tmp_path, method="bayes", parameters=_RATE, goal=goal)
     sign = 1 if goal == "maximize" else -1
 
     def off(parameters):
@@ -45,14 +46,14 @@ def test_bayes_learns_from_results(tmp_path, goal):
 def test_a_search_repeats_itself(tmp_path):
     def found(name, seed=0):
         (tmp_path / name).mkdir()
-        study = _study(tmp_path / name, "bayes", f"{{learner.learning_rate: {_RATE}}}", seed=seed)
+        study = _study(tmp_path / name, method="bayes", parameters=_RATE, seed=seed)
         return [_run(study, lambda parameters: parameters["learner.learning_rate"]) for _ in range(13)]
 
     assert found("one") == found("other") != found("third", seed=1)
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path):
-    study = _study(tmp_path, "random", "{learner.gamma: {min: 0.5, max: 0.9}, seed: {value: 3}}")
+    study = _study(tmp_path)
     draws = study.draws()
     for state, value in (("finished", 0.5), ("finished", None), ("failed", 0.1)):
         trial = study.add(next(draws), f"runs/{state}")
@@ -70,12 +71,11 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     assert [study.is_left(trial) for trial in before] == [False] * 5, "they are this process's"
     assert before[0].env_steps == 7 and before[0].parameters["seed"] == 3
     study.close()
-    again = _study(tmp_path, "random", "{learner.gamma: {min: 0.5, max: 0.9}, seed: {value: 3}}")
+    again = _study(tmp_path)
     assert again.trials() == before
     assert [again.is_left(trial) for trial in before] == [False, False, True, False, True]
     taken = again.take(3, "runs/failed")
     assert (taken.number, taken.state, taken.error) == (3, "open", "") and not again.is_left(taken)
-    again.close()
 
 
 _HALVING = "early_terminate: {type: hyperband, min_iter: 2, eta: 2}"
@@ -84,7 +84,7 @@ _HALVING = "early_terminate: {type: hyperband, min_iter: 2, eta: 2}"
 @pytest.mark.filterwarnings("error")  # Optuna's, where an evaluation is reported twice
 def test_rungs_by_hand(tmp_path):
     """min_iter 2, eta 2: after evaluations 2, 4, 8, ... a run goes on if it is in the upper half so far."""
-    study = _study(tmp_path, "random", "{learner.gamma: {min: 0.5, max: 0.9}}", _HALVING)
+    study = _study(tmp_path, _HALVING)
     draws = study.draws()
     histories = {
         (0.1, 0.5, 0.6, 0.3): False,  # the first one there is the best
@@ -107,30 +107,27 @@ def test_rungs_by_hand(tmp_path):
 
 def test_a_verdict_outlives_its_process(tmp_path):
     """A run whose sweep was killed before it had ended the run."""
-    parameters = "{learner.gamma: {min: 0.5, max: 0.9}}"
-    study = _study(tmp_path, "random", parameters, _HALVING)
+    study = _study(tmp_path, _HALVING)
     draws = study.draws()
     for history, hopeless in (([0.5, 0.5], False), ([0.1, 0.1], True)):
         assert study.is_hopeless(study.add(next(draws), "").number, history) == hopeless
     study.close()
-    study = _study(tmp_path, "random", parameters, _HALVING)
+    study = _study(tmp_path, _HALVING)
     study.take(2, "")
     assert study.is_hopeless(2, [0.1, 0.1])
-    study.close()
 
 
 def test_without_early_termination_nothing_is_reported(tmp_path):
-    study = _study(tmp_path, "random", "{learner.gamma: {min: 0.5, max: 0.9}}")
+    study = _study(tmp_path)
     trial = study.add(next(study.draws()), "")
     journal = (tmp_path / "out" / "journal.log").read_text()
     assert not study.is_hopeless(trial.number, [0.1] * 9)
     assert (tmp_path / "out" / "journal.log").read_text() == journal
-    study.close()
 
 
 def test_a_process_is_alive_as_long_as_it_holds_its_lock(tmp_path):
     """A number of a process may come again; the file of a dead one is of no account."""
-    study = _study(tmp_path, "random", "{learner.gamma: {min: 0.5, max: 0.9}}")
+    study = _study(tmp_path)
     trial = study.add(next(study.draws()), "")
     (file,) = (tmp_path / "out" / "processes").iterdir()
     assert trial.claim == file.name and file.name.split("-")[-2] == str(os.getpid())

@@ -72,9 +72,9 @@ def test_the_scores_are_of_the_weights_that_are_exported(
 
     def meanwhile(directory: RunDir, episodes: int, seed: int, weights: str) -> EvaluationResult:
         there = going / "checkpoint"
-        about, kept = checkpoint.load_described(there)
+        about, kept = checkpoint.load_weights(there)
         worse = {name: torch.zeros_like(x) for name, x in kept.items()}
-        checkpoint.save_best(there, worse, {"env_steps": 9999})
+        checkpoint.save_weights(there, "best", worse, {"env_steps": 9999})
         checkpoint.save(there, 9999, worse, {}, about)
         return evaluate(directory, episodes, seed, weights)
 
@@ -104,21 +104,21 @@ def test_the_certificate_says_what_there_is(tiny_run: Path, exported: Path) -> N
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("scores.last.success", "a", "scores.last.success is a; must be a valid number"),
+        ("scores.last.success", "a", "scores.last.success is a: must be a valid number"),
         (
             "scores.last.episode_return",
             math.nan,
-            "scores.last.episode_return is nan; must be a finite number",
+            "scores.last.episode_return is nan: must be a finite number",
         ),
-        ("scores.last.seed", None, "scores.last.seed is None; must be a valid integer"),
-        ("scores.last.seed", -1, "scores.last.seed is -1; must be greater than or equal to 0"),
+        ("scores.last.seed", None, "scores.last.seed is None: must be a valid integer"),
+        ("scores.last.seed", -1, "scores.last.seed is -1: must be greater than or equal to 0"),
         ("scores.last.seed", ..., "scores.last.seed is missing"),
-        ("scores.last.episodes", 0, "scores.last.episodes is 0; must be greater than or equal to 1"),
-        ("scores.last.episodes", 10**12, "scores.last.episodes is 1000000000000; must be less than "),
-        ("scores.best", None, "scores.best is None; must be "),
+        ("scores.last.episodes", 0, "scores.last.episodes is 0: must be greater than or equal to 1"),
+        ("scores.last.episodes", 10**12, "scores.last.episodes is 1000000000000: must be less than "),
+        ("scores.best", None, "scores.best is None: must be "),
         ("exported", ..., "exported is missing"),
-        ("files", 5, "files is 5; must be "),
-        ("format", 3, "format is 3; must be 1 or 2"),
+        ("files", 5, "files is 5: must be "),
+        ("format", 3, "format is 3: must be 1 or 2"),
     ],
 )
 def test_a_damaged_certificate_is_refused_in_one_line(

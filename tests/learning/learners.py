@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
-from dtqn.learning.learner import AuxiliaryLoss, Learner
+from dtqn.learning.learner import Learner
 from dtqn.settings.config import LearnerConfig
 
 ETA = 0.9
@@ -15,12 +15,10 @@ ETA = 0.9
 
 def make_learner(network: nn.Module, config: LearnerConfig, *, whole: bool = False, **given: Any) -> Learner:
     """`whole`: learn the burn-in rows too; `given` are other arguments of the learner."""
-    weight = config.auxiliary_weight
     usual: dict[str, Any] = {
         "reading": Reading(
             whole_sequence if whole else learn_block, next_window if config.next_window else same_rows
         ),
-        "auxiliary": AuxiliaryLoss(network.auxiliary, weight) if weight else None,
         "max_priority_weight": ETA,
         "want_trace": False,
         "threads": 1,

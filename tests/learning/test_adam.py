@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from dtqn.learning import adam
-from dtqn.learning.flat import Flat
 
 FINITE = torch.tensor(True)
 
@@ -22,7 +21,7 @@ def test_steps_are_those_of_torchs_class(rectified: bool) -> None:
     ours, torchs = ([nn.Parameter(torch.arange(n).double()) for n in (3, 4)] for _ in range(2))
     kind = torch.optim.RAdam if rectified else torch.optim.Adam
     reference = kind(torchs, eps=0.0)
-    flat = Flat(ours)
+    flat = adam.Flat(ours)
     mine = adam.Adam(["a", "b"], flat, epsilon=0.0, rectified=rectified)
     for number in range(1, 13):
         gradients = [torch.randn_like(parameter) for parameter in ours]
@@ -47,7 +46,7 @@ def test_decay_is_that_of_torchs_adamw_on_matrices(rectified: bool) -> None:
         for is_matrix, decay in ((True, 0.3), (False, 0.0))
     ]
     reference = kind(groups, eps=0.0, **more)
-    flat = Flat(ours)
+    flat = adam.Flat(ours)
     mine = adam.Adam(["a", "b", "c"], flat, epsilon=0.0, rectified=rectified, weight_decay=0.3)
     for number in range(1, 9):
         gradients = [torch.randn_like(parameter) for parameter in ours]
@@ -73,7 +72,7 @@ def test_the_variance_is_used_from_the_sixth_step_on() -> None:
 def test_a_state_goes_on_in_either_part() -> None:
     for before in (3, 8):
         parameters = [nn.Parameter(torch.ones(3).double()) for _ in range(2)]
-        flats = [Flat([parameter]) for parameter in parameters]
+        flats = [adam.Flat([parameter]) for parameter in parameters]
         made = [adam.Adam(["a"], flat, epsilon=1e-8, rectified=True) for flat in flats]
         gradient = [torch.tensor([1.0, -2.0, 3.0]).double()]
         for _ in range(before):
@@ -91,7 +90,7 @@ def test_a_state_goes_on_in_either_part() -> None:
 @pytest.mark.parametrize("before", [0, 8])
 def test_a_gradient_that_is_not_finite_leaves_everything_as_it_was(rectified: bool, before: int) -> None:
     parameter = nn.Parameter(torch.ones(3).double())
-    mine = adam.Adam(["a"], Flat([parameter]), epsilon=1e-8, rectified=rectified)
+    mine = adam.Adam(["a"], adam.Flat([parameter]), epsilon=1e-8, rectified=rectified)
     for _ in range(before):
         mine.step([torch.tensor([1.0, -2.0, 3.0]).double()], 0.1, FINITE)
     state = {name: x.clone() for name, x in mine.get_state()["a"].items()}

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from dtqn.learning.learner import Learner
 from dtqn.settings.config import LearnerConfig
-from dtqn.types import NonFiniteError, QOutput, Sequences, StepInputs, map_tree
-from tests.cases import make, part, randomise
+from dtqn.types import NonFiniteError, Sequences
+from tests.cases import make, randomise
 from tests.learning import learners
 from tests.learning.batches import N_STEP, SHAPES, Shape, make_batch
 from tests.learning.learners import ETA
@@ -138,70 +138,6 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
     assert (scale < 1) == ("max_grad_norm" in settings)
 
 
-@pytest.mark.parametrize("double_q", [False, True])
-@pytest.mark.parametrize("network", [{}, QUANTILE], ids=["value", "quantile"])
-def test_munchausen_without_bonus_and_temperature_is_dqn(double_q: bool, network: dict[str, Any]) -> None:
-    plain = make_learner({"double_q": double_q}, **network)
-    limit = {"munchausen": True, "munchausen_alpha": 0.0, "munchausen_temperature": 1e-8}
-    soft = make_learner({"double_q": double_q} | limit, **network)
-    batch = make_batch(plain.online, "box")
-    one, other = plain.td_errors(batch), soft.td_errors(batch)
-    assert_all_close([one.target[one.mask]], [other.target[one.mask]], bar=1e-6)
-
-
-@pytest.mark.parametrize(
-    "network",
-    [CATEGORICAL | {"num_atoms": 21}, QUANTILE, QUANTILE | {"num_quantiles": 1}],
-    ids=["categorical", "quantile", "one quantile"],
-)
-def test_the_distribution_of_a_certain_return_is_that_return(network: dict[str, Any]) -> None:
-    """Five states in a row, rewards 1, -1, 0, 0.5, 1 and the end: values are known, and nothing spreads."""
-    settings = {"learning_rate": 0.01, "n_step": 2, "reward_scale": 1.0, "target_ema_rate": 0.3, "gamma": 0.9}
-    torch.manual_seed(0)
-    learner = make_learner(
-        settings, gymnasium.spaces.Discrete(6), core="none", use_prev_action=False, **network
-    )
-    rewards = [0.0, 1.0, -1.0, 0.0, 0.5, 1.0]
-    rows = StepInputs(
-        torch.arange(6)[None], torch.ones(1, 6, dtype=torch.int64), torch.tensor([rewards]).double(),
-        torch.tensor([[True, *[False] * 5]]),
-    )  # fmt: skip
-    none = StepInputs(*(x[:, :0] for x in rows))
-    batch = Sequences(
-        trace={}, trace_valid=torch.zeros(1, 0, dtype=torch.bool), episode_step=torch.zeros(1).long(),
-        burn_in=none, burn_in_rows=torch.zeros(1).long(), learn=rows,
-        discount=torch.tensor([[1.0] * 5 + [0.0]]).double(), learn_rows=torch.tensor([6]),
-        learned_steps=torch.tensor([5]), importance_weights=torch.ones(1).double(),
-    )  # fmt: skip
-    # Only action 1 is ever taken; the others learn nothing, so the bootstrap must not choose them.
-    learner.objective.errors = of_the_action_taken(learner.objective.errors)  # type: ignore[method-assign]
-    for _ in range(250):
-        learner.update(batch)
-    expected = [0.0] * 6
-    for t in reversed(range(5)):
-        expected[t] = rewards[t + 1] + 0.9 * expected[t + 1]
-    output, _ = learner.online.learn_values(batch)
-    assert output.q[0, :5, 1].tolist() == pytest.approx(expected[:5], abs=0.03)
-    taken = output.distribution[0, :5, 1].detach()
-    if network["distribution"] == "quantile":
-        assert (taken - torch.tensor(expected[:5])[:, None]).abs().max() < 0.15
-    else:  # on the two atoms around it; each bootstrap and projection widens that by an atom at most
-        atoms = learner.online.head.prediction.atoms
-        gap = float(atoms[1] - atoms[0])
-        for t, atoms_away in enumerate([3, 2, 2, 1, 1]):
-            near = (atoms - expected[t]).abs() < atoms_away * gap
-            assert float((taken[t].exp() * near).sum()) > 0.99
-
-
-def of_the_action_taken(errors: Any) -> Any:
-    """`errors` for a target network that knows action 1 only."""
-
-    def only(output: QOutput) -> QOutput:
-        return map_tree(lambda x: x[:, :, 1:2].expand_as(x), output)
-
-    return lambda batch, online, target, *rest: errors(batch, online, only(target), *rest)
-
-
 @pytest.mark.parametrize(
     "network, threads",
     [({}, 1), ({"memory_length": 2}, 2), ({"core": "lstm"}, 1), ({"core": "lru"}, 1)],
@@ -276,16 +212,6 @@ def test_junk_in_the_padding_of_every_block_changes_nothing(
         assert_all_close(result, results[0])
 
 
-def test_nan_in_padded_rewards_and_discounts_changes_nothing() -> None:
-    losses = []
-    for junk in (None, float("nan")):
-        learner = make_learner(space="discrete")
-        losses.append(
-            learner.update(make_batch(learner.online, "discrete", junk=junk)).metrics["learner/loss"]
-        )
-    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
-
-
 @pytest.mark.parametrize("threads, num_parts", [(1, 1), (2, 2)])
 def test_a_batch_cut_into_parts_is_the_same_batch(threads: int, num_parts: int) -> None:
     shapes = (*SHAPES, Shape(5, 3, 24), Shape(0, 0, 2), Shape(1, 0, 24, terminated=True))
@@ -302,29 +228,6 @@ def test_a_batch_cut_into_parts_is_the_same_batch(threads: int, num_parts: int) 
     assert_all_close(gradients(learner), [scale * g for g in expected.gradients])
 
 
-def test_a_sequence_counts_the_same_in_any_company() -> None:
-    """Cropping, order and neighbours do not enter a sequence's TD errors."""
-    learner = make_learner()
-    batch = make_batch(learner.online, "box")
-    together, mask, *_ = learner.td_errors(batch)
-    for b, shape in enumerate(SHAPES):
-        start = batch.trace_valid.shape[1] - min(shape.memory, batch.trace_valid.shape[1])
-        alone = Sequences(
-            trace={name: x[b : b + 1, start:] for name, x in batch.trace.items()},
-            trace_valid=batch.trace_valid[b : b + 1, start:],
-            episode_step=batch.episode_step[b : b + 1],
-            burn_in=part(StepInputs(*(x[b : b + 1] for x in batch.burn_in)), 0, shape.burn_in),
-            burn_in_rows=batch.burn_in_rows[b : b + 1],
-            learn=part(StepInputs(*(x[b : b + 1] for x in batch.learn)), 0, shape.learn),
-            discount=batch.discount[b : b + 1, : shape.learn],
-            learn_rows=batch.learn_rows[b : b + 1],
-            learned_steps=batch.learned_steps[b : b + 1],
-            importance_weights=batch.importance_weights[b : b + 1],
-        )
-        td_error, alone_mask, *_ = learner.td_errors(alone)
-        assert_all_close([td_error[alone_mask]], [together[b][mask[b]]])
-
-
 def test_no_gradient_enters_burn_in_or_memory() -> None:
     learner = make_learner()
     batch = make_batch(learner.online, "box")
@@ -336,17 +239,6 @@ def test_no_gradient_enters_burn_in_or_memory() -> None:
     assert into[0] is None and into[1] is None
     assert into[2] is not None and into[2].abs().max() > 0
     assert not any(p.requires_grad for p in learner.target.parameters())
-
-
-def test_burn_in_moves_the_state() -> None:
-    """Else the test above would hold of a learner without burn-in."""
-    learner = make_learner()
-    batch = make_batch(learner.online, "box")
-    td_error, mask, *_ = learner.td_errors(batch)
-    other = batch._replace(burn_in=batch.burn_in._replace(observation=batch.burn_in.observation + 1))
-    changed, *_ = learner.td_errors(other)
-    moved = torch.where(mask, changed - td_error, 0.0).abs().amax(dim=1) > 1e-6
-    assert moved.tolist() == [shape.burn_in > 0 for shape in SHAPES]
 
 
 def test_rewards_are_scaled_in_the_loss_only() -> None:

@@ -88,17 +88,6 @@ def test_the_target_of_atoms_by_hand() -> None:
     assert two.target[0].tolist() == pytest.approx([3.25, 6.0, 8.0])
 
 
-@pytest.mark.parametrize("lambda_", [0.0, 0.9])
-def test_a_mixture_of_returns_has_the_expected_value_of_the_returns(lambda_: float) -> None:
-    """On atoms that hold them all."""
-    head = Categorical(101, -50.0, 50.0).double()
-    log_p = torch.nn.functional.one_hot(Q.long() + 50, 101).double().clamp(min=1e-30).log()[None]
-    given = {"returns": "peng", "q_lambda": lambda_}
-    mixed = errors(head, QOutput(Q[None], log_p), QOutput(Q[None], log_p), **given)
-    plain = errors(Expectation(), QOutput(Q[None]), QOutput(Q[None]), **given)
-    torch.testing.assert_close(mixed.target, plain.target)
-
-
 @pytest.mark.parametrize(
     ("kind", "returns"),
     [

@@ -40,13 +40,6 @@ def test_inverse_is_exact_in_float32() -> None:
     np.testing.assert_allclose(inverse.double().numpy(), BOTH_SIGNS.astype(np.float64), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("dtype, bar", [(torch.float32, 1e-6), (torch.float64, 1e-14)])
-def test_round_trip(dtype: torch.dtype, bar: float) -> None:
-    x = torch.from_numpy(BOTH_SIGNS).to(dtype)
-    torch.testing.assert_close(returns.signed_parabolic(returns.signed_hyperbolic(x)), x, rtol=bar, atol=0)
-    torch.testing.assert_close(returns.signed_hyperbolic(returns.signed_parabolic(x)), x, rtol=bar, atol=0)
-
-
 def test_the_pair_is_the_papers() -> None:
     for x in (-700.0, -1.0, 0.0, 0.3, 2.0, 1e4):
         y = float(returns.SIGNED_HYPERBOLIC.apply(f64(x)))
@@ -139,24 +132,6 @@ def test_targets_against_the_twin(rescaled: bool, n: int) -> None:
         np.testing.assert_allclose(y[b, : count - 1].numpy(), expected, rtol=0, atol=1e-9)
 
 
-def test_targets_read_no_row_outside_the_sequence() -> None:
-    """Shifting a sequence's neighbours changes nothing: the first row's reward belongs to the row before."""
-    reward = f64([5, 1, 2])
-    y = returns.n_step_targets(reward, f64([1, 1, 0]), f64([7, 7, 7]), torch.tensor([3]), 2, 0.5)
-    reward[0, 0] = -1e9
-    assert torch.equal(
-        y, returns.n_step_targets(reward, f64([1, 1, 0]), f64([9, 7, 7]), torch.tensor([3]), 2, 0.5)
-    )
-
-
-def test_discounts_may_be_booleans() -> None:
-    y = [
-        returns.n_step_targets(f64([5, 1, 2]), discount, f64([7, 7, 7]), torch.tensor([3]), 1, 0.5)
-        for discount in (torch.tensor([[True, True, False]]), f64([1, 1, 0]))
-    ]
-    assert torch.equal(*y)
-
-
 def test_double_q() -> None:
     q_target, q_selector = f64([[1, 2, 3], [6, 5, 4]]), f64([[0, 9, 1], [0, 1, 9]])
     assert returns.double_q_value(q_target, q_selector).tolist() == [[2.0, 4.0]]
@@ -164,30 +139,6 @@ def test_double_q() -> None:
     a, b = generator.normal(size=(2, 3, 4, 5))
     expected = [[twin.double_q(*pair) for pair in zip(x, y, strict=True)] for x, y in zip(a, b, strict=True)]
     assert returns.double_q_value(torch.from_numpy(a), torch.from_numpy(b)).tolist() == expected
-
-
-def test_select_action() -> None:
-    assert returns.select_action(f64([[1, 2], [3, 4], [5, 6]]), torch.tensor([[0, 1, 0]])).tolist() == [
-        [1.0, 4.0, 5.0]
-    ]
-
-
-def test_values_of_a_distribution_are_moved_one_by_one() -> None:
-    """n-step targets of [B, R, Z] are those of each of the Z numbers; so is choosing an action."""
-    generator = torch.Generator().manual_seed(0)
-    reward, values = torch.randn(6, 2, 5, generator=generator, dtype=torch.float64)[:2], f64(*range(5))
-    spread = torch.randn(2, 5, 3, generator=generator, dtype=torch.float64) + values[:, None]
-    discount = f64([1, 1, 1, 0, 9], [1, 1, 1, 1, 1])
-    counts = torch.tensor([4, 5])
-    arguments = (counts, 2, 0.9, returns.SIGNED_HYPERBOLIC)
-    together = returns.n_step_targets(reward[0], discount, spread, *arguments)
-    for z in range(3):
-        alone = returns.n_step_targets(reward[0], discount, spread[..., z], *arguments)
-        assert torch.equal(together[..., z], alone)
-    q = torch.randn(2, 5, 4, 3, generator=generator, dtype=torch.float64)
-    action = torch.randint(4, (2, 5), generator=generator)
-    assert torch.equal(returns.select_action(q, action)[..., 1], returns.select_action(q[..., 1], action))
-    assert torch.equal(returns.at_rows(spread, action)[..., 2], returns.at_rows(spread[..., 2], action))
 
 
 def q_lambda(
@@ -217,21 +168,6 @@ def test_q_lambda_by_hand(junk: dict[str, float]) -> None:
     # Watkins: an exploring action at row 2 cuts what row 1 looks at, and no more.
     cut = q_lambda(0.5, [True, True, False, True], **junk)
     assert cut[0, :3].tolist() == [1 + (10 + 12) / 4, 2 + 20 / 2, 24.0]
-
-
-def test_lambda_0_is_one_step_and_lambda_1_the_whole_rest() -> None:
-    generator = torch.Generator().manual_seed(0)
-    reward, value = torch.randn(2, 5, 9, generator=generator, dtype=torch.float64)
-    counts, discount = torch.tensor([9, 2, 5, 9, 7]), torch.ones(5, 9, dtype=torch.float64)
-    discount[torch.tensor([1, 3]), counts[[1, 3]] - 1] = 0
-    mask = torch.arange(8) < counts[:, None] - 1
-    for transform in (returns.IDENTITY, returns.SIGNED_HYPERBOLIC):
-        for lambda_, n in ((0.0, 1), (1.0, 20)):
-            y = returns.lambda_targets(
-                reward, discount, value, torch.full_like(reward, lambda_), counts, 0.9, transform
-            )
-            expected = returns.n_step_targets(reward, discount, value, counts, n, 0.9, transform)
-            torch.testing.assert_close(y[mask], expected[mask], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("watkins", [False, True])
@@ -279,21 +215,6 @@ def test_munchausen_by_hand() -> None:
     assert value.tolist() == [[pytest.approx(5 + 2 * entropy)] * 2]
     quantiles = returns.soft_value(f64([[[4.0, 0.0], [8.0, 1.0]]]), log_policy[:, :1], 2.0)
     assert quantiles[0, 0].tolist() == pytest.approx([5 + 2 * entropy, 0.25 + 2 * entropy])
-
-
-@pytest.mark.parametrize("scale", [1.0, 30.0])
-def test_the_soft_value_of_its_own_policy_is_a_logsumexp(scale: float) -> None:
-    """tau log sum exp(q / tau); for tau -> 0 the largest q, and no bonus for the best action."""
-    q = scale * torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    for tau in (0.03, 1.0):
-        value = returns.soft_value(q, (q / tau).log_softmax(-1), tau)
-        torch.testing.assert_close(value, tau * (q / tau).logsumexp(-1))
-    log_policy = (q / 1e-6).log_softmax(-1)
-    hard = returns.double_q_value(q, q)
-    torch.testing.assert_close(returns.soft_value(q, log_policy, 1e-6), hard, rtol=0, atol=1e-5)
-    reward, best = torch.zeros(3, 4, dtype=torch.float64), q[:, :-1].argmax(-1)
-    bonus = returns.munchausen_rewards(reward, log_policy, best, 0.9, 1e-6, 1.0)
-    torch.testing.assert_close(bonus, reward, rtol=0, atol=1e-5)
 
 
 def test_the_length_of_a_trace_by_hand() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dtqn.learning.batches import whole_sequence, without_first_row
+from dtqn.learning.batches import whole_sequence
 from dtqn.settings import presets
 from dtqn.settings.config import Config, LearnerConfig
 from dtqn.training.trainer import Trainer
@@ -128,22 +128,6 @@ def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, msg=name)
 
 
-def test_the_next_window_is_another() -> None:
-    """Bootstrapped from the same window the update would be another."""
-    batch = make_batch(make("box", **NETWORKS["dtqn"]), "box", SHAPES, learn_length=1)
-    losses = [
-        make_learner(
-            make("box", **NETWORKS["dtqn"]),
-            LearnerConfig(returns="n_step", n_step=1, next_window=later),
-            whole=True,
-        )
-        .update(batch)
-        .metrics["learner/loss"]
-        for later in (False, True)
-    ]
-    assert abs(losses[0] - losses[1]) > 1e-3
-
-
 def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None:
     """Munchausen's bonus of the first step, whose policy is the network's on the first row."""
     settings: dict[str, Any] = {
@@ -172,15 +156,6 @@ def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None
         value = float((log_policy.exp() * (of_row[t + 1] - 0.5 * log_policy)).sum())
         expected = reward + bonus + 0.9 * float(batch.discount[0, t + 1]) * value
         assert float(found[t]) == pytest.approx(expected, abs=1e-9)
-
-
-def test_the_next_window_has_no_first_row() -> None:
-    whole = whole_sequence(make_batch(make("box", **NETWORKS["lstm"]), "box", SHAPES, learn_length=1))
-    later = without_first_row(whole)
-    assert torch.equal(later.learn.observation, whole.learn.observation[:, 1:])
-    assert torch.equal(later.discount, whole.discount[:, 1:])
-    assert torch.equal(later.learn_rows, whole.learn_rows - 1)
-    assert torch.equal(later.episode_step, whole.episode_step + 1)
 
 
 @pytest.mark.parametrize("agent", ["dtqn-paper", "drqn-paper"])
@@ -251,20 +226,3 @@ _NO_FIRST_ROW = {"next_window": True, "double_q": False}
 def test_what_does_not_fit_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Config.model_validate(settings)
-
-
-def test_returns_over_more_rows_than_a_window_has_are_whole_episodes() -> None:
-    """Episodes of memory_len 2 have 3 steps, so returns over 3 and over 9 of them are the same."""
-    losses = []
-    for n in (3, 9):
-        flags = {
-            "agent": "dtqn", "env": "bsuite-memory-len-2", "actor.num_envs": "4", "network.width": "8",
-            "network.num_heads": "2", "network.context_length": "4", "replay.learn_length": "4",
-            "replay.burn_in_length": "0", "replay.sequence_period": "none", "learner.n_step": str(n),
-            "warmup_env_steps": "200", "total_env_steps": "600", "device": "cpu", "metrics_every": "50",
-        }  # fmt: skip
-        trainer = Trainer(presets.resolve(None, flags, {}))
-        rows = [row for row in (trainer.advance() for _ in range(120)) if row]
-        losses.append([row["learner/loss"] for row in rows if row.get("learner/loss") is not None])
-    assert len(losses[0]) > 2
-    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)

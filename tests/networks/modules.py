@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -10,16 +11,37 @@ from torch import Tensor, nn
 
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.encoders import ObservationEncoder, StepEncoder, observation_encoder
+from dtqn.networks.gates import LayerSettings
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.heads import DuelingHead, Expectation, QHead
 from dtqn.networks.rnn import GRULayer, LSTMLayer
 from dtqn.types import QOutput, StepInputs
 
+SMALL_LAYER = {"width": 8, "num_heads": 2, "mlp_width": 12, "gate_bias": None}
 GATES = ["gru", "output", "input", "highway", "sigtanh", "residual"]
 
 
 def random(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def gradients_of(loss: Tensor, module: nn.Module, *inputs: Tensor) -> dict[str, Tensor]:
+    """Of inputs and of every parameter, by name; 0 where there is none."""
+    named = {f"input {i}": x for i, x in enumerate(inputs)} | dict(module.named_parameters())
+    wanted = list(named.values())
+    found = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True, materialize_grads=True)
+    return dict(zip(named, found, strict=True))
+
+
+def assert_close(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
+    for name, gradient in one.items():
+        torch.testing.assert_close(
+            gradient, other[name], rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+def assert_same_gradients(module: nn.Module, one: Tensor, other: Tensor, *inputs: Tensor) -> None:
+    assert_close(*(gradients_of(x, module, *inputs) for x in (one, other)))
 
 
 class Observe(nn.Module):
@@ -42,17 +64,21 @@ def rows(features: Tensor) -> StepInputs:
     return StepInputs(features, nothing.long(), nothing, nothing.bool())
 
 
+def of_layers(kind: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """A transformer, whose layers' common settings are among those that are given."""
+    return kind(LayerSettings(**{name: given.pop(name) for name in LayerSettings._fields}), **given)
+
+
 def gtrxl(**given: Any) -> GTrXL:
-    sizes = {"width": 8, "num_layers": 2, "num_heads": 2, "mlp_width": 12, "memory_length": 4}
-    options = {"gate": "gru", "gate_bias": None, "norm": "pre", "span_ramp": None, "compression": None}
-    return GTrXL(**(sizes | options | given))
+    layer = SMALL_LAYER | {"gate": "gru", "norm": "pre"}
+    sizes = {"num_layers": 2, "memory_length": 4, "span_ramp": None, "compression": None}
+    return of_layers(GTrXL, layer | sizes | given)
 
 
 def decoder(**given: Any) -> TransformerDecoder:
-    sizes = {"width": 8, "num_layers": 2, "num_heads": 2, "mlp_width": 12, "context_length": 4}
-    options = {"positions": "learned", "gate": "residual", "gate_bias": None, "norm": "post"}
-    switches = {"share_gates": False, "final_norm": False}
-    return TransformerDecoder(**(sizes | options | switches | given))
+    layer = SMALL_LAYER | {"gate": "residual", "norm": "post"}
+    sizes = {"num_layers": 2, "context_length": 4, "positions": "learned"}
+    return of_layers(TransformerDecoder, layer | sizes | {"share_gates": False, "final_norm": False} | given)
 
 
 def step_encoder(space: gymnasium.Space, **given: Any) -> StepEncoder:

@@ -115,19 +115,6 @@ def test_without_trace_the_values_are_the_same(case: tuple[nn.Module, str]) -> N
     torch.testing.assert_close(output.q, values(network, rows, state), **CLOSE)
 
 
-@pytest.mark.parametrize("at", [0, 4, STEPS - 1])
-def test_causality(case: tuple[nn.Module, str], at: int) -> None:
-    network, space = case
-    one, other = inputs(space, 4, STEPS, 1, first=False), inputs(space, 4, STEPS, 2, first=False)
-    mixed = StepInputs(
-        *(torch.cat([a[:, : at + 1], b[:, at + 1 :]], 1) for a, b in zip(one, other, strict=True))
-    )
-    state = partly_filled(network, 4)
-    q, changed = values(network, one, state), values(network, mixed, state)
-    torch.testing.assert_close(changed[:, : at + 1], q[:, : at + 1], rtol=0, atol=1e-12)
-    assert at == STEPS - 1 or (changed[:, at + 1 :] - q[:, at + 1 :]).abs().max() > 1e-3
-
-
 def test_batch_rows_are_independent(case: tuple[nn.Module, str]) -> None:
     network, space = case
     rows, others = inputs(space, 4, STEPS, 1), inputs(space, 4, STEPS, 2)
@@ -316,15 +303,3 @@ def test_the_settings_know_the_trace_window(name: str) -> None:
     settings = dict((CASES | WINDOWED)[name])
     network = make(settings.pop("space"), **settings)
     assert trace_window(network) == NetworkConfig(**(SMALL | settings)).trace_window
-
-
-def test_reset_rows_selects_by_row_and_leaves_none_alone(case: tuple[nn.Module, str]) -> None:
-    network, _ = case
-    old, new = partly_filled(network, 3, 1), partly_filled(network, 3, 2)
-    assert reset_rows(old, new, torch.zeros(3, dtype=torch.bool)) is old
-    chosen = reset_rows(old, new, torch.tensor([False, True, False]))
-    assert type(chosen) is type(old)
-    olds, news, chosens = leaves(old), leaves(new), leaves(chosen)
-    assert olds.keys() == chosens.keys()
-    for name, c in chosens.items():
-        assert torch.equal(c[[0, 2]], olds[name][[0, 2]]) and torch.equal(c[1], news[name][1])

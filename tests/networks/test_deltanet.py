@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtqn.networks.delta_rule import CHUNK, delta_rule, delta_step
-from dtqn.networks.deltanet import RATE, STEP, GatedDeltaNetLayer
+from dtqn.networks.deltanet import CHUNK, RATE, STEP, GatedDeltaNetLayer, delta_rule, delta_step
 from tests.networks.modules import random
 from tests.reference import deltanet_twin
 
@@ -66,24 +65,6 @@ def test_a_step_is_the_papers() -> None:
         torch.testing.assert_close(*gradients, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("cuts", [(1,), (CHUNK,), (5, 6, 40), (CHUNK - 1, 2 * CHUNK + 3)])
-def test_any_split_into_calls_is_the_same(cuts: tuple[int, ...]) -> None:
-    steps = 3 * CHUNK + 2
-    *given, start = rows(steps)
-    whole, states = delta_rule(*given, start, want_states=True)
-    assert states is not None
-    outputs, left = [], []
-    for first, last in zip([0, *cuts], [*cuts, steps], strict=True):
-        part = [x[:, first:last] for x in given]
-        o, after = delta_step(*part, start) if last - first == 1 else delta_rule(*part, start, True)
-        assert after is not None
-        start = after[:, -1]
-        outputs.append(o)
-        left.append(after)
-    torch.testing.assert_close(torch.cat(outputs, dim=1), whole, rtol=0, atol=1e-12)
-    torch.testing.assert_close(torch.cat(left, dim=1), states, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("log_alpha", [(0.0,), (-1e-8,), (-1.0,), (-1e4,), (-1e4, -0.01, -0.01, -0.01)])
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
 def test_float32_is_stable(log_alpha: tuple[float, ...], beta: float) -> None:
@@ -109,13 +90,9 @@ def test_a_key_stands_for_the_value_that_was_stored_last() -> None:
     torch.testing.assert_close(o, v[:, [0, 0, 2, 2]])
 
 
-def layer(heads: int, longest: int | None) -> GatedDeltaNetLayer:
-    torch.manual_seed(0)
-    return GatedDeltaNetLayer(width=2 * heads, num_heads=heads, mlp_width=4, longest=longest)
-
-
 def test_initial_decay_is_the_papers() -> None:
-    made = layer(2000, None)
+    torch.manual_seed(0)
+    made = GatedDeltaNetLayer(width=4000, num_heads=2000, mlp_width=4, longest=None)
     rate, step = made.log_rate.exp(), torch.nn.functional.softplus(made.decay_bias)
     assert RATE[0] <= rate.min() < 0.1 and 15.9 < rate.max() <= RATE[1]
     assert rate.mean().item() == pytest.approx(8, rel=0.03)
@@ -123,13 +100,3 @@ def test_initial_decay_is_the_papers() -> None:
         STEP[1], rel=0.02
     )
     assert step.log().mean().item() == pytest.approx(torch.tensor(STEP).log().mean().item(), abs=0.06)
-
-
-@pytest.mark.parametrize("longest", [0, 2, 40, 1000])
-def test_chrono_initialisation(longest: int) -> None:
-    """alpha / (1 - alpha), the odds of keeping, is uniform from 1 to T_max - 1, where no input is read."""
-    made = layer(500, longest)
-    alpha = torch.exp(-made.log_rate.exp() * torch.nn.functional.softplus(made.decay_bias))
-    odds, high = alpha / (1 - alpha), max(1.0, longest - 1.0)
-    assert 1 - 1e-3 <= odds.min() <= 1.01 + 0.01 * high and 0.98 * high <= odds.max() <= high * (1 + 1e-3)
-    assert odds.mean().item() == pytest.approx((1 + high) / 2, rel=0.05)

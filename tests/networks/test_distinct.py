@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dtqn import shapes
-from dtqn.networks.distinct import on_distinct
+from dtqn.networks.images import on_distinct
 
 SHAPE = (3, 2, 2)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -16,7 +15,7 @@ from dtqn.networks.encoders import (
     PictureEncoder,
 )
 from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
-from dtqn.types import StepInputs, map_tree
+from dtqn.types import StepInputs
 from tests.networks import modules
 
 Array = np.ndarray[Any, Any]
@@ -262,30 +261,3 @@ def test_a_dicts_parts_are_side_by_side() -> None:
     parts = zip(keys, encoder.encoders, strict=True)  # type: ignore[attr-defined]
     torch.testing.assert_close(out, torch.cat([part(seen[key])[0, 0] for key, part in parts]))
     assert encoder.output_width == len(out) == 3 + 5 + 512 + 2
-
-
-SPACES: dict[str, gymnasium.Space[Any]] = {
-    "bytes": Box(0, 255, (8, 8, 3), np.uint8),
-    "codes": MultiDiscrete(np.broadcast_to([3, 2], (5, 5, 2))),
-    "dict": Dict({"x": Discrete(3), "y": Box(0, 255, (6, 6), np.uint8), "z": MultiDiscrete([2, 2])}),
-}
-
-
-@pytest.mark.parametrize("name", SPACES)
-def test_a_row_is_encoded_by_itself(name: str) -> None:
-    space = SPACES[name]
-    space.seed(2)
-    torch.manual_seed(6)
-    encoder = modules.step_encoder(space, image_encoder="impala").double()
-    rows = [space.sample() for _ in range(6)]
-    keys = rows[0].keys() if isinstance(rows[0], dict) else None
-    stacked: Any = {key: np.stack([r[key] for r in rows]) for key in keys} if keys else np.stack(rows)
-    seen = map_tree(lambda x: torch.from_numpy(x).unflatten(0, (2, 3)), stacked)
-    first = torch.zeros(2, 3, dtype=torch.bool)
-    inputs = StepInputs(seen, torch.ones(2, 3, dtype=torch.int64), torch.zeros(2, 3), first)
-    out = encoder(inputs)
-    assert out.dtype == torch.float64
-    for b in range(2):
-        for t in range(3):
-            alone = map_tree(lambda x, b=b, t=t: x[b : b + 1, t : t + 1], inputs)
-            torch.testing.assert_close(encoder(alone)[0, 0], out[b, t], rtol=1e-11, atol=1e-11)

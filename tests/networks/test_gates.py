@@ -10,7 +10,6 @@ from dtqn import networks
 from dtqn.networks.gates import make_gate
 from dtqn.settings.config import NetworkConfig
 from tests.cases import SMALL, SPACES, randomise
-from tests.networks.modules import gtrxl
 from tests.networks.parameters import gate_parameters
 from tests.reference.gates_twin import gate as twin
 
@@ -83,23 +82,3 @@ def test_each_place_has_a_gate_of_its_own(gate: str) -> None:
     assert not any(
         torch.equal(a, b) for i, a in enumerate(weights) for b in weights[:i] if a.shape == b.shape
     )
-
-
-@pytest.mark.parametrize(
-    "gate, millions", [("input", 6.3), ("output", 6.3), ("highway", 6.3), ("sigtanh", 12.6), ("gru", 37.8)]
-)
-def test_parameters_over_the_residual_variant(gate: str, millions: float) -> None:
-    """The paper's table: 12 layers of width 512."""
-
-    def parameters(name: str) -> int:
-        with torch.device("meta"):
-            core = gtrxl(width=512, num_layers=12, num_heads=8, mlp_width=1024, gate=name)
-        return sum(p.numel() for p in core.parameters())
-
-    assert round((parameters(gate) - parameters("residual")) / 1e6, 1) == millions
-
-
-def test_a_large_bias_keeps_a_layer_close_to_identity() -> None:
-    x, y = torch.randn(2, 3, 8, dtype=torch.float64)
-    for name in ("gru", "output", "highway", "sigtanh"):
-        torch.testing.assert_close(make_gate(name, width=8, bias=40.0).double()(x, y), x, rtol=0, atol=1e-9)

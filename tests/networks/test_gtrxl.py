@@ -10,7 +10,7 @@ from dtqn.networks.recurrent import RecurrentQNetwork
 from dtqn.types import first_rows
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
-from tests.networks.modules import GATES, Observe, Show, gtrxl, rows
+from tests.networks.modules import GATES, Observe, Show, assert_same_gradients, gradients_of, gtrxl, rows
 from tests.networks.parameters import layer_parameters
 from tests.reference import gtrxl_twin
 
@@ -46,7 +46,6 @@ TABLE = (
 @pytest.mark.parametrize("memory_length, steps, fill, gate, norm", TABLE)
 def test_twin(memory_length: int, steps: int, fill: tuple[int, ...], gate: str, norm: str) -> None:
     network = bare(memory_length, gate, norm)
-    parameters = list(network.parameters())
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(BATCH, steps, WIDTH, generator=generator, dtype=torch.float64).requires_grad_()
     memory = torch.randn(BATCH, memory_length, LAYERS, WIDTH, generator=generator, dtype=torch.float64)
@@ -66,28 +65,14 @@ def test_twin(memory_length: int, steps: int, fill: tuple[int, ...], gate: str, 
     )
     torch.testing.assert_close(output.q, expected, rtol=0, atol=1e-9)
     torch.testing.assert_close(trace.memory, expected_trace, rtol=0, atol=1e-9)
-
-    gradients, twins = (
-        torch.autograd.grad(
-            (q * weights).sum(), [features, *parameters], allow_unused=True, materialize_grads=True
-        )
-        for q in (output.q, expected)
-    )
-    names = ["features", *(name for name, _ in network.named_parameters())]
-    for name, gradient, twin in zip(names, gradients, twins, strict=True):
-        torch.testing.assert_close(
-            gradient, twin, rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
-        )
+    assert_same_gradients(network, (output.q * weights).sum(), (expected * weights).sum(), features)
 
 
 def test_every_parameter_has_a_gradient() -> None:
     """Else the comparison above would say nothing of it."""
     network = bare(4, "gru", "pre")
     output, _, _ = network(rows(torch.randn(2, 6, WIDTH, dtype=torch.float64)), network.initial_state(2))
-    output.q.square().sum().backward()
-    assert [
-        name for name, p in network.named_parameters() if p.grad is None or not p.grad.abs().max() > 0
-    ] == []
+    assert all(gradient.any() for gradient in gradients_of(output.q.square().sum(), network).values())
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -117,16 +102,6 @@ def test_gradient_does_not_enter_the_state_but_its_projections_learn(norm: str) 
             below = loss()
             parameter += 1e-5 * direction
         torch.testing.assert_close((gradient * direction).sum(), (above - below) / 2e-5, rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_memory_of_a_step_is_the_input_of_each_layer(norm: str) -> None:
-    network = bare(4, "residual", norm)
-    features = torch.randn(2, 6, WIDTH, dtype=torch.float64)
-    _, state, trace = network(rows(features), network.initial_state(2))
-    assert torch.equal(trace.memory[:, :, 0], features)
-    assert torch.equal(state.memory, trace.memory[:, -4:])
-    assert state.filled.tolist() == [4, 4]
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

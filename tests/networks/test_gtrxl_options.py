@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dtqn.networks.attention import AdaptiveSpan
 from dtqn.networks.compression import Compression
 from dtqn.networks.gtrxl import GTrXL, GTrXLTrace
-from dtqn.settings.config import Config, ConfigError, NetworkConfig
-from dtqn.settings.presets import resolve
-from tests.cases import make, part, randomise
+from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks import modules
-from tests.networks.modules import random
+from tests.networks.modules import assert_close, assert_same_gradients, gradients_of, random
 from tests.networks.parameters import layer_parameters
 from tests.reference.compressive_twin import compressive, reconstruction_loss
 from tests.reference.gtrxl_twin import gtrxl
@@ -34,20 +32,6 @@ def core_of(memory_length: int, norm: str, **options: Any) -> GTrXL:
 
 def compression(reach: int, slots: int, rate: int) -> Compression:
     return Compression(width=WIDTH, memory_length=reach, num_slots=slots, rate=rate)
-
-
-def gradients_of(loss: Tensor, core: nn.Module, *inputs: Tensor) -> dict[str, Tensor]:
-    named = dict(core.named_parameters())
-    wanted = [*inputs, *named.values()]
-    found = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True, materialize_grads=True)
-    return dict(zip([*(f"input {i}" for i in range(len(inputs))), *named], found, strict=True))
-
-
-def assert_close(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
-    for name, gradient in one.items():
-        torch.testing.assert_close(
-            gradient, other[name], rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
-        )
 
 
 def state_and_rows(core: GTrXL, fill: list[int], steps: list[int]) -> tuple[Any, list[list[Tensor]]]:
@@ -145,8 +129,7 @@ def test_compressive_twin(geometry: tuple[Any, ...], norm: str) -> None:
     expected, expected_trace = compressive(features, rows, starts, *settings, "gru")
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-9)
     torch.testing.assert_close(trace.memory, expected_trace, rtol=0, atol=1e-9)
-    mine, twin = (gradients_of((x * weights).sum(), core, features) for x in (output, expected))
-    assert_close(mine, twin)
+    assert_same_gradients(core, (output * weights).sum(), (expected * weights).sum(), features)
     plain = gtrxl(features, [r[-reach:] for r in rows], parameters, HEADS, reach, norm, "gru")[0]
     assert (plain - output).abs().amax() > 1e-3  # some query sees compressed memory
 
@@ -219,44 +202,6 @@ def test_parity(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> No
     if network.compressed_slots:
         shifted = batch._replace(episode_step=batch.episode_step + 1)
         assert error(played, shifted, info) > 1e-3
-
-
-@pytest.mark.parametrize(
-    "flags, message",
-    [
-        ({"compressed_slots": "2", "adaptive_span": "true"}, "network.compressed_slots is 2 with network.ad"),
-        ({"compressed_slots": "2", "memory_length": "3"}, "network.memory_length is 3, below network.compr"),
-        ({"span_ramp": "0"}, "network.span_ramp is 0 .*: must be an integer of at least 1"),
-        ({"compression_rate": "1"}, "network.compression_rate is 1 .*: must be an integer of at least 2"),
-    ],
-)
-def test_what_does_not_fit_is_refused(flags: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        resolve(None, {f"network.{name}": value for name, value in flags.items()}, {})
-
-
-def _unread(**network: Any) -> set[str]:
-    return set(Config(network=NetworkConfig(**network)).unread())
-
-
-def test_options_that_are_not_read_are_told() -> None:
-    unread = _unread(core="lstm", adaptive_span=True, compressed_slots=2, span_ramp=3)
-    assert unread == {"network.adaptive_span", "network.compressed_slots", "network.span_ramp"}
-    assert _unread(compression_rate=3) == {"network.compression_rate"}
-    assert _unread(compression_rate=3, compressed_slots=1) == set()
-    assert _unread(adaptive_span=True, span_ramp=3) == set()
-
-
-def test_an_episode_shorter_than_the_memory_compresses_nothing() -> None:
-    network = make("box", compressed_slots=2, compression_rate=3).requires_grad_(False)
-    plain = make("box")
-    own = dict(network.state_dict())
-    plain.load_state_dict({name: x for name, x in own.items() if "compressor" not in name})
-    batch = make_batch(network, "box", (Shape(0, 0, 7), Shape(0, 0, 7)))
-    q, other = (n(batch.learn, n.initial_state(2))[0].q for n in (network, plain))
-    torch.testing.assert_close(q[:, :6], other[:, :6], rtol=0, atol=1e-12)
-    assert (q[:, 6] - other[:, 6]).abs().max() > 1e-3
-    assert torch.equal(part(batch.learn, 0, 6).first, batch.learn.first[:, :6])
 
 
 def test_distances_are_whole_beside_a_core_in_bfloat16() -> None:

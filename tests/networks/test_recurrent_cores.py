@@ -16,23 +16,21 @@ from dtqn.networks.darqn import AttentiveLSTMLayer, FeatureMap, PartsEncoder
 from dtqn.networks.deltanet import GatedDeltaNetLayer
 from dtqn.networks.dtqn_encoder import DTQNEncoder
 from dtqn.networks.images import MiniGridCNN
-from dtqn.networks.lru import R_MAX, R_MIN, LRULayer
-from dtqn.networks.mingru import MinGRULayer, positive
+from dtqn.networks.linear_recurrences import R_MAX, R_MIN, LRULayer, MinGRULayer, linear_scan
 from dtqn.networks.rnn import GRULayer
-from dtqn.networks.scan import linear_scan
 from dtqn.networks.stack import Hidden, HiddenAndCell, RecurrentStack
 from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import StepInputs
-from tests.cases import SPACES, inputs, make, randomise
-from tests.networks.modules import gru_layer, lstm_layer, random
+from tests.cases import SPACES, inputs, randomise
+from tests.networks.modules import assert_close, gradients_of, gru_layer, lstm_layer, random
 from tests.networks.parameters import block_parameters, lstm_parameters
 from tests.reference.darqn_twin import darqn
 from tests.reference.deltanet_twin import deltanet
 from tests.reference.gru_twin import gru
 from tests.reference.lru_twin import lru
 from tests.reference.lstm_twin import lstm
-from tests.reference.mingru_twin import log_space_scan, mingru
+from tests.reference.mingru_twin import mingru
 from tests.training.test_parity import Played, draw, error, play
 
 WIDTH, BATCH, STEPS = 6, 3, 7
@@ -191,16 +189,9 @@ def test_twin(name: str, depth: int, skip: bool, steps: int) -> None:
         torch.testing.assert_close(left, row, rtol=0, atol=1e-9)
         torch.testing.assert_close(field, row[:, -1], rtol=0, atol=1e-9)
     weights = random(*output.shape, seed=3)
-    parameters = list(core.parameters())
-    found, wanted = (
-        torch.autograd.grad((y * weights).sum(), [x, *parameters], retain_graph=True)
-        for y in (output, expected)
-    )
-    for label, a, b in zip(["x", *(n for n, _ in core.named_parameters())], found, wanted, strict=True):
-        assert a.abs().max() > 0, label
-        torch.testing.assert_close(
-            a, b, rtol=1e-9, atol=1e-9, msg=lambda text, label=label: f"{label}: {text}"
-        )
+    found, wanted = (gradients_of((y * weights).sum(), core, x) for y in (output, expected))
+    assert all(gradient.abs().max() > 0 for gradient in found.values())
+    assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -260,24 +251,6 @@ def test_the_scan_is_stable_in_float32(keep: float) -> None:
     assert all(part.grad is not None and part.grad.isfinite().all() for part in parts)
 
 
-def test_mingru_is_the_papers_log_space_scan() -> None:
-    gate, candidate, start = random(50, 4), random(50, 4, seed=2), random(4, seed=3).abs() + 0.1
-    a, b = torch.sigmoid(-gate), torch.sigmoid(gate) * positive(candidate)
-    found = linear_scan(a[None], b[None], start[None])[0]
-    torch.testing.assert_close(found, log_space_scan(gate, candidate, start), rtol=1e-9, atol=1e-9)
-
-
-def test_the_cells_of_a_sequence_are_those_of_single_steps() -> None:
-    """Torch hands back the last cell only; the others are computed again from the hidden states."""
-    core, x = bare("lstm", 2, True), features_of("lstm", 40)
-    state = start = state_of(core)
-    cells = []
-    for t in range(40):
-        _, state, trace = core(x[:, t : t + 1], state)
-        cells.append(trace.cell)
-    torch.testing.assert_close(core(x, start)[2].cell, torch.cat(cells, 1), rtol=0, atol=1e-12)
-
-
 def test_an_lru_forgets_whatever_its_parameters() -> None:
     layer = LRULayer(64)
     with torch.no_grad():
@@ -316,10 +289,14 @@ def test_chrono_initialisation(longest: int) -> None:
     update = sum(x.chunk(3)[1] for x in gru_layer(width, longest=longest).gru.all_weights[0][2:])
     mingru_update = MinGRULayer(width=width, mlp_width=1, longest=longest).gate_and_candidate.bias[:width]
     attentive = AttentiveLSTMLayer(width=width, longest=longest, orthogonal=True).lstm
+    sizes = {"width": 2 * width, "num_heads": width, "mlp_width": 4}
+    deltanet = GatedDeltaNetLayer(**sizes, longest=longest)
+    assert not deltanet.log_rate.any()
     for bias in (
         forget,
         update,
         -mingru_update,
+        -deltanet.decay_bias,
         (attentive.bias_ih + attentive.bias_hh)[width : 2 * width],
     ):
         scale = torch.exp(bias)  # uniform from 1 to longest - 1
@@ -352,14 +329,12 @@ def test_chrono_initialisation_goes_before_the_orthogonal_one() -> None:
     assert bias[:40].all() and not bias[40:].any()
 
 
-@pytest.mark.parametrize("agent, parameters", [("dqn-paper", 23_742), ("drqn-paper", 155_838)])
-def test_parameters_of_dtqns_baselines(agent: str, parameters: int) -> None:
-    """As its public code counts them at its reference settings in gridverse memory 5x5."""
+@pytest.mark.parametrize("agent", ["dqn-paper", "drqn-paper", "dtqn-paper"])
+def test_initial_values_of_dtqns_public_code(agent: str) -> None:
     config = layers.build([presets.find_agent(agent).preset]).network
     space = gymnasium.spaces.MultiDiscrete([21] * 6)
     torch.manual_seed(0)
     network = networks.build(config, space, 6)
-    assert sum(p.numel() for p in network.parameters()) == parameters
     for module in network.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             assert module.weight.std().item() == pytest.approx(0.02, rel=0.1)
@@ -525,39 +500,41 @@ def test_parity_with_a_float16_trace(name: str, parameters: float, monkeypatch: 
     assert error(played, batch, info) < 1e-3 * max(1.0, abs(played.q).max())
 
 
-def test_a_network_without_memory_sees_the_present_alone() -> None:
-    network = make("box", core="none")
-    rows = inputs("box", 2, 5, first=False)
-    q, _, _ = network(rows, network.initial_state(2))
-    alone = StepInputs(*(x[:, 3:4] for x in rows))
-    torch.testing.assert_close(network(alone, network.initial_state(2))[0].q, q.q[:, 3:4], rtol=0, atol=1e-12)
-    assert network.trace_spec() == {} and len(network.initial_state(2)) == 0
+GIVEN = {"gate": "output", "mlp_width": 9, "skip_connections": True}
+OPTIONS = {"adaptive_span": True, "compressed_slots": 2, "span_ramp": 3}
 
 
-def _unread(**network: Any) -> list[str]:
-    return Config(network=NetworkConfig(**network)).unread()
-
-
-def test_settings_that_a_core_does_not_read_are_named() -> None:
-    assert _unread() == []
-    assert _unread(core="lstm", memory_length=7, context_length=9, width=63) == []
-    given = {"gate": "output", "mlp_width": 9, "skip_connections": True}
-    assert _unread(core="lstm", **given) == ["network.mlp_width", "network.gate"]
-    assert _unread(core="mingru", **given) == ["network.gate", "network.skip_connections"]
-    assert _unread(core="none", num_layers=3, chrono_init=True) == [
-        "network.num_layers",
-        "network.chrono_init",
-    ]
-    assert _unread(core="lstm", soft_attention=True, embedding_width=9) == ["network.embedding_width"]
-    assert _unread(encoder="dtqn", image_encoder="impala") == ["network.image_encoder"]
-    assert _unread(gate="input", gate_bias=1.0) == ["network.gate_bias"]
-    assert _unread(gate="highway", gate_bias=1.0) == []
+@pytest.mark.parametrize(
+    "given, unread",
+    [
+        ({}, ""),
+        ({"core": "lstm", "memory_length": 7, "context_length": 9, "width": 63}, ""),
+        ({"core": "lstm"} | GIVEN, "mlp_width gate"),
+        ({"core": "mingru"} | GIVEN, "gate skip_connections"),
+        ({"core": "none", "num_layers": 3, "chrono_init": True}, "num_layers chrono_init"),
+        ({"core": "lstm", "soft_attention": True, "embedding_width": 9}, "embedding_width"),
+        ({"encoder": "dtqn", "image_encoder": "impala"}, "image_encoder"),
+        ({"gate": "input", "gate_bias": 1.0}, "gate_bias"),
+        ({"gate": "highway", "gate_bias": 1.0}, ""),
+        ({"core": "lstm"} | OPTIONS, "adaptive_span compressed_slots span_ramp"),
+        ({"compression_rate": 3}, "compression_rate"),
+        ({"compression_rate": 3, "compressed_slots": 1}, ""),
+        ({"adaptive_span": True, "span_ramp": 3}, ""),
+    ],
+)
+def test_settings_that_a_core_does_not_read_are_named(given: dict[str, Any], unread: str) -> None:
+    found = Config(network=NetworkConfig(**given)).unread()
+    assert set(found) == {f"network.{name}" for name in unread.split()}
 
 
 @pytest.mark.parametrize(
     "given, named",
     [
         ({"core": "gru", "soft_attention": True}, "network.soft_attention is true with network.core gru"),
+        ({"compressed_slots": 2, "adaptive_span": True}, "network.compressed_slots is 2 with network.ad"),
+        ({"compressed_slots": 2, "memory_length": 3}, "network.memory_length is 3, below network.compr"),
+        ({"span_ramp": 0}, "span_ramp\n.* greater than or equal to 1"),
+        ({"compression_rate": 1}, "compression_rate\n.* greater than or equal to 2"),
         ({"core": "lstm", "soft_attention": True, "encoder": "dtqn"}, "network.encoder dtqn"),
         ({"encoder": "dtqn", "use_prev_reward": True}, "network.use_prev_reward is true"),
         ({"core": "dtqn", "width": 12, "num_heads": 8}, "network.width is 12, not a multiple .* try 16"),

@@ -19,7 +19,7 @@ from dtqn.types import Sequences, StepInputs, leaves, map_tree
 from tests.cases import randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks import modules
-from tests.networks.modules import GATES, Observe, Show, rows
+from tests.networks.modules import GATES, Observe, Show, assert_same_gradients, gradients_of, rows
 from tests.networks.parameters import decoder_parameters
 from tests.reference.decoder_twin import acting, decoder
 from tests.reference.gtrxl_twin import layer_norm
@@ -65,7 +65,7 @@ def test_twin(gate: str, norm: str, positions: str, steps: int) -> None:
     settings = settings_of(network, gate, norm, positions)
     expected = torch.stack([acting(x, K, *settings) for x in features])
     torch.testing.assert_close(q, expected, rtol=0, atol=1e-9)
-    compare_gradients(network, features, (q * weights).sum(), (expected * weights).sum())
+    assert_same_gradients(network, (q * weights).sum(), (expected * weights).sum(), features)
 
 
 @pytest.mark.parametrize("gate, norm, positions", TABLE)
@@ -79,19 +79,7 @@ def test_twin_of_one_window(gate: str, norm: str, positions: str) -> None:
     settings = settings_of(network, gate, norm, positions)
     expected = torch.stack([decoder(x, *settings) for x in features])
     torch.testing.assert_close(q, expected, rtol=0, atol=1e-9)
-    compare_gradients(network, features, (q * weights).sum(), (expected * weights).sum())
-
-
-def compare_gradients(network: nn.Module, features: Tensor, one: Tensor, other: Tensor) -> None:
-    named = dict(network.named_parameters())
-    gradients = [
-        torch.autograd.grad(x, [features, *named.values()], allow_unused=True, materialize_grads=True)
-        for x in (one, other)
-    ]
-    for name, gradient, twin in zip(["features", *named], *gradients, strict=True):
-        torch.testing.assert_close(
-            gradient, twin, rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
-        )
+    assert_same_gradients(network, (q * weights).sum(), (expected * weights).sum(), features)
 
 
 @pytest.mark.parametrize("gate", ["gru", "output"])
@@ -118,7 +106,7 @@ def test_twin_with_shared_gates_and_a_norm_at_the_end(gate: str) -> None:
         ]
     )
     torch.testing.assert_close(q, expected, rtol=0, atol=1e-9)
-    compare_gradients(network, features, (q * weights).sum(), (expected * weights).sum())
+    assert_same_gradients(network, (q * weights).sum(), (expected * weights).sum(), features)
     copied = copy.deepcopy(core)
     assert copied.layers[0].mlp_gate is copied.layers[1].mlp_gate is not core.layers[0].mlp_gate
 
@@ -127,10 +115,8 @@ def test_every_parameter_has_a_gradient() -> None:
     """Else the comparisons above would say nothing of it."""
     network = bare("gru", "pre", "learned")
     features = torch.randn(BATCH, 7, WIDTH, dtype=torch.float64)
-    network(rows(features), network.initial_state(BATCH))[0].q.square().sum().backward()
-    assert [
-        name for name, p in network.named_parameters() if p.grad is None or not p.grad.abs().max() > 0
-    ] == []
+    loss = network(rows(features), network.initial_state(BATCH))[0].q.square().sum()
+    assert all(gradient.any() for gradient in gradients_of(loss, network).values())
 
 
 # Real rows of context and learn block. K is 4 and learn_length 2, so context is 2; the tail has n = 3 rows.
@@ -244,37 +230,6 @@ def test_dtqns_initial_gates() -> None:
         gate = network.decoder.layers[1].mlp_gate
         assert gate.w_rzg.std().item() == pytest.approx(0.02, rel=0.1)
         assert gate.bias.unique().tolist() == [expected]
-
-
-def test_parameters_are_those_of_dtqns_public_code() -> None:
-    """At its reference settings in gridverse memory 5x5: six numbers of 21 values, six actions.
-
-    The branch that the paper was made with has one LayerNorm of 2 x 128 more.
-    """
-    config = NetworkConfig(
-        core="dtqn",
-        encoder="dtqn",
-        width=128,
-        num_layers=2,
-        num_heads=8,
-        mlp_width=512,
-        head_width=128,
-        context_length=50,
-        gate="residual",
-        norm="post",
-        use_prev_action=False,
-        dueling=False,
-    )
-    space = gymnasium.spaces.MultiDiscrete([21] * 6)
-    paper = networks.build(config.model_copy(update={"final_norm": True}), space, 6)
-    assert sum(p.numel() for p in paper.parameters()) == 426_942
-    network = networks.build(config, space, 6)
-    assert sum(p.numel() for p in network.parameters()) == 426_686
-    for name, module in network.named_modules():
-        if isinstance(module, nn.Linear):
-            assert module.weight.std().item() == pytest.approx(0.02, rel=0.1), name
-            assert not module.bias.any()
-    assert not network.decoder.positions.any()
 
 
 def test_observations_of_several_parts() -> None:

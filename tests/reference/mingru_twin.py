@@ -34,26 +34,3 @@ def mingru(x: Tensor, hidden: Tensor, layers: list[dict[str, Any]]) -> tuple[Ten
         outputs.append(features)
         hiddens.append(torch.stack(h))
     return torch.stack(outputs), torch.stack(hiddens)
-
-
-def log_space_scan(gate: Tensor, candidate: Tensor, start: Tensor) -> Tensor:
-    """The paper's own way (appendix B), with a the cumulative sum of log(1 - z):
-
-        h_t = exp(a_t + logcumsumexp_k(log(z_k c_k) - a_k))
-
-    gate (before its sigmoid), candidate (before g) and h [T, D]; start [D], positive.
-    """
-    steps = len(gate)
-    log_keep = [-torch.nn.functional.softplus(gate[t]) for t in range(steps)]
-    log_write = [
-        -torch.nn.functional.softplus(-gate[t])
-        + torch.where(
-            candidate[t] >= 0,
-            torch.log(torch.relu(candidate[t]) + 0.5),
-            -torch.nn.functional.softplus(-candidate[t]),
-        )
-        for t in range(steps)
-    ]
-    sums = torch.cumsum(torch.stack([torch.zeros_like(start), *log_keep]), dim=0)
-    terms = torch.stack([torch.log(start), *log_write]) - sums
-    return torch.exp(sums + torch.logcumsumexp(terms, dim=0))[1:]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import envs
 from dtqn import networks
-from dtqn.acting.evaluation import EvaluationResult, evaluate
+from dtqn.acting.evaluation import EvaluationResult, play
 from dtqn.learning.batches import Reading, learn_block, same_rows
 from dtqn.learning.learner import Learner
 from dtqn.settings.config import Config
@@ -55,7 +55,6 @@ class NaiveTrainer:
             network,
             config=config.learner,
             reading=Reading(learn_block, same_rows),
-            auxiliary=None,
             max_priority_weight=config.replay.max_priority_weight,
             want_trace=self.refreshed,
             threads=1,
@@ -142,7 +141,8 @@ class NaiveTrainer:
         env = self.make_env(min(settings.num_envs, settings.episodes), 4, self.evaluations)
         chance: Any = SometimesRandom(settings.epsilon, self.num_actions, self.seed(8, self.evaluations))
         self.evaluations += 1
-        return evaluate(self.policy, env, settings.episodes, self.task.has_success, chance)
+        played = play(self.policy, env, settings.episodes, random_actions=chance)
+        return played.result(self.task.has_success)
 
     @property
     def policy(self) -> Any:

@@ -285,32 +285,6 @@ def test_unknown_names_and_ids() -> None:
     assert replay.max_priority == 1.0
 
 
-def test_a_stale_id_does_not_touch_its_successor() -> None:
-    """The anchor that took the slot over keeps its own priority."""
-    replay, streams = small_replay(capacity=24), Streams(1)
-    ids = [id_ for _ in range(4) for id_ in append_episode(replay, streams, 0, 6)]  # anchors 0, 4 of 6 rows
-    ids += append_episode(replay, streams, 0, 6)
-    assert ids[-2:] == [24, 28]  # the slots of 0 and 4
-    assert replay.update_priorities([0, 4], [9.0, 9.0]) == 0
-    assert replay.priority_statistics()["maximum"] == 1.0
-    assert replay.update_priorities([24, 28], [2.0, 3.0]) == 2
-
-
-def test_rows_that_were_overwritten_are_not_written_to() -> None:
-    """Ring of 24 rows: 6 more have taken the places of rows 0 to 5."""
-    replay, streams = small_replay(capacity=24), Streams(1)
-    for _ in range(5):
-        append_episode(replay, streams, 0, 6)
-    before = replay.get_state()["rows"]["hidden"]
-    assert replay.write_back([0, 0, 4, 4], [0, 5, 1, -2], {"hidden": np.full(4, 99.0)}) == 0
-    np.testing.assert_array_equal(replay.get_state()["rows"]["hidden"], before)
-    # Row 6 is there still, by whatever id; so are the newest, of which 30 is not there yet.
-    assert replay.write_back([0, 24, 24], [6, 5, 6], {"hidden": np.array([7.0, 8.0, 9.0])}) == 2
-    rows = replay.get_state()["rows"]["hidden"]
-    assert (rows[6], rows[29 - 24]) == (7.0, 8.0)
-    assert np.count_nonzero(rows != before) == 2
-
-
 def test_written_back_is_what_is_sampled() -> None:
     """In the field's dtype, saturated; other fields of the row stay."""
     replay, streams = small_replay(), Streams(1)

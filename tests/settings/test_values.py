@@ -2,10 +2,10 @@
 
 import pytest
 
-from dtqn.settings.config import fields_of
+from dtqn.settings.config import fields_of, value_of
 from dtqn.settings.presets import resolve
 from dtqn.settings.values import legal, nearest
-from tests.settings.resolving import error_of, value_of
+from tests.settings.resolving import error_of
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,6 @@ from tests.settings.resolving import error_of, value_of
         ("total_env_steps", "1e6", 1_000_000),
         ("total-env-steps", "2_000_000", 2_000_000),
         ("replay.capacity", "2.5e5", 250_000),
-        ("seed", str(2**70), 2**70),
         ("task.time_limit", "none", None),
         ("task.time_limit", "Null", None),
         ("task.time_limit", "500", 500),
@@ -52,7 +51,7 @@ def test_text_is_read_as_people_write_it(name, text, value):
         ("learner.gamma", "1.01", "a number of at least 0 and at most 1"),
         ("learner.n_step", "0", "an integer of at least 1"),
         ("learner.n_step", "2.5", "an integer of at least 1"),
-        ("learner.n_step", "1e400", "an integer of at least 1 and at most 1e18"),
+        ("learner.n_step", "1e400", "an integer of at least 1"),
         ("total_env_steps", "1e20", "an integer of at least 1 and at most 1e18"),
         ("total_env_steps", 10**18 + 1, "an integer of at least 1 and at most 1e18"),
         ("total_env_steps", -(10**20), "an integer of at least 1"),
@@ -60,7 +59,7 @@ def test_text_is_read_as_people_write_it(name, text, value):
         ("threads", "1e20", "auto, or an integer of at least 1 and at most 1e18"),
         ("network.width", "1e20", "an integer of at least 2 and at most 1000000"),
         ("learner.gamma", "1e20", "a number of at least 0 and at most 1"),
-        ("seed", "1e101", "an integer of at least 0 and at most 1e100"),
+        ("seed", "1e20", "an integer of at least 0 and at most 1e18"),
         ("learner.n_step", None, "an integer of at least 1"),
         ("task.time_limit", "-5", "an integer of at least 1, or none"),
         ("network.dueling", "yes", "true or false"),
@@ -95,8 +94,7 @@ def test_a_bad_value_is_named_with_its_source_and_what_is_right(name, value, sho
 def test_an_integer_of_hundreds_of_digits_is_beyond_the_limit():
     assert legal(fields_of()["total_env_steps"], 10**400) == "an integer of at least 1 and at most 1e18"
     assert legal(fields_of()["total_env_steps"], -(10**400)) == "an integer of at least 1"
-    for name, most in (("total_env_steps", 10**18), ("seed", 10**100)):
-        assert value_of(resolve(None, {name: most}, {}), name) == most, "what is told is legal"
+    assert resolve(None, {"total_env_steps": 10**18}, {}).total_env_steps == 10**18, "what is told is legal"
 
 
 def test_nearest_names():

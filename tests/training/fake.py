@@ -7,6 +7,7 @@ import zlib
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 
 from dtqn.settings.presets import resolve
@@ -150,12 +151,37 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing after it is saved."""
 
 
-def kill_at(trainer, env_steps):
+def at(trainer, env_steps, then):
+    """Do something at these env steps, whatever it is, and nothing at any other tick."""
+
     def at_tick(running):
         if running.env_steps == env_steps:
-            raise Killed
+            then()
 
     trainer.at_tick = staticmethod(at_tick)
+
+
+def fail_at(trainer, env_steps, error):
+    def fail():
+        raise error
+
+    at(trainer, env_steps, fail)
+
+
+def killed(path, trainer, env_steps=470, begin=start, **flags):
+    """Start a run that is killed at these env steps, or let it go on so far by `resume`."""
+    fail_at(trainer, env_steps, Killed())
+    with pytest.raises(Killed):
+        begin(path, **flags)
+    fail_at(trainer, None, Killed())
+    return path
+
+
+def assert_goes_on(path, **flags):
+    """A resume ends as a run that nothing has happened to."""
+    assert resume(path)[0] == 0
+    start(path.with_name("whole"), **flags)
+    assert tree(path) == tree(path.with_name("whole"))
 
 
 @contextlib.contextmanager

@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from dtqn.acting.rows import Rows
+from dtqn.settings.config import Config
 from dtqn.settings.presets import resolve
 from dtqn.training import pool, session
+from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCK_KEYS
 from dtqn.training.schema import named
 from dtqn.training.trainer import Trainer
 from dtqn.training.worker import WorkerError
-from tests.training.test_evaluator import FLAGS
+
+FLAGS: dict[str, Any] = {
+    "env": "gridverse-memory-5x5",
+    "total_env_steps": 900,
+    "warmup_env_steps": 100,
+    "checkpoint_every": 400,
+    "metrics_every": 50,
+    "device": "cpu",
+    "wandb": "disabled",
+    "task.time_limit": 20,
+    "network.width": 8,
+    "network.num_layers": 1,
+    "network.mlp_width": 8,
+    "network.memory_length": 4,
+    "network.head_width": 8,
+    "learner.batch_size": 4,
+    "learner.env_steps_per_update": 20,
+    "replay.capacity": 2000,
+    "replay.learn_length": 6,
+    "replay.burn_in_length": 2,
+    "actor.num_envs": 4,
+    "evaluation.period": 200,
+    "evaluation.episodes": 12,
+    "evaluation.first_episodes": 4,
+    "evaluation.max_step_share": 0.4,
+    "evaluation.epsilon": 0.2,
+}
+"""A run of a second, with several evaluations."""
 
 OWN = ("actor/lead", "actor/parameter_age", "actor/restarts")
 """Metrics of workers."""
@@ -32,8 +63,8 @@ class Here:
     made: ClassVar[list[Here]] = []
     at_tick: ClassVar[Callable[[Here], None]] = staticmethod(lambda worker: None)
 
-    def __init__(self, task: str, make: Callable[..., Any], *arguments: Any, descriptors: Any) -> None:
-        assert descriptors == [arguments[-1]]
+    def __init__(self, task: str, make: Callable[..., Any], *arguments: Any, descriptors: Any = ()) -> None:
+        assert not descriptors or descriptors == [arguments[-1]]
         self._task, self._asked, self._answers = task, deque[Any](), deque[Any]()
         self.ticks, self.is_lost, self.hangs = 0, False, False
         self._served = self._outcome(lambda: make(*arguments))
@@ -101,6 +132,20 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(session, "learning_curve", lambda *_: None)
     monkeypatch.setattr(Trainer, "film", lambda *_: None)
     yield
+
+
+def config_of(**flags: Any) -> Config:
+    return resolve(None, FLAGS | flags, {})
+
+
+def start(path: Path, **flags: Any) -> tuple[int, str]:
+    out = io.StringIO()
+    return session.start(config_of(**flags), RunDir(path), out), out.getvalue()
+
+
+def resume(path: Path, **flags: Any) -> tuple[int, str]:
+    out, directory = io.StringIO(), RunDir(path)
+    return session.resume(directory.resumed_config(flags, {}), directory, out), out.getvalue()
 
 
 def trainer_of(workers: int = 2, lead: int = 2, **flags: Any) -> Trainer:

@@ -52,6 +52,10 @@ def _auto(tmp_path, id):
     return cli.main(["--resume", "auto", "--env", id, "--runs-dir", str(tmp_path / "runs"), *_FLAGS])
 
 
+def _files(path):
+    return {other: other.read_bytes() for other in path.rglob("*") if other.is_file()}
+
+
 def _runs(tmp_path):
     return sorted(file.parent for file in (tmp_path / "runs").rglob("config.yaml"))
 
@@ -75,7 +79,7 @@ def test_an_edited_task_is_another_run(tmp_path, trainer, task, capsys):
     )
     file.write_text(edited)
     assert directory.read_result() is None
-    before = {other: other.read_bytes() for other in path.rglob("*") if other.is_file()}
+    before = _files(path)
     assert cli.main(["--resume", str(path)]) == 2
     new = envs.digest(id)
     assert capsys.readouterr().err == (
@@ -83,7 +87,7 @@ def test_an_edited_task_is_another_run(tmp_path, trainer, task, capsys):
         f"of {stored['made_of']}); move the run away, start anew with another --run-dir, or go on with what "
         "is there now: --accept-changed-code\n"
     )
-    assert {other: other.read_bytes() for other in path.rglob("*") if other.is_file()} == before
+    assert _files(path) == before
     job = compare._job(directory.read_config(), tmp_path / "runs")
     assert job.directory.path != path and not job.directory.metrics_file.exists()
     assert _auto(tmp_path, id) == 0
@@ -100,12 +104,12 @@ def test_a_run_may_go_on_with_an_edited_task(tmp_path, trainer, task, capsys):
     old = envs.digest(id)
     file.write_text(edited)
     new = envs.digest(id)
-    before = {other: other.read_bytes() for other in path.rglob("*") if other.is_file()}
+    before = _files(path)
     capsys.readouterr()
     accepts = ["--resume", str(path), "--accept-changed-code"]
     assert cli.main(accepts) == 0, "it has finished, and so it stays"
     assert "has finished at 200 env steps" in capsys.readouterr().out
-    assert {other: other.read_bytes() for other in path.rglob("*") if other.is_file()} == before
+    assert _files(path) == before
     assert cli.main([*accepts, "--total-env-steps", "400"]) == 0
     printed = capsys.readouterr().out
     assert f"the task {id} has changed since the run began (digest {old}, now {new} " in printed
@@ -139,18 +143,27 @@ class Sure(gymnasium.Env):
 """
 
 
-def test_what_another_task_was_worth_is_no_goal_and_no_bar(tmp_path, monkeypatch, capsys):
-    """The old task alone reached the goal of 5; the first full evaluation of the new one is its best."""
+_SMALL = ["--actor.num-envs", "4", "--network.width", "8", "--learner.batch-size", "4", "--wandb", "disabled"]
+_SMALL += ["--env", "changed_sure:Sure", "--evaluator", "inline"]
+
+
+@pytest.fixture
+def sure(tmp_path, monkeypatch):
+    """The file of the task, which is imported from there."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "changed_sure", raising=False)
-    file, run = tmp_path / "changed_sure.py", str(tmp_path / "run")
+    file = tmp_path / "changed_sure.py"
     file.write_text(_SURE.format(reward=1.0))
-    sizes = ["--actor.num-envs", "4", "--network.width", "8", "--learner.batch-size", "4"]
+    return file
+
+
+def test_what_another_task_was_worth_is_no_goal_and_no_bar(tmp_path, sure, capsys):
+    """The old task alone reached the goal of 5; the first full evaluation of the new one is its best."""
+    run = str(tmp_path / "run")
     flags = ["--evaluation.period", "200", "--evaluation.episodes", "20", "--evaluation.first-episodes", "10"]
-    flags += ["--evaluation.max-step-share", "9", "--evaluator", "inline", "--warmup-env-steps", "100"]
-    flags += [*sizes, "--wandb", "disabled", "--total-env-steps", "400"]
-    assert cli.main(["--env", "changed_sure:Sure", "--run-dir", run, *flags]) == 0
-    file.write_text(_SURE.format(reward=0.1))
+    flags += ["--evaluation.max-step-share", "9", "--warmup-env-steps", "100", "--total-env-steps", "400"]
+    assert cli.main([*_SMALL, "--run-dir", run, *flags]) == 0
+    sure.write_text(_SURE.format(reward=0.1))
     sys.modules.pop("changed_sure")
     more = ["--total-env-steps", "1000", "--stop-at-return", "5", "--accept-changed-code"]
     assert cli.main(["--resume", run, *more]) == 0
@@ -174,11 +187,8 @@ def _last_error(tmp_path, argv):
     return done.stderr.splitlines()[-1]
 
 
-def test_a_task_whose_spaces_have_changed_does_not_fit(tmp_path, trainer, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "changed_sure", raising=False)
-    file, run = tmp_path / "changed_sure.py", tmp_path / "run"
-    file.write_text(_SURE.format(reward=1.0))
+def test_a_task_whose_spaces_have_changed_does_not_fit(tmp_path, trainer, sure):
+    run = tmp_path / "run"
     config = fake.config_of(env="changed_sure:Sure", total_env_steps=200)
     directory = RunDir(run)
     directory.claim()
@@ -187,37 +197,24 @@ def test_a_task_whose_spaces_have_changed_does_not_fit(tmp_path, trainer, monkey
     checkpoint.save(
         directory.checkpoints, 200, network.state_dict(), {}, {"config": lasting_settings(resolved(config))}
     )
-    file.write_text(_SURE.format(reward=1.0).replace("Discrete(2)", "Discrete(12)"))
+    sure.write_text(_SURE.format(reward=1.0).replace("Discrete(2)", "Discrete(12)"))
     last = _last_error(tmp_path, ["eval", str(run)])
     assert last.startswith(f"error: {run}/checkpoint: does not fit changed_sure:Sure or the network as it is")
     assert last.endswith("the network are others; must begin anew, with another --run-dir")
 
 
-def test_a_task_whose_categories_have_moved_does_not_fit(tmp_path, monkeypatch):
+def test_a_task_whose_categories_have_moved_does_not_fit(tmp_path, sure):
     """As many as before, so all shapes fit; but replay holds a number that is none of them now."""
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "changed_sure", raising=False)
-    file, run = tmp_path / "changed_sure.py", tmp_path / "run"
-    file.write_text(_SURE.format(reward=1.0))
-    flags = [
-        "--actor.num-envs",
-        "4",
-        "--network.width",
-        "8",
-        "--learner.batch-size",
-        "4",
-        "--evaluator",
-        "inline",
-    ]
-    flags += ["--warmup-env-steps", "50", "--total-env-steps", "100", "--wandb", "disabled"]
-    assert cli.main(["--env", "changed_sure:Sure", "--run-dir", str(run), *flags]) == 0
+    run = tmp_path / "run"
+    flags = ["--warmup-env-steps", "50", "--total-env-steps", "100"]
+    assert cli.main([*_SMALL, "--run-dir", str(run), *flags]) == 0
     moved = _SURE.format(reward=1.0).replace("Discrete(9)", "Discrete(9, start=1)")
-    file.write_text(moved.replace("return 0", "return 1").replace("return self.t", "return self.t + 1"))
-    before = {other: other.read_bytes() for other in run.rglob("*") if other.is_file()}
+    sure.write_text(moved.replace("return 0", "return 1").replace("return self.t", "return self.t + 1"))
+    before = _files(run)
     more = ["--total-env-steps", "200", "--accept-changed-code"]
     last = _last_error(tmp_path, ["--resume", str(run), *more])
     assert last.startswith(f"error: {run}/checkpoint: does not fit changed_sure:Sure or the network as it is")
-    assert {other: other.read_bytes() for other in run.rglob("*") if other.is_file()} == before
+    assert _files(run) == before
 
 
 @pytest.mark.parametrize("resume", [[], ["--resume", "auto"]])
@@ -279,10 +276,7 @@ def test_an_edited_network_of_ones_own_is_another_run(tmp_path, trainer, monkeyp
 def test_an_interrupted_run_is_not_gone_on_with(tmp_path, trainer, task, capsys):
     """Not even where task.json has been made to fit the edited task: the checkpoint knows."""
     id, file, edited = task
-    fake.kill_at(trainer, 470)
-    with pytest.raises(fake.Killed):
-        fake.start(tmp_path / "run", env=id)
-    fake.kill_at(trainer, None)
+    fake.killed(tmp_path / "run", trainer, env=id)
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
     assert fake.resume(tmp_path / "copy")[0] == 0
     original = file.read_text()
@@ -366,35 +360,28 @@ def test_a_policy_of_an_edited_task_warns_and_is_loaded(tmp_path, task, monkeypa
     )
 
 
-def test_eval_warns_and_goes_on(tmp_path, trainer, task, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("argv", "out"),
+    [(["eval", "run"], "5 episodes"), (["debug", "run", "--memoryless", "other"], "looked at")],
+)
+def test_commands_warn_of_every_run_that_they_look_at(
+    tmp_path, trainer, task, capsys, monkeypatch, argv, out
+):
     id, file, edited = task
-    fake.start(tmp_path / "run", env=id, total_env_steps=200)
-    monkeypatch.setattr(
-        trained, "evaluate_run", lambda *args: EvaluationResult(None, None, None, 1.0, 2.0, 5)
-    )
-    assert cli.main(["eval", str(tmp_path / "run")]) == 0
-    assert capsys.readouterr().err == ""
-    file.write_text(edited)
-    assert cli.main(["eval", str(tmp_path / "run"), "--json"]) == 0
-    printed = capsys.readouterr()
-    assert json.loads(printed.out)["return"] == 1.0
-    assert printed.err.startswith(f"warning: {tmp_path / 'run'}: the task {id} has changed")
-    assert len(printed.err.splitlines()) == 1
-
-
-def test_debug_warns_of_every_run_that_it_looks_at(tmp_path, trainer, task, capsys, monkeypatch):
-    id, file, edited = task
-    for name in ("run", "other"):
-        fake.start(tmp_path / name, env=id, total_env_steps=200)
+    runs = [tmp_path / name for name in argv if not name.startswith("-") and name not in ("eval", "debug")]
+    for path in runs:
+        fake.start(path, env=id, total_env_steps=200)
+    result = EvaluationResult(None, None, None, 1.0, 2.0, 5)
+    monkeypatch.setattr(trained, "evaluate_run", lambda *args: result)
     monkeypatch.setattr("dtqn.inspection.debug.debug", lambda *args: {"contracts": []})
     monkeypatch.setattr("dtqn.inspection.debug_text.lines", lambda *args: ["looked at"])
-    argv = ["debug", str(tmp_path / "run"), "--memoryless", str(tmp_path / "other")]
+    monkeypatch.chdir(tmp_path)
     capsys.readouterr()
     assert cli.main(argv) == 0
     assert capsys.readouterr().err == ""
     file.write_text(edited)
     assert cli.main(argv) == 0
     printed = capsys.readouterr()
-    assert printed.out == "looked at\n"
+    assert out in printed.out
     warned = [line.partition(": the task")[0] for line in printed.err.splitlines()]
-    assert warned == [f"warning: {tmp_path / name}" for name in ("run", "other")]
+    assert warned == [f"warning: {path.name}" for path in runs]

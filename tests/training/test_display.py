@@ -4,6 +4,7 @@ import io
 
 from rich.console import Console
 
+from dtqn import text
 from dtqn.training import display, overview
 
 
@@ -91,16 +92,20 @@ def test_the_time_to_go_is_where_runs_of_a_kind_ended_before():
     assert eta(other, _Run("w", kind="b")) == "1:15"  # 500 and 1000 at 0.05 s
 
 
-def test_a_terminal_shows_all_runs_in_one_table():
-    a = _Run("a", "running", [_row(500, 0.25)], where="n2")
-    runs = [a, _Run("b", "failed"), _Run("c", "finished", [_row(1000)])]
-    console = Console(file=_Terminal(), color_system=None, width=110, height=20)
+def _shown(runs, height):
+    """The lines of the table on a terminal of so many."""
+    console = Console(file=_Terminal(), color_system=None, width=110, height=height)
     view = display.TerminalRunsView(console, runs)
     view.update(runs)
     view.close()
     with console.capture() as capture:
         console.print(view._render())
-    lines = [line.rstrip() for line in capture.get().splitlines()]
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def test_a_terminal_shows_all_runs_in_one_table():
+    a = _Run("a", "running", [_row(500, 0.25)], where="n2")
+    lines = _shown([a, _Run("b", "failed"), _Run("c", "finished", [_row(1000)])], 20)
     assert lines[0].startswith("a  running on n2  ") and "50%" in lines[0] and "50 env steps/s" in lines[0]
     assert lines[0].endswith("success 25.0% [0.0%, 100.0%]")
     assert lines[1].startswith("b  failed") and lines[2].startswith("c  finished")
@@ -109,17 +114,12 @@ def test_a_terminal_shows_all_runs_in_one_table():
 
 
 def test_a_small_terminal_shows_what_runs_first():
-    runs = [_Run(f"w{i}") for i in range(5)] + [
-        _Run("r1", "running"),
-        _Run("f", "finished"),
-        _Run("r2", "running"),
-    ]
-    console = Console(file=_Terminal(), color_system=None, width=100, height=7)
-    view = display.TerminalRunsView(console, runs)
-    view.update(runs)
-    view.close()
-    with console.capture() as capture:
-        console.print(view._render())
-    first = [line.split()[0] for line in capture.get().splitlines()]
-    assert first == ["w0", "r1", "r2", "and", "8"]
-    assert "and 5 more" in capture.get()
+    states = {"r1": "running", "f": "finished", "r2": "running"}
+    lines = _shown([_Run(f"w{i}") for i in range(5)] + [_Run(*each) for each in states.items()], 7)
+    assert [line.split()[0] for line in lines] == ["w0", "r1", "r2", "and", "8"]
+    assert lines[3] == "and 5 more"
+
+
+def test_clocks_and_numbers():
+    assert [text.clock(seconds) for seconds in (0, 59.6, 3723)] == ["0:00", "1:00", "1:02:03"]
+    assert text.number(1234567.2) == "1 234 567"

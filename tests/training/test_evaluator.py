@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 from collections.abc import Callable
@@ -14,76 +13,20 @@ import pytest
 
 from dtqn.acting import evaluation
 from dtqn.acting.rows import Episodes, VectorRows
-from dtqn.settings.config import Config
-from dtqn.settings.presets import resolve
 from dtqn.training import checkpoint, evaluator, session, setup
-from dtqn.training.directory import RunDir
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.trainer import Trainer
-from dtqn.training.worker import Inline
-from tests.training import fake
+from tests.training import fake, pools
+from tests.training.pools import Here, config_of, resume, start
 
-FLAGS: dict[str, Any] = {
-    "env": "gridverse-memory-5x5",
-    "total_env_steps": 900,
-    "warmup_env_steps": 100,
-    "checkpoint_every": 400,
-    "metrics_every": 50,
-    "device": "cpu",
-    "wandb": "disabled",
-    "task.time_limit": 20,
-    "network.width": 8,
-    "network.num_layers": 1,
-    "network.mlp_width": 8,
-    "network.memory_length": 4,
-    "network.head_width": 8,
-    "learner.batch_size": 4,
-    "learner.env_steps_per_update": 20,
-    "replay.capacity": 2000,
-    "replay.learn_length": 6,
-    "replay.burn_in_length": 2,
-    "actor.num_envs": 4,
-    "evaluation.period": 200,
-    "evaluation.episodes": 12,
-    "evaluation.first_episodes": 4,
-    "evaluation.max_step_share": 0.4,
-    "evaluation.epsilon": 0.2,
-}
-
-
-class Late(Inline):
-    """Answers only where it is waited for, as a slow process would."""
-
-    def __init__(self, task: str, make: Callable[..., object], *arguments: Any) -> None:
-        super().__init__(make(*arguments))
-
-    def answered(self, timeout: float) -> bool:
-        return timeout > 0
-
-
-@pytest.fixture(autouse=True)
-def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "learning_curve", lambda *_: None)
-    monkeypatch.setattr(Trainer, "film", lambda *_: None)
+_no_pictures = pools.no_pictures
 
 
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluator, "Worker", Late)
-
-
-def config_of(**flags: Any) -> Config:
-    return resolve(None, FLAGS | flags, {})
-
-
-def start(path: Path, **flags: Any) -> tuple[int, str]:
-    out = io.StringIO()
-    return session.start(config_of(**flags), RunDir(path), out), out.getvalue()
-
-
-def resume(path: Path, **flags: Any) -> tuple[int, str]:
-    out, directory = io.StringIO(), RunDir(path)
-    return session.resume(directory.resumed_config(flags, {}), directory, out), out.getvalue()
+    """Answers only where it is waited for, as a slow process would."""
+    monkeypatch.setattr(evaluator, "Worker", Here)
+    monkeypatch.setattr(Here, "at_once", False)
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +145,7 @@ def test_a_process_that_is_killed_ends_the_run_in_a_line_and_nothing_is_lost(
     path, workers = tmp_path / "run", []
 
     def then(trainer: Trainer) -> None:
-        worker = trainer.evaluator._player
+        worker = trainer.evaluator._beside
         if not workers and trainer.env_steps > 420 and trainer.evaluator.waiting:
             os.kill(worker.pid, signal.SIGKILL)
             assert worker.answered(60)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import torch
 
-from dtqn.training.exchange import Exchange, bytes_per_env_step
+from dtqn.training.exchange import Exchange, bytes_per_env_step, shared_arrays
 from dtqn.training.pool import WorkerPool
 from dtqn.training.schema import named
-from dtqn.training.shared_arrays import SharedArrays
 from tests.training import pools
 from tests.training.pools import Here, trainer_of
 
@@ -22,15 +23,15 @@ def test_shared_arrays_are_the_same_memory() -> None:
         "flag": ((5,), np.dtype(np.bool_)),
         "none": ((0,), np.dtype("i8")),
     }
-    ours = SharedArrays(forms)
-    theirs = SharedArrays(forms, ours.descriptor)
-    ours.arrays["a"][1] = [1.5, 2.5]
-    theirs.arrays["flag"][4] = True
-    assert theirs.arrays["a"].tolist() == [[0, 0], [1.5, 2.5], [0, 0]]
-    assert ours.arrays["flag"].tolist() == [False] * 4 + [True]
-    ours.close()
-    theirs.arrays["a"][0, 0] = 7
-    assert ours.arrays["a"][0, 0] == 7
+    ours, descriptor = shared_arrays(forms)
+    theirs, _ = shared_arrays(forms, descriptor)
+    ours["a"][1] = [1.5, 2.5]
+    theirs["flag"][4] = True
+    assert theirs["a"].tolist() == [[0, 0], [1.5, 2.5], [0, 0]]
+    assert ours["flag"].tolist() == [False] * 4 + [True]
+    os.close(descriptor)
+    theirs["a"][0, 0] = 7
+    assert ours["a"][0, 0] == 7
 
 
 def test_parameters_in_use_are_not_overwritten(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,4 +67,4 @@ def test_bytes_of_an_env_step(here: type[Here]) -> None:
     assert bytes_per_env_step(fields) == observation + 1 + 4 + 4 + 8 + 4 + trace + (1 + 8 + 8 + 1)
     exchange = Exchange(trainer.config, trainer.network, trainer.schema)
     assert exchange.versions == exchange.ticks + 1 == 4
-    exchange.shared.close()
+    exchange.close()

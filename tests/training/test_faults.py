@@ -7,7 +7,6 @@ import os
 import pty
 import resource
 import shutil
-import signal
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,11 +17,11 @@ import torch
 
 from dtqn import cli
 from dtqn.settings.config import ConfigError
-from dtqn.training import checkpoint, messages, session, trained
+from dtqn.training import checkpoint, session, trained
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir
 from dtqn.training.evaluations import Evaluations
-from dtqn.training.metrics import MetricsFile, read_rows
+from dtqn.training.metrics import read_rows
 from tests.training import fake
 
 _FLAGS = ["--total-env-steps", "1000", "--checkpoint-every", "200", "--wandb", "disabled"]
@@ -43,14 +42,6 @@ def _files(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
-def _killed_run(path: Path, trainer, env_steps: int = 470, **flags) -> Path:
-    fake.kill_at(trainer, env_steps)
-    with pytest.raises(fake.Killed):
-        fake.start(path, **flags)
-    fake.kill_at(trainer, None)
-    return path
-
-
 def _refused(path: Path, capsys, *flags: str) -> str:
     """The one line of a resume that is refused; no file of the run has changed."""
     before = _files(path)
@@ -66,7 +57,7 @@ def _refused(path: Path, capsys, *flags: str) -> str:
 
 
 def test_without_its_pointer_a_run_goes_on_from_the_newest_whole_checkpoint(tmp_path, trainer):
-    path = _killed_run(tmp_path / "run", trainer, 590)
+    path = fake.killed(tmp_path / "run", trainer, 590)
     folder = path / "checkpoint"
     shutil.copytree(folder / "400", folder / "300")
     with fake.edited_checkpoint(folder / "300") as content:
@@ -74,21 +65,18 @@ def test_without_its_pointer_a_run_goes_on_from_the_newest_whole_checkpoint(tmp_
     shutil.copytree(folder / "400", folder / "500")
     (folder / "500/state.safetensors").write_bytes(b"damaged")
     (folder / "latest").unlink()
-    fake.kill_at(trainer, 410)
-    out = io.StringIO()
-    with pytest.raises(fake.Killed):
-        session.resume(RunDir(path).resumed_config({}, {}), RunDir(path), out)
-    first = out.getvalue().splitlines()[0]
-    assert first == f"{folder} has no file latest: {folder / '400'} is taken, its newest whole one"
+    out, config = io.StringIO(), RunDir(path).resumed_config({}, {})
+    fake.killed(path, trainer, 410, lambda path: session.resume(config, RunDir(path), out))
+    assert (
+        out.getvalue().splitlines()[0]
+        == f"{folder} has no file latest: {folder / '400'} is taken, its newest whole one"
+    )
     assert {"300", "400", "500"} <= {file.name for file in folder.iterdir()}, "nothing is deleted"
-    fake.kill_at(trainer, None)
-    assert fake.resume(path)[0] == 0
-    fake.start(tmp_path / "whole")
-    assert fake.tree(path) == fake.tree(tmp_path / "whole")
+    fake.assert_goes_on(path)
 
 
 def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(tmp_path, trainer, capsys):
-    path = _killed_run(tmp_path / "run", trainer)
+    path = fake.killed(tmp_path / "run", trainer)
     (path / "checkpoint/latest").unlink()
     (path / "checkpoint/400/network.safetensors").write_bytes(b"damaged")
     assert "checkpoint/400/network.safetensors: is damaged" in _refused(path, capsys)
@@ -123,7 +111,7 @@ def _interrupted(*args, **kwargs):
 def test_no_changed_bit_of_a_checkpoint_is_taken_for_the_truth(tmp_path, file):
     weights = {"layer": torch.arange(6.0)}
     checkpoint.save(tmp_path, 10, weights, {"x": 1, "a": np.ones(3)}, {"env_steps": 10, "seconds": 1.0})
-    checkpoint.save_best(tmp_path, weights, {"eval/success": 0.5})
+    checkpoint.save_weights(tmp_path, "best", weights, {"eval/success": 0.5})
     path = tmp_path / (file if file != "best" else "best.safetensors")
     whole = path.read_bytes()
     generator = np.random.default_rng(1)
@@ -133,16 +121,16 @@ def test_no_changed_bit_of_a_checkpoint_is_taken_for_the_truth(tmp_path, file):
         path.write_bytes(changed)
         with pytest.raises(CheckpointError, match=path.name):
             if file == "best":
-                checkpoint.load_best(tmp_path)
+                checkpoint.load_weights(tmp_path, "best")[1]
             elif file == "10/network.safetensors":
-                checkpoint.load_weights(tmp_path)
+                checkpoint.load_weights(tmp_path)[1]
             else:
                 checkpoint.load_state(tmp_path)
 
 
 def _best_lost(path, trainer, damage, seed):
     """A run that was resumed after its best weights were damaged: what it said, and all its evaluations."""
-    _killed_run(path, trainer, seed=seed)
+    fake.killed(path, trainer, seed=seed)
     before = [row for row in fake.rows(path) if "eval/success" in row and row["env_steps"] <= 400]
     best = max(before, key=lambda row: row["eval/success"])
     damage(path / "checkpoint/best.safetensors")
@@ -168,7 +156,7 @@ def test_after_lost_best_weights_only_better_ones_are_the_best(tmp_path, trainer
             assert "(its weights are lost)" in said[-2]
             assert f"at {best['env_steps']} (" in said[-2]
             with pytest.raises(CheckpointError, match=r"best\.safetensors"):
-                checkpoint.load_best(path / "checkpoint")
+                checkpoint.load_weights(path / "checkpoint", "best")[1]
         else:
             late = True
             figures = checkpoint.best_figures(path / "checkpoint")
@@ -200,42 +188,21 @@ def test_a_full_disk_keeps_the_old_checkpoint_and_the_run_goes_on_from_it(tmp_pa
         f"; what the run had at 400 env steps is kept; to go on: python -m dtqn --resume {path}"
     )
     assert sorted(file.name for file in folder.iterdir()) == ["400", "best.safetensors", "latest"]
-    assert fake.resume(path)[0] == 0
-    fake.start(tmp_path / "whole")
-    assert fake.tree(path) == fake.tree(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("stage", ["sync", "write_whole", "save_file"])
-def test_no_space_at_any_stage_of_a_save_leaves_nothing_behind(tmp_path, monkeypatch, stage):
-    def save(env_steps):
-        return checkpoint.save(tmp_path, env_steps, {"w": torch.zeros(1)}, {"value": env_steps}, {})
-
-    def full(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    save(10)
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, stage, full)
-        with pytest.raises(ConfigError, match="20: cannot be written: No space left on device"):
-            save(20)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["10", "latest"]
-    assert checkpoint.load_state(tmp_path) == {"value": 10}
+    fake.assert_goes_on(path)
 
 
 def test_a_full_disk_that_takes_no_row_ends_the_run_in_a_line(tmp_path, trainer, capsys):
     path = tmp_path / "run"
 
-    def at_tick(running):
-        if running.env_steps == 450:
-            size = (path / "metrics.jsonl").stat().st_size
-            resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5, limits[1]))
+    def fill():
+        size = (path / "metrics.jsonl").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5, limits[1]))
 
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    trainer.at_tick = staticmethod(at_tick)
-    out = io.StringIO()
+    fake.at(trainer, 450, fill)
     try:
         with pytest.raises(ConfigError) as error:
-            session.start(fake.config_of(), RunDir(path), out)
+            fake.start(path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert str(error.value) == (
@@ -244,10 +211,8 @@ def test_a_full_disk_that_takes_no_row_ends_the_run_in_a_line(tmp_path, trainer,
     )
     rows = read_rows(path / "metrics.jsonl")
     assert rows[-1]["env_steps"] == 400
-    trainer.at_tick = staticmethod(lambda running: None)
-    assert fake.resume(path)[0] == 0
-    fake.start(tmp_path / "whole")
-    assert fake.tree(path) == fake.tree(tmp_path / "whole")
+    fake.at(trainer, None, fill)
+    fake.assert_goes_on(path)
 
 
 # Metrics
@@ -265,30 +230,22 @@ def _damage_line(path: Path, number: int, line: bytes) -> None:
     [b"", b"\0\0", b"[1]", b'{"env_steps": 1', b'{"env_steps": "1"}', b"{}", b'{"env_steps": 1, "x": []}'],
 )
 def test_a_bad_row_in_the_middle_is_named_by_its_line(tmp_path, trainer, capsys, line):
-    path = _killed_run(tmp_path / "run", trainer)
+    path = fake.killed(tmp_path / "run", trainer)
     _damage_line(path, 3, line)
     assert f"{path / 'metrics.jsonl'}: line 3 is damaged; must be a JSON object" in _refused(path, capsys)
     with pytest.raises(ConfigError, match="line 3 is damaged"):
         read_rows(path / "metrics.jsonl")
 
 
-def test_fewer_rows_than_the_checkpoint_counts_are_refused(tmp_path, trainer, capsys):
-    path = _killed_run(tmp_path / "run", trainer)
-    lines = (path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    (path / "metrics.jsonl").write_bytes(b"".join(lines[:5]))
-    refused = _refused(path, capsys)
-    assert "metrics.jsonl: ends after line 5, but the checkpoint was made after 8 rows" in refused
-    (path / "metrics.jsonl").write_bytes(b"".join(lines))
-    assert fake.resume(path)[0] == 0
-
-
-def test_a_finished_run_whose_metrics_were_cut_is_not_called_finished(tmp_path, trainer, capsys):
-    path = tmp_path / "run"
-    assert fake.start(path)[0] == 0
+@pytest.mark.parametrize("finishes", [False, True])
+def test_fewer_rows_than_the_checkpoint_counts_are_refused(tmp_path, trainer, capsys, finishes):
+    path, counted = tmp_path / "run", 20 if finishes else 8
+    fake.start(path) if finishes else fake.killed(path, trainer)
     file = path / "metrics.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join(lines[:-1]))
-    assert f"{file}: ends after line {len(lines) - 1}, but the checkpoint" in _refused(path, capsys)
+    file.write_bytes(b"".join(lines[: counted - 1]))
+    told = f"{file}: ends after line {counted - 1}, but the checkpoint was made after {counted} rows"
+    assert told in _refused(path, capsys)
     file.write_bytes(b"".join(lines))
     assert fake.resume(path)[0] == 0
 
@@ -304,13 +261,6 @@ def test_a_settings_file_without_its_settings_is_damaged(tmp_path, content):
     directory.config_file.unlink()
     with pytest.raises(ConfigError, match=r"there is no config.yaml\); put that file back"):
         directory.read_config()
-
-
-def test_what_comes_after_the_rows_that_count_is_dropped_whatever_it_is(tmp_path):
-    path = tmp_path / "m.jsonl"
-    path.write_bytes(b'{"env_steps": 1}\n{"env_steps": 2}\n\0\0\n{"env_steps": 3}\n{"env')
-    MetricsFile(path, 2).close()
-    assert path.read_bytes() == b'{"env_steps": 1}\n{"env_steps": 2}\n'
 
 
 # A folder, a list, a file in place of another
@@ -335,6 +285,7 @@ def _file(folder: Path) -> None:
         ("checkpoint/best.safetensors", _folder),
         ("checkpoint/latest", _folder),
         ("checkpoint/latest", lambda file: file.write_bytes(b"\xff\xfe")),
+        ("checkpoint/latest", lambda file: file.write_text("77")),
         ("checkpoint/1000/state.json", _folder),
         ("checkpoint/1000/state.safetensors", _folder),
         ("checkpoint", _file),
@@ -374,7 +325,7 @@ def test_a_result_that_is_none_is_written_again_from_the_checkpoint(tmp_path, tr
 @pytest.mark.parametrize("content", [b"", b"\n", b"a/b", b"\xff", b"two words"])
 def test_an_id_that_wandb_would_not_take_is_one_line(tmp_path, trainer, capsys, content):
     """It is read where a run starts anew; later the checkpoint knows it."""
-    path = _killed_run(tmp_path / "run", trainer, 150)
+    path = fake.killed(tmp_path / "run", trainer, 150)
     (path / "wandb-id.txt").write_bytes(content)
     capsys.readouterr()
     assert cli.main(["--resume", str(path)]) == 2
@@ -384,7 +335,7 @@ def test_an_id_that_wandb_would_not_take_is_one_line(tmp_path, trainer, capsys, 
 
 
 def test_settings_that_were_changed_behind_a_checkpoint_are_named(tmp_path, trainer, capsys):
-    path = _killed_run(tmp_path / "run", trainer)
+    path = fake.killed(tmp_path / "run", trainer)
     file = path / "config.yaml"
     file.write_text(file.read_text().replace("n_step: 3", "n_step: 4"))
     error = f"error: {file}: learner.n_step is 4, but the checkpoint beside it was made with 3\n"
@@ -412,14 +363,9 @@ def test_a_picture_that_cannot_be_written_ends_no_run(tmp_path, trainer):
 
 def _gone(path, trainer, out, close) -> int:
     """The exit code of a run whose output goes away at 450 environment steps, before an evaluation."""
-
-    def at_tick(running):
-        if running.env_steps == 450:
-            close()
-
-    trainer.at_tick = staticmethod(at_tick)
+    fake.at(trainer, 450, close)
     code = session.start(fake.config_of(), RunDir(path), out)
-    trainer.at_tick = staticmethod(lambda running: None)
+    fake.at(trainer, None, close)
     return code
 
 
@@ -435,9 +381,7 @@ def test_an_output_that_goes_away_saves_like_sigterm(tmp_path, trainer, kind):
             code = _gone(path, trainer, out, lambda: os.close(reader))
     assert code == 141
     assert 500 <= checkpoint.read_about(path / "checkpoint")["env_steps"] < 1000
-    assert fake.resume(path)[0] == 0
-    fake.start(tmp_path / "whole")
-    assert fake.tree(path) == fake.tree(tmp_path / "whole")
+    fake.assert_goes_on(path)
 
 
 def test_a_run_needs_no_output(tmp_path, trainer, monkeypatch):
@@ -485,42 +429,13 @@ def test_a_folder_that_cannot_be_written_is_one_line(trainer, capsys):
 # The price of a run
 
 
-def test_the_price_is_said_before_and_after_the_first_hundred_updates(tmp_path, trainer, monkeypatch):
+def test_the_price_is_said_before_it_starts(tmp_path, trainer):
     learner = {"env_steps_per_update": 48}
     _, said = fake.start(tmp_path / "run", total_env_steps=5000, warmup_env_steps=200, learner=learner)
     steps = next(line for line in said if line.startswith("steps"))
     assert steps == "steps    5 000 env steps, 200 of them at random; 100 learner updates"  # 4800 / 48
     memory = next(line for line in said if line.startswith("memory"))
     assert memory.startswith("memory   replay 1 kB, networks 500 bytes, the process itself ")
-    (price,) = (line for line in said if " to go, evaluations not counted: " in line)
-    # A tick is 10 env steps and an update; neither the first is timed nor those that measure, one in five:
-    # 3 of the first 5 ticks, 4 of each 5 in the next 24 fives, and the one at 1 260.
-    assert price.endswith(": 3 740 env steps; 100 updates took 0 s")
-
-
-def test_what_is_left_is_estimated_from_the_timed_ticks():
-    price = messages.Price(total_env_steps=10_000, env_steps=0, learner_steps=0)
-    said = [price.tick(9.0, env_steps, 0, False) for env_steps in (100, 200)]  # the warm-up
-    said += [price.tick(7.0, 300, 1, False)]  # sets things up
-    said += [price.tick(0.5, 300 + 20 * n, 1 + 2 * n, False) for n in range(1, 31)]
-    said += [price.tick(99.0, 920, 63, True)]  # evaluates
-    said += [price.tick(0.5, 920 + 20 * n, 63 + 2 * n, False) for n in range(1, 31)]
-    # 50 ticks of 0.5 s and 20 env steps each, the last of them at 920 + 20 * 20: 217 s for the rest.
-    assert [line for line in said if line] == [
-        "about 4 min to go, evaluations not counted: 8 680 env steps; 100 updates took 25 s"
-    ]
-
-
-def test_a_second_hangup_is_not_taken_for_impatience():
-    from dtqn.signals import Signals
-
-    before = signal.getsignal(signal.SIGHUP)
-    with Signals() as signals:
-        for _ in range(3):
-            os.kill(os.getpid(), signal.SIGHUP)
-        assert signals.caught == signal.SIGHUP
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "another signal takes effect at once"
-    assert signal.getsignal(signal.SIGHUP) == before
 
 
 @pytest.mark.parametrize("is_exact", [True, False])
@@ -529,11 +444,11 @@ def test_best_weights_of_rows_that_are_gone_are_lost_unless_they_come_out_again(
     weights = {"layer": torch.arange(6.0)}
     kept = {"env_steps": 100, "eval/success": 0.4, "eval/return": 1.0, "eval/stage": 2}
     gone = {"env_steps": 200, "eval/success": 0.9, "eval/return": 5.0, "eval/stage": 2}
-    checkpoint.save_best(tmp_path, weights, gone)
+    checkpoint.save_weights(tmp_path, "best", weights, gone)
     evaluations = Evaluations(tmp_path, [kept], kept, is_exact)
     assert evaluations.best == (gone if is_exact else kept)
     assert evaluations.best_is_lost == (not is_exact)
     assert evaluations.keep_best(kept | {"env_steps": 300, "eval/success": 0.5}, weights) == (not is_exact)
-    checkpoint.save_best(tmp_path, weights, kept)
+    checkpoint.save_weights(tmp_path, "best", weights, kept)
     evaluations = Evaluations(tmp_path, [kept], kept, is_exact)
     assert (evaluations.best, evaluations.problem) == (kept, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,10 @@ import pytest
 
 from benchmarks.kills import HITS, Endured, endure
 from dtqn.settings.config import ConfigError
-from dtqn.settings.presets import resolve
-from dtqn.training import session
-from dtqn.training.directory import RunDir
 from dtqn.training.pool import MOST_LOSSES
 from envs import TaskError
 from tests.training import pools
-from tests.training.pools import LOST, Here, note_ticks, train, trainer_of
-from tests.training.test_evaluator import FLAGS
+from tests.training.pools import LOST, Here, note_ticks, resume, start, train, trainer_of
 
 here = pools.here
 _no_pictures = pools.no_pictures
@@ -83,17 +78,16 @@ def test_a_worker_that_is_lost_again_and_again_ends_the_run(
     """With its own error in one line, and all that was learned is saved."""
     fates = {(n, 40 if n == 1 else 1): "fail" if n == 3 else "die" for n in range(1, 4)}
     lose_at(here, monkeypatch, fates)
-    out = io.StringIO()
     flags = {"actor.pool": "process", "evaluator": "inline", "actor.num_envs": 5, "total_env_steps": 420}
-    assert session.start(resolve(None, FLAGS | flags, {}), RunDir(tmp_path / "run"), out) == 1
-    lines = [line for line in out.getvalue().splitlines() if "copies 3 to 4" in line or "error" in line]
+    code, printed = start(tmp_path / "run", **flags)
+    assert code == 1
+    lines = [line for line in printed.splitlines() if "copies 3 to 4" in line or "error" in line]
     assert [line.partition(";")[0].strip() for line in lines[:2]] == [LOST.format("steps copies 3 to 4")] * 2
     assert lines[2].startswith("error: task a task, copy 4: its step failed; saved; to go on: ")
     assert len(lines) == 3 == MOST_LOSSES
     monkeypatch.setattr(here, "at_tick", staticmethod(lambda worker: None))
-    out, directory = io.StringIO(), RunDir(tmp_path / "run")
-    assert session.resume(directory.resumed_config({}, {}), directory, out) == 0
-    assert "not exact: with new episodes" in out.getvalue()
+    code, printed = resume(tmp_path / "run")
+    assert code == 0 and "not exact: with new episodes" in printed
 
 
 def test_an_episode_between_two_losses_makes_them_single_ones(

@@ -86,12 +86,17 @@ BROKEN = (
     CORE
     + """
 
-class Leaks(Average):
+class Broken(Average):
+    def __init__(self, config):
+        super().__init__(config.width)
+
+
+class Leaks(Broken):
     def forward(self, x, state, want_trace=True):
         return super().forward(x + x.mean(dim=1, keepdim=True), state, want_trace)
 
 
-class Stays(Average):
+class Stays(Broken):
     def forward(self, x, state, want_trace=True):
         output, after, trace = super().forward(x, getattr(self, "left", None) or state, want_trace)
         if x.shape[0] == 4:
@@ -99,68 +104,39 @@ class Stays(Average):
         return output, after, trace
 
 
-class Wide(Average):
+class Wide(Broken):
     def forward(self, x, state, want_trace=True):
         output, after, trace = super().forward(x, state, want_trace)
         return output, Hidden(after.hidden[:, None]), trace
 
 
-class Far(Average):
+class Far(Broken):
     def trace_spec(self):
         return Hidden(TraceSpec((self.width,), 3000))
 
 
-class Counts(Average):
+class Counts(Broken):
     def forward(self, x, state, want_trace=True):
         steps = torch.arange(1, x.shape[1] + 1, dtype=x.dtype)[:, None].expand(x.shape)
         count = state.hidden[:, None] + 0.01 * steps
         return x + self.keep * torch.cos(300 * count), Hidden(count[:, -1]), Hidden(count)
 
 
-class Later(Average):
+class Later(Broken):
     contract_version = 2
 
 
-class Lost(Average):
+class Lost(Broken):
     def trace_spec(self):
         return Hidden(TraceSpec((self.width,), 0))
 
 
 class Bare(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+
     def initial_state(self, batch_size):
         return None
-
-
-def leaks(config):
-    return Leaks(config.width)
-
-
-def stays(config):
-    return Stays(config.width)
-
-
-def wide(config):
-    return Wide(config.width)
-
-
-def far(config):
-    return Far(config.width)
-
-
-def counts(config):
-    return Counts(config.width)
-
-
-def later(config):
-    return Later(config.width)
-
-
-def lost(config):
-    return Lost(config.width)
-
-
-def bare(config):
-    return Bare()
 
 
 def nothing(config):
@@ -172,7 +148,7 @@ def fails(config):
 
 
 def takes_nothing():
-    return Average(8)
+    return None
 
 
 def two_cells(config, observation_space, num_actions):
@@ -259,58 +235,45 @@ def broken(own_folder: Path) -> None:
 
 @pytest.mark.usefixtures("broken")
 @pytest.mark.parametrize(
-    ("core", "problem"),
+    ("name", "problem"),
     [
-        ("leaks", "it breaks the contract 'causality'"),
-        ("stays", "it breaks the contract 'a reset equals a fresh start'"),
-        ("wide", "it breaks the contract 'shapes and dtypes': the state after 1 steps is"),
-        ("later", "its contract_version is 2; this suite's is 1"),
-        ("lost", "its trace_spec has TraceSpec(shape=(8,), window=0, dtype=None) at hidden; it must be"),
-        ("bare", "it made a Bare without state_from_trace, trace_spec, cache"),
+        ("Leaks", "it breaks the contract 'causality'"),
+        ("Stays", "it breaks the contract 'a reset equals a fresh start'"),
+        ("Wide", "it breaks the contract 'shapes and dtypes': the state after 1 steps is"),
+        ("Later", "its contract_version is 2; this suite's is 1"),
+        ("Lost", "its trace_spec has TraceSpec(shape=(8,), window=0, dtype=None) at hidden; it must be"),
+        ("Bare", "it made a Bare without state_from_trace, trace_spec, cache"),
         ("nothing", "it made a NoneType; it must make a torch.nn.Module"),
         ("fails", "making it failed: AttributeError: 'NetworkConfig' object has no attribute"),
         ("takes_nothing", "making it failed: TypeError: takes_nothing() takes 0 positional arguments"),
         ("number", "it is of type int; it must be a function or a class"),
-        ("leak", "broken_cores has no leak; did you mean leaks?"),
+        ("Leak", "broken_cores has no Leak; did you mean Leaks?"),
+        ("no_such_module:make", "no_such_module cannot be imported"),
+        ("broken_import:make", "broken_import cannot be imported: it needs no_such_package, which is not "
+         "installed (broken_import.py, line 1)"),
+        ("broken_cores.py:Leaks", "; write broken_cores:Leaks"),
+        ("sub/my.py", "; write sub.my:make_core"),
+        ("Far", "replay.capacity is 4000"),
+        ("two_cells", "it breaks the contract 'shapes and dtypes': its call failed"),
     ],
-)
-def test_a_core_that_breaks_the_contract_is_one_line(
-    core: str, problem: str, capsys: pytest.CaptureFixture[str]
+)  # fmt: skip
+def test_a_core_or_an_encoder_that_cannot_be_used_is_one_line(
+    name: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    errors = refused(capsys, "--network.core", f"broken_cores:{core}")
-    assert f"network.core is broken_cores:{core}: {problem}" in errors
+    core = name if ":" in name or "/" in name else f"broken_cores:{name}"
+    setting = "network.encoder" if name == "two_cells" else "network.core"
+    errors = refused(capsys, f"--{setting}", core)
+    assert problem in errors and (f"{setting} is {core}" in errors or name == "Far")
 
 
 @pytest.mark.usefixtures("broken")
 def test_a_trace_is_held_to_the_dtype_that_replay_stores(capsys: pytest.CaptureFixture[str]) -> None:
     """A count grows too coarse for float16, and not for float32."""
-    errors = refused(capsys, "--network.core", "broken_cores:counts")
+    errors = refused(capsys, "--network.core", "broken_cores:Counts")
     assert "it breaks the contract 'the state made of stored trace rows is the carried one'" in errors
     assert "of float16 rows, differ" in errors
-    network = NetworkConfig(core="broken_cores:counts", width=8)
+    network = NetworkConfig(core="broken_cores:Counts", width=8)
     check_own(Config(network=network, replay=ReplayConfig(trace_dtype="float32")))
-
-
-@pytest.mark.usefixtures("broken")
-def test_a_module_that_cannot_be_imported_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    errors = refused(capsys, "--network.core", "no_such_module:make")
-    assert "network.core is no_such_module:make: no_such_module cannot be imported" in errors
-    errors = refused(capsys, "--network.encoder", "broken_import:make")
-    assert "network.encoder is broken_import:make: broken_import cannot be imported" in errors
-    assert errors.endswith(": it needs no_such_package, which is not installed (broken_import.py, line 1)")
-
-
-@pytest.mark.usefixtures("broken")
-def test_an_encoder_that_breaks_the_contract_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    errors = refused(capsys, "--network.encoder", "broken_cores:two_cells")
-    assert "network.encoder is broken_cores:two_cells: it breaks the contract 'shapes and dtypes': " in errors
-    assert "its call failed" in errors
-
-
-@pytest.mark.usefixtures("broken")
-def test_settings_are_asked_with_the_window_of_the_core(capsys: pytest.CaptureFixture[str]) -> None:
-    errors = refused(capsys, "--network.core", "broken_cores:far")
-    assert "replay.capacity is 4000" in errors and "a sequence with its memory spans 30" in errors
 
 
 def test_settings_of_ones_own_reach_both_functions_whatever_they_do_to_them(own_folder: Path) -> None:
@@ -325,14 +288,6 @@ def test_settings_of_ones_own_reach_both_functions_whatever_they_do_to_them(own_
     )
     assert cli.main(["--agent", "mine.yaml", "--trust-code", *SMALL, "--run-dir", "run"]) == 0
     assert "  kwargs:\n    widths:\n    - 8\n" in Path("run/config.yaml").read_text()
-
-
-@pytest.mark.usefixtures("broken")
-@pytest.mark.parametrize(
-    ("value", "form"), [("broken_cores.py:leaks", "broken_cores:leaks"), ("sub/my.py", "sub.my:make_core")]
-)
-def test_a_path_is_told_the_form_of_a_name(value: str, form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"; write {form}" in refused(capsys, "--network.core", value)
 
 
 def test_a_fault_of_a_module_that_a_core_is_made_with_is_the_cores(own_folder: Path) -> None:

@@ -67,21 +67,11 @@ class Count(Dynamics):
                 sys.exit(0)
             raise KeyError("door")
 """
-_FLAGS = [
-    *(
-        "--total-env-steps",
-        "240",
-        "--warmup-env-steps",
-        "40",
-        "--checkpoint-every",
-        "80",
-        "--wandb",
-        "disabled",
-    ),
-    *("--device", "cpu", "--learner.batch_size", "4", "--replay.capacity", "4000", "--actor.num_envs", "4"),
-    *("--network.width", "8", "--network.head_width", "8", "--evaluation.episodes", "2"),
-    *("--evaluation.num_envs", "2", "--evaluation.period", "1000"),
-]
+_FLAGS = """
+    --total-env-steps 240 --warmup-env-steps 40 --checkpoint-every 80 --wandb disabled --device cpu
+    --learner.batch_size 4 --replay.capacity 4000 --actor.num_envs 4 --network.width 8 --network.head_width 8
+    --evaluation.episodes 2 --evaluation.num_envs 2 --evaluation.period 1000
+"""
 
 
 @pytest.fixture
@@ -91,7 +81,7 @@ def task(own_folder: Path) -> Path:
 
 
 def _run(*arguments: str) -> int:
-    return cli.main(["--env", "own_count:Count", "--run-dir", "run", *_FLAGS, *arguments])
+    return cli.main(["--env", "own_count:Count", "--run-dir", "run", *_FLAGS.split(), *arguments])
 
 
 _SAVED = "saved; to go on"

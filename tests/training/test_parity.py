@@ -7,9 +7,7 @@ an update, and every learned and tail row is compared.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,21 +15,25 @@ import pytest
 import torch
 from torch import nn
 
-import envs
-from dtqn import networks
 from dtqn.learning import losses
 from dtqn.settings.config import Config
-from dtqn.training import setup
-from dtqn.training.schema import Schema
 from dtqn.training.trainer import Trainer
 from dtqn.types import Sequences
 from replay import SampleInfo
-from tests import toy
-from tests.cases import SMALL, randomise
+from tests.cases import SMALL
+from tests.training.toys import compute_in, play_toy
 
 NUM_ENVS, TICKS, M = 8, 75, 5
 FOREVER = 10**9
-GRIDVERSE = "gridverse-memory-7x7"
+OF_GRIDVERSE: dict[str, Any] = {
+    "task": "gridverse-memory-7x7",
+    "replay": {"burn_in_length": 10, "learn_length": 20, "sequence_period": 20, "capacity": 90 * NUM_ENVS},
+    **{"width": 64, "num_heads": 4, "mlp_width": 128, "head_width": 64, "memory_length": 20},
+    "embedding_width": 8,
+}
+"""The task itself, for which the default network and layout are made."""
+K = 8
+WINDOWED = {"core": "dtqn", "context_length": K, "gate": "residual", "norm": "post"}
 
 
 class Played(NamedTuple):
@@ -56,14 +58,8 @@ def play(
 ) -> Played:
     """Act for TICKS ticks, as a run does while it warms up, and note what the actor sees."""
     if task == "toy":
-        spec = SimpleNamespace(
-            observation_space=toy.OBSERVATION_SPACE,
-            action_space=toy.ACTION_SPACE,
-            has_success=True,
-            time_limit=30,
-        )
-        monkeypatch.setattr(envs, "spec", lambda _, **__: spec)
-        monkeypatch.setattr(envs, "make_vector", lambda _, num_envs, seed, **__: toy.ToyVectorEnv(num_envs))
+        play_toy(monkeypatch)
+    compute_in(monkeypatch, dtype, trace_dtype, parameters)
     config = Config.model_validate(
         {
             "env": task,
@@ -88,24 +84,6 @@ def play(
         }
     )
 
-    def make_network(config: Config) -> nn.Module:
-        task = envs.spec(config.env)
-        torch.manual_seed(0)
-        built = networks.build(config.network, task.observation_space, int(task.action_space.n))
-        return randomise(built.to(dtype), scale=parameters)
-
-    make_schema = setup.make_schema
-
-    def schema_of(config: Config, network: nn.Module) -> Schema:
-        schema = make_schema(config, network)
-        schema.fields = {
-            name: dataclasses.replace(field, dtype=np.dtype(trace_dtype)) if field.block == "trace" else field
-            for name, field in schema.fields.items()
-        }
-        return schema
-
-    monkeypatch.setattr(setup, "make_network", make_network)
-    monkeypatch.setattr(setup, "make_schema", schema_of)
     trainer = Trainer(config)
     q, first = [], []
 
@@ -172,17 +150,15 @@ def assert_every_kind_is_there(played: Played, batch: Sequences, info: SampleInf
     assert (started.any(axis=1) & ~started.all(axis=1)).sum() > 20  # episodes do not begin together
 
 
-@pytest.mark.parametrize("burn_in_length", range(M + 4))
-def test_every_burn_in_length(burn_in_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    played = play(monkeypatch, replay={"burn_in_length": burn_in_length})
-    batch, info = draw(played)
-    assert_every_kind_is_there(played, batch, info)
-    assert error(played, batch, info) < 1e-9
+AVERAGES = {"core": "tests.own_cores:Averages"}
+"""A core with two windows."""
 
 
 @pytest.mark.parametrize(
     "settings",
     [
+        *({"replay": {"burn_in_length": rows}} for rows in range(M + 4)),
+        *({"replay": {"burn_in_length": rows}} | AVERAGES for rows in (0, 1, 3, 7)),
         {"gate": "residual", "norm": "post"},
         {"gate": "output", "norm": "post", "use_prev_action": False},
         {"gate": "input", "dueling": False},
@@ -202,36 +178,36 @@ def test_every_burn_in_length(burn_in_length: int, monkeypatch: pytest.MonkeyPat
 )
 def test_networks_and_layouts(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     played = play(monkeypatch, **settings)
-    assert (played.trainer.actor.state.keys is not None) == ("publish_period" in settings)
+    if "core" not in settings:
+        assert (played.trainer.actor.state.keys is not None) == ("publish_period" in settings)
     batch, info = draw(played)
     assert_every_kind_is_there(played, batch, info)
     assert error(played, batch, info) < 1e-9
 
 
-def test_the_learners_td_errors_are_of_the_actors_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Q(s_t, a_t) of the learned steps is the actor's, of the action that it took at t."""
-    played = play(monkeypatch)
+@pytest.mark.parametrize("windowed", [False, True])
+def test_the_learners_td_errors_are_of_the_actors_choices(
+    windowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q(s_t, a_t) of the learned steps is the actor's, of the action that it took at t.
+
+    Of windows it is in those that begin an episode: with h dividing K, its first K steps are learned so.
+    """
+    layout = {"learn_length": 4, "burn_in_length": K - 4, "sequence_period": 4}
+    played = play(monkeypatch, replay=layout, **WINDOWED) if windowed else play(monkeypatch)
     batch, info = draw(played)
     _, mask, q_taken, *_ = played.trainer.learner.td_errors(batch)
     anchor, stream = np.divmod(info.ids, NUM_ENVS)
     given = np.stack(played.trainer.actor.rows.env.actions)
-    for b in range(len(anchor)):
+    begins = batch.episode_step.numpy() == 0
+    compared = np.flatnonzero(begins | (not windowed))
+    for b in compared:
         for t in range(int(batch.learned_steps[b])):
             row = anchor[b] + t
             expected = played.q[row, stream[b], given[row, stream[b]]]
             assert q_taken[b, t].item() == pytest.approx(expected, abs=1e-9)
-    assert mask.sum() == batch.learned_steps.sum()
-
-
-AVERAGES = {"core": "tests.own_cores:Averages"}
-
-
-@pytest.mark.parametrize("burn_in_length", [0, 1, 3, 7])
-def test_a_core_with_two_windows(burn_in_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    played = play(monkeypatch, replay={"burn_in_length": burn_in_length}, **AVERAGES)
-    batch, info = draw(played)
-    assert_every_kind_is_there(played, batch, info)
-    assert error(played, batch, info) < 1e-9
+    assert mask.sum() == batch.learned_steps.sum() and batch.learned_steps[compared].sum() > 200
+    assert not windowed or set(batch.burn_in_rows[begins].tolist()) == {0, 4}
 
 
 @pytest.mark.parametrize(
@@ -272,48 +248,28 @@ def test_without_stored_memory_only_whole_histories_are_exact(monkeypatch: pytes
 @pytest.mark.parametrize(
     "dtype, trace_dtype, bar",
     [
+        (torch.float64, "float64", 1e-9),
         (torch.float64, "float32", 1e-7),
         (torch.float32, "float32", 1e-5),
         (torch.float32, "float16", 1e-3),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("network", [{}, {"gate": "residual", "norm": "post"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"gate": "residual", "norm": "post"}, OF_GRIDVERSE], ids=["toy", "residual", "gridverse"]
+)
 def test_narrower_traces(
-    dtype: torch.dtype, trace_dtype: str, bar: float, network: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype,
+    trace_dtype: str,
+    bar: float,
+    settings: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The bar is a share of the largest |Q|, or of 1."""
-    played = play(monkeypatch, dtype=dtype, trace_dtype=trace_dtype, parameters=0.05, **network)
+    played = play(monkeypatch, dtype=dtype, trace_dtype=trace_dtype, parameters=0.05, **settings)
     batch, info = draw(played)
     assert batch.trace["memory"].dtype == getattr(torch, trace_dtype)
     assert error(played, batch, info) < bar * max(1.0, abs(played.q).max())
-
-
-@pytest.mark.parametrize("trace_dtype", ["float64", "float16"])
-def test_gridverse(trace_dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task itself, for which the default network and layout are made."""
-    exact = trace_dtype == "float64"
-    played = play(
-        monkeypatch,
-        task=GRIDVERSE,
-        dtype=torch.float64 if exact else torch.float32,
-        trace_dtype=trace_dtype,
-        parameters=0.05,
-        replay={"burn_in_length": 10, "learn_length": 20, "sequence_period": 20, "capacity": 90 * NUM_ENVS},
-        width=64,
-        num_heads=4,
-        mlp_width=128,
-        head_width=64,
-        memory_length=20,
-        embedding_width=8,
-    )
-    batch, info = draw(played)
-    assert batch.burn_in_rows.unique().tolist() == [0, 10]
-    assert error(played, batch, info) < (1e-9 if exact else 1e-3 * max(1.0, abs(played.q).max()))
-
-
-K = 8
-WINDOWED = {"core": "dtqn", "context_length": K, "gate": "residual", "norm": "post"}
 
 
 def as_the_actor_sees(played: Played, batch: Sequences) -> torch.Tensor:
@@ -361,25 +317,6 @@ def test_windows(settings: dict[str, Any], learn_length: int, monkeypatch: pytes
 
 def batch_has_trace(played: Played) -> bool:
     return any(field.block == "trace" for field in played.trainer.replay.fields.values())
-
-
-def test_the_windowed_learners_td_errors_are_of_the_actors_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In windows that begin an episode, Q(s_t, a_t) of each learned step is the actor's of its own action."""
-    layout = {"learn_length": 4, "burn_in_length": K - 4, "sequence_period": 4}
-    played = play(monkeypatch, replay=layout, **WINDOWED)
-    batch, info = draw(played)
-    _, _, q_taken, *_ = played.trainer.learner.td_errors(batch)
-    anchor, stream = np.divmod(info.ids, NUM_ENVS)
-    given = np.stack(played.trainer.actor.rows.env.actions)
-    compared = 0
-    for b in np.flatnonzero(batch.episode_step.numpy() == 0):
-        for t in range(int(batch.learned_steps[b])):
-            row = anchor[b] + t
-            expected = played.q[row, stream[b], given[row, stream[b]]]
-            assert q_taken[b, t].item() == pytest.approx(expected, abs=1e-9)
-            compared += 1
-    # With h dividing K, the first K steps of every episode are learned from its start.
-    assert compared > 200 and set(batch.burn_in_rows[batch.episode_step == 0].tolist()) == {0, 4}
 
 
 def shifted(x: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,17 +11,15 @@ import pytest
 
 from dtqn import cli
 from dtqn.settings.presets import resolve
-from dtqn.training import checkpoint, pool, preflight, session, setup
+from dtqn.training import checkpoint, pool, preflight, setup
 from dtqn.training.acting_worker import ActingWorker
-from dtqn.training.directory import RunDir
 from dtqn.training.exchange import Exchange
 from dtqn.training.pool import shares
 from dtqn.training.schema import named
 from dtqn.training.setup import Share
 from envs import TaskError
 from tests.training import pools
-from tests.training.pools import Here, assert_same, note_ticks, plain, train, trainer_of
-from tests.training.test_evaluator import FLAGS
+from tests.training.pools import Here, assert_same, note_ticks, plain, resume, start, train, trainer_of
 
 here = pools.here
 _no_pictures = pools.no_pictures
@@ -156,15 +153,12 @@ def test_what_cannot_be_saved_begins_anew(here: type[Here], tmp_path: Path, lose
 def test_a_short_run_with_workers_ends_with_an_update(here: type[Here], tmp_path: Path) -> None:
     """Ticks that workers have acted ahead are dropped where episodes end by order."""
     flags = {"actor.pool": "process", "evaluator": "inline", "total_env_steps": 3, "warmup_env_steps": 3}
-    out = io.StringIO()
-    config = resolve(None, FLAGS | {"evaluation.first_episodes": 1, "evaluation.episodes": 1} | flags, {})
-    assert session.start(config, RunDir(tmp_path / "run"), out) == 0
-    assert "copies stepped by 2 workers" in out.getvalue()
-    out, directory = io.StringIO(), RunDir(tmp_path / "run")
-    longer = directory.resumed_config({"total_env_steps": 60}, {})
-    assert session.resume(longer, directory, out) == 0
-    assert "resumed" in out.getvalue() and "not exact" not in out.getvalue()
-    state = checkpoint.load_state(directory.checkpoints)
+    flags |= {"evaluation.first_episodes": 1, "evaluation.episodes": 1}
+    code, printed = start(tmp_path / "run", **flags)
+    assert code == 0 and "copies stepped by 2 workers" in printed
+    code, printed = resume(tmp_path / "run", total_env_steps=60)
+    assert code == 0 and "resumed" in printed and "not exact" not in printed
+    state = checkpoint.load_state(tmp_path / "run/checkpoint")
     assert state["learner"]["learner_steps"] >= 1
 
 
@@ -178,7 +172,6 @@ def test_settings_that_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str
             "actor.num_workers is 40, above actor.num_envs 32: some would have no copy to step; try 32 "
             "(actor.num_workers from --actor.num_workers)",
         ),
-        (["--task.vectorization", "async"], "--task.vectorization is no option; did you mean --actor.pool?"),
         (
             ["--task.step_timeout", "9"],
             "--task.step_timeout is no option; did you mean --actor.step_timeout?",
@@ -251,10 +244,10 @@ def test_a_fault_names_the_copy_of_the_run() -> None:
     flags = {"env": f"{__name__}:Failing", "network.recall_weight": 0}
     config, network = trainer_of(0, **flags).config, trainer_of(0, **flags).network
     exchange = Exchange(config, network, setup.make_schema(config, network))
-    worker = ActingWorker(config, Share(3, 5, (1, 0)), 0, exchange.shared.descriptor)
+    worker = ActingWorker(config, Share(3, 5, (1, 0)), 0, exchange.descriptor)
     for tick in range(2):
         worker.tick(tick, 0, 0)
     for _ in range(2):
         with pytest.raises(TaskError, match="copy 4: its observation holds inf"):
             worker.tick(0, 0, 0)
-    exchange.shared.close()
+    exchange.close()

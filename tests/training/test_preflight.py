@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from dtqn import cli
 from dtqn.acting.optimism import Optimism
 from dtqn.acting.statistics import wilson_interval
 from dtqn.settings import presets
@@ -59,26 +59,6 @@ def test_the_counters_of_optimism_are_the_actors() -> None:
     assert plan("0.5") == without | {"copies": without["copies"] + tables}
 
 
-def test_an_evaluation_that_cannot_fit_is_refused_with_fewer_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = config_of("gtrxl", **{"evaluation.num_envs": "400", "evaluation.episodes": "500"})
-    plan = {"replay": 10**9, "networks": 10**9, "copies": 10**9, "an evaluation": 8 * 10**9}
-    _machine(monkeypatch, plan, 10**9, 10 * 10**9)
-    with pytest.raises(MisfitError) as refused:
-        preflight.check(config)
-    # The process and the actor's copies leave 8 of 10 GB; a quarter of these is 100 copies' of the 8 GB.
-    assert str(refused.value) == (
-        "evaluation.num_envs is 400: the run would take 12 GB (replay 1 GB, networks 1 GB, copies 1 GB, "
-        "an evaluation 8 GB, the process itself 1 GB) and the machine has 10 GB; try 100"
-    )
-
-
-def test_copies_that_cannot_fit_are_refused_with_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = config_of("gtrxl", **{"actor.num_envs": "600", "actor.optimism": "1"})
-    _machine(monkeypatch, {"replay": 10**9, "networks": 10**9, "copies": 15 * 10**9}, 10**9, 10 * 10**9)
-    with pytest.raises(MisfitError, match=r"actor.num_envs is 600: the run would take 18 GB .*; try 100$"):
-        preflight.check(config)
-
-
 def test_a_network_that_fits_nowhere_is_counted() -> None:
     plan = preflight.plan_bytes(config_of("gtrxl", **{"network.width": "300000", "network.num_heads": "2"}))
     assert plan["networks"] > 8 * 4 * 2 * 12 * 300_000**2  # two layers of GRU gates: 12 matrices each
@@ -107,35 +87,55 @@ def test_few_returns_end_no_run() -> None:
     preflight.check(config_of("gtrxl", **flags, **{"evaluation.episodes": "10"}))
 
 
-def _machine(monkeypatch: pytest.MonkeyPatch, plan: dict[str, int], process: int, available: int) -> None:
+GB = 10**9
+
+
+@pytest.mark.parametrize(
+    ("flags", "plan", "process", "refused"),
+    [
+        # Replay may have 10 - 4 - 1 GB, and four fifths of that are 4 GB: 400 of its 500 000 steps.
+        (
+            {"replay.capacity": "500000"},
+            {"replay": 5000 * GB, "networks": GB},
+            4 * GB,
+            "replay.capacity is 500000: the run would take 5 TB (replay 5 TB, networks 1 GB, the process "
+            "itself 4 GB) and the machine has 10 GB; try 400",
+        ),
+        # The process and the actor's copies leave 8 of 10 GB; a quarter of these is 100 copies' of the 8 GB.
+        (
+            {"evaluation.num_envs": "400", "evaluation.episodes": "500"},
+            {"replay": GB, "networks": GB, "copies": GB, "an evaluation": 8 * GB},
+            GB,
+            "evaluation.num_envs is 400: the run would take 12 GB (replay 1 GB, networks 1 GB, copies 1 GB, "
+            "an evaluation 8 GB, the process itself 1 GB) and the machine has 10 GB; try 100",
+        ),
+        (
+            {"actor.num_envs": "600", "actor.optimism": "1"},
+            {"replay": GB, "networks": GB, "copies": 15 * GB},
+            GB,
+            r"actor.num_envs is 600: the run would take 18 GB .*; try 100",
+        ),
+        ({}, {"replay": GB, "networks": 5 * GB}, 5 * GB, "network.width is .*; try a smaller network"),
+        ({}, {"replay": 7 * GB, "networks": GB}, 2 * GB + 1, "replay.capacity is .*"),
+        ({}, {"replay": 7 * GB, "networks": GB}, 2 * GB, None),
+    ],
+)
+def test_a_run_that_cannot_fit_is_refused_with_the_figure(
+    monkeypatch: pytest.MonkeyPatch,
+    flags: dict[str, str],
+    plan: dict[str, int],
+    process: int,
+    refused: str | None,
+) -> None:
     monkeypatch.setattr(preflight, "plan_bytes", lambda config: plan)
     monkeypatch.setattr(machine, "resident_bytes", lambda: process)
-    monkeypatch.setattr(machine, "available_bytes", lambda: available)
-
-
-def test_a_run_that_cannot_fit_is_refused_with_the_figure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _machine(monkeypatch, {"replay": 5 * 10**12, "networks": 10**9}, 4 * 10**9, 10**10)
-    assert cli.main(["--run-dir", str(tmp_path / "run"), "--replay.capacity", "500000"]) == 2
-    # Replay may have 10 - 4 - 1 GB, and four fifths of that are 4 GB: 400 of its 500 000 steps.
-    assert capsys.readouterr().err.removeprefix("error: ").strip() == (
-        "replay.capacity is 500000: the run would take 5 TB (replay 5 TB, networks 1 GB, the process itself "
-        "4 GB) and the machine has 10 GB; try 400"
-    )
-    assert not (tmp_path / "run").exists()
-
-
-def test_the_process_itself_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = config_of("gtrxl")
-    _machine(monkeypatch, {"replay": 7 * 10**9, "networks": 10**9}, 2 * 10**9, 10**10)
-    preflight.check(config)
-    _machine(monkeypatch, {"replay": 7 * 10**9, "networks": 10**9}, 2 * 10**9 + 1, 10**10)
-    with pytest.raises(MisfitError, match=r"^replay\.capacity is "):
-        preflight.check(config)
-    _machine(monkeypatch, {"replay": 10**9, "networks": 5 * 10**9}, 5 * 10**9, 10**10)
-    with pytest.raises(MisfitError, match=r"^network\.width is .*; try a smaller network$"):
-        preflight.check(config)
+    monkeypatch.setattr(machine, "available_bytes", lambda: 10 * GB)
+    if refused is None:
+        preflight.check(config_of("gtrxl", **flags))
+        return
+    with pytest.raises(MisfitError) as error:
+        preflight.check(config_of("gtrxl", **flags))
+    assert re.fullmatch(refused.replace("(", r"\(").replace(")", r"\)"), str(error.value))
 
 
 def test_the_process_is_measured() -> None:

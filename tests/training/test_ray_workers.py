@@ -13,10 +13,17 @@ from dtqn.settings.config import ConfigError
 from dtqn.training import checkpoint
 from dtqn.training.pool import WorkerPool
 from envs import TaskError
+from tests import clusters
 from tests.training import pools
 from tests.training.pools import Here, assert_same, train, trainer_of
 
+cluster = clusters.cluster
 here = pools.here
+
+
+@pytest.fixture
+def address(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
 
 
 def test_without_ray_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,10 +33,23 @@ def test_without_ray_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -
         trainer_of(**{"actor.pool": "ray"})
 
 
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [(None, "unset: must be HOST:PORT, as"), ("127.0.0.1:1", "127.0.0.1:1: no Ray answers there")],
+)
+def test_without_a_cluster_it_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, address: str | None, problem: str
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_ADDRESS", address or "")
+    with pytest.raises(ConfigError, match=f"^actor.pool is ray: RAY_ADDRESS is {problem}"):
+        trainer_of(**{"actor.pool": "ray"})
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("address")
 def test_rays_actors_are_the_workers_of_the_other_pool(here: type[Here], tmp_path: Path) -> None:
     """In every row; also after a resume, and where an actor is killed."""
-    pytest.importorskip("ray")
     from dtqn.clusters import ray
 
     flags = {"actor.pool": "ray"}
@@ -59,8 +79,8 @@ def test_rays_actors_are_the_workers_of_the_other_pool(here: type[Here], tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("address")
 def test_a_task_that_no_ray_actor_can_make_is_one_line() -> None:
-    pytest.importorskip("ray")
     gymnasium.register("OnlyHere-v0", entry_point="gymnasium.envs.classic_control.cartpole:CartPoleEnv")
     try:
         with pytest.raises(TaskError, match=r"another process, as actor\.pool ray asks for: .*OnlyHere-v0"):

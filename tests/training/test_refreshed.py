@@ -2,51 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from dtqn.settings.config import Config
-from dtqn.training import checkpoint
 from dtqn.training.trainer import Trainer
 from tests.cases import randomise
+from tests.training.test_trainer import make_trainer
 
 
-def make_trainer(
+def trainer_of(
     memory: str, network: dict[str, Any] | None = None, learning_rate: float = 1e-3, batch_size: int = 32
 ) -> Trainer:
+    learner = {"batch_size": batch_size, "learning_rate": learning_rate, "env_steps_per_update": 20}
+    replay = {"priority_exponent": 0.0, "memory": memory, "trace_dtype": "float32", "capacity": 1_200}
     sizes = {"width": 8, "num_layers": 2, "mlp_width": 8, "memory_length": 4, "head_width": 8}
-    return Trainer(
-        Config.model_validate(
-            {
-                "env": "gridverse-memory-5x5",
-                "device": "cpu",
-                "seed": 2,
-                "total_env_steps": 4_000,
-                "warmup_env_steps": 600,
-                "metrics_every": 10**6,
-                "network": sizes | (network or {}),
-                "replay": {
-                    "capacity": 1_200,
-                    "learn_length": 6,
-                    "burn_in_length": 2,
-                    "priority_exponent": 0.0,
-                    "memory": memory,
-                    "trace_dtype": "float32",
-                },
-                "learner": {
-                    "batch_size": batch_size,
-                    "learning_rate": learning_rate,
-                    "env_steps_per_update": 20,
-                },
-                "actor": {"num_envs": 4},
-                "evaluation": {"episodes": 4, "num_envs": 4, "period": 10**6},
-                "task": {"time_limit": 20},
-            }
-        )
+    return make_trainer(
+        4_000,
+        learner,
+        seed=2,
+        device="cpu",
+        warmup_env_steps=600,
+        metrics_every=10**6,
+        replay=replay | {"learn_length": 6, "burn_in_length": 2},
+        network=sizes | (network or {}),
     )
 
 
@@ -64,7 +44,7 @@ def test_it_forgets_the_parameters_that_it_was_made_with(network: dict[str, Any]
     """Under parameters that have changed once, delta-Q goes to zero; what is only stored stays stale."""
     seen = {}
     for memory in ("stored", "refreshed"):
-        trainer = make_trainer(memory, network, learning_rate=1e-12)
+        trainer = trainer_of(memory, network, learning_rate=1e-12)
         while trainer.env_steps < 600:
             trainer.advance()
         randomise(trainer.network, seed=1, scale=0.2)
@@ -83,19 +63,8 @@ def test_it_forgets_the_parameters_that_it_was_made_with(network: dict[str, Any]
     assert stored["replay/memory_age"] == 40 and refreshed["replay/memory_age"] < 25
 
 
-def test_it_lessens_staleness_in_a_run() -> None:
-    found = {}
-    for memory in ("stored", "refreshed"):
-        trainer = make_trainer(memory, learning_rate=3e-3)
-        while trainer.env_steps < 1_100:
-            trainer.advance()
-        found[memory] = staleness(trainer)
-    for name in ("replay/delta_q_first", "replay/memory_age"):
-        assert found["refreshed"][name] < 0.8 * found["stored"][name]
-
-
 def test_rows_but_for_the_trace_stay_as_they_were() -> None:
-    trainer = make_trainer("refreshed")
+    trainer = trainer_of("refreshed")
     while trainer.env_steps < 600:
         trainer.advance()
     before = trainer.replay.get_state()["rows"]
@@ -108,17 +77,3 @@ def test_rows_but_for_the_trace_stay_as_they_were() -> None:
     touched = (before["trace/memory"] != after["trace/memory"]).any(axis=(1, 2))
     assert touched.any() and not touched.all()
     assert (after["trace_version"][~touched] == 0).all() and after["trace_version"].max() == 4
-
-
-def test_a_run_goes_on_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
-    whole, resumed = (make_trainer("refreshed", batch_size=8) for _ in range(2))
-    while whole.env_steps < 900:
-        whole.advance()
-    checkpoint.save(tmp_path, 1, {}, whole.get_state(), {})
-    resumed.set_state(checkpoint.load_state(tmp_path))
-    for trainer in (whole, resumed):
-        while trainer.env_steps < 1_500:  # the ring goes round
-            trainer.advance()
-    np.testing.assert_equal(resumed.replay.get_state(), whole.replay.get_state())
-    for one, other in zip(whole.network.parameters(), resumed.network.parameters(), strict=True):
-        assert torch.equal(one, other)

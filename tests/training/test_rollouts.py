@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-import envs
-from dtqn import networks
 from dtqn.learning.batches import whole_sequence
 from dtqn.settings.config import Config
-from dtqn.training import checkpoint, setup
+from dtqn.training import checkpoint
 from dtqn.training.preflight import planned_updates
 from dtqn.training.trainer import Trainer
 from tests import toy
-from tests.cases import SMALL, randomise
+from tests.cases import SMALL
 from tests.reference.pqn_twin import NaivePQN, peng_returns
+from tests.training.toys import compute_in, play_toy
 
 NUM_ENVS, T = 4, 12
 FOREVER = 10**9
@@ -61,32 +58,8 @@ def configured(groups: dict[str, dict[str, Any]], **settings: Any) -> Config:
 @pytest.fixture
 def trainer_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Config], Trainer]:
     """Trainers of the toy task in float64, the stored memory included."""
-    spec = SimpleNamespace(
-        id="toy",
-        observation_space=toy.OBSERVATION_SPACE,
-        action_space=toy.ACTION_SPACE,
-        has_success=True,
-        time_limit=toy.MAX_LENGTH,
-    )
-    monkeypatch.setattr(envs, "spec", lambda _, **__: spec)
-    monkeypatch.setattr(envs, "make_vector", lambda _, num_envs, seed, **__: toy.ToyVectorEnv(num_envs))
-    make_schema = setup.make_schema
-
-    def in_double(config: Config) -> Any:
-        torch.manual_seed(0)
-        built = networks.build(config.network, toy.OBSERVATION_SPACE, toy.NUM_ACTIONS)
-        return randomise(built.double(), scale=0.1)
-
-    def schema_of(config: Config, network: Any) -> Any:
-        schema = make_schema(config, network)
-        schema.fields = {
-            name: dataclasses.replace(field, dtype=np.dtype("float64")) if field.block == "trace" else field
-            for name, field in schema.fields.items()
-        }
-        return schema
-
-    monkeypatch.setattr(setup, "make_network", in_double)
-    monkeypatch.setattr(setup, "make_schema", schema_of)
+    play_toy(monkeypatch)
+    compute_in(monkeypatch, torch.float64, "float64", 0.1)
     return Trainer
 
 
@@ -239,16 +212,6 @@ def test_each_epoch_takes_every_sequence_once_and_deals_anew(
     assert len(set(dealt)) > 1
 
 
-def test_a_rollout_of_the_warm_up_is_not_learned(trainer_of: Callable[[Config], Trainer]) -> None:
-    trainer = trainer_of(configured({}, warmup_env_steps=T * NUM_ENVS))
-    for _ in range(T):
-        trainer.advance()
-    assert trainer.learner_steps == trainer.replay.num_sequences == 0
-    for _ in range(T):
-        trainer.advance()
-    assert trainer.learner_steps == 4
-
-
 def test_priorities_are_neither_made_nor_told(trainer_of: Callable[[Config], Trainer]) -> None:
     trainer = trainer_of(configured({}, metrics_every=10))
     trainer._first_priorities = None  # type: ignore[method-assign,assignment]
@@ -257,14 +220,18 @@ def test_priorities_are_neither_made_nor_told(trainer_of: Callable[[Config], Tra
     assert trainer.replay.max_priority == 1.0
 
 
-@pytest.mark.parametrize("total", [5, 300])
-def test_the_price_of_a_run_is_known(total: int, trainer_of: Callable[[Config], Trainer]) -> None:
-    trainer = trainer_of(configured({}, total_env_steps=total))
+@pytest.mark.parametrize(("total", "warmup"), [(5, 0), (300, 0), (300, T * NUM_ENVS)])
+def test_the_price_of_a_run_is_known(
+    total: int, warmup: int, trainer_of: Callable[[Config], Trainer]
+) -> None:
+    """A rollout of the warm-up is not learned."""
+    trainer = trainer_of(configured({}, total_env_steps=total, warmup_env_steps=warmup))
     while not trainer.finished:
         trainer.advance()
+        assert trainer.env_steps > warmup or trainer.learner_steps == trainer.replay.num_sequences == 0
     trainer.finish()
     planned = planned_updates(trainer.config)
-    assert planned == max(1, total // (T * NUM_ENVS) * 4)
+    assert planned == max(1, (total - warmup) // (T * NUM_ENVS) * 4)
     # Last rows take no env step, so there are a few more ticks, and the shortest run does one update.
     assert planned <= trainer.learner_steps <= planned + 4
 

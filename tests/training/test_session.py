@@ -13,7 +13,7 @@ import torch
 import yaml
 
 import envs
-from dtqn import cli, text
+from dtqn import cli
 from dtqn.training import chance_level, checkpoint, display, session, trained
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCKS, read_rows
@@ -108,8 +108,8 @@ def test_best_weights_are_those_of_the_best_evaluation(tmp_path, trainer):
     best = max(evaluations, key=evaluations.get)
     figures = checkpoint.best_figures(tmp_path / "run/checkpoint")
     assert (figures["env_steps"], figures["eval/success"]) == (best, evaluations[best])
-    assert torch.equal(checkpoint.load_best(tmp_path / "run/checkpoint")["weight"], seen[best])
-    assert torch.equal(checkpoint.load_weights(tmp_path / "run/checkpoint")["weight"], seen[1000])
+    assert torch.equal(checkpoint.load_weights(tmp_path / "run/checkpoint", "best")[1]["weight"], seen[best])
+    assert torch.equal(checkpoint.load_weights(tmp_path / "run/checkpoint")[1]["weight"], seen[1000])
 
 
 def test_where_no_success_is_defined_the_return_counts(tmp_path, trainer):
@@ -122,11 +122,7 @@ def test_where_no_success_is_defined_the_return_counts(tmp_path, trainer):
 
 def test_evaluations_tell_the_best_and_the_mean_so_far_also_after_a_kill(tmp_path, trainer):
     """As columns: a sweep reads them over time and as the run's result. No later evaluation counts."""
-    fake.kill_at(trainer, 570)
-    with pytest.raises(fake.Killed):
-        fake.start(tmp_path / "run")
-    fake.kill_at(trainer, None)
-    fake.resume(tmp_path / "run")
+    fake.resume(fake.killed(tmp_path / "run", trainer, 570))
     rows = [row for row in fake.rows(tmp_path / "run") if "eval/return" in row]
     assert len(rows) == 10
     for count in range(1, 11):
@@ -166,28 +162,19 @@ def test_however_short_a_run_ends_with_what_it_owes(tmp_path, trainer):
     assert [row["env_steps"] for row in fake.rows(tmp_path / "run") if "eval/success" in row] == [10]
 
 
-@pytest.mark.parametrize("kills", [[470], [210, 590, 810], [400], [999990]])
+@pytest.mark.parametrize("kills", [[470], [210, 590, 810], [400]])
 def test_a_killed_and_resumed_run_ends_like_one_that_was_not(tmp_path, trainer, kills):
-    fake.start(tmp_path / "whole")
     for number, env_steps in enumerate(kills):
-        fake.kill_at(trainer, env_steps)
-        try:
-            fake.start(tmp_path / "killed") if number == 0 else fake.resume(tmp_path / "killed")
-        except fake.Killed:
-            with (tmp_path / "killed/metrics.jsonl").open("a") as file:
-                file.write('{"env_steps": 1')
-    fake.kill_at(trainer, None)
-    assert fake.resume(tmp_path / "killed")[0] == 0
-    assert fake.tree(tmp_path / "killed") == fake.tree(tmp_path / "whole")
+        fake.killed(tmp_path / "killed", trainer, env_steps, fake.resume if number else fake.start)
+        with (tmp_path / "killed/metrics.jsonl").open("a") as file:
+            file.write('{"env_steps": 1')
+    fake.assert_goes_on(tmp_path / "killed")
 
 
 def test_seconds_go_on_after_a_resume(tmp_path, trainer):
-    fake.kill_at(trainer, 470)
-    with pytest.raises(fake.Killed):
-        fake.start(tmp_path / "run")
+    fake.killed(tmp_path / "run", trainer)
     with edited_checkpoint(tmp_path / "run/checkpoint/400") as content:
         content["about"]["seconds"] = 1000.0
-    fake.kill_at(trainer, None)
     fake.resume(tmp_path / "run")
     rows = read_rows(tmp_path / "run/metrics.jsonl")
     assert 1000 < rows[-1]["seconds"] < 1100
@@ -195,11 +182,8 @@ def test_seconds_go_on_after_a_resume(tmp_path, trainer):
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_anew(tmp_path, trainer):
-    fake.kill_at(trainer, 150)
-    with pytest.raises(fake.Killed):
-        fake.start(tmp_path / "killed")
+    fake.killed(tmp_path / "killed", trainer, 150)
     assert checkpoint.best_figures(tmp_path / "killed/checkpoint")["env_steps"] == 100
-    fake.kill_at(trainer, None)
     code, lines = fake.resume(tmp_path / "killed")
     assert (code, lines[0]) == (0, f"{tmp_path / 'killed'} has no checkpoint yet: the run starts anew")
     fake.start(tmp_path / "whole")
@@ -222,11 +206,8 @@ def test_a_finished_run_says_so_and_can_be_made_longer(tmp_path, trainer):
 
 def test_what_a_finished_run_came_to(tmp_path, trainer):
     directory = RunDir(tmp_path / "run")
-    fake.kill_at(trainer, 470)
-    with pytest.raises(fake.Killed):
-        fake.start(tmp_path / "run")
+    fake.killed(tmp_path / "run", trainer)
     assert directory.read_result() is None
-    fake.kill_at(trainer, None)
     fake.resume(tmp_path / "run")
     result, last = directory.read_result(), read_rows(tmp_path / "run/metrics.jsonl")[-1]
     assert (result["env_steps"], result["learner_steps"], result["parameters"]) == (1000, 100, 6)
@@ -235,9 +216,7 @@ def test_what_a_finished_run_came_to(tmp_path, trainer):
     (tmp_path / "run/result.json").unlink()  # as a kill right after the last checkpoint leaves it
     assert fake.resume(tmp_path / "run")[0] == 0
     assert directory.read_result() == result
-    fake.kill_at(trainer, 1200)
-    with pytest.raises(fake.Killed):
-        fake.resume(tmp_path / "run", total_env_steps=1500)
+    fake.killed(tmp_path / "run", trainer, 1200, fake.resume, total_env_steps=1500)
     assert directory.read_result() is None
 
 
@@ -245,12 +224,9 @@ def test_a_run_is_found_by_its_settings(tmp_path, trainer, capsys):
     def auto(*flags):
         return cli.main(["--resume", "auto", "--runs-dir", str(tmp_path), *_FLAGS, *flags])
 
-    fake.kill_at(trainer, 470)
-    with pytest.raises(fake.Killed):
-        auto()
+    fake.killed(tmp_path, trainer, begin=lambda path: auto())
     (path,) = (tmp_path / "gridverse-memory-7x7/gtrxl").iterdir()
     assert path == RunDir.of_config(fake.config_of(), tmp_path).path
-    fake.kill_at(trainer, None)
     capsys.readouterr()
     assert auto("--threads", "2", "--warmup-env-steps", "200") == 0, "the same run, written otherwise"
     assert "resumed  at 400 env steps" in capsys.readouterr().out
@@ -265,31 +241,26 @@ def test_a_run_is_found_by_its_settings(tmp_path, trainer, capsys):
     assert len(list(path.parent.iterdir())) == 2
 
 
-def test_a_directory_in_use_is_refused(tmp_path, trainer, capsys):
-    fake.start(tmp_path / "run")
-    with RunDir(tmp_path / "run").lock():
-        assert cli.main(["--resume", str(tmp_path / "run")]) == 2
-        assert capsys.readouterr().err == (
-            f"error: run_dir {tmp_path / 'run'} is in use: another process trains there\n"
-        )
-    assert cli.main(["--resume", str(tmp_path / "run")]) == 0
-
-
 _FLAGS = ["--total-env-steps", "1000", "--checkpoint-every", "200", "--wandb", "disabled"]
+
+
+def _evaluations(trainer, **columns):
+    """The fake's are these at 100, 200, ... env steps, the last ones from then on."""
+
+    def evaluation(self):
+        place = self.env_steps // 100 - 1
+        found = {f"eval/{name}": values[min(place, len(values) - 1)] for name, values in columns.items()}
+        return {"eval/return": 1.0, "eval/length": 5.0, "eval/episodes": 20} | found
+
+    trainer._evaluation = evaluation
 
 
 def test_a_run_ends_at_the_success_that_was_asked_for(tmp_path, trainer):
     """By the lower end of its interval."""
-    lower = {100: 0.1, 200: 0.66, 300: 0.69, 400: 0.7}
-
-    def evaluation(self):
-        low = lower.get(self.env_steps, 0.2)
-        successes = {"eval/success_low": low, "eval/success": low + 0.05, "eval/success_high": low + 0.1}
-        return {**successes, "eval/return": 1.0, "eval/length": 5.0, "eval/episodes": 20}
-
-    trainer._evaluation = evaluation
-    code, _ = fake.start(tmp_path / "run", stop_at_success=0.7)
-    assert code == 0
+    low = [0.1, 0.66, 0.69, 0.7, 0.2]
+    success, high = ([value + more for value in low] for more in (0.05, 0.1))
+    _evaluations(trainer, success_low=low, success=success, success_high=high)
+    assert fake.start(tmp_path / "run", stop_at_success=0.7)[0] == 0
     assert fake.rows(tmp_path / "run")[-1]["env_steps"] == 400
     assert "has finished" in fake.resume(tmp_path / "run")[1][0]
     assert fake.resume(tmp_path / "run", stop_at_success=None)[0] == 0
@@ -298,15 +269,8 @@ def test_a_run_ends_at_the_success_that_was_asked_for(tmp_path, trainer):
 
 def test_a_run_ends_at_the_return_that_was_asked_for(tmp_path, trainer):
     """By the lower end of its interval, the mean less 1.96 standard errors; success does not count there."""
-    returns = {100: (0.9, 0.3), 200: (0.9, 0.21), 300: (0.9, 0.2), 400: (0.9, 0.0)}
-
-    def evaluation(self):
-        mean, error = returns.get(self.env_steps, (0.0, 0.1))
-        of_return = {"eval/return": mean, "eval/return_error": error}
-        of_success = {"eval/success": 1.0, "eval/success_low": 1.0, "eval/success_high": 1.0}
-        return {**of_success, **of_return, "eval/length": 5.0, "eval/episodes": 20}
-
-    trainer._evaluation = evaluation
+    columns = {"return": [0.9] * 4 + [0.0], "return_error": [0.3, 0.21, 0.2, 0.0, 0.1]}
+    _evaluations(trainer, success=[1.0], success_low=[1.0], success_high=[1.0], **columns)
     assert fake.start(tmp_path / "run", stop_at_return=0.5)[0] == 0
     assert fake.rows(tmp_path / "run")[-1]["env_steps"] == 300
     assert "has finished" in fake.resume(tmp_path / "run")[1][0]
@@ -319,23 +283,15 @@ def test_a_run_ends_at_the_return_that_was_asked_for(tmp_path, trainer):
 )
 def test_a_signal_finishes_the_tick_saves_and_says_how_to_go_on(tmp_path, trainer, number, code, times):
     """A terminal that goes away sends SIGHUP twice: the system, and the shell."""
-
-    def at_tick(running):
-        if running.env_steps == 470:
-            for _ in range(times):
-                os.kill(os.getpid(), number)
-
-    trainer.at_tick = staticmethod(at_tick)
+    fake.at(trainer, 470, lambda: [os.kill(os.getpid(), number) for _ in range(times)])
     before = signal.getsignal(number)
     found, lines = fake.start(tmp_path / "run")
     assert found == code
     assert lines[-1] == f"interrupted and saved; to go on: python -m dtqn --resume {tmp_path / 'run'}"
     assert checkpoint.read_about(tmp_path / "run/checkpoint")["env_steps"] == 470
     assert signal.getsignal(number) == before
-    trainer.at_tick = staticmethod(lambda running: None)
-    assert fake.resume(tmp_path / "run")[0] == 0
-    fake.start(tmp_path / "whole")
-    assert fake.tree(tmp_path / "run") == fake.tree(tmp_path / "whole")
+    fake.at(trainer, None, lambda: None)
+    fake.assert_goes_on(tmp_path / "run")
 
 
 def test_a_row_without_a_step_of_its_own_has_no_speed(tmp_path, trainer, monkeypatch):
@@ -382,33 +338,27 @@ def test_a_long_evaluation_of_a_task_without_an_end_is_told_of_once(
     assert all(line.startswith("the evaluation at 100 env steps takes long") for line in found)
 
 
-def test_an_error_is_neither_hidden_nor_saved(tmp_path, trainer, capsys):
-    def at_tick(running):
-        if running.env_steps == 470:
-            raise session.NonFiniteError("10 updates in a row; the last batch held the sequences [3]")
-
-    trainer.at_tick = staticmethod(at_tick)
-    code, lines = fake.start(tmp_path / "run")
-    assert code == 1
-    kept = "what the run had at 400 env steps is kept"
-    assert lines[-1] == f"error: 10 updates in a row; the last batch held the sequences [3]; {kept}"
-    assert checkpoint.read_about(tmp_path / "run/checkpoint")["env_steps"] == 400
-
-
 FULL = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8 GiB of which\nnone"
 TOLD = "the GPU has no memory left: CUDA out of memory. Tried to allocate 2.00 GiB"
+KEPT = "what the run had at 400 env steps is kept"
 
 
-def test_a_gpu_that_is_full_amid_a_run_is_one_line(tmp_path, trainer):
-    def at_tick(running):
-        if running.env_steps == 470:
-            raise torch.OutOfMemoryError(FULL)
-
-    trainer.at_tick = staticmethod(at_tick)
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (session.NonFiniteError("10 updates in a row"), f"10 updates in a row; {KEPT}"),
+        (
+            torch.OutOfMemoryError(FULL),
+            f"{TOLD}; {KEPT}; to go on without it: python -m dtqn --resume {{path}} --device cpu",
+        ),
+    ],
+    ids=["not finite", "full"],
+)
+def test_an_error_is_neither_hidden_nor_saved(tmp_path, trainer, error, told):
+    fake.fail_at(trainer, 470, error)
     code, lines = fake.start(tmp_path / "run")
-    assert code == 1
-    kept = "what the run had at 400 env steps is kept; to go on without it: "
-    assert lines[-1].startswith(f"error: {TOLD}; {kept}") and lines[-1].endswith(" --device cpu")
+    assert (code, lines[-1]) == (1, f"error: {told.format(path=tmp_path / 'run')}")
+    assert checkpoint.read_about(tmp_path / "run/checkpoint")["env_steps"] == 400
 
 
 def test_a_gpu_that_is_full_from_the_start_is_one_line(tmp_path, monkeypatch):
@@ -420,17 +370,11 @@ def test_a_gpu_that_is_full_from_the_start_is_one_line(tmp_path, monkeypatch):
         fake.start(tmp_path / "run", device="auto")
 
 
-@pytest.mark.parametrize("damage", ["pointer", "state", "foreign"])
-def test_a_damaged_checkpoint_is_one_line(tmp_path, trainer, capsys, damage):
+def test_a_checkpoint_of_another_program_is_one_line(tmp_path, trainer, capsys):
     fake.start(tmp_path / "run", total_env_steps=200)
     folder = tmp_path / "run/checkpoint"
-    if damage == "pointer":
-        (folder / "latest").write_text("77")
-    elif damage == "state":
-        (folder / "200/state.json").write_bytes(b"\x00")
-    else:
-        weights = checkpoint.load_weights(folder)
-        checkpoint.save(folder, 300, weights, {"other": 1}, checkpoint.read_about(folder))
+    weights = checkpoint.load_weights(folder)[1]
+    checkpoint.save(folder, 300, weights, {"other": 1}, checkpoint.read_about(folder))
     assert cli.main(["--resume", str(tmp_path / "run"), "--total-env-steps", "400"]) == 2
     printed = capsys.readouterr()
     assert printed.err.startswith(f"error: {folder}")
@@ -438,11 +382,7 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path, trainer, capsys, damage):
 
 
 def test_rows_at_wandb_after_a_resume_are_those_of_the_metrics_file(tmp_path, trainer):
-    fake.kill_at(trainer, 470)
-    with pytest.raises(fake.Killed):
-        fake.start(tmp_path / "run", wandb="offline")
-    fake.kill_at(trainer, None)
-    fake.resume(tmp_path / "run")
+    fake.resume(fake.killed(tmp_path / "run", trainer, wandb="offline"))
     files = sorted((tmp_path / "run/wandb").glob("offline-run-*/run-*.wandb"))
     assert len({file.name for file in files}) == 1, "one id"
     assert len(files) == 2
@@ -479,24 +419,11 @@ def test_the_live_view_of_a_terminal():
         assert words in out.getvalue()
 
 
-def test_clocks_and_numbers():
-    assert [text.clock(seconds) for seconds in (0, 59.6, 3723)] == ["0:00", "1:00", "1:02:03"]
-    assert text.number(1234567.2) == "1 234 567"
-
-
 def test_ctrl_c_on_a_real_run_and_evaluation_of_what_it_saved(tmp_path):
     """The real trainer in a process of its own, as a user meets it; W&B's process gets the Ctrl-C too."""
     path, environment = tmp_path / "run", os.environ | {"WANDB_MODE": "offline", "HOME": str(tmp_path)}
-    argv = [
-        "--env",
-        "gridverse-memory-5x5",
-        "--run-dir",
-        path,
-        "--metrics-every",
-        "100",
-        "--actor.num-envs",
-        "4",
-    ]
+    argv = ["--env", "gridverse-memory-5x5", "--run-dir", path, "--metrics-every", "100"]
+    argv += ["--actor.num-envs", "4"]
     argv += ["--replay.capacity", "5000", "--warmup-env-steps", "200", "--evaluation.episodes", "5"]
     argv += ["--network.width", "8", "--network.num-layers", "1", "--network.head-width", "8"]
     argv += ["--task.time-limit", "50"]

@@ -10,7 +10,7 @@ from dtqn.settings.presets import resolve
 from dtqn.training import session, tensorboard_tracker
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import read_rows
-from dtqn.training.trackers import open_tracker
+from dtqn.training.trackers import Start, open_tracker
 from tests.training import fake
 
 pytest.importorskip("tensorboard")
@@ -75,30 +75,23 @@ def test_a_run_is_in_the_file_row_by_row(tmp_path, trainer):
 
 
 def test_a_killed_and_resumed_run_has_every_row_once(tmp_path, trainer):
-    fake.kill_at(trainer, 530)
-    with pytest.raises(fake.Killed):
-        fake.start(tmp_path / "run", **FLAGS)
-    trainer.at_tick = staticmethod(lambda running: None)
-    assert fake.resume(tmp_path / "run")[0] == 0
+    assert fake.resume(fake.killed(tmp_path / "run", trainer, 530, **FLAGS))[0] == 0
     scalars = _scalars(tmp_path / "run")
     assert _own(scalars) == _expected(tmp_path / "run")
     assert len(scalars["learner/loss"]) == 20
 
 
 def test_a_tracker_that_is_added_at_a_resume_gets_what_came_before(tmp_path, trainer):
-    fake.kill_at(trainer, 530)
-    with pytest.raises(fake.Killed):
-        fake.start(tmp_path / "run")
+    fake.killed(tmp_path / "run", trainer, 530)
     assert not (tmp_path / "run/tensorboard").exists()
-    trainer.at_tick = staticmethod(lambda running: None)
     assert fake.resume(tmp_path / "run", tracker="wandb,tensorboard")[0] == 0
     assert _own(_scalars(tmp_path / "run")) == _expected(tmp_path / "run")
 
 
 def test_pictures_and_films_are_there_as_they_are(tmp_path):
     config, said = resolve(None, {"tracker": "tensorboard"}, {}), []
-    opened = open_tracker(config, tmp_path, "abcd1234", [], said.append)
-    assert (opened.names, opened.id) == (["TensorBoard"], "abcd1234")
+    opened = open_tracker(Start(config, tmp_path, "abcd1234", [], said.append))
+    assert ([one.name for one in opened.trackers], opened.id) == (["TensorBoard"], "abcd1234")
     files = {}
     for name in ("curve.png", "film.gif"):
         frames = [Image.new("RGB", (12, 8), shade) for shade in ("red", "blue")]

@@ -15,8 +15,7 @@ from PIL import Image
 from dtqn.settings import presets
 from dtqn.training import wandb_tracker
 from dtqn.training.directory import config_hash
-from dtqn.training.tracker import Gone
-from dtqn.training.trackers import Trackers, open_tracker
+from dtqn.training.trackers import Gone, Start, Trackers, open_tracker
 from tests.training import wandb_file
 
 _ROOT = Path(__file__).parents[2]
@@ -37,11 +36,11 @@ import os, sys, time
 from pathlib import Path
 from dtqn.settings import presets
 from dtqn.training import wandb_tracker
-from dtqn.training.trackers import open_tracker
+from dtqn.training.trackers import Start, open_tracker
 wandb_tracker._WAIT_SECONDS = float(os.environ.get("WAIT_SECONDS", wandb_tracker._WAIT_SECONDS))
 directory, flags, sent, then = Path(sys.argv[1]), {"wandb": sys.argv[2]}, int(sys.argv[3]), sys.argv[4]
 rows = [{"env_steps": 100 * n, "eval/success": None, "learner/loss": n / 4} for n in range(10)]
-tracker = open_tracker(presets.resolve(None, flags, {}), directory, "abcd1234", rows[:sent], print)
+tracker = open_tracker(Start(presets.resolve(None, flags, {}), directory, "abcd1234", rows[:sent], print))
 for number in range(sent, 10):
     tracker.log(number, rows[number])
 tracker.summary({"best/eval_success": 0.75})
@@ -158,7 +157,7 @@ def test_pictures_and_artifact_at_the_end(tmp_path):
     (tmp_path / "checkpoint/10/network.safetensors").write_bytes(b"weights")
     said = []
     tracker = open_tracker(
-        presets.resolve(None, {"wandb": "offline"}, {}), tmp_path, "abcd1234", [], said.append
+        Start(presets.resolve(None, {"wandb": "offline"}, {}), tmp_path, "abcd1234", [], said.append)
     )
     last = _row(0) | {"learner_steps": 7}
     tracker.log(0, last)
@@ -256,8 +255,8 @@ def _accept(server, accepted):
 
 def test_disabled_imports_nothing_and_writes_nothing(tmp_path):
     config = presets.resolve(None, {"wandb": "disabled"}, {})
-    opened = open_tracker(config, tmp_path, "abcd1234", [], pytest.fail)
-    assert (opened.names, opened.id) == ([], "abcd1234")
+    opened = open_tracker(Start(config, tmp_path, "abcd1234", [], pytest.fail))
+    assert ([one.name for one in opened.trackers], opened.id) == ([], "abcd1234")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -269,7 +268,7 @@ def test_what_breaks_in_wandb_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(wandb, "init", broken)
     said = []
     tracker = open_tracker(
-        presets.resolve(None, {"wandb": "offline"}, {}), tmp_path, "abcd1234", [], said.append
+        Start(presets.resolve(None, {"wandb": "offline"}, {}), tmp_path, "abcd1234", [], said.append)
     )
     tracker.log(0, _row(0))
     assert said == ["W&B could not be started, the run goes on without it: OSError: no space left"]
@@ -328,4 +327,4 @@ def test_several_trackers_are_told_the_same_and_a_broken_one_costs_the_others_no
         "picky does not take the artifact: OSError: no space left",
         "gone took too long",
     ]
-    assert both.names == ["picky", "whole"]
+    assert [one.name for one in both.trackers] == ["picky", "whole"]

@@ -10,8 +10,6 @@ import pytest
 import torch
 
 from dtqn.settings.config import Config
-from dtqn.training import setup
-from dtqn.training.evaluator import Asked, Player
 from dtqn.training.preflight import planned_updates
 from dtqn.training.trainer import Trainer
 
@@ -43,38 +41,6 @@ def evaluated(trainer: Trainer, row: dict[str, Any] | None) -> dict[str, Any] | 
     return row if row is None or over is None else row | over.metrics
 
 
-@pytest.mark.parametrize("warmup, per_update", [(100, 8.0), (101, 2.5)])
-def test_one_learner_step_for_so_many_env_steps_after_warm_up(warmup: int, per_update: float) -> None:
-    trainer = make_trainer(400, {"env_steps_per_update": per_update}, warmup_env_steps=warmup)
-    while not trainer.finished:
-        trainer.advance()
-        assert trainer.learner_steps == int(max(0, trainer.env_steps - warmup) / per_update)
-    assert trainer.learner_steps > 25
-
-
-@pytest.mark.parametrize("start", [0.0, 0.6])
-@pytest.mark.parametrize("share", [0.1, 1.0])
-def test_the_step_size_is_constant_and_then_falls_on_a_straight_line(share: float, start: float) -> None:
-    settings = {
-        "learning_rate": 2e-3,
-        "final_learning_rate_share": share,
-        "learning_rate_decay_start": start,
-        "env_steps_per_update": 4.0,
-    }
-    trainer = make_trainer(300, settings, warmup_env_steps=30)
-    seen = []
-    while not trainer.finished:
-        before = trainer.learner_steps
-        trainer.advance()
-        if trainer.learner_steps > before:
-            seen.append((trainer.env_steps / 300, trainer.learner.learning_rate))
-    progress, rate = np.array(seen).T
-    expected = np.interp(progress, [start, 1.0], [2e-3, 2e-3 * share])  # constant beyond both ends
-    np.testing.assert_allclose(rate, expected, rtol=1e-12)
-    assert rate[-1] == pytest.approx(2e-3 * share, rel=0.03)
-    assert (rate[progress < start] == 2e-3).all()
-
-
 @pytest.mark.parametrize("total", [1, 5, 40])
 def test_the_shortest_run_owes_an_update_an_evaluation_and_a_row(total: int) -> None:
     trainer = make_trainer(total)
@@ -86,17 +52,6 @@ def test_the_shortest_run_owes_an_update_an_evaluation_and_a_row(total: int) -> 
     assert 0.0 <= last["eval/success_low"] <= last["eval/success"] <= last["eval/success_high"] <= 1.0
     assert 1 <= last["eval/length"] <= 20
     assert last["eval/return"] < 5.0
-
-
-def test_an_evaluation_is_decided_by_its_seed() -> None:
-    """The same one played again, with the same parameters, is the same."""
-    trainer = make_trainer(100)
-    player, plan = Player(trainer.config, copy.deepcopy(trainer.network)), setup.make_stages(trainer.config)
-    asked = Asked(0, 10, 1, None, False, trainer.network.state_dict())
-    once, again = (player.play(asked, plan.get_state()) for _ in range(2))
-    assert len(once.returns) > 1 and np.isfinite(once.first_q).all()
-    for one, other in zip(once, again, strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 def test_a_run_that_ended_before_any_sequence_can_be_made_longer() -> None:

@@ -182,7 +182,10 @@ def test_a_finished_run_keeps_the_weights_of_its_policy(tmp_path: Path, policy: 
     directory = RunDir(tmp_path / "run")
     assert session.start(config, directory, io.StringIO()) == 0
     learner = checkpoint.load_state(directory.checkpoints)["learner"]
-    for kept in (checkpoint.load_weights(directory.checkpoints), checkpoint.load_best(directory.checkpoints)):
+    for kept in (
+        checkpoint.load_weights(directory.checkpoints)[1],
+        checkpoint.load_weights(directory.checkpoints, "best")[1],
+    ):
         assert kept.keys() == learner[policy].keys()
         assert all(torch.equal(kept[name], weights) for name, weights in learner[policy].items())
         assert not all(torch.equal(kept[name], weights) for name, weights in learner[other].items())

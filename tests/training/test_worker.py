@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks.kills import alive, wait
 from dtqn.training.worker import Worker, WorkerError
 from tests.training.served import Counter
 
@@ -32,13 +33,6 @@ def call(worker: Worker, method: str, *arguments: object) -> object:
     worker.ask(method, *arguments)
     assert worker.answered(60)
     return worker.answer()
-
-
-def wait(until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not until():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_an_object_keeps_its_state_and_its_errors_come_back() -> None:
@@ -107,14 +101,3 @@ def test_a_worker_ends_with_a_run_that_is_killed(tmp_path: Path) -> None:
         run.kill()
     wait(lambda: not alive(pid))
     assert (tmp_path / "ended").exists()
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    stat = Path(f"/proc/{pid}/stat")
-    with contextlib.suppress(OSError):  # a zombie whose parent does not look after it is no more
-        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    return not stat.parent.parent.exists()
