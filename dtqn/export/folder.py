@@ -95,7 +95,7 @@ def export(directory: RunDir, to: Path, episodes: int, seed: int) -> Scores:
         raise ConfigError(f"{directory.path}: is an exported agent already; copy the folder")
     config = directory.read_config()
     about, weights = checkpoint.load_weights(directory.checkpoints)
-    directory.check_trained(config, about["config"])
+    directory.check_trained(config, about)
     kept = {"last": ({"env_steps": about["env_steps"]}, weights)}
     if checkpoint.best_figures(directory.checkpoints):
         kept["best"] = checkpoint.load_weights(directory.checkpoints, "best")
@@ -107,7 +107,7 @@ def export(directory: RunDir, to: Path, episodes: int, seed: int) -> Scores:
                 shutil.copyfile(directory.path / name, folder / name)
         (folder / "metrics.jsonl").write_bytes(b"".join(row + b"\n" for row in rows))
         for name, (figures, tensors) in kept.items():
-            checkpoint.save_weights(folder, name, tensors, figures).chmod(_FOR_ALL)
+            checkpoint.save_weights(folder, name, tensors, figures)
         # Those of the folder, not of the run, which may have trained on by now.
         scores = {name: trained.evaluate_run(RunDir(folder), episodes, seed, name) for name in kept}
         pictures = [name for name in _PICTURES if (folder / name).exists()]

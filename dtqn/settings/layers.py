@@ -54,6 +54,8 @@ class Layer(NamedTuple):
     """Nested, by group."""
     is_whole: bool = False
     """Whether it is of a file of a run, which has all settings, so that no preset is laid below it."""
+    is_typed: bool = False
+    """Whether its source is the command line all the same."""
 
     def settings(self) -> list[tuple[str, Any]]:
         """Names with dots, and values."""

@@ -130,6 +130,7 @@ def resolve(
     except ConfigError as error:
         raise ConfigError(f"config is {error}") from None
     all_given = [*(file.layer for file in files), *variables, *suite, *below, own]
+    check_code(all_given)  # before a task is asked for its length
     is_whole = any(layer.is_whole for layer in all_given)
     env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(all_given, configs)
@@ -206,13 +207,8 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     over_task = preset.values.pop(_OVER_TASK, False)
     if not isinstance(over_task, bool):
         raise ConfigError(f"{preset.source}: {_OVER_TASK} is {shown(over_task)}: must be true or false")
-    return Agent(
-        name,
-        shipped,
-        _of_agent(preset),
-        over_task,
-        _of_agent(Layer(f"agent {name}", settings, is_typed=True)),
-    )
+    variant = Layer(f"agent {name}", settings, is_typed=True)
+    return Agent(name, shipped, _of_agent(preset), over_task, _of_agent(variant))
 
 
 def _base_of(text: str, base: str, configs: Path) -> tuple[Path, str]:

@@ -39,6 +39,8 @@ FORMAT = 2
 _NETWORK, _STATE, _JSON = "network.safetensors", "state.safetensors", "state.json"
 _POINTER, _BEST = "latest", "best.safetensors"
 _WEIGHTS = {"last": EXPORTED_WEIGHTS, "best": _BEST}
+_FOR_ALL = 0o644
+"""Others may read the weights; safetensors writes them for their owner alone."""
 _ARRAY, _ITEMS, _TUPLE = "$array", "$items", "$tuple"
 _NAMES = {
     torch.bool: "BOOL",
@@ -235,6 +237,7 @@ def save_weights(
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(path, durable=True) as temporary:
             save_file(tensors, temporary, metadata=metadata)
+            temporary.chmod(_FOR_ALL)
     return path
 
 

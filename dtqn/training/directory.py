@@ -422,9 +422,7 @@ class RunDir:
         """
         trained = about.get("config")
         if not isinstance(trained, Mapping):
-            raise ConfigError(
-                f"{self.checkpoints}: the checkpoint is damaged: it tells no settings of its run"
-            )
+            raise ConfigError(f"{self.checkpoints}: is damaged: it tells no settings of its run")
         now = resolved(config).model_dump(mode="json")
         for name in fields_of():
             old, new = (setting_in(settings, name, _ABSENT) for settings in (trained, now))

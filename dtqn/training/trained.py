@@ -74,10 +74,11 @@ def load_network(directory: RunDir, config: Config, weights: str) -> QNetwork:
     if weights not in ("last", "best"):
         raise wrong("weights", weights, "must be last or best")
     with contextlib.suppress(CheckpointError):  # the weights that are asked for may be whole all the same
-        directory.check_trained(config, checkpoint.read_about(directory.checkpoints)["config"])
-    network = make_network(config)
+        directory.check_trained(config, checkpoint.read_about(directory.checkpoints))
+    network = _made(config, directory)
+    loaded = checkpoint.load_weights(directory.checkpoints, weights)[1]
     try:
-        network.load_state_dict(checkpoint.load_weights(directory.checkpoints, weights)[1])
+        network.load_state_dict(loaded)
     except RuntimeError as error:
         problem = misfit(config, directory) or f"its weights do not fit config.yaml ({one_line(error)})"
         raise CheckpointError(f"{directory.checkpoints}: {problem}") from None

@@ -24,7 +24,7 @@ def kept() -> Iterator[None]:
         yield
     finally:
         if np.geterr() != errors:
-            np.seterr(**errors)  # type: ignore[arg-type]
+            np.seterr(**errors)
         torch = sys.modules.get("torch")
         if torch is not None and _settings(torch) != before:
             _put_back(torch, before or (torch.float32, torch.device("cpu"), torch.get_num_threads()))

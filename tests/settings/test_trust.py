@@ -151,17 +151,6 @@ def test_the_same_name_in_another_folder_is_other_code(folder, monkeypatch, tmp_
                 "program": "run.py",
                 "method": "grid",
                 "metric": {"name": "mean_return", "goal": "maximize"},
-                "parameters": {"learner.learning_rate": {"values": [0.001]}},
-                "command": ["${program}", "--env", "cue:Cue", "--trust-code", "${args}"],
-            },
-            ["sweep", "sweep.yaml"],
-        ),
-        (
-            "sweep.yaml",
-            {
-                "program": "run.py",
-                "method": "grid",
-                "metric": {"name": "mean_return", "goal": "maximize"},
                 "parameters": {"env": {"values": ["cue:Cue"]}},
             },
             ["sweep", "sweep.yaml"],

@@ -44,10 +44,10 @@ def _changed_weights(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable
     """Those of `best.safetensors`, with a checksum that fits."""
 
     def make(run: Path) -> None:
-        figures, weights = checkpoint.load_best_with_figures(run / "checkpoint")
+        figures, weights = checkpoint.load_weights(run / "checkpoint", "best")
         name = next(iter(weights))
         weights[name] = change(weights[name])
-        checkpoint.save_best(run / "checkpoint", weights, figures)
+        checkpoint.save_weights(run / "checkpoint", "best", weights, figures)
 
     return make
 
@@ -125,7 +125,7 @@ def test_only_checkpoints_of_the_run_are_removed(run):
         file.parent.mkdir()
         file.write_text("mine")
     old = checkpoint.current(folder)
-    about, weights = checkpoint.load_described(folder)
+    about, weights = checkpoint.load_weights(folder)
     checkpoint.save(folder, 999_999, weights, checkpoint.load_state(folder), about)
     assert not old.exists()
     assert [file.read_text() for file in mine] == ["mine"] * 3
@@ -138,5 +138,5 @@ def test_a_folder_of_checkpoints_may_be_on_another_disk(run, capsys):
 
 
 def test_others_may_read_the_best_weights_too(tmp_path):
-    checkpoint.save_best(tmp_path, {"w": torch.zeros(2)}, {})
+    checkpoint.save_weights(tmp_path, "best", {"w": torch.zeros(2)}, {})
     assert stat.S_IMODE((tmp_path / "best.safetensors").stat().st_mode) == 0o644
