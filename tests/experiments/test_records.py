@@ -372,8 +372,8 @@ def test_a_record_that_contradicts_itself_is_none(tmp_path, change, why):
 @pytest.mark.parametrize(
     ("edit", "why"),
     [
-        ({"seconds": "long"}, "result.seconds: "),
-        ({"threads": None}, "result.threads: "),
+        ({"seconds": "long"}, "result.seconds is long: must be a valid number"),
+        ({"threads": None}, "result.threads is None: must be a valid integer"),
         ({"env_steps": 7}, "the last evaluation is not of the run's end"),
     ],
 )
