@@ -1,8 +1,8 @@
 """The overhead of `--launcher ray`, on a Ray of two nodes on this machine, against `--launcher local`.
 
-    python -m benchmarks.launchers [--minutes 5] [--json FILE]
+    python -m benchmarks.launchers [--env-steps 20000] [--json FILE]
 
-Two trainings of so many minutes, side by side on two cores or two nodes, by one launcher, then by the other.
+Two trainings of so many env steps, side by side on two cores or nodes, by one launcher, then by the other.
 A launcher's time goes from joining the cluster to the end of both trainings; that of starting the cluster is
 told apart. The trainings are the same ones, bit for bit, which is checked.
 """
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.options import parser_of, write
-from dtqn.experiments import budget
 from dtqn.experiments.jobs import Job, RunQueue
 from dtqn.experiments.launchers import Asked, opened
 from dtqn.settings import presets
@@ -26,13 +25,9 @@ from dtqn.training.directory import RunDir
 SEEDS = (1, 2)
 
 
-def settings(minutes: float) -> dict[str, str]:
-    """Those of a run that takes about so many minutes here, evaluations left out of account."""
+def settings(env_steps: int) -> dict[str, str]:
     flags = {"env": "gridverse-memory-7x7", "agent": "gtrxl", "wandb": "disabled", "threads": "1"}
-    config = _config(flags, 1)
-    seconds = budget.run_seconds(config)
-    steps = max(2_000, round(config.total_env_steps * 60 * minutes / seconds))
-    return flags | {"total_env_steps": str(steps)}
+    return flags | {"total_env_steps": str(env_steps)}
 
 
 def _config(flags: dict[str, str], seed: int) -> Config:
@@ -62,10 +57,10 @@ def weights(folder: Path) -> dict[str, bytes]:
     return {path.parents[2].name: path.read_bytes() for path in found}
 
 
-def measure(minutes: float = 5.0) -> dict[str, Any]:
+def measure(env_steps: int = 20_000) -> dict[str, Any]:
     from ray.cluster_utils import Cluster
 
-    flags = settings(minutes)
+    flags = settings(env_steps)
     began = time.monotonic()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     for name in "ab":
@@ -98,9 +93,9 @@ def table(result: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--minutes", type=float, default=5.0, help="of a training; default %(default)s")
+    parser.add_argument("--env-steps", type=int, default=20_000, help="of a training; default %(default)s")
     args = parser.parse_args()
-    result = measure(args.minutes)
+    result = measure(args.env_steps)
     print(table(result))
     write(args.json, result)
 

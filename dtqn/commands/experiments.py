@@ -25,8 +25,6 @@ _RECORDS = Path("docs/results/records")
 _SLURM = "slurm."
 _AGENTS = """presets, YAML files of your own and variants such as long=gtrxl+network.memory_length=80, with
 commas between"""
-_BUDGET_MINUTES = """estimate beforehand what every run will take, and train only those that fit into M
-minutes"""
 _RECORDS_HELP = f"""JSON Lines where finished runs are found and leave their records; default none, with
 --suite and its full budget {_RECORDS}/SUITE{SUFFIX} if that folder is there"""
 _METRICS = """metrics that get a column in the tables, such as replay/stale_action_share: the mean over the
@@ -41,7 +39,7 @@ def compare(arguments: Sequence[str]) -> int:
     given = _compare_parser(arguments).read()
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
     file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
-    share, minutes, columns = (given.pop(name) for name in ("budget_share", "budget_minutes", "metrics"))
+    share, records_only, columns = (given.pop(name) for name in ("budget_share", "records_only", "metrics"))
     searched, *more = given.pop("search") or [None]
     if more:
         raise wrong("--search", more[0], "it is there twice; search one setting at a time")
@@ -49,8 +47,6 @@ def compare(arguments: Sequence[str]) -> int:
     if suite is not None and records is None and share == 1 and _RECORDS.is_dir():
         records = _RECORDS / f"{suite.name}{SUFFIX}"
     places = _launcher(given)
-    if minutes is not None and jobs is None and not places.is_local:
-        raise wrong("--budget-minutes", minutes, f"needs --jobs with --launcher {places.name}")
     from dtqn.experiments import compare, launchers
     from dtqn.experiments import jobs as workers
     from dtqn.experiments import search as searches
@@ -58,7 +54,7 @@ def compare(arguments: Sequence[str]) -> int:
     metrics = compare.read_metrics(columns) if columns else []
     agents = compare.read_agents(text)
     own_agents = [item for name, item in agents.items() if name != item]
-    here = places.is_local or minutes is not None  # estimates are made on this machine
+    here = places.is_local and not records_only
     search = None
     if searched is not None:
         own = compare.plan(list(agents.values()), [first], file, given, suite, here=False)
@@ -86,7 +82,7 @@ def compare(arguments: Sequence[str]) -> int:
             own_agents,
             suite=suite,
             records=records,
-            budget_minutes=minutes,
+            records_only=records_only,
             launcher=launcher,
             metrics=metrics,
             search=search,
@@ -109,7 +105,7 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
     option(own, "--tasks A,B", tasks)
     share = "run this share of the suite's env steps, for a first look"
     option(own, "--budget-share X", share, argtypes.share, 1.0)
-    option(own, "--budget-minutes M", _BUDGET_MINUTES, argtypes.above_zero)
+    option(own, "--records-only", "train nothing: a table of the runs that have finished, in seconds")
     option(own, "--records FILE", _RECORDS_HELP, argtypes.path)
     option(own, "--metrics A,B", _METRICS)
     option(own, "--search SETTING=A,B", _SEARCH, action="append")

@@ -13,7 +13,6 @@ from typing import Any, TextIO
 
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import (
-    budget,
     comparison_forms,
     comparison_notes,
     comparison_pictures,
@@ -159,7 +158,7 @@ def compare(
     *,
     suite: Suite | None = None,
     records: Path | None = None,
-    budget_minutes: float | None = None,
+    records_only: bool = False,
     launcher: Launcher | None = None,
     metrics: Sequence[str] = (),
     search: Search | None = None,
@@ -176,7 +175,7 @@ def compare(
         own_agents: files and variants as they were given, to be told with the table.
         suite: what the tasks are of, for their scores, its notes and its pictures.
         records: the file where finished runs are found too, and leave their records; None: nowhere.
-        budget_minutes: train only the runs that an estimate says would fit; None: all. Needs `parallel`.
+        records_only: train nothing; the table is of what has finished.
         launcher: where trainings run; None: on this machine.
         metrics: those that get a column in the tables.
         search: the runs are those of an equal search, which gets two more files.
@@ -195,7 +194,7 @@ def compare(
         make_writable("--runs-dir", runs_dir)
     make_writable("--out", folder)
     scores = scores_of(configs, suite)
-    outcomes, caught = _gathered(configs, parallel, runs_dir, shelf, budget_minutes, launcher, out)
+    outcomes, caught = _gathered(configs, parallel, runs_dir, shelf, records_only, launcher, out)
     if caught is not None:
         done = sum(outcome.state == "finished" for outcome in outcomes)
         print(f"interrupted, {done} of {len(configs)} runs finished; the same command goes on", file=out)
@@ -266,23 +265,20 @@ def _gathered(
     parallel: int | None,
     runs_dir: Path,
     shelf: Records,
-    minutes: float | None,
+    records_only: bool,
     launcher: Launcher | None,
     out: TextIO,
 ) -> tuple[list[Outcome], int | None]:
-    """The outcome of each run, those without a record trained as far as they fit; the signal that came."""
+    """The outcome of each run, those without a record trained; the signal that came."""
     known = {
         index: outcome for index, config in enumerate(configs) if (outcome := shelf.find(config)) is not None
     }
     for problem in shelf.problems:
         print(problem, file=out)
     waiting = [index for index in range(len(configs)) if index not in known]
-    if minutes is not None and parallel is not None:
-        fits = budget.fitting([configs[index] for index in waiting], runs_dir, parallel, minutes, out)
-        for index, fit in zip(waiting, fits, strict=True):
-            if not fit:
-                why = f"does not fit --budget-minutes {minutes:g}"
-                known[index] = Outcome(configs[index], "not trained", [], None, "no directory", why)
+    for index in waiting if records_only else ():
+        if RunDir.of_config(configs[index], runs_dir).read_result() is None:
+            known[index] = Outcome(configs[index], "not trained", [], None, "no directory", "--records-only")
     to_run = [index for index in waiting if index not in known]
     if to_run:
         make_writable("--runs-dir", runs_dir)

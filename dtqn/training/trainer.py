@@ -6,7 +6,6 @@ due, and `get_state` / `set_state` carry everything that decides what comes next
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -128,24 +127,6 @@ class Trainer:
         if evaluates := not self.evaluator.has_full(self.learner_steps):
             self._ask_evaluation(at_end=True)
         return [self._clocks() | row] if row or evaluates else []
-
-    def trial(self, ticks: int, updates: int) -> tuple[float, float]:
-        """Seconds of an env step and of an update, each timed so many times. The trainer is spent afterwards.
-
-        Sequences end with the ticks, so their updates take less than later ones if there are too few ticks.
-        """
-        self._act()
-        before, began = self.env_steps, time.perf_counter()
-        for _ in range(ticks):
-            self._act()
-        per_env_step = (time.perf_counter() - began) / max(1, self.env_steps - before)
-        self.replay.end_episodes()
-        self.actor.begin_episodes()
-        self._learn(*self.updates.draw())  # the first one sets things up
-        began = time.perf_counter()
-        for _ in range(updates):
-            self._learn(*self.updates.draw())
-        return per_env_step, (time.perf_counter() - began) / updates
 
     def _act(self) -> None:
         rows, episodes = self.actor.tick()

@@ -198,10 +198,6 @@ _RAY = ["--launcher", "ray", "--ray-address", "x:1"]
             ["--launcher", "ray"],
             "--launcher ray needs --ray-address HOST:PORT, as `ray start --head` tells it, or auto",
         ),
-        (
-            [*_RAY, "--budget-minutes", "5"],
-            "--budget-minutes is 5.0: needs --jobs with --launcher ray",
-        ),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing(capsys, tmp_path, monkeypatch, argv, message):

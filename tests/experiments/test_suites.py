@@ -458,6 +458,18 @@ def test_another_clone_trains_only_what_is_new(run, tmp_path):
     assert lines[MAZE, "dqn"]["runs"] == lines[MAZE, "dqn"]["finished"] == 2
 
 
+def test_of_records_alone_nothing_is_trained_and_what_is_missing_is_named(run, tmp_path):
+    code, printed = run(clone="a", agents=["mingru"], seeds=[1])
+    assert code == 0 and len(begun := begun_runs(tmp_path)) == 3
+    for clone in ("a", "b"):  # where the runs lie, and where only their records are known
+        code, printed = run(clone=clone, seeds=[1], records_only=True)
+        assert code == 0 and begun_runs(tmp_path) == begun
+        assert f"NOT TRAINED, in no figure: {MAZE} dqn seed 1, --records-only (no directory)" in printed
+        assert not list((tmp_path / clone).glob("runs/*/dqn"))
+    lines = {(line["env"], line["agent"]): line["finished"] for line in table_of(tmp_path, "b")["table"]}
+    assert (lines[MAZE, "mingru"], lines[MAZE, "dqn"]) == (1, 0)
+
+
 def test_different_code_is_said(run, tmp_path):
     run(agents=["dqn"], seeds=[1, 2])
     (tmp_path / "code").write_text("xyz")
