@@ -35,9 +35,10 @@ _COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code: 0, 1 where a run or a check fails, 2 for a mistake of the user's,
     128 + n for signal n."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        with trust.given(False):  # what `--trust-code` allows ends with the command
-            return _run(list(sys.argv[1:] if argv is None else argv))
+        with trust.given(trust.OPTION in arguments):
+            return _run(arguments)
     except ANY_FAULT as error:
         if (fault := named_code.fault(error)) is None:
             raise

@@ -10,7 +10,7 @@ After the import, `gymnasium.make("gridverse-memory-7x7")` is the same task.
 """
 
 from envs.errors import NoPictureError, TaskError
-from envs.identity import Identity, digest, identify, with_modules
+from envs.identity import Identity, identify, with_modules
 from envs.options import TaskOptions
 from envs.registry import (
     TaskRow,
@@ -34,7 +34,6 @@ __all__ = [
     "TaskRow",
     "TaskSpec",
     "check_task",
-    "digest",
     "facts",
     "identify",
     "ids",

@@ -48,11 +48,6 @@ class _Part(NamedTuple):
     content: bytes
 
 
-def digest(id: str, **options: Any) -> str:
-    """12 hexadecimal digits of what the task `id` is with `options` (`TaskOptions`); errors as `identify`."""
-    return identify(id, **options).digest
-
-
 def identify(id: str, **options: Any) -> Identity:
     """The identity of the task `id` with `options` (`TaskOptions`); no copy of the task is made.
 

@@ -22,9 +22,6 @@ HELPED = {
 """The settings that `--help` shows; `--help-all` shows all."""
 
 
-_TRUST = "run code that a file names, be it a stranger's"
-
-
 class Parser(argparse.ArgumentParser):
     """argparse without guessing: names in full, dash and underscore alike, mistakes as `ConfigError`."""
 
@@ -45,7 +42,7 @@ class Parser(argparse.ArgumentParser):
             description=description,
             epilog=epilog,
         )
-        self.add_argument("--trust-code", action="store_true", help=_TRUST)
+        option(self, trust.OPTION, "run code that a file names, be it a stranger's")  # `dtqn.cli` reads it
         self._given = list(arguments)
         self._shows_all = "help_all" in map(plain, arguments)
 
@@ -55,8 +52,7 @@ class Parser(argparse.ArgumentParser):
     def read(self) -> dict[str, Any]:
         """All arguments of the command by name, and the settings that were given."""
         given = vars(self.parse_args(self._spelled()))
-        if given.pop("trust_code"):
-            trust.allow()
+        del given["trust_code"]
         return given
 
     def _spelled(self) -> list[str]:

@@ -10,7 +10,7 @@ import yaml
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.settings import presets
 from dtqn.settings.config import Config
-from dtqn.text import counted, duration, number
+from dtqn.text import counted, number
 from dtqn.training.directory import own_networks, task_identity
 from dtqn.training.setup import task_spec
 
@@ -44,7 +44,7 @@ action = policy.act(observation, reward)  # at each one after it
 
     {command}
 
-trains it again. `config.yaml` holds every setting.
+trains it again. `config.yaml` holds every setting, `certificate.json` how it came about.
 
 ## Verify
 
@@ -83,7 +83,6 @@ def text(
 
 def _rows(config: Config, about: Mapping[str, Any], scores: Mapping[str, EvaluationResult]) -> dict[str, str]:
     """The lines of the table, by name."""
-    program = ", ".join(f"{name} {version}" for name, version in (about.get("program") or {}).items())
     ceiling = task_spec(config).ceiling_note
     rows = {
         "task": f"`{config.env}` ({task_identity(config).made_of})",
@@ -91,10 +90,7 @@ def _rows(config: Config, about: Mapping[str, Any], scores: Mapping[str, Evaluat
         "parameters": number(about.get("parameters") or 0),
         **{f"score, {name} weights": score(result) + ceiling for name, result in scores.items()},
         "environment steps": number(about["env_steps"]),
-        "learner updates": number(about["learner_steps"]),
-        "time": f"{duration(about['seconds'])} on {about.get('device')}, {about.get('machine')}",
         "seed": str(config.seed),
-        "program": f"{program}; code {', '.join(about.get('code') or []) or 'unknown'}",
     }
     if not about["finished"]:
         rows["state"] = f"not finished: {number(config.total_env_steps)} environment steps were planned"

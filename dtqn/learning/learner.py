@@ -25,7 +25,6 @@ from dtqn.learning import losses
 from dtqn.learning.adam import Adam, Flat
 from dtqn.learning.batches import Reading, TraceBlock, join, join_traces, split, take
 from dtqn.learning.objective import Objective, StepErrors
-from dtqn.learning.precision import Rounded
 from dtqn.networks.q_network import QNetwork
 from dtqn.networks.recall import RecallingHead
 from dtqn.settings.config import LearnerConfig
@@ -145,11 +144,6 @@ class Learner:
         self._run: Callable[[Sequences, float], _Step] = (
             self._step if capture is None else capture(self._step)
         )
-
-    def td_errors(self, batch: Sequences) -> StepErrors:
-        """delta_t = y_t - Q_online(s_t, a_t) and what belongs to it, with gradient in Q_online."""
-        self._refresh()
-        return self._errors(self.reading.learned(batch))[0]
 
     def _refresh(self) -> None:
         for rounded in self._rounded:
@@ -360,3 +354,33 @@ def _metrics(numbers: dict[str, float]) -> dict[str, float]:
             "learner/trace_cut_greedy_share": numbers["greedy_cut"] / max(1.0, numbers["greedy"]),
         }
     return metrics
+
+
+def _in_float32(head: nn.Module, features: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(x.float() for x in features)
+
+
+class Rounded:
+    """A copy of a network with encoder and core in bfloat16, for the passes of an update.
+
+    Mixed precision (Micikevicius et al. 2018, arXiv 1710.03740) with the type of Kalamkar et al. 2019 (arXiv
+    1905.12322), whose range is that of float32, so that no loss has to be scaled. The head, losses, sums of
+    gradients, Adam and the target network's average stay in float32: what Q-values are made of is rounded,
+    Q-values are not.
+    """
+
+    network: Any
+    """A Q-network, as the one it is made of."""
+
+    def __init__(self, network: Any) -> None:
+        self._parameters = [x.detach() for x in network.parameters()]
+        self.network = copy.deepcopy(network)
+        for name, part in self.network.named_children():
+            if name != "head":
+                part.to(torch.bfloat16)
+        self.network.head.register_forward_pre_hook(_in_float32)
+        self._copies = [x.detach() for x in self.network.parameters()]
+
+    def refresh(self) -> None:
+        """Take over the parameters of the network that this is a copy of."""
+        torch._foreach_copy_(self._copies, self._parameters)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 from dtqn.settings.config import wrong
+from dtqn.settings.values import meant
 from envs.entry_points import brief_error, in_words, not_imported, search_working_directory
 from envs.entry_points import located as located
 from envs.errors import ANY_FAULT as ANY_FAULT
@@ -38,9 +38,8 @@ def load(setting: str, value: str) -> Callable[..., Any]:
     _remember(found, f"{setting} is {value}")
     for part in name.split("."):
         if not hasattr(found, part):
-            near = difflib.get_close_matches(part, [n for n in vars(found) if n[:1] != "_"], n=1)
-            hint = f"did you mean {near[0]}?" if near else f"define {part} there"
-            raise wrong(setting, value, f"{module_name} has no {name}; {hint}")
+            hint = meant(part, [n for n in vars(found) if n[:1] != "_"]) or f"; define {part} there"
+            raise wrong(setting, value, f"{module_name} has no {name}{hint}")
         found = getattr(found, part)
     if not callable(found):
         kind = type(found).__name__

@@ -24,6 +24,8 @@ from dtqn.text import one_line
 from envs import entry_points
 from envs.families import GRIDVERSE_FILE, OWN, family_of
 
+OPTION = "--trust-code"
+"""Of every command."""
 VARIABLE = "DTQN_TRUST_CODE"
 """In the environment of processes that a command starts for runs that it has looked at."""
 _NAMES = ("env", "network.core", "network.encoder")
@@ -41,11 +43,6 @@ def given(trust_code: bool) -> Iterator[None]:
         yield
     finally:
         _trusts.reset(token)
-
-
-def allow() -> None:
-    """Any code may be run from here on, to the end of the block of `given` that this is in."""
-    _trusts.set(True)
 
 
 def check(asked: Mapping[str, tuple[Any, str | None]]) -> None:

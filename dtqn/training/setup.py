@@ -20,7 +20,7 @@ from dtqn import networks
 from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
 from dtqn.acting.evaluation import Goal, Stages
-from dtqn.acting.exploration import Bursts, Exploration, RandomActions
+from dtqn.acting.exploration import Bursts, Exploration, RandomActions, linear
 from dtqn.acting.novelty import Novelty
 from dtqn.acting.optimism import Optimism
 from dtqn.graphs import Captured, CudaRecorder, Held
@@ -30,7 +30,6 @@ from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.learning.returns import value_transform
 from dtqn.networks import builder
 from dtqn.networks.q_network import QNetwork, trace_window
-from dtqn.schedules import linear
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
 from dtqn.settings.rules import memory_misfit
 from dtqn.settings.values import is_own

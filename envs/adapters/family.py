@@ -21,8 +21,7 @@ from gymnasium.envs.registration import load_env_creator
 from envs import entry_points
 from envs.adapters import memory_maze
 from envs.adapters.foreign import Recipe, foreign_task
-from envs.adapters.plain import SuccessRule
-from envs.adapters.process import kept
+from envs.adapters.plain import SuccessRule, kept
 from envs.entry_points import brief_error, located
 from envs.errors import ANY_FAULT
 from envs.options import TaskOptions

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import sys
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import gymnasium
+import numpy as np
+from gymnasium.spaces import MultiDiscrete
 
-from envs.adapters import minigrid, trial
+from envs.adapters import trial
 from envs.adapters.plain import PlainEnv, SuccessRule, attempt
 from envs.adapters.spaces import Actions, Observations, actions, observations
 from envs.adapters.trial import TriedEnv
@@ -97,7 +100,7 @@ def _try(recipe: Recipe, success: SuccessRule | None) -> None:
     with contextlib.closing(_plain(TriedEnv, recipe, success, None)) as env:
         env.try_out()
     if recipe.resets_quickly:
-        trial.compare_copies(functools.partial(_plain, PlainEnv, recipe, success, None))
+        trial.compare_copies(recipe.id, functools.partial(_plain, PlainEnv, recipe, success, None))
 
 
 @functools.lru_cache(maxsize=64)
@@ -108,7 +111,7 @@ def _facts(recipe: Recipe) -> Facts:
         closing.enter_context(contextlib.chdir("."))  # the trial tells of an environment that changes it
         closing.callback(attempt, id, "close", env.close)
         try:
-            seen, done = observations(env.observation_space, minigrid.codes(env)), actions(env.action_space)
+            seen, done = observations(env.observation_space, _minigrid_codes(env)), actions(env.action_space)
             facts = Facts(
                 seen,
                 done,
@@ -150,5 +153,28 @@ def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
         if isinstance(layer, gymnasium.wrappers.TimeLimit):
             limits.append(int(layer._max_episode_steps))
         layer = layer.env
-    own = minigrid.max_steps(env)
+    own = _minigrid_steps(env)
     return min([*limits, *([] if own is None else [own])], default=None)
+
+
+def _minigrid_steps(env: gymnasium.Env[Any, Any]) -> int | None:
+    """The limit that a MiniGrid environment keeps, which some set in their reset; None for others."""
+    return int(cast(Any, env.unwrapped).max_steps) or None if _is_minigrid(env) else None
+
+
+def _is_minigrid(env: gymnasium.Env[Any, Any]) -> bool:
+    module = sys.modules.get("minigrid.minigrid_env")
+    return module is not None and isinstance(env.unwrapped, module.MiniGridEnv)
+
+
+def _minigrid_codes(env: gymnasium.Env[Any, Any]) -> dict[str, gymnasium.Space[Any]]:
+    """MiniGrid declares bytes, but its picture holds codes: object, colour, state (or direction) of cells."""
+    space = env.observation_space
+    if not _is_minigrid(env) or not isinstance(space, gymnasium.spaces.Dict) or "image" not in space.spaces:
+        return {}
+    if space["image"] != cast(Any, env.unwrapped.observation_space)["image"]:
+        return {}  # a wrapper's picture
+    constants = importlib.import_module("minigrid.core.constants")
+    sizes = [max(t.values()) + 1 for t in (constants.OBJECT_TO_IDX, constants.COLOR_TO_IDX)]
+    numbers = np.broadcast_to([*sizes, 4], space["image"].shape or ())
+    return {"image": MultiDiscrete(numbers, dtype=np.uint8)}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import gymnasium
 import numpy as np
 
-from envs.adapters.process import kept
 from envs.adapters.spaces import Actions, Observations, part_name, parts
 from envs.checks import NUMBERS, is_reward, picture_problem, reward_problem, row_problem
 from envs.entry_points import located, place_of
@@ -154,11 +155,6 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def close(self) -> None:
         self._attempt("close", self.env.close)
 
-    @property
-    def name(self) -> str:
-        """The task's id."""
-        return self._name
-
     def error(self, problem: str) -> TaskError:
         return TaskError(self._name, problem)
 
@@ -186,6 +182,38 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not isinstance(row[-1], Mapping):
             raise self.error(f"its {what} gave the info {brief(row[-1])}; it must be a dict")
         return row
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """A block after which NumPy's handling of errors and torch's dtype, device and threads are as before.
+
+    They are the run's: with another default dtype it would compute other digits, and an environment that lets
+    NumPy raise at an underflow, as guides to NaN recommend, would end the run's own arithmetic.
+    """
+    errors = np.geterr()
+    torch: Any = sys.modules.get("torch")  # most of what reads tasks does not load it
+    before = None if torch is None else _settings(torch)
+    try:
+        yield
+    finally:
+        if np.geterr() != errors:
+            np.seterr(**errors)
+        torch = sys.modules.get("torch")
+        if torch is not None and _settings(torch) != before:
+            _put_back(torch, before or (torch.float32, torch.device("cpu"), torch.get_num_threads()))
+
+
+def _settings(torch: Any) -> tuple[Any, Any, int]:
+    return torch.get_default_dtype(), torch.get_default_device(), torch.get_num_threads()
+
+
+def _put_back(torch: Any, settings: tuple[Any, Any, int]) -> None:
+    dtype, device, threads = settings
+    torch.set_default_dtype(dtype)
+    if torch.get_default_device() != device:  # else torch would look at it at every call
+        torch.set_default_device(device)
+    torch.set_num_threads(threads)
 
 
 def attempt(task: str, what: str, call: Callable[[], Any]) -> Any:

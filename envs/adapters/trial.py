@@ -86,7 +86,7 @@ class TriedEnv(PlainEnv):
         return row
 
 
-def compare_copies(make: Callable[[], PlainEnv]) -> None:
+def compare_copies(task: str, make: Callable[[], PlainEnv]) -> None:
     """Plays two copies in turn, and one alone: what it sees must not depend on the other.
 
     A task that comes out otherwise each time, whatever its seed, is told of: its copies cannot be compared,
@@ -103,7 +103,7 @@ def compare_copies(make: Callable[[], PlainEnv]) -> None:
         expected = list(_played(alone, 0))
         if list(_played(again, 0)) != expected:
             print(
-                f"task {first.name}: does not keep to the seed of its reset, so two runs of one seed differ",
+                f"task {task}: does not keep to the seed of its reset, so two runs of one seed differ",
                 file=sys.stderr,
             )
             return

@@ -17,9 +17,9 @@ from envs import yaml_file
 from envs.adapters.foreign import Recipe, foreign_task
 from envs.entry_points import located, search_working_directory
 from envs.errors import ANY_FAULT
-from envs.gridverse.facts import WorldFacts
 from envs.gridverse.package import load
 from envs.gridverse.representations import chosen
+from envs.gridverse.world import WorldFacts
 from envs.options import TaskOptions
 from envs.task import Task
 from envs.vector import FirstRow, positive_int

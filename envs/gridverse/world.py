@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from envs.errors import meant, unreadable
 from envs.gridverse import codes, values, views
 from envs.gridverse.endings import ENDINGS
-from envs.gridverse.facts import WorldFacts
 from envs.gridverse.resets import RESETS, layouts_memory
 from envs.gridverse.rewards import NEEDS_ONE, REWARDS
 from envs.gridverse.state import Area, Bytes, Geometry, State, Step, geometry
@@ -60,6 +59,46 @@ def _parameter(what: str, key: str, value: Any) -> Any:
     if key in _NESTED:  # whose errors are whole lines
         return function_specs(value, key, _NESTED[key])
     return values.read(value, f"{what}: {key}", values.PARAMETERS.get(key, values.number))
+
+
+@dataclass(frozen=True)
+class WorldFacts:
+    """A world's description of itself: the key `task` of its data, which gym-gridverse's own files lack.
+
+    All may be left out; None leaves it to whoever shows the world as a task.
+    """
+
+    description: str | None = None
+    """One line."""
+    source: str | None = None
+    """The world's origin, on one line."""
+    observation: str = "grid"
+    """The observation where a user does not choose, one of `representations.OBSERVATIONS`."""
+    time_limit: int = 250
+    """Steps after which an episode is truncated, unless another limit is asked for. 250 is DTQN's for its
+    worlds; the package has none. The longest of 5,000 shortest ways to an exit in its largest world was 20
+    steps, so this leaves room to search."""
+    best_return: float | None = None
+    """The best achievable expected undiscounted return, where it is known."""
+    success_ceiling: float = 1.0
+    """The highest success rate that any agent can reach, where that is known to be below 1."""
+
+    @classmethod
+    def from_data(cls, data: Any) -> WorldFacts:
+        """The facts of a mapping.
+
+        Raises:
+            ValueError: one line that names the key and what would be right.
+        """
+        known = [field.name for field in fields(cls)]
+        if not isinstance(data, Mapping):
+            raise ValueError(f"task is {brief(data)}; it must be a mapping with some of {', '.join(known)}")
+        for key, value in data.items():
+            if key not in known:
+                hint = f"{meant(key, known)} (known: {', '.join(known)})"
+                raise ValueError(f"task holds the unknown key {key!r}{hint}")
+            values.read(value, f"task.{key}", values.FACTS[key])
+        return cls(**data)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtqn.acting.exploration import Bursts, epsilon_ladder
-from dtqn.schedules import exponential, linear
+from dtqn.acting.exploration import Bursts, epsilon_ladder, exponential, linear
 
 
 def test_ladder() -> None:

@@ -60,7 +60,7 @@ def test_a_module_and_what_it_imports(folder):
     ]:
         before = path.read_text()
         path.write_text(text)
-        seen.add(envs.digest("identity_guess:Guess"))
+        seen.add(envs.identify("identity_guess:Guess").digest)
         path.write_text(before)
     assert len(seen) == 5
     assert envs.identify("identity_guess:Guess") == first
@@ -76,10 +76,10 @@ def test_a_file(tmp_path, prefix):
     file.write_bytes(file.read_bytes())
     assert envs.identify(id) == first
     file.write_bytes(file.read_bytes() + b" ")
-    assert envs.digest(id) != first.digest
+    assert envs.identify(id).digest != first.digest
     file.unlink()
     with pytest.raises(ValueError, match=r"task: No such file"):
-        envs.digest(id)
+        envs.identify(id)
 
 
 def test_functions_that_a_gridverse_file_names_are_parts_where_the_package_calls_them(tmp_path, monkeypatch):
@@ -92,7 +92,7 @@ def test_functions_that_a_gridverse_file_names_are_parts_where_the_package_calls
         module.write_text("def f(): return 1\n")
         first = envs.identify("gridverse:w.yaml", backend=backend)
         module.write_text("def f(): return 2\n")
-        assert (envs.digest("gridverse:w.yaml", backend=backend) != first.digest) == counts
+        assert (envs.identify("gridverse:w.yaml", backend=backend).digest != first.digest) == counts
         assert ("module named_in_a_world" in first.made_of) == counts
 
 
@@ -102,16 +102,20 @@ def test_tasks_of_this_suite(monkeypatch):
     assert all(one.is_native for one in found.values())
     assert len({one.digest for one in found.values()}) == len(ids)
     id = "gridverse-memory-7x7"
-    assert envs.digest(id, time_limit=None, noise=0.0) == found[id].digest != envs.digest(id, time_limit=9)
+    assert (
+        envs.identify(id, time_limit=None, noise=0.0).digest
+        == found[id].digest
+        != envs.identify(id, time_limit=9).digest
+    )
     monkeypatch.setattr(identity, "DYNAMICS_VERSION", identity.DYNAMICS_VERSION + 1)
-    assert all(envs.digest(id) != found[id].digest for id in ids)
+    assert all(envs.identify(id).digest != found[id].digest for id in ids)
 
 
 def test_tasks_of_gymnasium(monkeypatch):
     """Gymnasium's version is no part, as it changes more often than its tasks do; their source is."""
     made_of = "module gymnasium.envs.classic_control.cartpole"
     assert envs.identify("CartPole-v1").made_of == made_of
-    assert envs.digest("CartPole-v1") != envs.digest("CartPole-v0")
+    assert envs.identify("CartPole-v1").digest != envs.identify("CartPole-v0").digest
 
 
 @pytest.mark.parametrize("name", ["site-packages", "target"])
@@ -151,5 +155,5 @@ def test_the_version_of_an_installed_package(monkeypatch):
     backend = envs.identify("gridverse-memory-7x7", backend="gym-gridverse")
     assert (backend.made_of, backend.is_native) == ("gym-gv 1, module gym_gridverse", False)
     version = "2"
-    assert envs.digest("yaml:SafeLoader") != first.digest
-    assert envs.digest("gridverse-memory-7x7", backend="gym-gridverse") != backend.digest
+    assert envs.identify("yaml:SafeLoader").digest != first.digest
+    assert envs.identify("gridverse-memory-7x7", backend="gym-gridverse").digest != backend.digest

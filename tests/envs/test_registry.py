@@ -19,7 +19,7 @@ from envs.gridverse import codes
 from envs.gridverse.resets import layouts_memory
 from envs.gridverse.state import to_arrays
 from envs.registry import gymnasium_env
-from envs.single import NativeEnv
+from envs.task import NativeEnv
 
 every_task = pytest.mark.parametrize("id", envs.ids())
 ROOT = Path(__file__).parent.parent.parent

@@ -8,7 +8,9 @@ from torch import nn
 
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import Learner
+from dtqn.learning.objective import StepErrors
 from dtqn.settings.config import LearnerConfig
+from dtqn.types import Sequences
 
 ETA = 0.9
 
@@ -25,3 +27,9 @@ def make_learner(network: nn.Module, config: LearnerConfig, *, whole: bool = Fal
         "seed": 0,
     }
     return Learner(network, config=config, **(usual | given))
+
+
+def errors_of(learner: Learner, batch: Sequences) -> StepErrors:
+    """delta_t = y_t - Q_online(s_t, a_t) and what belongs to it, with gradient in Q_online."""
+    learner._refresh()
+    return learner._errors(learner.reading.learned(batch))[0]

@@ -17,7 +17,7 @@ from dtqn.types import NonFiniteError, Sequences
 from tests.cases import make, randomise
 from tests.learning import learners
 from tests.learning.batches import N_STEP, SHAPES, Shape, make_batch
-from tests.learning.learners import ETA
+from tests.learning.learners import ETA, errors_of
 from tests.reference import learner_twin as twin
 from tests.reference.pqn_twin import RAdam
 
@@ -112,7 +112,7 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
         stepped = adam.step(snapshot(online), clipped)
         before = snapshot(target)
 
-        td_error, mask, q_taken, y, *_ = learner.td_errors(batch)
+        td_error, mask, q_taken, y, *_ = errors_of(learner, batch)
         for b, deltas in enumerate(expected.deltas):
             assert td_error[b][mask[b]].tolist() == pytest.approx(deltas, abs=1e-9)
             assert y[b][mask[b]].tolist() == pytest.approx(expected.targets[b], abs=1e-9)
@@ -234,7 +234,7 @@ def test_no_gradient_enters_burn_in_or_memory() -> None:
     blocks = [batch.burn_in.observation, *batch.trace.values(), batch.learn.observation]
     for block in blocks:
         block.requires_grad_()
-    td_error, mask, *_ = learner.td_errors(batch)
+    td_error, mask, *_ = errors_of(learner, batch)
     into = torch.autograd.grad(td_error[mask].square().sum(), blocks, allow_unused=True)
     assert into[0] is None and into[1] is None
     assert into[2] is not None and into[2].abs().max() > 0
@@ -244,10 +244,10 @@ def test_no_gradient_enters_burn_in_or_memory() -> None:
 def test_rewards_are_scaled_in_the_loss_only() -> None:
     learner = make_learner({"reward_scale": 0.5, "gamma": 0.0, "n_step": 1}, use_prev_reward=True)
     batch = make_batch(learner.online, "box")
-    _, mask, _, y, *_ = learner.td_errors(batch)
+    _, mask, _, y, *_ = errors_of(learner, batch)
     assert torch.allclose(y[mask], 0.5 * batch.learn.reward[:, 1:][mask])
     doubled = batch._replace(learn=batch.learn._replace(reward=2 * batch.learn.reward))
-    assert not torch.allclose(learner.td_errors(doubled).target[mask], y[mask])
+    assert not torch.allclose(errors_of(learner, doubled).target[mask], y[mask])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25])

@@ -18,6 +18,7 @@ from dtqn.types import Sequences
 from tests.cases import NUM_ACTIONS, SMALL, SPACES, randomise
 from tests.learning import learners
 from tests.learning.batches import N_STEP, make_batch
+from tests.learning.learners import errors_of
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "gtrxl": {},
@@ -74,7 +75,7 @@ def test_it_is_the_update_of_networks_that_are_rounded_by_hand(name: str) -> Non
     loss = (expected.loss * batch.importance_weights[:, None]).sum() / batch.learned_steps.sum()
     by_hand = torch.autograd.grad(loss, list(online.parameters()))
 
-    mask, found = errors.mask, learner.td_errors(batch)
+    mask, found = errors.mask, errors_of(learner, batch)
     assert found.q_taken.dtype == torch.float32
     assert torch.equal(found.q_taken[mask], errors.q_taken[mask])
     assert torch.equal(found.td_error[mask], errors.td_error[mask])

@@ -16,7 +16,7 @@ from dtqn.training.trainer import Trainer
 from dtqn.types import RowFlags, Sequences, StepInputs, map_tree
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
-from tests.learning.learners import make_learner
+from tests.learning.learners import errors_of, make_learner
 
 K = 5
 GAMMA, SCALE, RATE = 0.9, 0.2, 1e-2
@@ -145,7 +145,7 @@ def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None
         return network(rows, network.initial_state(1))[0].q[0]
 
     with torch.no_grad():
-        found = learner.td_errors(batch).target[0]
+        found = errors_of(learner, batch).target[0]
         first = q_values(map_tree(lambda x: x[:, :4], batch.learn))
         later = q_values(map_tree(lambda x: x[:, 1:], batch.learn))
     of_row = torch.cat([first[:1], later])

@@ -68,7 +68,7 @@ def test_an_edited_task_is_another_run(tmp_path, trainer, task, capsys):
     (path,) = _runs(tmp_path)
     directory = RunDir(path)
     stored = json.loads((path / "task.json").read_text())
-    assert stored == {"id": id, "digest": envs.digest(id), "made_of": envs.identify(id).made_of}
+    assert stored == {"id": id, "digest": envs.identify(id).digest, "made_of": envs.identify(id).made_of}
     assert checkpoint.read_about(path / "checkpoint")["task"] == stored["digest"]
     result = directory.read_result()
     capsys.readouterr()
@@ -81,7 +81,7 @@ def test_an_edited_task_is_another_run(tmp_path, trainer, task, capsys):
     assert directory.read_result() is None
     before = _files(path)
     assert cli.main(["--resume", str(path)]) == 2
-    new = envs.digest(id)
+    new = envs.identify(id).digest
     assert capsys.readouterr().err == (
         f"error: {path}: the task {id} has changed since the run began (digest {stored['digest']}, now {new} "
         f"of {stored['made_of']}); move the run away, start anew with another --run-dir, or go on with what "
@@ -101,9 +101,9 @@ def test_a_run_may_go_on_with_an_edited_task(tmp_path, trainer, task, capsys):
     id, file, edited = task
     assert _auto(tmp_path, id) == 0
     (path,) = _runs(tmp_path)
-    old = envs.digest(id)
+    old = envs.identify(id).digest
     file.write_text(edited)
-    new = envs.digest(id)
+    new = envs.identify(id).digest
     before = _files(path)
     capsys.readouterr()
     accepts = ["--resume", str(path), "--accept-changed-code"]
@@ -284,8 +284,8 @@ def test_an_interrupted_run_is_not_gone_on_with(tmp_path, trainer, task, capsys)
     with pytest.raises(ConfigError, match="has changed since the run began"):
         fake.resume(tmp_path / "run")
     stored = json.loads((tmp_path / "run/task.json").read_text())
-    (tmp_path / "run/task.json").write_text(json.dumps(stored | {"digest": envs.digest(id)}))
-    with pytest.raises(ConfigError, match=f"digest {stored['digest']}, now {envs.digest(id)}"):
+    (tmp_path / "run/task.json").write_text(json.dumps(stored | {"digest": envs.identify(id).digest}))
+    with pytest.raises(ConfigError, match=f"digest {stored['digest']}, now {envs.identify(id).digest}"):
         fake.resume(tmp_path / "run")
     file.write_text(original)
     (tmp_path / "run/task.json").write_text("{")
@@ -349,14 +349,15 @@ def test_a_policy_of_an_edited_task_warns_and_is_loaded(tmp_path, task, monkeypa
     monkeypatch.setattr(trained, "load_network", lambda directory, config, weights: make_network(config))
     assert dtqn.load(directory.path).action_space.n > 1
     assert not recwarn.list
-    before = envs.digest(id)
+    before = envs.identify(id).digest
     file.write_text(edited)
     assert dtqn.load(str(directory.path)).action_space.n > 1
     (warning,) = recwarn.list
     assert warning.filename == __file__, "it points to the caller"
+    now = envs.identify(id)
     assert str(warning.message) == (
         f"{directory.path}: the task {id} has changed since the run began (digest {before}, now "
-        f"{envs.digest(id)} of {envs.identify(id).made_of}); the weights are used on the task as it is now"
+        f"{now.digest} of {now.made_of}); the weights are used on the task as it is now"
     )
 
 

@@ -21,6 +21,7 @@ from dtqn.training.trainer import Trainer
 from dtqn.types import Sequences
 from replay import SampleInfo
 from tests.cases import SMALL
+from tests.learning.learners import errors_of
 from tests.training.toys import compute_in, play_toy
 
 NUM_ENVS, TICKS, M = 8, 75, 5
@@ -196,7 +197,7 @@ def test_the_learners_td_errors_are_of_the_actors_choices(
     layout = {"learn_length": 4, "burn_in_length": K - 4, "sequence_period": 4}
     played = play(monkeypatch, replay=layout, **WINDOWED) if windowed else play(monkeypatch)
     batch, info = draw(played)
-    _, mask, q_taken, *_ = played.trainer.learner.td_errors(batch)
+    _, mask, q_taken, *_ = errors_of(played.trainer.learner, batch)
     anchor, stream = np.divmod(info.ids, NUM_ENVS)
     given = np.stack(played.trainer.actor.rows.env.actions)
     begins = batch.episode_step.numpy() == 0
@@ -228,7 +229,7 @@ def test_first_priorities_are_the_learners(
     """While both networks are the one that acted: probabilities are in proportion to them, to alpha."""
     played = play(monkeypatch, learner=learner, **network)
     batch, info = draw(played)
-    errors = played.trainer.learner.td_errors(batch)
+    errors = errors_of(played.trainer.learner, batch)
     config = played.trainer.config.replay
     priority = losses.sequence_priority(errors.td_error, errors.mask, config.max_priority_weight)
     share = priority.detach().numpy() ** config.priority_exponent / info.probabilities
