@@ -42,7 +42,7 @@ from dtqn.settings.task import task_of
 from dtqn.training import machine, setup
 from dtqn.training.exchange import bytes_per_env_step
 from dtqn.training.pool import WorkerPool
-from dtqn.training.schema import named
+from dtqn.training.replay_fields import named
 from dtqn.training.trainer import Trainer
 
 CHUNKS = 5

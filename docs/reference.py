@@ -27,9 +27,9 @@ from dtqn.settings.config import fields_of
 
 MODULES = (
     *("dtqn", "dtqn.policy", "dtqn.testing", "dtqn.types", "dtqn.settings.config"),
-    *("dtqn.networks.q_network", "dtqn.networks.recurrent", "dtqn.networks.windowed"),
+    *("dtqn.networks.q_network", "dtqn.networks.recurrent_q_network", "dtqn.networks.windowed_q_network"),
     *("dtqn.learning.losses", "dtqn.learning.returns", "dtqn.learning.learner"),
-    *("dtqn.acting.actor", "dtqn.acting.evaluation", "dtqn.acting.statistics"),
+    *("dtqn.acting.actor", "dtqn.acting.evaluation", "dtqn.acting.episode_intervals"),
     *("dtqn.inspection.recorder", "dtqn.inspection.dependence", "dtqn.inspection.gradients"),
     *("dtqn.inspection.attention", "dtqn.inspection.measures", "dtqn.inspection.verdict"),
     *("envs", "envs.registry", "envs.task", "envs.options", "envs.vector", "envs.fields", "envs.testing"),

@@ -11,7 +11,7 @@ import pytest
 
 import envs
 from benchmarks import debugger, verdicts
-from dtqn.acting.statistics import Figure
+from dtqn.acting.episode_intervals import Figure
 from dtqn.inspection.verdict import Verdict
 
 _LAMP, _SHUFFLED = "benchmarks.verdict_tasks:Lamp", "benchmarks.shuffled:Shuffled"

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dtqn.acting.episode_intervals import NORMAL_QUANTILE, Figure, wilson_interval
 from dtqn.acting.exploration import RandomActions
 from dtqn.acting.rows import Episodes, VectorRows
-from dtqn.acting.statistics import NORMAL_QUANTILE, Figure, wilson_interval
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import map_tree, reset_rows
 from envs import pictures

@@ -17,7 +17,7 @@ Leaf = TypeVar("Leaf")
 class Rows(NamedTuple, Generic[Leaf]):
     """One row of each copy as it arrives, and what the actor adds to it: arrays [N, ...].
 
-    The names of these fields are those of replay's (`dtqn.training.schema`).
+    The names of these fields are those of replay's (`dtqn.training.replay_fields`).
     """
 
     observation: Leaf | dict[str, Leaf]

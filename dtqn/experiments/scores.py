@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from dtqn.acting.statistics import wilson_interval
+from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.training.metrics import Row, is_full_evaluation
 
 Kind = Literal["success", "return", "bsuite", "mmer"]

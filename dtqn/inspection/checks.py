@@ -21,7 +21,7 @@ from dtqn.inspection.recorder import of_copy
 from dtqn.networks.q_network import QNetwork, trace_window
 from dtqn.settings.config import Config
 from dtqn.training import setup
-from dtqn.training.schema import MEMORIES, NAMES
+from dtqn.training.replay_fields import MEMORIES, NAMES
 from dtqn.types import Observation, StepInputs, first_rows, map_tree
 
 COPIES, MOST_TICKS, EPISODES = 8, 600, 2

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dtqn.acting.statistics import Figure, mean, share
+from dtqn.acting.episode_intervals import Figure, mean, share
 from dtqn.files import write_whole
 from dtqn.inspection import checks, gradients, measures, trials
 from dtqn.inspection.measures import Cue, Map

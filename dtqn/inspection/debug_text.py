@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dtqn.acting.statistics import Figure
+from dtqn.acting.episode_intervals import Figure
 from dtqn.inspection.verdict import Verdict
 from dtqn.text import columns, one_line
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dtqn.acting.statistics import Figure, mean
+from dtqn.acting.episode_intervals import Figure, mean
 from dtqn.inspection import dependence, gradients
 from dtqn.inspection.attention import attention
 from dtqn.inspection.dependence import Effect

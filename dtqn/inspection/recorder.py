@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dtqn.acting.episode_intervals import Figure, mean, share
 from dtqn.acting.exploration import RandomActions
 from dtqn.acting.rows import VectorRows
-from dtqn.acting.statistics import Figure, mean, share
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError
 from dtqn.text import size

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtqn.acting.episode_intervals import Figure
 from dtqn.acting.evaluation import evaluate_random
-from dtqn.acting.statistics import Figure
 from dtqn.inspection import verdict
 from dtqn.inspection.recorder import Episode, Outcome, TrainedRun, disturbances, load, outcomes
 from dtqn.settings.config import Config, ConfigError

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from dtqn.acting.statistics import Figure
+from dtqn.acting.episode_intervals import Figure
 
 MARGIN = 0.05
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gtrxl import GTrXL
-from dtqn.networks.recurrent import RecurrentQNetwork
+from dtqn.networks.recurrent_q_network import RecurrentQNetwork
 from dtqn.types import Sequences, first_rows
 
 TEMPERATURE = 0.1

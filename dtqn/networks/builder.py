@@ -16,7 +16,7 @@ from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.heads import Categorical, DuelingHead, Expectation, Prediction, QHead, Quantiles
 from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, QNetwork
 from dtqn.networks.recall import Recall, RecallingHead
-from dtqn.networks.recurrent import RecurrentQNetwork
+from dtqn.networks.recurrent_q_network import RecurrentQNetwork
 from dtqn.networks.stack import Hidden, HiddenAndCell, NoState, RecurrentStack
 from dtqn.settings.config import NetworkConfig
 from dtqn.settings.values import is_own
@@ -114,7 +114,7 @@ def _windowed(
     config: NetworkConfig, encoder: Encoder, observation_space: gymnasium.Space, num_actions: int
 ) -> QNetwork:
     from dtqn.networks.decoder import TransformerDecoder
-    from dtqn.networks.windowed import WindowedQNetwork
+    from dtqn.networks.windowed_q_network import WindowedQNetwork
 
     head = _head(config, observation_space, num_actions)  # its parameters are drawn first
     decoder = TransformerDecoder(

@@ -19,8 +19,8 @@ from dtqn.settings import rules, values
 from dtqn.settings.group import ConfigError as ConfigError
 from dtqn.settings.group import MisfitError as MisfitError
 from dtqn.settings.group import wrong as wrong
-from dtqn.settings.learner import LearnerConfig as LearnerConfig
-from dtqn.settings.learner import ReplayConfig as ReplayConfig
+from dtqn.settings.learner_and_replay import LearnerConfig as LearnerConfig
+from dtqn.settings.learner_and_replay import ReplayConfig as ReplayConfig
 from dtqn.settings.network import NetworkConfig as NetworkConfig
 from dtqn.settings.run import SETTLED as SETTLED
 from dtqn.settings.run import ActorConfig as ActorConfig

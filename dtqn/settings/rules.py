@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pydantic.fields import FieldInfo
 
 from dtqn.settings.group import Rule, misfit
-from dtqn.settings.learner import LearnerConfig, ReplayConfig
+from dtqn.settings.learner_and_replay import LearnerConfig, ReplayConfig
 from dtqn.settings.network import NetworkConfig
 from dtqn.settings.run import RunConfig
 from dtqn.settings.values import Cores, is_own, mark_of

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, get_type_hints
 from pydantic import Field, create_model
 
 from dtqn.settings.group import Group
-from dtqn.settings.learner import LearnerConfig, ReplayConfig
+from dtqn.settings.learner_and_replay import LearnerConfig, ReplayConfig
 from dtqn.settings.network import NetworkConfig
 from dtqn.settings.values import AutoOr, SomeOf
 from envs.options import TaskOptions

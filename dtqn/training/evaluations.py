@@ -7,8 +7,8 @@ from pathlib import Path
 
 from torch import Tensor
 
+from dtqn.acting.episode_intervals import NORMAL_QUANTILE
 from dtqn.acting.evaluation import Goal
-from dtqn.acting.statistics import NORMAL_QUANTILE
 from dtqn.text import number
 from dtqn.training import checkpoint
 from dtqn.training.checkpoint import CheckpointError

@@ -23,7 +23,7 @@ import torch
 from dtqn.acting.rows import Episodes, Rows
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
-from dtqn.training.schema import Schema, named, rows_of
+from dtqn.training.replay_fields import Schema, named, rows_of
 from replay import Field
 from replay.storage import fit
 

@@ -28,7 +28,7 @@ from dtqn.settings.config import Config, ConfigError
 from dtqn.training import setup
 from dtqn.training.acting_worker import ActingWorker, Request
 from dtqn.training.exchange import Exchange
-from dtqn.training.schema import Schema
+from dtqn.training.replay_fields import Schema
 from dtqn.training.setup import Share
 from dtqn.training.worker import Worker, WorkerError
 from envs import TaskError

@@ -11,8 +11,8 @@ from torch.overrides import TorchFunctionMode
 
 import envs
 from dtqn.acting import optimism
+from dtqn.acting.episode_intervals import episodes_to_show, wilson_interval
 from dtqn.acting.evaluation import Stages
-from dtqn.acting.statistics import episodes_to_show, wilson_interval
 from dtqn.graphs import Held
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError, MisfitError

@@ -33,7 +33,7 @@ from dtqn.networks.q_network import QNetwork, trace_window
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
 from dtqn.settings.rules import memory_misfit
 from dtqn.settings.values import is_own
-from dtqn.training.schema import MEMORIES, Schema, row_fields
+from dtqn.training.replay_fields import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
 from dtqn.training.updates import FromReplay, FromRollouts, Updates
 from envs.checks import ObservationCheck

@@ -14,7 +14,7 @@ import torch
 from dtqn.learning.batches import take
 from dtqn.learning.discrepancy import discrepancy
 from dtqn.learning.learner import Learner
-from dtqn.training.schema import NAMES, Schema
+from dtqn.training.replay_fields import NAMES, Schema
 from dtqn.types import Sequences, StepInputs, first_rows
 from replay import SequenceReplay
 

@@ -22,7 +22,7 @@ from dtqn.settings.config import Config
 from dtqn.training import setup
 from dtqn.training.evaluator import Evaluator
 from dtqn.training.pool import Pool, make_pool
-from dtqn.training.schema import NAMES
+from dtqn.training.replay_fields import NAMES
 from dtqn.training.setup import Stream, seed_of
 from dtqn.types import FreshTrace, NonFiniteError, first_rows, observation_of
 from replay import SampleInfo, SequenceBatch

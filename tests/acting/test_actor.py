@@ -14,7 +14,7 @@ from dtqn.acting.actor import Actor
 from dtqn.acting.rows import Episodes
 from dtqn.graphs import WARM_UP_CALLS, Captured, Held
 from dtqn.settings.config import ActorConfig
-from dtqn.training.schema import named
+from dtqn.training.replay_fields import named
 from dtqn.training.setup import make_bursts, make_exploration
 from dtqn.types import NonFiniteError
 from tests.cases import make

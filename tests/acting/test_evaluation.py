@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.acting.evaluation import _uniform, play, play_by
 from dtqn.acting.exploration import RandomActions
 from dtqn.acting.rows import VectorRows
-from dtqn.acting.statistics import wilson_interval
 from dtqn.types import StepInputs, reset_rows
 from tests.cases import make
 from tests.toy import OBSERVATION_SPACE, ToyVectorEnv, episode

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.acting.evaluation import EvaluationResult, Goal, Played, Stages
-from dtqn.acting.statistics import wilson_interval
 
 
 def stages(**changed: Any) -> Stages:

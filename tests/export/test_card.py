@@ -11,8 +11,8 @@ import yaml
 
 import dtqn
 from dtqn import cli
+from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.acting.statistics import wilson_interval
 from dtqn.export import card
 from dtqn.settings.config import Config
 from dtqn.training.directory import RunDir

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 
 import dtqn
 from dtqn import cli
+from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.acting.statistics import wilson_interval
 from dtqn.export import folder, verify
 from dtqn.training import trained
 from tests.export.edits import set_value

@@ -19,7 +19,7 @@ from dtqn.networks.rnn import LSTMLayer
 from dtqn.settings import presets
 from dtqn.settings.config import Config
 from dtqn.training import setup
-from dtqn.training.schema import Schema
+from dtqn.training.replay_fields import Schema
 from tests.cases import randomise
 
 TASK = "t-maze-passive-20"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtqn.acting.statistics import Figure
+from dtqn.acting.episode_intervals import Figure
 from dtqn.inspection.verdict import needs_memory, uses_memory
 
 RANDOM = Figure(0.3, 0.25, 0.35, 100)

@@ -15,7 +15,7 @@ from dtqn.networks.attention import RelativeAttention
 from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.q_network import trace_window
-from dtqn.networks.windowed import WindowedQNetwork
+from dtqn.networks.windowed_q_network import WindowedQNetwork
 from dtqn.settings import layers, presets
 from dtqn.settings.config import NetworkConfig
 from dtqn.types import State, StepInputs, from_leaves, leaves, map_tree, reset_rows

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtqn.networks.recurrent import RecurrentQNetwork
+from dtqn.networks.recurrent_q_network import RecurrentQNetwork
 from dtqn.types import first_rows
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch

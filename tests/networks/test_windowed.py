@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dtqn import networks
 from dtqn.networks.decoder import TransformerDecoder
-from dtqn.networks.windowed import WindowedQNetwork
+from dtqn.networks.windowed_q_network import WindowedQNetwork
 from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import Sequences, StepInputs, leaves, map_tree
 from tests.cases import randomise

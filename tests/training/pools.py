@@ -18,7 +18,7 @@ from dtqn.settings.presets import resolve
 from dtqn.training import pool, session
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCK_KEYS
-from dtqn.training.schema import named
+from dtqn.training.replay_fields import named
 from dtqn.training.trainer import Trainer
 from dtqn.training.worker import WorkerError
 

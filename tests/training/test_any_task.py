@@ -18,7 +18,7 @@ from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training import checkpoint, session
 from dtqn.training.directory import RunDir
-from dtqn.training.schema import smallest_dtype
+from dtqn.training.replay_fields import smallest_dtype
 from dtqn.training.trainer import Trainer
 from dtqn.types import map_tree, named_parts, observation_of
 from tests.training.test_trainer import evaluated

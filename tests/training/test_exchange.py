@@ -10,7 +10,7 @@ import torch
 
 from dtqn.training.exchange import Exchange, bytes_per_env_step, shared_arrays
 from dtqn.training.pool import WorkerPool
-from dtqn.training.schema import named
+from dtqn.training.replay_fields import named
 from tests.training import pools
 from tests.training.pools import Here, trainer_of
 

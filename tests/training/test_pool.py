@@ -15,7 +15,7 @@ from dtqn.training import checkpoint, pool, preflight, setup
 from dtqn.training.acting_worker import ActingWorker
 from dtqn.training.exchange import Exchange
 from dtqn.training.pool import shares
-from dtqn.training.schema import named
+from dtqn.training.replay_fields import named
 from dtqn.training.setup import Share
 from envs import TaskError
 from tests.training import pools

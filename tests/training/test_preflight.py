@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.acting.optimism import Optimism
-from dtqn.acting.statistics import wilson_interval
 from dtqn.settings import presets
 from dtqn.settings.config import Config, MisfitError
 from dtqn.training import machine, preflight, setup

@@ -10,7 +10,7 @@ import torch
 
 from dtqn.learning.discrepancy import Discrepancy, discrepancy
 from dtqn.training import staleness
-from dtqn.training.schema import NAMES
+from dtqn.training.replay_fields import NAMES
 from dtqn.training.trainer import Trainer
 from dtqn.types import Sequences
 from tests.training.test_trainer import make_trainer

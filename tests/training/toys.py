@@ -14,7 +14,7 @@ import envs
 from dtqn import networks
 from dtqn.settings.config import Config
 from dtqn.training import setup
-from dtqn.training.schema import Schema
+from dtqn.training.replay_fields import Schema
 from tests import toy
 from tests.cases import randomise
 
