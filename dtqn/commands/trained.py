@@ -19,6 +19,7 @@ from dtqn.settings.config import Config, fields_of, wrong
 from dtqn.settings.layers import Layer, build, environment_layer
 from dtqn.settings.task import task_of
 from dtqn.settings.values import legal
+from dtqn.text import one_line
 from dtqn.training.directory import RunDir
 
 _REPLACEMENTS = 16
@@ -201,7 +202,8 @@ for which its episodes are played again. The exit code is 1 where one differs.""
 
     differs = False
     for found in verify.verify(directory, given["episodes"], given["seed"]):
-        print(f"{found.what:<18}  {found.answer:<11}  {found.because}", flush=True)
+        what, because = one_line(found.what), one_line(found.because, 1000)  # names of a stranger's files
+        print(f"{what:<18}  {found.answer:<11}  {because}", flush=True)
         differs |= found.answer == verify.DIFFERS
     return int(differs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import yaml
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.settings import presets
 from dtqn.settings.config import Config
-from dtqn.text import counted, number
+from dtqn.text import counted, number, one_line
 from dtqn.training.directory import own_networks, task_identity
 from dtqn.training.setup import task_spec
 
@@ -19,7 +20,7 @@ _CARD = """\
 ---
 {header}---
 
-# {config.agent} on {config.env}
+# {title}
 
 | | |
 |---|---|
@@ -69,9 +70,10 @@ def text(
         seed: that of their episodes.
         pictures: names of the files beside it that are shown.
     """
-    rows = _rows(config, about, scores)
+    rows = {name: _cell(value) for name, value in _rows(config, about, scores).items()}
     return _CARD.format(
         header=yaml.safe_dump(_header(config, scores["last"]), sort_keys=False),
+        title=_cell(f"{config.agent} on {config.env}"),
         config=config,
         table="\n".join(f"| {name} | {value} |" for name, value in rows.items()),
         pictures="".join(f"\n![{name.partition('.')[0].replace('_', ' ')}]({name})\n" for name in pictures),
@@ -79,6 +81,11 @@ def text(
         needed=_needed(config),
         command=command(config),
     )
+
+
+def _cell(value: str) -> str:
+    """Text that no table of Markdown takes for more than a cell, be it from a stranger's file."""
+    return one_line(value, 500).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _rows(config: Config, about: Mapping[str, Any], scores: Mapping[str, EvaluationResult]) -> dict[str, str]:
@@ -116,7 +123,7 @@ def command(config: Config) -> str:
     """The command that trains the run again, in the folder of its `config.yaml`."""
     shipped = config.agent in presets.agents()
     # Every setting is in the file, so an agent of the user's own needs only its name.
-    agent = "" if shipped else f" --agent {config.agent}=gtrxl"
+    agent = "" if shipped else f" --agent {shlex.quote(f'{config.agent}=gtrxl')}"
     return f"python -m dtqn --config config.yaml{agent}"
 
 

@@ -74,3 +74,13 @@ def test_the_example_of_the_card_acts(exported: Path) -> None:
     names = {"observation": env.reset()[0][0], "reward": 0.0}
     exec(compile(example.replace("FOLDER", str(exported)), "README.md", "exec"), names)
     assert 0 <= names["action"] < 4 and config.agent == "gtrxl"
+
+
+def test_names_forge_no_line_and_no_command(exported: Path) -> None:
+    """`config.yaml` may be a stranger's."""
+    agent = "a|b\n# solved `x`; rm -rf $HOME <b>"
+    text = _card(RunDir(exported).read_config().model_copy(update={"agent": agent}))
+    title = next(line for line in text.splitlines() if line.startswith("# "))
+    assert title == "# a\\|b # solved `x`; rm -rf $HOME &lt;b> on t-maze-passive-6"
+    assert "\n# solved" not in text.split("---\n", 2)[2].partition("## Train")[0]
+    assert f"--agent '{agent}=gtrxl'" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,16 @@ def test_a_folder_of_an_earlier_version_is_loaded_and_verified(capsys: pytest.Ca
     certified = ("best.safetensors", "config.yaml", "model.safetensors", "task.json")
     assert why["files"] == ", ".join(certified)
     assert folder.read(OLD).scores["last"].result.episode_return == pytest.approx(-0.5104, abs=1e-4)
+
+
+def test_what_a_certificate_says_forges_no_verdict(
+    exported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = exported / "certificate.json"
+    content = json.loads(path.read_text())
+    content["files"]["\x1b[2Kx\nfiles               ok"] = "0" * 64
+    path.write_text(json.dumps(content))
+    assert cli.main(["verify", str(exported), "--episodes", "0"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "\\x1b[2Kx files ok  DIFFERS      the file is missing" in lines
+    assert sum(line.startswith("files ") for line in lines) == 1
