@@ -317,7 +317,7 @@ def test_names_of_run_directories():
     config = resolve(None, {"env": "a:b/../c d.yaml", "seed": "4"}, {})
     assert RunDir.default(config).path == Path("runs/a-b-..-c-d.yaml/gtrxl/seed4")
     directory = RunDir(Path("my runs/a"))
-    assert directory.resume_command == "python -m dtqn --resume 'my runs/a'"
+    assert directory.command("--resume") == "python -m dtqn --resume 'my runs/a'"
 
 
 @pytest.mark.parametrize(

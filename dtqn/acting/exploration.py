@@ -110,8 +110,11 @@ def linearly(start: float, duration: int) -> Annealing:
 
 
 def exponentially(start: float, duration: int) -> Annealing:
-    """From `start` towards the final rates: 1/duration of what is left at each environment step."""
-    return lambda final, env_steps: exponential(start, final, env_steps, duration)
+    """From `start` towards the final rates: 1/duration of what is left at each environment step.
+
+    After `duration` steps a share of 1/e is left. DTQN's public code calls this schedule linear.
+    """
+    return lambda final, env_steps: final + (start - final) * (1 - 1 / duration) ** env_steps
 
 
 Numbers = TypeVar("Numbers", float, np.ndarray)
@@ -120,11 +123,3 @@ Numbers = TypeVar("Numbers", float, np.ndarray)
 def linear(start: float, final: Numbers, fraction: float) -> Numbers:
     """On the straight line from `start` at fraction 0 to `final` at 1 and after."""
     return start + (final - start) * min(1.0, max(0.0, fraction))
-
-
-def exponential(start: float, final: Numbers, steps: float, duration: float) -> Numbers:
-    """From `start` towards `final`: each step takes 1/duration of what is left.
-
-    After `duration` steps a share of 1/e is left. DTQN's public code calls this schedule linear.
-    """
-    return final + (start - final) * (1 - 1 / duration) ** steps

@@ -13,7 +13,6 @@ from typing import Any, TextIO
 
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import (
-    comparison_forms,
     comparison_notes,
     comparison_pictures,
     comparison_table,
@@ -100,10 +99,6 @@ def plan(
         ConfigError: for settings that do not make a run of each.
     """
     from dtqn.training import preflight
-
-    if file is not None and presets.is_record(file):
-        right = "it is the record of a run, with its agent; must be a file of settings for all agents"
-        raise wrong("--config", file, right)
 
     def resolve(task: SuiteTask | None = None, **own: str) -> Config:
         config = presets.resolve(
@@ -216,8 +211,8 @@ def compare(
         files = f"search.md has these runs, --config {chosen} what was chosen."
         notes.append(f"{note(search, findings)} {files}")
     table = _table(runs, configs, baseline, floors, scores, suite, notes)
-    write_whole(folder / "table.md", comparison_forms.to_markdown(table, command))
-    write_whole(folder / "table.json", comparison_forms.to_json(table, runs))
+    write_whole(folder / "table.md", comparison_table.to_markdown(table, command))
+    write_whole(folder / "table.json", comparison_table.to_json(table, runs))
     comparison_pictures.draw_curves(outcomes, floors, scores, folder)
     if suite is not None:
         comparison_pictures.draw_suite(suite, runs, folder)
@@ -225,7 +220,7 @@ def compare(
         file = Path(given["config"]) if "config" in given else None
         write_whole(folder / "search.md", to_markdown(search, findings))
         write_whole(chosen, chosen_yaml(search, findings, file))
-    print(f"\n{comparison_forms.to_text(table)}\ntable and curves in {folder}", file=out)
+    print(f"\n{comparison_table.to_text(table)}\ntable and curves in {folder}", file=out)
     if shelf.unwritten:
         print(f"{shelf.unwritten} of these runs left no record in {records}, as said above", file=out)
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
@@ -239,7 +234,7 @@ def _table(
     scores: Mapping[str, Sequence[Score]],
     suite: Suite | None,
     notes: Sequence[str],
-) -> comparison_forms.Table:
+) -> comparison_table.Table:
     """The figures of all agents, task by task and pooled, with the lines below each part."""
     groups = {env: [env] for env in dict.fromkeys(config.env for config in configs)}
     tasks, families = list(groups), {} if suite is None else suite.families
@@ -257,7 +252,7 @@ def _table(
         ]
         for name, envs in groups.items()
     }
-    return comparison_forms.Table(lines, baseline, under, notes)
+    return comparison_table.Table(lines, baseline, under, notes)
 
 
 def _gathered(

@@ -1,7 +1,8 @@
-"""The figures of a comparison: those of each run, and of each agent in a task or in several."""
+"""The figures of a comparison, of each run and of each agent, and their table as text, Markdown and JSON."""
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import NORMALISED, SHARES, Score, first_solved
 from dtqn.experiments.suites import Published
 from dtqn.settings.presets import RANDOM
-from dtqn.text import number
+from dtqn.text import columns, number
 from dtqn.training.metrics import Row
 
 ALL_TASKS = "all tasks"
@@ -347,3 +348,71 @@ def _mean(values: Iterable[float | None]) -> float | None:
     """The mean of the values that are there; None where there are none."""
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
+
+
+class Table(NamedTuple):
+    """The content of the table's files, whatever their form."""
+
+    lines: Sequence[Figures]
+    """A task's together, with `all tasks` at the end where there are several."""
+    baseline: str | None
+    under: Mapping[str, Sequence[str]]
+    """By task, what stands right below its table."""
+    notes: Sequence[str]
+
+    @property
+    def parts(self) -> dict[str, list[list[str]]]:
+        """For each task its header and rows, without the columns in which no row has a figure."""
+        found: dict[str, list[list[str]]] = {}
+        for env in dict.fromkeys(line["env"] for line in self.lines):
+            texts = [cells(line, self.baseline) for line in self.lines if line["env"] == env]
+            kept = [name for name in texts[0] if any(text[name] != "-" for text in texts)]
+            found[env] = [kept, *([text[name] for name in kept] for text in texts)]
+        return found
+
+
+def to_text(table: Table) -> str:
+    """A table for each task, each with what is to be known right below it, and the notes."""
+    lines = []
+    for env, rows in table.parts.items():
+        lines += [env, *columns(rows), *table.under[env], ""]
+    return "\n".join([*lines, *table.notes]) + "\n"
+
+
+def to_markdown(table: Table, command: str = "") -> str:
+    """A table for each task, and the notes.
+
+    Args:
+        command: what has made it, to be told as the last note; empty to leave it out.
+    """
+    lines = []
+    for env, rows in table.parts.items():
+        lines += [f"### {env}", "", *markdown_table(rows), ""]
+        lines += [text for note in table.under[env] for text in (note, "")]
+    notes = [*table.notes, *([f"Command: `{command}`"] if command else [])]
+    return "\n".join([*lines, *(f"- {note}" for note in notes)]) + "\n"
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Its lines; the first row is the header."""
+    header, *cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *cells]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def to_json(table: Table, runs: Sequence[Figures]) -> str:
+    """The table, every run behind it and the notes."""
+
+    def plain(line: Figures) -> Figures:
+        return {
+            name: value._asdict() if isinstance(value, Estimate) else value for name, value in line.items()
+        }
+
+    content = {
+        "baseline": table.baseline,
+        "table": [plain(line) for line in table.lines],
+        "runs": list(runs),
+        "under": table.under,
+        "notes": list(table.notes),
+    }
+    return json.dumps(content, indent=2) + "\n"

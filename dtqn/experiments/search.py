@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dtqn.experiments.comparison_forms import markdown_table
-from dtqn.experiments.comparison_table import Figures, scored
+from dtqn.experiments.comparison_table import Figures, markdown_table, scored
 from dtqn.experiments.scores import SOLVED
 from dtqn.experiments.suites import Suite
 from dtqn.settings import layers, presets

@@ -20,7 +20,7 @@ from dtqn.program import program
 from dtqn.settings.config import Config
 from dtqn.settings.layers import to_yaml
 from dtqn.text import columns
-from dtqn.training.directory import report_command
+from dtqn.training.directory import RunDir
 
 _SHOWN = 5
 """Lines of the leaderboard that are told."""
@@ -106,8 +106,9 @@ class Results(NamedTuple):
         if min(len(line.trials) for line in board) < COMPARABLE:
             right = "these ranks do not tell which settings are better"
             told.append(f"fewer than {COMPARABLE} runs a line: {right}")
+        report = RunDir(Path(best.trials[0].run_dir)).command("report")
         again = f"again with another seed: {program()} --config {shlex.quote(str(file))} --seed N"
-        return [*told, *self.importance(), again, f"report   {report_command(Path(best.trials[0].run_dir))}"]
+        return [*told, *self.importance(), again, f"report   {report}"]
 
     def importance(self) -> list[str]:
         """Write how much the result depends on each parameter; what is told of it."""

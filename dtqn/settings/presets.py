@@ -51,14 +51,6 @@ def _content(file: Path) -> dict[str, Any]:
     return record_files.find(str(file)) if record_files.names_records(file) else read_yaml(file)
 
 
-def is_record(file: Path) -> bool:
-    """Whether it is the record of a run, which has every setting of it."""
-    try:
-        return record_files.is_record(_content(file))
-    except ConfigError as error:
-        raise ConfigError(f"config is {error}") from None
-
-
 class Shared(NamedTuple):
     """A file of settings for all agents, and those of single agents in it, which lie right over them."""
 

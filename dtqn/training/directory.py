@@ -160,17 +160,9 @@ class RunDir:
         """The folder of the weights."""
         return self.path if self.is_exported else self.path / "checkpoint"
 
-    @property
-    def resume_command(self) -> str:
-        return f"{program()} --resume {shlex.quote(str(self.path))}"
-
-    @property
-    def eval_command(self) -> str:
-        return f"{program()} eval {shlex.quote(str(self.path))}"
-
-    @property
-    def report_command(self) -> str:
-        return report_command(self.path)
+    def command(self, name: str) -> str:
+        """`eval`, `report` or `--resume` of the run."""
+        return f"{program()} {name} {shlex.quote(str(self.path))}"
 
     @property
     def has_wandb_id(self) -> bool:
@@ -282,7 +274,9 @@ class RunDir:
             ConfigError: where it holds a run already, or cannot be written.
         """
         if self.holds_run:
-            raise ConfigError(f"run_dir {self.path} holds a run; to go on with it: {self.resume_command}")
+            raise ConfigError(
+                f"run_dir {self.path} holds a run; to go on with it: {self.command('--resume')}"
+            )
         self.writable()
 
     def writable(self) -> None:
@@ -451,11 +445,6 @@ def make_writable(name: str, folder: Path) -> None:
         probe.unlink(missing_ok=True)  # two processes may look at once
     except OSError as error:
         raise ConfigError(f"{name} {folder} cannot be written: {error.strerror}") from None
-
-
-def report_command(folder: Path) -> str:
-    """The command that writes a page about the run in a folder."""
-    return f"{program()} report {shlex.quote(str(folder))}"
 
 
 def ends_at(config: Config) -> list[float | None]:

@@ -84,7 +84,7 @@ def result(directory: RunDir, env_steps: int, seconds: float, evaluations: Evalu
         better = f"; best: {outcome(best)} at {number(best['env_steps'] or 0)} ({weights})"
     return (
         f"done in {clock(seconds)}: {outcome(last)} over {last['eval/episodes']} episodes{note} at "
-        f"{number(env_steps)} env steps{better}; in {directory.path}; next: {directory.eval_command}"
+        f"{number(env_steps)} env steps{better}; in {directory.path}; next: {directory.command('eval')}"
     )
 
 
@@ -100,5 +100,5 @@ def finished(directory: RunDir, env_steps: int, last: Row) -> str:
     """The answer of a finished run to `--resume`."""
     return (
         f"{directory.path} has finished at {number(env_steps)} env steps: {outcome(last)}; "
-        f"{directory.resume_command} --total-env-steps N extends it to N; next: {directory.eval_command}"
+        f"{directory.command('--resume')} --total-env-steps N extends it to N; next: {directory.command('eval')}"
     )

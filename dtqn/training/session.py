@@ -222,7 +222,8 @@ class _Run:
         except (envs.TaskError, WorkerError) as error:
             exit_code = self._saved_after(error)
         except ConfigError as error:
-            raise ConfigError(f"{error}; {self._kept}; to go on: {self.directory.resume_command}") from None
+            resume = self.directory.command("--resume")
+            raise ConfigError(f"{error}; {self._kept}; to go on: {resume}") from None
         except ANY_FAULT as error:
             if (told := self._told(error)) is None:
                 raise
@@ -236,9 +237,9 @@ class _Run:
         if exit_code == 0:
             note = task_spec(self.config).ceiling_note
             told = messages.result(self.directory, trainer.env_steps, self._seconds, self._evaluations, note)
-            print(f"{told}\nreport   {self.directory.report_command}", file=self.out, flush=True)
+            print(f"{told}\nreport   {self.directory.command('report')}", file=self.out, flush=True)
         elif exit_code > 128:
-            resume = self.directory.resume_command
+            resume = self.directory.command("--resume")
             print(f"interrupted and saved; to go on: {resume}", file=self.out, flush=True)
         return exit_code
 
@@ -248,7 +249,7 @@ class _Run:
         self._save(finished=False)
         if self._signals.caught is not None:  # it came to the copies and to the worker too
             return 128 + self._signals.caught
-        resume = self.directory.resume_command
+        resume = self.directory.command("--resume")
         if not task_identity(self.config).is_native:
             resume += " (with --accept-changed-code once the task has been edited)"
         self._view.say(f"error: {error}; saved; to go on: {resume}")
@@ -256,7 +257,7 @@ class _Run:
 
     def _told(self, error: BaseException) -> str | None:
         """An error after which nothing is saved, in words; None for one of this program's own."""
-        resume = self.directory.resume_command
+        resume = self.directory.command("--resume")
         if isinstance(error, NonFiniteError):
             return f"{error}; {self._kept}"
         if isinstance(error, torch.OutOfMemoryError):

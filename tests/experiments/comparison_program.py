@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import compare, comparison_forms, comparison_pictures, jobs
+from dtqn.experiments import compare, comparison_pictures, comparison_table, jobs
 from dtqn.experiments.comparison_table import agent_lines
 from dtqn.experiments.intervals import Estimate
 from dtqn.experiments.records import Outcome
@@ -144,8 +144,8 @@ def text_of(tmp_path):
         line | {name: Estimate(**line[name]) for name in ("iqm", "improvement") if line[name]}
         for line in found["table"]
     ]
-    table = comparison_forms.Table(lines, found["baseline"], found["under"], found["notes"])
-    return comparison_forms.to_text(table)
+    table = comparison_table.Table(lines, found["baseline"], found["under"], found["notes"])
+    return comparison_table.to_text(table)
 
 
 def lines_of(runs, floors, scores):

@@ -1,7 +1,6 @@
 """The table of a comparison in all its forms: the same figures, and no interval of few runs."""
 
-from dtqn.experiments.comparison_forms import Table
-from dtqn.experiments.comparison_table import FIGURES
+from dtqn.experiments.comparison_table import FIGURES, Table
 from tests.experiments import comparison_program
 from tests.experiments.comparison_program import SCORES, TASK, table_of, text_of
 

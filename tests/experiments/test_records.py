@@ -499,8 +499,6 @@ def test_the_agent_of_a_record_is_no_other(tmp_path):
         ConfigError, match=f"agent is gru .from --agent., but {place} holds every setting of dqn"
     ):
         resolve(place, {"agent": "gru"}, {})
-    with pytest.raises(ConfigError, match="it is the record of a run, with its agent"):
-        compare.plan(["dqn"], [1], place, {})
     _write(file, _contents(file)[0] | {"settings": 3})
     with pytest.raises(ConfigError, match="settings and defaults of a record must be groups of settings"):
         resolve(place, {}, {})

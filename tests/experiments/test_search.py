@@ -239,16 +239,10 @@ def test_a_share_of_the_budget_leaves_the_values_as_they_are_given(run, tmp_path
 
 def test_agents_of_the_users_own_and_files_that_hold_an_agent_are_refused(tmp_path, capsys):
     """What was chosen for an own agent could stand in no file for `--config`."""
-    record = tmp_path / "runs.jsonl"
     flags = ["compare", "--env", TASK, "--search", SEARCH, "--agents"]
     assert cli.main([*flags, "lstm,my=lstm+network.width=16"]) == 2
     right = "my=lstm+network.width=16 is no shipped agent; search those alone"
     assert capsys.readouterr().err == f"error: --search is {SEARCH}: {right}\n"
-    run = {"env": TASK, "agent": "lstm", "seed": 1, "settings_hash": "12345678", "settings": {}}
-    record.write_text(json.dumps(run))
-    assert cli.main(["compare", "--agents", "lstm", "--config", f"{record}#{TASK}/lstm/1"]) == 2
-    right = "it is the record of a run, with its agent; must be a file of settings for all agents"
-    assert capsys.readouterr().err == f"error: --config is {record}#{TASK}/lstm/1: {right}\n"
 
 
 def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypatch, capsys):

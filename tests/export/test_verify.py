@@ -209,5 +209,5 @@ def test_what_a_certificate_says_forges_no_verdict(
     path.write_text(json.dumps(content))
     assert cli.main(["verify", str(exported), "--episodes", "0"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert "\\x1b[2Kx files ok  DIFFERS      the file is missing" in lines
+    assert "\\x1b[2Kx files ok   DIFFERS      the file is missing" in lines
     assert sum(line.startswith("files ") for line in lines) == 1
