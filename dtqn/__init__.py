@@ -14,6 +14,10 @@ __all__ = ["__version__", "load"]
 def __getattr__(name: str) -> Any:
     """`load` is imported when it is asked for: torch takes seconds, and most of this package needs none."""
     if name == "load":
+        from dtqn.program import shadowed
+
+        if mistake := shadowed():
+            raise ImportError(mistake)
         from dtqn.policy import load
 
         return load

@@ -79,6 +79,8 @@ def not_imported(module: str, name: str, error: ImportError) -> str:
         name: that of the form `module:Name`, or what was meant as one.
     """
     if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+        if (package := module.partition(".")[0]) in ("dtqn", "envs", "replay"):
+            return f"cannot be imported: {package} is a package of this program; give your own another name"
         meant = own_form(name)
         return f"cannot be imported ({error}){f'; write {meant}' if meant else FIND_IT}"
     if isinstance(error, ModuleNotFoundError) and error.name:

@@ -25,7 +25,7 @@ _ALLOWED = {
     "envs": {"numpy", "gymnasium", "yaml", "PIL", "gym_gridverse", "envs"},
     "replay": {"numpy", "replay"},
     "run": {"dtqn.__main__"},
-    "dtqn": {"dtqn.policy"},
+    "dtqn": {"dtqn.policy", "dtqn.program"},
     "dtqn.types": {"torch", "numpy", "dtqn.shapes"},
     "dtqn.shapes": {"torch", "numpy"},
     "dtqn.clusters": {"ray", "dtqn.settings", "dtqn.text"},

@@ -90,3 +90,18 @@ def test_presets_lie_beside_the_checkout_or_in_the_package(tmp_path, monkeypatch
     (tmp_path / "dtqn" / "configs").mkdir(parents=True)
     monkeypatch.setattr(layers.importlib.resources, "files", lambda name: tmp_path / name)
     assert layers._shipped() == tmp_path / "dtqn" / "configs"
+
+
+def test_a_users_own_envs_and_replay_are_named_in_one_line(tmp_path):
+    (tmp_path / "replay.py").write_text("")
+    loaded = _python("-c", "import sys; sys.path.insert(0, ''); import dtqn; dtqn.load('x')", cwd=tmp_path)
+    last = loaded.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: the package replay is {tmp_path / 'replay.py'}, and not dtqn's own")
+    (tmp_path / "replay.py").unlink()
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs/mine.py").write_text("")
+    for arguments in (["envs", "--env", "envs.mine:Task"], ["--env", "envs.mine:Task"]):
+        refused = _python(*program.WORKER[1:], *arguments, cwd=tmp_path)
+        right = "envs is a package of this program; give your own another name"
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert refused.stderr.endswith(f"needs envs.mine, which cannot be imported: {right}\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -117,9 +117,6 @@ def exponentially(start: float, duration: int) -> Annealing:
     return lambda final, env_steps: final + (start - final) * (1 - 1 / duration) ** env_steps
 
 
-Numbers = TypeVar("Numbers", float, np.ndarray)
-
-
-def linear(start: float, final: Numbers, fraction: float) -> Numbers:
+def linear(start: float, final: Any, fraction: float) -> Any:
     """On the straight line from `start` at fraction 0 to `final` at 1 and after."""
     return start + (final - start) * min(1.0, max(0.0, fraction))

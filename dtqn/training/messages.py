@@ -98,7 +98,8 @@ def skipped(updates: int, learner_steps: int) -> str:
 
 def finished(directory: RunDir, env_steps: int, last: Row) -> str:
     """The answer of a finished run to `--resume`."""
+    longer = f"{directory.command('--resume')} --total-env-steps N extends it to N"
     return (
         f"{directory.path} has finished at {number(env_steps)} env steps: {outcome(last)}; "
-        f"{directory.command('--resume')} --total-env-steps N extends it to N; next: {directory.command('eval')}"
+        f"{longer}; next: {directory.command('eval')}"
     )
