@@ -101,11 +101,10 @@ def known_file() -> Path:
 
 
 def _known() -> set[str]:
-    try:
+    with contextlib.suppress(OSError, ValueError):
         lines = known_file().read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        lines = []
-    return _of_this_process.union(line.partition(" ")[0] for line in lines)
+        return _of_this_process.union(line.partition(" ")[0] for line in lines)
+    return _of_this_process
 
 
 def _digest(code: Mapping[str, Any]) -> str:
@@ -127,4 +126,5 @@ def _place(value: str) -> str:
         found = importlib.util.find_spec(head.partition(".")[0])
     except (ImportError, ValueError):
         return ""
-    return os.path.realpath(found.origin) if found is not None and found.origin else ""
+    place = found and (found.origin or next(iter(found.submodule_search_locations or ()), None))
+    return os.path.realpath(place) if place else ""

@@ -133,7 +133,7 @@ class _Status:
 
     @property
     def share(self) -> str:
-        return f"{self.env_steps / self.total:.0%}"
+        return f"{min(1.0, self.env_steps / self.total):.0%}"
 
     @property
     def steps(self) -> str:
@@ -262,7 +262,7 @@ class TerminalRunsView(_Screen):
                 Text(fact.name),
                 Text(fact.place, style="red" if fact.state == "failed" else ""),
                 _bar(fact.total, fact.env_steps, 16),
-                Text(f"{fact.env_steps / fact.total:.0%}", justify="right"),
+                Text(f"{min(1.0, fact.env_steps / fact.total):.0%}", justify="right"),
                 Text(f"{number(fact.speed)} env steps/s" if fact.speed else "", justify="right"),
                 Text(fact.outcome),
             )
