@@ -149,7 +149,7 @@ def check_seeds_and_states(make_task: MakeTask) -> None:
 
 
 def check_copies(make_task: MakeTask) -> None:
-    """What a copy does hangs on nothing of those beside it, whether they go on or begin an episode."""
+    """What a copy does depends on nothing of those beside it, whether they go on or begin an episode."""
     task = make_task(time_limit=40)
     num, rng = 20, np.random.default_rng(1)
     env = _vector(task, num, 5)
@@ -195,7 +195,7 @@ def check_copies(make_task: MakeTask) -> None:
                 changed[name] += 1
         for name, count in changed.items():
             if count >= 20:
-                problem = f"after the same step its {name} hangs on the copies beside it"
+                problem = f"after the same step its {name} depends on the copies beside it"
                 raise TaskError(task.spec.id, problem + hint, place)
 
     if goes_on.size:

@@ -22,7 +22,7 @@ Train memory agents on partially observable tasks, compare them and search their
 commands:
   train           train an agent; a command line without a command does this
   eval RUN_DIR    evaluate the weights of a run
-  debug RUN_DIR   say what the decisions of a trained agent hang on
+  debug RUN_DIR   say what the decisions of a trained agent depend on
   report RUN ...  write one page about runs, or about a comparison, with episodes to step through
   export RUN_DIR  write a trained agent for others, with a model card and a certificate
   verify DIR      say whether an exported agent is what its certificate claims

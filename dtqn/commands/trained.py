@@ -76,8 +76,8 @@ def _stdout_of(json_alone: bool) -> Iterator[None]:
 
 
 def debug(arguments: Sequence[str]) -> int:
-    """Say what the decisions of a trained agent hang on; 1 where a contract is broken."""
-    description = """Say what the decisions of a trained agent hang on, and whether it uses its memory.
+    """Say what the decisions of a trained agent depend on; 1 where a contract is broken."""
+    description = """Say what the decisions of a trained agent depend on, and whether it uses its memory.
 The exit code is 1 where a contract between acting and learning is broken."""
     parser = Parser("debug", arguments, "RUN_DIR", description)
     _add_played(parser, 100)
@@ -114,7 +114,7 @@ The exit code is 1 where a contract between acting and learning is broken."""
 def watch(arguments: Sequence[str]) -> int:
     """Show episodes of a trained agent."""
     description = """Show greedy episodes of a trained agent step by step: the task's picture, Q-values,
-action, reward, and how much each decision hangs on past steps; a line a step without a terminal."""
+action, reward, and how much each decision depends on past steps; a line a step without a terminal."""
     parser = Parser("watch", arguments, "RUN_DIR", description)
     _add_played(parser, 1)
     option(parser, "--delay S", "seconds that a step is shown", argtypes.seconds, 0.4)
@@ -132,7 +132,7 @@ action, reward, and how much each decision hangs on past steps; a line a step wi
 def report(arguments: Sequence[str]) -> int:
     """Write a page about runs."""
     description = """Write one HTML file about trained runs: episodes to step through, what each decision
-hangs on, a table and a curve. It needs no network."""
+depends on, a table and a curve. It needs no network."""
     parser = Parser("report", arguments, "RUN_DIR ...", description)
     option(parser, "paths RUN_DIR", kind=argtypes.path, nargs="+")
     where = "the page; default report.html in RUN_DIR, or beside several runs"

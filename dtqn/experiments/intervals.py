@@ -21,7 +21,7 @@ LEAST_RUNS = 5
 Samples = Sequence[np.ndarray]
 _BATCH = 1000
 _ROUNDING = 1e-9
-"""Scores that differ by less are equal: the mean of equal returns hangs on how many were summed."""
+"""Scores that differ by less are equal: the mean of equal returns depends on how many were summed."""
 
 
 class Estimate(NamedTuple):

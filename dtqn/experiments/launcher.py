@@ -44,7 +44,7 @@ class Command(NamedTuple):
         return [*self.program, "--resume", str(self.directory)]
 
     def for_another_machine(self) -> Command:
-        """The same with names that do not hang on this process, and of its environment what must go along.
+        """The same with names that do not depend on this process, and of its environment what must go along.
 
         That is Python's path, numbers of threads and what W&B reads; the rest is the other machine's own.
         """

@@ -1,6 +1,6 @@
 """The command `debug`: what a trained agent remembers, and whether it has to.
 
-It plays greedy episodes of a run, runs them again with other pasts, and says what its decisions hang on.
+It plays greedy episodes of a run, runs them again with other pasts, and says what its decisions depend on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much a decision hangs on what earlier steps showed: the memory is run again on another past.
+"""How much a decision depends on what earlier steps showed: the memory is run again on another past.
 
 The observation of step k is replaced; all other rows and the actions stay as they were recorded, and the
 network runs on to the decision at step t. That is exact for the network. It need not be a history that the

@@ -81,12 +81,12 @@ def strip(shown: Shown, t: int, most: int = 60) -> list[str]:
         most: steps that are shown, the latest ones.
     """
     if shown.dependence is None:
-        return ["hangs on: not computed, the episode is too long"]
+        return ["depends on: not computed, the episode is too long"]
     start = max(0, t + 1 - most)
     largest = float(shown.dependence.max()) or 1.0
     shares = shown.dependence[t, start : t + 1] / largest
     lines = [
-        f"hangs on step {start} to {t} (highest: {largest:.0%} of the Q-values' range)",
+        f"depends on step {start} to {t} (highest: {largest:.0%} of the Q-values' range)",
         "".join(_EIGHTHS[int(np.ceil(share * 8 - 1e-9))] for share in shares),
     ]
     cue = shown.episode.cue
@@ -106,13 +106,13 @@ def plain(shown: Shown, t: int) -> str:
 
 
 def _largest(shown: Shown, t: int) -> str:
-    """The steps that a decision hangs on most, and how much, in words."""
+    """The steps that a decision depends on most, and how much, in words."""
     if shown.dependence is None:
         return ""
     row = shown.dependence[t, : t + 1]
     order: Sequence[int] = np.argsort(-row, kind="stable")[:_NAMED].tolist()
     named = [f"{k} ({row[k]:.2f})" for k in order if row[k] >= _LEAST]
-    return f"  hangs on {', '.join(named)}" if named else ""
+    return f"  depends on {', '.join(named)}" if named else ""
 
 
 def outcome(shown: Shown) -> str:

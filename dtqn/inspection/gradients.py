@@ -1,4 +1,4 @@
-"""Integrated gradients: what a decision hangs on, by the network's own slopes (Sundararajan et al. 2017).
+"""Integrated gradients: what a decision depends on, by the network's own slopes (Sundararajan et al. 2017).
 
 arXiv 1703.01365, equation 1. The whole episode is one call, which by the contract of cores is the function
 that acted, so gradients run through the memory:

@@ -130,7 +130,7 @@ def _share_of(rows: np.ndarray, of: Map) -> float:
 
 
 def held(found: Cue) -> int:
-    """The longest time for which a decision has hung on a cue that was no longer shown, in steps.
+    """The longest time for which a decision has depended on a cue that was no longer shown, in steps.
 
     It is counted from the last row that showed the cue, the decision's own included: what is in sight is seen
     and not remembered.

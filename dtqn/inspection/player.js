@@ -1,7 +1,7 @@
 // The episode player. It shows what the JSON in #player-data holds and computes nothing of its own.
 //
 // A run has episodes; an episode has S decisions that are shown, then its end. A map has for decision s a row
-// of s + 1 numbers, in thousandths: how much the decision hangs on each shown step up to it.
+// of s + 1 numbers, in thousandths: how much the decision depends on each shown step up to it.
 "use strict";
 
 (() => {

@@ -7,7 +7,7 @@ share of the copies and an actor of its own, and works up to `actor.max_lead` ti
     answer      the worker has put its rows there
 
 The request for a tick is sent when the learner has done all that was due `max_lead` ticks before, and names
-the parameters of that moment. So how old parameters are does not hang on the clock: a run with workers is
+the parameters of that moment. So how old parameters are does not depend on the clock: a run with workers is
 the same every time, on any number of cores, and with `max_lead` 0 and one worker it is the inline run. Both
 sides wait for each other: the learner for the rows of all copies, the workers for their next request.
 """

@@ -123,7 +123,7 @@ def test_what_the_interval_of_the_probability_covers(truth, covered):
 
 
 def test_scores_that_differ_by_rounding_are_ties():
-    """A perfect return is 103 rewards of 1 / 103, whose mean over episodes hangs on how many these are."""
+    """A perfect return is 103 rewards of 1 / 103, whose mean over episodes depends on how many these are."""
     one = np.nextafter(1.0, 0.0)
     assert improvement(np.full(5, one), np.ones(5)) == improvement(np.ones(5), np.full(5, one)) == 0.5
     assert improvement(np.full(5, 1.0 + 1e-6), np.ones(5)) == 1.0

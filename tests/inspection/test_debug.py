@@ -93,7 +93,7 @@ def test_what_is_refused(
 
 
 def test_a_cue_in_sight_is_not_remembered() -> None:
-    """The longest time since the cue was last shown at which a decision hung on it, by hand."""
+    """The longest time since the cue was last shown at which a decision depended on it, by hand."""
     rows = np.array([False, True, True, False, False, True, False, False])
 
     def held(*hanging: int) -> int:

@@ -21,7 +21,7 @@ RED, BLUE, BLACK = (255, 0, 0), (0, 0, 255), (0, 0, 0)
 
 
 def _shown(**changed: object) -> Shown:
-    """Two decisions; the second one hangs on the first step twice as much as on its own."""
+    """Two decisions; the second one depends on the first step twice as much as on its own."""
     picture = np.array([[RED, BLUE], [BLUE, RED], [BLACK, RED]], np.uint8)
     observation, zeros = torch.tensor([[[1.0], [0.0]]]), torch.zeros(1, 2)
     episode = Episode(
@@ -57,27 +57,27 @@ def test_a_picture_is_shrunk_to_what_fits(
 def test_a_step_in_one_line_and_beside_a_picture() -> None:
     episode = _shown()
     assert drawing.plain(episode, 0) == (
-        "step   0  action 1  reward -0.050  Q 0.000 [1.000]  hangs on 0 (0.10)"
+        "step   0  action 1  reward -0.050  Q 0.000 [1.000]  depends on 0 (0.10)"
     )
-    assert drawing.plain(episode, 1).endswith("Q [0.500] 0.250  hangs on 0 (0.40), 1 (0.20)")
+    assert drawing.plain(episode, 1).endswith("Q [0.500] 0.250  depends on 0 (0.40), 1 (0.20)")
     lines = drawing.panel(episode, 1)
     assert lines[0] == "episode 1   step 1 of 2   return -0.050"
     assert f"turn < {'█' * 10}{'·' * 10}    0.500" in lines
     assert f"1      {'█' * 5}{'·' * 15}    0.250" in lines
     assert "action turn   reward 1.000" in lines
-    assert lines[-3:] == ["hangs on step 0 to 1 (highest: 40% of the Q-values' range)", "█▄", "^   ^ cue"]
+    assert lines[-3:] == ["depends on step 0 to 1 (highest: 40% of the Q-values' range)", "█▄", "^   ^ cue"]
     assert drawing.panel(episode, 2)[-1] == "episode 1: return 0.950 in 2 steps, a success"
 
 
 def test_the_strip_shows_the_latest_steps_and_says_where_there_is_none() -> None:
     episode = _shown()
     assert drawing.strip(episode, 1, most=1)[:2] == [
-        "hangs on step 1 to 1 (highest: 40% of the Q-values' range)",
+        "depends on step 1 to 1 (highest: 40% of the Q-values' range)",
         "▄",
     ]
     long = _shown(dependence=None)
-    assert drawing.strip(long, 1) == ["hangs on: not computed, the episode is too long"]
-    assert "hangs on" not in drawing.plain(long, 1)
+    assert drawing.strip(long, 1) == ["depends on: not computed, the episode is too long"]
+    assert "depends on" not in drawing.plain(long, 1)
     assert len(drawing.strip(_shown(episode=episode.episode._replace(other=None)), 1)) == 2
 
 

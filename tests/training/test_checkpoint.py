@@ -259,7 +259,7 @@ def test_a_damaged_file_is_one_line_that_names_it(tmp_path, file, change):
 @pytest.mark.parametrize("others", [True, False])
 @pytest.mark.parametrize("pointer", ["", "20", "../10", "/", "10/.."])
 def test_a_pointer_to_nowhere(tmp_path, pointer, others):
-    """What is to be done about it hangs on whether there is another checkpoint."""
+    """What is to be done about it depends on whether there is another checkpoint."""
     if others:
         _save(tmp_path, 10)
     (tmp_path / "latest").write_text(pointer)
