@@ -15,8 +15,9 @@ from pydantic import AfterValidator, BaseModel, Field, NonNegativeInt, Validatio
 
 from dtqn.experiments.scores import COLUMNS, SHARES, Kind, Part, Score
 from dtqn.settings.config import Config, ConfigError, fields_of
+from dtqn.settings.faults import first_fault
 from dtqn.settings.layers import CONFIGS, Layer, build, check_code, merge, nested, read_yaml, without
-from dtqn.settings.values import legal, nearest, shown
+from dtqn.settings.values import nearest, shown
 from dtqn.text import number
 
 _NOT_THE_SUITES = ("env", "agent", "seed", "total_env_steps")
@@ -311,7 +312,7 @@ def read(name: str, share: float = 1.0) -> Suite:
     try:
         file = SuiteFile.model_validate(_content(path))
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_explain(error)}") from None
+        raise ConfigError(f"{path}: {first_fault(error, SuiteFile, 'a suite', _ITEMS)}") from None
     if file.needs is not None and importlib.util.find_spec(file.needs.partition(".")[0]) is None:
         raise ConfigError(
             f"--suite is {shown(name)}: it needs the package {file.needs}, which is not installed: "
@@ -342,22 +343,5 @@ def _tasks(source: str, file: SuiteFile, entry: TaskEntry, share: float) -> list
     return tasks
 
 
-_INSIDE: dict[str, type[BaseModel]] = {"tasks": TaskEntry, "scores": Score, "published": Published}
+_ITEMS: dict[str, type[BaseModel]] = {"tasks": TaskEntry, "scores": Score, "published": Published}
 """By key, what its items hold."""
-
-
-def _explain(error: ValidationError) -> str:
-    """The first mistake in words: the field, its value and what would be right."""
-    # A misspelt key is also a missing one.
-    found = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-    name = ".".join(map(str, found["loc"]))
-    if found["type"] == "value_error":
-        return ".".join(filter(None, [name, str(found["ctx"]["error"])]))
-    *within, last = [part for part in found["loc"] if isinstance(part, str)]
-    fields = next((_INSIDE[part] for part in reversed(within) if part in _INSIDE), SuiteFile).model_fields
-    if found["type"] == "extra_forbidden":
-        return f"{name} is no key of a suite{nearest(last, fields)}"
-    field = fields.get(last)
-    must = "keys of a suite" if field is None else field.description or legal(field)
-    told = "is missing" if found["type"] == "missing" else f"is {shown(found['input'])}"
-    return f"{name} {told}: must be {must}"

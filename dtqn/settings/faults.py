@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from pydantic import BaseModel, ValidationError
 
 from dtqn.settings.values import choices, legal, meant, nearest, shown
 
 
-def first_fault(error: ValidationError, model: type[BaseModel] | None = None, what: str = "") -> str:
+def first_fault(
+    error: ValidationError,
+    model: type[BaseModel] | None = None,
+    what: str = "",
+    items: Mapping[str, type[BaseModel]] = MappingProxyType({}),
+) -> str:
     """The first mistake in words, such as `run_cap is 0: must be an integer of at least 1`.
 
     Args:
         model: the part of a file that was read; the descriptions of its fields say what would be right. None:
             pydantic says it.
         what: that part is, such as `a sweep file`.
+        items: by the key of a list, what it holds.
     """
-    fields = model.model_fields if model else {}
     errors = error.errors(include_url=False)
     # A misspelt key is a missing one too.
     found = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
-    name = ".".join(map(str, found["loc"]))
+    name, must = ".".join(map(str, found["loc"])), found["msg"].removeprefix("Value error, ")
+    keys = [key for key in found["loc"] if isinstance(key, str)]
+    kind = next((items[key] for key in reversed(keys[:-1]) if key in items), model)
+    fields = kind.model_fields if kind else {}
     if found["type"] == "extra_forbidden":
-        return f"{name} is no key of {what}{nearest(name, fields) if fields else ''}"
-    if found["type"] == "missing":
-        return f"{name} is missing"
-    must = re.sub(r"^\w+ should", "must", found["msg"].removeprefix("Value error, "))
-    if (field := fields.get(name)) is not None:
+        return f"{name} is no key of {what}{nearest(keys[-1], fields) if fields else ''}"
+    if found["type"] == "value_error" and not must.startswith("must"):  # it names what it is about
+        return ".".join(filter(None, [name, must]))
+    field = fields.get(keys[-1]) if keys else None
+    if field is not None:
         must = f"must be {field.description or legal(field)}{meant(str(found['input']), choices(field))}"
+    if found["type"] == "missing":
+        return f"{name} is missing{f': {must}' if field is not None else ''}"
+    must = re.sub(r"^\w+ should", "must", must)
     return f"{name} is {shown(found['input'])}: {must}" if name else must
