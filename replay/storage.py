@@ -7,6 +7,7 @@ only. Shape legend: n rows, S slots.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal
@@ -62,7 +63,7 @@ def checked_fields(fields: Mapping[str, Field]) -> dict[str, Field]:
 def fit(name: str, values: npt.ArrayLike, field: Field, num_rows: int) -> Array:
     """`values` as [n, *field.shape], safe to assign into the field's dtype.
 
-    Floats are saturated into narrower floats (a NaN stays a NaN: it is not hidden here). Everything else must
+    Floats are saturated into narrower floats, with a warning (a NaN stays a NaN). Everything else must
     be held exactly: action 300 in a uint8 field is a ValueError, not action 44.
     """
     values = np.asarray(values)
@@ -73,6 +74,9 @@ def fit(name: str, values: npt.ArrayLike, field: Field, num_rows: int) -> Array:
         return values
     if values.dtype.kind == "f" and dtype.kind == "f":
         limit = float(np.finfo(dtype).max)
+        if (np.abs(values) > limit).any():
+            told = f"{name}: numbers beyond {limit:g} are stored as that in {dtype}; scale them, or widen it"
+            warnings.warn(told, stacklevel=2)
         saturated: Array = np.clip(values, -limit, limit)
         return saturated
     with np.errstate(invalid="ignore"):

@@ -1,8 +1,7 @@
 """Code that settings name, and whether the user asked for it.
 
-A file may come from somebody else, so what it names is no more than text: code is run where the user has
-named it, on this command line or in this call, where they have said `--trust-code`, or where it is that of a
-run of their own. Those are known by digests in a file of the user's, outside of every run's folder.
+A file may be somebody else's, so code that it names is run where the user has typed the name, where they have
+said `--trust-code`, or where a run of theirs has it, as a file of digests outside of all runs' folders says.
 """
 
 from __future__ import annotations
