@@ -147,13 +147,15 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """An RGB picture, uint8 [height, width, 3]; None where it was not made to draw."""
         if not self._draws:
             return None
-        picture = self._attempt("render", lambda: _rgb(self.env.render()))
+        with kept():
+            picture = self._attempt("render", lambda: _rgb(self.env.render()))
         if problem := picture_problem(picture):
             raise self.error(problem)
         return picture
 
     def close(self) -> None:
-        self._attempt("close", self.env.close)
+        with kept():
+            self._attempt("close", self.env.close)
 
     def error(self, problem: str) -> TaskError:
         return TaskError(self._name, problem)
@@ -176,7 +178,8 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def row(self, what: str, call: Callable[[], Any]) -> Any:
         """The values that `reset` or `step` returns: as many as it must be, the last of them a dict."""
-        row = self._attempt(what, call)
+        with kept():
+            row = self._attempt(what, call)
         if problem := row_problem(what, row, _ROWS[what]):
             raise self.error(problem)
         if not isinstance(row[-1], Mapping):
@@ -219,8 +222,7 @@ def _put_back(torch: Any, settings: tuple[Any, Any, int]) -> None:
 def attempt(task: str, what: str, call: Callable[[], Any]) -> Any:
     """What `call`, of the method `what` of a task's environment, returns; a TaskError for its fault."""
     try:
-        with kept():
-            return call()
+        return call()
     except TaskError:
         raise
     except ANY_FAULT as error:  # whatever another package raises

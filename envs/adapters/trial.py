@@ -57,11 +57,6 @@ class TriedEnv(PlainEnv):
         self._fits(observation, self.env.observation_space)
         seen = super()._seen(observation)
         self._fits(seen, self.observation_space)
-        for key, part in parts(seen):
-            numbers = np.asarray(part)
-            if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
-                number = numbers[~np.isfinite(numbers)].flat[0]
-                raise self.error(f"its {part_name(key)} holds {number}; must be finite in {numbers.dtype}")
         return seen
 
     def _fits(self, observation: Any, space: gymnasium.Space[Any]) -> None:
@@ -161,12 +156,13 @@ def misfit(value: Any, space: gymnasium.Space[Any]) -> str | None:
         array = np.asarray(value)
     except ValueError:  # ragged
         return f"is {brief(value)}; its space is {brief(space)}"
-    if isinstance(space, Box | MultiBinary | MultiDiscrete):
-        other = _other_form(array, space, contained)
-        if contained or other:
-            return other
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        return f"holds {array[~np.isfinite(array)].flat[0]}"
+    arrays = Box | MultiBinary | MultiDiscrete
+    if isinstance(space, arrays) and (other := _other_form(array, space, contained)):
+        return other
+    if array.dtype.kind == "f" and not np.isfinite(array).all():  # an unbounded Box contains infinity
+        return f"holds {array[~np.isfinite(array)].flat[0]}; must be finite in {array.dtype}"
+    if contained:
+        return None
     if isinstance(space, Box):
         wrong = array[(array < space.low) | (array > space.high)]
         return f"holds {wrong.flat[0]}, which is outside its space {brief(space)}"
