@@ -119,6 +119,14 @@ def test_a_resumed_run_goes_on_bit_for_bit(here: type[Here], tmp_path: Path) -> 
     assert len(state["actor"]["ahead"]) == 2
     resumed.set_state(state)
     assert resumed.resume_is_exact
+    rows = train(whole, 345)
+    assert train(resumed, 345) == rows
+    ours, theirs = (
+        checkpoint.save(tmp_path / name, 2, {}, trainer.get_state(), {})
+        for name, trainer in (("resumed", resumed), ("whole", whole))
+    )
+    for file in ours.iterdir():
+        assert file.read_bytes() == (theirs / file.name).read_bytes(), file.name
     rows = train(whole)
     assert train(resumed) == rows
     assert_same(resumed, whole)
