@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ _FLAGS = f"""--env t-maze-passive-2 --warmup-env-steps 1000 --checkpoint-every 5
     --network.width 16 --network.num_layers 1 --learner.batch_size 4 --replay.capacity 20000
     --actor.num_envs 4 --runs-dir runs"""
 _RUN = f"--resume auto --agent gru --total-env-steps 3000 {_FLAGS}"
-_WORKERS = "--evaluator inline --actor.num_workers 2 --actor.step_timeout 5 --actor.pool"
+_WORKERS = "--evaluator inline --actor.num_workers 2 --actor.step_timeout 10 --actor.pool"
 _MANY = f"--out out --jobs 2 --total-env-steps 2000 --evaluator inline {_FLAGS}"
 _SWEEP = """method: grid
 metric: {name: mean_success, goal: maximize}
@@ -199,37 +200,34 @@ def found_in(folder: Path) -> dict[str, Found]:
         arrays = [path.read_bytes() for path in sorted(checkpoint.current(saved).glob("*.safetensors"))]
         figures, best = checkpoint.load_weights(saved, "best")
         figures = {key: figures[key] for key in figures.keys() - set(CLOCK_KEYS)}
-        best = {key: weight.numpy().tobytes() for key, weight in best.items()}
+        weights = {key: weight.numpy().tobytes() for key, weight in best.items()}
         parts = [*ticks, (file.parent / "result.json").exists()]
-        found[str(file.relative_to(folder))] = Found(parts, [rows, arrays, figures, best])
+        found[str(file.relative_to(folder))] = Found(parts, [rows, arrays, figures, weights])
     for file in folder.glob("out/*[de]*.[jc]s*"):
         lines = [line for line in file.read_text().splitlines() if not re.search(_CLOCKS, line)]
         found[file.name] = Found(lines, [])
     return found
 
 
-def endured(
-    name: str, hits: int, seed: int, folder: Path, twins: dict[str, dict[str, Found]]
-) -> Counter[str]:
-    """The figures of a case; the command is begun anew, in another folder, while hits are left."""
-    case, choice = CASES[name], random.Random(f"{seed} {name}")
-    if case.words not in twins:
-        twin = Endured(folder / "twin", case)
-        twin.endure([], choice)
-        twins[case.words] = found_in(twin.folder)
-    left = [SIGNALS[number % len(SIGNALS)] for number in range(hits)]
-    choice.shuffle(left)
-    figures: Counter[str] = Counter()
-    while left:
-        one = Endured(folder / f"{len(left)} left", case)
-        try:
-            one.endure(left, choice)
-        except TimeoutError:
-            one.figures["hangs"] += 1
-        finally:
-            one.end()
-        one.compare(twins[case.words])
-        figures += one.figures
+def endured(names: Sequence[str], hits: int, seed: int, folder: Path) -> dict[str, Counter[str]]:
+    """The figures of cases of one command, which is given anew, in another folder, while hits are left."""
+    folder, figures = folder / names[0], {name: Counter[str]() for name in names}
+    twin = Endured(folder / "twin", CASES[names[0]])
+    twin.endure([], random.Random(seed))
+    for name in names:
+        choice = random.Random(f"{seed} {name}")
+        left = [SIGNALS[number % len(SIGNALS)] for number in range(hits)]
+        choice.shuffle(left)
+        while left:
+            one = Endured(folder / f"{name}, {len(left)} left", CASES[name])
+            try:
+                one.endure(left, choice)
+            except TimeoutError:
+                one.figures["hangs"] += 1
+            finally:
+                one.end()
+            one.compare(found_in(twin.folder))
+            figures[name].update(one.figures)
     return figures
 
 
@@ -278,9 +276,7 @@ def cluster() -> Iterator[None]:
     from ray.cluster_utils import Cluster
 
     bytes_ = {"object_store_memory": 80 << 20}
-    ray = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False, **bytes_})
-    for _ in range(2):
-        ray.add_node(num_cpus=1, **bytes_)
+    ray = Cluster(True, head_node_args={"num_cpus": 2, "include_dashboard": False, **bytes_})
     os.environ["RAY_ADDRESS"] = ray.address
     try:
         yield
@@ -296,23 +292,25 @@ def table(cases: Mapping[str, Mapping[str, int]]) -> str:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_of(__doc__)
-    parser.add_argument(
-        "--hits", type=argtypes.positive, default=9, help="of each case; default %(default)s"
-    )
+    parser.add_argument("--hits", type=argtypes.positive, default=9, help="of each case; default %(default)s")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cases", default=",".join(CASES), metavar="NAME,...")
+    parser.add_argument("--jobs", type=argtypes.positive, default=3, help="commands at a time")
     args = parser.parse_args(arguments)
-    cases, twins = {}, {}
+    groups: dict[str, list[str]] = {}
+    for name in chosen("--cases", args.cases, CASES):
+        groups.setdefault(CASES[name].words, []).append(name)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        for name in chosen("--cases", args.cases, CASES):
-            if CASES[name].on_ray and "RAY_ADDRESS" not in os.environ:
-                stack.enter_context(cluster())
-            cases[name] = endured(name, args.hits, args.seed, folder / name, twins)
-            print(table({name: cases[name]}), flush=True)
+        if any(CASES[name].on_ray for names in groups.values() for name in names):
+            stack.enter_context(cluster())
+        threads = stack.enter_context(ThreadPoolExecutor(args.jobs))
+        cases: dict[str, Counter[str]] = {}
+        for made in threads.map(lambda names: endured(names, args.hits, args.seed, folder), groups.values()):
+            cases |= made
+            print(table(cases), flush=True)
             write(args.json, {"machine": machine.name(), "commit": commit_of(HERE), "cases": cases})
-    print(table(cases))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(None))
