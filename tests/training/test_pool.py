@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 from dtqn import cli
 from dtqn.settings.presets import resolve
@@ -130,6 +131,17 @@ def test_a_resumed_run_goes_on_bit_for_bit(here: type[Here], tmp_path: Path) -> 
     rows = train(whole)
     assert train(resumed) == rows
     assert_same(resumed, whole)
+
+
+def test_a_resumed_actor_remembers_in_memory_of_its_own() -> None:
+    """Where numbers lie in a checkpoint's file would decide how a CPU rounds their products."""
+    ours, theirs = trainer_of(0).actor, trainer_of(0).actor
+    theirs.tick()
+    saved = theirs.get_state()
+    ours.set_state(saved)
+    for name, remembered in ours.get_state()["memory"].items():
+        assert torch.equal(remembered, saved["memory"][name])
+        assert remembered.data_ptr() != saved["memory"][name].data_ptr()
 
 
 @pytest.mark.parametrize("lose", [False, True])
