@@ -1,6 +1,6 @@
 """Kills at random moments, of runs, of what works beside them, of comparisons and of sweeps: nothing is lost.
 
-    python -m benchmarks.kills [--hits 9] [--seed 1] [--cases NAME,...] [--json FILE]
+    python -m benchmarks.kills [--hits 9] [--cases NAME,...] [--json FILE]
 
 A command, or a process that it has started, is killed, asked to end or stopped. Where it has ended it is
 given again, and goes on. Once all is done, its folder is put beside one of the same command that nobody hit.
@@ -19,10 +19,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from benchmarks.checkouts import HERE, commit_of
 from benchmarks.options import chosen, one_line_errors, parser_of, write
@@ -51,6 +51,9 @@ parameters: {agent: {value: gru}, learner.n_step: {values: [1, 3]}, seed: {value
 """
 _CLOCKS = "minutes|per_second|run_dir"
 """What the clock or the place decides, in lines of tables."""
+Found: TypeAlias = tuple[list[Any], list[Any]]
+"""Parts, each of which is there once however a run went, and all that it has come to."""
+_NOTHING: Found = ([], [])
 FIGURES = ("hits", "given again", "replaced", "lost", "different", "left", "hangs", "tracebacks")
 
 
@@ -104,11 +107,7 @@ class Endured:
         self.processes = kept
 
     def endure(self, hits: list[signal.Signals], choice: random.Random) -> None:
-        """Send it these signals at random moments until it is done. Those that were not needed are left.
-
-        Raises:
-            TimeoutError: it hangs.
-        """
+        """Send it these signals at random moments until it is done, or TimeoutError; the others are left."""
         starts = 0
         while starts < MOST_STARTS and not self.is_done:
             self.give()
@@ -130,15 +129,14 @@ class Endured:
 
     def _let_pass(self, choice: random.Random) -> None:
         """Some time, mostly after there is something new of its runs."""
-        before = self._bytes
-        if choice.random() < 0.75:
-            wait(lambda: self._bytes != before or not self._is_working)
-        time.sleep(choice.uniform(0, 2))
 
-    @property
-    def _bytes(self) -> int:
-        """The size of all metrics."""
-        return sum(file.stat().st_size for file in self.folder.glob("runs/*/*/*/metrics.jsonl"))
+        def written() -> int:
+            return sum(file.stat().st_size for file in self.folder.glob("runs/*/*/*/metrics.jsonl"))
+
+        before = written()
+        if choice.random() < 0.75:
+            wait(lambda: written() != before or not self._is_working)
+        time.sleep(choice.uniform(0, 2))
 
     def hit(self, number: signal.Signals, choice: random.Random) -> bool:
         """Send a signal to the command or to a child of it, and wait for its effect; False: there is none."""
@@ -175,47 +173,41 @@ class Endured:
 
     def compare(self, twin: dict[str, Found]) -> None:
         """Count what of the twin's is not here once, and what is not equal to it."""
-        found, nothing = found_in(self.folder), Found([], [])
+        found = found_in(self.folder)
         for name in found.keys() | twin.keys():
-            ours, theirs = found.get(name, nothing), twin.get(name, nothing)
-            self.figures["lost"] += ours.parts != theirs.parts
+            ours, theirs = found.get(name, _NOTHING), twin.get(name, _NOTHING)
+            self.figures["lost"] += ours[0] != theirs[0]
             self.figures["different"] += ours != theirs and not self.case.is_replaced
 
 
-class Found(NamedTuple):
-    """What a run has come to, or all runs together."""
-
-    parts: list[Any]
-    """Each is there once, however the run went."""
-    content: list[Any]
-
-
 def found_in(folder: Path) -> dict[str, Found]:
-    """All that a command has made, by the names of its files, but what the clock decides."""
-    found = {}
+    """What a command has made, by the names of files, without what the clock decides."""
+    found: dict[str, Found] = {}
     for file in folder.glob("runs/*/*/*/metrics.jsonl"):
         rows = [{key: row[key] for key in row.keys() - set(CLOCK_KEYS)} for row in read_rows(file)]
-        ticks = [int(row["env_steps"] or 0) // EVERY for row in rows]
         saved = file.parent / "checkpoint"
         arrays = [path.read_bytes() for path in sorted(checkpoint.current(saved).glob("*.safetensors"))]
         figures, best = checkpoint.load_weights(saved, "best")
         figures = {key: figures[key] for key in figures.keys() - set(CLOCK_KEYS)}
         weights = {key: weight.numpy().tobytes() for key, weight in best.items()}
-        parts = [*ticks, (file.parent / "result.json").exists()]
-        found[str(file.relative_to(folder))] = Found(parts, [rows, arrays, figures, weights])
+        ticks = [int(row["env_steps"] or 0) // EVERY for row in rows]
+        found[str(file.relative_to(folder))] = (
+            [*ticks, (file.parent / "result.json").exists()],
+            [rows, arrays, figures, weights],
+        )
     for file in folder.glob("out/*[de]*.[jc]s*"):
         lines = [line for line in file.read_text().splitlines() if not re.search(_CLOCKS, line)]
-        found[file.name] = Found(lines, [])
+        found[file.name] = lines, []
     return found
 
 
-def endured(names: Sequence[str], hits: int, seed: int, folder: Path) -> dict[str, Counter[str]]:
+def endured(names: Sequence[str], hits: int, folder: Path) -> dict[str, Counter[str]]:
     """The figures of cases of one command, which is given anew, in another folder, while hits are left."""
     folder, figures = folder / names[0], {name: Counter[str]() for name in names}
     twin = Endured(folder / "twin", CASES[names[0]])
-    twin.endure([], random.Random(seed))
+    twin.endure([], random.Random(1))
     for name in names:
-        choice = random.Random(f"{seed} {name}")
+        choice = random.Random(name)
         left = [SIGNALS[number % len(SIGNALS)] for number in range(hits)]
         choice.shuffle(left)
         while left:
@@ -228,17 +220,18 @@ def endured(names: Sequence[str], hits: int, seed: int, folder: Path) -> dict[st
                 one.end()
             one.compare(found_in(twin.folder))
             figures[name].update(one.figures)
+            if not one.is_done:
+                break
     return figures
 
 
 def children(pid: int) -> list[int]:
     """Processes that a process has started."""
-    return [int(child) for task in Path(f"/proc/{pid}/task").glob("*") for child in _children(task)]
-
-
-def _children(task: Path) -> Iterator[str]:
-    with contextlib.suppress(OSError):
-        yield from (task / "children").read_text().split()
+    found: list[str] = []
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            found += (task / "children").read_text().split()
+    return [int(child) for child in found]
 
 
 def actors(pid: int) -> list[int]:
@@ -270,30 +263,20 @@ def wait(until: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
         time.sleep(0.02)
 
 
-@contextlib.contextmanager
-def cluster() -> Iterator[None]:
-    """A Ray of two nodes of one CPU on this machine, for commands that are started here."""
+def cluster() -> Any:
+    """A Ray on this machine, for commands that are started here; what ends it."""
     from ray.cluster_utils import Cluster
 
-    bytes_ = {"object_store_memory": 80 << 20}
-    ray = Cluster(True, head_node_args={"num_cpus": 2, "include_dashboard": False, **bytes_})
+    about = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 80 << 20}
+    ray: Any = Cluster(initialize_head=True, head_node_args=about)
     os.environ["RAY_ADDRESS"] = ray.address
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-def table(cases: Mapping[str, Mapping[str, int]]) -> str:
-    rows = [[name, *(str(case.get(figure, 0)) for figure in FIGURES)] for name, case in cases.items()]
-    return "\n".join(columns([["", *FIGURES], *rows]))
+    return ray.shutdown
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--hits", type=argtypes.positive, default=9, help="of each case; default %(default)s")
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cases", default=",".join(CASES), metavar="NAME,...")
     parser.add_argument("--jobs", type=argtypes.positive, default=3, help="commands at a time")
     args = parser.parse_args(arguments)
@@ -303,12 +286,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if any(CASES[name].on_ray for names in groups.values() for name in names):
-            stack.enter_context(cluster())
+            stack.callback(cluster())
         threads = stack.enter_context(ThreadPoolExecutor(args.jobs))
         cases: dict[str, Counter[str]] = {}
-        for made in threads.map(lambda names: endured(names, args.hits, args.seed, folder), groups.values()):
+        for made in threads.map(lambda names: endured(names, args.hits, folder), groups.values()):
             cases |= made
-            print(table(cases), flush=True)
+            rows = [[name, *(str(case[figure]) for figure in FIGURES)] for name, case in cases.items()]
+            print("", *columns([["", *FIGURES], *rows]), sep="\n", flush=True)
             write(args.json, {"machine": machine.name(), "commit": commit_of(HERE), "cases": cases})
 
 
