@@ -13,7 +13,7 @@ from dtqn.networks.compression import Compression
 from dtqn.networks.encoders import StepEncoder
 from dtqn.networks.gates import LayerSettings, make_gate
 from dtqn.networks.gtrxl import GTrXL
-from dtqn.networks.heads import Categorical, DuelingHead, Expectation, Prediction, QHead, Quantiles
+from dtqn.networks.heads import Categorical, DuelingHead, Expectation, Prediction, QHead
 from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, QNetwork
 from dtqn.networks.recall import Recall, RecallingHead
 from dtqn.networks.recurrent_q_network import RecurrentQNetwork
@@ -102,11 +102,8 @@ def _head(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
 
 
 def _prediction(config: NetworkConfig) -> Prediction:
-    match config.distribution:
-        case "categorical":
-            return Categorical(num_atoms=config.num_atoms, v_min=config.v_min, v_max=config.v_max)
-        case "quantile":
-            return Quantiles(num_quantiles=config.num_quantiles)
+    if config.distribution == "categorical":
+        return Categorical(num_atoms=config.num_atoms, v_min=config.v_min, v_max=config.v_max)
     return Expectation()
 
 

@@ -20,11 +20,6 @@ LEARNER: Sequence[Rule] = (
         "learner.munchausen is true with learner.value_rescaling true: an entropy cannot be added to "
         "rescaled values; try false for one of them",
     ),
-    misfit(
-        lambda c: c.policy == "target" and c.target_update != "soft",
-        "learner.policy is target with learner.target_update {c.target_update}: only a soft one is a "
-        "running mean of the online network; try soft, or online",
-    ),
 )
 
 
@@ -76,9 +71,7 @@ class LearnerConfig(Group):
     munchausen_clip: float = Field(1.0, gt=0)
     """-l_0: tau log pi enters the reward down to minus this (munchausen)."""
     loss: Literal["squared", "huber"] = "squared"
-    """The loss of one TD error: half its square, or Huber's; of a head without distribution."""
-    huber_threshold: float = Field(1.0, gt=0)
-    """TD error where Huber's loss and that of quantiles turn from square to straight."""
+    """Of one TD error: half its square, or Huber's, straight from 1 on; of a head without distribution."""
     value_rescaling: bool = False
     """Learn h(Q) with R2D2's h instead of Q; for tasks with large returns."""
     reward_scale: float = Field(0.2, gt=0)
@@ -96,8 +89,6 @@ class LearnerConfig(Group):
     """Share of the online parameters in a soft target update."""
     target_update_period: int = Field(2500, ge=1)
     """Learner steps between hard target updates."""
-    policy: Literal["online", "target"] = "online"
-    """The network that acts, is evaluated and saved: the trained one, or its target, a running mean of it."""
     auxiliary_weight: float = Field(0.0, ge=0)
     """Weight of the network's own loss beside that of the TD errors (coberl, spans, compressed memory)."""
     max_grad_norm: float = Field(10.0, gt=0)

@@ -168,16 +168,14 @@ class NetworkConfig(Group):
     """Split the head into a value and advantages (Wang et al. 2016)."""
     head_width: int = Field(64, ge=0, le=1_000_000)
     """Hidden features of the head; 0: a linear head."""
-    distribution: Literal["none", "categorical", "quantile"] = "none"
-    """The head's estimate of a return: its mean, probabilities of atoms (C51), or quantiles (QR-DQN)."""
+    distribution: Literal["none", "categorical"] = "none"
+    """The head's estimate of a return: its mean, or probabilities of atoms (C51)."""
     num_atoms: int = Field(51, ge=2, le=1_000_000)
     """Atoms from `v_min` to `v_max` (categorical)."""
     v_min: float = -10.0
     """The smallest return an atom stands for, with `reward_scale` and value rescaling (categorical)."""
     v_max: float = 10.0
     """The largest return an atom stands for, with `reward_scale` and value rescaling (categorical)."""
-    num_quantiles: int = Field(32, ge=1, le=1_000_000)
-    """Quantiles of the return (quantile); the loss of a step costs their number squared."""
     recall_weight: float = Field(0.0, ge=0)
     """Weight of a loss that asks a core with memory which values the episode has shown; 0: none."""
     kwargs: Mapping[str, Any] = {}

@@ -117,13 +117,8 @@ RUN: Sequence[Rule] = (
         lambda c: math.ceil(c.learner.reward_scale),
     ),
     misfit(
-        lambda c: c.network.distribution == "quantile" and c.learner.returns != "n_step",
-        "learner.returns is {c.learner.returns} with network.distribution quantile: a mixture of returns "
-        "has no such quantiles; try n_step, or network.distribution categorical",
-    ),
-    misfit(
         lambda c: c.network.distribution == "categorical" and c.learner.munchausen,
-        "learner.munchausen is true with network.distribution categorical; try quantile or none",
+        "learner.munchausen is true with network.distribution categorical; try none",
     ),
     misfit(
         lambda c: c.learner.auxiliary_weight and not _has_auxiliary_loss(c.network),
@@ -277,8 +272,6 @@ _READ_IF: dict[str, Callable[[RunConfig], bool]] = {
     "network.encoder_norm": lambda c: _has_encoder_layers(c) and c.network.encoder_layers > 0,
     "network.image_encoder": lambda c: c.network.encoder != "dtqn",
     "network.num_atoms network.v_min network.v_max": lambda c: c.network.distribution == "categorical",
-    "network.num_quantiles": lambda c: c.network.distribution == "quantile",
-    "actor.burst_start actor.burst_length": lambda c: c.actor.burst_share > 0,
     "actor.num_workers actor.max_lead actor.step_timeout": _has_workers,
     "actor.epsilon_final": lambda c: not _several_epsilons(c),
     "actor.epsilon_start actor.annealing": lambda c: c.actor.epsilon_anneal_env_steps > 0,
@@ -294,10 +287,6 @@ _READ_IF: dict[str, Callable[[RunConfig], bool]] = {
     "learner.munchausen_alpha learner.munchausen_temperature": lambda c: c.learner.munchausen,
     "learner.munchausen_clip": lambda c: c.learner.munchausen,
     "learner.loss": lambda c: c.network.distribution == "none",
-    "learner.huber_threshold": lambda c: (
-        c.network.distribution == "quantile"
-        or (c.network.distribution == "none" and c.learner.loss == "huber")
-    ),
     "learner.target_ema_rate": lambda c: c.learner.target_update == "soft",
     "learner.target_update_period": lambda c: c.learner.target_update == "hard",
     "learner.learning_rate_decay_start": lambda c: c.learner.final_learning_rate_share < 1,
