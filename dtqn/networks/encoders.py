@@ -256,7 +256,7 @@ def set_encoder(space: gymnasium.Space, width: int) -> SetEncoder | None:
     return SetEncoder(num_values=int(space.nvec.flat[0]), start=int(np.ravel(space.start)[0]), width=width)
 
 
-def _layer(width: int, is_first: bool, norm: bool) -> list[nn.Module]:
+def _layer(width: int, is_first: bool) -> list[nn.Module]:
     """The parts of a layer on features; the first one has its linear map before it."""
     parts: list[nn.Module] = []
     if not is_first:
@@ -264,9 +264,7 @@ def _layer(width: int, is_first: bool, norm: bool) -> list[nn.Module]:
         nn.init.xavier_normal_(linear.weight)
         nn.init.zeros_(linear.bias)
         parts.append(linear)
-    if norm:
-        parts.append(nn.LayerNorm(width))
-    return [*parts, nn.ReLU()]
+    return [*parts, nn.LayerNorm(width), nn.ReLU()]
 
 
 class StepEncoder(nn.Module):
@@ -287,11 +285,10 @@ class StepEncoder(nn.Module):
         use_prev_reward: bool,
         image_encoder: ImageEncoder,
         num_layers: int,
-        norm: bool,
     ) -> None:
         """
         Args:
-            num_layers: of a linear map, LayerNorm (if `norm`) and ReLU (PQN: Gallici et al. 2025,
+            num_layers: of a linear map, LayerNorm and ReLU (PQN: Gallici et al. 2025,
                 arXiv 2407.04811); 0: one linear map. The first map's weights begin as in that code, normal
                 with variance 1 / inputs.
         """
@@ -314,9 +311,7 @@ class StepEncoder(nn.Module):
             nn.init.normal_(self.join.weight, std=joined**-0.5)
             if self.prev_action is not None:
                 nn.init.normal_(self.prev_action.weight, std=width**-0.5)
-        self.layers = nn.Sequential(
-            *(part for i in range(num_layers) for part in _layer(width, i == 0, norm))
-        )
+        self.layers = nn.Sequential(*(part for i in range(num_layers) for part in _layer(width, i == 0)))
 
     def forward(self, inputs: StepInputs) -> Tensor:
         parts = [self.observation(inputs.observation)]

@@ -33,9 +33,8 @@ class LearnerConfig(Group):
     learning_rate: float = Field(1e-3, gt=0)
     """Adam's step size at the start."""
     final_learning_rate_share: float = Field(0.05, ge=0, le=1)
-    """Share of the step size that is left at the run's last env step; 1: it stays constant."""
-    learning_rate_decay_start: float = Field(0.6, ge=0, lt=1)
-    """Share of the run's env steps after which the step size falls, on a straight line."""
+    """Share of the step size that is left at the run's end: it falls from 60 % of the env steps on, on a
+    straight line; 1: it stays constant."""
     adam_epsilon: float = Field(1e-8, gt=0)
     """Adam's denominator constant."""
     weight_decay: float = Field(0.0, ge=0)
@@ -130,8 +129,6 @@ class ReplayConfig(Group):
     """alpha in P(i) ~ p_i^alpha; 0: uniform."""
     importance_sampling_exponent: float = Field(0.6, ge=0, le=1)
     """beta in the weights (N P(i))^-beta; 0 weighs all alike."""
-    max_priority_weight: float = Field(0.9, ge=0, le=1)
-    """eta: a sequence's priority is eta max|delta| + (1 - eta) mean|delta|."""
     initial_priority: Literal["actor", "max"] = "actor"
     """A new sequence's priority: from the actor's Q-values, or the largest seen."""
     memory: Literal["stored", "zero", "refreshed"] = "refreshed"

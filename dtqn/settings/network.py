@@ -135,14 +135,8 @@ class NetworkConfig(Group):
     """Gates that at first forget over 1 to `memory_length` steps, not torch's 2."""
     orthogonal_init: Annotated[bool, Cores("lstm", "gru")] = False
     """Orthogonal weights from state to state and zero biases, as in Flax; false: torch's uniform ones."""
-    mask_share: Annotated[float, Cores("coberl")] = Field(0.15, gt=0, lt=1)
-    """Share of a sequence's features that the contrastive loss hides and predicts."""
-    invariance_weight: Annotated[float, Cores("coberl")] = Field(1.0, ge=0)
-    """Weight of the KL terms in the contrastive loss."""
     adaptive_span: Annotated[bool, Cores("gtrxl")] = False
     """Each head learns how far it looks back, at most `memory_length` (Sukhbaatar et al. 2019)."""
-    span_ramp: Annotated[int, Cores("gtrxl")] = Field(8, ge=1)
-    """R, steps over which a head's view fades out beyond its span (adaptive_span)."""
     compressed_slots: Annotated[int, Cores("gtrxl")] = Field(0, ge=0, le=1_000_000)
     """C, compressed rows that are seen beyond `memory_length` (Rae et al. 2019); 0: no such rows."""
     compression_rate: Annotated[int, Cores("gtrxl")] = Field(4, ge=2)
@@ -153,8 +147,6 @@ class NetworkConfig(Group):
     """From inputs to features; `dtqn`: the map and the initial weights of DTQN's public code."""
     encoder_layers: int = Field(0, ge=0, le=1000)
     """Layers of a linear map, LayerNorm and ReLU before the previous action is added; 0: one map of both."""
-    encoder_norm: bool = True
-    """LayerNorm in these layers (encoder_layers)."""
     use_prev_action: bool = True
     """Feed the previous action to the encoder."""
     use_prev_reward: bool = False

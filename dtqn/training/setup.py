@@ -222,7 +222,6 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
             learned=whole_sequence if config.replay.learn_burn_in else learn_block,
             passes=next_window if config.learner.next_window else same_rows,
         ),
-        max_priority_weight=config.replay.max_priority_weight,
         want_trace=MEMORIES[config.replay.memory].is_refreshed and trace_window(network) > 0,
         threads=config.num_threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
@@ -268,6 +267,8 @@ def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learn
     )
 
 
+_DECAY_START = 0.6
+"""The share of the run's env steps after which the step size falls."""
 _TICKS_OF_A_CACHE = 4
 """Ticks between two publishings from which on the actor's cache costs less than it saves (gtrxl: 4 to 10)."""
 
@@ -323,13 +324,13 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
         final = exploration.epsilon_ladder(count, config.ladder_base, config.ladder_exponent)
     else:
         final = np.full(count, config.epsilon_final)
-    start, duration = config.epsilon_start, config.epsilon_anneal_env_steps
+    duration = config.epsilon_anneal_env_steps
     if duration == 0:
         annealing = exploration.constant()
     elif config.annealing == "exponential":
-        annealing = exploration.exponentially(start, duration)
+        annealing = exploration.exponentially(duration)
     else:
-        annealing = exploration.linearly(start, duration)
+        annealing = exploration.linearly(duration)
     return Exploration(final, annealing, warmup_env_steps)
 
 
@@ -349,5 +350,5 @@ def make_stages(config: Config) -> Stages:
 
 def learning_rate_share(config: Config) -> Callable[[int], float]:
     """Environment steps of the run -> the share of the learning rate that is left then."""
-    start, final = config.learner.learning_rate_decay_start, config.learner.final_learning_rate_share
+    start, final = _DECAY_START, config.learner.final_learning_rate_share
     return lambda env_steps: linear(1.0, final, (env_steps / config.total_env_steps - start) / (1 - start))

@@ -153,7 +153,7 @@ class Trainer:
             reward, discount, novel, share, q_max, q_taken, torch.from_numpy(counts)
         )
         mask = first_rows(torch.from_numpy(learned), td_error.shape[1])
-        priorities = losses.sequence_priority(td_error, mask, self.config.replay.max_priority_weight)
+        priorities = losses.sequence_priority(td_error, mask)
         if not priorities.isfinite().all():
             raise NonFiniteError(
                 f"the TD errors of new sequences are not finite at {self.env_steps} env steps; rewards may "

@@ -126,7 +126,7 @@ _ATOMS = {"network.distribution": "categorical", "network.num_atoms": "8"}
 _OF_REPLAY = {
     **dict.fromkeys(("learner.batch_size", "learner.env_steps_per_update", "replay.learn_length"), "9"),
     **dict.fromkeys(("replay.priority_exponent", "replay.importance_sampling_exponent"), "0.5"),
-    **{"replay.max_priority_weight": "0.5", "replay.initial_priority": "max", "replay.capacity": "9000"},
+    **{"replay.initial_priority": "max", "replay.capacity": "9000"},
     **{"learner.n_step": "5", "replay.sequence_period": "9"},
     **{"learner.target_ema_rate": "0.5", "learner.target_update_period": "9"},
 }
@@ -147,26 +147,15 @@ _OF_REPLAY = {
         ({"learner.target_ema_rate": "0.1", "learner.target_update": "hard"}, {"learner.target_ema_rate"}),
         ({"actor.epsilon_final": "0.2"}, {"actor.epsilon_final"}),
         ({"actor.epsilon_final": "0.2", "actor.num_envs": "1"}, set()),
-        ({"replay.max_priority_weight": "0.5"}, set()),
-        (
-            {"replay.max_priority_weight": "0.5", "replay.priority_exponent": "0"},
-            {"replay.max_priority_weight"},
-        ),
         ({"agent": "dtqn", "replay.trace_dtype": "float32"}, {"replay.trace_dtype"}),
         ({"agent": "darqn", "network.skip_connections": "true"}, {"network.skip_connections"}),
         ({"agent": "darqn", "network.skip_connections": "true", "network.num_layers": "2"}, set()),
         ({"network.skip_connections": "true"}, {"network.skip_connections"}),
-        (
-            {"learner.final_learning_rate_share": "1", "learner.learning_rate_decay_start": "0.1"},
-            {"learner.learning_rate_decay_start"},
-        ),
         ({"learner.epochs": "2", "learner.minibatches": "8"}, {"learner.epochs", "learner.minibatches"}),
         (
             {"env": "hallway", "learner.target_update": "none", "learner.double_q": "false"},
             {"learner.double_q"},
         ),
-        ({"network.encoder_norm": "false"}, {"network.encoder_norm"}),
-        ({"network.encoder_norm": "false", "network.encoder_layers": "1"}, set()),
         ({"agent": "darqn", "network.encoder_layers": "1"}, {"network.encoder_layers"}),
         ({"agent": "pqn"} | _OF_REPLAY, set(_OF_REPLAY)),
         ({"agent": "pqn", "learner.returns": "n_step", "learner.n_step": "5"}, {"learner.q_lambda"}),

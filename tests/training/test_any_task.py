@@ -38,10 +38,10 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 ONE: dict[str, Any] = {"episodes": 1, "num_envs": 1, "period": 10**9}
 FEW: dict[str, Any] = {"actor": {"num_envs": 10}, "evaluation": ONE | {"episodes": 2}}
-SMALL_PICTURES: dict[str, Any] = {"grayscale": True, "resize": 16, "flicker": 0.5, "time_limit": 20}
+SMALL_PICTURES: dict[str, Any] = {"grayscale": True, "resize": 16, "time_limit": 20}
 ADAPTED: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "cartpole": ("CartPole-v1", None, {}),
-    "cartpole-hidden": ("CartPole-v1", None, {"task": {"hide": [1, 3], "noise": 0.01, "frame_stack": 2}}),
+    "cartpole-hidden": ("CartPole-v1", None, {"task": {"hide": [1, 3], "frame_stack": 2}}),
     "entry_point": ("gymnasium.envs.classic_control:CartPoleEnv", None, {}),
     "blackjack": ("Blackjack-v1", None, {}),
     "minigrid-7": ("MiniGrid-MemoryS7-v0", "minigrid", FEW),
