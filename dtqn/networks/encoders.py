@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN, on_distinct
+from dtqn.networks.images import MiniGridCNN, NatureCNN, on_distinct
 from dtqn.shapes import follow_data
 from dtqn.types import Observation, StepInputs
 
-ImageEncoder = Literal["nature", "impala", "minigrid"]
-ImageNetwork: TypeAlias = NatureCNN | ImpalaResNet | MiniGridCNN
+ImageEncoder = Literal["nature", "minigrid"]
+ImageNetwork: TypeAlias = NatureCNN | MiniGridCNN
 MIN_PICTURE_SIDE = 5
 """Codes on a smaller grid are read one by one, not by a convolutional network."""
 
@@ -181,9 +181,8 @@ class DictEncoder(nn.Module):
 
 def image_network(name: ImageEncoder, channels: int, height: int, width: int) -> ImageNetwork:
     """The network `name` for pictures [n, C, H, W] of this size."""
-    kinds: dict[ImageEncoder, type[ImageNetwork]]
-    kinds = {"nature": NatureCNN, "impala": ImpalaResNet, "minigrid": MiniGridCNN}
-    return kinds[name](channels, height, width)
+    kind = NatureCNN if name == "nature" else MiniGridCNN
+    return kind(channels, height, width)
 
 
 def observation_encoder(

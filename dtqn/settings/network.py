@@ -153,9 +153,9 @@ class NetworkConfig(Group):
     """Feed the previous reward to the encoder."""
     embedding_width: int = Field(8, ge=1, le=1_000_000)
     """Features for each component of a discrete observation, and the previous action if no layers follow."""
-    image_encoder: Literal["nature", "impala", "minigrid"] = "nature"
-    """Reads pictures: Nature's convolutions (Mnih et al. 2015), IMPALA's ResNet (Espeholt et al. 2018),
-    or for small grids the network that MiniGrid's authors give their agents (torch-ac)."""
+    image_encoder: Literal["nature", "minigrid"] = "nature"
+    """Reads pictures: Nature's convolutions (Mnih et al. 2015), or for small grids the network that
+    MiniGrid's authors give their agents (torch-ac)."""
     dueling: bool = True
     """Split the head into a value and advantages (Wang et al. 2016)."""
     head_width: int = Field(64, ge=0, le=1_000_000)

@@ -513,7 +513,7 @@ OPTIONS = {"adaptive_span": True, "compressed_slots": 2}
         ({"core": "mingru"} | GIVEN, "gate skip_connections"),
         ({"core": "none", "num_layers": 3, "chrono_init": True}, "num_layers chrono_init"),
         ({"core": "lstm", "soft_attention": True, "embedding_width": 9}, "embedding_width"),
-        ({"encoder": "dtqn", "image_encoder": "impala"}, "image_encoder"),
+        ({"encoder": "dtqn", "image_encoder": "minigrid"}, "image_encoder"),
         ({"gate": "input", "gate_bias": 1.0}, "gate_bias"),
         ({"gate": "highway", "gate_bias": 1.0}, ""),
         ({"core": "lstm"} | OPTIONS, "adaptive_span compressed_slots"),

@@ -113,13 +113,13 @@ def test_tasks_of_other_packages_are_trained_on(name: str) -> None:
     train(Trainer(adapted(name)))
 
 
-@pytest.mark.parametrize(("image_encoder", "made"), [("nature", "NatureCNN"), ("impala", "ImpalaResNet")])
+@pytest.mark.parametrize(("image_encoder", "made"), [("nature", "NatureCNN"), ("minigrid", "MiniGridCNN")])
 def test_both_image_encoders_are_trained(image_encoder: str, made: str) -> None:
     settings = {"total_env_steps": 300, "network": {"image_encoder": image_encoder}}
     trainer = Trainer(adapted("minigrid-7", **settings))
     train(trainer)
     names = {type(module).__name__ for module in trainer.network.modules()}
-    assert names & {"NatureCNN", "ImpalaResNet"} == {made}
+    assert names & {"NatureCNN", "MiniGridCNN"} == {made}
 
 
 @pytest.mark.parametrize("name", ["cartpole-hidden", "minigrid-7", "autoencode", "concentration", "pong"])
