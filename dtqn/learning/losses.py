@@ -22,12 +22,6 @@ def squared_loss(td_error: Tensor) -> Tensor:
     return 0.5 * td_error.square()
 
 
-def huber_loss(td_error: Tensor) -> Tensor:
-    """l(d) = d^2 / 2 between -1 and 1, and |d| - 1 / 2 outside (Huber 1964)."""
-    size = td_error.abs()
-    return torch.where(size <= 1, 0.5 * size * size, size - 0.5)
-
-
 def project(values: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
     """A distribution on other numbers, on the atoms (Bellemare et al. 2017, arXiv 1707.06887, equation 7).
 

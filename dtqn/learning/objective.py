@@ -104,10 +104,7 @@ class Regression(Protocol):
 
 
 class ValueRegression:
-    """An expected value; the loss of the TD error is half its square, or Huber's."""
-
-    def __init__(self, config: LearnerConfig) -> None:
-        self._loss = losses.huber_loss if config.loss == "huber" else losses.squared_loss
+    """An expected value; the loss of the TD error is half its square."""
 
     def target(self, output: QOutput, value: Values, following: Following) -> Tensor:
         return following.targets(value(output.q))
@@ -115,7 +112,8 @@ class ValueRegression:
     def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
         q_taken = returns.select_action(output.q, action)
         td_error = target - q_taken
-        return StepErrors(td_error, mask, q_taken, target, self._loss(torch.where(mask, td_error, 0.0)))
+        loss = losses.squared_loss(torch.where(mask, td_error, 0.0))
+        return StepErrors(td_error, mask, q_taken, target, loss)
 
 
 class CategoricalRegression:
@@ -142,12 +140,6 @@ def _distribution(output: QOutput) -> Tensor:
     return output.distribution
 
 
-def _regression(prediction: Prediction, config: LearnerConfig) -> Regression:
-    if isinstance(prediction, Categorical):
-        return CategoricalRegression(prediction)
-    return ValueRegression(config)
-
-
 class Objective:
     """The errors of a batch, from the outputs of both networks."""
 
@@ -155,7 +147,9 @@ class Objective:
         """`prediction` is what the network's head makes of its last layer (`dtqn.networks.heads`)."""
         self.config = config
         self.transform = returns.value_transform(config.value_rescaling)
-        self._regression = _regression(prediction, config)
+        self._regression: Regression = ValueRegression()
+        if isinstance(prediction, Categorical):
+            self._regression = CategoricalRegression(prediction)
 
     def errors(self, batch: Sequences, online: QOutput, target: QOutput, chooser: QOutput) -> StepErrors:
         """The gradient is in `online`; with `double_q` it is `chooser` that chooses the actions."""

@@ -69,8 +69,6 @@ class LearnerConfig(Group):
     """tau of the policy softmax(Q / tau) (munchausen)."""
     munchausen_clip: float = Field(1.0, gt=0)
     """-l_0: tau log pi enters the reward down to minus this (munchausen)."""
-    loss: Literal["squared", "huber"] = "squared"
-    """Of one TD error: half its square, or Huber's, straight from 1 on; of a head without distribution."""
     value_rescaling: bool = False
     """Learn h(Q) with R2D2's h instead of Q; for tasks with large returns."""
     reward_scale: float = Field(0.2, gt=0)

@@ -283,7 +283,6 @@ _READ_IF: dict[str, Callable[[RunConfig], bool]] = {
     "learner.trace_tolerance": lambda c: c.learner.returns == "watkins",
     "learner.munchausen_alpha learner.munchausen_temperature": lambda c: c.learner.munchausen,
     "learner.munchausen_clip": lambda c: c.learner.munchausen,
-    "learner.loss": lambda c: c.network.distribution == "none",
     "learner.target_ema_rate": lambda c: c.learner.target_update == "soft",
     "learner.target_update_period": lambda c: c.learner.target_update == "hard",
     "replay.memory replay.trace_dtype": lambda c: c.network.trace_window != 0,

@@ -25,7 +25,7 @@ CATEGORICAL: dict[str, Any] = {"distribution": "categorical", "num_atoms": 7, "v
 TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     # settings of the learner, of the network, observations
     ({}, {}, "multi_discrete"),
-    ({"loss": "huber", "value_rescaling": True}, {"gate": "output", "use_prev_reward": True}, "box"),
+    ({"value_rescaling": True}, {"gate": "output", "use_prev_reward": True}, "box"),
     ({"double_q": False}, {"gate": "residual", "norm": "post", "memory_length": 2}, "box"),
     (
         {"target_update": "hard", "target_update_period": 2},
@@ -33,7 +33,7 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "discrete",
     ),
     ({"max_grad_norm": 0.05, "n_step": 1}, {"memory_length": 12, "gate": "highway"}, "multi_binary"),
-    ({"loss": "huber", "reward_scale": 3.0}, {"core": "lstm"}, "box"),
+    ({"reward_scale": 3.0}, {"core": "lstm"}, "box"),
     ({}, CATEGORICAL, "box"),
     ({"double_q": False, "n_step": 1}, CATEGORICAL | {"dueling": False, "num_atoms": 2}, "discrete"),
     ({"value_rescaling": True}, CATEGORICAL | {"v_min": -0.3, "v_max": 0.4}, "box"),
@@ -191,7 +191,7 @@ def test_metrics_are_of_the_learned_steps() -> None:
     "settings, network",
     [
         ({}, {}),
-        ({"loss": "huber", "value_rescaling": True}, {}),
+        ({"value_rescaling": True}, {}),
         ({}, CATEGORICAL),
         ({"munchausen": True, "returns": "watkins"}, {}),
     ],

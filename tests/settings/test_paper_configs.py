@@ -23,7 +23,7 @@ OF_ALL: dict[str, Any] = {
     "network.distribution": "none", "network.recall_weight": 0,
     "learner.learning_rate": 3e-4, "learner.final_learning_rate_share": 1, "learner.batch_size": 32,
     "learner.gamma": 0.99, "learner.n_step": 1, "learner.returns": "n_step", "learner.double_q": True,
-    "learner.munchausen": False, "learner.loss": "squared", "learner.value_rescaling": False,
+    "learner.munchausen": False, "learner.value_rescaling": False,
     "learner.reward_scale": 1.0, "learner.target_update": "hard", "learner.target_update_period": 10_000,
     "learner.env_steps_per_update": 1, "learner.max_grad_norm": 0.5, "learner.adam_epsilon": 5e-9,
     "replay.capacity": 500_000, "replay.learn_length": 1, "replay.sequence_period": None,

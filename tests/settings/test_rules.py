@@ -137,9 +137,9 @@ _OF_REPLAY = {
     [
         (_PLAIN | _UNREAD, set(_UNREAD)),
         (_PLAIN | _UNREAD | _READ, set()),
-        (_PLAIN | _ATOMS | {"learner.loss": "huber"}, {"learner.loss"}),
+        (_PLAIN | _ATOMS, set()),
         (
-            _PLAIN | {"network.num_atoms": "8", "network.v_min": "-1", "learner.loss": "huber"},
+            _PLAIN | {"network.num_atoms": "8", "network.v_min": "-1"},
             {"network.num_atoms", "network.v_min"},
         ),
         ({"learner.target_update_period": "100"}, {"learner.target_update_period"}),
