@@ -1,6 +1,6 @@
 """Losses of single steps, and priorities: pure functions, one equation each. `returns` computes the targets.
 
-Legend: B sequences, T steps, Z atoms of a categorical distribution, N quantiles.
+Legend: B sequences, T steps, Z atoms of a categorical distribution.
 """
 
 from __future__ import annotations
@@ -13,34 +13,13 @@ from torch import Tensor
 from dtqn.shapes import follow_data
 from dtqn.types import first_rows
 
+ETA = 0.9
+"""The weight of the largest TD error in a sequence's priority (R2D2, section 2.3)."""
+
 
 def squared_loss(td_error: Tensor) -> Tensor:
     """l(d) = d^2 / 2"""
     return 0.5 * td_error.square()
-
-
-def huber_loss(td_error: Tensor, threshold: float = 1.0) -> Tensor:
-    """l(d) = d^2 / 2 within the threshold k, and k (|d| - k / 2) outside (Huber 1964)."""
-    size = td_error.abs()
-    return torch.where(size <= threshold, 0.5 * size * size, threshold * (size - 0.5 * threshold))
-
-
-def quantile_loss(quantiles: Tensor, target: Tensor, threshold: float = 1.0) -> Tensor:
-    """Quantile Huber loss (Dabney et al. 2017, arXiv 1710.10044, equation 10, algorithm 1).
-
-        sum_i mean_j |tau_i - 1[u_ij < 0]| l(u_ij) / k,  u_ij = target_j - quantile_i,  tau_i = (2i + 1) / 2N
-
-    with l Huber's loss of threshold k and i from 0.
-
-    Args:
-        quantiles: [B, T, N]; target: [B, T, M] samples or quantiles of the target.
-    Returns: [B, T]
-    """
-    count = quantiles.shape[-1]
-    tau = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype) + 0.5) / count
-    error = target[..., None, :] - quantiles[..., :, None]
-    weight = (tau[:, None] - (error < 0).to(error.dtype)).abs()
-    return (weight * huber_loss(error, threshold) / threshold).mean(dim=-1).sum(dim=-1)
 
 
 def project(values: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
@@ -124,16 +103,16 @@ def cross_entropy(log_probabilities: Tensor, target: Tensor) -> Tensor:
     return -(target * log_probabilities).sum(dim=-1)
 
 
-def sequence_priority(td_error: Tensor, mask: Tensor, max_weight: float) -> Tensor:
+def sequence_priority(td_error: Tensor, mask: Tensor) -> Tensor:
     """p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t| over learned steps, at least 1e-6 (R2D2, 2.3).
 
     Args:
-        td_error: [B, T]; mask: [B, T] bool with at least one True in each row; max_weight: eta.
+        td_error: [B, T]; mask: [B, T] bool with at least one True in each row.
     Returns: [B]
     """
     size = torch.where(mask, td_error.abs(), 0.0)
     mean = size.sum(dim=1) / mask.sum(dim=1)
-    return (max_weight * size.amax(dim=1) + (1 - max_weight) * mean).clamp(min=1e-6)
+    return (ETA * size.amax(dim=1) + (1 - ETA) * mean).clamp(min=1e-6)
 
 
 def weighted_loss(loss: Tensor, weights: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ It combines three choices:
 
 - the policy whose value bootstraps a row: greedy, or Munchausen's soft one;
 - the return made of rewards and these values: n-step, or Q(lambda);
-- the head's description of a return: its expected value, its probabilities on atoms, or its quantiles.
+- the head's description of a return: its expected value, or its probabilities on atoms.
 
 Legend: B sequences, R rows of the learn block, A actions, Z numbers of a distribution.
 """
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.learning import losses, returns
-from dtqn.networks.heads import Categorical, Prediction, Quantiles
+from dtqn.networks.heads import Categorical, Prediction
 from dtqn.settings.config import LearnerConfig
 from dtqn.types import QOutput, Sequences, first_rows, map_tree
 
@@ -63,7 +63,7 @@ class Following(NamedTuple):
     transform: returns.ValueTransform
 
     def targets(self, values: Tensor) -> Tensor:
-        """Bootstrap values [B, R] -> [B, R - 1]; n-step ones may be [B, R, Z] -> [B, R - 1, Z]."""
+        """Bootstrap values [B, R] -> [B, R - 1]."""
         if self.continuation is None:
             return self._n_step_targets(values, self.n_step)
         return returns.lambda_targets(
@@ -104,12 +104,7 @@ class Regression(Protocol):
 
 
 class ValueRegression:
-    """An expected value; the loss of the TD error is half its square, or Huber's."""
-
-    def __init__(self, config: LearnerConfig) -> None:
-        self._loss = losses.squared_loss
-        if config.loss == "huber":
-            self._loss = functools.partial(losses.huber_loss, threshold=config.huber_threshold)
+    """An expected value; the loss of the TD error is half its square."""
 
     def target(self, output: QOutput, value: Values, following: Following) -> Tensor:
         return following.targets(value(output.q))
@@ -117,24 +112,8 @@ class ValueRegression:
     def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
         q_taken = returns.select_action(output.q, action)
         td_error = target - q_taken
-        return StepErrors(td_error, mask, q_taken, target, self._loss(torch.where(mask, td_error, 0.0)))
-
-
-class QuantileRegression:
-    """QR-DQN (Dabney et al. 2017, arXiv 1710.10044): every quantile of the bootstrap makes one target."""
-
-    def __init__(self, config: LearnerConfig) -> None:
-        self._threshold = config.huber_threshold
-
-    def target(self, output: QOutput, value: Values, following: Following) -> Tensor:
-        return following.targets(value(_distribution(output)))
-
-    def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
-        taken = returns.select_action(_distribution(output), action)
-        quantiles, of_target = (torch.where(mask[..., None], x, 0.0) for x in (taken, target))
-        loss = losses.quantile_loss(quantiles, of_target, self._threshold)
-        q_taken, expected = taken.mean(dim=-1), target.mean(dim=-1)
-        return StepErrors(expected - q_taken, mask, q_taken, expected, loss)
+        loss = losses.squared_loss(torch.where(mask, td_error, 0.0))
+        return StepErrors(td_error, mask, q_taken, target, loss)
 
 
 class CategoricalRegression:
@@ -161,15 +140,6 @@ def _distribution(output: QOutput) -> Tensor:
     return output.distribution
 
 
-def _regression(prediction: Prediction, config: LearnerConfig) -> Regression:
-    match prediction:
-        case Categorical():
-            return CategoricalRegression(prediction)
-        case Quantiles():
-            return QuantileRegression(config)
-    return ValueRegression(config)
-
-
 class Objective:
     """The errors of a batch, from the outputs of both networks."""
 
@@ -177,7 +147,9 @@ class Objective:
         """`prediction` is what the network's head makes of its last layer (`dtqn.networks.heads`)."""
         self.config = config
         self.transform = returns.value_transform(config.value_rescaling)
-        self._regression = _regression(prediction, config)
+        self._regression: Regression = ValueRegression()
+        if isinstance(prediction, Categorical):
+            self._regression = CategoricalRegression(prediction)
 
     def errors(self, batch: Sequences, online: QOutput, target: QOutput, chooser: QOutput) -> StepErrors:
         """The gradient is in `online`; with `double_q` it is `chooser` that chooses the actions."""

@@ -13,13 +13,16 @@ from dtqn.networks.compression import Compression
 from dtqn.networks.encoders import StepEncoder
 from dtqn.networks.gates import LayerSettings, make_gate
 from dtqn.networks.gtrxl import GTrXL
-from dtqn.networks.heads import Categorical, DuelingHead, Expectation, Prediction, QHead, Quantiles
+from dtqn.networks.heads import Categorical, DuelingHead, Expectation, Prediction, QHead
 from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, QNetwork
 from dtqn.networks.recall import Recall, RecallingHead
 from dtqn.networks.recurrent_q_network import RecurrentQNetwork
 from dtqn.networks.stack import Hidden, HiddenAndCell, NoState, RecurrentStack
 from dtqn.settings.config import NetworkConfig
 from dtqn.settings.values import is_own
+
+SPAN_RAMP = 8
+"""R of adaptive spans, in steps."""
 
 
 def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> QNetwork:
@@ -83,7 +86,6 @@ def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_
         use_prev_reward=config.use_prev_reward,
         image_encoder=config.image_encoder,
         num_layers=config.encoder_layers,
-        norm=config.encoder_norm,
     )
 
 
@@ -102,11 +104,8 @@ def _head(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
 
 
 def _prediction(config: NetworkConfig) -> Prediction:
-    match config.distribution:
-        case "categorical":
-            return Categorical(num_atoms=config.num_atoms, v_min=config.v_min, v_max=config.v_max)
-        case "quantile":
-            return Quantiles(num_quantiles=config.num_quantiles)
+    if config.distribution == "categorical":
+        return Categorical(num_atoms=config.num_atoms, v_min=config.v_min, v_max=config.v_max)
     return Expectation()
 
 
@@ -161,9 +160,7 @@ def _auxiliary(config: NetworkConfig) -> AuxiliaryLoss | None:
     from dtqn.networks.auxiliary import ContrastiveLoss, reconstruction_loss, span_penalty
 
     if config.auxiliary_loss == "contrastive":
-        return ContrastiveLoss(
-            width=config.width, mask_share=config.mask_share, invariance_weight=config.invariance_weight
-        )
+        return ContrastiveLoss(width=config.width)
     return {"span": span_penalty, "reconstruction": reconstruction_loss}[config.auxiliary_loss]
 
 
@@ -177,7 +174,7 @@ def make_core(config: NetworkConfig) -> Core:
     layers: list[nn.Module]
     match config.core:
         case "gtrxl":
-            return _gtrxl(config, config.span_ramp if config.adaptive_span else None, _compression(config))
+            return _gtrxl(config, SPAN_RAMP if config.adaptive_span else None, _compression(config))
         case "coberl":
             from dtqn.networks.coberl import CoBERL
             from dtqn.networks.rnn import LSTMLayer

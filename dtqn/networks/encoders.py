@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN, on_distinct
+from dtqn.networks.images import MiniGridCNN, NatureCNN, on_distinct
 from dtqn.shapes import follow_data
 from dtqn.types import Observation, StepInputs
 
-ImageEncoder = Literal["nature", "impala", "minigrid"]
-ImageNetwork: TypeAlias = NatureCNN | ImpalaResNet | MiniGridCNN
+ImageEncoder = Literal["nature", "minigrid"]
+ImageNetwork: TypeAlias = NatureCNN | MiniGridCNN
 MIN_PICTURE_SIDE = 5
 """Codes on a smaller grid are read one by one, not by a convolutional network."""
 
@@ -181,9 +181,8 @@ class DictEncoder(nn.Module):
 
 def image_network(name: ImageEncoder, channels: int, height: int, width: int) -> ImageNetwork:
     """The network `name` for pictures [n, C, H, W] of this size."""
-    kinds: dict[ImageEncoder, type[ImageNetwork]]
-    kinds = {"nature": NatureCNN, "impala": ImpalaResNet, "minigrid": MiniGridCNN}
-    return kinds[name](channels, height, width)
+    kind = NatureCNN if name == "nature" else MiniGridCNN
+    return kind(channels, height, width)
 
 
 def observation_encoder(
@@ -256,7 +255,7 @@ def set_encoder(space: gymnasium.Space, width: int) -> SetEncoder | None:
     return SetEncoder(num_values=int(space.nvec.flat[0]), start=int(np.ravel(space.start)[0]), width=width)
 
 
-def _layer(width: int, is_first: bool, norm: bool) -> list[nn.Module]:
+def _layer(width: int, is_first: bool) -> list[nn.Module]:
     """The parts of a layer on features; the first one has its linear map before it."""
     parts: list[nn.Module] = []
     if not is_first:
@@ -264,9 +263,7 @@ def _layer(width: int, is_first: bool, norm: bool) -> list[nn.Module]:
         nn.init.xavier_normal_(linear.weight)
         nn.init.zeros_(linear.bias)
         parts.append(linear)
-    if norm:
-        parts.append(nn.LayerNorm(width))
-    return [*parts, nn.ReLU()]
+    return [*parts, nn.LayerNorm(width), nn.ReLU()]
 
 
 class StepEncoder(nn.Module):
@@ -287,11 +284,10 @@ class StepEncoder(nn.Module):
         use_prev_reward: bool,
         image_encoder: ImageEncoder,
         num_layers: int,
-        norm: bool,
     ) -> None:
         """
         Args:
-            num_layers: of a linear map, LayerNorm (if `norm`) and ReLU (PQN: Gallici et al. 2025,
+            num_layers: of a linear map, LayerNorm and ReLU (PQN: Gallici et al. 2025,
                 arXiv 2407.04811); 0: one linear map. The first map's weights begin as in that code, normal
                 with variance 1 / inputs.
         """
@@ -314,9 +310,7 @@ class StepEncoder(nn.Module):
             nn.init.normal_(self.join.weight, std=joined**-0.5)
             if self.prev_action is not None:
                 nn.init.normal_(self.prev_action.weight, std=width**-0.5)
-        self.layers = nn.Sequential(
-            *(part for i in range(num_layers) for part in _layer(width, i == 0, norm))
-        )
+        self.layers = nn.Sequential(*(part for i in range(num_layers) for part in _layer(width, i == 0)))
 
     def forward(self, inputs: StepInputs) -> Tensor:
         parts = [self.observation(inputs.observation)]

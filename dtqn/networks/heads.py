@@ -1,8 +1,8 @@
 """From features [B, T, D] to Q-values at every step, [B, T, A].
 
 A head's last layer gives Z numbers for each action, and its *prediction* says what they are: the expected
-return itself (Z = 1), the logits of a distribution on atoms, or quantiles. In each case the output holds the
-expected return `q`, which actors, evaluation and metrics read.
+return itself (Z = 1), or the logits of a distribution on atoms. In both cases the output holds the expected
+return `q`, which actors, evaluation and metrics read.
 """
 
 from __future__ import annotations
@@ -48,19 +48,7 @@ class Categorical(nn.Module):
         return QOutput((log_probabilities.exp() * atoms).sum(dim=-1), log_probabilities)
 
 
-class Quantiles(nn.Module):
-    """The return's quantiles at (2i + 1) / 2Z (QR-DQN: Dabney et al. 2017, arXiv 1710.10044)."""
-
-    def __init__(self, num_quantiles: int) -> None:
-        super().__init__()
-        self.size = num_quantiles
-
-    def forward(self, numbers: Tensor) -> QOutput:
-        """[B, T, A, Z] -> output"""
-        return QOutput(numbers.mean(dim=-1), numbers)
-
-
-Prediction: TypeAlias = Expectation | Categorical | Quantiles
+Prediction: TypeAlias = Expectation | Categorical
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:

@@ -20,11 +20,6 @@ LEARNER: Sequence[Rule] = (
         "learner.munchausen is true with learner.value_rescaling true: an entropy cannot be added to "
         "rescaled values; try false for one of them",
     ),
-    misfit(
-        lambda c: c.policy == "target" and c.target_update != "soft",
-        "learner.policy is target with learner.target_update {c.target_update}: only a soft one is a "
-        "running mean of the online network; try soft, or online",
-    ),
 )
 
 
@@ -38,9 +33,8 @@ class LearnerConfig(Group):
     learning_rate: float = Field(1e-3, gt=0)
     """Adam's step size at the start."""
     final_learning_rate_share: float = Field(0.05, ge=0, le=1)
-    """Share of the step size that is left at the run's last env step; 1: it stays constant."""
-    learning_rate_decay_start: float = Field(0.6, ge=0, lt=1)
-    """Share of the run's env steps after which the step size falls, on a straight line."""
+    """Share of the step size that is left at the run's end: it falls from 60 % of the env steps on, on a
+    straight line; 1: it stays constant."""
     adam_epsilon: float = Field(1e-8, gt=0)
     """Adam's denominator constant."""
     weight_decay: float = Field(0.0, ge=0)
@@ -75,10 +69,6 @@ class LearnerConfig(Group):
     """tau of the policy softmax(Q / tau) (munchausen)."""
     munchausen_clip: float = Field(1.0, gt=0)
     """-l_0: tau log pi enters the reward down to minus this (munchausen)."""
-    loss: Literal["squared", "huber"] = "squared"
-    """The loss of one TD error: half its square, or Huber's; of a head without distribution."""
-    huber_threshold: float = Field(1.0, gt=0)
-    """TD error where Huber's loss and that of quantiles turn from square to straight."""
     value_rescaling: bool = False
     """Learn h(Q) with R2D2's h instead of Q; for tasks with large returns."""
     reward_scale: float = Field(0.2, gt=0)
@@ -96,8 +86,6 @@ class LearnerConfig(Group):
     """Share of the online parameters in a soft target update."""
     target_update_period: int = Field(2500, ge=1)
     """Learner steps between hard target updates."""
-    policy: Literal["online", "target"] = "online"
-    """The network that acts, is evaluated and saved: the trained one, or its target, a running mean of it."""
     auxiliary_weight: float = Field(0.0, ge=0)
     """Weight of the network's own loss beside that of the TD errors (coberl, spans, compressed memory)."""
     max_grad_norm: float = Field(10.0, gt=0)
@@ -139,8 +127,6 @@ class ReplayConfig(Group):
     """alpha in P(i) ~ p_i^alpha; 0: uniform."""
     importance_sampling_exponent: float = Field(0.6, ge=0, le=1)
     """beta in the weights (N P(i))^-beta; 0 weighs all alike."""
-    max_priority_weight: float = Field(0.9, ge=0, le=1)
-    """eta: a sequence's priority is eta max|delta| + (1 - eta) mean|delta|."""
     initial_priority: Literal["actor", "max"] = "actor"
     """A new sequence's priority: from the actor's Q-values, or the largest seen."""
     memory: Literal["stored", "zero", "refreshed"] = "refreshed"

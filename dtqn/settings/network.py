@@ -135,14 +135,8 @@ class NetworkConfig(Group):
     """Gates that at first forget over 1 to `memory_length` steps, not torch's 2."""
     orthogonal_init: Annotated[bool, Cores("lstm", "gru")] = False
     """Orthogonal weights from state to state and zero biases, as in Flax; false: torch's uniform ones."""
-    mask_share: Annotated[float, Cores("coberl")] = Field(0.15, gt=0, lt=1)
-    """Share of a sequence's features that the contrastive loss hides and predicts."""
-    invariance_weight: Annotated[float, Cores("coberl")] = Field(1.0, ge=0)
-    """Weight of the KL terms in the contrastive loss."""
     adaptive_span: Annotated[bool, Cores("gtrxl")] = False
     """Each head learns how far it looks back, at most `memory_length` (Sukhbaatar et al. 2019)."""
-    span_ramp: Annotated[int, Cores("gtrxl")] = Field(8, ge=1)
-    """R, steps over which a head's view fades out beyond its span (adaptive_span)."""
     compressed_slots: Annotated[int, Cores("gtrxl")] = Field(0, ge=0, le=1_000_000)
     """C, compressed rows that are seen beyond `memory_length` (Rae et al. 2019); 0: no such rows."""
     compression_rate: Annotated[int, Cores("gtrxl")] = Field(4, ge=2)
@@ -153,31 +147,27 @@ class NetworkConfig(Group):
     """From inputs to features; `dtqn`: the map and the initial weights of DTQN's public code."""
     encoder_layers: int = Field(0, ge=0, le=1000)
     """Layers of a linear map, LayerNorm and ReLU before the previous action is added; 0: one map of both."""
-    encoder_norm: bool = True
-    """LayerNorm in these layers (encoder_layers)."""
     use_prev_action: bool = True
     """Feed the previous action to the encoder."""
     use_prev_reward: bool = False
     """Feed the previous reward to the encoder."""
     embedding_width: int = Field(8, ge=1, le=1_000_000)
     """Features for each component of a discrete observation, and the previous action if no layers follow."""
-    image_encoder: Literal["nature", "impala", "minigrid"] = "nature"
-    """Reads pictures: Nature's convolutions (Mnih et al. 2015), IMPALA's ResNet (Espeholt et al. 2018),
-    or for small grids the network that MiniGrid's authors give their agents (torch-ac)."""
+    image_encoder: Literal["nature", "minigrid"] = "nature"
+    """Reads pictures: Nature's convolutions (Mnih et al. 2015), or for small grids the network that
+    MiniGrid's authors give their agents (torch-ac)."""
     dueling: bool = True
     """Split the head into a value and advantages (Wang et al. 2016)."""
     head_width: int = Field(64, ge=0, le=1_000_000)
     """Hidden features of the head; 0: a linear head."""
-    distribution: Literal["none", "categorical", "quantile"] = "none"
-    """The head's estimate of a return: its mean, probabilities of atoms (C51), or quantiles (QR-DQN)."""
+    distribution: Literal["none", "categorical"] = "none"
+    """The head's estimate of a return: its mean, or probabilities of atoms (C51)."""
     num_atoms: int = Field(51, ge=2, le=1_000_000)
     """Atoms from `v_min` to `v_max` (categorical)."""
     v_min: float = -10.0
     """The smallest return an atom stands for, with `reward_scale` and value rescaling (categorical)."""
     v_max: float = 10.0
     """The largest return an atom stands for, with `reward_scale` and value rescaling (categorical)."""
-    num_quantiles: int = Field(32, ge=1, le=1_000_000)
-    """Quantiles of the return (quantile); the loss of a step costs their number squared."""
     recall_weight: float = Field(0.0, ge=0)
     """Weight of a loss that asks a core with memory which values the episode has shown; 0: none."""
     kwargs: Mapping[str, Any] = {}

@@ -117,13 +117,8 @@ RUN: Sequence[Rule] = (
         lambda c: math.ceil(c.learner.reward_scale),
     ),
     misfit(
-        lambda c: c.network.distribution == "quantile" and c.learner.returns != "n_step",
-        "learner.returns is {c.learner.returns} with network.distribution quantile: a mixture of returns "
-        "has no such quantiles; try n_step, or network.distribution categorical",
-    ),
-    misfit(
         lambda c: c.network.distribution == "categorical" and c.learner.munchausen,
-        "learner.munchausen is true with network.distribution categorical; try quantile or none",
+        "learner.munchausen is true with network.distribution categorical; try none",
     ),
     misfit(
         lambda c: c.learner.auxiliary_weight and not _has_auxiliary_loss(c.network),
@@ -269,19 +264,14 @@ _READ_IF: dict[str, Callable[[RunConfig], bool]] = {
     # DARQN's layer, the first, has none.
     "network.skip_connections": lambda c: c.network.num_layers > int(c.network.soft_attention),
     "network.share_gates": lambda c: c.network.gate != "residual",
-    "network.span_ramp": lambda c: c.network.adaptive_span,
     "network.compression_rate": lambda c: c.network.compressed_slots > 0,
-    "network.mask_share network.invariance_weight": lambda c: c.learner.auxiliary_weight > 0,
     "network.embedding_width": lambda c: not c.network.soft_attention,
     "network.encoder_layers": _has_encoder_layers,
-    "network.encoder_norm": lambda c: _has_encoder_layers(c) and c.network.encoder_layers > 0,
     "network.image_encoder": lambda c: c.network.encoder != "dtqn",
     "network.num_atoms network.v_min network.v_max": lambda c: c.network.distribution == "categorical",
-    "network.num_quantiles": lambda c: c.network.distribution == "quantile",
-    "actor.burst_start actor.burst_length": lambda c: c.actor.burst_share > 0,
     "actor.num_workers actor.max_lead actor.step_timeout": _has_workers,
     "actor.epsilon_final": lambda c: not _several_epsilons(c),
-    "actor.epsilon_start actor.annealing": lambda c: c.actor.epsilon_anneal_env_steps > 0,
+    "actor.annealing": lambda c: c.actor.epsilon_anneal_env_steps > 0,
     "learner.batch_size learner.env_steps_per_update replay.capacity replay.learn_length": _from_replay,
     "replay.sequence_period replay.priority_exponent replay.importance_sampling_exponent": _from_replay,
     "replay.initial_priority": _from_replay,
@@ -293,15 +283,8 @@ _READ_IF: dict[str, Callable[[RunConfig], bool]] = {
     "learner.trace_tolerance": lambda c: c.learner.returns == "watkins",
     "learner.munchausen_alpha learner.munchausen_temperature": lambda c: c.learner.munchausen,
     "learner.munchausen_clip": lambda c: c.learner.munchausen,
-    "learner.loss": lambda c: c.network.distribution == "none",
-    "learner.huber_threshold": lambda c: (
-        c.network.distribution == "quantile"
-        or (c.network.distribution == "none" and c.learner.loss == "huber")
-    ),
     "learner.target_ema_rate": lambda c: c.learner.target_update == "soft",
     "learner.target_update_period": lambda c: c.learner.target_update == "hard",
-    "learner.learning_rate_decay_start": lambda c: c.learner.final_learning_rate_share < 1,
-    "replay.max_priority_weight": lambda c: _from_replay(c) and c.replay.priority_exponent > 0,
     "replay.memory replay.trace_dtype": lambda c: c.network.trace_window != 0,
     "evaluator": lambda c: c.evaluator == "inline" or not c.may_end_early,
 }

@@ -46,25 +46,17 @@ class ActorConfig(Group):
     """The ladder's base."""
     ladder_exponent: float = Field(7.0, ge=0)
     """The ladder's alpha: the last rung is base^(1 + alpha)."""
-    epsilon_start: float = Field(1.0, ge=0, le=1)
-    """Share of random actions when warm-up ends."""
     epsilon_final: float = Field(0.05, ge=0, le=1)
     """Share of random actions after annealing, where exploration is `annealed` or there is one copy."""
     epsilon_anneal_env_steps: int = Field(40_000, ge=0)
-    """Environment steps after warm-up over which epsilon falls to its final value."""
+    """Environment steps after warm-up over which epsilon falls from 1 to its final value."""
     annealing: Literal["linear", "exponential"] = "linear"
     """How epsilon falls: on a straight line, or each step by its share of what is left, for ever (DTQN)."""
     optimism: float = Field(0.0, ge=0)
     """C of a bonus C / (n + 1) on Q for an action taken n times at an observation, in acting alone (OPIQ);
     in units of scaled rewards."""
     burst_share: float = Field(0.0, ge=0, le=1)
-    """Share of the episodes with a burst of random actions."""
-    burst_start: float = Field(0.0, ge=0)
-    """A burst's first step is from 0 to so many mean lengths of the recent episodes without one."""
-    burst_length: float = Field(1.0, ge=0)
-    """A burst's number of steps is from 0 to so many of these mean lengths."""
-    publish_period: int = Field(1, ge=1)
-    """Learner steps between two publishings of parameters to the actor."""
+    """Share of the episodes that begin with a burst of random actions."""
 
 
 class EvaluationConfig(Group):

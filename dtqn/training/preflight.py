@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 import envs
 from dtqn.acting import optimism
@@ -181,32 +179,8 @@ def planned_updates(config: Config) -> int:
     return max(1, (rollouts - within_warmup) * per_rollout)
 
 
-_SMALL = 10_000_000
-"""Numbers in a network that is made in passing, to be counted."""
-
-
-class _TooLarge(BaseException):
-    """No Exception, which the maker of a user's own module may catch."""
-
-
-class _Small(TorchFunctionMode):
-    """Raises `_TooLarge` before more than `_SMALL` numbers are made in all."""
-
-    _FACTORIES: ClassVar = {torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn}
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._made = 0
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func in self._FACTORIES:
-            shape = args or ((kwargs or {}).get("size", ()),)
-            self._made += math.prod(shape[0] if isinstance(shape[0], Iterable) else shape)
-            if self._made > _SMALL:
-                raise _TooLarge
-        return func(*args, **(kwargs or {}))
+_SMALL = 1_000_000
+"""Numbers in one matrix of each layer of a network that is made in passing, to be counted."""
 
 
 def _counted_network(config: Config) -> QNetwork:
@@ -215,9 +189,9 @@ def _counted_network(config: Config) -> QNetwork:
     A small network is simply made. A large one is made on the meta device, without memory; torch imports its
     compiler for that, which takes seconds.
     """
-    try:
-        with _Small():
-            return make_network(config)
-    except _TooLarge:
-        with torch.device("meta"):
-            return make_network(config)
+    network = config.network
+    widest = max(network.width, network.mlp_width, network.head_width)
+    if network.num_layers * network.width * widest <= _SMALL:
+        return make_network(config)
+    with torch.device("meta"):
+        return make_network(config)

@@ -222,7 +222,6 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
             learned=whole_sequence if config.replay.learn_burn_in else learn_block,
             passes=next_window if config.learner.next_window else same_rows,
         ),
-        max_priority_weight=config.replay.max_priority_weight,
         want_trace=MEMORIES[config.replay.memory].is_refreshed and trace_window(network) > 0,
         threads=config.num_threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
@@ -268,6 +267,8 @@ def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learn
     )
 
 
+_DECAY_START = 0.6
+"""The share of the run's env steps after which the step size falls."""
 _TICKS_OF_A_CACHE = 4
 """Ticks between two publishings from which on the actor's cache costs less than it saves (gtrxl: 4 to 10)."""
 
@@ -296,9 +297,7 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
     share = share or Share(0, num_envs)
     exploration = make_exploration(config.actor, config.warmup)
     # The updates of a rollout come one right after the other.
-    env_steps_per_publishing = max(
-        config.actor.publish_period * config.env_steps_per_update, config.learner.rollout_length * num_envs
-    )
+    env_steps_per_publishing = max(config.env_steps_per_update, config.learner.rollout_length * num_envs)
     optimism = None
     if config.actor.optimism:
         # In the units of the values that it is added to.
@@ -309,7 +308,7 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
         make_env(config, share.num_envs, seed_of(config, Stream.ENV, *share.key)),
         copy.deepcopy(network),
         exploration=exploration._replace(final=exploration.final[share.copies]),
-        bursts=make_bursts(config.actor, share.num_envs),
+        bursts=Bursts(share.num_envs, config.actor.burst_share),
         generator=np.random.default_rng(seed_of(config, Stream.ACTOR, *share.key)),
         novelty=Novelty(share.num_envs) if config.learner.reads_novelty else None,
         optimism=optimism,
@@ -325,23 +324,14 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
         final = exploration.epsilon_ladder(count, config.ladder_base, config.ladder_exponent)
     else:
         final = np.full(count, config.epsilon_final)
-    start, duration = config.epsilon_start, config.epsilon_anneal_env_steps
+    duration = config.epsilon_anneal_env_steps
     if duration == 0:
         annealing = exploration.constant()
     elif config.annealing == "exponential":
-        annealing = exploration.exponentially(start, duration)
+        annealing = exploration.exponentially(duration)
     else:
-        annealing = exploration.linearly(start, duration)
+        annealing = exploration.linearly(duration)
     return Exploration(final, annealing, warmup_env_steps)
-
-
-def make_bursts(config: ActorConfig, num_envs: int) -> Bursts:
-    return Bursts(
-        num_envs=num_envs,
-        share=config.burst_share,
-        start=config.burst_start,
-        length=config.burst_length,
-    )
 
 
 def make_goal(config: Config) -> Goal:
@@ -360,5 +350,5 @@ def make_stages(config: Config) -> Stages:
 
 def learning_rate_share(config: Config) -> Callable[[int], float]:
     """Environment steps of the run -> the share of the learning rate that is left then."""
-    start, final = config.learner.learning_rate_decay_start, config.learner.final_learning_rate_share
+    start, final = _DECAY_START, config.learner.final_learning_rate_share
     return lambda env_steps: linear(1.0, final, (env_steps / config.total_env_steps - start) / (1 - start))

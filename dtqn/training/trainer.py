@@ -80,7 +80,7 @@ class Trainer:
 
     @property
     def network(self) -> QNetwork:
-        return self.learner.policy
+        return self.learner.online
 
     @property
     def env_steps(self) -> int:
@@ -153,7 +153,7 @@ class Trainer:
             reward, discount, novel, share, q_max, q_taken, torch.from_numpy(counts)
         )
         mask = first_rows(torch.from_numpy(learned), td_error.shape[1])
-        priorities = losses.sequence_priority(td_error, mask, self.config.replay.max_priority_weight)
+        priorities = losses.sequence_priority(td_error, mask)
         if not priorities.isfinite().all():
             raise NonFiniteError(
                 f"the TD errors of new sequences are not finite at {self.env_steps} env steps; rewards may "
@@ -187,8 +187,7 @@ class Trainer:
             self._write_back(info.ids, sampled, update.trace)
         for name, value in update.metrics.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
-        if self.learner_steps % self.config.actor.publish_period == 0:
-            self.actor.publish(list(self.network.parameters()), self.learner_steps)
+        self.actor.publish(list(self.network.parameters()), self.learner_steps)
 
     def _write_back(self, ids: np.ndarray, sampled: SequenceBatch, trace: FreshTrace) -> None:
         """Replay's memory becomes what the update's forward pass made of it."""

@@ -61,18 +61,12 @@ def targets(
     return ys
 
 
-def step_loss(delta: float, huber: bool) -> float:
-    if huber and abs(delta) > 1:
-        return abs(delta) - 0.5
-    return delta * delta / 2
-
-
-def batch_loss(deltas: Sequence[Sequence[float]], weights: Sequence[float], huber: bool) -> float:
+def batch_loss(deltas: Sequence[Sequence[float]], weights: Sequence[float]) -> float:
     """Mean over all learned steps of the batch; `deltas` holds the learned steps only."""
     total, count = 0.0, 0
     for sequence, weight in zip(deltas, weights, strict=True):
         for delta in sequence:
-            total += weight * step_loss(delta, huber)
+            total += weight * delta * delta / 2
             count += 1
     return total / count
 
@@ -128,7 +122,3 @@ def project(pairs: Sequence[tuple[float, float]], atoms: Sequence[float]) -> lis
         for i, atom in enumerate(atoms):
             mass[i] += probability * max(0.0, 1 - abs(number - atom) / gap)
     return mass
-
-
-def huber(u: float, threshold: float) -> float:
-    return u * u / 2 if abs(u) <= threshold else threshold * (abs(u) - threshold / 2)

@@ -55,7 +55,6 @@ class NaiveTrainer:
             network,
             config=config.learner,
             reading=Reading(learn_block, same_rows),
-            max_priority_weight=config.replay.max_priority_weight,
             want_trace=self.refreshed,
             threads=1,
             seed=int(self.seed(5).generate_state(1)[0]),
@@ -141,12 +140,8 @@ class NaiveTrainer:
         env = self.make_env(min(settings.num_envs, settings.episodes), 4, self.evaluations)
         chance: Any = SometimesRandom(settings.epsilon, self.num_actions, self.seed(8, self.evaluations))
         self.evaluations += 1
-        played = play(self.policy, env, settings.episodes, random_actions=chance)
+        played = play(self.learner.online, env, settings.episodes, random_actions=chance)
         return played.result(self.task.has_success)
-
-    @property
-    def policy(self) -> Any:
-        return self.learner.target if self.config.learner.policy == "target" else self.learner.online
 
     # Acting.
 
@@ -161,7 +156,7 @@ class NaiveTrainer:
             final = actor.ladder_base ** (1 + actor.ladder_exponent * i / (self.num_envs - 1))
         if since >= actor.epsilon_anneal_env_steps:
             return final
-        return actor.epsilon_start + (final - actor.epsilon_start) * since / actor.epsilon_anneal_env_steps
+        return 1 + (final - 1) * since / actor.epsilon_anneal_env_steps
 
     @torch.no_grad()
     def act(self) -> None:
@@ -230,7 +225,7 @@ class NaiveTrainer:
             config.gamma,
         )
         deltas = [y[t] - float(rows[t]["q_taken"]) for t in range(sequence["learned_steps"])]
-        return losses.priority(deltas, self.config.replay.max_priority_weight)
+        return losses.priority(deltas, 0.9)
 
     def mean_of_novelty(self) -> float:
         config, share = self.config.learner, self.novel_share
@@ -254,9 +249,8 @@ class NaiveTrainer:
             versions = [min([before, *self.memory_versions(id_)]) for id_ in ids]
             values["trace_version"] = [versions[b] for b in fresh.sequence]
             self.replay.write_back([ids[b] for b in fresh.sequence], fresh.offset.tolist(), values)
-        if self.learner.learner_steps % self.config.actor.publish_period == 0:
-            self.acting.load_state_dict(self.policy.state_dict())
-            self.version = self.learner.learner_steps
+        self.acting.load_state_dict(self.learner.online.state_dict())
+        self.version = self.learner.learner_steps
 
     def memory_versions(self, id_: int) -> list[int]:
         """Those of the memory that a sequence starts from."""
@@ -264,11 +258,8 @@ class NaiveTrainer:
         return [int(version) for version in found]
 
     def learning_rate_share(self) -> float:
-        config = self.config.learner
-        start, end = (
-            config.learning_rate_decay_start * self.config.total_env_steps,
-            self.config.total_env_steps,
-        )
+        config, end = self.config.learner, self.config.total_env_steps
+        start = 0.6 * end
         if self.env_steps <= start:
             return 1.0
         gone = min(1.0, (self.env_steps - start) / (end - start))

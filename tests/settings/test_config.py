@@ -132,5 +132,5 @@ def test_the_options_of_a_task_are_written_once():
         setting = made[option.name]
         assert (setting.annotation, setting.default) == (kinds[option.name], option.default)
         assert setting.description == option.metadata["description"]
-    assert legal(made["flicker"]) == "a number of at least 0 and at most 1"
+    assert legal(made["frame_stack"]) == "an integer of at least 1 and at most 1000"
     assert envs.spec("hallway", **TaskConfig().model_dump()) == envs.spec("hallway")
