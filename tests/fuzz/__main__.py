@@ -32,7 +32,7 @@ def main() -> int:
             counts.setdefault(kind, collections.Counter())[found.verdict] += 1
             if found.verdict in outcome.FAULTS:
                 print(f"{found.verdict}: {kind} {args.seed}/{number}: {found.argv}\n{found.told}", file=sys.stderr)
-    return outcome.write_table("fuzz", {"seed": args.seed}, counts, out)
+    return outcome.write_table({"seed": args.seed}, counts, out)
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def _of_values(rng: random.Random, data: bytes) -> bytes:
         try:
             read = json.loads if write is _as_json else yaml.safe_load
             changed = write(changed_value(rng, read(text)))
-        except (ValueError, yaml.YAMLError, RecursionError, TypeError):
+        except (ValueError, yaml.YAMLError, RecursionError, TypeError, AttributeError, OverflowError):
             continue
         return changed if text is data else b"\n".join([*lines[:at], changed, *lines[at + 1 :]])
     return _of_bytes(rng, data)

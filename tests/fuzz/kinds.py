@@ -7,7 +7,7 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -18,10 +18,9 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from dtqn import cli
-from dtqn.experiments import sweep
-from dtqn.experiments.local_launcher import LocalLauncher
+from dtqn.experiments import compare, sweep
 from dtqn.settings import layers, presets, trust
-from dtqn.settings.config import ConfigError, fields_of
+from dtqn.settings.config import fields_of
 from dtqn.training import checkpoint, session
 from tests.fuzz import outcome
 from tests.fuzz.damage import SCALARS, VALUES, changed_value, spoiled
@@ -34,7 +33,7 @@ _FLAGS = {
     **{"learner.env_steps_per_update": "40", "network.width": "8", "network.mlp_width": "8"},
 }
 _SETTINGS = [f"--{name}={value}" for name, value in _FLAGS.items()]
-_COMPARED = ["compare", "--agents", "gru", "--seeds", "1", "--records-only", "--out", "out", *_SETTINGS]
+_COMPARE = compare.compare
 _TIGER = """\
 discount: 0.95
 values: reward
@@ -83,32 +82,48 @@ class Samples:
     """A folder with a good file of each kind, from which copies are spoiled."""
 
     def __init__(self, folder: Path) -> None:
-        self.good, self.work, self.vault = folder / "good", folder / "work", folder / "vault"
-        for path in (self.good, self.work, self.vault):
+        self._good, self._work, self.vault = folder / "good", folder / "work", folder / "vault"
+        for path in (self._good, self._work):
             path.mkdir()
+        os.chdir(self._good)
+        self.run = _made()
+        """From the folder of the copies, which is the working directory."""
+        self.kinds = _kinds(self.run)
+        self.renew()
+
+    def renew(self) -> None:
+        """Make the copies anew, with the user's diary beside them."""
+        os.chdir(self._good)
+        for path in (self._work, self.vault):
+            shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(self._good, self._work)
+        self.vault.mkdir()
         (self.vault / "diary").write_text(outcome.SECRET)
-        os.chdir(self.good)
-        self.kinds = _kinds(_made())
-        self._outside = outcome.state_of(self.vault)
+        os.chdir(self._work)
+        trust._of_this_process.clear()
+
+    @contextlib.contextmanager
+    def untrained(self) -> Iterator[None]:
+        """A block in which nothing is trained but some steps of a run that is resumed."""
+        with contextlib.ExitStack() as stack:
+            for module, runner, instead in _RUNNERS:
+                stack.enter_context(mock.patch.object(module, runner, instead))
+            yield
 
     def tried(self, name: str, seed: str) -> outcome.Found:
         """What comes of a spoiled file of that kind, or of an odd command line."""
         rng, kind = random.Random(f"{name}/{seed}"), self.kinds[name]
-        shutil.rmtree(self.work)
-        shutil.copytree(self.good, self.work)
-        os.chdir(self.work)
-        trust._of_this_process.clear()
+        self.renew()
+        before = outcome.state_of(self.vault)
         file = Path(kind.file)
         if kind.samples:
             shutil.copyfile(rng.choice(kind.samples), file)
         if kind.file:
             (kind.spoil or _spoil)(rng, file)
         argv = rng.choice(kind.commands) if kind.commands else _command_line(rng)
-        with contextlib.ExitStack() as stack:
-            for module, runner, instead in _RUNNERS:
-                stack.enter_context(mock.patch.object(module, runner, instead))
+        with self.untrained():
             found = outcome.of(argv)
-        if outcome.state_of(self.vault) != self._outside:
+        if outcome.state_of(self.vault) != before:
             return found._replace(verdict="outside changed")
         ran = Path("ran").exists() or Path("pwned").exists()
         return found._replace(verdict="code run") if ran else found
@@ -118,8 +133,8 @@ def _nothing(*_: object, **__: object) -> int:
     return 0
 
 
-def _refuse(*_: object) -> None:
-    raise ConfigError("nothing is trained here")
+def _only_tables(*args: object, **options: object) -> int:
+    return _COMPARE(*args, **options) if options["records_only"] and options["suite"] is None else 0
 
 
 def _claim(search: sweep.Sweep, *_: object) -> None:
@@ -127,15 +142,19 @@ def _claim(search: sweep.Sweep, *_: object) -> None:
     search.next_job()
 
 
-_RUNNERS = ((session, "start", _nothing), (sweep, "_train", _claim), (LocalLauncher, "start", _refuse))
-"""Nothing is trained but some steps of a run that is resumed."""
+_RUNNERS = ((session, "start", _nothing), (sweep, "_train", _claim), (compare, "compare", _only_tables))
+
+
+def compared() -> list[str]:
+    """The command that makes a table of the run."""
+    return ["compare", "--agents", "gru", "--seeds", "1", "--records-only", "--out", "out", *_SETTINGS]
 
 
 def _made() -> Path:
     """Good files in the present folder; the run among them."""
     assert cli.main(["--resume", "auto", "--agent", "gru", *_SETTINGS]) == 0
     (run,) = Path("runs").glob("*/*/seed1-*")
-    assert cli.main([*(x for x in _COMPARED if x != "--records-only"), "--records", "runs.jsonl"]) == 0
+    assert cli.main([*(x for x in compared() if x != "--records-only"), "--records", "runs.jsonl"]) == 0
     assert cli.main(["export", str(run), "--to", "exported", "--episodes", "2"]) == 0
     Path("tiger.pomdp").write_text(_TIGER)
     Path("world.yaml").write_text(_WORLD)
@@ -162,10 +181,10 @@ def _spoil_state(rng: random.Random, file: Path) -> None:
     content = json.loads(file.read_text())
     part = rng.choice(["about", "about", "state", "state", "checksums", "format"])
     content[part] = changed_value(rng, content[part])
-    _seal(file, content)
+    seal(file, content)
 
 
-def _seal(file: Path, content: dict) -> None:
+def seal(file: Path, content: dict) -> None:
     content["checksum"] = checkpoint._checksum_of(content)
     file.write_text(json.dumps(content))
 
@@ -176,7 +195,7 @@ def _spoil_arrays(rng: random.Random, file: Path) -> None:
     name = rng.choice(sorted(content["checksums"]))
     _spoil_tensors(rng, file.with_name(name))
     content["checksums"][name] = checkpoint._checksum(file.with_name(name))
-    _seal(file, content)
+    seal(file, content)
 
 
 def _spoil_tensors(rng: random.Random, file: Path) -> None:
@@ -213,10 +232,10 @@ def _kinds(run: Path) -> dict[str, Kind]:
     resumed = ["--resume", path, "--total-env-steps", "248"]
     last, best = (["eval", path, "--episodes", "1", "--checkpoint", name] for name in ("last", "best"))
     out = ["--episodes", "1", "--to", "taken"]
-    tables = ["compare", "--agents", "gru", "--seeds", "1", "--records-only", "--out", "out", *_SETTINGS]
+    tables = compared()
     new = ["--config", "file.yaml", "--run-dir", "new"]
     typed = ["--total-env-steps", "100", "--warmup-env-steps", "50"]
-    suite = ["compare", "--agents", "gru", "--seeds", "1", "--suite", "file.yaml", "--records-only", "--out", "out"]
+    suite = ["compare", "--agents", "gru", "--seeds", "1", "--suite", "file.yaml"]
     shipped = {name: sorted((layers.CONFIGS / name).rglob("*.yaml")) for name in ("agents", "envs", "suites", "sweeps")}
     of_code = ["--config", "code.yaml", "--print-config"]
     record = f"runs.jsonl#{_FLAGS['env']}/gru/1"

@@ -11,6 +11,7 @@ import re
 import resource
 import signal
 import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,13 +20,14 @@ from unittest import mock
 
 from dtqn import cli
 from dtqn.files import write_whole
+from dtqn.settings import trust
 
 SECONDS = 10
 """That a command may take."""
 LONGEST = 2100
 """Characters of a line of error."""
 GIGABYTES = 24
-FAULTS = ("traceback", "hang", "unclear", "outside changed", "outside shown", "code run")
+FAULTS = ("lost", "traceback", "hang", "unclear", "outside changed", "outside shown", "code run")
 VERDICTS = ("answered", "refused", *FAULTS)
 SECRET = "THE SECRET OF THE DIARY"
 
@@ -52,6 +54,7 @@ def alone(folder: Path) -> Iterator[None]:
     own = {"HOME": str(folder / "home"), "XDG_STATE_HOME": str(folder / "home/state"), "WANDB_MODE": "disabled"}
     before = Path.cwd()
     with mock.patch.dict(os.environ, own):
+        os.environ.pop(trust.VARIABLE, None)
         try:
             yield
         finally:
@@ -87,17 +90,18 @@ def _called(call: Callable[[], object]) -> int:
     try:
         call()
     except ValueError as error:  # what `dtqn.load` promises
-        print(f"error: {error}", file=__import__("sys").stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
 
 
 def _verdict(code: object, out: str, err: str) -> str:
     """Of what was printed: at the end a line of error where it is refused, nothing that a terminal obeys."""
-    *_, last = ["", *err.splitlines()]
+    lines = ["", *err.splitlines()]
+    last, errors = lines[-1], [line for line in lines if line.startswith("error: ")]
     is_error = last.startswith("error: ") and len(last) <= LONGEST
     printable = all(c.isprintable() or c == "\n" for c in out + err)
-    if not printable or err.count("error: ") != (code == 2) or is_error != (code == 2):
+    if not printable or len(errors) != (code == 2) or is_error != (code == 2):
         return "traceback" if "Traceback" in err else "unclear"
     return "refused" if code == 2 else "answered"
 
@@ -110,7 +114,7 @@ def state_of(folder: Path) -> dict[str, str]:
     }
 
 
-def write_table(name: str, about: Mapping[str, Any], counts: Mapping[str, Mapping[str, int]], out: Path | None) -> int:
+def write_table(about: Mapping[str, Any], counts: Mapping[str, Mapping[str, int]], out: Path | None) -> int:
     """Print the table, and keep it with the commit that it is of; 1 where there is a fault."""
     rows = {kind: {verdict: counts[kind].get(verdict, 0) for verdict in VERDICTS} for kind in sorted(counts)}
     total = {verdict: sum(row[verdict] for row in rows.values()) for verdict in VERDICTS}
