@@ -18,7 +18,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from dtqn import cli
-from dtqn.experiments import compare, sweep
+from dtqn.experiments import compare, comparison_pictures, sweep
 from dtqn.settings import layers, presets, trust
 from dtqn.settings.config import fields_of
 from dtqn.training import checkpoint, session
@@ -142,7 +142,7 @@ def _claim(search: sweep.Sweep, *_: object) -> None:
     search.next_job()
 
 
-_RUNNERS = ((session, "start", _nothing), (sweep, "_train", _claim), (compare, "compare", _only_tables))
+_RUNNERS = ((session, "start", _nothing), (sweep, "_train", _claim), (compare, "compare", _only_tables), (comparison_pictures, "draw_curves", _nothing))
 
 
 def compared() -> list[str]:
