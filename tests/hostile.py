@@ -30,7 +30,12 @@ import dtqn
 from dtqn.training import checkpoint
 from tests.fuzz import kinds, outcome
 
-_MINE = ("checkpoint/notes/todo.txt", "checkpoint/my-backup/state.json", "checkpoint/12/extra.txt", "thesis.txt")
+_MINE = (
+    "checkpoint/notes/todo.txt",
+    "checkpoint/my-backup/state.json",
+    "checkpoint/12/extra.txt",
+    "thesis.txt",
+)
 _CODE = "open('../vault/pwned', 'w')\n"
 _TOUCH = {"cmd": "touch ../vault/pwned"}
 _ESC = "\x1b[2J\x1b[31mok\nerror: all is well\n| a | `touch ../vault/pwned` $(touch ../vault/pwned) <b>"
@@ -92,7 +97,9 @@ def _places(run: Path, name: str) -> Iterator[Path]:
     file = run / name.replace("NEWEST", newest)
     for path in (file, Path("exported") / Path(name).name):
         if path == file or path.exists():
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink(True)
+            shutil.rmtree(
+                path, ignore_errors=True
+            ) if path.is_dir() and not path.is_symlink() else path.unlink(True)
             path.parent.mkdir(exist_ok=True)
             yield path
 
@@ -184,18 +191,41 @@ def _records(edit: Callable[[dict], object]) -> Change:
     return change
 
 
-_BEST, _NETWORK, _STATE = "checkpoint/best.safetensors", "checkpoint/NEWEST/network.safetensors", "checkpoint/NEWEST/state"
+_BEST, _NETWORK, _STATE = (
+    "checkpoint/best.safetensors",
+    "checkpoint/NEWEST/network.safetensors",
+    "checkpoint/NEWEST/state",
+)
+_LINKED = (
+    *("config.yaml", "task.json", "metrics.jsonl", "result.json", "learning_curve.png", "evaluation.gif"),
+    *("output.log", "wandb-id.txt", "report.html", "checkpoint/latest", _BEST, _NETWORK, f"{_STATE}.json"),
+    *(
+        ".config.yaml.tmp",
+        ".task.json.tmp",
+        ".report.html.tmp",
+        "checkpoint/.latest.tmp",
+        "checkpoint/.248.tmp",
+    ),
+    *("checkpoint/.best.safetensors.tmp", ".probe", "debug/.debug.json.tmp", ".certificate.json.tmp"),
+)
+_PIPED = ("config.yaml", "metrics.jsonl", _BEST, "checkpoint/latest", "certificate.json", ".config.yaml.tmp")
 FOLDERS: dict[str, Change] = {
     "env is a function of Python's": _set(env="subprocess:getoutput", task__kwargs=_TOUCH),
     "env is a module beside": _set(env="evil:Task"),
     "env is a Gymnasium id with a module": _set(env="evil:Task-v0"),
     "env is a module of os": _set(env="os:system", task__kwargs={"command": "touch ../vault/pwned"}),
-    "env is a world of the package with functions": _set(env="gridverse:evil.yaml", task__backend="gym-gridverse"),
+    "env is a world of the package with functions": _set(
+        env="gridverse:evil.yaml", task__backend="gym-gridverse"
+    ),
     "network.core is a module": _set(network__core="evil:make"),
     "network.encoder is a module": _set(network__encoder="evil:make", network__kwargs={"a": 1}),
     "success is code": _set(task__success="__import__('os').system('touch ../vault/pwned')"),
-    "a tag of Python's in YAML": _text("config.yaml", "!!python/object/apply:os.system ['touch ../vault/pwned']"),
-    "a tag of Python's in a task's arguments": _text("config.yaml", "env: t-maze-passive-2\ntask: {kwargs: !!python/name:os.system x}"),
+    "a tag of Python's in YAML": _text(
+        "config.yaml", "!!python/object/apply:os.system ['touch ../vault/pwned']"
+    ),
+    "a tag of Python's in a task's arguments": _text(
+        "config.yaml", "env: t-maze-passive-2\ntask: {kwargs: !!python/name:os.system x}"
+    ),
     "pickled best weights": _text(_BEST, pickle.dumps(_Bomb())),
     "pickled weights of the checkpoint": _text(_NETWORK, pickle.dumps(_Bomb())),
     "pickled state": _text(f"{_STATE}.safetensors", pickle.dumps(_Bomb())),
@@ -210,49 +240,39 @@ FOLDERS: dict[str, Change] = {
     "agent is long": _set(agent="a" * 5000),
     "env forges lines": _set(env=_ESC),
     "names of files forge lines": _named_files,
-    "certificate forges lines": _certificate(lambda x: x["files"].update({_ESC: "0", "../../vault/diary": "0"})),
-    "certificate asks for endless episodes": _certificate(lambda x: x["scores"]["last"].update(episodes=10**30)),
+    "certificate forges lines": _certificate(
+        lambda x: x["files"].update({_ESC: "0", "../../vault/diary": "0"})
+    ),
+    "certificate asks for endless episodes": _certificate(
+        lambda x: x["scores"]["last"].update(episodes=10**30)
+    ),
     "record forges lines": _records(lambda x: x.update(agent=_ESC)),
     "record's machine forges lines": _records(lambda x: x["result"].update(machine=_ESC, device=_ESC)),
-    "figures of the checkpoint forge lines": _about(lambda x: x.update(wandb_id=_ESC, code=[_ESC], task=_ESC)),
-    "last evaluation is text": _about(lambda x: x.update(last_evaluation={"eval/return": _ESC, "env_steps": 1})),
+    "figures of the checkpoint forge lines": _about(
+        lambda x: x.update(wandb_id=_ESC, code=[_ESC], task=_ESC)
+    ),
+    "last evaluation is text": _about(
+        lambda x: x.update(last_evaluation={"eval/return": _ESC, "env_steps": 1})
+    ),
     "W&B's id forges lines": _text("wandb-id.txt", _ESC),
-    "config.yaml is a link": _linked("config.yaml"),
-    "task.json is a link": _linked("task.json"),
-    "metrics.jsonl is a link": _linked("metrics.jsonl"),
-    "result.json is a link": _linked("result.json"),
-    "the curve is a link": _linked("learning_curve.png"),
-    "the film is a link": _linked("evaluation.gif"),
-    "the log is a link": _linked("output.log"),
-    "W&B's id is a link": _linked("wandb-id.txt"),
-    "latest is a link": _linked("checkpoint/latest"),
-    "best weights are a link": _linked(_BEST),
-    "the checkpoint's weights are a link": _linked(_NETWORK),
-    "state.json is a link": _linked(f"{_STATE}.json"),
+    **{f"{name} is a link": _linked(name) for name in _LINKED},
+    **{f"{name} is a pipe": _piped(name) for name in _PIPED},
+    **{f"{name} is a device": _zeros(name) for name in (_BEST, f"{_STATE}.json", "metrics.jsonl")},
     "the newest checkpoint is a link": _moved("checkpoint/NEWEST"),
     "the folder of the findings is a link": _linked("debug", "../vault"),
-    "the page is a link": _linked("report.html"),
-    "temporary files are links": lambda run: [
-        _linked(f".{name}.tmp")(run) for name in ("config.yaml", "task.json", "result.json", "report.html", "wandb-id.txt")
+    "links in a circle": lambda run: [
+        _linked(name, Path(name).name)(run) for name in ("config.yaml", "checkpoint/latest")
     ],
-    "temporary files of checkpoints are links": lambda run: [
-        _linked(f"checkpoint/.{name}.tmp")(run) for name in ("latest", "best.safetensors", "248")
+    "checkpoint is a link to itself": lambda run: (
+        shutil.move(run / "checkpoint", "gone"),
+        (run / "checkpoint").symlink_to("checkpoint"),
+    ),
+    "folders in place of files": lambda run: [
+        _folder(name)(run) for name in ("task.json", "result.json", "wandb-id.txt")
     ],
-    "the probe of the disk is a link": _linked(".probe"),
-    "findings' temporary file is a link": _linked("debug/.debug.json.tmp"),
-    "a temporary file is a pipe": _piped(".config.yaml.tmp"),
-    "links in a circle": lambda run: [_linked(name, Path(name).name)(run) for name in ("config.yaml", "checkpoint/latest")],
-    "checkpoint is a link to itself": lambda run: (shutil.move(run / "checkpoint", "gone"), (run / "checkpoint").symlink_to("checkpoint")),
-    "settings are a pipe": _piped("config.yaml"),
-    "rows are a pipe": _piped("metrics.jsonl"),
-    "best weights are a pipe": _piped(_BEST),
-    "latest is a pipe": _piped("checkpoint/latest"),
-    "the certificate is a pipe": _piped("certificate.json"),
-    "best weights are a device": _zeros(_BEST),
-    "state.json is a device": _zeros(f"{_STATE}.json"),
-    "rows are a device": _zeros("metrics.jsonl"),
-    "folders in place of files": lambda run: [_folder(name)(run) for name in ("task.json", "result.json", "wandb-id.txt")],
-    "folders in place of weights": lambda run: [_folder(name)(run) for name in (_BEST, "checkpoint/latest", _NETWORK)],
+    "folders in place of weights": lambda run: [
+        _folder(name)(run) for name in (_BEST, "checkpoint/latest", _NETWORK)
+    ],
     "weights are NaN": _weights(lambda x: x * torch.nan),
     "weights are of another type": _weights(torch.Tensor.double),
     "weights have another shape": _weights(lambda x: x[None]),
@@ -262,7 +282,9 @@ FOLDERS: dict[str, Change] = {
     "a run beyond memory": _set(replay__capacity=10**15, actor__num_envs=10**9, evaluation__num_envs=10**9),
     "an episode without an end": _set(task__time_limit=10**15, total_env_steps=10**15),
     "a hundred thousand threads": _set(threads=100_000),
-    "unreadable files": lambda run: [(run / name).chmod(0) for name in ("config.yaml", "metrics.jsonl", _BEST)],
+    "unreadable files": lambda run: [
+        (run / name).chmod(0) for name in ("config.yaml", "metrics.jsonl", _BEST)
+    ],
     "an unreadable folder": lambda run: (run / "checkpoint").chmod(0),
 }
 COMMANDS = (
@@ -281,10 +303,35 @@ COMMANDS = (
     ["dtqn.load"],
 )
 OTHERS: dict[str, dict[str, Any]] = {
-    "a suite names code": {"description": "x", "tasks": [{"name": "evil:Task", "env_steps": 9, "scores": [{"of": "return", "random": 0, "optimal": 1}]}]},
-    "a suite's settings name code": {"description": "x", "settings": {"network": {"core": "evil:make"}}, "tasks": [{"name": "t-maze-passive-2", "env_steps": 9, "scores": [{"of": "return", "random": 0, "optimal": 1}]}]},
-    "a sweep names code": {"program": "run.py", "method": "grid", "metric": {"name": "mean_return"}, "parameters": {"env": {"values": ["evil:Task"]}}},
-    "a sweep's command is another": {"program": "evil.py", "method": "grid", "command": ["sh", "-c", "touch ../vault/pwned"], "parameters": {}},
+    "a suite names code": {
+        "description": "x",
+        "tasks": [
+            {"name": "evil:Task", "env_steps": 9, "scores": [{"of": "return", "random": 0, "optimal": 1}]}
+        ],
+    },
+    "a suite's settings name code": {
+        "description": "x",
+        "settings": {"network": {"core": "evil:make"}},
+        "tasks": [
+            {
+                "name": "t-maze-passive-2",
+                "env_steps": 9,
+                "scores": [{"of": "return", "random": 0, "optimal": 1}],
+            }
+        ],
+    },
+    "a sweep names code": {
+        "program": "run.py",
+        "method": "grid",
+        "metric": {"name": "mean_return"},
+        "parameters": {"env": {"values": ["evil:Task"]}},
+    },
+    "a sweep's command is another": {
+        "program": "evil.py",
+        "method": "grid",
+        "command": ["sh", "-c", "touch ../vault/pwned"],
+        "parameters": {},
+    },
     "an agent names code": {"network": {"encoder": "evil:make"}},
     "settings of single agents name code": {"agents": {"gru": {"network": {"core": "evil:make"}}}},
 }
@@ -327,7 +374,9 @@ def _of_files(good: kinds.Samples, before: dict[str, str], found: outcome.Found)
     if outcome.SECRET in found.told or any(_shows(path) for path in Path().rglob("*")):
         return "outside shown"
     folder = Path("gone") if Path("gone").exists() else good.run / "checkpoint"
-    mine = [folder / Path(name).relative_to("checkpoint") if "/" in name else good.run / name for name in _MINE]
+    mine = [
+        folder / Path(name).relative_to("checkpoint") if "/" in name else good.run / name for name in _MINE
+    ]
     return found.verdict if all(path.exists() and path.read_text() == "mine" for path in mine) else "lost"
 
 
@@ -341,7 +390,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="folders whose name has this in it")
     args = parser.parse_args()
     out, counts = args.out and args.out.resolve(), dict[str, collections.Counter[str]]()
-    files = {name: _text("../../../../file.yaml", yaml.safe_dump(content)) for name, content in OTHERS.items()}
+    files = {
+        name: _text("../../../../file.yaml", yaml.safe_dump(content)) for name, content in OTHERS.items()
+    }
     outcome.bound_memory()
     with tempfile.TemporaryDirectory() as folder, outcome.alone(Path(folder)):
         good = kinds.Samples(Path(folder))

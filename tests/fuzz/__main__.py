@@ -1,6 +1,6 @@
 """Damaged files of every kind, and odd command lines: a table of what came of them, by kind of file.
 
-    python -m tests.fuzz [--inputs 10000] [--seed 1] [--jobs 2] [--out FILE]
+python -m tests.fuzz [--inputs 10000] [--seed 1] [--jobs 2] [--out FILE]
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def tried(seed: int, numbers: range) -> Counts:
             found = samples.tried(kind, f"{seed}/{number}")
             counts.setdefault(kind, collections.Counter())[found.verdict] += 1
             if found.verdict in outcome.FAULTS:
-                print(f"{found.verdict}: {kind}: {seed}/{number}: {found.argv}\n{found.told}", file=sys.stderr)
+                print(
+                    f"{found.verdict}: {kind}: {seed}/{number}: {found.argv}\n{found.told}", file=sys.stderr
+                )
     return counts
 
 

@@ -14,16 +14,96 @@ SCALARS = [
     *("!!timestamp x", "!!python/name:os.system ''", "!!python/object/apply:os.system ['touch ran']"),
     *("!!set {a}", "~", "true", "*a", "&a 1", "&a [*a]", "<<", "'", "[1, 2]", "{a: 1}", "[[[[1]]]]", "{}"),
     *("[" * 60 + "]" * 60, "9" * 5000, "0x" + "f" * 900, "?", "-", "|", "1:30:45", ".inf", "-.inf", ".nan"),
-    *("none", "horizon", "grid", "bayes", "maximize", "'\\udc80'", "é", "\x07", "\t", '"\\0"', "!!binary aGk="),
-    *('"\\e[2J\\e[31merror: x"', '"a\\nok: b"', "'`touch ran`'", "'$(touch ran)'", "'](x) | <b>'", "../x", "/"),
-    *("subprocess:getoutput", "os:system", "a" * 3000, "'{c.env}'", "'%s'", "1e400", "1e308", "-0.0", "{1: 2}"),
+    *(
+        "none",
+        "horizon",
+        "grid",
+        "bayes",
+        "maximize",
+        "'\\udc80'",
+        "é",
+        "\x07",
+        "\t",
+        '"\\0"',
+        "!!binary aGk=",
+    ),
+    *(
+        '"\\e[2J\\e[31merror: x"',
+        '"a\\nok: b"',
+        "'`touch ran`'",
+        "'$(touch ran)'",
+        "'](x) | <b>'",
+        "../x",
+        "/",
+    ),
+    *(
+        "subprocess:getoutput",
+        "os:system",
+        "a" * 3000,
+        "'{c.env}'",
+        "'%s'",
+        "1e400",
+        "1e308",
+        "-0.0",
+        "{1: 2}",
+    ),
 ]
 """In YAML."""
 VALUES: list[Any] = [
-    *(None, True, False, 0, -1, 1, 2.5, 1e308, 10**18, 10**40, -(10**400), float("nan"), float("inf"), "", " "),
-    *("x", "none", "1", "é", "\ud800", "\0", "\x1b[2J\x1b[1A", "a\nerror: b", "a" * 3000, "../../x", "/etc/passwd"),
-    *([], {}, [1], [[]], {"a": 1}, {"": {}}, [None], ["x"] * 3, {"$array": "x"}, {"$tuple": 1}, {"$items": [[[], 1]]}),
-    *("subprocess:getoutput", "`x`", "$(touch ran)", "gtrxl", "t-maze-passive-3", "latest", "400", 1 << 63, -1e-320),
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1,
+        2.5,
+        1e308,
+        10**18,
+        10**40,
+        -(10**400),
+        float("nan"),
+        float("inf"),
+        "",
+        " ",
+    ),
+    *(
+        "x",
+        "none",
+        "1",
+        "é",
+        "\ud800",
+        "\0",
+        "\x1b[2J\x1b[1A",
+        "a\nerror: b",
+        "a" * 3000,
+        "../../x",
+        "/etc/passwd",
+    ),
+    *(
+        [],
+        {},
+        [1],
+        [[]],
+        {"a": 1},
+        {"": {}},
+        [None],
+        ["x"] * 3,
+        {"$array": "x"},
+        {"$tuple": 1},
+        {"$items": [[[], 1]]},
+    ),
+    *(
+        "subprocess:getoutput",
+        "`x`",
+        "$(touch ran)",
+        "gtrxl",
+        "t-maze-passive-3",
+        "latest",
+        "400",
+        1 << 63,
+        -1e-320,
+    ),
 ]
 
 
@@ -37,7 +117,9 @@ def spoiled(rng: random.Random, data: bytes) -> bytes:
 def _of_bytes(rng: random.Random, data: bytes) -> bytes:
     at, end = sorted(rng.randrange(len(data) + 1) for _ in range(2))
     piece = data[at:end][:2000]
-    junk = rng.choice([rng.randbytes(8), b"\x1b[2J", b"\0", b"\xff\xfe", b"\r\n", b"\xe2\x80\xa8", b"{" * 3000])
+    junk = rng.choice(
+        [rng.randbytes(8), b"\x1b[2J", b"\0", b"\xff\xfe", b"\r\n", b"\xe2\x80\xa8", b"{" * 3000]
+    )
     match rng.randrange(9):
         case 0:
             return data[:at]
@@ -53,7 +135,9 @@ def _of_bytes(rng: random.Random, data: bytes) -> bytes:
                 flipped[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
             return bytes(flipped)
         case 6:
-            return rng.choice([b"", b"\xef\xbb\xbf" + data, data.decode("latin-1").encode("utf-16"), rng.randbytes(99)])
+            return rng.choice(
+                [b"", b"\xef\xbb\xbf" + data, data.decode("latin-1").encode("utf-16"), rng.randbytes(99)]
+            )
         case 7:
             return data + piece * rng.choice([1, 200])
     return data[:at] + junk * rng.choice([1, 30_000]) + data[end:]
@@ -133,7 +217,9 @@ def _other(rng: random.Random, value: Any) -> Any:
     if isinstance(value, int | float) and rng.random() < 0.4:
         return rng.choice([-value, value + 1, value * 1000, float(value), str(value), value * 10**18])
     if isinstance(value, str) and rng.random() < 0.3:
-        return rng.choice([value + "\x1b[31m\n", value[:-1], value * 50, [value], "../" + value, value.upper()])
+        return rng.choice(
+            [value + "\x1b[31m\n", value[:-1], value * 50, [value], "../" + value, value.upper()]
+        )
     if rng.random() < 0.05:
         for _ in range(rng.choice([40, 900])):
             value = [value]

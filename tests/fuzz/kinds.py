@@ -26,8 +26,19 @@ from tests.fuzz import outcome
 from tests.fuzz.damage import SCALARS, VALUES, changed_value, spoiled
 
 _FLAGS = {
-    **{"env": "t-maze-passive-2", "wandb": "disabled", "threads": "1", "device": "cpu", "evaluator": "inline"},
-    **{"total-env-steps": "240", "warmup-env-steps": "100", "metrics-every": "80", "checkpoint-every": "1000"},
+    **{
+        "env": "t-maze-passive-2",
+        "wandb": "disabled",
+        "threads": "1",
+        "device": "cpu",
+        "evaluator": "inline",
+    },
+    **{
+        "total-env-steps": "240",
+        "warmup-env-steps": "100",
+        "metrics-every": "80",
+        "checkpoint-every": "1000",
+    },
     **{"evaluation.period": "80", "evaluation.episodes": "4", "evaluation.num_envs": "2"},
     **{"actor.num_envs": "2", "replay.capacity": "400", "learner.batch_size": "2"},
     **{"learner.env_steps_per_update": "40", "network.width": "8", "network.mlp_width": "8"},
@@ -71,9 +82,8 @@ class Kind(NamedTuple):
     file: str
     """Where it lies among the samples."""
     commands: list[list[str]]
-    share: int = 1
-    spoil: Callable[[random.Random, Path], None] | None = None
-    """Spoils the file; None: as any bytes."""
+    share: int
+    spoil: Callable[[random.Random, Path], None]
     samples: Sequence[Path] = ()
     """Good files, where it is none of a run."""
 
@@ -119,7 +129,7 @@ class Samples:
         if kind.samples:
             shutil.copyfile(rng.choice(kind.samples), file)
         if kind.file:
-            (kind.spoil or _spoil)(rng, file)
+            kind.spoil(rng, file)
         argv = rng.choice(kind.commands) if kind.commands else _command_line(rng)
         with self.untrained():
             found = outcome.of(argv)
@@ -142,7 +152,12 @@ def _claim(search: sweep.Sweep, *_: object) -> None:
     search.next_job()
 
 
-_RUNNERS = ((session, "start", _nothing), (sweep, "_train", _claim), (compare, "compare", _only_tables), (comparison_pictures, "draw_curves", _nothing))
+_RUNNERS = (
+    (session, "start", _nothing),
+    (sweep, "_train", _claim),
+    (compare, "compare", _only_tables),
+    (comparison_pictures, "draw_curves", _nothing),
+)
 
 
 def compared() -> list[str]:
@@ -218,9 +233,15 @@ def _spoil_tensors(rng: random.Random, file: Path) -> None:
         case 4:
             arrays[name] = array.unsqueeze(0)
         case 5:
-            arrays[name] = torch.full_like(array, rng.choice([1, -1, 120]) if not array.is_floating_point() else torch.nan)
+            arrays[name] = torch.full_like(
+                array, rng.choice([1, -1, 120]) if not array.is_floating_point() else torch.nan
+            )
         case 6:
-            arrays[name] = torch.randint(-128, 127, (array.nbytes,), dtype=torch.int8).view(array.dtype).reshape(array.shape)
+            arrays[name] = (
+                torch.randint(-128, 127, (array.nbytes,), dtype=torch.int8)
+                .view(array.dtype)
+                .reshape(array.shape)
+            )
     if metadata and "checksum" in metadata:
         metadata["checksum"] = str(checkpoint._checksum_of_tensors(metadata["figures"], arrays))
     save_file(arrays, file, metadata)
@@ -228,49 +249,73 @@ def _spoil_tensors(rng: random.Random, file: Path) -> None:
 
 
 def _kinds(run: Path) -> dict[str, Kind]:
-    path, newest = str(run), next(run.glob("checkpoint/[0-9]*"))
-    resumed = ["--resume", path, "--total-env-steps", "248"]
-    last, best = (["eval", path, "--episodes", "1", "--checkpoint", name] for name in ("last", "best"))
-    out = ["--episodes", "1", "--to", "taken"]
-    tables = compared()
-    new = ["--config", "file.yaml", "--run-dir", "new"]
-    typed = ["--total-env-steps", "100", "--warmup-env-steps", "50"]
-    suite = ["compare", "--agents", "gru", "--seeds", "1", "--suite", "file.yaml"]
-    shipped = {name: sorted((layers.CONFIGS / name).rglob("*.yaml")) for name in ("agents", "envs", "suites", "sweeps")}
-    of_code = ["--config", "code.yaml", "--print-config"]
-    record = f"runs.jsonl#{_FLAGS['env']}/gru/1"
-    return {
-        "config.yaml of a run": Kind(f"{path}/config.yaml", [last, resumed, ["--config", f"{path}/config.yaml", "--run-dir", "new"], tables, ["report", path, "--episodes", "2"]], 3),
-        "--config, settings": Kind("file.yaml", [[*new, "--print-config"], new, [*new, *typed]], 3, samples=[*shipped["envs"], Path(f"{path}/config.yaml").resolve()]),
-        "an agent's YAML": Kind("file.yaml", [["--agent", "file.yaml", "--run-dir", "new"], ["compare", "--agents", "v=file.yaml,gru", *tables[3:]]], 2, samples=shipped["agents"]),
-        "a suite": Kind("file.yaml", [suite], 1, samples=shipped["suites"]),
-        "a sweep": Kind("file.yaml", [["sweep", "file.yaml", "--run-cap", "2"]], 2, samples=[*shipped["sweeps"], Path("one.yaml").resolve()]),
-        "a sweep's journal": Kind("swept/journal.log", [["sweep", "one.yaml", "--out", "swept"]]),
-        "records": Kind("runs.jsonl", [[*tables, "--records", "runs.jsonl", "--runs-dir", "none"], ["records", "runs.jsonl"], ["--config", record, "--print-config"]], 2),
-        "metrics.jsonl": Kind(f"{path}/metrics.jsonl", [resumed, tables, ["export", path, *out], ["report", path, "--episodes", "2"]], 2),
-        "result.json": Kind(f"{path}/result.json", [tables, ["--resume", path]]),
-        "task.json": Kind(f"{path}/task.json", [last, resumed, ["export", path, *out]]),
-        "wandb-id.txt": Kind(f"{path}/wandb-id.txt", [resumed]),
-        "random.json of a table": Kind("out/random.json", [tables]),
-        "latest": Kind(f"{path}/checkpoint/latest", [last, resumed]),
-        "state.json": Kind(str(newest / "state.json"), [last, resumed]),
-        "state.json, sealed anew": Kind(str(newest / "state.json"), [last, resumed, resumed, ["export", path, *out], ["--resume", path]], 3, _spoil_state),
-        "state.safetensors": Kind(str(newest / "state.safetensors"), [resumed]),
-        "arrays of a checkpoint, sealed anew": Kind(str(newest / "state.json"), [last, resumed, resumed], 3, _spoil_arrays),
-        "best.safetensors": Kind(f"{path}/checkpoint/best.safetensors", [best, resumed]),
-        "best.safetensors, sealed anew": Kind(f"{path}/checkpoint/best.safetensors", [best, resumed, ["export", path, *out], ["debug", path, "--episodes", "2", "--checkpoint", "best"]], 2, _spoil_tensors),
-        "certificate.json": Kind("exported/certificate.json", [["verify", "exported", "--episodes", "1"], ["verify", "exported", "--episodes", "0"]], 2),
-        "config.yaml of an export": Kind("exported/config.yaml", [["verify", "exported", "--episodes", "1"], ["eval", "exported", "--episodes", "1"], ["watch", "exported"]]),
-        "model.safetensors of an export": Kind("exported/model.safetensors", [["verify", "exported", "--episodes", "1"], ["watch", "exported"]], 1, _spoil_tensors),
-        ".pomdp": Kind("tiger.pomdp", [["envs", "--env", "pomdp:tiger.pomdp"], ["--env", "pomdp:tiger.pomdp", *_SETTINGS[1:]]]),
-        "gridverse world": Kind("world.yaml", [["envs", "--env", "gridverse:world.yaml"], ["--env", "gridverse:world.yaml", *_SETTINGS[1:]]], 2),
-        "trusted-code.txt": Kind("trusted-code.txt", [of_code]),
-        "command lines": Kind("", [], 4),
+    """By name, in the folder of the copies."""
+    words = {
+        "RUN": str(run),
+        "NEWEST": str(next(run.glob("checkpoint/[0-9]*"))),
+        "TABLE": " ".join(compared()),
     }
+    found = {}
+    for line in _TABLE.strip().splitlines():
+        for name, text in words.items():
+            line = line.replace(name, text)
+        name, file, share, spoil, *commands = [cell.strip() for cell in line.split("|")]
+        shipped = sorted((layers.CONFIGS / _SHIPPED[name]).rglob("*.yaml")) if name in _SHIPPED else []
+        found[name] = Kind(file, [one.split() for one in commands], int(share), _SPOILERS[spoil], shipped)
+    return found
+
+
+_SHIPPED = {"--config": "envs", "agent": "agents", "suite": "suites", "sweep": "sweeps"}
+_SPOILERS = {"any": _spoil, "state": _spoil_state, "arrays": _spoil_arrays, "tensors": _spoil_tensors}
+_RESUME = "--resume RUN --total-env-steps 248"
+_LAST, _BEST = ("eval RUN --episodes 1 --checkpoint " + name for name in ("last", "best"))
+_EXPORT = "export RUN --episodes 1 --to taken"
+_VERIFY = "verify exported --episodes 1"
+_TABLE = f"""
+config.yaml of a run | RUN/config.yaml | 3 | any | {_LAST} | {_RESUME} | --config RUN/config.yaml --run-dir new | TABLE
+--config | file.yaml | 8 | any | --config file.yaml --print-config | --config file.yaml --run-dir new
+agent | file.yaml | 5 | any | --agent file.yaml --print-config | --agent file.yaml --run-dir new
+suite | file.yaml | 1 | any | compare --agents gru --seeds 1 --suite file.yaml
+sweep | file.yaml | 3 | any | sweep file.yaml --run-cap 2
+journal of a sweep | swept/journal.log | 1 | any | sweep one.yaml --out swept
+records | runs.jsonl | 4 | any | TABLE --records runs.jsonl --runs-dir none | records runs.jsonl | --config runs.jsonl#t-maze-passive-2/gru/1
+metrics.jsonl | RUN/metrics.jsonl | 2 | any | {_RESUME} | TABLE | {_EXPORT} | report RUN --episodes 2
+result.json | RUN/result.json | 1 | any | TABLE | --resume RUN
+task.json | RUN/task.json | 1 | any | {_LAST} | {_RESUME} | {_EXPORT}
+wandb-id.txt | RUN/wandb-id.txt | 1 | any | {_RESUME}
+random.json of a table | out/random.json | 1 | any | TABLE
+latest | RUN/checkpoint/latest | 2 | any | {_LAST} | {_RESUME}
+state.json | NEWEST/state.json | 1 | any | {_LAST} | {_RESUME}
+state.json, sealed anew | NEWEST/state.json | 3 | state | {_LAST} | {_RESUME} | {_EXPORT} | --resume RUN
+state.safetensors | NEWEST/state.safetensors | 1 | any | {_RESUME}
+arrays of a checkpoint, sealed anew | NEWEST/state.json | 2 | arrays | {_LAST} | {_RESUME}
+best.safetensors | RUN/checkpoint/best.safetensors | 1 | any | {_BEST} | {_RESUME}
+best.safetensors, sealed anew | RUN/checkpoint/best.safetensors | 2 | tensors | {_BEST} | {_RESUME} | {_EXPORT}
+certificate.json | exported/certificate.json | 3 | any | verify exported --episodes 0 | {_VERIFY}
+config.yaml of an export | exported/config.yaml | 1 | any | {_VERIFY} | eval exported --episodes 1 | watch exported
+model.safetensors of an export | exported/model.safetensors | 1 | tensors | {_VERIFY} | watch exported
+.pomdp | tiger.pomdp | 6 | any | envs --env pomdp:tiger.pomdp | --env pomdp:tiger.pomdp --run-dir new
+gridverse world | world.yaml | 6 | any | envs --env gridverse:world.yaml | --env gridverse:world.yaml --run-dir new
+trusted-code.txt | trusted-code.txt | 2 | any | --config code.yaml --print-config
+command lines | | 12 | any
+"""
+"""Name, file, share of the inputs, how it is spoiled, commands."""
 
 
 def _command_line(rng: random.Random) -> list[str]:
-    commands = ["train", "eval", "debug", "report", "export", "verify", "watch", "compare", "records", "sweep", "envs"]
+    commands = [
+        "train",
+        "eval",
+        "debug",
+        "report",
+        "export",
+        "verify",
+        "watch",
+        "compare",
+        "records",
+        "sweep",
+        "envs",
+    ]
     words = [*VALUES_TYPED, *presets.agents(), "one.yaml", "runs.jsonl", "exported", "runs", "world.yaml"]
     options = [word for _ in range(rng.randint(0, 3)) for word in _option(rng, words)]
     match rng.randrange(6):
@@ -289,8 +334,23 @@ def _command_line(rng: random.Random) -> list[str]:
 
 
 def _option(rng: random.Random, words: list[str]) -> list[str]:
-    others = ("run-dir", "resume", "config", "jobs", "seeds", "out", "help_all", "xyz", "", "episodes", "suite", "records")
-    name = rng.choice([*fields_of(), *others, "search", "metrics", "tasks", "launcher", "slurm.x", "memoryless", "gif"])
+    others = (
+        "run-dir",
+        "resume",
+        "config",
+        "jobs",
+        "seeds",
+        "out",
+        "help_all",
+        "xyz",
+        "",
+        "episodes",
+        "suite",
+        "records",
+    )
+    name = rng.choice(
+        [*fields_of(), *others, "search", "metrics", "tasks", "launcher", "slurm.x", "memoryless", "gif"]
+    )
     if rng.random() < 0.1:
         name = name.replace("_", "-").upper() if rng.random() < 0.3 else name[:-1]
     value = rng.choice(words)
@@ -298,9 +358,67 @@ def _option(rng: random.Random, words: list[str]) -> list[str]:
 
 
 VALUES_TYPED = [
-    *("", "0", "-1", "1", "2", "7", "0.5", "64", "1e3", "nan", "-inf", "1e400", "1e308", "9" * 400, "9" * 5000, "1e18"),
-    *("none", "true", "no", "x", "a:", ":b", "é", "\udc80", "[1", "{a: b}", "*a", "..", "a" * 300, "%s", "{0}", "1,2"),
-    *("1,,2", " ", "a b", "--", "-", "=", "+", "a=b", "a/b", "refreshed", "quantile", "vector", "gym-gridverse", "\x1b[2J"),
-    *("t-maze-passive-3", "memory-cards-5", "t-maze-passive-99999999", "CartPole-v1", "absent:Task", "a\nb", "\0", "/"),
+    *(
+        "",
+        "0",
+        "-1",
+        "1",
+        "2",
+        "7",
+        "0.5",
+        "64",
+        "1e3",
+        "nan",
+        "-inf",
+        "1e400",
+        "1e308",
+        "9" * 400,
+        "9" * 5000,
+        "1e18",
+    ),
+    *(
+        "none",
+        "true",
+        "no",
+        "x",
+        "a:",
+        ":b",
+        "é",
+        "\udc80",
+        "[1",
+        "{a: b}",
+        "*a",
+        "..",
+        "a" * 300,
+        "%s",
+        "{0}",
+        "1,2",
+    ),
+    *(
+        "1,,2",
+        " ",
+        "a b",
+        "--",
+        "-",
+        "=",
+        "+",
+        "a=b",
+        "a/b",
+        "refreshed",
+        "quantile",
+        "vector",
+        "gym-gridverse",
+        "\x1b[2J",
+    ),
+    *(
+        "t-maze-passive-3",
+        "memory-cards-5",
+        "t-maze-passive-99999999",
+        "CartPole-v1",
+        "absent:Task",
+        "a\nb",
+        "\0",
+        "/",
+    ),
     *("x=gtrxl+network.width=32", "q=dqn+seed=1", "/dev/null", "auto", "999999", "runs.jsonl#x"),
 ]

@@ -22,8 +22,8 @@ from dtqn import cli
 from dtqn.files import write_whole
 from dtqn.settings import trust
 
-SECONDS = 10
-"""That a command may take."""
+SECONDS, PATIENCE = 10, 120
+"""That a command may take of the processor, and by the clock on a machine that does much else."""
 LONGEST = 2100
 """Characters of a line of error."""
 GIGABYTES = 24
@@ -51,7 +51,11 @@ def bound_memory() -> None:
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """A block with a home of its own, in `folder`, and no account anywhere."""
-    own = {"HOME": str(folder / "home"), "XDG_STATE_HOME": str(folder / "home/state"), "WANDB_MODE": "disabled"}
+    own = {
+        "HOME": str(folder / "home"),
+        "XDG_STATE_HOME": str(folder / "home/state"),
+        "WANDB_MODE": "disabled",
+    }
     before = Path.cwd()
     with mock.patch.dict(os.environ, own):
         os.environ.pop(trust.VARIABLE, None)
@@ -65,8 +69,10 @@ def of(argv: Sequence[str], call: Callable[[], object] | None = None) -> Found:
     """What comes of a command line, or of `call` in its place, in this process."""
     out, err = io.StringIO(), io.StringIO()
     code: object = None
-    handler = signal.signal(signal.SIGALRM, _end)
-    signal.alarm(SECONDS)
+    timers = {signal.SIGALRM: (signal.ITIMER_REAL, PATIENCE), signal.SIGPROF: (signal.ITIMER_PROF, SECONDS)}
+    for number, (timer, seconds) in timers.items():
+        signal.signal(number, _end)
+        signal.setitimer(timer, seconds)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = cli.main(argv) if call is None else _called(call)
@@ -77,9 +83,11 @@ def of(argv: Sequence[str], call: Callable[[], object] | None = None) -> Found:
     except BaseException:
         return Found("traceback", argv, traceback.format_exc())
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, handler)
-    return Found(_verdict(code, out.getvalue(), err.getvalue()), argv, f"{code}\n{out.getvalue()}{err.getvalue()}")
+        for timer, _ in timers.values():
+            signal.setitimer(timer, 0)
+    return Found(
+        _verdict(code, out.getvalue(), err.getvalue()), argv, f"{code}\n{out.getvalue()}{err.getvalue()}"
+    )
 
 
 def _end(*_: object) -> None:
@@ -109,7 +117,9 @@ def _verdict(code: object, out: str, err: str) -> str:
 def state_of(folder: Path) -> dict[str, str]:
     """By name, the content of each file in a folder and its mode."""
     return {
-        str(path): f"{path.lstat().st_mode} {hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ''}"
+        str(
+            path
+        ): f"{path.lstat().st_mode} {hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ''}"
         for path in sorted(folder.rglob("*"))
     }
 
@@ -121,7 +131,9 @@ def write_table(about: Mapping[str, Any], counts: Mapping[str, Mapping[str, int]
     for kind, row in {**rows, "all": total}.items():
         print(f"{kind:<44}", *(f"{count:>7} {verdict}" for verdict, count in row.items() if count))
     root = Path(__file__).parents[2]
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True
+    ).stdout.strip()
     content = {"commit": commit, **about, "inputs": sum(total.values()), "total": total, "kinds": rows}
     if out:
         write_whole(out, re.sub(r"\n\s{3,}|\n\s{2,}(?=\})", " ", json.dumps(content, indent=1)) + "\n")
