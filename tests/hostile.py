@@ -2,15 +2,14 @@
 
     python -m tests.hostile [--out FILE]
 
-Each has settings that name code, links and pipes, forged names, or weights that are none. Beside it lie a diary
-and files of the user's own, which must neither be shown, nor changed, nor lost.
+Each has settings that name code, links and pipes, forged names, or weights that are none. Beside it lie a
+diary and files of the user's own, which must neither be shown, nor changed, nor lost.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
 import json
 import os
 import pickle
@@ -359,7 +358,7 @@ def tried(good: kinds.Samples, change: Change, command: list[str]) -> outcome.Fo
     with good.untrained():
         found = outcome.of(argv, (lambda: dtqn.load(run, "best")) if command == ["dtqn.load"] else None)
     for name in ("checkpoint", "checkpoint/best.safetensors", "config.yaml", "metrics.jsonl"):
-        with contextlib.suppress(OSError):
+        if not (run / name).is_symlink() and (run / name).exists():
             (run / name).chmod(0o700)
     return found._replace(verdict=_of_files(good, before, found))
 

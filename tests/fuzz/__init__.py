@@ -1,1 +1,1 @@
-"""Damaged files of every kind that this program reads, and command lines: each is answered, or refused in one line."""
+"""Damaged files of every kind that is read, and command lines: each is answered, or refused in one line."""

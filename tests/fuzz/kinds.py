@@ -23,7 +23,7 @@ from dtqn.settings import layers, presets, trust
 from dtqn.settings.config import fields_of
 from dtqn.training import checkpoint, session
 from tests.fuzz import outcome
-from tests.fuzz.damage import SCALARS, VALUES, changed_value, spoiled
+from tests.fuzz.damage import changed_value, spoiled
 
 _FLAGS = {
     **{
