@@ -267,18 +267,19 @@ def _kinds(run: Path) -> dict[str, Kind]:
 
 _SHIPPED = {"--config": "envs", "agent": "agents", "suite": "suites", "sweep": "sweeps"}
 _SPOILERS = {"any": _spoil, "state": _spoil_state, "arrays": _spoil_arrays, "tensors": _spoil_tensors}
-_RESUME = "--resume RUN --total-env-steps 248"
+_RESUME, _NEW = "--resume RUN --total-env-steps 248", "--run-dir new"
 _LAST, _BEST = ("eval RUN --episodes 1 --checkpoint " + name for name in ("last", "best"))
 _EXPORT = "export RUN --episodes 1 --to taken"
+_RECORD = "records runs.jsonl | --config runs.jsonl#t-maze-passive-2/gru/1"
 _VERIFY = "verify exported --episodes 1"
 _TABLE = f"""
-config.yaml of a run | RUN/config.yaml | 3 | any | {_LAST} | {_RESUME} | --config RUN/config.yaml --run-dir new | TABLE
+config.yaml of a run | RUN/config.yaml | 3 | any | {_LAST} | {_RESUME} | --config RUN/config.yaml {_NEW}
 --config | file.yaml | 8 | any | --config file.yaml --print-config | --config file.yaml --run-dir new
 agent | file.yaml | 5 | any | --agent file.yaml --print-config | --agent file.yaml --run-dir new
 suite | file.yaml | 1 | any | compare --agents gru --seeds 1 --suite file.yaml
 sweep | file.yaml | 3 | any | sweep file.yaml --run-cap 2
 journal of a sweep | swept/journal.log | 1 | any | sweep one.yaml --out swept
-records | runs.jsonl | 4 | any | TABLE --records runs.jsonl --runs-dir none | records runs.jsonl | --config runs.jsonl#t-maze-passive-2/gru/1
+records | runs.jsonl | 4 | any | TABLE --records runs.jsonl --runs-dir none | {_RECORD}
 metrics.jsonl | RUN/metrics.jsonl | 2 | any | {_RESUME} | TABLE | {_EXPORT} | report RUN --episodes 2
 result.json | RUN/result.json | 1 | any | TABLE | --resume RUN
 task.json | RUN/task.json | 1 | any | {_LAST} | {_RESUME} | {_EXPORT}
@@ -290,12 +291,12 @@ state.json, sealed anew | NEWEST/state.json | 3 | state | {_LAST} | {_RESUME} | 
 state.safetensors | NEWEST/state.safetensors | 1 | any | {_RESUME}
 arrays of a checkpoint, sealed anew | NEWEST/state.json | 2 | arrays | {_LAST} | {_RESUME}
 best.safetensors | RUN/checkpoint/best.safetensors | 1 | any | {_BEST} | {_RESUME}
-best.safetensors, sealed anew | RUN/checkpoint/best.safetensors | 2 | tensors | {_BEST} | {_RESUME} | {_EXPORT}
+best.safetensors, sealed anew | RUN/checkpoint/best.safetensors | 2 | tensors | {_BEST} | {_EXPORT}
 certificate.json | exported/certificate.json | 3 | any | verify exported --episodes 0 | {_VERIFY}
-config.yaml of an export | exported/config.yaml | 1 | any | {_VERIFY} | eval exported --episodes 1 | watch exported
+config.yaml of an export | exported/config.yaml | 1 | any | {_VERIFY} | watch exported
 model.safetensors of an export | exported/model.safetensors | 1 | tensors | {_VERIFY} | watch exported
-.pomdp | tiger.pomdp | 6 | any | envs --env pomdp:tiger.pomdp | --env pomdp:tiger.pomdp --run-dir new
-gridverse world | world.yaml | 6 | any | envs --env gridverse:world.yaml | --env gridverse:world.yaml --run-dir new
+.pomdp | tiger.pomdp | 6 | any | envs --env pomdp:tiger.pomdp | --env pomdp:tiger.pomdp {_NEW}
+gridverse world | world.yaml | 6 | any | envs --env gridverse:world.yaml | --env gridverse:world.yaml {_NEW}
 trusted-code.txt | trusted-code.txt | 2 | any | --config code.yaml --print-config
 command lines | | 12 | any
 """

@@ -1,4 +1,4 @@
-"""Some inputs of each kind: `python -m tests.fuzz` tries ten thousand, `python -m tests.hostile` all folders."""
+"""Some inputs and folders: `python -m tests.fuzz` and `python -m tests.hostile` try all of them."""
 
 from __future__ import annotations
 
