@@ -198,13 +198,8 @@ _BEST, _NETWORK, _STATE = (
 _LINKED = (
     *("config.yaml", "task.json", "metrics.jsonl", "result.json", "learning_curve.png", "evaluation.gif"),
     *("output.log", "wandb-id.txt", "report.html", "checkpoint/latest", _BEST, _NETWORK, f"{_STATE}.json"),
-    *(
-        ".config.yaml.tmp",
-        ".task.json.tmp",
-        ".report.html.tmp",
-        "checkpoint/.latest.tmp",
-        "checkpoint/.248.tmp",
-    ),
+    *(".config.yaml.tmp", ".task.json.tmp", ".report.html.tmp", "checkpoint/.latest.tmp"),
+    "checkpoint/.248.tmp",
     *("checkpoint/.best.safetensors.tmp", ".probe", "debug/.debug.json.tmp", ".certificate.json.tmp"),
 )
 _PIPED = ("config.yaml", "metrics.jsonl", _BEST, "checkpoint/latest", "certificate.json", ".config.yaml.tmp")
