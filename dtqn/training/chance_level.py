@@ -17,7 +17,7 @@ from dtqn.settings.config import Config
 from dtqn.training.directory import task_identity
 from dtqn.training.setup import Stream, make_env, seed_of, task_spec
 
-_RESULT = TypeAdapter(EvaluationResult)
+_ENTRY = TypeAdapter(tuple[dict[str, Any], EvaluationResult])
 
 
 def measured(
@@ -70,8 +70,9 @@ def _read(file: Path) -> list[dict[str, Any]]:
     """The earlier measurements; empty where the file is not there or cannot be read."""
     try:
         entries: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
-        for entry in entries:
-            _RESULT.validate_python(entry["result"])
-        return [entry for entry in entries if isinstance(entry["settings"], dict)]
+        known = [entry for entry in entries if entry["result"].keys() == set(EvaluationResult._fields)]
+        for entry in known:
+            _ENTRY.validate_python((entry["settings"], entry["result"]))
+        return known
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []

@@ -105,6 +105,14 @@ FAULTS = {
     "weights that are NaN": (_changed_weights(lambda x: x * torch.nan), "holds numbers that are not finite"),
     "a network beyond memory": (_wide, "does not fit into this machine's memory"),
     "a checkpoint that is a link, settings in it": (_newest_elsewhere, "is a link to"),
+    "an agent that leads out": (
+        lambda run: _renamed(run, "agent: gru", "agent: ../../diary"),
+        "agent is ../../diary: must be a name",
+    ),
+    "a task that forges lines": (
+        lambda run: _renamed(run, "env: ", 'env: "x\\e[2J\\nok" #'),
+        "env is 'x\\x1b[2J\\nok': must be a name",
+    ),
     "a task whose file is a pipe": (_task_of_a_pipe, "pipe: is a pipe or a device; must be a file"),
     "rows that are text, settings in order": (
         lambda run: _state(run, lambda about: about.update(rows="many")),
