@@ -81,11 +81,14 @@ def _newest_elsewhere(run: Path) -> None:
     newest.symlink_to(Path("elsewhere").absolute())
 
 
+def _renamed(run: Path, old: str, new: str) -> None:
+    file = run / "config.yaml"
+    file.write_text(file.read_text().replace(old, new, 1))
+
+
 def _task_of_a_pipe(run: Path) -> None:
     os.mkfifo("pipe")
-    (run / "config.yaml").write_text(
-        (run / "config.yaml").read_text().replace("env: ", "env: gridverse:pipe #")
-    )
+    _renamed(run, "env: ", "env: gridverse:pipe #")
 
 
 FAULTS = {
@@ -106,7 +109,7 @@ FAULTS = {
     "a network beyond memory": (_wide, "does not fit into this machine's memory"),
     "a checkpoint that is a link, settings in it": (_newest_elsewhere, "is a link to"),
     "an agent that leads out": (
-        lambda run: _renamed(run, "agent: gru", "agent: ../../diary"),
+        lambda run: _renamed(run, "agent: dtqn", "agent: ../../diary"),
         "agent is ../../diary: must be a name",
     ),
     "a task that forges lines": (
