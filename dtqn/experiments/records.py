@@ -430,7 +430,8 @@ def _differences(record: Record, config: Config) -> str:
     told = changed_settings(merge(record.defaults, record.settings), config)
     told += [f"{name}, which is no setting here" for name in record.apart if name not in _defaults()]
     more = [f"and {len(told) - 3} more"] if len(told) > 3 else []
-    return f"is of {record.agent} on {record.env} with other settings ({one_line(', '.join([*told[:3], *more]), 500)})"
+    apart = one_line(", ".join([*told[:3], *more]), 500)
+    return f"is of {record.agent} on {record.env} with other settings ({apart})"
 
 
 def _why(error: Exception) -> str:

@@ -143,7 +143,7 @@ def test_a_process_is_alive_as_long_as_it_holds_its_lock(tmp_path):
     ("old", "new"),
     [
         ('"claim"', '"claims"'),
-        ('"a/b/c"', '7'),
+        ('"a/b/c"', "7"),
         ('"parameters"', '"parameter"'),
         ("}\n", "}\n{} x\n"),
     ],
